@@ -32,6 +32,13 @@ pub enum Event<'a> {
         /// How many bytes are made durable.
         len_bytes: u64,
     },
+    /// The file of a pool was cut or extended. Bytes beyond its new end are gone.
+    Resize {
+        /// The pool.
+        pool: PoolIndex,
+        /// Its new length.
+        len_bytes: u64,
+    },
 }
 
 /// The ways to write to a pool.

@@ -1,0 +1,355 @@
+//! The command line: the one place for each flag's name, help and default. Parsing does nothing.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
+use powerfail_trace::{RecordGroup, RecordKind};
+
+use crate::exit::EXIT_CODES;
+
+/// Finds the bugs that a power failure would.
+///
+/// powerfail works out what a crash can leave behind of a program's persistent memory: which
+/// stores are surely durable, which may be lost, and in which combinations.
+#[derive(Debug, Parser)]
+#[command(name = "powerfail", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// When to use colour; `auto` also follows `NO_COLOR` and `CLICOLOR_FORCE`
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    pub(crate) color: ColorArg,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum ColorArg {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl ColorArg {
+    /// Makes it the rule for everything that is printed.
+    pub(crate) fn write_global(self) {
+        match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Ask the persistency model about litmus files
+    #[command(subcommand)]
+    Model(ModelCommand),
+    /// Look into a recorded trace
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the man page, or write one for each command
+    Man(ManArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// Compare the model with the states that litmus files list, in both directions
+    ///
+    /// Prints a line for each file that fails, with the states that are missing (missed bugs) and
+    /// those that are extra (false alarms), then how many passed and failed.
+    Check(ModelCheckArgs),
+    /// Print the states that the model allows for a litmus file
+    Show(ModelShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelCheckArgs {
+    /// Litmus files, programs or traces; a directory stands for all `*.json` files below it
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelShowArgs {
+    /// A litmus file, program or trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// How non-temporal stores behave, where the manuals leave room (programs only)
+    #[arg(long, value_enum, default_value_t, value_name = "READING")]
+    pub(crate) non_temporal: NonTemporalArg,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NonTemporalArg {
+    /// Visible and durable in one step, may overtake older stores
+    #[default]
+    Weak,
+    /// Never overtakes an older store or clflush
+    InOrder,
+    /// Surely durable only after the thread's next fence
+    DurableAtFence,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Counts and ratios: events by kind, pools, bytes per event
+    Info(TraceInfoArgs),
+    /// Print the events, as text or JSON lines
+    Events(TraceEventsArgs),
+    /// Open lines and number of crash states at a position
+    States(TraceStatesArgs),
+    /// Verify every checksum, and that the stores give the final image
+    Check(TraceCheckArgs),
+    /// Make a trace from a litmus trace
+    Import(TraceImportArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceInfoArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceEventsArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Only these kinds: names such as store or clwb, or stores, flushes, fences, syncs, marks, life
+    #[arg(long, value_delimiter = ',', value_parser = parse_kind, value_name = "KINDS")]
+    pub(crate) kind: Vec<KindFilter>,
+    /// Only this thread
+    #[arg(long, value_name = "N")]
+    pub(crate) thread: Option<u32>,
+    /// Only this pool
+    #[arg(long, value_name = "N")]
+    pub(crate) pool: Option<u32>,
+    /// Only events that touch these pool offsets, as in 0x1000..0x2000
+    #[arg(long, value_parser = parse_range, value_name = "A..B")]
+    pub(crate) range: Option<(u64, u64)>,
+    /// Start at this event
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) from: u64,
+    /// Stop before this event
+    #[arg(long, value_name = "N")]
+    pub(crate) to: Option<u64>,
+    /// Stop after this many events
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Print whole call stacks, not only the innermost frame
+    #[arg(long)]
+    pub(crate) stacks: bool,
+    /// Print one JSON object per line instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceStatesArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Crash just before this event [default: after the last one]
+    #[arg(long, value_name = "N")]
+    pub(crate) at: Option<u64>,
+    /// List failure points instead, with the number of crash states at each
+    #[arg(long, value_enum, value_name = "WHICH", conflicts_with = "at")]
+    pub(crate) failure_points: Option<FailurePointsArg>,
+    /// Open lines to print in full
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) lines: usize,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailurePointsArg {
+    /// The fewest moments whose crash states are those of all moments
+    Covering,
+    /// Before every flush and fence that follows a store
+    Prefix,
+}
+
+impl From<FailurePointsArg> for FailurePoints {
+    fn from(arg: FailurePointsArg) -> Self {
+        match arg {
+            FailurePointsArg::Covering => Self::Covering,
+            FailurePointsArg::Prefix => Self::Prefix,
+        }
+    }
+}
+
+/// The parameters of the model.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct RulesArgs {
+    /// What survives a crash without any instruction
+    #[arg(long, value_enum, default_value_t, value_name = "DOMAIN")]
+    domain: DomainArg,
+    /// What becomes durable in one piece
+    #[arg(long, value_enum, default_value_t, value_name = "UNIT")]
+    atomicity: AtomicityArg,
+}
+
+impl From<RulesArgs> for Rules {
+    fn from(args: RulesArgs) -> Self {
+        let domain = match args.domain {
+            DomainArg::Adr => Domain::Adr,
+            DomainArg::Eadr => Domain::Eadr,
+            DomainArg::Pagecache => Domain::PageCache,
+        };
+        let atomicity = match args.atomicity {
+            AtomicityArg::Store => Atomicity::Store,
+            AtomicityArg::Word => Atomicity::Word,
+        };
+        Self { domain, atomicity }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum DomainArg {
+    /// Memory only; caches are lost
+    #[default]
+    Adr,
+    /// Memory and caches
+    Eadr,
+    /// An ordinary mmap'ed file: only msync and fsync make it durable
+    Pagecache,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum AtomicityArg {
+    /// A store, as far as it lies in one line
+    #[default]
+    Store,
+    /// Aligned words of 8 bytes
+    #[value(name = "8")]
+    Word,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceCheckArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceImportArgs {
+    /// A litmus trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The trace to write
+    #[arg(short, long, value_name = "TRACE")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write the pages of all commands into this directory, which must exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// A kind of record or a group of kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KindFilter {
+    Kind(RecordKind),
+    Group(RecordGroup),
+}
+
+impl KindFilter {
+    pub(crate) fn admits(self, kind: RecordKind) -> bool {
+        match self {
+            Self::Kind(wanted) => wanted == kind,
+            Self::Group(wanted) => wanted == kind.group(),
+        }
+    }
+}
+
+fn parse_kind(text: &str) -> Result<KindFilter, String> {
+    let group = RecordGroup::ALL
+        .into_iter()
+        .find(|group| group.name() == text);
+    let kind = RecordKind::ALL.into_iter().find(|kind| kind.name() == text);
+    group
+        .map(KindFilter::Group)
+        .or(kind.map(KindFilter::Kind))
+        .ok_or_else(|| {
+            let groups = RecordGroup::ALL.map(RecordGroup::name).join(", ");
+            let kinds = RecordKind::ALL.map(RecordKind::name).join(", ");
+            format!("no such kind of event; there are {groups}, and one by one {kinds}")
+        })
+}
+
+fn parse_range(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let (start, end) = text
+        .split_once("..")
+        .ok_or("a range looks like 0x1000..0x2000")?;
+    match (number(start), number(end)) {
+        (Some(start), Some(end)) if start < end => Ok((start, end)),
+        (Some(_), Some(_)) => Err("the range is empty".to_owned()),
+        _ => Err("a range looks like 0x1000..0x2000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn ranges_are_decimal_or_hexadecimal() {
+        assert_eq!(parse_range("64..0x80"), Ok((64, 128)));
+        assert!(parse_range("1..1").is_err());
+        assert!(parse_range("0x..4").is_err());
+        assert!(parse_range("12").is_err());
+    }
+
+    #[test]
+    fn kinds_and_groups_have_different_names() {
+        assert_eq!(parse_kind("store"), Ok(KindFilter::Kind(RecordKind::Store)));
+        assert_eq!(
+            parse_kind("stores"),
+            Ok(KindFilter::Group(RecordGroup::Stores))
+        );
+        assert!(parse_kind("sfences").is_err());
+    }
+}

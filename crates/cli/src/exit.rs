@@ -1,0 +1,68 @@
+//! The exit codes, in one place, and what is said on the way out.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// How a run of powerfail ends. `--help` and the man page list these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All is well.
+    Clean = 0,
+    /// Something was found: a bug, a litmus file that is not met, a trace that is not sound.
+    Findings = 1,
+    /// The command line, a file or the environment is wrong.
+    Setup = 2,
+    /// powerfail itself is wrong.
+    Internal = 3,
+}
+
+/// For `--help` and the man page. Clap itself exits with 2 for a wrong command line.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  clean: nothing was found
+  1  findings: a bug, a litmus file that is not met, a trace that is not sound
+  2  usage or set-up error: wrong arguments, a file that is missing or malformed
+  3  internal error: a bug in powerfail
+  4  the target is not supported";
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Says in one sentence what went wrong, and gives the exit code for it.
+pub(crate) fn explain(error: &anyhow::Error) -> Exit {
+    let is_broken_pipe = error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    });
+    if is_broken_pipe {
+        // The reader of our output has seen enough, as in `powerfail trace events FILE | head`.
+        return Exit::Clean;
+    }
+    complain(&format!("{error:#}"));
+    Exit::Setup
+}
+
+/// One line on standard error.
+pub(crate) fn complain(message: &str) {
+    let style = anstyle_error();
+    // If standard error is closed there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {message}");
+}
+
+fn anstyle_error() -> clap::builder::styling::Style {
+    clap::builder::styling::AnsiColor::Red.on_default().bold()
+}
+
+/// A panic is a bug of ours; it says so, and where.
+pub(crate) fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        complain(&format!(
+            "internal error: {panic}; this is a bug in powerfail {}, please report it",
+            env!("CARGO_PKG_VERSION")
+        ));
+    }));
+}

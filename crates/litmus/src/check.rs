@@ -1,0 +1,156 @@
+//! Comparing what the model gives with what a file expects, in both directions.
+
+use powerfail_model::program::{NonTemporal, TooManyStates};
+use powerfail_model::{BigUint, Domain};
+
+use crate::trace_file::{Counts, CountsExpectation, TraceExpectation};
+use crate::{FormatError, LitmusFile, ProgramFile, States, TraceFile};
+
+/// The result of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Where model and file differ; empty if the file passes.
+    pub mismatches: Vec<Mismatch>,
+}
+
+impl Verdict {
+    /// Whether model and file agree.
+    pub fn passed(&self) -> bool {
+        self.mismatches.is_empty()
+    }
+}
+
+/// One set or number in which model and file differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// A set.
+    States {
+        /// The field of the file.
+        field: String,
+        /// Expected, but the model does not allow them: missed bugs.
+        missing: States,
+        /// Not expected, but the model allows them: false alarms.
+        extra: States,
+    },
+    /// A number.
+    Count {
+        /// The field of the file.
+        field: String,
+        /// The file's.
+        expected: String,
+        /// The model's.
+        found: String,
+    },
+    /// The file is too large for the explorer.
+    TooManyStates {
+        /// After how many states it gave up.
+        limit: usize,
+    },
+}
+
+/// Compares the model with what `file` expects.
+pub fn check(file: &LitmusFile) -> Result<Verdict, FormatError> {
+    let mismatches = match file {
+        LitmusFile::Program(file) => match check_program(file)? {
+            Ok(mismatches) => mismatches,
+            Err(TooManyStates { limit }) => vec![Mismatch::TooManyStates { limit }],
+        },
+        LitmusFile::Trace(file) => check_trace(file)?,
+    };
+    Ok(Verdict { mismatches })
+}
+
+fn check_program(file: &ProgramFile) -> Result<Result<Vec<Mismatch>, TooManyStates>, FormatError> {
+    let expected = file.expected()?;
+    let compare_all = || {
+        let found = file.states(NonTemporal::Weak)?;
+        let mut mismatches = Vec::new();
+        mismatches.extend(compare("allowed", &expected.allowed, &found.allowed));
+        mismatches.extend(compare(
+            "allowed_eadr",
+            &expected.allowed_eadr,
+            &found.allowed_eadr,
+        ));
+        mismatches.extend(compare("outcomes", &expected.outcomes, &found.outcomes));
+        mismatches.extend(compare("final_mem", &expected.final_mem, &found.final_mem));
+        for variant in &expected.variants {
+            let found = file.states(variant.variant.non_temporal)?;
+            let mut compare_variant = |name: &str, expected: &Option<States>, found: &States| {
+                if let Some(expected) = expected {
+                    let field = format!("nt_variants.{}.{name}", variant.variant.name);
+                    mismatches.extend(compare(&field, expected, found));
+                }
+            };
+            compare_variant("allowed", &variant.allowed, &found.allowed);
+            compare_variant("allowed_eadr", &variant.allowed_eadr, &found.allowed_eadr);
+            compare_variant("outcomes", &variant.outcomes, &found.outcomes);
+            compare_variant("final_mem", &variant.final_mem, &found.final_mem);
+        }
+        Ok(mismatches)
+    };
+    Ok(compare_all())
+}
+
+fn check_trace(file: &TraceFile) -> Result<Vec<Mismatch>, FormatError> {
+    let mut mismatches = Vec::new();
+    match file.expected()? {
+        TraceExpectation::States { adr, eadr } => {
+            let domains = [
+                ("states_at", Domain::Adr, adr),
+                ("states_at_eadr", Domain::Eadr, eadr),
+            ];
+            for (name, domain, expected) in domains {
+                let found = file.states(domain);
+                for (at, (expected, found)) in expected.iter().zip(&found.positions).enumerate() {
+                    mismatches.extend(compare(&format!("{name}.{at}"), expected, &found.states));
+                }
+            }
+        }
+        TraceExpectation::Counts(expected) => {
+            let found = file.states(Domain::Adr);
+            let found: Vec<_> = found.positions.iter().map(|at| &at.counts).collect();
+            mismatches.extend(compare_counts(expected, &found));
+        }
+    }
+    Ok(mismatches)
+}
+
+fn compare_counts(expected: &CountsExpectation, found: &[&Counts]) -> Vec<Mismatch> {
+    let mut mismatches = Vec::new();
+    let mut compare = |field: String, expected: &BigUint, found: &BigUint| {
+        if expected != found {
+            let (expected, found) = (expected.to_string(), found.to_string());
+            mismatches.push(Mismatch::Count {
+                field,
+                expected,
+                found,
+            });
+        }
+    };
+    for (at, (expected, found)) in expected.counts.iter().zip(found).enumerate() {
+        let combinations = format!("counts_at.{at}.prefix_combinations");
+        compare(combinations, &expected.combinations, &found.combinations);
+        compare(
+            format!("counts_at.{at}.distinct_images"),
+            &expected.distinct,
+            &found.distinct,
+        );
+    }
+    for (index, (at, combinations)) in expected.segments.iter().enumerate() {
+        let found = &found[*at as usize].combinations;
+        compare(
+            format!("segments[{index}].combinations"),
+            combinations,
+            found,
+        );
+    }
+    mismatches
+}
+
+fn compare(field: &str, expected: &States, found: &States) -> Option<Mismatch> {
+    (expected != found).then(|| Mismatch::States {
+        field: field.to_owned(),
+        missing: expected.difference(found).cloned().collect(),
+        extra: found.difference(expected).cloned().collect(),
+    })
+}

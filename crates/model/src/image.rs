@@ -1,0 +1,116 @@
+//! The bytes of pools.
+
+use rustc_hash::FxHashMap;
+
+use crate::ids::{Place, PoolIndex, PoolOffset};
+
+/// The content of pools, as the model needs it: the newest bytes, read when a line opens and
+/// written by every store. Where they are kept (memory, a mapped file) is not the model's matter.
+///
+/// Reading and writing cannot fail: bytes that were never written are zero.
+pub trait Image {
+    /// Fills `out` with the bytes from `at` on.
+    fn read(&self, at: Place, out: &mut [u8]);
+    /// Writes `bytes` from `at` on.
+    fn write(&mut self, at: Place, bytes: &[u8]);
+    /// Makes every byte of `pool` from `from` on zero.
+    fn clear_from(&mut self, pool: PoolIndex, from: PoolOffset);
+}
+
+const PAGE_BYTES: usize = 4096;
+
+/// An image in memory that holds only the pages that were written.
+#[derive(Clone, Debug, Default)]
+pub struct SparseImage {
+    pages: FxHashMap<(PoolIndex, u64), Box<[u8; PAGE_BYTES]>>,
+}
+
+impl SparseImage {
+    /// An image of zeros.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// Cuts `len` bytes from `offset` on at page borders: page, offset in it, range in the buffer.
+fn page_pieces(
+    offset: PoolOffset,
+    len: usize,
+) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == len {
+            return None;
+        }
+        let at = offset.0.wrapping_add(done as u64);
+        let in_page = (at % PAGE_BYTES as u64) as usize;
+        let piece = (PAGE_BYTES - in_page).min(len - done);
+        let range = done..done + piece;
+        done += piece;
+        Some((at / PAGE_BYTES as u64, in_page, range))
+    })
+}
+
+impl Image for SparseImage {
+    fn read(&self, at: Place, out: &mut [u8]) {
+        for (page, in_page, range) in page_pieces(at.offset, out.len()) {
+            let target = &mut out[range];
+            match self.pages.get(&(at.pool, page)) {
+                Some(bytes) => target.copy_from_slice(&bytes[in_page..in_page + target.len()]),
+                None => target.fill(0),
+            }
+        }
+    }
+
+    fn write(&mut self, at: Place, bytes: &[u8]) {
+        for (page, in_page, range) in page_pieces(at.offset, bytes.len()) {
+            let source = &bytes[range];
+            let target = self
+                .pages
+                .entry((at.pool, page))
+                .or_insert_with(|| Box::new([0; PAGE_BYTES]));
+            target[in_page..in_page + source.len()].copy_from_slice(source);
+        }
+    }
+
+    fn clear_from(&mut self, pool: PoolIndex, from: PoolOffset) {
+        let (first, in_page) = (
+            from.0 / PAGE_BYTES as u64,
+            (from.0 % PAGE_BYTES as u64) as usize,
+        );
+        self.pages
+            .retain(|&(p, page), _| p != pool || page <= first);
+        if let Some(bytes) = self.pages.get_mut(&(pool, first)) {
+            bytes[in_page..].fill(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(offset: u64) -> Place {
+        Place::new(PoolIndex(0), PoolOffset(offset))
+    }
+
+    #[test]
+    fn bytes_never_written_are_zero_and_pages_join() {
+        let mut image = SparseImage::new();
+        image.write(place(4090), &[7; 12]);
+        let mut out = [1; 16];
+        image.read(place(4088), &mut out);
+        assert_eq!(out, [0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0]);
+    }
+
+    #[test]
+    fn clearing_from_an_offset_keeps_what_is_before_it() {
+        let mut image = SparseImage::new();
+        image.write(place(0), &[9; 3 * PAGE_BYTES]);
+        image.clear_from(PoolIndex(0), PoolOffset(4100));
+        let mut out = vec![1; 3 * PAGE_BYTES];
+        image.read(place(0), &mut out);
+        assert!(out[..4100].iter().all(|&b| b == 9));
+        assert!(out[4100..].iter().all(|&b| b == 0));
+    }
+}

@@ -1,0 +1,10 @@
+//! What powerfail says: text for people, JSON for machines. The only crate that words things.
+//!
+//! Everything is written to a given sink. Text carries styles; the sink decides whether they are
+//! shown, so nothing here asks for terminals or for `NO_COLOR`.
+
+pub mod litmus;
+mod text;
+pub mod trace;
+
+pub use text::{count, plural};

@@ -1,0 +1,344 @@
+//! Verdicts on litmus files, and what a litmus file allows.
+
+use std::io::{self, Write};
+
+use powerfail_litmus::{
+    Mismatch, PositionStates, ProgramFile, ProgramStates, States, TraceFile, TraceStates, Verdict,
+};
+use powerfail_model::program::{CrashMoment, Op, Operand};
+use powerfail_model::{FenceKind, FlushKind};
+use serde_json::{Value, json};
+
+use crate::text::{BAD, FAINT, GOOD, STRONG, big_count};
+use crate::trace::event_text;
+
+/// States of one set that a line of text shows; `--json` shows all.
+const STATES_SHOWN: usize = 64;
+
+/// One line for a file that fails: where model and file differ.
+pub fn failure(out: &mut dyn Write, path: &str, verdict: &Verdict) -> io::Result<()> {
+    let differences: Vec<String> = verdict.mismatches.iter().map(mismatch_text).collect();
+    writeln!(out, "{BAD}FAIL{BAD:#} {path}: {}", differences.join("; "))
+}
+
+fn mismatch_text(mismatch: &Mismatch) -> String {
+    match mismatch {
+        Mismatch::States {
+            field,
+            missing,
+            extra,
+        } => {
+            let mut parts = Vec::new();
+            if !missing.is_empty() {
+                parts.push(format!("missing {}", states_text(missing)));
+            }
+            if !extra.is_empty() {
+                parts.push(format!("extra {}", states_text(extra)));
+            }
+            format!("{field}: {}", parts.join(", "))
+        }
+        Mismatch::Count {
+            field,
+            expected,
+            found,
+        } => {
+            format!("{field}: expected {expected}, found {found}")
+        }
+        Mismatch::TooManyStates { limit } => {
+            format!("not decided: the program has more than {limit} states")
+        }
+    }
+}
+
+fn states_text(states: &States) -> String {
+    let mut text: Vec<String> = states
+        .iter()
+        .take(STATES_SHOWN)
+        .map(|state| format!("{state:?}"))
+        .collect();
+    if states.len() > STATES_SHOWN {
+        text.push(format!("and {} more", states.len() - STATES_SHOWN));
+    }
+    text.join(" ")
+}
+
+/// The closing line of a check.
+pub fn tally(out: &mut dyn Write, passed: usize, failed: usize) -> io::Result<()> {
+    let style = if failed == 0 { GOOD } else { BAD };
+    writeln!(out, "{style}{passed} passed, {failed} failed{style:#}")
+}
+
+/// The verdict on a file, as one JSON object.
+pub fn verdict_json(path: &str, verdict: &Verdict) -> Value {
+    let mismatches: Vec<Value> = verdict
+        .mismatches
+        .iter()
+        .map(|mismatch| match mismatch {
+            Mismatch::States {
+                field,
+                missing,
+                extra,
+            } => {
+                json!({"field": field, "missing": missing, "extra": extra})
+            }
+            Mismatch::Count {
+                field,
+                expected,
+                found,
+            } => {
+                json!({"field": field, "expected": expected, "found": found})
+            }
+            Mismatch::TooManyStates { limit } => json!({"too_many_states": limit}),
+        })
+        .collect();
+    json!({"file": path, "passed": verdict.passed(), "mismatches": mismatches})
+}
+
+/// What a program may leave behind, for people.
+pub fn program(out: &mut dyn Write, file: &ProgramFile, states: &ProgramStates) -> io::Result<()> {
+    title(out, &file.name, &file.doc)?;
+    let variables: Vec<String> = (0..file.variables.len())
+        .map(|variable| {
+            let (name, line) = (&file.variables[variable], file.program.lines[variable]);
+            format!("{name} = {} (line {line})", file.program.initial[variable])
+        })
+        .collect();
+    writeln!(out, "before: {}", variables.join(", "))?;
+    writeln!(out)?;
+    threads(out, file)?;
+    let moment = match file.crash {
+        CrashMoment::Any => "at any moment",
+        CrashMoment::End => "after the last operation",
+    };
+    writeln!(out, "{STRONG}after a crash {moment}{STRONG:#}")?;
+    writeln!(
+        out,
+        "{FAINT}adr: caches are lost, eadr: caches are durable{FAINT:#}"
+    )?;
+    let all: States = states
+        .allowed
+        .union(&states.allowed_eadr)
+        .cloned()
+        .collect();
+    table(out, &file.variables, &all, |state| {
+        match (
+            states.allowed.contains(state),
+            states.allowed_eadr.contains(state),
+        ) {
+            (true, true) => "adr, eadr",
+            (true, false) => "adr",
+            _ => "eadr",
+        }
+    })?;
+    if !file.registers.is_empty() {
+        writeln!(out, "{STRONG}registers without a crash{STRONG:#}")?;
+        table(out, &file.registers, &states.outcomes, |_| "")?;
+    }
+    writeln!(out, "{STRONG}memory without a crash{STRONG:#}")?;
+    table(out, &file.variables, &states.final_mem, |_| "")
+}
+
+fn title(out: &mut dyn Write, name: &str, doc: &str) -> io::Result<()> {
+    writeln!(out, "{STRONG}{name}{STRONG:#}")?;
+    if !doc.is_empty() {
+        writeln!(out, "{doc}")?;
+    }
+    Ok(())
+}
+
+fn threads(out: &mut dyn Write, file: &ProgramFile) -> io::Result<()> {
+    let columns: Vec<Vec<String>> = file
+        .program
+        .threads
+        .iter()
+        .enumerate()
+        .map(|(number, thread)| {
+            let ops = thread.ops.iter().map(|op| op_text(file, *op));
+            std::iter::once(format!("thread {number}"))
+                .chain(ops)
+                .collect()
+        })
+        .collect();
+    let height = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = columns
+        .iter()
+        .map(|column| column.iter().map(String::len).max().unwrap_or(0))
+        .collect();
+    for row in 0..height {
+        let cells: Vec<String> = columns
+            .iter()
+            .zip(&widths)
+            .map(|(column, width)| format!("{:width$}", column.get(row).map_or("", |s| s)))
+            .collect();
+        writeln!(out, "  {}", cells.join("   ").trim_end())?;
+    }
+    writeln!(out)
+}
+
+fn op_text(file: &ProgramFile, op: Op) -> String {
+    let name = |variable: powerfail_model::program::VariableId| &file.variables[variable.0];
+    let value = |operand| match operand {
+        Operand::Number(number) => number.to_string(),
+        Operand::Register(register) => format!("r{}", register.0),
+    };
+    match op {
+        Op::Store(variable, operand) => format!("{} := {}", name(variable), value(operand)),
+        Op::NonTemporalStore(variable, operand) => {
+            format!("{} := {} (nt)", name(variable), value(operand))
+        }
+        Op::Load(variable, register) => format!("r{} := {}", register.0, name(variable)),
+        Op::Flush(FlushKind::Clflush, variable) => format!("clflush {}", name(variable)),
+        Op::Flush(FlushKind::Clflushopt, variable) => format!("clflushopt {}", name(variable)),
+        Op::Flush(FlushKind::Clwb, variable) => format!("clwb {}", name(variable)),
+        Op::Fence(FenceKind::Sfence) => "sfence".to_owned(),
+        Op::Fence(FenceKind::Mfence | FenceKind::Locked) => "mfence".to_owned(),
+        Op::Add(variable, operand, register) => {
+            format!(
+                "r{} := fetch_add({}, {})",
+                register.0,
+                name(variable),
+                value(operand)
+            )
+        }
+        Op::CompareAndSwap(variable, expected, new, register) => {
+            let (expected, new) = (value(expected), value(new));
+            format!(
+                "r{} := cas({}, {expected}, {new})",
+                register.0,
+                name(variable)
+            )
+        }
+    }
+}
+
+fn table(
+    out: &mut dyn Write,
+    names: &[String],
+    states: &States,
+    note: impl Fn(&Vec<i64>) -> &'static str,
+) -> io::Result<()> {
+    let widths: Vec<usize> = (0..names.len())
+        .map(|column| {
+            let values = states.iter().map(|state| state[column].to_string().len());
+            values.max().unwrap_or(0).max(names[column].len())
+        })
+        .collect();
+    let row = |cells: Vec<String>| {
+        let padded: Vec<String> = cells
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:>width$}"))
+            .collect();
+        padded.join("  ")
+    };
+    writeln!(out, "  {FAINT}{}{FAINT:#}", row(names.to_vec()))?;
+    for state in states {
+        let cells = row(state.iter().map(ToString::to_string).collect());
+        let note = note(state);
+        let note = if note.is_empty() {
+            String::new()
+        } else {
+            format!("   {FAINT}{note}{FAINT:#}")
+        };
+        writeln!(out, "  {cells}{note}")?;
+    }
+    writeln!(out)
+}
+
+/// What a program may leave behind, as one JSON object.
+pub fn program_json(file: &ProgramFile, states: &ProgramStates) -> Value {
+    json!({
+        "name": file.name,
+        "vars": file.variables,
+        "allowed": states.allowed,
+        "allowed_eadr": states.allowed_eadr,
+        "regs": file.registers,
+        "outcomes": states.outcomes,
+        "final_mem": states.final_mem,
+    })
+}
+
+/// What a trace may leave behind at each position, for people.
+pub fn trace(
+    out: &mut dyn Write,
+    file: &TraceFile,
+    adr: &TraceStates,
+    eadr: &TraceStates,
+) -> io::Result<()> {
+    title(out, &file.name, &file.doc)?;
+    if !file.cells.is_empty() {
+        let cells: Vec<String> = file
+            .cells
+            .iter()
+            .map(|cell| format!("line {} +{}", cell.line, cell.offset_in_line))
+            .collect();
+        writeln!(out, "a state is [{}]", cells.join(", "))?;
+    }
+    writeln!(out)?;
+    let position = |out: &mut dyn Write, at: usize| {
+        let mark = if adr.failure_points.contains(&(at as u64)) {
+            "  <- failure point"
+        } else {
+            ""
+        };
+        let states = position_text(&adr.positions[at]);
+        writeln!(out, "  crash at {at}: {states}{FAINT}{mark}{FAINT:#}")?;
+        if eadr.positions[at].states != adr.positions[at].states {
+            let states = position_text(&eadr.positions[at]);
+            writeln!(out, "  {FAINT}durable caches: {states}{FAINT:#}")?;
+        }
+        Ok::<_, io::Error>(())
+    };
+    for at in 0..file.event_count() {
+        position(out, at as usize)?;
+        let text = match file.step(at) {
+            Some(step) => format!("thread {} {}", step.thread, event_text(&step.event)),
+            None => "no effect on what is durable".to_owned(),
+        };
+        writeln!(out, "{STRONG}{at:>4}{STRONG:#} {text}")?;
+    }
+    position(out, file.event_count() as usize)
+}
+
+fn position_text(position: &PositionStates) -> String {
+    let counts = &position.counts;
+    let mut parts = vec![match big_count(&counts.distinct) {
+        one if one == "1" => "1 state".to_owned(),
+        many => format!("{many} states"),
+    }];
+    if counts.combinations != counts.distinct {
+        parts.push(format!(
+            "in {} combinations",
+            big_count(&counts.combinations)
+        ));
+    }
+    if !position.states.is_empty() {
+        parts.push(states_text(&position.states));
+    }
+    parts.join(" ")
+}
+
+/// What a trace may leave behind at each position, as one JSON object. Numbers of states are
+/// strings, because they exceed what JSON readers take as numbers.
+pub fn trace_json(file: &TraceFile, adr: &TraceStates, eadr: &TraceStates) -> Value {
+    let domain = |states: &TraceStates| {
+        let positions: Vec<Value> = states
+            .positions
+            .iter()
+            .map(|position| {
+                json!({
+                    "states": position.states,
+                    "combinations": position.counts.combinations.to_string(),
+                    "distinct": position.counts.distinct.to_string(),
+                })
+            })
+            .collect();
+        json!({"positions": positions, "failure_points": states.failure_points})
+    };
+    let cells: Vec<[u64; 2]> = file
+        .cells
+        .iter()
+        .map(|cell| [cell.line, cell.offset_in_line])
+        .collect();
+    json!({"name": file.name, "cells": cells, "adr": domain(adr), "eadr": domain(eadr)})
+}

@@ -1,0 +1,94 @@
+//! Small pieces of text.
+
+use anstyle::{AnsiColor, Style};
+use powerfail_model::BigUint;
+
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const STRONG: Style = Style::new().bold();
+pub(crate) const FAINT: Style = Style::new().dimmed();
+
+/// `1 event`, `2 events`: for nouns that take an s.
+pub fn plural(number: u64, noun: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", count(number))
+}
+
+/// A number with its thousands set apart.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A number of states: in full while it can be read, then also as a power of ten.
+pub(crate) fn big_count(number: &BigUint) -> String {
+    const DIGITS_READABLE: usize = 15;
+    let digits = number.to_string();
+    if digits.len() <= DIGITS_READABLE {
+        return count(number.try_into().unwrap_or(u64::MAX));
+    }
+    format!("{}.{}e{}", &digits[..1], &digits[1..3], digits.len() - 1)
+}
+
+/// A number of bytes, in units that people read.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut divisor = 1u64;
+    while unit + 1 < UNITS.len() && number / divisor >= 1024 {
+        divisor *= 1024;
+        unit += 1;
+    }
+    if unit == 0 {
+        return format!("{number} B");
+    }
+    let tenths = u128::from(number) * 10 / u128::from(divisor);
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+}
+
+/// Bytes in hexadecimal, in the order of their addresses.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1000), "1,000");
+        assert_eq!(count(12_345_678), "12,345,678");
+        assert_eq!(plural(1, "event"), "1 event");
+        assert_eq!(plural(0, "event"), "0 events");
+    }
+
+    #[test]
+    fn large_numbers_are_powers_of_ten() {
+        assert_eq!(big_count(&BigUint::from(123_456u32)), "123,456");
+        assert_eq!(big_count(&BigUint::from(10u32).pow(600)), "1.00e600");
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(8 << 20), "8.0 MiB");
+        assert_eq!(bytes(u64::MAX), "16777215.9 TiB");
+    }
+}

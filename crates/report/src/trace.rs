@@ -1,0 +1,517 @@
+//! What is in a trace, and what a crash at some place of it can leave.
+
+use std::io::{self, Write};
+
+use powerfail_model::{Event, EventIndex, Frontier, Image, OpenLine};
+use powerfail_trace::replay::PoolReplay;
+use powerfail_trace::{
+    Body, Completeness, Frame, MarkKind, Module, Record, RecordGroup, RecordKind, StackId,
+    Statistics, Trace,
+};
+use serde_json::{Value, json};
+
+use crate::text::{BAD, FAINT, GOOD, STRONG, WARNING, big_count, bytes, count, hex, plural};
+
+/// Bytes of a store or mark that a line of text shows; `--json` shows all.
+const BYTES_SHOWN: usize = 16;
+
+/// A warning for a trace whose writer did not finish; nothing for a complete one.
+pub fn incompleteness(out: &mut dyn Write, trace: &Trace) -> io::Result<()> {
+    if let Completeness::Incomplete { lost_bytes, .. } = trace.completeness() {
+        let events = plural(trace.event_count(), "event");
+        let lost = bytes(lost_bytes);
+        writeln!(
+            out,
+            "{WARNING}warning{WARNING:#}: the recording ended before the trace was finished: \
+             {events} can be read, {lost} after them cannot"
+        )?;
+    }
+    Ok(())
+}
+
+/// Counts and ratios of a trace.
+pub fn info(out: &mut dyn Write, trace: &Trace, statistics: &Statistics) -> io::Result<()> {
+    let meta = trace.meta();
+    let mut field = |name: &str, value: &str| writeln!(out, "{STRONG}{name:<10}{STRONG:#} {value}");
+    if !meta.command.is_empty() {
+        let command: Vec<_> = meta
+            .command
+            .iter()
+            .map(|part| part.to_string_lossy())
+            .collect();
+        field("command", &command.join(" "))?;
+    }
+    if !meta.powerfail_version.is_empty() {
+        field("recorder", &format!("powerfail {}", meta.powerfail_version))?;
+    }
+    for (name, value) in &meta.notes {
+        field(name, value)?;
+    }
+    let complete = match trace.completeness() {
+        Completeness::Complete => "complete".to_owned(),
+        Completeness::Incomplete { lost_bytes, .. } => {
+            format!(
+                "INCOMPLETE: the recording ended early, {} are lost",
+                bytes(lost_bytes)
+            )
+        }
+    };
+    field(
+        "file",
+        &format!("{}, {complete}", bytes(statistics.file_bytes)),
+    )?;
+    field(
+        "events",
+        &format!(
+            "{}, {:.1} bytes each, compressed {:.1} times",
+            count(statistics.events),
+            statistics.bytes_per_event(),
+            statistics.compression_ratio()
+        ),
+    )?;
+    for group in RecordGroup::ALL {
+        let total = statistics.of_group(group);
+        if total == 0 {
+            continue;
+        }
+        let kinds: Vec<String> = RecordKind::ALL
+            .into_iter()
+            .filter(|kind| kind.group() == group && statistics.of(*kind) > 0)
+            .map(|kind| format!("{} {}", kind.name(), count(statistics.of(kind))))
+            .collect();
+        field(
+            &format!("  {}", group.name()),
+            &format!("{} ({})", count(total), kinds.join(", ")),
+        )?;
+    }
+    field("stored", &bytes(statistics.store_bytes))?;
+    if let Some(ratios) = ratios(statistics) {
+        field("ratios", &ratios)?;
+    }
+    field("threads", &count(trace.threads().len() as u64))?;
+    field("modules", &count(trace.modules().len() as u64))?;
+    field(
+        "stacks",
+        &format!("{} call-tree nodes", count(u64::from(trace.stack_count()))),
+    )?;
+    field("pools", &count(trace.pools().len() as u64))?;
+    for (index, pool) in trace.pools().iter().enumerate() {
+        let path = pool.path.display();
+        let text = format!("{path}, {} at {:#x}", bytes(pool.len_bytes), pool.address);
+        field(&format!("  {index}"), &text)?;
+    }
+    Ok(())
+}
+
+/// How often a store is flushed and fenced: the first thing one asks about a PM program.
+fn ratios(statistics: &Statistics) -> Option<String> {
+    let stores = statistics.of_group(RecordGroup::Stores);
+    let flushes = statistics.of_group(RecordGroup::Flushes);
+    let fences = statistics.of_group(RecordGroup::Fences);
+    if stores == 0 {
+        return None;
+    }
+    let per = |part: u64, whole: u64| {
+        if whole == 0 {
+            "no".to_owned()
+        } else {
+            tenths(part, whole)
+        }
+    };
+    Some(format!(
+        "{} stores per flush, {} flushes per fence, {} bytes per store",
+        per(stores, flushes),
+        per(flushes, fences),
+        tenths(statistics.store_bytes, stores)
+    ))
+}
+
+fn tenths(part: u64, whole: u64) -> String {
+    let tenths = u128::from(part) * 10 / u128::from(whole.max(1));
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// Counts and ratios, as one JSON object.
+pub fn info_json(trace: &Trace, statistics: &Statistics) -> Value {
+    let counts: serde_json::Map<String, Value> = RecordKind::ALL
+        .into_iter()
+        .map(|kind| (kind.name().to_owned(), json!(statistics.of(kind))))
+        .collect();
+    let meta = trace.meta();
+    let command: Vec<_> = meta
+        .command
+        .iter()
+        .map(|part| part.to_string_lossy())
+        .collect();
+    let notes: serde_json::Map<String, Value> = meta
+        .notes
+        .iter()
+        .map(|(name, value)| (name.clone(), json!(value)))
+        .collect();
+    let pools: Vec<Value> = trace
+        .pools()
+        .iter()
+        .map(|pool| {
+            json!({
+                "path": pool.path.to_string_lossy(),
+                "len_bytes": pool.len_bytes,
+                "address": pool.address,
+            })
+        })
+        .collect();
+    json!({
+        "command": command,
+        "powerfail_version": meta.powerfail_version,
+        "started_unix_ms": meta.started_unix_ms,
+        "notes": notes,
+        "complete": trace.completeness() == Completeness::Complete,
+        "file_bytes": statistics.file_bytes,
+        "events": statistics.events,
+        "bytes_per_event": statistics.bytes_per_event(),
+        "compression_ratio": statistics.compression_ratio(),
+        "store_bytes": statistics.store_bytes,
+        "counts": counts,
+        "threads": trace.threads().len(),
+        "modules": trace.modules().len(),
+        "stacks": trace.stack_count(),
+        "pools": pools,
+    })
+}
+
+/// One record as one line of text.
+pub fn record(
+    out: &mut dyn Write,
+    trace: &Trace,
+    record: &Record<'_>,
+    with_stack: bool,
+) -> io::Result<()> {
+    let Record {
+        index,
+        thread,
+        stack,
+        ref body,
+    } = *record;
+    let site = match trace.stack(stack).next() {
+        Some(frame) => format!("  {FAINT}{}{FAINT:#}", frame_text(trace.modules(), frame)),
+        None => String::new(),
+    };
+    writeln!(out, "{index:>10}  {thread:>3}  {}{site}", body_text(body))?;
+    if with_stack {
+        for frame in trace.stack(stack).skip(1) {
+            let text = frame_text(trace.modules(), frame);
+            writeln!(out, "{:17}{FAINT}called from {text}{FAINT:#}", "")?;
+        }
+    }
+    Ok(())
+}
+
+fn body_text(body: &Body<'_>) -> String {
+    let name = RecordKind::of(body).name();
+    match body {
+        Body::Pm(event) => event_text(event),
+        Body::VolatileFlush { kind, address } => format!("{name:<12} {kind:?} {address:#x}"),
+        Body::Mark(mark) => {
+            let about = match mark.kind {
+                MarkKind::Output { fd, full_len_bytes } => {
+                    format!("fd {fd}, {}", bytes(full_len_bytes))
+                }
+                MarkKind::Annotation { code } => format!("code {code}, value {}", mark.value),
+                MarkKind::OperationBegin | MarkKind::OperationEnd => mark.value.to_string(),
+            };
+            let shown = String::from_utf8_lossy(&mark.payload[..mark.payload.len().min(60)]);
+            format!("{name:<12} {about} {shown:?}")
+        }
+        Body::ThreadStart | Body::ThreadEnd => name.to_owned(),
+    }
+}
+
+/// An event on persistent memory as text.
+pub(crate) fn event_text(event: &Event<'_>) -> String {
+    let name = RecordKind::of(&Body::Pm(*event)).name();
+    match event {
+        Event::Store {
+            at, bytes: stored, ..
+        } => {
+            let shown = hex(&stored[..stored.len().min(BYTES_SHOWN)]);
+            let more = if stored.len() > BYTES_SHOWN {
+                "..."
+            } else {
+                ""
+            };
+            let len = stored.len();
+            format!("{name:<12} {at} +{len} = {shown}{more}")
+        }
+        Event::Flush { at, .. } => format!("{name:<12} {at}"),
+        Event::Fence(_) => name.to_owned(),
+        Event::Sync {
+            pool,
+            offset,
+            len_bytes,
+        } => {
+            format!("{name:<12} {pool}:{offset} +{len_bytes}")
+        }
+        Event::Resize { pool, len_bytes } => format!("{name:<12} pool {pool} to {len_bytes} bytes"),
+    }
+}
+
+fn frame_text(modules: &[Module], frame: Frame) -> String {
+    match frame {
+        Frame::Module { module, offset } => {
+            let name = modules
+                .get(module.0 as usize)
+                .and_then(|module| module.path.file_name());
+            match name {
+                Some(name) => format!("{}+{offset:#x}", name.to_string_lossy()),
+                None => format!("module {module}+{offset:#x}"),
+            }
+        }
+        Frame::Absolute { address } => format!("{address:#x}"),
+    }
+}
+
+/// One record as one JSON object.
+pub fn record_json(trace: &Trace, record: &Record<'_>, with_stack: bool) -> Value {
+    let mut value = json!({
+        "index": record.index.0,
+        "thread": record.thread.0,
+        "kind": RecordKind::of(&record.body).name(),
+    });
+    match record.body {
+        Body::Pm(Event::Store { at, bytes, .. }) => {
+            value["pool"] = json!(at.pool.0);
+            value["offset"] = json!(at.offset.0);
+            value["len_bytes"] = json!(bytes.len());
+            value["bytes"] = json!(hex(bytes));
+        }
+        Body::Pm(Event::Flush { at, .. }) => {
+            value["pool"] = json!(at.pool.0);
+            value["offset"] = json!(at.offset.0);
+        }
+        Body::Pm(Event::Sync {
+            pool,
+            offset,
+            len_bytes,
+        }) => {
+            value["pool"] = json!(pool.0);
+            value["offset"] = json!(offset.0);
+            value["len_bytes"] = json!(len_bytes);
+        }
+        Body::Pm(Event::Resize { pool, len_bytes }) => {
+            value["pool"] = json!(pool.0);
+            value["len_bytes"] = json!(len_bytes);
+        }
+        Body::VolatileFlush { kind, address } => {
+            value["instruction"] = json!(format!("{kind:?}").to_lowercase());
+            value["address"] = json!(address);
+        }
+        Body::Mark(mark) => {
+            value["value"] = json!(mark.value);
+            value["payload"] = json!(hex(mark.payload));
+            match mark.kind {
+                MarkKind::Output { fd, full_len_bytes } => {
+                    value["fd"] = json!(fd);
+                    value["full_len_bytes"] = json!(full_len_bytes);
+                }
+                MarkKind::Annotation { code } => value["code"] = json!(code),
+                MarkKind::OperationBegin | MarkKind::OperationEnd => {}
+            }
+        }
+        Body::Pm(Event::Fence(_)) | Body::ThreadStart | Body::ThreadEnd => {}
+    }
+    let frames = stack_json(trace, record.stack);
+    if let Some(site) = frames.first() {
+        value["site"] = site.clone();
+    }
+    if with_stack {
+        value["stack"] = Value::Array(frames);
+    }
+    value
+}
+
+fn stack_json(trace: &Trace, stack: StackId) -> Vec<Value> {
+    trace
+        .stack(stack)
+        .map(|frame| json!(frame_text(trace.modules(), frame)))
+        .collect()
+}
+
+/// Open lines and number of crash states at a position; at most `lines_max` lines in full.
+pub fn states<I: Image>(
+    out: &mut dyn Write,
+    at: EventIndex,
+    frontier: &Frontier<I>,
+    lines_max: usize,
+) -> io::Result<()> {
+    let lines = frontier.open_lines_sorted();
+    let combinations = frontier.crash_state_count();
+    let distinct = frontier.distinct_state_count();
+    writeln!(out, "crash just before event {at}")?;
+    let open = plural(lines.len() as u64, "open line");
+    writeln!(
+        out,
+        "{STRONG}{open}, {} crash states{STRONG:#}",
+        big_count(&combinations)
+    )?;
+    if combinations != distinct {
+        writeln!(out, "{} of them differ in content", big_count(&distinct))?;
+    }
+    for line in lines.iter().take(lines_max) {
+        open_line(out, line)?;
+    }
+    if lines.len() > lines_max {
+        let more = plural((lines.len() - lines_max) as u64, "more open line");
+        writeln!(out, "{FAINT}{more}; --lines N shows more of them{FAINT:#}")?;
+    }
+    Ok(())
+}
+
+fn open_line(out: &mut dyn Write, line: &OpenLine) -> io::Result<()> {
+    let id = line.id();
+    let (versions, offset) = (line.version_count(), line.offset());
+    writeln!(
+        out,
+        "  line {} of pool {} at {offset}: {versions} versions",
+        id.line, id.pool
+    )?;
+    for store in line.stores().take(LINE_STORES_SHOWN) {
+        let shown = hex(&store.bytes[..store.bytes.len().min(BYTES_SHOWN)]);
+        let more = if store.bytes.len() > BYTES_SHOWN {
+            "..."
+        } else {
+            ""
+        };
+        let (event, offset, len) = (store.event, store.offset_in_line, store.bytes.len());
+        writeln!(
+            out,
+            "    {FAINT}event {event}: +{offset} {len} B = {shown}{more}{FAINT:#}"
+        )?;
+    }
+    if versions - 1 > LINE_STORES_SHOWN {
+        let more = plural((versions - 1 - LINE_STORES_SHOWN) as u64, "more store");
+        writeln!(out, "    {FAINT}{more}{FAINT:#}")?;
+    }
+    Ok(())
+}
+
+/// Open stores of a line that text shows; `--json` shows all.
+const LINE_STORES_SHOWN: usize = 8;
+
+/// Open lines and number of crash states at a position, as one JSON object. Numbers of states are
+/// strings, because they exceed what JSON readers take as numbers.
+pub fn states_json<I: Image>(at: EventIndex, frontier: &Frontier<I>) -> Value {
+    let lines: Vec<Value> = frontier
+        .open_lines_sorted()
+        .iter()
+        .map(|line| {
+            let stores: Vec<Value> = line
+                .stores()
+                .map(|store| {
+                    json!({
+                        "event": store.event.0,
+                        "offset_in_line": store.offset_in_line,
+                        "bytes": hex(store.bytes),
+                    })
+                })
+                .collect();
+            json!({
+                "pool": line.id().pool.0,
+                "offset": line.offset().0,
+                "versions": line.version_count(),
+                "floor": hex(line.floor()),
+                "stores": stores,
+            })
+        })
+        .collect();
+    json!({
+        "at": at.0,
+        "combinations": frontier.crash_state_count().to_string(),
+        "distinct": frontier.distinct_state_count().to_string(),
+        "open_lines": lines,
+    })
+}
+
+/// One failure point and how many crash states it has.
+pub fn failure_point<I: Image>(
+    out: &mut dyn Write,
+    at: EventIndex,
+    frontier: &Frontier<I>,
+) -> io::Result<()> {
+    let lines = plural(frontier.open_lines().len() as u64, "open line");
+    let states = big_count(&frontier.crash_state_count());
+    writeln!(out, "{at:>10}  {lines}, {states} crash states")
+}
+
+/// The same as one JSON object.
+pub fn failure_point_json<I: Image>(at: EventIndex, frontier: &Frontier<I>) -> Value {
+    json!({
+        "at": at.0,
+        "open_lines": frontier.open_lines().len(),
+        "combinations": frontier.crash_state_count().to_string(),
+    })
+}
+
+/// The result of an integrity and replay check.
+pub fn check(out: &mut dyn Write, trace: &Trace, pools: &[PoolReplay]) -> io::Result<()> {
+    for replay in pools {
+        let path = trace
+            .pools()
+            .get(replay.pool.0 as usize)
+            .map_or_else(String::new, |pool| pool.path.display().to_string());
+        let (style, text) = match replay.matches() {
+            Some(true) => (GOOD, "the stores give the final image".to_owned()),
+            Some(false) => (
+                BAD,
+                format!(
+                    "the stores do NOT give the final image: {} bytes with hash {:.16}, expected {}",
+                    replay.len_bytes,
+                    replay.hash.to_string(),
+                    replay
+                        .expected
+                        .map_or_else(String::new, |(len, hash)| format!(
+                            "{len} bytes with hash {:.16}",
+                            hash.to_string()
+                        ))
+                ),
+            ),
+            None => (
+                WARNING,
+                "the recorder left no final hash to compare with".to_owned(),
+            ),
+        };
+        writeln!(out, "pool {} {path}: {style}{text}{style:#}", replay.pool)?;
+        if replay.outside_bytes > 0 {
+            let outside = bytes(replay.outside_bytes);
+            writeln!(
+                out,
+                "  {BAD}{outside} were stored beyond the end of the pool{BAD:#}"
+            )?;
+        }
+    }
+    let events = plural(trace.event_count(), "event");
+    let blocks = plural(trace.blocks().len() as u64, "block");
+    writeln!(out, "{events} in {blocks}: every checksum is right")
+}
+
+/// The result of an integrity and replay check, as one JSON object.
+pub fn check_json(trace: &Trace, sound: bool, pools: &[PoolReplay]) -> Value {
+    let pools: Vec<Value> = pools
+        .iter()
+        .map(|replay| {
+            json!({
+                "pool": replay.pool.0,
+                "matches": replay.matches(),
+                "len_bytes": replay.len_bytes,
+                "hash": replay.hash.to_string(),
+                "expected_len_bytes": replay.expected.map(|(len, _)| len),
+                "expected_hash": replay.expected.map(|(_, hash)| hash.to_string()),
+                "outside_bytes": replay.outside_bytes,
+            })
+        })
+        .collect();
+    json!({
+        "sound": sound,
+        "complete": trace.completeness() == Completeness::Complete,
+        "events": trace.event_count(),
+        "pools": pools,
+    })
+}

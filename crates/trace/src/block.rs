@@ -1,0 +1,224 @@
+//! Reads records and image runs out of blocks: one block at a time, never the whole trace.
+
+use powerfail_model::{EventIndex, PoolIndex};
+
+use crate::decode::{Columns, Decoder, Limits};
+use crate::error::Result;
+use crate::image::{ImageBlock, ImageRun};
+use crate::layout::{BlockDescriptor, BlockKind};
+use crate::reader::Trace;
+use crate::record::Record;
+
+/// One block of records, decompressed.
+#[derive(Default)]
+pub struct EventBlock {
+    descriptor: Option<BlockDescriptor>,
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+    columns: Columns,
+    limits: Limits,
+}
+
+impl EventBlock {
+    /// The place of its first record.
+    pub fn first_event(&self) -> EventIndex {
+        EventIndex(self.descriptor.map_or(0, |block| block.first_event))
+    }
+
+    /// How many records it holds.
+    pub fn event_count(&self) -> u32 {
+        self.descriptor.map_or(0, |block| block.event_count)
+    }
+
+    /// Its records. After an error there are no more.
+    pub fn records(&self) -> Records<'_> {
+        Records {
+            raw: &self.raw,
+            decoder: self.decoder(),
+        }
+    }
+
+    fn decoder(&self) -> Option<Decoder> {
+        let descriptor = self.descriptor.as_ref()?;
+        Some(Decoder::new(self.columns, descriptor, self.limits))
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        trace: &Trace,
+        descriptor: &BlockDescriptor,
+        limits: Limits,
+    ) -> Result<()> {
+        self.descriptor = None;
+        trace.read_payload(descriptor, &mut self.stored, &mut self.raw)?;
+        self.columns = Columns::decode(&self.raw, descriptor.offset)?;
+        self.limits = limits;
+        self.descriptor = Some(*descriptor);
+        Ok(())
+    }
+}
+
+/// The records of one block.
+pub struct Records<'a> {
+    raw: &'a [u8],
+    decoder: Option<Decoder>,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.decoder.as_mut()?.next(self.raw)
+    }
+}
+
+/// Reads the records of a trace in order, from any place.
+pub struct RecordCursor<'t> {
+    trace: &'t Trace,
+    next_block: usize,
+    block: EventBlock,
+    decoder: Option<Decoder>,
+    /// How many records of the first block to pass over.
+    skip: u64,
+}
+
+impl<'t> RecordCursor<'t> {
+    pub(crate) fn new(trace: &'t Trace, first: EventIndex) -> Self {
+        let next_block = trace.block_of(first);
+        let skip = trace
+            .event_blocks()
+            .get(next_block)
+            .map_or(0, |block| first.0.saturating_sub(block.first_event));
+        Self {
+            trace,
+            next_block,
+            block: EventBlock::default(),
+            decoder: None,
+            skip,
+        }
+    }
+
+    /// The next record, which lives until the one after it is asked for. After an error there are
+    /// no more.
+    #[inline]
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
+        let more = self
+            .decoder
+            .as_ref()
+            .is_some_and(|decoder| decoder.remaining() > 0);
+        if !more && !self.load_block()? {
+            return Ok(None);
+        }
+        match &mut self.decoder {
+            Some(decoder) => decoder.next(&self.block.raw).transpose(),
+            None => Ok(None),
+        }
+    }
+
+    /// Goes to the next block, if there is one, and there to the first record that is wanted.
+    #[cold]
+    fn load_block(&mut self) -> Result<bool> {
+        if let Some(decoder) = &mut self.decoder
+            && let Some(error) = decoder.check_end()
+        {
+            self.stop();
+            return Err(error);
+        }
+        if self.next_block >= self.trace.event_blocks().len() {
+            return Ok(false);
+        }
+        let loaded = self.try_load_block();
+        if loaded.is_err() {
+            self.stop();
+        }
+        loaded.map(|()| true)
+    }
+
+    fn try_load_block(&mut self) -> Result<()> {
+        self.trace
+            .read_block_into(self.next_block, &mut self.block)?;
+        self.next_block += 1;
+        self.decoder = self.block.decoder();
+        if let Some(decoder) = &mut self.decoder {
+            for _ in 0..std::mem::take(&mut self.skip) {
+                let passed = decoder.next(&self.block.raw);
+                passed.transpose()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.decoder = None;
+        self.next_block = usize::MAX;
+    }
+}
+
+/// Reads the initial image of one pool, piece by piece.
+pub struct ImageRuns<'t> {
+    trace: &'t Trace,
+    pool: PoolIndex,
+    /// The next block of the trace to look at.
+    next_block: usize,
+    block: Option<ImageBlock>,
+    next_run: usize,
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+impl<'t> ImageRuns<'t> {
+    pub(crate) const fn new(trace: &'t Trace, pool: PoolIndex) -> Self {
+        Self {
+            trace,
+            pool,
+            next_block: 0,
+            block: None,
+            next_run: 0,
+            stored: Vec::new(),
+            raw: Vec::new(),
+        }
+    }
+
+    /// The next piece, which lives until the one after it is asked for. After an error there are
+    /// no more.
+    pub fn next_run(&mut self) -> Result<Option<ImageRun<'_>>> {
+        let more = self
+            .block
+            .as_ref()
+            .is_some_and(|block| self.next_run < block.run_count());
+        if !more {
+            let loaded = self.load_block();
+            if !matches!(loaded, Ok(true)) {
+                self.block = None;
+                self.next_block = usize::MAX;
+                return loaded.map(|_| None);
+            }
+        }
+        self.next_run += 1;
+        Ok(self
+            .block
+            .as_mut()
+            .and_then(|block| block.run(self.next_run - 1, &self.raw)))
+    }
+
+    fn load_block(&mut self) -> Result<bool> {
+        let blocks = self.trace.blocks().get(self.next_block..).unwrap_or(&[]);
+        let Some(skipped) = blocks.iter().position(|block| {
+            block.kind == BlockKind::InitialImage && block.subject == self.pool.0
+        }) else {
+            return Ok(false);
+        };
+        let Some(descriptor) = blocks.get(skipped) else {
+            return Ok(false);
+        };
+        self.next_block += skipped + 1;
+        self.trace
+            .read_payload(descriptor, &mut self.stored, &mut self.raw)?;
+        let pool_len = self.trace.pool_len(self.pool.0);
+        let block = ImageBlock::decode(&self.raw, pool_len, descriptor.offset)?;
+        self.block = Some(block);
+        self.next_run = 0;
+        Ok(true)
+    }
+}

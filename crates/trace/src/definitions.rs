@@ -1,0 +1,279 @@
+//! The tables of a trace in memory, and the payloads of blocks of definitions and meta information.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::decode::Limits;
+use crate::definition::{
+    Frame, Meta, Module, ModuleIndex, Pool, PoolKind, StackId, StackNode, Thread,
+};
+use crate::error::{Result, TraceError};
+use crate::layout::{MAX_DEFINITION_STRING_BYTES, MAX_DEFINITIONS_BYTES, MAX_STACK_NODES};
+use crate::wire::{Fields, put_bytes, put_varint};
+
+const POOL: u8 = 1;
+const MODULE: u8 = 2;
+const THREAD: u8 = 3;
+const STACK_IN_MODULE: u8 = 4;
+const STACK_ABSOLUTE: u8 = 5;
+
+const POOL_FILE: u8 = 0;
+const POOL_DAX: u8 = 1;
+const POOL_ANONYMOUS: u8 = 2;
+
+const META_VERSION: u8 = 1;
+const META_ARGUMENT: u8 = 2;
+const META_DIRECTORY: u8 = 3;
+const META_STARTED: u8 = 4;
+const META_NOTE: u8 = 5;
+
+/// Everything that records refer to.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) modules: Vec<Module>,
+    pub(crate) threads: Vec<Thread>,
+    stacks: Vec<PackedNode>,
+    /// How many bytes of payload they came from.
+    raw_bytes: u64,
+}
+
+/// A node of the tree of call stacks in 16 bytes: there can be millions.
+#[derive(Clone, Copy, Debug)]
+struct PackedNode {
+    value: u64,
+    /// One more than the index of the module; zero if the frame is in none.
+    module: u32,
+    caller: u32,
+}
+
+impl Definitions {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            threads: count(&self.threads),
+            pools: count(&self.pools),
+            stacks: count(&self.stacks),
+        }
+    }
+
+    /// The node of a call stack; `None` if there is no such stack.
+    pub(crate) fn stack(&self, id: StackId) -> Option<StackNode> {
+        let slot = usize::try_from(id.0.checked_sub(1)?).ok()?;
+        let node = self.stacks.get(slot)?;
+        let frame = match node.module.checked_sub(1) {
+            Some(module) => Frame::Module {
+                module: ModuleIndex(module),
+                offset: node.value,
+            },
+            None => Frame::Absolute {
+                address: node.value,
+            },
+        };
+        Some(StackNode {
+            frame,
+            caller: StackId(node.caller),
+        })
+    }
+
+    /// Adds what a block of definitions holds.
+    pub(crate) fn decode(&mut self, payload: &[u8], block_offset: u64) -> Result<()> {
+        self.raw_bytes = self.raw_bytes.saturating_add(payload.len() as u64);
+        if self.raw_bytes > MAX_DEFINITIONS_BYTES {
+            return Err(too_many_definitions());
+        }
+        let mut fields = Fields::new(payload, block_offset);
+        while !fields.is_empty() {
+            match fields.u8()? {
+                POOL => {
+                    let kind = match fields.u8()? {
+                        POOL_FILE => PoolKind::File,
+                        POOL_DAX => PoolKind::DaxDevice,
+                        POOL_ANONYMOUS => PoolKind::AnonymousRange,
+                        code => return Err(fields.unknown("kind of pool", u64::from(code))),
+                    };
+                    self.pools.push(Pool {
+                        kind,
+                        len_bytes: fields.varint()?,
+                        address: fields.varint()?,
+                        path: take_path(&mut fields)?,
+                    });
+                }
+                MODULE => self.modules.push(Module {
+                    load_address: fields.varint()?,
+                    len_bytes: fields.varint()?,
+                    build_id: fields.bytes()?.to_vec(),
+                    path: take_path(&mut fields)?,
+                }),
+                THREAD => {
+                    let os_id = fields.varint_u32()?;
+                    let name = match fields.u8()? {
+                        0 => None,
+                        1 => Some(fields.bytes()?.to_vec()),
+                        code => return Err(fields.unknown("thread name", u64::from(code))),
+                    };
+                    self.threads.push(Thread { os_id, name });
+                }
+                STACK_IN_MODULE => {
+                    let module = fields.varint_u32()?;
+                    if module as usize >= self.modules.len() {
+                        return Err(fields.corrupt("a frame is in a module that is not defined"));
+                    }
+                    let value = fields.varint()?;
+                    self.decode_stack(module + 1, value, &mut fields)?;
+                }
+                STACK_ABSOLUTE => {
+                    let value = fields.varint()?;
+                    self.decode_stack(0, value, &mut fields)?;
+                }
+                code => return Err(fields.unknown("kind of definition", u64::from(code))),
+            }
+        }
+        Ok(())
+    }
+
+    fn decode_stack(&mut self, module: u32, value: u64, fields: &mut Fields<'_>) -> Result<()> {
+        let caller = fields.varint_u32()?;
+        // Ids count from one, so this also says that the caller is older: there are no cycles.
+        if caller as usize > self.stacks.len() {
+            return Err(fields.corrupt("a call stack's caller is not defined before it"));
+        }
+        if self.stacks.len() >= MAX_STACK_NODES as usize {
+            return Err(too_many_stacks());
+        }
+        self.stacks.push(PackedNode {
+            value,
+            module,
+            caller,
+        });
+        Ok(())
+    }
+}
+
+/// The number of things in a table. The format's limits keep it far below 32 bits.
+pub(crate) fn count<T>(table: &[T]) -> u32 {
+    u32::try_from(table.len()).unwrap_or(u32::MAX)
+}
+
+pub(crate) const fn too_many_definitions() -> TraceError {
+    TraceError::TooLarge {
+        what: "the bytes of all definitions",
+        limit: MAX_DEFINITIONS_BYTES,
+    }
+}
+
+pub(crate) const fn too_many_stacks() -> TraceError {
+    TraceError::TooLarge {
+        what: "the number of call stack nodes",
+        limit: MAX_STACK_NODES as u64,
+    }
+}
+
+fn take_path(fields: &mut Fields<'_>) -> Result<PathBuf> {
+    Ok(PathBuf::from(OsString::from_vec(fields.bytes()?.to_vec())))
+}
+
+fn put_string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+    if bytes.len() > MAX_DEFINITION_STRING_BYTES {
+        return Err(TraceError::TooLarge {
+            what: "the bytes of a name or path",
+            limit: MAX_DEFINITION_STRING_BYTES as u64,
+        });
+    }
+    put_bytes(out, bytes);
+    Ok(())
+}
+
+pub(crate) fn encode_pool(out: &mut Vec<u8>, pool: &Pool) -> Result<()> {
+    out.push(POOL);
+    out.push(match pool.kind {
+        PoolKind::File => POOL_FILE,
+        PoolKind::DaxDevice => POOL_DAX,
+        PoolKind::AnonymousRange => POOL_ANONYMOUS,
+    });
+    put_varint(out, pool.len_bytes);
+    put_varint(out, pool.address);
+    put_string(out, pool.path.as_os_str().as_bytes())
+}
+
+pub(crate) fn encode_module(out: &mut Vec<u8>, module: &Module) -> Result<()> {
+    out.push(MODULE);
+    put_varint(out, module.load_address);
+    put_varint(out, module.len_bytes);
+    put_string(out, &module.build_id)?;
+    put_string(out, module.path.as_os_str().as_bytes())
+}
+
+pub(crate) fn encode_thread(out: &mut Vec<u8>, thread: &Thread) -> Result<()> {
+    out.push(THREAD);
+    put_varint(out, u64::from(thread.os_id));
+    match &thread.name {
+        None => out.push(0),
+        Some(name) => {
+            out.push(1);
+            put_string(out, name)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn encode_stack(out: &mut Vec<u8>, node: &StackNode) {
+    match node.frame {
+        Frame::Module { module, offset } => {
+            out.push(STACK_IN_MODULE);
+            put_varint(out, u64::from(module.0));
+            put_varint(out, offset);
+        }
+        Frame::Absolute { address } => {
+            out.push(STACK_ABSOLUTE);
+            put_varint(out, address);
+        }
+    }
+    put_varint(out, u64::from(node.caller.0));
+}
+
+pub(crate) fn encode_meta(meta: &Meta) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.push(META_VERSION);
+    put_bytes(&mut out, meta.powerfail_version.as_bytes());
+    for argument in &meta.command {
+        out.push(META_ARGUMENT);
+        put_bytes(&mut out, argument.as_bytes());
+    }
+    out.push(META_DIRECTORY);
+    put_bytes(&mut out, meta.working_directory.as_os_str().as_bytes());
+    out.push(META_STARTED);
+    put_varint(&mut out, meta.started_unix_ms);
+    for (name, value) in &meta.notes {
+        out.push(META_NOTE);
+        put_bytes(&mut out, name.as_bytes());
+        put_bytes(&mut out, value.as_bytes());
+    }
+    out
+}
+
+pub(crate) fn decode_meta(payload: &[u8], block_offset: u64) -> Result<Meta> {
+    let mut fields = Fields::new(payload, block_offset);
+    let mut meta = Meta::default();
+    while !fields.is_empty() {
+        match fields.u8()? {
+            META_VERSION => meta.powerfail_version = take_text(&mut fields)?,
+            META_ARGUMENT => meta
+                .command
+                .push(OsStr::from_bytes(fields.bytes()?).to_owned()),
+            META_DIRECTORY => meta.working_directory = take_path(&mut fields)?,
+            META_STARTED => meta.started_unix_ms = fields.varint()?,
+            META_NOTE => {
+                let name = take_text(&mut fields)?;
+                let value = take_text(&mut fields)?;
+                meta.notes.push((name, value));
+            }
+            code => return Err(fields.unknown("kind of meta information", u64::from(code))),
+        }
+    }
+    Ok(meta)
+}
+
+fn take_text(fields: &mut Fields<'_>) -> Result<String> {
+    String::from_utf8(fields.bytes()?.to_vec()).map_err(|_| fields.corrupt("a text is not UTF-8"))
+}

@@ -1,0 +1,206 @@
+//! Encodes the records of one event block into columns. The reverse is `decode`.
+//!
+//! Does not know of compression, files or definitions: the writer has checked that what a record
+//! names exists.
+
+use powerfail_model::{Event, Place};
+
+use crate::predict::Predictor;
+use crate::record::{Body, Mark, MarkKind};
+use crate::tag;
+use crate::wire::{put_varint, zigzag};
+
+/// The columns of a block that is being filled.
+pub(crate) struct Encoder {
+    tags: Vec<u8>,
+    addresses: Vec<u8>,
+    stacks: Vec<u8>,
+    extras: Vec<u8>,
+    payload: Vec<u8>,
+    event_count: u32,
+    predictor: Predictor,
+}
+
+impl Encoder {
+    pub(crate) fn new() -> Self {
+        Self {
+            tags: Vec::new(),
+            addresses: Vec::new(),
+            stacks: Vec::new(),
+            extras: Vec::new(),
+            payload: Vec::new(),
+            event_count: 0,
+            predictor: Predictor::new(),
+        }
+    }
+
+    pub(crate) const fn event_count(&self) -> u32 {
+        self.event_count
+    }
+
+    /// How many bytes the block takes before compression.
+    #[inline]
+    pub(crate) const fn raw_len(&self) -> usize {
+        self.tags.len()
+            + self.addresses.len()
+            + self.stacks.len()
+            + self.extras.len()
+            + self.payload.len()
+    }
+
+    /// Puts the block into `raw` and begins the next one.
+    pub(crate) fn take_into(&mut self, raw: &mut Vec<u8>) {
+        raw.clear();
+        let columns = [
+            &mut self.tags,
+            &mut self.addresses,
+            &mut self.stacks,
+            &mut self.extras,
+            &mut self.payload,
+        ];
+        for column in &columns {
+            // The writer ends a block long before a column exceeds 32 bits.
+            let len = u32::try_from(column.len()).unwrap_or(u32::MAX);
+            raw.extend_from_slice(&len.to_le_bytes());
+        }
+        for column in columns {
+            raw.extend_from_slice(column);
+            column.clear();
+        }
+        self.event_count = 0;
+        self.predictor.reset();
+    }
+
+    /// Appends a record.
+    #[inline]
+    pub(crate) fn append(&mut self, thread: u32, stack: u32, body: &Body<'_>) {
+        if thread != self.predictor.thread {
+            self.switch_thread(thread);
+        }
+        self.event_count += 1;
+        match *body {
+            Body::Pm(Event::Store { kind, at, bytes }) => {
+                let class = tag::length_class(bytes.len());
+                self.access(tag::store_code(kind, class), stack, at, bytes.len() as u64);
+                // A copy of known length is one move; most stores are words.
+                if let Ok(word) = <&[u8; 8]>::try_from(bytes) {
+                    self.payload.extend_from_slice(word);
+                } else {
+                    if class == tag::LENGTH_OTHER {
+                        put_varint(&mut self.extras, bytes.len() as u64);
+                    }
+                    self.payload.extend_from_slice(bytes);
+                }
+            }
+            Body::Pm(Event::Flush { kind, at }) => {
+                self.access(tag::FLUSH + tag::flush_number(kind), stack, at, 0);
+            }
+            Body::Pm(Event::Fence(kind)) => {
+                self.plain(tag::FENCE + tag::fence_number(kind), stack);
+            }
+            Body::Pm(Event::Sync {
+                pool,
+                offset,
+                len_bytes,
+            }) => {
+                self.plain(tag::SYNC, stack);
+                put_varint(&mut self.extras, u64::from(pool.0));
+                put_varint(&mut self.extras, offset.0);
+                put_varint(&mut self.extras, len_bytes);
+            }
+            Body::Pm(Event::Resize { pool, len_bytes }) => {
+                self.plain(tag::RESIZE, stack);
+                put_varint(&mut self.extras, u64::from(pool.0));
+                put_varint(&mut self.extras, len_bytes);
+            }
+            Body::VolatileFlush { kind, address } => {
+                self.plain(tag::VOLATILE_FLUSH + tag::flush_number(kind), stack);
+                let delta = address.wrapping_sub(self.predictor.volatile_address);
+                self.predictor.volatile_address = address;
+                put_varint(&mut self.extras, zigzag(delta));
+            }
+            Body::ThreadStart => self.plain(tag::THREAD_START, stack),
+            Body::ThreadEnd => self.plain(tag::THREAD_END, stack),
+            Body::Mark(ref mark) => {
+                self.plain(tag::MARK, stack);
+                self.mark(mark);
+            }
+        }
+    }
+
+    /// A record without address.
+    #[inline]
+    fn plain(&mut self, code: u8, stack: u32) {
+        let guess = self.predictor.guess();
+        let mut tag = code;
+        if guess.stack == stack {
+            tag |= tag::STACK_GUESSED;
+        } else {
+            guess.stack = stack;
+            put_varint(&mut self.stacks, u64::from(stack));
+        }
+        self.predictor.advance(stack);
+        self.tags.push(tag);
+    }
+
+    /// A record of an access to a pool.
+    #[inline]
+    fn access(&mut self, code: u8, stack: u32, at: Place, len: u64) {
+        if at.pool.0 != self.predictor.state.pool {
+            self.switch_pool(at.pool.0);
+        }
+        let end = self.predictor.state.end();
+        let delta = at.offset.0.wrapping_sub(*end);
+        *end = at.offset.0.wrapping_add(len);
+        let guess = self.predictor.guess();
+        let mut tag = code;
+        if guess.stack == stack {
+            tag |= tag::STACK_GUESSED;
+        } else {
+            guess.stack = stack;
+            put_varint(&mut self.stacks, u64::from(stack));
+        }
+        if guess.delta == delta {
+            tag |= tag::ADDRESS_GUESSED;
+        } else {
+            guess.delta = delta;
+            put_varint(&mut self.addresses, zigzag(delta));
+        }
+        self.predictor.advance(stack);
+        self.tags.push(tag);
+    }
+
+    #[cold]
+    fn switch_thread(&mut self, thread: u32) {
+        self.predictor.switch_thread(thread);
+        self.tags.push(tag::THREAD_SWITCH);
+        put_varint(&mut self.extras, u64::from(thread));
+    }
+
+    #[cold]
+    fn switch_pool(&mut self, pool: u32) {
+        self.predictor.state.pool = pool;
+        self.tags.push(tag::POOL_SWITCH);
+        put_varint(&mut self.extras, u64::from(pool));
+    }
+
+    fn mark(&mut self, mark: &Mark<'_>) {
+        let extras = &mut self.extras;
+        match mark.kind {
+            MarkKind::Output { fd, full_len_bytes } => {
+                put_varint(extras, tag::MARK_OUTPUT);
+                put_varint(extras, zigzag(i64::from(fd).cast_unsigned()));
+                put_varint(extras, full_len_bytes);
+            }
+            MarkKind::Annotation { code } => {
+                put_varint(extras, tag::MARK_ANNOTATION);
+                put_varint(extras, u64::from(code));
+            }
+            MarkKind::OperationBegin => put_varint(extras, tag::MARK_OPERATION_BEGIN),
+            MarkKind::OperationEnd => put_varint(extras, tag::MARK_OPERATION_END),
+        }
+        put_varint(extras, mark.value);
+        put_varint(extras, mark.payload.len() as u64);
+        self.payload.extend_from_slice(mark.payload);
+    }
+}

@@ -1,0 +1,457 @@
+//! Opens a trace: finds its blocks and loads its definitions. Records stay in the file.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use powerfail_model::{EventIndex, PoolIndex};
+
+use crate::block::{EventBlock, ImageRuns, RecordCursor};
+use crate::compress::decompress;
+use crate::definition::{Frame, Meta, Module, Pool, StackId, StackNode, Thread};
+use crate::definitions::{Definitions, decode_meta};
+use crate::error::{Result, TraceError};
+use crate::image::{FinalImage, ImageBlock};
+use crate::index::{Final, IndexDecoder, decode_final};
+use crate::layout::{
+    BLOCK_HEADER_LEN, BlockDescriptor, BlockKind, FILE_HEADER_LEN, TRAILER_LEN, Trailer,
+    check_file_header, checksum_matches, payload_checksum,
+};
+use crate::source::ReadAt;
+
+/// Whether a trace has everything that its writer wanted to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    /// The writer finished it.
+    Complete,
+    /// The writer died, or the file was cut. Everything up to the last complete block is readable.
+    Incomplete {
+        /// The bytes from the beginning of the file that are readable.
+        usable_bytes: u64,
+        /// The bytes after them: of a block that is not complete.
+        lost_bytes: u64,
+    },
+}
+
+impl fmt::Display for Completeness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("complete"),
+            Self::Incomplete {
+                usable_bytes,
+                lost_bytes,
+            } => write!(
+                f,
+                "incomplete: recording ended early; {usable_bytes} bytes are usable, \
+                 {lost_bytes} bytes of an unfinished block are not"
+            ),
+        }
+    }
+}
+
+/// An open trace. Can be shared by several threads, each of which reads other blocks.
+pub struct Trace {
+    source: Box<dyn ReadAt>,
+    file_bytes: u64,
+    completeness: Completeness,
+    meta: Meta,
+    definitions: Definitions,
+    end: Option<Final>,
+    blocks: Vec<BlockDescriptor>,
+    event_blocks: Vec<BlockDescriptor>,
+    event_count: u64,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("file_bytes", &self.file_bytes)
+            .field("completeness", &self.completeness)
+            .field("event_count", &self.event_count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Trace {
+    /// Opens the trace in a file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::from_source(File::open(path)?)
+    }
+
+    /// Opens a trace in memory.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
+        Self::from_source(bytes)
+    }
+
+    /// Opens a trace anywhere.
+    pub fn from_source(source: impl ReadAt + 'static) -> Result<Self> {
+        let file_bytes = source.len()?;
+        let mut trace = Self {
+            source: Box::new(source),
+            file_bytes,
+            completeness: Completeness::Complete,
+            meta: Meta::default(),
+            definitions: Definitions::default(),
+            end: None,
+            blocks: Vec::new(),
+            event_blocks: Vec::new(),
+            event_count: 0,
+        };
+        let mut header = [0; FILE_HEADER_LEN];
+        let present =
+            usize::try_from(file_bytes).map_or(FILE_HEADER_LEN, |len| len.min(FILE_HEADER_LEN));
+        trace.read(&mut header[..present], 0)?;
+        check_file_header(&header[..present])?;
+        match trace.read_trailer()? {
+            Some((trailer, trailer_offset)) => trace.read_index(trailer, trailer_offset)?,
+            None => trace.scan()?,
+        }
+        trace.load()?;
+        Ok(trace)
+    }
+
+    /// Whether the trace has everything that its writer wanted to write.
+    pub const fn completeness(&self) -> Completeness {
+        self.completeness
+    }
+
+    /// How long the file is.
+    pub const fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Where the trace comes from.
+    pub const fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The pools; a [`PoolIndex`] is a position in this slice.
+    pub fn pools(&self) -> &[Pool] {
+        &self.definitions.pools
+    }
+
+    /// The modules; a [`ModuleIndex`](crate::ModuleIndex) is a position in this slice.
+    pub fn modules(&self) -> &[Module] {
+        &self.definitions.modules
+    }
+
+    /// The threads; a [`ThreadIndex`](powerfail_model::ThreadIndex) is a position in this slice.
+    pub fn threads(&self) -> &[Thread] {
+        &self.definitions.threads
+    }
+
+    /// How many nodes the tree of call stacks has. Their ids count from one.
+    pub fn stack_count(&self) -> u32 {
+        self.definitions.limits().stacks
+    }
+
+    /// One node of the tree of call stacks; `None` for [`StackId::NONE`] and unknown ids.
+    pub fn stack_node(&self, id: StackId) -> Option<StackNode> {
+        self.definitions.stack(id)
+    }
+
+    /// The frames of a call stack, innermost first. The first one is the site.
+    pub fn stack(&self, id: StackId) -> StackFrames<'_> {
+        StackFrames {
+            definitions: &self.definitions,
+            next: id,
+        }
+    }
+
+    /// How many records the trace holds.
+    pub const fn event_count(&self) -> u64 {
+        self.event_count
+    }
+
+    /// All blocks but the index, in the order of the file.
+    pub fn blocks(&self) -> &[BlockDescriptor] {
+        &self.blocks
+    }
+
+    /// The blocks that hold records, in the order of the records.
+    pub fn event_blocks(&self) -> &[BlockDescriptor] {
+        &self.event_blocks
+    }
+
+    /// Reads one of the [`event_blocks`](Self::event_blocks), by its position there.
+    pub fn read_block(&self, number: usize) -> Result<EventBlock> {
+        let mut block = EventBlock::default();
+        self.read_block_into(number, &mut block)?;
+        Ok(block)
+    }
+
+    /// The same, reusing the memory of a block that is not needed any more.
+    pub fn read_block_into(&self, number: usize, block: &mut EventBlock) -> Result<()> {
+        let descriptor = self.event_blocks.get(number).ok_or(TraceError::Undefined {
+            what: "event block",
+            index: number as u64,
+        })?;
+        block.read(self, descriptor, self.definitions.limits())
+    }
+
+    /// The records from `first` on. A `first` beyond the last record gives none.
+    pub fn records_from(&self, first: EventIndex) -> RecordCursor<'_> {
+        RecordCursor::new(self, first)
+    }
+
+    /// The number of the event block that holds the record `index`, or of the next one.
+    pub(crate) fn block_of(&self, index: EventIndex) -> usize {
+        self.event_blocks.partition_point(|block| {
+            block
+                .first_event
+                .saturating_add(u64::from(block.event_count))
+                <= index.0
+        })
+    }
+
+    /// The content of a pool when it was mapped, in pieces. What no piece covers was zero; where
+    /// pieces overlap, the later one holds.
+    pub fn initial_image(&self, pool: PoolIndex) -> ImageRuns<'_> {
+        ImageRuns::new(self, pool)
+    }
+
+    /// The pools at the end of the run, as far as the writer knew and lived to say.
+    pub fn final_images(&self) -> &[FinalImage] {
+        self.end.as_ref().map_or(&[], |end| &end.images)
+    }
+
+    /// Reads everything and checks all of it: each byte of a complete trace is covered.
+    pub fn verify(&self) -> Result<()> {
+        let mut stored = Vec::new();
+        let mut raw = Vec::new();
+        let mut events = EventBlock::default();
+        for descriptor in &self.blocks {
+            match descriptor.kind {
+                BlockKind::Events => {
+                    events.read(self, descriptor, self.definitions.limits())?;
+                    events.records().try_for_each(|record| record.map(drop))?;
+                }
+                BlockKind::InitialImage => {
+                    self.read_payload(descriptor, &mut stored, &mut raw)?;
+                    let pool_len = self.pool_len(descriptor.subject);
+                    ImageBlock::decode(&raw, pool_len, descriptor.offset)?;
+                }
+                _ => self.read_payload(descriptor, &mut stored, &mut raw)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The length of a pool when it was mapped.
+    pub(crate) fn pool_len(&self, pool: u32) -> u64 {
+        self.definitions
+            .pools
+            .get(pool as usize)
+            .map_or(0, |pool| pool.len_bytes)
+    }
+
+    /// Reads, checks and decompresses a payload into `raw`.
+    pub(crate) fn read_payload(
+        &self,
+        descriptor: &BlockDescriptor,
+        stored: &mut Vec<u8>,
+        raw: &mut Vec<u8>,
+    ) -> Result<()> {
+        let stored_len = descriptor.stored_len_bytes as usize;
+        stored.resize(BLOCK_HEADER_LEN + stored_len, 0);
+        self.read(stored, descriptor.offset)?;
+        let Some((header, payload)) = stored.split_first_chunk::<BLOCK_HEADER_LEN>() else {
+            return Err(TraceError::Truncated { what: "block" });
+        };
+        let (found, checksum) = BlockDescriptor::decode(header, descriptor.offset)?;
+        if found != *descriptor {
+            return Err(TraceError::corrupt(
+                "a block is not what the index says",
+                descriptor.offset,
+            ));
+        }
+        if !checksum_matches(checksum, payload_checksum(payload)) {
+            return Err(TraceError::corrupt(
+                "a block's checksum is wrong",
+                descriptor.offset,
+            ));
+        }
+        let raw_len = descriptor.raw_len_bytes as usize;
+        decompress(descriptor.codec, payload, raw_len, raw, descriptor.offset)
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.source
+            .read_exact_at(buffer, offset)
+            .map_err(|error| match error.kind() {
+                // Lengths are checked before: the file shrank in the meantime.
+                io::ErrorKind::UnexpectedEof => TraceError::Truncated { what: "block" },
+                _ => TraceError::Io(error),
+            })
+    }
+
+    fn read_header(&self, offset: u64) -> Result<BlockDescriptor> {
+        let mut header = [0; BLOCK_HEADER_LEN];
+        self.read(&mut header, offset)?;
+        Ok(BlockDescriptor::decode(&header, offset)?.0)
+    }
+
+    /// The trailer and where it is, if the file ends with one.
+    fn read_trailer(&self) -> Result<Option<(Trailer, u64)>> {
+        let Some(offset) = self.file_bytes.checked_sub(TRAILER_LEN as u64) else {
+            return Ok(None);
+        };
+        let mut bytes = [0; TRAILER_LEN];
+        self.read(&mut bytes, offset)?;
+        Ok(Trailer::decode(&bytes, offset).map(|trailer| (trailer, offset)))
+    }
+
+    /// Finds the blocks of a complete trace.
+    fn read_index(&mut self, trailer: Trailer, trailer_offset: u64) -> Result<()> {
+        let mut position = trailer.index_offset;
+        if position < FILE_HEADER_LEN as u64 || position >= trailer_offset {
+            return Err(TraceError::corrupt(
+                "the trailer points outside of the file",
+                trailer_offset,
+            ));
+        }
+        let mut index = IndexDecoder::new(position);
+        let (mut stored, mut raw) = (Vec::new(), Vec::new());
+        while position < trailer_offset {
+            if trailer_offset - position < BLOCK_HEADER_LEN as u64 {
+                return Err(TraceError::corrupt("the index is cut off", position));
+            }
+            let descriptor = self.read_header(position)?;
+            if descriptor.kind != BlockKind::Index
+                || descriptor.end() > trailer_offset
+                || descriptor.first_event != trailer.event_count
+            {
+                return Err(TraceError::corrupt(
+                    "the index does not fill the end of the file",
+                    position,
+                ));
+            }
+            self.read_payload(&descriptor, &mut stored, &mut raw)?;
+            index.decode(&raw, position)?;
+            position = descriptor.end();
+        }
+        (self.blocks, self.event_count) = index.finish()?;
+        if self.event_count != trailer.event_count {
+            return Err(TraceError::corrupt(
+                "the index and the trailer disagree about the number of events",
+                trailer_offset,
+            ));
+        }
+        if self.blocks.last().map(|block| block.kind) != Some(BlockKind::Final) {
+            return Err(TraceError::corrupt(
+                "a complete trace has no final block",
+                trailer.index_offset,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Finds the blocks of a trace that has no trailer: its writer died, or it is damaged.
+    fn scan(&mut self) -> Result<()> {
+        let mut position = FILE_HEADER_LEN as u64;
+        let mut index_seen = false;
+        loop {
+            let left = self.file_bytes.saturating_sub(position);
+            if index_seen && left >= TRAILER_LEN as u64 {
+                // A writer that got as far as this writes a trailer next or another index block.
+                let trailer_next = self
+                    .read_header(position)
+                    .map_or(true, |header| header.kind != BlockKind::Index);
+                if trailer_next {
+                    return Err(TraceError::corrupt("the trailer is damaged", position));
+                }
+            }
+            if left < BLOCK_HEADER_LEN as u64 {
+                break;
+            }
+            let descriptor = self.read_header(position)?;
+            if descriptor.end() > self.file_bytes {
+                break;
+            }
+            if descriptor.first_event != self.event_count {
+                return Err(TraceError::corrupt(
+                    "the numbering of events has a gap",
+                    position,
+                ));
+            }
+            position = descriptor.end();
+            self.event_count += u64::from(descriptor.event_count);
+            if descriptor.kind == BlockKind::Index {
+                index_seen = true;
+            } else {
+                self.blocks.push(descriptor);
+            }
+        }
+        self.completeness = Completeness::Incomplete {
+            usable_bytes: position,
+            lost_bytes: self.file_bytes.saturating_sub(position),
+        };
+        Ok(())
+    }
+
+    /// Loads what stays in memory, and checks that the blocks are in an order that makes sense.
+    fn load(&mut self) -> Result<()> {
+        let (mut stored, mut raw) = (Vec::new(), Vec::new());
+        let blocks = std::mem::take(&mut self.blocks);
+        for (number, descriptor) in blocks.iter().enumerate() {
+            let corrupt = |what| Err(TraceError::corrupt(what, descriptor.offset));
+            if (descriptor.kind == BlockKind::Meta) != (number == 0) {
+                return corrupt("a trace begins with meta information, and has it once");
+            }
+            if self.end.is_some() {
+                return corrupt("there is a block after the final one");
+            }
+            match descriptor.kind {
+                BlockKind::Meta => {
+                    self.read_payload(descriptor, &mut stored, &mut raw)?;
+                    self.meta = decode_meta(&raw, descriptor.offset)?;
+                }
+                BlockKind::Definitions => {
+                    self.read_payload(descriptor, &mut stored, &mut raw)?;
+                    self.definitions.decode(&raw, descriptor.offset)?;
+                }
+                BlockKind::InitialImage => {
+                    if descriptor.subject >= self.definitions.limits().pools {
+                        return corrupt("an image is of a pool that is not defined");
+                    }
+                }
+                BlockKind::Events => {
+                    if self.definitions.limits().threads == 0 {
+                        return corrupt("there are events but no thread is defined");
+                    }
+                    self.event_blocks.push(*descriptor);
+                }
+                BlockKind::Final => {
+                    self.read_payload(descriptor, &mut stored, &mut raw)?;
+                    let pools = self.definitions.limits().pools;
+                    let end = decode_final(&raw, pools, descriptor.offset)?;
+                    if end.event_count != self.event_count {
+                        return corrupt("the final block counts other events than there are");
+                    }
+                    self.end = Some(end);
+                }
+                BlockKind::Index => return corrupt("an index block describes an index block"),
+            }
+        }
+        self.blocks = blocks;
+        Ok(())
+    }
+}
+
+/// The frames of a call stack, innermost first.
+#[derive(Clone, Debug)]
+pub struct StackFrames<'a> {
+    definitions: &'a Definitions,
+    next: StackId,
+}
+
+impl Iterator for StackFrames<'_> {
+    type Item = Frame;
+
+    fn next(&mut self) -> Option<Frame> {
+        let node = self.definitions.stack(self.next)?;
+        self.next = node.caller;
+        Some(node.frame)
+    }
+}

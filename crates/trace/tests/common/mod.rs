@@ -1,0 +1,230 @@
+//! Records that own their bytes, and traces made of them.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(unreachable_pub, reason = "a module of tests has no outside")]
+
+use powerfail_model::{
+    Event, EventIndex, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
+};
+use powerfail_trace::{
+    Body, Frame, Mark, MarkKind, Meta, Module, ModuleIndex, Pool, PoolKind, Record, Result,
+    StackId, Thread, Trace, TraceWriter, WriterOptions,
+};
+
+/// A record that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    pub thread: u32,
+    pub stack: u32,
+    pub body: OwnedBody,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedBody {
+    Store(StoreKind, u32, u64, Vec<u8>),
+    Flush(FlushKind, u32, u64),
+    Fence(FenceKind),
+    Sync(u32, u64, u64),
+    Resize(u32, u64),
+    Mark(MarkKind, u64, Vec<u8>),
+    VolatileFlush(FlushKind, u64),
+    ThreadStart,
+    ThreadEnd,
+}
+
+fn place(pool: u32, offset: u64) -> Place {
+    Place::new(PoolIndex(pool), PoolOffset(offset))
+}
+
+impl Owned {
+    pub fn body(&self) -> Body<'_> {
+        match &self.body {
+            OwnedBody::Store(kind, pool, offset, bytes) => Body::Pm(Event::Store {
+                kind: *kind,
+                at: place(*pool, *offset),
+                bytes,
+            }),
+            OwnedBody::Flush(kind, pool, offset) => Body::Pm(Event::Flush {
+                kind: *kind,
+                at: place(*pool, *offset),
+            }),
+            OwnedBody::Fence(kind) => Body::Pm(Event::Fence(*kind)),
+            OwnedBody::Sync(pool, offset, len_bytes) => Body::Pm(Event::Sync {
+                pool: PoolIndex(*pool),
+                offset: PoolOffset(*offset),
+                len_bytes: *len_bytes,
+            }),
+            OwnedBody::Resize(pool, len_bytes) => Body::Pm(Event::Resize {
+                pool: PoolIndex(*pool),
+                len_bytes: *len_bytes,
+            }),
+            OwnedBody::Mark(kind, value, payload) => Body::Mark(Mark {
+                kind: *kind,
+                value: *value,
+                payload,
+            }),
+            OwnedBody::VolatileFlush(kind, address) => Body::VolatileFlush {
+                kind: *kind,
+                address: *address,
+            },
+            OwnedBody::ThreadStart => Body::ThreadStart,
+            OwnedBody::ThreadEnd => Body::ThreadEnd,
+        }
+    }
+
+    pub fn of(record: &Record<'_>) -> Self {
+        let body = match record.body {
+            Body::Pm(Event::Store { kind, at, bytes }) => {
+                OwnedBody::Store(kind, at.pool.0, at.offset.0, bytes.to_vec())
+            }
+            Body::Pm(Event::Flush { kind, at }) => OwnedBody::Flush(kind, at.pool.0, at.offset.0),
+            Body::Pm(Event::Fence(kind)) => OwnedBody::Fence(kind),
+            Body::Pm(Event::Sync {
+                pool,
+                offset,
+                len_bytes,
+            }) => OwnedBody::Sync(pool.0, offset.0, len_bytes),
+            Body::Pm(Event::Resize { pool, len_bytes }) => OwnedBody::Resize(pool.0, len_bytes),
+            Body::Mark(mark) => OwnedBody::Mark(mark.kind, mark.value, mark.payload.to_vec()),
+            Body::VolatileFlush { kind, address } => OwnedBody::VolatileFlush(kind, address),
+            Body::ThreadStart => OwnedBody::ThreadStart,
+            Body::ThreadEnd => OwnedBody::ThreadEnd,
+        };
+        Self {
+            thread: record.thread.0,
+            stack: record.stack.0,
+            body,
+        }
+    }
+}
+
+/// All records of a trace from `first` on; their numbering is checked on the way.
+pub fn records_from(trace: &Trace, first: u64) -> Result<Vec<Owned>> {
+    let mut cursor = trace.records_from(EventIndex(first));
+    let mut records = Vec::new();
+    while let Some(record) = cursor.next_record()? {
+        assert_eq!(record.index.0, first + records.len() as u64);
+        records.push(Owned::of(&record));
+    }
+    Ok(records)
+}
+
+pub fn append<W: std::io::Write>(writer: &mut TraceWriter<W>, record: &Owned) -> EventIndex {
+    writer
+        .append(
+            ThreadIndex(record.thread),
+            StackId(record.stack),
+            record.body(),
+        )
+        .expect("the record is good")
+}
+
+pub fn meta() -> Meta {
+    Meta {
+        powerfail_version: "0.1.0".into(),
+        command: vec!["./map".into(), "--insert".into(), "1000".into()],
+        working_directory: "/home/test".into(),
+        started_unix_ms: 1_700_000_000_000,
+        notes: vec![("kernel".into(), "6.1".into())],
+    }
+}
+
+pub fn pool(name: &str, len_bytes: u64) -> Pool {
+    Pool {
+        path: name.into(),
+        kind: PoolKind::File,
+        len_bytes,
+        address: 0x7f00_0000_0000,
+    }
+}
+
+pub fn module(name: &str) -> Module {
+    Module {
+        path: name.into(),
+        build_id: vec![1, 2, 3, 4],
+        load_address: 0x5555_0000_0000,
+        len_bytes: 1 << 16,
+    }
+}
+
+pub fn thread(os_id: u32) -> Thread {
+    Thread { os_id, name: None }
+}
+
+pub fn frame(offset: u64) -> Frame {
+    Frame::Module {
+        module: ModuleIndex(0),
+        offset,
+    }
+}
+
+/// The records of a small trace that has one of everything.
+pub fn small_records() -> Vec<Owned> {
+    let record = |thread, stack, body| Owned {
+        thread,
+        stack,
+        body,
+    };
+    vec![
+        record(0, 0, OwnedBody::ThreadStart),
+        record(0, 1, OwnedBody::Store(StoreKind::Plain, 0, 64, vec![1; 8])),
+        record(0, 2, OwnedBody::Flush(FlushKind::Clwb, 0, 64)),
+        record(0, 2, OwnedBody::Fence(FenceKind::Sfence)),
+        record(
+            1,
+            1,
+            OwnedBody::Store(StoreKind::Locked, 1, 4090, vec![2; 13]),
+        ),
+        record(1, 3, OwnedBody::Sync(1, 0, 8192)),
+        record(
+            0,
+            3,
+            OwnedBody::Mark(
+                MarkKind::Output {
+                    fd: 1,
+                    full_len_bytes: 99,
+                },
+                0,
+                b"hello".to_vec(),
+            ),
+        ),
+        record(
+            0,
+            1,
+            OwnedBody::VolatileFlush(FlushKind::Clflush, 0x7fff_1234),
+        ),
+        record(0, 1, OwnedBody::Resize(1, 10_000)),
+        record(0, 0, OwnedBody::ThreadEnd),
+    ]
+}
+
+/// A small complete trace, and its records. Blocks hold three records each.
+pub fn small_trace() -> (Vec<u8>, Vec<Owned>) {
+    let mut bytes = Vec::new();
+    let options = WriterOptions {
+        events_per_block: 3,
+        ..WriterOptions::default()
+    };
+    let mut writer = TraceWriter::new(&mut bytes, &meta(), options).expect("memory does not fail");
+    define_small(&mut writer);
+    let records = small_records();
+    for record in &records {
+        append(&mut writer, record);
+    }
+    writer.finish(&[]).expect("memory does not fail");
+    (bytes, records)
+}
+
+pub fn define_small<W: std::io::Write>(writer: &mut TraceWriter<W>) {
+    let define = "memory does not fail";
+    let first = writer.define_pool(&pool("/pmem/a", 1 << 20)).expect(define);
+    writer.define_pool(&pool("/pmem/b", 1 << 20)).expect(define);
+    writer.define_module(&module("/bin/map")).expect(define);
+    writer.define_thread(&thread(100)).expect(define);
+    writer.define_thread(&thread(101)).expect(define);
+    let frames = [frame(3), frame(2), frame(1)];
+    assert_eq!(writer.intern_stack(&frames).expect(define), StackId(3));
+    writer
+        .initial_image(first, PoolOffset(8192), &[7; 100])
+        .expect(define);
+}
