@@ -1,2 +1,126 @@
-//! x
-fn main(){}
+//! What developers and CI run: `cargo xtask ci`, `cargo xtask bench`, `cargo xtask fuzz`.
+
+mod packages;
+mod tests;
+
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+
+use crate::tests::Tally;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  ci              install what the tests need, then fmt, clippy, all tests and docs
+  bench [NAME]    run the benchmarks (all, or those of one file in benches/)
+  fuzz [SECONDS]  fuzz the reader of traces (needs a nightly toolchain and cargo-fuzz)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments[..] {
+        ["ci"] => ci(),
+        ["bench"] => bench(None),
+        ["bench", name] => bench(Some(name)),
+        ["fuzz"] => fuzz("60"),
+        ["fuzz", seconds] => fuzz(seconds),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// All checks. Every step runs, so that one run shows all that is wrong; the tests come last, and
+/// their count is the last line.
+fn ci() -> anyhow::Result<()> {
+    packages::install_missing()?;
+    let clippy =
+        ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    let steps: [(&str, Command); 3] = [
+        ("fmt", cargo(&["fmt", "--all", "--check"])),
+        ("clippy", cargo(&clippy)),
+        ("docs", {
+            let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+            docs.env("RUSTDOCFLAGS", "-D warnings");
+            docs
+        }),
+    ];
+    let mut broken = Vec::new();
+    for (name, mut command) in steps {
+        if let Err(error) = step(name, || run(&mut command)) {
+            eprintln!("xtask: {error:#}");
+            broken.push(name);
+        }
+    }
+    let mut tally = Tally::default();
+    let tests = step("tests", || {
+        tally = tests::run(cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]))?;
+        Ok(())
+    });
+    if let Err(error) = tests {
+        eprintln!("xtask: {error:#}");
+        broken.push("tests");
+    }
+    if !tally.all_passed() {
+        broken.push("tests");
+    }
+    broken.dedup();
+    if !broken.is_empty() {
+        eprintln!("xtask: failed: {}", broken.join(", "));
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    if broken.is_empty() { Ok(()) } else { std::process::exit(1) }
+}
+
+fn bench(name: Option<&str>) -> anyhow::Result<()> {
+    let mut command = cargo(&["bench", "--package", "powerfail-benches"]);
+    if let Some(name) = name {
+        command.args(["--bench", name]);
+    }
+    run(&mut command)
+}
+
+fn fuzz(seconds: &str) -> anyhow::Result<()> {
+    seconds.parse::<u32>().with_context(|| format!("not a number of seconds: {seconds}"))?;
+    let time = format!("-max_total_time={seconds}");
+    let mut command = Command::new("cargo");
+    command.args(["+nightly", "fuzz", "run", "trace_read", "--", &time]);
+    // The alias runs under the stable toolchain, whose variables must not reach the nightly one.
+    for variable in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC", "RUSTDOC"] {
+        command.env_remove(variable);
+    }
+    run(&mut command).context("is cargo-fuzz installed? `cargo install cargo-fuzz` does it")
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} failed: {status}");
+    }
+    Ok(())
+}
+
+/// Runs one step and says how long it took.
+fn step(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    eprintln!("== {name}");
+    let start = Instant::now();
+    let result = work();
+    eprintln!("== {name}: {:.0} s", start.elapsed().as_secs_f64());
+    result
+}

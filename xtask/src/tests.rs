@@ -1,0 +1,69 @@
+//! Running the tests and counting them over all test binaries.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+/// How many tests passed and failed. A test binary that ended without a result counts as failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+impl Tally {
+    pub(crate) fn all_passed(self) -> bool {
+        self.failed == 0 && self.passed > 0
+    }
+
+    fn add(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        let count = |name: &str| {
+            result
+                .split([';', '.'])
+                .filter_map(|part| part.trim().strip_suffix(name)?.trim().parse::<u64>().ok())
+                .sum::<u64>()
+        };
+        self.passed += count("passed");
+        self.failed += count("failed");
+    }
+}
+
+/// Runs `cargo test`, shows what it prints, and counts.
+pub(crate) fn run(mut command: Command) -> anyhow::Result<Tally> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    let mut tally = Tally::default();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line.context("cannot read what the tests print")?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            tally.add(&line);
+        }
+    }
+    let status = child.wait().context("cannot wait for the tests")?;
+    if !status.success() && tally.failed == 0 {
+        // Something did not compile or crashed before it could give a result.
+        tally.failed = 1;
+    }
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn results_of_all_binaries_are_added() {
+        let mut tally = Tally::default();
+        tally.add("running 3 tests");
+        tally.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
+        tally.add("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured");
+        assert_eq!(tally, Tally { passed: 15, failed: 2 });
+        assert!(!tally.all_passed());
+    }
+}
