@@ -11,7 +11,7 @@ use std::io;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use powerfail_benches::Workload;
 use powerfail_model::EventIndex;
-use powerfail_trace::{Statistics, Trace, WriterOptions};
+use powerfail_trace::{RecordGroup, Statistics, Trace, WriterOptions};
 
 const EVENTS: usize = 2_000_000;
 
@@ -26,9 +26,9 @@ fn trace(criterion: &mut Criterion) {
     println!(
         "{} events: {} stores, {} flushes, {} fences",
         statistics.events,
-        statistics.stores(),
-        statistics.flushes(),
-        statistics.fences()
+        statistics.of_group(RecordGroup::Stores),
+        statistics.of_group(RecordGroup::Flushes),
+        statistics.of_group(RecordGroup::Fences)
     );
     println!(
         "{:.2} bytes per event ({:.2} with the whole file, {:.2} before compression)",

@@ -207,7 +207,7 @@ fn operations(random: &mut Random) -> Vec<Vec<Step>> {
             // Persist points come at the end of each group of stores.
             let action = match number % 9 {
                 6 => Action::Clwb,
-                7 if number != 16 => Action::Sfence,
+                7 => Action::Sfence,
                 8 if number == 26 => Action::Sfence,
                 _ => store(random),
             };
@@ -229,7 +229,7 @@ fn operations(random: &mut Random) -> Vec<Vec<Step>> {
                 area,
                 field: random.below(16) * 8,
                 percent: if random.percent(80) { 100 } else { 60 },
-                repeats: if is_store && random.percent(10) { 6 } else { 1 },
+                repeats: if is_store && random.percent(6) { 6 } else { 1 },
             });
         }
         operations.push(steps);
@@ -363,5 +363,35 @@ impl Generator {
             Value::Word => self.random.word(),
             Value::Zero => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mix_is_what_it_claims_to_be() {
+        let workload = Workload::index_inserts(100_000, 1);
+        assert_eq!(workload.len(), 100_000);
+        let share = |wanted: fn(&Event<'_>) -> bool| {
+            let count = workload.events().filter(|(_, _, event)| wanted(event));
+            count.count() / 1000
+        };
+        assert!((74..=78).contains(&share(|event| matches!(event, Event::Store { .. }))));
+        assert!((9..=11).contains(&share(|event| matches!(event, Event::Flush { .. }))));
+        assert!((12..=16).contains(&share(|event| matches!(event, Event::Fence(_)))));
+        assert!(
+            workload
+                .events()
+                .all(|(thread, site, _)| { thread.0 < THREAD_COUNT && site < SITE_COUNT })
+        );
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_events() {
+        let one = Workload::index_inserts(5000, 3);
+        let other = Workload::index_inserts(5000, 3);
+        assert!(one.events().eq(other.events()));
     }
 }

@@ -44,8 +44,15 @@ fn main() -> ExitCode {
 /// their count is the last line.
 fn ci() -> anyhow::Result<()> {
     packages::install_missing()?;
-    let clippy =
-        ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    let clippy = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ];
     let steps: [(&str, Command); 3] = [
         ("fmt", cargo(&["fmt", "--all", "--check"])),
         ("clippy", cargo(&clippy)),
@@ -64,7 +71,12 @@ fn ci() -> anyhow::Result<()> {
     }
     let mut tally = Tally::default();
     let tests = step("tests", || {
-        tally = tests::run(cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]))?;
+        tally = tests::run(cargo(&[
+            "test",
+            "--workspace",
+            "--no-fail-fast",
+            "--locked",
+        ]))?;
         Ok(())
     });
     if let Err(error) = tests {
@@ -79,7 +91,11 @@ fn ci() -> anyhow::Result<()> {
         eprintln!("xtask: failed: {}", broken.join(", "));
     }
     println!("{} passed, {} failed", tally.passed, tally.failed);
-    if broken.is_empty() { Ok(()) } else { std::process::exit(1) }
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        std::process::exit(1)
+    }
 }
 
 fn bench(name: Option<&str>) -> anyhow::Result<()> {
@@ -91,7 +107,9 @@ fn bench(name: Option<&str>) -> anyhow::Result<()> {
 }
 
 fn fuzz(seconds: &str) -> anyhow::Result<()> {
-    seconds.parse::<u32>().with_context(|| format!("not a number of seconds: {seconds}"))?;
+    seconds
+        .parse::<u32>()
+        .with_context(|| format!("not a number of seconds: {seconds}"))?;
     let time = format!("-max_total_time={seconds}");
     let mut command = Command::new("cargo");
     command.args(["+nightly", "fuzz", "run", "trace_read", "--", &time]);
@@ -109,7 +127,9 @@ fn cargo(arguments: &[&str]) -> Command {
 }
 
 fn run(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
     if !status.success() {
         bail!("{command:?} failed: {status}");
     }

@@ -15,10 +15,16 @@ const NEEDED: [(&str, &str); 2] = [
 /// Installs what is missing; without the right to do so, names it.
 pub(crate) fn install_missing() -> anyhow::Result<()> {
     if !is_debian() {
-        eprintln!("xtask: not a Debian system; these must be there: {}", names(&NEEDED));
+        eprintln!(
+            "xtask: not a Debian system; these must be there: {}",
+            names(&NEEDED)
+        );
         return Ok(());
     }
-    let missing: Vec<_> = NEEDED.into_iter().filter(|(name, _)| !is_installed(name)).collect();
+    let missing: Vec<_> = NEEDED
+        .into_iter()
+        .filter(|(name, _)| !is_installed(name))
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -35,11 +41,19 @@ pub(crate) fn install_missing() -> anyhow::Result<()> {
 }
 
 fn names(packages: &[(&str, &str)]) -> String {
-    packages.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
+    packages
+        .iter()
+        .map(|(name, _)| *name)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn is_debian() -> bool {
-    Command::new("dpkg-query").arg("--version").stdout(Stdio::null()).status().is_ok()
+    Command::new("dpkg-query")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok()
 }
 
 fn is_installed(package: &str) -> bool {
@@ -51,6 +65,9 @@ fn is_installed(package: &str) -> bool {
 }
 
 fn is_root() -> anyhow::Result<bool> {
-    let output = Command::new("id").arg("-u").output().context("cannot run id")?;
+    let output = Command::new("id")
+        .arg("-u")
+        .output()
+        .context("cannot run id")?;
     Ok(output.stdout.trim_ascii() == b"0")
 }

@@ -18,7 +18,9 @@ impl Tally {
     }
 
     fn add(&mut self, line: &str) {
-        let Some(result) = line.strip_prefix("test result: ") else { return };
+        let Some(result) = line.strip_prefix("test result: ") else {
+            return;
+        };
         let count = |name: &str| {
             result
                 .split([';', '.'])
@@ -63,7 +65,13 @@ mod unit {
         tally.add("running 3 tests");
         tally.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
         tally.add("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured");
-        assert_eq!(tally, Tally { passed: 15, failed: 2 });
+        assert_eq!(
+            tally,
+            Tally {
+                passed: 15,
+                failed: 2
+            }
+        );
         assert!(!tally.all_passed());
     }
 }

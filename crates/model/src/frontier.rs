@@ -277,7 +277,7 @@ impl<I: Image> Frontier<I> {
         let cut: Vec<LineId> = self
             .open
             .keys()
-            .filter(|id| id.pool == pool && (id.line.0 + 1) * line_bytes > len_bytes)
+            .filter(|id| id.pool == pool && (id.line.0 + 1).saturating_mul(line_bytes) > len_bytes)
             .copied()
             .collect();
         for id in cut {
@@ -314,7 +314,7 @@ impl<I: Image> Frontier<I> {
                     self.promise(step.thread, id, step.index);
                 }
             }
-            at.offset.0 += piece.len() as u64;
+            at.offset.0 = at.offset.0.wrapping_add(piece.len() as u64);
             rest = after;
         }
         if !bytes.is_empty() {

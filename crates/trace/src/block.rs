@@ -155,10 +155,11 @@ impl<'t> RecordCursor<'t> {
     }
 }
 
-/// Reads the initial image of one pool, piece by piece.
+/// Reads the initial image of one pool or of all, piece by piece.
 pub struct ImageRuns<'t> {
     trace: &'t Trace,
-    pool: PoolIndex,
+    /// The only pool that is wanted.
+    pool: Option<PoolIndex>,
     /// The next block of the trace to look at.
     next_block: usize,
     block: Option<ImageBlock>,
@@ -168,7 +169,7 @@ pub struct ImageRuns<'t> {
 }
 
 impl<'t> ImageRuns<'t> {
-    pub(crate) const fn new(trace: &'t Trace, pool: PoolIndex) -> Self {
+    pub(crate) const fn new(trace: &'t Trace, pool: Option<PoolIndex>) -> Self {
         Self {
             trace,
             pool,
@@ -204,20 +205,19 @@ impl<'t> ImageRuns<'t> {
 
     fn load_block(&mut self) -> Result<bool> {
         let blocks = self.trace.blocks().get(self.next_block..).unwrap_or(&[]);
-        let Some(skipped) = blocks.iter().position(|block| {
-            block.kind == BlockKind::InitialImage && block.subject == self.pool.0
-        }) else {
-            return Ok(false);
+        let wanted = |block: &&BlockDescriptor| {
+            block.kind == BlockKind::InitialImage
+                && self.pool.is_none_or(|pool| pool.0 == block.subject)
         };
-        let Some(descriptor) = blocks.get(skipped) else {
+        let Some((skipped, descriptor)) =
+            blocks.iter().enumerate().find(|(_, block)| wanted(block))
+        else {
             return Ok(false);
         };
         self.next_block += skipped + 1;
         self.trace
             .read_payload(descriptor, &mut self.stored, &mut self.raw)?;
-        let pool_len = self.trace.pool_len(self.pool.0);
-        let block = ImageBlock::decode(&self.raw, pool_len, descriptor.offset)?;
-        self.block = Some(block);
+        self.block = Some(self.trace.image_block(descriptor, &self.raw)?);
         self.next_run = 0;
         Ok(true)
     }

@@ -9,7 +9,10 @@ use crate::definition::{
     Frame, Meta, Module, ModuleIndex, Pool, PoolKind, StackId, StackNode, Thread,
 };
 use crate::error::{Result, TraceError};
-use crate::layout::{MAX_DEFINITION_STRING_BYTES, MAX_DEFINITIONS_BYTES, MAX_STACK_NODES};
+use crate::layout::{
+    MAX_DEFINITION_STRING_BYTES, MAX_DEFINITIONS_BYTES, MAX_MODULES, MAX_POOLS, MAX_STACK_NODES,
+    MAX_THREADS,
+};
 use crate::wire::{Fields, put_bytes, put_varint};
 
 const POOL: u8 = 1;
@@ -86,6 +89,7 @@ impl Definitions {
         while !fields.is_empty() {
             match fields.u8()? {
                 POOL => {
+                    check_pool_count(count(&self.pools))?;
                     let kind = match fields.u8()? {
                         POOL_FILE => PoolKind::File,
                         POOL_DAX => PoolKind::DaxDevice,
@@ -99,13 +103,17 @@ impl Definitions {
                         path: take_path(&mut fields)?,
                     });
                 }
-                MODULE => self.modules.push(Module {
-                    load_address: fields.varint()?,
-                    len_bytes: fields.varint()?,
-                    build_id: fields.bytes()?.to_vec(),
-                    path: take_path(&mut fields)?,
-                }),
+                MODULE => {
+                    check_module_count(count(&self.modules))?;
+                    self.modules.push(Module {
+                        load_address: fields.varint()?,
+                        len_bytes: fields.varint()?,
+                        build_id: fields.bytes()?.to_vec(),
+                        path: take_path(&mut fields)?,
+                    });
+                }
                 THREAD => {
+                    check_thread_count(count(&self.threads))?;
                     let os_id = fields.varint_u32()?;
                     let name = match fields.u8()? {
                         0 => None,
@@ -138,9 +146,7 @@ impl Definitions {
         if caller as usize > self.stacks.len() {
             return Err(fields.corrupt("a call stack's caller is not defined before it"));
         }
-        if self.stacks.len() >= MAX_STACK_NODES as usize {
-            return Err(too_many_stacks());
-        }
+        check_stack_count(count(&self.stacks))?;
         self.stacks.push(PackedNode {
             value,
             module,
@@ -162,10 +168,31 @@ pub(crate) const fn too_many_definitions() -> TraceError {
     }
 }
 
-pub(crate) const fn too_many_stacks() -> TraceError {
-    TraceError::TooLarge {
-        what: "the number of call stack nodes",
-        limit: MAX_STACK_NODES as u64,
+/// Whether one more fits to `count` pools. Reader and writer ask the same.
+pub(crate) const fn check_pool_count(count: u32) -> Result<()> {
+    check_count(count, MAX_POOLS, "the number of pools")
+}
+
+pub(crate) const fn check_module_count(count: u32) -> Result<()> {
+    check_count(count, MAX_MODULES, "the number of modules")
+}
+
+pub(crate) const fn check_thread_count(count: u32) -> Result<()> {
+    check_count(count, MAX_THREADS, "the number of threads")
+}
+
+pub(crate) const fn check_stack_count(count: u32) -> Result<()> {
+    check_count(count, MAX_STACK_NODES, "the number of call stack nodes")
+}
+
+const fn check_count(count: u32, limit: u32, what: &'static str) -> Result<()> {
+    if count < limit {
+        Ok(())
+    } else {
+        Err(TraceError::TooLarge {
+            what,
+            limit: limit as u64,
+        })
     }
 }
 

@@ -147,6 +147,8 @@ const RUN_LEN: usize = 12;
 /// A piece of a pool's initial image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageRun<'a> {
+    /// The pool.
+    pub pool: PoolIndex,
     /// Where it stands.
     pub offset: PoolOffset,
     /// What stands there.
@@ -204,13 +206,19 @@ struct PlacedRun {
 
 /// The runs of one block of an initial image.
 pub(crate) struct ImageBlock {
+    pool: PoolIndex,
     runs: Vec<PlacedRun>,
 }
 
 impl ImageBlock {
     /// Checks the table of runs: some, inside the pool, not empty, and together as long as the
     /// content.
-    pub(crate) fn decode(payload: &[u8], pool_len: u64, block_offset: u64) -> Result<Self> {
+    pub(crate) fn decode(
+        payload: &[u8],
+        pool: PoolIndex,
+        pool_len: u64,
+        block_offset: u64,
+    ) -> Result<Self> {
         let mut fields = Fields::new(payload, block_offset);
         let run_count = fields.u32()? as usize;
         // Twelve bytes each, and they must be there before anything is set aside for them.
@@ -234,7 +242,7 @@ impl ImageBlock {
         if runs.is_empty() || start != payload.len() {
             return Err(fields.corrupt("the runs of an image do not fill its block"));
         }
-        Ok(Self { runs })
+        Ok(Self { pool, runs })
     }
 
     pub(crate) const fn run_count(&self) -> usize {
@@ -245,6 +253,7 @@ impl ImageBlock {
     pub(crate) fn run<'a>(&self, number: usize, payload: &'a [u8]) -> Option<ImageRun<'a>> {
         let run = self.runs.get(number)?;
         Some(ImageRun {
+            pool: self.pool,
             offset: PoolOffset(run.offset),
             bytes: payload.get(run.start..run.end)?,
         })

@@ -28,8 +28,12 @@ pub(crate) const MAX_STACK_NODES: u32 = 1 << 26;
 pub(crate) const MAX_IMAGE_CHUNK_BYTES: usize = 1 << 20;
 /// The longest payload of such a block: content and the table of its runs.
 pub(crate) const MAX_IMAGE_RAW_BYTES: u32 = 2 << 20;
-/// The longest block of meta information.
-pub(crate) const MAX_META_RAW_BYTES: u32 = 16 << 20;
+/// The longest block of meta information. Linux allows command lines of 2 MiB.
+pub(crate) const MAX_META_RAW_BYTES: u32 = 4 << 20;
+/// The most pools, modules and threads: tables of them stay in memory.
+pub(crate) const MAX_POOLS: u32 = 1 << 16;
+pub(crate) const MAX_MODULES: u32 = 1 << 20;
+pub(crate) const MAX_THREADS: u32 = 1 << 22;
 
 pub(crate) const FILE_HEADER_LEN: usize = 24;
 pub(crate) const BLOCK_HEADER_LEN: usize = 48;

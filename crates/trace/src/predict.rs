@@ -52,6 +52,10 @@ pub(crate) struct Predictor {
 }
 
 impl Predictor {
+    #[allow(
+        clippy::large_stack_arrays,
+        reason = "64 KiB, and only in builds that do not optimise it away"
+    )]
     pub(crate) fn new() -> Self {
         Self {
             slots: Box::new([Guess::default(); SLOTS]),

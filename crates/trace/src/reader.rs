@@ -208,7 +208,12 @@ impl Trace {
     /// The content of a pool when it was mapped, in pieces. What no piece covers was zero; where
     /// pieces overlap, the later one holds.
     pub fn initial_image(&self, pool: PoolIndex) -> ImageRuns<'_> {
-        ImageRuns::new(self, pool)
+        ImageRuns::new(self, Some(pool))
+    }
+
+    /// The same for all pools, in the order of the file.
+    pub fn initial_images(&self) -> ImageRuns<'_> {
+        ImageRuns::new(self, None)
     }
 
     /// The pools at the end of the run, as far as the writer knew and lived to say.
@@ -229,8 +234,7 @@ impl Trace {
                 }
                 BlockKind::InitialImage => {
                     self.read_payload(descriptor, &mut stored, &mut raw)?;
-                    let pool_len = self.pool_len(descriptor.subject);
-                    ImageBlock::decode(&raw, pool_len, descriptor.offset)?;
+                    self.image_block(descriptor, &raw)?;
                 }
                 _ => self.read_payload(descriptor, &mut stored, &mut raw)?,
             }
@@ -238,12 +242,18 @@ impl Trace {
         Ok(())
     }
 
-    /// The length of a pool when it was mapped.
-    pub(crate) fn pool_len(&self, pool: u32) -> u64 {
-        self.definitions
-            .pools
-            .get(pool as usize)
-            .map_or(0, |pool| pool.len_bytes)
+    /// The runs of a block of an initial image, whose payload is `raw`.
+    pub(crate) fn image_block(
+        &self,
+        descriptor: &BlockDescriptor,
+        raw: &[u8],
+    ) -> Result<ImageBlock> {
+        let pool = PoolIndex(descriptor.subject);
+        let len_bytes = self
+            .pools()
+            .get(pool.0 as usize)
+            .map_or(0, |pool| pool.len_bytes);
+        ImageBlock::decode(raw, pool, len_bytes, descriptor.offset)
     }
 
     /// Reads, checks and decompresses a payload into `raw`.

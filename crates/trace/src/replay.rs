@@ -2,7 +2,8 @@
 //!
 //! If that gives the final image byte for byte, the recorder missed nothing. Takes memory for the
 //! pages that are not zero, not for the length of pools or of the trace. Knows nothing of flushes:
-//! this is what memory held, not what was durable.
+//! this is what memory held, not what was durable. Reading has checked that every pool that is
+//! named exists.
 
 use std::collections::BTreeMap;
 
@@ -53,15 +54,14 @@ pub fn replay_within(trace: &Trace, memory_limit_bytes: u64) -> Result<Vec<PoolR
         .iter()
         .map(|pool| SparseImage::new(pool.len_bytes))
         .collect();
-    for (pool, image) in (0..).map(PoolIndex).zip(&mut images) {
-        let mut runs = trace.initial_image(pool);
-        while let Some(run) = runs.next_run()? {
+    let mut runs = trace.initial_images();
+    while let Some(run) = runs.next_run()? {
+        if let Some(image) = images.get_mut(run.pool.0 as usize) {
             image.store(run.offset.0, run.bytes, &mut memory)?;
         }
     }
     let mut records = trace.records_from(EventIndex(0));
     while let Some(record) = records.next_record()? {
-        // Reading has checked that the pool of each record exists.
         match record.body {
             Body::Pm(Event::Store { at, bytes, .. }) => {
                 if let Some(image) = images.get_mut(at.pool.0 as usize) {
@@ -76,18 +76,24 @@ pub fn replay_within(trace: &Trace, memory_limit_bytes: u64) -> Result<Vec<PoolR
             _ => {}
         }
     }
-    let results = (0..).map(PoolIndex).zip(images).map(|(pool, image)| {
-        // If a recorder says it twice, the last word counts.
-        let expected = trace.final_images().iter().rfind(|end| end.pool == pool);
-        PoolReplay {
+    let mut results: Vec<PoolReplay> = (0..)
+        .map(PoolIndex)
+        .zip(images)
+        .map(|(pool, image)| PoolReplay {
             pool,
             len_bytes: image.len_bytes,
             hash: image.hash(),
-            expected: expected.map(|end| (end.len_bytes, end.hash)),
+            expected: None,
             outside_bytes: image.outside_bytes,
+        })
+        .collect();
+    for end in trace.final_images() {
+        // If a recorder says it twice, the last word counts.
+        if let Some(result) = results.get_mut(end.pool.0 as usize) {
+            result.expected = Some((end.len_bytes, end.hash));
         }
-    });
-    Ok(results.collect())
+    }
+    Ok(results)
 }
 
 /// What pages may still take.

@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use crate::compress::{Compression, Compressor};
 use crate::definition::{Frame, Meta, Module, ModuleIndex, Pool, StackId, StackNode, Thread};
 use crate::definitions::{
+    check_module_count, check_pool_count, check_stack_count, check_thread_count, count,
     encode_meta, encode_module, encode_pool, encode_stack, encode_thread, too_many_definitions,
-    too_many_stacks,
 };
 use crate::encode::Encoder;
 use crate::error::{Result, TraceError};
@@ -19,8 +19,7 @@ use crate::image::{FinalImage, ImageBuffer, PAGE_BYTES, is_zero, page_offset};
 use crate::index::{encode_final, encode_index};
 use crate::layout::{
     BlockDescriptor, BlockKind, FORMAT_MAJOR, FORMAT_MINOR, MAX_DEFINITIONS_BYTES,
-    MAX_META_RAW_BYTES, MAX_PAYLOAD_BYTES, MAX_STACK_NODES, Trailer, encode_file_header,
-    payload_checksum,
+    MAX_META_RAW_BYTES, MAX_PAYLOAD_BYTES, Trailer, encode_file_header, payload_checksum,
 };
 use crate::record::Body;
 
@@ -137,14 +136,16 @@ impl<W: Write> TraceWriter<W> {
 
     /// Adds a pool. Its content follows with [`initial_image`](Self::initial_image).
     pub fn define_pool(&mut self, pool: &Pool) -> Result<PoolIndex> {
+        let index = count(&self.pool_lens);
+        check_pool_count(index)?;
         self.define(|out| encode_pool(out, pool))?;
-        let index = crate::definitions::count(&self.pool_lens);
         self.pool_lens.push(pool.len_bytes);
         Ok(PoolIndex(index))
     }
 
     /// Adds a module. Modules may be loaded at any time during the run.
     pub fn define_module(&mut self, module: &Module) -> Result<ModuleIndex> {
+        check_module_count(self.module_count)?;
         self.define(|out| encode_module(out, module))?;
         self.module_count += 1;
         Ok(ModuleIndex(self.module_count - 1))
@@ -152,6 +153,7 @@ impl<W: Write> TraceWriter<W> {
 
     /// Adds a thread.
     pub fn define_thread(&mut self, thread: &Thread) -> Result<ThreadIndex> {
+        check_thread_count(self.thread_count)?;
         self.define(|out| encode_thread(out, thread))?;
         self.thread_count += 1;
         Ok(ThreadIndex(self.thread_count - 1))
@@ -181,9 +183,7 @@ impl<W: Write> TraceWriter<W> {
         if caller.0 > self.stack_count {
             return Err(undefined("call stack", caller.0));
         }
-        if self.stack_count >= MAX_STACK_NODES {
-            return Err(too_many_stacks());
-        }
+        check_stack_count(self.stack_count)?;
         self.define(|out| {
             encode_stack(out, &node);
             Ok(())

@@ -280,7 +280,7 @@ fn forged_records_are_corrupt() {
         ),
         (
             "a guessed address where there is none",
-            [&[0x80 | 35], &[], &[0], &[], &[]],
+            [&[0x80 + 35], &[], &[0], &[], &[]],
             false,
         ),
     ];

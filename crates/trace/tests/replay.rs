@@ -150,7 +150,11 @@ fn bytes_outside_of_a_pool_are_counted() {
 
 #[test]
 fn memory_is_bounded_on_request() {
-    let (trace, _) = record(&[0; 100_000], &[Change::Store(0, 0, vec![1; 40_960])], None);
+    let (trace, _) = record(
+        &vec![0; 100_000],
+        &[Change::Store(0, 0, vec![1; 40_960])],
+        None,
+    );
     assert!(replay_within(&trace, 40_960).is_ok());
     assert!(matches!(
         replay_within(&trace, 40_959),

@@ -350,7 +350,8 @@ fn initial_images_come_back_without_zero_pages() {
     assert!(found == image);
     let mut runs = trace.initial_image(two);
     let run = runs.next_run().expect("the trace is good").expect("a run");
-    assert_eq!((run.offset, run.bytes), (PoolOffset(90), &[5u8; 10][..]));
+    assert_eq!((run.pool, run.offset), (two, PoolOffset(90)));
+    assert_eq!(run.bytes, [5; 10]);
     assert!(runs.next_run().expect("the trace is good").is_none());
 }
 

@@ -72,8 +72,7 @@ pub(crate) fn states(
                     let list = stored.entry(line).or_default();
                     list.push((address, values));
                     match (rules.domain, kind) {
-                        (Domain::Eadr, StoreKind::NonTemporal)
-                        | (Domain::Adr, StoreKind::NonTemporal) => {
+                        (Domain::Eadr | Domain::Adr, StoreKind::NonTemporal) => {
                             promises.push((thread, line, list.len()));
                         }
                         (Domain::Eadr, _) => {

@@ -50,10 +50,9 @@ fn ordered(earlier: Op, later: Op, same_line: bool) -> bool {
     };
     // Columns: store, sfence, weak flush, clflush, ntstore.
     let row = match kind(earlier) {
-        Kind::Store => "++L+L",
+        Kind::Store | Kind::Clflush => "++L+L",
         Kind::Sfence => "+++++",
         Kind::Weak => "-+-L-",
-        Kind::Clflush => "++L+L",
         Kind::Nt => "L+LLL",
     };
     match row.as_bytes()[kind(later) as usize] {

@@ -1,13 +1,13 @@
 //! On random small programs the explorer, with all its reductions, gives the sets of the naive one.
 
-mod naive;
-
 use powerfail_model::program::{
     CrashMoment, NonTemporal, Op, Operand, Program, RegisterId, ThreadCode, VariableId,
     crash_states, outcomes,
 };
 use powerfail_model::{Domain, FenceKind, FlushKind};
 use proptest::prelude::*;
+
+use crate::naive_program;
 
 const STATE_LIMIT: usize = 10_000_000;
 
@@ -78,7 +78,7 @@ proptest! {
     #[test]
     fn explorer_equals_brute_force(program in any_program(), at_end in any::<bool>()) {
         let moment = if at_end { CrashMoment::End } else { CrashMoment::Any };
-        let naive = naive::program::explore(&program, moment);
+        let naive = naive_program::explore(&program, moment);
         let states = |domain| {
             crash_states(&program, domain, moment, NonTemporal::Weak, STATE_LIMIT).expect("small")
         };

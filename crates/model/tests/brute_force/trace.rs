@@ -1,8 +1,6 @@
 //! On random small traces the incremental model gives, at every position, the sets of the naive one,
 //! and the failure points cover them.
 
-mod naive;
-
 use std::collections::BTreeSet;
 
 use powerfail_model::{
@@ -10,6 +8,8 @@ use powerfail_model::{
     Image, Place, PoolIndex, PoolOffset, Rules, SparseImage, Step, StoreKind, ThreadIndex,
 };
 use proptest::prelude::*;
+
+use crate::naive_trace;
 
 const POOL: PoolIndex = PoolIndex(0);
 /// Large enough for two sectors, so that stores can cross their border.
@@ -147,7 +147,7 @@ proptest! {
         let mut everywhere = BTreeSet::new();
         let mut at_failure_points = BTreeSet::new();
         for position in 0..=steps.len() {
-            let expected = naive::trace::states(rules, MEMORY_BYTES, &initial, &steps[..position]);
+            let expected = naive_trace::states(rules, MEMORY_BYTES, &initial, &steps[..position]);
             // The odometer of large products is a matter of states.rs; here the sets count.
             prop_assume!(frontier.crash_state_count() <= BigUint::from(20_000u32));
             let found = memories(&frontier);

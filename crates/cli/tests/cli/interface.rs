@@ -1,0 +1,76 @@
+//! Help, exit codes, colour, completions and man pages.
+
+use crate::common::{command, litmus, powerfail};
+
+#[test]
+fn help_lists_commands_and_exit_codes() {
+    let run = powerfail(&["--help"]);
+    assert_eq!(run.code, 0);
+    for expected in [
+        "model",
+        "trace",
+        "completions",
+        "man",
+        "Exit codes:",
+        "4  the target is not",
+    ] {
+        assert!(
+            run.stdout.contains(expected),
+            "{expected:?} is not in {}",
+            run.stdout
+        );
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2() {
+    for arguments in [
+        &["frobnicate"][..],
+        &["model", "check"],
+        &["trace", "events", "x", "--kind", "y"],
+        &[],
+    ] {
+        assert_eq!(powerfail(arguments).code, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn colour_is_for_terminals_or_on_request() {
+    let styled = |color: Option<&str>, no_color: bool| {
+        let mut command = command();
+        command.args(["model", "check", &litmus("MP.json")]);
+        if let Some(when) = color {
+            command.args(["--color", when]);
+        }
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        if no_color {
+            command.env("NO_COLOR", "1");
+        }
+        let output = command.output().expect("the binary runs");
+        output.stdout.contains(&0x1b)
+    };
+    assert!(!styled(None, false), "standard output is a pipe");
+    assert!(styled(Some("always"), false));
+    assert!(!styled(None, true));
+    assert!(!styled(Some("never"), false));
+}
+
+#[test]
+fn completions_and_man_pages_know_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let run = powerfail(&["completions", shell]);
+        assert_eq!(run.code, 0);
+        assert!(
+            run.stdout.contains("powerfail") && run.stdout.contains("states"),
+            "{shell}"
+        );
+    }
+    let page = powerfail(&["man"]);
+    assert!(page.stdout.starts_with(".ie") || page.stdout.contains(".TH powerfail 1"));
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = folder.path().to_str().expect("text");
+    assert_eq!(powerfail(&["man", "--out", path]).code, 0);
+    let pages = std::fs::read_dir(folder.path()).expect("readable").count();
+    assert!(pages >= 9, "one page for each command: {pages}");
+    assert_eq!(powerfail(&["man", "--out", "/does/not/exist"]).code, 2);
+}

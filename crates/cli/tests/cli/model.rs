@@ -1,0 +1,191 @@
+//! `powerfail model`, as users run it.
+
+use crate::common::{litmus, powerfail, write};
+
+#[test]
+fn the_whole_suite_passes() {
+    let run = powerfail(&["model", "check", &litmus("")]);
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (0, "312 passed, 0 failed\n"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn a_missing_and_an_extra_state_are_named() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let text = std::fs::read_to_string(litmus("MP.json")).expect("readable");
+    let mut file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    file["allowed"] = serde_json::json!([[0, 0], [7, 7]]);
+    let path = write(&folder, "wrong.json", &file.to_string());
+    let run = powerfail(&["model", "check", &path, &litmus("SB.json")]);
+    assert_eq!(run.code, 1);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", run.stdout);
+    assert!(lines[0].starts_with(&format!("FAIL {path}: allowed: missing [7, 7], extra ")));
+    assert!(lines[0].contains("[1, 1]"), "{}", lines[0]);
+    assert_eq!(lines[1], "1 passed, 1 failed");
+}
+
+#[test]
+fn a_wrong_count_or_position_is_named() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let text = std::fs::read_to_string(litmus("traces/yat_figure3.json")).expect("readable");
+    let path = write(&folder, "yat.json", &text.replacen(": 60,", ": 61,", 1));
+    let run = powerfail(&["model", "check", &path]);
+    assert_eq!(run.code, 1);
+    assert!(
+        run.stdout.contains("expected 61, found 60"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn malformed_files_are_one_sentence_with_file_and_field() {
+    let program = |threads: &str| {
+        format!(
+            r#"{{"name": "n", "lines": {{"x": 0}}, "init": {{"x": 0}}, "threads": {threads},
+                "crash": "any", "vars": ["x"], "allowed": [[0]], "allowed_eadr": [[0]],
+                "regs": [], "outcomes": [[]], "final_mem": [[0]]}}"#
+        )
+    };
+    let trace = |event: &str| {
+        format!(r#"{{"name": "n", "events": [{event}], "cells": [[0, 0]], "states_at": {{}}}}"#)
+    };
+    let cases = [
+        ("not JSON".to_owned(), "not valid JSON"),
+        ("[]".to_owned(), "must be an object"),
+        ("{}".to_owned(), "neither `threads`"),
+        (program("3"), "field `threads` must be a list"),
+        (
+            program(r#"[[["stroe", "x", 1]]]"#),
+            "field `threads[0][0][0]`",
+        ),
+        (
+            program(r#"[[["store", "x"]]]"#),
+            "field `threads[0][0]` must be",
+        ),
+        (
+            program(r#"[[["store", "y", 1]]]"#),
+            "field `threads[0][0][1]` names `y`",
+        ),
+        (program(r#"[[["store", "x", "r0"]]]"#), "uses register `r0`"),
+        (
+            program(r#"[[["load", "x", "r0"], ["load", "x", "r0"]]]"#),
+            "a second time",
+        ),
+        (
+            program("[]").replace("\"any\"", "\"sometimes\""),
+            "field `crash`",
+        ),
+        (
+            program("[]").replace("\"allowed\": [[0]]", "\"allowed\": [[0, 1]]"),
+            "`allowed[0]`",
+        ),
+        (
+            program("[]").replace("\"final_mem\"", "\"final\""),
+            "field `final_mem` is missing",
+        ),
+        (
+            program("[]").replace("\"regs\": []", "\"regs\": [\"0:r9\"]"),
+            "field `regs[0]`",
+        ),
+        (
+            trace(r#"{"op": "sfence"}"#),
+            "field `events[0].t` is missing",
+        ),
+        (trace(r#"{"t": 0, "op": "wait"}"#), "field `events[0].op`"),
+        (
+            trace(r#"{"t": 0, "op": "store", "line": 0, "off": 4, "val": 1}"#),
+            "field `events[0].off` must be a multiple of 8",
+        ),
+        (
+            trace(r#"{"t": 0, "op": "sfence"}"#),
+            "field `states_at.0` is missing",
+        ),
+    ];
+    let folder = tempfile::tempdir().expect("temporary folder");
+    for (text, expected) in cases {
+        let path = write(&folder, "bad.json", &text);
+        let run = powerfail(&["model", "check", &path]);
+        assert_eq!(run.code, 2, "{text}");
+        assert_eq!(
+            run.stderr.lines().count(),
+            1,
+            "one sentence: {}",
+            run.stderr
+        );
+        assert!(
+            run.stderr.starts_with(&format!("error: {path}: ")),
+            "{}",
+            run.stderr
+        );
+        assert!(
+            run.stderr.contains(expected),
+            "{expected:?} is not in {}",
+            run.stderr
+        );
+        assert_eq!(run.stdout, "0 passed, 0 failed\n");
+    }
+}
+
+#[test]
+fn a_bad_file_does_not_keep_others_from_being_checked() {
+    let run = powerfail(&["model", "check", "/does/not/exist.json", &litmus("MP.json")]);
+    assert_eq!(run.code, 2);
+    assert!(
+        run.stderr.contains("/does/not/exist.json: No such file"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(run.stdout, "1 passed, 0 failed\n");
+}
+
+#[test]
+fn states_can_be_shown_without_expectations() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let flag = |fence: &str| {
+        format!(
+            r#"{{"name": "flag", "lines": {{"data": 0, "flag": 1}}, "init": {{"data": 0, "flag": 0}},
+                "threads": [[["store", "data", 1], ["clwb", "data"], {fence} ["store", "flag", 1]]],
+                "crash": "any", "vars": ["data", "flag"]}}"#
+        )
+    };
+    let bad = write(&folder, "bad.json", &flag(""));
+    let good = write(&folder, "good.json", &flag("[\"sfence\"],"));
+    let shown = powerfail(&["model", "show", &bad]);
+    assert_eq!(shown.code, 0);
+    assert!(
+        shown.stdout.contains("     0     1   adr\n"),
+        "{}",
+        shown.stdout
+    );
+    let allowed = |path: &str| {
+        let run = powerfail(&["model", "show", "--json", path]);
+        let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        value["allowed"].clone()
+    };
+    assert_eq!(
+        allowed(&bad),
+        serde_json::json!([[0, 0], [0, 1], [1, 0], [1, 1]])
+    );
+    assert_eq!(allowed(&good), serde_json::json!([[0, 0], [1, 0], [1, 1]]));
+    let check = powerfail(&["model", "check", &bad]);
+    assert_eq!(check.code, 2, "nothing to compare with");
+    assert!(
+        check.stderr.contains("field `regs` is missing"),
+        "{}",
+        check.stderr
+    );
+}
+
+#[test]
+fn json_lists_every_file() {
+    let run = powerfail(&["model", "check", "--json", &litmus("traces")]);
+    let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(value["passed"], 60);
+    assert_eq!(value["files"].as_array().map(Vec::len), Some(60));
+}

@@ -1,0 +1,74 @@
+//! The bytes of a version stay what they are: a committed trace is read and written the same.
+
+mod common;
+
+use common::{append, define_small, meta, records_from, small_records};
+use powerfail_trace::{
+    Compression, RecordGroup, RecordKind, Statistics, Trace, TraceWriter, WriterOptions,
+};
+
+/// Written with `POWERFAIL_BLESS=1`. Only a new version of the format may change it.
+const VERSION_1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.trace");
+
+/// A trace with one of everything. Not compressed: another zstd may compress otherwise.
+fn write() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let options = WriterOptions {
+        compression: Compression::None,
+        events_per_block: 6,
+        ..WriterOptions::default()
+    };
+    let mut writer = TraceWriter::new(&mut bytes, &meta(), options).expect("memory does not fail");
+    define_small(&mut writer);
+    for record in small_records() {
+        append(&mut writer, &record);
+    }
+    writer.finish(&[]).expect("memory does not fail");
+    bytes
+}
+
+#[test]
+fn version_1_is_written_as_ever() {
+    let bytes = write();
+    if std::env::var_os("POWERFAIL_BLESS").is_some() {
+        std::fs::write(VERSION_1, &bytes).expect("the file is writable");
+    }
+    let committed = std::fs::read(VERSION_1).expect("the file is there");
+    assert!(bytes == committed, "the bytes of version 1 have changed");
+}
+
+#[test]
+fn version_1_is_read_as_ever() {
+    let trace = Trace::open(VERSION_1).expect("the trace is good");
+    trace.verify().expect("the trace is good");
+    let records = records_from(&trace, 0).expect("the trace is good");
+    assert_eq!(records, small_records());
+}
+
+#[test]
+fn every_record_is_counted_once_under_its_kind() {
+    let trace = Trace::from_bytes(write()).expect("the trace is good");
+    let statistics = Statistics::collect(&trace).expect("the trace is good");
+    let events: u64 = RecordKind::ALL.map(|kind| statistics.of(kind)).iter().sum();
+    assert_eq!(events, 10);
+    let events: u64 = RecordGroup::ALL
+        .map(|group| statistics.of_group(group))
+        .iter()
+        .sum();
+    assert_eq!(events, 10);
+    for kind in [
+        RecordKind::Store,
+        RecordKind::LockedStore,
+        RecordKind::Clwb,
+        RecordKind::VolatileFlush,
+        RecordKind::Sfence,
+        RecordKind::Sync,
+        RecordKind::Resize,
+        RecordKind::Output,
+        RecordKind::ThreadStart,
+        RecordKind::ThreadEnd,
+    ] {
+        assert_eq!(statistics.of(kind), 1, "{}", kind.name());
+    }
+    assert_eq!(statistics.store_bytes, 8 + 13);
+}
