@@ -19,8 +19,6 @@
 //! 5. The words of one store under [`Atomicity::Word`](crate::Atomicity) become durable upwards.
 //! 6. The length of a file is durable at once.
 
-use std::collections::BTreeMap;
-
 use num_bigint::BigUint;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -28,21 +26,21 @@ use crate::event::{Event, FlushKind, Step, StoreKind};
 use crate::ids::{EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset, ThreadIndex};
 use crate::image::{Image, SparseImage};
 use crate::line::OpenLine;
+use crate::open_lines::{OpenLines, Slot};
 use crate::rules::{Domain, Rules};
 use crate::states::CrashStates;
+use crate::version_counts::VersionCounts;
 
 /// What may survive a crash at the present position of a forward pass over a trace.
 #[derive(Clone, Debug)]
 pub struct Frontier<I = SparseImage> {
     rules: Rules,
     newest: I,
-    open: FxHashMap<LineId, OpenLine>,
+    open: OpenLines,
     /// The lines in which each thread's next fence raises the floor. Never an entry without effect.
-    promised: FxHashMap<ThreadIndex, FxHashSet<LineId>>,
+    promised: FxHashMap<ThreadIndex, FxHashSet<Slot>>,
     /// How many open lines have each number of versions: the factors of the number of states.
-    version_counts: BTreeMap<usize, u32>,
-    /// Lines that were closed: their allocations are used again.
-    spare: Vec<OpenLine>,
+    version_counts: VersionCounts,
     /// A state became possible since the last failure point.
     grown: bool,
     /// A store happened since the last flush or fence.
@@ -67,10 +65,9 @@ impl<I: Image> Frontier<I> {
         Self {
             rules,
             newest: image,
-            open: FxHashMap::default(),
+            open: OpenLines::default(),
             promised: FxHashMap::default(),
-            version_counts: BTreeMap::new(),
-            spare: Vec::new(),
+            version_counts: VersionCounts::default(),
             grown: true,
             stored: false,
         }
@@ -160,24 +157,24 @@ impl<I: Image> Frontier<I> {
 
     /// The open lines, in no particular order. See [`Self::open_lines_sorted`].
     pub fn open_lines(&self) -> impl ExactSizeIterator<Item = &OpenLine> {
-        self.open.values()
+        self.open.iter()
     }
 
     /// The open lines by pool and offset.
     pub fn open_lines_sorted(&self) -> Vec<&OpenLine> {
-        let mut lines: Vec<&OpenLine> = self.open.values().collect();
+        let mut lines: Vec<&OpenLine> = self.open.iter().collect();
         lines.sort_unstable_by_key(|line| line.id());
         lines
     }
 
     /// A line, if it is open.
     pub fn open_line(&self, id: LineId) -> Option<&OpenLine> {
-        self.open.get(&id)
+        self.open.slot(id).map(|slot| self.open.line(slot))
     }
 
     /// The content of a line that is surely durable, whether it is open or not.
     pub fn floor(&self, id: LineId) -> Vec<u8> {
-        if let Some(line) = self.open.get(&id) {
+        if let Some(line) = self.open_line(id) {
             return line.floor().to_vec();
         }
         let mut content = vec![0; self.rules.domain.line_bytes()];
@@ -185,25 +182,16 @@ impl<I: Image> Frontier<I> {
         content
     }
 
-    /// How many combinations of versions a crash here can leave. Costs the number of distinct
-    /// version counts among the open lines, not the number of lines.
+    /// How many combinations of versions a crash here can leave. Costs no pass over the lines: the
+    /// factors are kept.
     pub fn crash_state_count(&self) -> BigUint {
-        self.version_counts
-            .iter()
-            .map(|(&versions, &lines)| BigUint::from(versions).pow(lines))
-            .product()
+        self.version_counts.product()
     }
 
     /// How many different contents a crash here can leave: silent stores make no difference.
     pub fn distinct_state_count(&self) -> BigUint {
-        let mut factors = BTreeMap::new();
-        for line in self.open.values() {
-            *factors.entry(line.distinct_versions().len()).or_insert(0) += 1;
-        }
-        factors
-            .iter()
-            .map(|(&contents, &lines): (_, &u32)| BigUint::from(contents).pow(lines))
-            .product()
+        let contents = self.open.iter().map(|line| line.distinct_versions().len());
+        contents.collect::<VersionCounts>().product()
     }
 
     /// Every combination of versions, each once, starting with nothing but the floors.
@@ -258,7 +246,7 @@ impl<I: Image> Frontier<I> {
             Event::Flush { kind, at } => {
                 self.rules.domain == Domain::Adr
                     && kind == FlushKind::Clflush
-                    && self.open.contains_key(&self.line_of(at))
+                    && self.open.slot(self.line_of(at)).is_some()
             }
             Event::Fence(_) => fence_raises(),
             Event::Sync {
@@ -276,16 +264,15 @@ impl<I: Image> Frontier<I> {
         let line_bytes = self.rules.domain.line_bytes() as u64;
         let cut: Vec<LineId> = self
             .open
-            .keys()
+            .ids()
             .filter(|id| id.pool == pool && (id.line.0 + 1).saturating_mul(line_bytes) > len_bytes)
-            .copied()
             .collect();
         for id in cut {
             let start = id.line.0 * line_bytes;
             if start >= len_bytes {
                 self.make_sure(id, EventIndex(u64::MAX));
-            } else if let Some(line) = self.open.get_mut(&id) {
-                line.cut((len_bytes - start) as usize);
+            } else if let Some(slot) = self.open.slot(id) {
+                self.open.line_mut(slot).cut((len_bytes - start) as usize);
             }
         }
         self.newest.clear_from(pool, PoolOffset(len_bytes));
@@ -326,77 +313,62 @@ impl<I: Image> Frontier<I> {
     fn push(&mut self, id: LineId, event: EventIndex, offset_in_line: usize, bytes: &[u8]) {
         let start = self.start_of(id);
         let line_bytes = self.rules.domain.line_bytes();
-        let line = self.open.entry(id).or_insert_with(|| {
-            let mut line = self.spare.pop().unwrap_or_default();
+        let slot = self.open.slot_or_open(id, |line| {
             line.reopen(id, line_bytes, |floor| self.newest.read(start, floor));
-            line
         });
+        let line = self.open.line_mut(slot);
         line.push(event, offset_in_line, bytes);
         let now = line.version_count();
-        recount(&mut self.version_counts, now - 1, now);
+        self.version_counts.change(now - 1, now);
     }
 
     /// The next fence of `thread` makes sure what `line` holds up to `event`.
     fn promise(&mut self, thread: ThreadIndex, line: LineId, event: EventIndex) {
-        let Some(open) = self.open.get_mut(&line) else {
+        let Some(slot) = self.open.slot(line) else {
             return;
         };
-        if let Some((_, covered)) = open.promises.iter_mut().find(|(of, _)| *of == thread) {
-            *covered = event;
-        } else {
-            open.promises.push((thread, event));
-            self.promised.entry(thread).or_default().insert(line);
+        if self.open.line_mut(slot).promise(thread, event) {
+            self.promised.entry(thread).or_default().insert(slot);
         }
     }
 
     fn fence(&mut self, thread: ThreadIndex) {
-        let Some(lines) = self.promised.get_mut(&thread) else {
+        let Some(promised) = self.promised.get_mut(&thread) else {
             return;
         };
-        if lines.is_empty() {
+        if promised.is_empty() {
             return;
         }
-        let mut lines = std::mem::take(lines);
-        for line in lines.drain() {
-            let promised = self.open.get(&line).and_then(|open| {
-                open.promises
-                    .iter()
-                    .find(|(of, _)| *of == thread)
-                    .map(|&(_, event)| event)
-            });
-            if let Some(event) = promised {
-                self.make_sure(line, event);
+        let mut slots = std::mem::take(promised);
+        for slot in slots.drain() {
+            if let Some(event) = self.open.line(slot).promised_to(thread) {
+                self.raise_floor(slot, event);
             }
         }
         // Give the allocation back; nothing was promised meanwhile.
-        self.promised.insert(thread, lines);
+        self.promised.insert(thread, slots);
+    }
+
+    fn make_sure(&mut self, id: LineId, event: EventIndex) {
+        if let Some(slot) = self.open.slot(id) {
+            self.raise_floor(slot, event);
+        }
     }
 
     /// Raises the floor of a line over all stores up to `event`, and forgets it if nothing is open.
-    fn make_sure(&mut self, id: LineId, event: EventIndex) {
-        let Some(line) = self.open.get_mut(&id) else {
-            return;
-        };
+    fn raise_floor(&mut self, slot: Slot, event: EventIndex) {
+        let line = self.open.line_mut(slot);
         let before = line.version_count();
         line.raise_floor(event);
-        let after = line.version_count();
-        recount(&mut self.version_counts, before, after);
-        match line.oldest_open() {
-            None => {
-                if let Some(line) = self.open.remove(&id) {
-                    for (thread, _) in &line.promises {
-                        withdraw(&mut self.promised, *thread, id);
-                    }
-                    self.spare.push(line);
-                }
+        self.version_counts.change(before, line.version_count());
+        let is_closed = line.version_count() == 1;
+        line.withdraw_promises(|thread| {
+            if let Some(slots) = self.promised.get_mut(&thread) {
+                slots.remove(&slot);
             }
-            Some(oldest) => line.promises.retain(|&(thread, covered)| {
-                let useful = covered >= oldest;
-                if !useful {
-                    withdraw(&mut self.promised, thread, id);
-                }
-                useful
-            }),
+        });
+        if is_closed {
+            self.open.close(slot);
         }
     }
 
@@ -413,39 +385,13 @@ impl<I: Image> Frontier<I> {
                     pool,
                     line: LineIndex(line),
                 })
-                .filter(|id| self.open.contains_key(id))
+                .filter(|&id| self.open.slot(id).is_some())
                 .collect()
         } else {
             self.open
-                .keys()
+                .ids()
                 .filter(|id| id.pool == pool && (first..=last).contains(&id.line.0))
-                .copied()
                 .collect()
         }
-    }
-}
-
-/// One line had `before` versions and has `after` now; lines with one version are not counted.
-fn recount(version_counts: &mut BTreeMap<usize, u32>, before: usize, after: usize) {
-    if before > 1
-        && let Some(lines) = version_counts.get_mut(&before)
-    {
-        *lines -= 1;
-        if *lines == 0 {
-            version_counts.remove(&before);
-        }
-    }
-    if after > 1 {
-        *version_counts.entry(after).or_insert(0) += 1;
-    }
-}
-
-fn withdraw(
-    promised: &mut FxHashMap<ThreadIndex, FxHashSet<LineId>>,
-    thread: ThreadIndex,
-    line: LineId,
-) {
-    if let Some(lines) = promised.get_mut(&thread) {
-        lines.remove(&line);
     }
 }

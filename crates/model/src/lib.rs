@@ -13,9 +13,11 @@ mod frontier;
 mod ids;
 mod image;
 mod line;
+mod open_lines;
 pub mod program;
 mod rules;
 mod states;
+mod version_counts;
 
 pub use event::{Event, FenceKind, FlushKind, Step, StoreKind};
 pub use frontier::{FailurePoints, Frontier};

@@ -8,14 +8,14 @@ use crate::ids::{EventIndex, LineId, PoolOffset, ThreadIndex};
 /// that are not sure yet. Only these are kept, so the memory of a line is that of its open stores.
 #[derive(Clone, Debug, Default)]
 pub struct OpenLine {
-    pub(crate) id: LineId,
-    pub(crate) line_bytes: usize,
+    id: LineId,
+    line_bytes: usize,
     floor: Vec<u8>,
     stores: Vec<StoreSpan>,
     payload: Vec<u8>,
     /// For each thread that has flushed the line and not fenced since: the newest store that its
     /// next fence makes sure. An entry is kept only while it still covers an open store.
-    pub(crate) promises: Vec<(ThreadIndex, EventIndex)>,
+    promises: Vec<(ThreadIndex, EventIndex)>,
 }
 
 /// Where a store lies in its line; its bytes follow those of the store before it in the payload.
@@ -150,9 +150,36 @@ impl OpenLine {
         self.payload.drain(..bytes);
     }
 
-    /// The oldest store that is not sure.
-    pub(crate) fn oldest_open(&self) -> Option<EventIndex> {
-        self.stores.first().map(|span| span.event)
+    /// The next fence of `thread` makes sure all stores up to `event`. Whether that is the first
+    /// such promise to the thread.
+    pub(crate) fn promise(&mut self, thread: ThreadIndex, event: EventIndex) -> bool {
+        let old = self.promises.iter_mut().find(|(to, _)| *to == thread);
+        if let Some((_, covered)) = old {
+            *covered = event;
+            return false;
+        }
+        self.promises.push((thread, event));
+        true
+    }
+
+    /// The newest store that the next fence of `thread` makes sure.
+    pub(crate) fn promised_to(&self, thread: ThreadIndex) -> Option<EventIndex> {
+        self.promises
+            .iter()
+            .find(|(to, _)| *to == thread)
+            .map(|&(_, event)| event)
+    }
+
+    /// Drops the promises that cover no open store any more, and names their threads.
+    pub(crate) fn withdraw_promises(&mut self, mut withdrawn: impl FnMut(ThreadIndex)) {
+        let oldest_open = self.stores.first().map(|span| span.event);
+        self.promises.retain(|&(thread, covered)| {
+            let useful = oldest_open.is_some_and(|oldest| covered >= oldest);
+            if !useful {
+                withdrawn(thread);
+            }
+            useful
+        });
     }
 
     /// Cuts the line at `len`: bytes from there on are zero in every version.
