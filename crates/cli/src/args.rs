@@ -6,16 +6,37 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
 use powerfail_trace::{RecordGroup, RecordKind};
 
-use crate::exit::EXIT_CODES;
+use crate::exit::exit_codes;
+
+const EXAMPLES: &str = "\
+Examples:
+  powerfail model show flag.json
+      every memory content that a crash of a small program can leave
+  powerfail model check tests/litmus
+      compare the model with all litmus files in a directory
+  powerfail trace info run.trace
+      what a recorded run did: stores, flushes, fences, pools
+  powerfail trace events run.trace --kind flushes,fences --range 0x1000..0x2000
+      who flushed this part of the pool, and when
+  powerfail trace states run.trace --at 1200
+      what would be lost if the power failed just before event 1200
+  powerfail trace check run.trace
+      is the file sound, and do its stores give the final image?";
 
 /// Finds the bugs that a power failure would.
 ///
 /// powerfail works out what a crash can leave behind of a program's persistent memory: which
 /// stores are surely durable, which may be lost, and in which combinations.
 #[derive(Debug, Parser)]
-#[command(name = "powerfail", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(
+    name = "powerfail",
+    version,
+    after_help = exit_codes(),
+    after_long_help = format!("{EXAMPLES}\n\n{}", exit_codes()),
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
-    /// When to use colour; `auto` also follows `NO_COLOR` and `CLICOLOR_FORCE`
+    /// When to use colour; auto also follows `NO_COLOR` and `CLICOLOR_FORCE`
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) color: ColorArg,
     #[command(subcommand)]
@@ -105,19 +126,19 @@ pub(crate) enum NonTemporalArg {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
     /// Counts and ratios: events by kind, pools, bytes per event
-    Info(TraceInfoArgs),
+    Info(TraceFileArgs),
     /// Print the events, as text or JSON lines
     Events(TraceEventsArgs),
     /// Open lines and number of crash states at a position
     States(TraceStatesArgs),
     /// Verify every checksum, and that the stores give the final image
-    Check(TraceCheckArgs),
+    Check(TraceFileArgs),
     /// Make a trace from a litmus trace
     Import(TraceImportArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TraceInfoArgs {
+pub(crate) struct TraceFileArgs {
     /// The trace
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -243,16 +264,6 @@ enum AtomicityArg {
     /// Aligned words of 8 bytes
     #[value(name = "8")]
     Word,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TraceCheckArgs {
-    /// The trace
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

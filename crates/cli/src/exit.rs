@@ -3,27 +3,50 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// How a run of powerfail ends. `--help` and the man page list these.
+/// How a run of powerfail ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// All is well.
     Clean = 0,
-    /// Something was found: a bug, a litmus file that is not met, a trace that is not sound.
+    /// Something was found.
     Findings = 1,
-    /// The command line, a file or the environment is wrong.
+    /// The command line, a file or the environment is wrong. Clap uses the same code.
     Setup = 2,
     /// powerfail itself is wrong.
     Internal = 3,
+    /// The target is something that powerfail cannot record.
+    Unsupported = 4,
 }
 
-/// For `--help` and the man page. Clap itself exits with 2 for a wrong command line.
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes:
-  0  clean: nothing was found
-  1  findings: a bug, a litmus file that is not met, a trace that is not sound
-  2  usage or set-up error: wrong arguments, a file that is missing or malformed
-  3  internal error: a bug in powerfail
-  4  the target is not supported";
+impl Exit {
+    const ALL: [Self; 5] = [
+        Self::Clean,
+        Self::Findings,
+        Self::Setup,
+        Self::Internal,
+        Self::Unsupported,
+    ];
+
+    const fn meaning(self) -> &'static str {
+        match self {
+            Self::Clean => "clean: nothing was found",
+            Self::Findings => {
+                "findings: a bug, a litmus file that is not met, a trace that is not sound"
+            }
+            Self::Setup => {
+                "usage or set-up error: wrong arguments, a file that is missing or malformed"
+            }
+            Self::Internal => "internal error: a bug in powerfail",
+            Self::Unsupported => "the target is not supported",
+        }
+    }
+}
+
+/// The list of exit codes for `--help` and the man page.
+pub(crate) fn exit_codes() -> String {
+    let codes = Exit::ALL.map(|exit| format!("\n  {}  {}", exit as u8, exit.meaning()));
+    format!("Exit codes:{}", codes.concat())
+}
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

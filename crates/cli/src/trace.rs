@@ -11,12 +11,12 @@ use powerfail_trace::{
     Body, Completeness, Record, RecordKind, Statistics, Trace, TraceError, replay,
 };
 
-use crate::args::{TraceCheckArgs, TraceEventsArgs, TraceInfoArgs, TraceStatesArgs};
+use crate::args::{TraceEventsArgs, TraceFileArgs, TraceStatesArgs};
 use crate::exit::Exit;
 use crate::output::{json_line, print, print_json};
 use crate::progress::open_trace;
 
-pub(crate) fn info(args: &TraceInfoArgs) -> anyhow::Result<Exit> {
+pub(crate) fn info(args: &TraceFileArgs) -> anyhow::Result<Exit> {
     let trace = open_trace(&args.file)?;
     let statistics =
         Statistics::collect(&trace).with_context(|| args.file.display().to_string())?;
@@ -170,7 +170,7 @@ fn list_failure_points(
     Ok(())
 }
 
-pub(crate) fn check(args: &TraceCheckArgs) -> anyhow::Result<Exit> {
+pub(crate) fn check(args: &TraceFileArgs) -> anyhow::Result<Exit> {
     let context = || args.file.display().to_string();
     let trace = open_with_warning(&args.file)?;
     trace.verify().with_context(context)?;
