@@ -20,6 +20,10 @@ pub struct ProgramFile {
     pub doc: String,
     /// The names of the variables, in the order of the values of a state.
     pub variables: Vec<String>,
+    /// The lines of the variables, as the file numbers them.
+    pub line_numbers: Vec<u64>,
+    /// For each thread, the names of its registers.
+    pub register_names: Vec<Vec<String>>,
     /// The names of the registers, as `thread:register`, in the order of the values of an outcome.
     pub registers: Vec<String>,
     /// When the power may fail.
@@ -108,7 +112,12 @@ impl ProgramFile {
             "end" => CrashMoment::End,
             _ => return Err(crash_field.error("must be \"any\" or \"end\"")),
         };
-        let (variables, lines, initial) = read_variables(root)?;
+        let Variables {
+            names: variables,
+            line_numbers,
+            lines,
+            initial,
+        } = read_variables(root)?;
         let mut threads = Vec::new();
         let mut register_names = Vec::new();
         for thread in root.required("threads")?.list()? {
@@ -135,6 +144,8 @@ impl ProgramFile {
             name,
             doc,
             variables,
+            line_numbers,
+            register_names,
             registers,
             crash,
             program,
@@ -207,14 +218,21 @@ impl ProgramExpectation {
     }
 }
 
-/// The names of the variables, their lines (numbered without gaps) and their initial values.
-type Variables = (Vec<String>, Vec<usize>, Vec<i64>);
+/// What the file says of its variables, in the order of `vars`.
+struct Variables {
+    names: Vec<String>,
+    line_numbers: Vec<u64>,
+    /// The same lines, numbered without gaps.
+    lines: Vec<usize>,
+    initial: Vec<i64>,
+}
 
 fn read_variables(root: &Node<'_>) -> Result<Variables, FormatError> {
     const VARIABLES_MAX: usize = 64;
     let lines_field = root.required("lines")?;
     let list = root.required("vars")?;
     let mut names: Vec<String> = Vec::new();
+    let mut line_numbers = Vec::new();
     let mut lines = Vec::new();
     let mut dense = BTreeMap::new();
     for node in list.list()? {
@@ -226,6 +244,7 @@ fn read_variables(root: &Node<'_>) -> Result<Variables, FormatError> {
             return Err(node.error(format!("names `{name}`, which has no entry in `lines`")));
         };
         let next = dense.len();
+        line_numbers.push(line.index()?);
         lines.push(*dense.entry(line.index()?).or_insert(next));
         names.push(name.to_owned());
     }
@@ -244,7 +263,12 @@ fn read_variables(root: &Node<'_>) -> Result<Variables, FormatError> {
             None => return Err(node.error("is not listed in `vars`")),
         }
     }
-    Ok((names, lines, initial))
+    Ok(Variables {
+        names,
+        line_numbers,
+        lines,
+        initial,
+    })
 }
 
 /// Where the register called `thread:name` is among the registers of all threads.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use powerfail_litmus::{
     Mismatch, PositionStates, ProgramFile, ProgramStates, States, TraceFile, TraceStates, Verdict,
 };
-use powerfail_model::program::{CrashMoment, Op, Operand};
+use powerfail_model::program::{CrashMoment, Op, Operand, RegisterId, VariableId};
 use powerfail_model::{FenceKind, FlushKind};
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ pub fn program(out: &mut dyn Write, file: &ProgramFile, states: &ProgramStates) 
     title(out, &file.name, &file.doc)?;
     let variables: Vec<String> = (0..file.variables.len())
         .map(|variable| {
-            let (name, line) = (&file.variables[variable], file.program.lines[variable]);
+            let (name, line) = (&file.variables[variable], file.line_numbers[variable]);
             format!("{name} = {} (line {line})", file.program.initial[variable])
         })
         .collect();
@@ -153,7 +153,7 @@ fn threads(out: &mut dyn Write, file: &ProgramFile) -> io::Result<()> {
         .iter()
         .enumerate()
         .map(|(number, thread)| {
-            let ops = thread.ops.iter().map(|op| op_text(file, *op));
+            let ops = thread.ops.iter().map(|op| op_text(file, number, *op));
             std::iter::once(format!("thread {number}"))
                 .chain(ops)
                 .collect()
@@ -175,38 +175,31 @@ fn threads(out: &mut dyn Write, file: &ProgramFile) -> io::Result<()> {
     writeln!(out)
 }
 
-fn op_text(file: &ProgramFile, op: Op) -> String {
-    let name = |variable: powerfail_model::program::VariableId| &file.variables[variable.0];
+fn op_text(file: &ProgramFile, thread: usize, op: Op) -> String {
+    let register = |register: RegisterId| &file.register_names[thread][register.0];
+    let name = |variable: VariableId| &file.variables[variable.0];
     let value = |operand| match operand {
         Operand::Number(number) => number.to_string(),
-        Operand::Register(register) => format!("r{}", register.0),
+        Operand::Register(used) => register(used).clone(),
     };
     match op {
         Op::Store(variable, operand) => format!("{} := {}", name(variable), value(operand)),
         Op::NonTemporalStore(variable, operand) => {
             format!("{} := {} (nt)", name(variable), value(operand))
         }
-        Op::Load(variable, register) => format!("r{} := {}", register.0, name(variable)),
+        Op::Load(variable, to) => format!("{} := {}", register(to), name(variable)),
         Op::Flush(FlushKind::Clflush, variable) => format!("clflush {}", name(variable)),
         Op::Flush(FlushKind::Clflushopt, variable) => format!("clflushopt {}", name(variable)),
         Op::Flush(FlushKind::Clwb, variable) => format!("clwb {}", name(variable)),
         Op::Fence(FenceKind::Sfence) => "sfence".to_owned(),
         Op::Fence(FenceKind::Mfence | FenceKind::Locked) => "mfence".to_owned(),
-        Op::Add(variable, operand, register) => {
-            format!(
-                "r{} := fetch_add({}, {})",
-                register.0,
-                name(variable),
-                value(operand)
-            )
+        Op::Add(variable, operand, to) => {
+            let (variable, addend) = (name(variable), value(operand));
+            format!("{} := fetch_add({variable}, {addend})", register(to))
         }
-        Op::CompareAndSwap(variable, expected, new, register) => {
-            let (expected, new) = (value(expected), value(new));
-            format!(
-                "r{} := cas({}, {expected}, {new})",
-                register.0,
-                name(variable)
-            )
+        Op::CompareAndSwap(variable, expected, new, to) => {
+            let (variable, expected, new) = (name(variable), value(expected), value(new));
+            format!("{} := cas({variable}, {expected}, {new})", register(to))
         }
     }
 }
