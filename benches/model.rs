@@ -64,6 +64,12 @@ fn tidy_steps() -> Vec<Step<'static>> {
     steps
 }
 
+fn pass(frontier: &mut Frontier, steps: &[Step<'_>]) {
+    for step in steps {
+        frontier.apply(step);
+    }
+}
+
 fn frontier(criterion: &mut Criterion) {
     let workload = Workload::index_inserts(EVENTS, 1);
     let steps = steps(&workload);
@@ -74,7 +80,7 @@ fn frontier(criterion: &mut Criterion) {
     group.bench_function("pass Adr, all lines flushed", |bencher| {
         bencher.iter(|| {
             let mut frontier = Frontier::new(Rules::default(), SparseImage::new());
-            tidy.iter().for_each(|step| frontier.apply(step));
+            pass(&mut frontier, &tidy);
             frontier.open_lines().len()
         });
     });
@@ -86,7 +92,7 @@ fn frontier(criterion: &mut Criterion) {
         group.bench_function(format!("pass {domain:?}"), |bencher| {
             bencher.iter(|| {
                 let mut frontier = Frontier::new(rules, SparseImage::new());
-                steps.iter().for_each(|step| frontier.apply(step));
+                pass(&mut frontier, &steps);
                 frontier.open_lines().len()
             });
         });
@@ -109,7 +115,7 @@ fn frontier(criterion: &mut Criterion) {
     group.finish();
 
     let mut frontier = Frontier::new(Rules::default(), SparseImage::new());
-    steps.iter().for_each(|step| frontier.apply(step));
+    pass(&mut frontier, &steps);
     println!("{} open lines at the end", frontier.open_lines().len());
     criterion.bench_function("number of crash states", |bencher| {
         bencher.iter(|| black_box(frontier.crash_state_count()));

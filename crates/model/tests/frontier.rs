@@ -220,6 +220,41 @@ fn floors_and_versions_can_be_asked_for() {
 }
 
 #[test]
+fn a_partial_rise_keeps_the_promise_of_exactly_the_next_store() {
+    let mut frontier = Frontier::new(Rules::default(), SparseImage::new());
+    let non_temporal = Event::Store {
+        kind: StoreKind::NonTemporal,
+        at: place(8),
+        bytes: &[2],
+    };
+    let events = [
+        (0, store(0, &[1])),
+        (1, clwb(0)),
+        (0, non_temporal),
+        (1, SFENCE),
+    ];
+    for (index, (thread, event)) in events.into_iter().enumerate() {
+        let thread = ThreadIndex(thread);
+        frontier.apply(&Step {
+            index: EventIndex(index as u64),
+            thread,
+            event,
+        });
+    }
+    assert_eq!(
+        frontier.open_line(line(0)).expect("open").version_count(),
+        2
+    );
+    let fence = Step {
+        index: EventIndex(4),
+        thread: ThreadIndex(0),
+        event: SFENCE,
+    };
+    frontier.apply(&fence);
+    assert_eq!(frontier.open_lines().len(), 0);
+}
+
+#[test]
 fn page_cache_knows_only_syncs_and_sectors() {
     let mut pass = Pass::new(Domain::PageCache);
     pass.feed(store(0, &[1]))
