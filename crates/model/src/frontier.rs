@@ -18,6 +18,8 @@
 //! 4. What the kernel writes for the program is an ordinary store.
 //! 5. The words of one store under [`Atomicity::Word`](crate::Atomicity) become durable upwards.
 //! 6. The length of a file is durable at once.
+//! 7. Under `eadr` an ordinary store is durable as a whole, even one that crosses lines: positions
+//!    are between events, and there is none between the pieces of one.
 
 use num_bigint::BigUint;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -81,11 +83,6 @@ impl<I: Image> Frontier<I> {
     /// The pools with every store so far.
     pub fn newest(&self) -> &I {
         &self.newest
-    }
-
-    /// The same, to add pools that are mapped in mid-run. Bytes of open lines are not to be changed.
-    pub fn newest_mut(&mut self) -> &mut I {
-        &mut self.newest
     }
 
     /// Moves over one event. The cost is that of the lines it touches.
@@ -186,6 +183,12 @@ impl<I: Image> Frontier<I> {
     /// factors are kept.
     pub fn crash_state_count(&self) -> BigUint {
         self.version_counts.product()
+    }
+
+    /// The decimal logarithm of [`Self::crash_state_count`], which costs nearly nothing even where
+    /// the number itself has a hundred thousand digits.
+    pub fn crash_state_count_log10(&self) -> f64 {
+        self.version_counts.log10()
     }
 
     /// How many different contents a crash here can leave: silent stores make no difference.

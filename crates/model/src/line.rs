@@ -4,8 +4,9 @@ use crate::ids::{EventIndex, LineId, PoolOffset, ThreadIndex};
 
 /// A line that a crash can leave in more than one version.
 ///
-/// Version 0 is the durable floor; version *n* is the floor with the first *n* stores of the line
-/// that are not sure yet. Only these are kept, so the memory of a line is that of its open stores.
+/// Versions are counted from the durable floor here: 0 is the floor, *n* the floor with the first *n*
+/// stores of the line that are not sure yet. Only these are kept, so the memory of a line is that of
+/// its open stores.
 #[derive(Clone, Debug, Default)]
 pub struct OpenLine {
     id: LineId,

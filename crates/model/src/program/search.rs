@@ -380,7 +380,8 @@ impl<'p> Search<'p> {
             let private = bits(self.free_entries(state, thread))
                 .find(|&op| self.entry_is_private(state, thread, op));
             if let Some(op) = private {
-                return self.leave(state, thread, op, next);
+                self.leave(state, thread, op, next);
+                return self.never_leave(state, thread, op, next);
             }
         }
         for thread in 0..self.thread_count() {
@@ -401,7 +402,9 @@ impl<'p> Search<'p> {
                 later | buffered != 0
             }),
             Some(Op::Add(variable, ..) | Op::CompareAndSwap(variable, ..)) => {
-                state.buffer(thread) == 0 && self.line_is_private(state, thread, *variable)
+                state.buffer(thread) == 0
+                    && !state.is_stuck(thread)
+                    && self.line_is_private(state, thread, *variable)
             }
             _ => false,
         }
@@ -410,6 +413,10 @@ impl<'p> Search<'p> {
     fn entry_is_private(&self, state: &State, thread: usize, op: usize) -> bool {
         match self.ops(thread)[op] {
             Op::Store(variable, _) => self.line_is_private(state, thread, variable),
+            Op::NonTemporalStore(variable, _) => {
+                self.line_is_private(state, thread, variable)
+                    && (self.is_visible_first() || !self.is_frozen(state, variable))
+            }
             _ => false,
         }
     }
@@ -455,24 +462,21 @@ impl<'p> Search<'p> {
                 if state.buffer(thread) == 0 && !state.is_stuck(thread) =>
             {
                 let old = state.cached(&self.layout, variable);
-                let new = self.locked_result(state, thread, op, old);
-                if new != old && !self.may_store(state, variable) {
-                    return;
-                }
                 let mut after = state.clone();
                 after.set_register(&self.layout, thread, register, old);
                 after.step(thread);
-                if new == old {
-                    next.push(after);
-                } else {
-                    self.store(&after, variable, new, next);
+                match self.locked_result(state, thread, op, old) {
+                    None => next.push(after),
+                    Some(_) if !self.may_store(state, variable) => {}
+                    Some(new) => self.store(&after, variable, new, next),
                 }
             }
             _ => {}
         }
     }
 
-    fn locked_result(&mut self, state: &State, thread: usize, op: Op, old: Word) -> Word {
+    /// What a locked operation writes, if it does: also the value that is there already.
+    fn locked_result(&mut self, state: &State, thread: usize, op: Op, old: Word) -> Option<Word> {
         match op {
             Op::Add(_, addend, _) => {
                 let addend = self.value(state, thread, addend);
@@ -480,16 +484,13 @@ impl<'p> Search<'p> {
                     .values
                     .number(old)
                     .wrapping_add(self.values.number(addend));
-                self.values.word(sum)
+                Some(self.values.word(sum))
             }
             Op::CompareAndSwap(_, expected, new, _) => {
-                if self.value(state, thread, expected) == old {
-                    self.value(state, thread, new)
-                } else {
-                    old
-                }
+                let equal = self.value(state, thread, expected) == old;
+                equal.then(|| self.value(state, thread, new))
             }
-            _ => old,
+            _ => None,
         }
     }
 
@@ -502,13 +503,13 @@ impl<'p> Search<'p> {
         let value = self.stored_value(state, thread, op);
         let mut after = state.clone();
         after.set_buffer(thread, state.buffer(thread) & !bit_of(op));
-        let waits_for_memory = matches!(ops[op], Op::NonTemporalStore(..))
-            && !matches!(self.domain(), None | Some(Domain::PageCache));
-        if !waits_for_memory {
+        let has_domain = !matches!(self.domain(), None | Some(Domain::PageCache));
+        let is_non_temporal = matches!(ops[op], Op::NonTemporalStore(..)) && has_domain;
+        if !is_non_temporal {
             if self.may_store(state, variable) {
                 self.store(&after, variable, value, next);
             }
-        } else if self.non_temporal == NonTemporal::DurableAtFence {
+        } else if self.is_visible_first() {
             let first = next.len();
             self.write(
                 &after,
@@ -526,6 +527,31 @@ impl<'p> Search<'p> {
             after.set_cached(&self.layout, variable, value);
             next.push(after);
         }
+    }
+
+    /// Whether a non-temporal store can be visible before it is durable.
+    fn is_visible_first(&self) -> bool {
+        self.non_temporal == NonTemporal::DurableAtFence
+            || matches!(self.domain(), None | Some(Domain::PageCache))
+    }
+
+    /// A non-temporal store that is durable when it leaves has no frozen line behind it: instead,
+    /// its line is frozen before, and it stays in the buffer until the crash.
+    fn never_leave(&self, state: &State, thread: usize, op: usize, next: &mut Vec<State>) {
+        let Op::NonTemporalStore(variable, _) = self.ops(thread)[op] else {
+            return;
+        };
+        if !self.is_visible_first() && self.may_freeze(state, variable) {
+            next.push(self.freeze(state, state.clone(), variable));
+        }
+    }
+
+    /// Memory keeps what the variable's line holds in the cache of `before`, until the crash.
+    fn freeze(&self, before: &State, mut after: State, variable: VariableId) -> State {
+        for &member in &self.members[self.program.line_of(variable)] {
+            after.set_durable(&self.layout, member, before.cached(&self.layout, member));
+        }
+        after
     }
 
     /// Whether an ordinary store to the variable can enter the cache: where caches are durable it
@@ -553,11 +579,7 @@ impl<'p> Search<'p> {
         after.set_cached(&self.layout, variable, value);
         let changes = state.cached(&self.layout, variable) != value;
         if changes && may_freeze && !self.is_frozen(state, variable) {
-            let mut frozen = after.clone();
-            for &member in &self.members[self.program.line_of(variable)] {
-                frozen.set_durable(&self.layout, member, state.cached(&self.layout, member));
-            }
-            next.push(frozen);
+            next.push(self.freeze(state, after.clone(), variable));
         }
         next.push(after);
     }

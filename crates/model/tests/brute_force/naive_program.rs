@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use powerfail_model::program::{CrashMoment, Op, Operand, Program};
+use powerfail_model::program::{CrashMoment, NonTemporal, Op, Operand, Program};
 use powerfail_model::{FenceKind, FlushKind};
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -12,14 +12,35 @@ struct Thread {
     /// Operations in the buffer with the value they store.
     buffer: Vec<(usize, i64)>,
     registers: Vec<i64>,
+    /// Non-temporal stores that are visible and become sure at the next fence: line, and how much of
+    /// its history.
+    promises: Vec<(usize, usize)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Machine {
     threads: Vec<Thread>,
     cache: Vec<i64>,
-    /// For each line, every content since (and with) the newest that is sure.
-    possible: Vec<Vec<Vec<i64>>>,
+    lines: Vec<Line>,
+}
+
+/// A line: everything it ever held in the cache, and how much of that is sure.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Line {
+    history: Vec<Vec<i64>>,
+    sure: usize,
+    sure_eadr: usize,
+}
+
+impl Line {
+    fn raise(&mut self, to: usize) {
+        self.sure = self.sure.max(to);
+        self.sure_eadr = self.sure_eadr.max(to);
+    }
+
+    fn raise_to_newest(&mut self) {
+        self.raise(self.history.len() - 1);
+    }
 }
 
 #[derive(Default)]
@@ -31,7 +52,7 @@ pub(crate) struct Results {
 }
 
 /// The table of the README, for entries of a buffer: row earlier, column later.
-fn ordered(earlier: Op, later: Op, same_line: bool) -> bool {
+fn ordered(earlier: Op, later: Op, same_line: bool, reading: NonTemporal) -> bool {
     #[derive(Clone, Copy)]
     enum Kind {
         Store,
@@ -50,6 +71,7 @@ fn ordered(earlier: Op, later: Op, same_line: bool) -> bool {
     };
     // Columns: store, sfence, weak flush, clflush, ntstore.
     let row = match kind(earlier) {
+        Kind::Store | Kind::Clflush if reading == NonTemporal::InOrder => "++L++",
         Kind::Store | Kind::Clflush => "++L+L",
         Kind::Sfence => "+++++",
         Kind::Weak => "-+-L-",
@@ -62,11 +84,15 @@ fn ordered(earlier: Op, later: Op, same_line: bool) -> bool {
     }
 }
 
-pub(crate) fn explore(program: &Program, moment: CrashMoment) -> Results {
+pub(crate) fn explore(program: &Program, moment: CrashMoment, reading: NonTemporal) -> Results {
     let line_count = program.lines.iter().max().map_or(0, |line| line + 1);
     let cache = program.initial.clone();
-    let possible = (0..line_count)
-        .map(|line| vec![content(program, &cache, line)])
+    let lines = (0..line_count)
+        .map(|line| Line {
+            history: vec![content(program, &cache, line)],
+            sure: 0,
+            sure_eadr: 0,
+        })
         .collect();
     let threads = program
         .threads
@@ -75,19 +101,20 @@ pub(crate) fn explore(program: &Program, moment: CrashMoment) -> Results {
             next: 0,
             buffer: vec![],
             registers: vec![0; code.register_count],
+            promises: vec![],
         })
         .collect();
     let start = Machine {
         threads,
         cache,
-        possible,
+        lines,
     };
     let mut results = Results::default();
     let mut seen = HashSet::from([start.clone()]);
     let mut todo = vec![start];
     while let Some(machine) = todo.pop() {
         record(program, moment, &machine, &mut results);
-        for next in steps(program, &machine) {
+        for next in steps(program, &machine, reading) {
             if seen.insert(next.clone()) {
                 todo.push(next);
             }
@@ -117,28 +144,12 @@ fn record(program: &Program, moment: CrashMoment, machine: &Machine, results: &m
             })
     });
     if moment == CrashMoment::Any || executed && pending_only_weak {
-        results.allowed_eadr.insert(machine.cache.clone());
-        let mut states = vec![BTreeMap::new()];
-        for (line, contents) in machine.possible.iter().enumerate() {
-            let members: Vec<_> = (0..machine.cache.len())
-                .filter(|&v| program.lines[v] == line)
-                .collect();
-            states = states
-                .iter()
-                .flat_map(|state| {
-                    contents.iter().map(|content| {
-                        let mut state = state.clone();
-                        state.extend(members.iter().copied().zip(content.iter().copied()));
-                        state
-                    })
-                })
-                .collect();
-        }
-        results.allowed.extend(
-            states
-                .into_iter()
-                .map(|state| state.into_values().collect()),
-        );
+        results
+            .allowed
+            .extend(memories(program, machine, |line| line.sure));
+        results
+            .allowed_eadr
+            .extend(memories(program, machine, |line| line.sure_eadr));
     }
     if executed
         && machine
@@ -155,12 +166,40 @@ fn record(program: &Program, moment: CrashMoment, machine: &Machine, results: &m
     }
 }
 
-fn steps(program: &Program, machine: &Machine) -> Vec<Machine> {
+/// Every combination of contents of the lines, from what is sure to the newest.
+fn memories(
+    program: &Program,
+    machine: &Machine,
+    sure: impl Fn(&Line) -> usize,
+) -> BTreeSet<Vec<i64>> {
+    let mut states = vec![BTreeMap::new()];
+    for (number, line) in machine.lines.iter().enumerate() {
+        let members: Vec<_> = (0..machine.cache.len())
+            .filter(|&v| program.lines[v] == number)
+            .collect();
+        states = states
+            .iter()
+            .flat_map(|state| {
+                line.history[sure(line)..].iter().map(|content| {
+                    let mut state = state.clone();
+                    state.extend(members.iter().copied().zip(content.iter().copied()));
+                    state
+                })
+            })
+            .collect();
+    }
+    states
+        .into_iter()
+        .map(|state| state.into_values().collect())
+        .collect()
+}
+
+fn steps(program: &Program, machine: &Machine, reading: NonTemporal) -> Vec<Machine> {
     let mut next = Vec::new();
     for t in 0..machine.threads.len() {
         next.extend(execute(program, machine, t));
         for entry in 0..machine.threads[t].buffer.len() {
-            next.extend(leave(program, machine, t, entry));
+            next.extend(leave(program, machine, t, entry, reading));
         }
     }
     next
@@ -198,11 +237,13 @@ fn execute(program: &Program, machine: &Machine, t: usize) -> Option<Machine> {
             if !thread.buffer.is_empty() {
                 return None;
             }
+            fence(&mut after, t);
         }
         Op::Add(variable, addend, register) => {
             if !thread.buffer.is_empty() {
                 return None;
             }
+            fence(&mut after, t);
             let old = machine.cache[variable.0];
             after.threads[t].registers[register.0] = old;
             store(
@@ -216,6 +257,7 @@ fn execute(program: &Program, machine: &Machine, t: usize) -> Option<Machine> {
             if !thread.buffer.is_empty() {
                 return None;
             }
+            fence(&mut after, t);
             let old = machine.cache[variable.0];
             after.threads[t].registers[register.0] = old;
             if old == value(machine, t, expected) {
@@ -226,14 +268,35 @@ fn execute(program: &Program, machine: &Machine, t: usize) -> Option<Machine> {
     Some(after)
 }
 
+fn fence(machine: &mut Machine, t: usize) {
+    for (line, to) in std::mem::take(&mut machine.threads[t].promises) {
+        machine.lines[line].raise(to);
+    }
+}
+
+/// A store reaches the cache; where caches are durable it is sure, with everything before it.
 fn store(program: &Program, machine: &mut Machine, variable: usize, stored: i64) {
+    let line = appear(program, machine, variable, stored);
+    let newest = machine.lines[line].history.len() - 1;
+    machine.lines[line].sure_eadr = newest;
+}
+
+/// A value is seen by all.
+fn appear(program: &Program, machine: &mut Machine, variable: usize, stored: i64) -> usize {
     machine.cache[variable] = stored;
     let line = program.lines[variable];
     let content = content(program, &machine.cache, line);
-    machine.possible[line].push(content);
+    machine.lines[line].history.push(content);
+    line
 }
 
-fn leave(program: &Program, machine: &Machine, t: usize, entry: usize) -> Option<Machine> {
+fn leave(
+    program: &Program,
+    machine: &Machine,
+    t: usize,
+    entry: usize,
+    reading: NonTemporal,
+) -> Option<Machine> {
     let ops = &program.threads[t].ops;
     let line = |op: Op| match op {
         Op::Store(v, _) | Op::NonTemporalStore(v, _) | Op::Flush(_, v) => Some(program.lines[v.0]),
@@ -245,7 +308,7 @@ fn leave(program: &Program, machine: &Machine, t: usize, entry: usize) -> Option
         .iter()
         .any(|&(earlier, _)| {
             let same_line = line(ops[earlier]).is_some() && line(ops[earlier]) == line(op);
-            ordered(ops[earlier], op, same_line)
+            ordered(ops[earlier], op, same_line, reading)
         });
     if held_back {
         return None;
@@ -255,16 +318,17 @@ fn leave(program: &Program, machine: &Machine, t: usize, entry: usize) -> Option
     match op {
         Op::Store(variable, _) => store(program, &mut after, variable.0, stored),
         Op::NonTemporalStore(variable, _) => {
-            store(program, &mut after, variable.0, stored);
-            keep_newest(program, &mut after, variable.0);
+            let line = appear(program, &mut after, variable.0, stored);
+            if reading == NonTemporal::DurableAtFence {
+                let newest = after.lines[line].history.len() - 1;
+                after.threads[t].promises.push((line, newest));
+            } else {
+                after.lines[line].raise_to_newest();
+            }
         }
-        Op::Flush(_, variable) => keep_newest(program, &mut after, variable.0),
+        Op::Flush(_, variable) => after.lines[program.lines[variable.0]].raise_to_newest(),
+        Op::Fence(_) => fence(&mut after, t),
         _ => {}
     }
     Some(after)
-}
-
-fn keep_newest(program: &Program, machine: &mut Machine, variable: usize) {
-    let line = program.lines[variable];
-    machine.possible[line] = vec![content(program, &machine.cache, line)];
 }

@@ -40,6 +40,7 @@ pub(crate) fn states(
     steps: &[Step<'_>],
 ) -> BTreeSet<Vec<u8>> {
     let line_of = |address: u64| address / line_bytes(rules);
+    let mut initial = initial.to_vec();
     // Every piece ever stored, with its line; and for each line how many of its pieces are sure.
     let mut stored: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
     let mut sure: BTreeMap<u64, usize> = BTreeMap::new();
@@ -102,10 +103,17 @@ pub(crate) fn states(
                     }
                 }
             }
+            Event::Resize { len_bytes, .. } => {
+                for (address, values) in stored.values_mut().flatten() {
+                    let kept = len_bytes.saturating_sub(*address) as usize;
+                    values.truncate(kept);
+                }
+                initial.resize(len_bytes as usize, 0);
+            }
             _ => {}
         }
     }
-    let mut memory = initial.to_vec();
+    let mut memory = initial;
     memory.resize(len, 0);
     let mut states = BTreeSet::from([memory]);
     for (line, list) in &stored {

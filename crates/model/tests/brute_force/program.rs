@@ -13,8 +13,8 @@ const STATE_LIMIT: usize = 10_000_000;
 
 /// An operation whose registers are still to be numbered; a value of `None` is the newest register.
 fn any_op(variables: usize) -> impl Strategy<Value = (u8, usize, Option<i64>)> {
-    let value = prop_oneof![4 => (1..4i64).prop_map(Some), 1 => Just(None)];
-    (0..16u8, 0..variables, value)
+    let value = prop_oneof![4 => (0..4i64).prop_map(Some), 1 => Just(None)];
+    (0..18u8, 0..variables, value)
 }
 
 fn thread(ops: &[(u8, usize, Option<i64>)]) -> ThreadCode {
@@ -35,7 +35,10 @@ fn thread(ops: &[(u8, usize, Option<i64>)]) -> ThreadCode {
             10..=11 => Op::Fence(FenceKind::Sfence),
             12 => Op::Fence(FenceKind::Mfence),
             13 => Op::Add(variable, operand, register),
-            14 => Op::CompareAndSwap(variable, Operand::Number(1), operand, register),
+            14 => {
+                let expected = Operand::Number(value.unwrap_or(0) % 2);
+                Op::CompareAndSwap(variable, expected, operand, register)
+            }
             _ => Op::NonTemporalStore(variable, operand),
         };
         if matches!(op, Op::Load(..) | Op::Add(..) | Op::CompareAndSwap(..)) {
@@ -65,26 +68,40 @@ fn any_program() -> impl Strategy<Value = Program> {
                 .collect();
             Program {
                 lines,
-                initial: vec![0; variables],
+                initial: (0..variables)
+                    .map(|variable| (variable % 2) as i64)
+                    .collect(),
                 threads,
             }
         })
     })
 }
 
+fn any_reading() -> impl Strategy<Value = NonTemporal> {
+    proptest::sample::select(vec![
+        NonTemporal::Weak,
+        NonTemporal::InOrder,
+        NonTemporal::DurableAtFence,
+    ])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn explorer_equals_brute_force(program in any_program(), at_end in any::<bool>()) {
+    fn explorer_equals_brute_force(
+        program in any_program(),
+        at_end in any::<bool>(),
+        reading in any_reading(),
+    ) {
         let moment = if at_end { CrashMoment::End } else { CrashMoment::Any };
-        let naive = naive_program::explore(&program, moment);
+        let naive = naive_program::explore(&program, moment, reading);
         let states = |domain| {
-            crash_states(&program, domain, moment, NonTemporal::Weak, STATE_LIMIT).expect("small")
+            crash_states(&program, domain, moment, reading, STATE_LIMIT).expect("small")
         };
         prop_assert_eq!(states(Domain::Adr), naive.allowed);
         prop_assert_eq!(states(Domain::Eadr), naive.allowed_eadr);
-        let found = outcomes(&program, NonTemporal::Weak, STATE_LIMIT).expect("small");
+        let found = outcomes(&program, reading, STATE_LIMIT).expect("small");
         prop_assert_eq!(found.registers, naive.registers);
         prop_assert_eq!(found.memory, naive.memory);
     }

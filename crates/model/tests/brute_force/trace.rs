@@ -31,6 +31,7 @@ enum Action {
     Flush(FlushKind, u64),
     Fence(FenceKind),
     Sync(u64, u64),
+    Resize(u64),
 }
 
 impl Action {
@@ -49,6 +50,10 @@ impl Action {
             Self::Sync(offset, len_bytes) => Event::Sync {
                 pool: POOL,
                 offset: PoolOffset(*offset),
+                len_bytes: *len_bytes,
+            },
+            Self::Resize(len_bytes) => Event::Resize {
+                pool: POOL,
                 len_bytes: *len_bytes,
             },
         }
@@ -85,6 +90,7 @@ fn any_action() -> impl Strategy<Value = Action> {
         4 => (flush_kind, any_offset()).prop_map(|(kind, at)| Action::Flush(kind, at)),
         3 => fence_kind.prop_map(Action::Fence),
         1 => (any_offset(), 0..200u64).prop_map(|(offset, len)| Action::Sync(offset, len)),
+        1 => any_offset().prop_map(Action::Resize),
     ]
 }
 
@@ -123,7 +129,7 @@ fn memory(frontier: &Frontier, state: &powerfail_model::CrashState) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn frontier_equals_brute_force(
