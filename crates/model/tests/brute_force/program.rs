@@ -69,7 +69,7 @@ fn any_program() -> impl Strategy<Value = Program> {
             Program {
                 lines,
                 initial: (0..variables)
-                    .map(|variable| (variable % 2) as i64)
+                    .map(|variable| i64::from(variable % 2 == 1))
                     .collect(),
                 threads,
             }

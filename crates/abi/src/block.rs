@@ -1,0 +1,135 @@
+//! The block of memory at a thread's GS base.
+
+use core::mem::offset_of;
+
+/// Number of scratch slots of a thread.
+pub const SCRATCH_SLOTS: usize = 32;
+
+/// The state of one recorded thread. Emitted code reaches it as `gs:[offset]`; so it needs no free
+/// register to begin with and never touches the target's stack or its red zone.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct ThreadBlock {
+    /// Address of this block.
+    pub self_address: u64,
+    /// Where the next record of this thread begins. Only ever moved by `xadd` or, with signals
+    /// blocked, by the refill function. Behind the end of its chunk if a reservation failed: only
+    /// then the refill function has anything to do.
+    pub cursor: u64,
+    /// Where emitted code jumps (not calls) if the chunk is full: the stub that saves the machine
+    /// state, changes to the slow stack and calls `refill_function`.
+    pub refill_entry: u64,
+    /// `extern "C" fn(block: *mut ThreadBlock)`, called by the stub.
+    pub refill_function: u64,
+    /// Top of the stack that the stub changes to. Aligned to 64 bytes.
+    pub slow_stack_top: u64,
+    /// [`crate::PROTOCOL_VERSION`] of whoever made the block.
+    pub protocol_version: u32,
+    /// Number of the thread in its trace.
+    pub thread_index: u32,
+    /// How many handlers of the target are active on this thread.
+    pub signal_depth: u32,
+    /// Not zero if the thread has flushed or stored non-temporally since its last recorded fence:
+    /// only then a locked operation on volatile memory means anything. Emitted code keeps it; the
+    /// runtime sets it when it emulates such an operation.
+    pub pending: u32,
+    /// What emitted code saves: see [`Slot`]. Saved and restored around handlers of the target.
+    pub scratch: [u64; SCRATCH_SLOTS],
+}
+
+/// The scratch slots. The general-purpose registers come first, in the order of their numbers in
+/// machine code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// The target's value of the general-purpose register of this number (0 to 15).
+    Register(u8),
+    /// The target's flags before the operation: AH as of `lahf`, AL as of `seto`.
+    Flags,
+    /// The target's flags after the operation.
+    FlagsOut,
+    /// RAX after the operation.
+    RaxOut,
+    /// RDX after the operation.
+    RdxOut,
+    /// The stamp of the record being made.
+    Stamp,
+    /// Where the refill stub goes on.
+    Resume,
+    /// What an atomic operation found in memory: low part.
+    Old,
+    /// High part.
+    OldHigh,
+    /// First of three that string operations use.
+    String(u8),
+}
+
+impl Slot {
+    /// Its index in [`ThreadBlock::scratch`].
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Register(number) => (number & 15) as usize,
+            Self::Flags => 16,
+            Self::FlagsOut => 17,
+            Self::RaxOut => 18,
+            Self::RdxOut => 19,
+            Self::Stamp => 20,
+            Self::Resume => 21,
+            Self::Old => 22,
+            Self::OldHigh => 23,
+            Self::String(number) => 24 + (number & 7) as usize,
+        }
+    }
+
+    /// Its offset from the GS base.
+    pub const fn offset(self) -> u32 {
+        (offset_of!(ThreadBlock, scratch) + 8 * self.index()) as u32
+    }
+}
+
+/// Offsets of the fields of [`ThreadBlock`] from the GS base.
+pub mod offset {
+    use super::{ThreadBlock, offset_of};
+
+    /// Of [`ThreadBlock::self_address`].
+    pub const SELF_ADDRESS: u32 = offset_of!(ThreadBlock, self_address) as u32;
+    /// Of [`ThreadBlock::cursor`].
+    pub const CURSOR: u32 = offset_of!(ThreadBlock, cursor) as u32;
+    /// Of [`ThreadBlock::refill_entry`].
+    pub const REFILL_ENTRY: u32 = offset_of!(ThreadBlock, refill_entry) as u32;
+    /// Of [`ThreadBlock::refill_function`].
+    pub const REFILL_FUNCTION: u32 = offset_of!(ThreadBlock, refill_function) as u32;
+    /// Of [`ThreadBlock::slow_stack_top`].
+    pub const SLOW_STACK_TOP: u32 = offset_of!(ThreadBlock, slow_stack_top) as u32;
+    /// Of [`ThreadBlock::pending`].
+    pub const PENDING: u32 = offset_of!(ThreadBlock, pending) as u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SCRATCH_SLOTS, Slot, ThreadBlock};
+
+    #[test]
+    fn slots_are_distinct_and_inside() {
+        let others = [
+            Slot::Flags,
+            Slot::FlagsOut,
+            Slot::RaxOut,
+            Slot::RdxOut,
+            Slot::Stamp,
+            Slot::Resume,
+            Slot::Old,
+            Slot::OldHigh,
+        ];
+        let mut seen = [false; SCRATCH_SLOTS];
+        let all = (0..16)
+            .map(Slot::Register)
+            .chain(others)
+            .chain((0..8).map(Slot::String));
+        for slot in all {
+            assert!(!seen[slot.index()], "{slot:?}");
+            seen[slot.index()] = true;
+            assert!((slot.offset() as usize) < size_of::<ThreadBlock>());
+        }
+        assert!(seen.iter().all(|used| *used));
+    }
+}

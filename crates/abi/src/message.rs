@@ -1,0 +1,131 @@
+//! What the runtime tells the host that is no event: over a socket that keeps message borders.
+//!
+//! A message is a [`MessageHeader`] and a text of the length it names (a path, a build-id, a
+//! sentence). A message about something is sent before the first record that refers to it, so a
+//! host that looks at the chunks first and then empties the socket knows everything it needs.
+//! The end of the socket is the end of the process.
+
+/// The longest text of a message; paths of the kernel are shorter.
+pub const TEXT_MAX: usize = 4096;
+
+/// The beginning of every message.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageHeader {
+    /// A [`MessageKind`] as a number.
+    pub kind: u32,
+    /// How many bytes of text follow.
+    pub text_len: u32,
+    /// Meaning depends on the kind.
+    pub words: [u64; 5],
+}
+
+impl MessageHeader {
+    /// Its length in bytes.
+    pub const LEN: usize = 48;
+
+    /// Its bytes.
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&self.kind.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.text_len.to_le_bytes());
+        for (word, place) in self.words.iter().zip(bytes[8..].chunks_exact_mut(8)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads the beginning of a message.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let mut words = [0; 5];
+        for (word, at) in words.iter_mut().zip((8..).step_by(8)) {
+            *word = u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
+        }
+        Some(Self {
+            kind: number(0)?,
+            text_len: number(4)?,
+            words,
+        })
+    }
+}
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MessageKind {
+    /// A process is there: protocol version, process id. Text: its executable.
+    Hello = 1,
+    /// A thread is there: number, thread id of the system, process id, and, if the process was just
+    /// forked, the process that it was forked from (else 0).
+    ThreadStart = 2,
+    /// A thread has ended: number. It appends nothing any more.
+    ThreadEnd = 3,
+    /// A module is loaded: address, length, length of the build-id in bytes. Text: build-id, path.
+    Module = 4,
+    /// An instruction that can append records: site, address, length, [`SiteTactic`] as a number.
+    Site = 5,
+    /// A file is about to be mapped as a pool: address in the window, length, offset in the file,
+    /// slot of the thread. The descriptor of the file comes with the message (`SCM_RIGHTS`). Text:
+    /// its path. The thread waits for a [`crate::shared::Reply`] in its slot before it maps.
+    PoolMap = 6,
+    /// A range of the window is no longer mapped: address, length.
+    PoolUnmap = 7,
+    /// Something that the recording cannot show, or that makes it incomplete. Text: a sentence.
+    Warning = 8,
+    /// The target does what cannot be recorded, and ends now. Text: a sentence.
+    Fatal = 9,
+}
+
+impl MessageKind {
+    /// The kind with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [
+            Self::Hello,
+            Self::ThreadStart,
+            Self::ThreadEnd,
+            Self::Module,
+            Self::Site,
+            Self::PoolMap,
+            Self::PoolUnmap,
+            Self::Warning,
+            Self::Fatal,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u32 == number)
+    }
+}
+
+/// How the trampoline of a site is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SiteTactic {
+    /// By a fault or a breakpoint at every execution.
+    Trap = 0,
+    /// By a jump in the place of the instruction.
+    Jump = 1,
+    /// By a jump that shares bytes with what follows.
+    Pun = 2,
+    /// By a jump for which another instruction had to move.
+    Eviction = 3,
+    /// By the runtime itself: a system call.
+    System = 4,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MessageHeader, MessageKind};
+
+    #[test]
+    fn headers_survive_their_bytes() {
+        let header = MessageHeader {
+            kind: 6,
+            text_len: 77,
+            words: [1, u64::MAX, 3, 4, 5],
+        };
+        assert_eq!(MessageHeader::from_bytes(&header.to_bytes()), Some(header));
+        assert_eq!(MessageHeader::from_bytes(&header.to_bytes()[..47]), None);
+        assert_eq!(MessageKind::from_number(6), Some(MessageKind::PoolMap));
+        assert_eq!(MessageKind::from_number(10), None);
+    }
+}

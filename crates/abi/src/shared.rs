@@ -1,0 +1,152 @@
+//! The file that host and targets map: control page, thread slots, chunks.
+//!
+//! The host makes it (a memfd), the runtime in each process of the target maps it, all at the same
+//! fixed addresses. Nothing in it needs its process to be alive: whatever a killed target had
+//! committed is there for the host to read.
+//!
+//! # Life of a chunk
+//!
+//! Free (`thread` is 0) → taken by a thread with a compare-and-swap of `thread` → retired when it
+//! is full, or when its thread ends → read by the host → zeroed by the host → free, with a bump of
+//! [`Control::freed`] for threads that wait for one. A chunk of a dead thread is read as if retired.
+//! The chunks of a thread are ordered by their `sequence`.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::{ThreadBlock, chunk};
+
+/// First word of the file.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"PFSHARED");
+/// How many chunks there can be.
+pub const CHUNKS_MAX: usize = 512;
+/// How many threads can be recorded at a time, over all processes of the target.
+pub const SLOTS_MAX: usize = 1024;
+
+/// Environment variable with the number of the descriptor of the shared file.
+pub const SHARED_FD_VARIABLE: &str = "POWERFAIL_SHARED_FD";
+/// Environment variable with the number of the descriptor of the socket for messages.
+pub const SOCKET_FD_VARIABLE: &str = "POWERFAIL_SOCKET_FD";
+
+/// Offset of the first thread slot in the file.
+pub const SLOTS_AT: u64 = 64 * 1024;
+/// Offset of the first chunk in the file. Chunks follow each other.
+pub const CHUNKS_AT: u64 = SLOTS_AT + (SLOTS_MAX * size_of::<ThreadSlot>()) as u64;
+
+/// Where every process of the target maps the control page and the slots.
+pub const CONTROL_ADDRESS: u64 = 0x1a00_0000_0000;
+/// Where every process of the target maps the first chunk; the others follow at
+/// [`chunk::ALIGNMENT`].
+pub const CHUNKS_ADDRESS: u64 = 0x1800_0000_0000;
+/// First address of the pool window, of the same length as its alias, which follows it.
+pub const WINDOW_ADDRESS: u64 = 0x1000_0000_0000;
+/// Length of the pool window.
+pub const WINDOW_LEN: u64 = 1 << 42;
+
+/// Length of the file with this many chunks.
+pub const fn file_len(chunk_count: u32) -> u64 {
+    chunk_offset(chunk_count)
+}
+
+/// Offset of a chunk in the file.
+pub const fn chunk_offset(index: u32) -> u64 {
+    CHUNKS_AT + index as u64 * chunk::LEN
+}
+
+/// Where a chunk is in every process of the target.
+pub const fn chunk_address(index: u32) -> u64 {
+    CHUNKS_ADDRESS + index as u64 * chunk::ALIGNMENT
+}
+
+/// The chunk in which an address of a target lies or behind whose end it lies, and the offset in it.
+pub const fn chunk_of(address: u64) -> (u32, u64) {
+    let offset = address - CHUNKS_ADDRESS;
+    (
+        (offset / chunk::ALIGNMENT) as u32,
+        offset % chunk::ALIGNMENT,
+    )
+}
+
+/// The first page of the file.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct Control {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`crate::PROTOCOL_VERSION`] of the host.
+    pub protocol_version: u32,
+    /// How many chunks the file has.
+    pub chunk_count: u32,
+    /// [`Mode`] as a number.
+    pub mode: u32,
+    /// Futex: grows whenever the host has freed chunks.
+    pub freed: AtomicU32,
+    /// Futex: grows whenever a thread has retired a chunk.
+    pub retired: AtomicU32,
+    /// The next thread's number, over all processes. Numbers begin at 0 and are not used again.
+    pub next_thread: AtomicU32,
+    /// The next site's number, over all processes.
+    pub next_site: AtomicU32,
+    /// The chunks.
+    pub chunks: [ChunkState; CHUNKS_MAX],
+}
+
+/// How stores are caught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mode {
+    /// After its first fault an instruction is patched.
+    Patch = 0,
+    /// Every store faults.
+    Trap = 1,
+}
+
+/// Who has a chunk.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ChunkState {
+    /// 0: free; else the number of its thread plus one.
+    pub thread: AtomicU32,
+    /// 1: its thread will not append to it any more.
+    pub retired: AtomicU32,
+    /// The how manieth chunk of its thread it is, from 0.
+    pub sequence: AtomicU64,
+}
+
+/// A thread of the target.
+#[repr(C, align(1024))]
+#[derive(Debug)]
+pub struct ThreadSlot {
+    /// What the emitted code uses.
+    pub block: ThreadBlock,
+    /// 0: free; else the number of the thread plus one.
+    pub thread: AtomicU32,
+    /// The process that it belongs to.
+    pub process_id: AtomicU32,
+    /// Futex: 0 while the thread waits for the host's answer to a message, else a [`Reply`].
+    pub reply: AtomicU32,
+    /// How many chunks it has taken.
+    pub chunks_taken: AtomicU64,
+}
+
+/// The host's answer to [`crate::message::MessageKind::PoolMap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Reply {
+    /// Record it.
+    Record = 1,
+    /// Leave it alone.
+    Ignore = 2,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHUNKS_AT, Control, SLOTS_AT, ThreadSlot, chunk_address, chunk_of};
+
+    #[test]
+    fn everything_has_its_place() {
+        assert!(size_of::<Control>() as u64 <= SLOTS_AT);
+        assert_eq!(CHUNKS_AT % 4096, 0);
+        assert_eq!(size_of::<ThreadSlot>(), 1024);
+        assert_eq!(chunk_of(chunk_address(7) + 9), (7, 9));
+    }
+}

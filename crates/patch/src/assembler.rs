@@ -1,0 +1,314 @@
+//! A small assembler: instructions one after the other, labels, and where the target's registers
+//! are meanwhile.
+//!
+//! Every jump has a 32-bit displacement, so that the length of code does not depend on where it
+//! lies. Errors are kept until the end: a caller emits a whole trampoline and asks once.
+
+use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
+use powerfail_abi::Slot;
+
+use crate::emit::{EmitError, StateMap};
+
+const MAX_LABELS: usize = 24;
+const MAX_FIXUPS: usize = 32;
+
+/// A place in the code, bound now or later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Label(usize);
+
+/// Conditions, as in the low half of a conditional jump's opcode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Condition {
+    AboveOrEqual = 3,
+    Equal = 4,
+    NotEqual = 5,
+}
+
+pub(crate) struct Assembler<'e> {
+    encoder: &'e mut Encoder,
+    base: u64,
+    len: usize,
+    labels: [Option<usize>; MAX_LABELS],
+    label_count: usize,
+    fixups: [(usize, Label); MAX_FIXUPS],
+    fixup_count: usize,
+    states: StateMap,
+    error: Option<EmitError>,
+}
+
+/// `[register + displacement]`.
+pub(crate) fn at(register: Register, displacement: u32) -> MemoryOperand {
+    let displacement = i64::from(displacement);
+    MemoryOperand::new(
+        register,
+        Register::None,
+        1,
+        displacement,
+        u32::from(displacement != 0),
+        false,
+        Register::None,
+    )
+}
+
+/// `gs:[offset]`.
+pub(crate) fn gs(offset: u32) -> MemoryOperand {
+    MemoryOperand::new(
+        Register::None,
+        Register::None,
+        1,
+        i64::from(offset),
+        4,
+        false,
+        Register::GS,
+    )
+}
+
+/// The number of a general-purpose register of any width in machine code.
+pub(crate) fn number(register: Register) -> u8 {
+    register.full_register().number() as u8
+}
+
+impl<'e> Assembler<'e> {
+    pub(crate) fn new(encoder: &'e mut Encoder, base: u64) -> Self {
+        Self {
+            encoder,
+            base,
+            len: 0,
+            labels: [None; MAX_LABELS],
+            label_count: 0,
+            fixups: [(0, Label(0)); MAX_FIXUPS],
+            fixup_count: 0,
+            states: StateMap::default(),
+            error: None,
+        }
+    }
+
+    fn fail(&mut self, error: EmitError) {
+        self.error.get_or_insert(error);
+    }
+
+    /// Appends an instruction.
+    pub(crate) fn op(&mut self, instruction: Instruction) {
+        match self
+            .encoder
+            .encode(&instruction, self.base.wrapping_add(self.len as u64))
+        {
+            Ok(len) => self.len += len,
+            Err(_) => self.fail(EmitError::Encoding(instruction.code())),
+        }
+    }
+
+    pub(crate) fn op0(&mut self, code: Code) {
+        self.op(Instruction::with(code));
+    }
+
+    /// Register, register.
+    pub(crate) fn rr(&mut self, code: Code, to: Register, from: Register) {
+        self.built(code, Instruction::with2(code, to, from).ok());
+    }
+
+    /// Register, memory.
+    pub(crate) fn rm(&mut self, code: Code, to: Register, from: MemoryOperand) {
+        self.built(code, Instruction::with2(code, to, from).ok());
+    }
+
+    /// Memory, register.
+    pub(crate) fn mr(&mut self, code: Code, to: MemoryOperand, from: Register) {
+        self.built(code, Instruction::with2(code, to, from).ok());
+    }
+
+    /// Memory, immediate.
+    pub(crate) fn mi(&mut self, code: Code, to: MemoryOperand, value: i32) {
+        self.built(code, Instruction::with2(code, to, value).ok());
+    }
+
+    /// Register, immediate.
+    pub(crate) fn ri(&mut self, code: Code, to: Register, value: i32) {
+        self.built(code, Instruction::with2(code, to, value).ok());
+    }
+
+    pub(crate) fn r(&mut self, code: Code, register: Register) {
+        self.built(code, Instruction::with1(code, register).ok());
+    }
+
+    pub(crate) fn m(&mut self, code: Code, memory: MemoryOperand) {
+        self.built(code, Instruction::with1(code, memory).ok());
+    }
+
+    fn built(&mut self, code: Code, instruction: Option<Instruction>) {
+        match instruction {
+            Some(instruction) => self.op(instruction),
+            None => self.fail(EmitError::Encoding(code)),
+        }
+    }
+
+    /// Appends bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.encoder.write_u8(*byte);
+        }
+        self.len += bytes.len();
+    }
+
+    /// `mov register, value`, in its shortest form.
+    pub(crate) fn load_constant(&mut self, register: Register, value: u64) {
+        if let Ok(value) = i32::try_from(value.cast_signed()) {
+            self.ri(Code::Mov_rm64_imm32, register, value);
+        } else {
+            self.built(
+                Code::Mov_r64_imm64,
+                Instruction::with2(Code::Mov_r64_imm64, register, value).ok(),
+            );
+        }
+    }
+
+    pub(crate) fn save(&mut self, slot: Slot, register: Register) {
+        self.mr(Code::Mov_rm64_r64, gs(slot.offset()), register);
+    }
+
+    pub(crate) fn load(&mut self, register: Register, slot: Slot) {
+        self.rm(Code::Mov_r64_rm64, register, gs(slot.offset()));
+    }
+
+    /// Saves a register of the target to its slot: from here on the code may change it.
+    pub(crate) fn spill(&mut self, register: Register) {
+        self.save(Slot::Register(number(register)), register);
+        self.states.spill(self.len, number(register));
+    }
+
+    /// Gives a register back its value before the operation.
+    pub(crate) fn reload(&mut self, register: Register) {
+        self.load(register, Slot::Register(number(register)));
+    }
+
+    /// As `reload`, for good: from here on the register is the target's.
+    pub(crate) fn restore(&mut self, register: Register) {
+        self.reload(register);
+        self.states.restore(self.len, number(register));
+    }
+
+    /// The register has its value of after the operation, by other means.
+    pub(crate) fn restored(&mut self, register: Register) {
+        self.states.restore(self.len, number(register));
+    }
+
+    /// Saves the flags to their slot. Needs RAX.
+    pub(crate) fn spill_flags(&mut self) {
+        self.save_flags(Slot::Flags);
+        self.states.spill(self.len, StateMap::FLAGS);
+    }
+
+    pub(crate) fn save_flags(&mut self, slot: Slot) {
+        self.op0(Code::Lahf);
+        self.r(Code::Seto_rm8, Register::AL);
+        self.save(slot, Register::RAX);
+    }
+
+    /// Gives the flags back the value in a slot. Needs RAX.
+    pub(crate) fn load_flags(&mut self, slot: Slot) {
+        self.load(Register::RAX, slot);
+        // AL is 0 or 1: the sum overflows if it is 1.
+        self.ri(Code::Add_rm8_imm8, Register::AL, 0x7f);
+        self.op0(Code::Sahf);
+    }
+
+    pub(crate) fn restored_flags(&mut self) {
+        self.states.restore(self.len, StateMap::FLAGS);
+    }
+
+    /// Where the target's registers are now.
+    pub(crate) fn state(&self) -> u32 {
+        self.states.last()
+    }
+
+    pub(crate) fn label(&mut self) -> Label {
+        let label = Label(self.label_count);
+        if self.label_count + 1 < MAX_LABELS {
+            self.label_count += 1;
+        } else {
+            self.fail(EmitError::TooLong);
+        }
+        label
+    }
+
+    /// The label is here, reached by falling through.
+    pub(crate) fn bind(&mut self, label: Label) {
+        self.labels[label.0] = Some(self.len);
+    }
+
+    /// The label is here, reached by jumps from where the registers were in `state`.
+    pub(crate) fn bind_in(&mut self, label: Label, state: u32) {
+        self.bind(label);
+        self.states.set(self.len, state);
+    }
+
+    /// The 32-bit displacement of a hand-made instruction that ends with it.
+    pub(crate) fn displacement_to(&mut self, label: Label) {
+        self.fix(label);
+    }
+
+    fn fix(&mut self, label: Label) {
+        if let Some(fixup) = self.fixups.get_mut(self.fixup_count) {
+            *fixup = (self.len, label);
+            self.fixup_count += 1;
+        } else {
+            self.fail(EmitError::TooLong);
+        }
+        self.raw(&[0; 4]);
+    }
+
+    pub(crate) fn jump_if(&mut self, condition: Condition, label: Label) {
+        self.raw(&[0x0f, 0x80 | condition as u8]);
+        self.fix(label);
+    }
+
+    pub(crate) fn jump(&mut self, label: Label) {
+        self.raw(&[0xe9]);
+        self.fix(label);
+    }
+
+    /// `lea register, [label]`.
+    pub(crate) fn address_of(&mut self, register: Register, label: Label) {
+        let extended = number(register) >> 3;
+        self.raw(&[
+            0x48 | extended << 2,
+            0x8d,
+            0x05 | (number(register) & 7) << 3,
+        ]);
+        self.fix(label);
+    }
+
+    /// A jump to code outside.
+    pub(crate) fn jump_to(&mut self, target: u64) {
+        let from = self.base.wrapping_add(self.len as u64 + 5);
+        if let Ok(displacement) = i32::try_from(target.wrapping_sub(from).cast_signed()) {
+            self.raw(&[0xe9]);
+            self.raw(&displacement.to_le_bytes());
+        } else {
+            self.fail(EmitError::OutOfReach);
+        }
+    }
+
+    /// Offset of the next instruction.
+    pub(crate) fn position(&self) -> usize {
+        self.len
+    }
+
+    /// Resolves the labels and copies the code out.
+    pub(crate) fn finish(self, out: &mut [u8]) -> Result<(usize, StateMap), EmitError> {
+        let mut code = self.encoder.take_buffer();
+        let result = self.error.map_or(Ok(()), Err).and_then(|()| {
+            for (position, label) in &self.fixups[..self.fixup_count] {
+                let target = self.labels[label.0].ok_or(EmitError::TooLong)?;
+                let displacement = target.wrapping_sub(position + 4) as u32;
+                code[*position..position + 4].copy_from_slice(&displacement.to_le_bytes());
+            }
+            let out = out.get_mut(..self.len).ok_or(EmitError::TooLong)?;
+            out.copy_from_slice(&code);
+            Ok((self.len, self.states))
+        });
+        code.clear();
+        self.encoder.set_buffer(code);
+        result
+    }
+}

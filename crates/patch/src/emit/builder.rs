@@ -1,0 +1,486 @@
+//! What all trampolines have in common: the frame around the work.
+//!
+//! ```text
+//!     save A;  A = address;  save RAX, flags;  A in the window? else go to OUT
+//!     save P, RDX
+//! again:
+//!     P = reserve(length);  does not fit? refill, then again
+//!     header, address, value, stamp
+//!     the work, through the alias
+//!     restore; jump back
+//! OUT:
+//!     restore; the instruction as it was; jump back
+//! ```
+//!
+//! A and P are two of RSI, RDI, RBX and RCX that the instruction does not use as operands: they can
+//! be encoded without a REX prefix, which `mov [mem], ah` needs. RAX and RDX are free for `rdtsc`.
+
+use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
+use powerfail_abi::{
+    ADDRESS_AT, EventKind, FLAG_ADDRESS, Header, STAMP_AT, SiteId, Slot, VALUE_AT, chunk, offset,
+};
+
+use super::settings::{LockedFences, Settings, StampOrder};
+use super::state::Trampoline;
+use super::{EmitError, relocate};
+use crate::assembler::{Assembler, Condition, Label, at, gs, number};
+use crate::classify::{Site, StoreForm};
+use crate::variant::{addressable_variant, plain_variant};
+
+const MAX_RESERVATIONS: usize = 2;
+
+/// Widths of general-purpose operands, by the logarithm of their length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Width {
+    pub(super) load: Code,
+    pub(super) store: Code,
+    pub(super) rax: Register,
+    pub(super) rdx: Register,
+}
+
+/// The moves of a width of 1, 2, 4 or 8 bytes.
+pub(super) fn width(len_bytes: u16) -> Width {
+    match len_bytes {
+        1 => Width {
+            load: Code::Mov_r8_rm8,
+            store: Code::Mov_rm8_r8,
+            rax: Register::AL,
+            rdx: Register::DL,
+        },
+        2 => Width {
+            load: Code::Mov_r16_rm16,
+            store: Code::Mov_rm16_r16,
+            rax: Register::AX,
+            rdx: Register::DX,
+        },
+        4 => Width {
+            load: Code::Mov_r32_rm32,
+            store: Code::Mov_rm32_r32,
+            rax: Register::EAX,
+            rdx: Register::EDX,
+        },
+        _ => Width {
+            load: Code::Mov_r64_rm64,
+            store: Code::Mov_rm64_r64,
+            rax: Register::RAX,
+            rdx: Register::RDX,
+        },
+    }
+}
+
+pub(super) struct Builder<'a> {
+    pub(super) asm: Assembler<'a>,
+    pub(super) settings: &'a Settings,
+    pub(super) site: &'a Site,
+    pub(super) id: SiteId,
+    /// Whether the flags must come out as the instruction leaves them.
+    pub(super) keeps_flags: bool,
+    /// Holds the address, later the alias.
+    pub(super) address: Register,
+    /// Holds where the record begins.
+    pub(super) record: Register,
+    /// General-purpose registers, by number, that the instruction has as operands.
+    operands: u16,
+    refills: [Option<(Label, Label, u32)>; MAX_RESERVATIONS],
+    work_at: Option<usize>,
+    error: Option<EmitError>,
+}
+
+/// The general-purpose registers that an instruction reads or writes, not counting those that only
+/// make up its address.
+fn operand_registers(site: &Site) -> u16 {
+    let instruction = &site.instruction;
+    let mut operands = 0;
+    for index in 0..instruction.op_count() {
+        let register = instruction.op_register(index);
+        if instruction.op_kind(index) == OpKind::Register && register.is_gpr() {
+            // AH to BH have numbers of their own among the 8-bit registers; `number` knows.
+            operands |= 1 << number(register);
+        }
+    }
+    if instruction.mnemonic() == iced_x86::Mnemonic::Cmpxchg {
+        operands |= 1;
+    }
+    if let crate::Action::Store(store) = site.action
+        && store.form == StoreForm::CompareExchangePair
+    {
+        operands |= 0b1111;
+    }
+    operands
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        asm: Assembler<'a>,
+        settings: &'a Settings,
+        site: &'a Site,
+        id: SiteId,
+        keeps_flags: bool,
+    ) -> Self {
+        let operands = operand_registers(site);
+        let candidates = [Register::RSI, Register::RDI, Register::RBX, Register::RCX];
+        let mut free = candidates
+            .into_iter()
+            .filter(|register| operands & 1 << number(*register) == 0);
+        let address = free.next().unwrap_or(Register::RSI);
+        let record = free.next().unwrap_or(Register::RDI);
+        Self {
+            asm,
+            settings,
+            site,
+            id,
+            keeps_flags,
+            address,
+            record,
+            operands,
+            refills: [None; MAX_RESERVATIONS],
+            work_at: None,
+            error: None,
+        }
+    }
+
+    pub(super) fn finish(mut self, out: &mut [u8]) -> Result<Trampoline, EmitError> {
+        for index in 0..MAX_RESERVATIONS {
+            if let Some((full, again, state)) = self.refills[index] {
+                self.asm.bind_in(full, state);
+                self.asm.address_of(Register::RAX, again);
+                self.asm.save(Slot::Resume, Register::RAX);
+                self.asm.m(Code::Jmp_rm64, gs(offset::REFILL_ENTRY));
+            }
+        }
+        let (error, work_at) = (self.error, self.work_at);
+        let (len_bytes, states) = self.asm.finish(out)?;
+        error.map_or(
+            Ok(Trampoline {
+                len_bytes,
+                states,
+                work_at,
+            }),
+            Err,
+        )
+    }
+
+    pub(super) fn uses(&self, register: Register) -> bool {
+        self.operands & 1 << number(register) != 0
+    }
+
+    /// Computes the address and goes to the returned label if it is outside the window. Spills the
+    /// address register, RAX and the flags.
+    pub(super) fn enter(&mut self) -> Label {
+        self.enter_anywhere();
+        self.check_window(self.address)
+    }
+
+    /// As `enter`, without asking for the window.
+    pub(super) fn enter_anywhere(&mut self) {
+        let address = self.address;
+        self.asm.spill(address);
+        self.compute_address();
+        self.asm.spill(Register::RAX);
+        if self.keeps_flags {
+            self.asm.spill_flags();
+        }
+        if self.site.instruction.memory_segment() == Register::FS {
+            if !self.settings.has_fsgsbase {
+                self.error.get_or_insert(EmitError::NeedsFsgsbase);
+            }
+            self.asm.r(Code::Rdfsbase_r64, Register::RAX);
+            let sum = MemoryOperand::with_base_index(address, Register::RAX);
+            self.asm.rm(Code::Lea_r64_m, address, sum);
+        }
+        if let Some(bit) = self.far_bit() {
+            self.add_far_bit(bit);
+        }
+    }
+
+    /// The register with the number of a bit that may lie beyond the memory operand.
+    pub(super) fn far_bit(&self) -> Option<Register> {
+        match self.site.action {
+            crate::Action::Store(store) if store.form == StoreForm::FarBit => {
+                Some(self.site.instruction.op1_register())
+            }
+            _ => None,
+        }
+    }
+
+    /// Moves the address to the operand that holds a bit. Uses RAX, after it and the flags are
+    /// spilled.
+    fn add_far_bit(&mut self, bit: Register) {
+        if bit.full_register() == Register::RAX {
+            self.asm.reload(Register::RAX);
+        }
+        let (extend, shift, scale) = match bit.size() {
+            2 => (Code::Movsx_r64_rm16, 4, 2),
+            4 => (Code::Movsxd_r64_rm32, 5, 4),
+            _ => (Code::Mov_r64_rm64, 6, 8),
+        };
+        self.asm.rr(extend, Register::RAX, bit);
+        self.asm.ri(Code::Sar_rm64_imm8, Register::RAX, shift);
+        let address = self.address;
+        let operand = MemoryOperand::with_base_index_scale(address, Register::RAX, scale);
+        self.asm.rm(Code::Lea_r64_m, address, operand);
+    }
+
+    fn compute_address(&mut self) {
+        let instruction = &self.site.instruction;
+        let base = instruction.memory_base();
+        let index = instruction.memory_index();
+        let displacement = instruction.memory_displacement64();
+        if base == Register::None && index == Register::None
+            || instruction.is_ip_rel_memory_operand()
+        {
+            self.asm.load_constant(self.address, displacement);
+            return;
+        }
+        let memory = MemoryOperand::new(
+            base,
+            index,
+            instruction.memory_index_scale(),
+            displacement.cast_signed(),
+            instruction.memory_displ_size(),
+            false,
+            Register::None,
+        );
+        self.asm.rm(Code::Lea_r64_m, self.address, memory);
+    }
+
+    /// Goes to the returned label if the address in a register is outside the window. Uses RAX.
+    pub(super) fn check_window(&mut self, address: Register) -> Label {
+        let outside = self.asm.label();
+        let window = self.settings.window;
+        match window.shift() {
+            Some((shift, common)) if i32::try_from(common).is_ok() => {
+                self.asm.rr(Code::Mov_r64_rm64, Register::RAX, address);
+                self.asm
+                    .ri(Code::Shr_rm64_imm8, Register::RAX, shift.cast_signed());
+                self.asm
+                    .ri(Code::Cmp_rm64_imm32, Register::RAX, common as i32);
+                self.asm.jump_if(Condition::NotEqual, outside);
+            }
+            _ => {
+                // RAX is the only register to spare: compare with a constant in memory, which lies
+                // behind an instruction that jumps over it.
+                self.asm
+                    .load_constant(Register::RAX, window.base.wrapping_neg());
+                self.asm.rr(Code::Add_r64_rm64, Register::RAX, address);
+                let limit = self.asm.label();
+                let code = self.asm.label();
+                // `cmp rax, [rip + limit]`.
+                self.asm.raw(&[0x48, 0x3b, 0x05]);
+                self.asm.displacement_to(limit);
+                self.asm.jump_if(Condition::AboveOrEqual, outside);
+                self.asm.jump(code);
+                self.asm.bind(limit);
+                self.asm.raw(&window.len_bytes.to_le_bytes());
+                self.asm.bind(code);
+            }
+        }
+        outside
+    }
+
+    /// Spills what the inside of a trampoline needs.
+    pub(super) fn go_inside(&mut self) {
+        self.asm.spill(self.record);
+        self.asm.spill(Register::RDX);
+    }
+
+    /// Reserves space for a record of fixed length. Uses RAX.
+    pub(super) fn reserve(&mut self, len_bytes: u32) {
+        let again = self.asm.label();
+        let full = self.asm.label();
+        self.asm.bind(again);
+        let record = self.record;
+        self.asm
+            .ri(Code::Mov_rm64_imm32, record, len_bytes.cast_signed());
+        self.asm.mr(Code::Xadd_rm64_r64, gs(offset::CURSOR), record);
+        self.asm
+            .rm(Code::Lea_r64_m, Register::RAX, at(record, len_bytes - 1));
+        self.refill_if_full(full, again);
+    }
+
+    /// Goes to refill if the address in RAX is behind the chunk, and then to `again`.
+    pub(super) fn refill_if_full(&mut self, full: Label, again: Label) {
+        self.asm.ri(
+            Code::Test_rm32_imm32,
+            Register::EAX,
+            (chunk::LEN as u32).cast_signed(),
+        );
+        self.asm.jump_if(Condition::NotEqual, full);
+        let state = self.asm.state();
+        if let Some(refill) = self.refills.iter_mut().find(|refill| refill.is_none()) {
+            *refill = Some((full, again, state));
+        } else {
+            self.error.get_or_insert(EmitError::TooLong);
+        }
+    }
+
+    pub(super) fn header(&self, kind: EventKind, flags: u8, value_len: u16) -> Header {
+        Header {
+            kind,
+            flags,
+            value_len,
+            site: self.id,
+        }
+    }
+
+    /// Reserves a record with an address, and writes header and address.
+    pub(super) fn begin_record(&mut self, header: Header) {
+        self.reserve(header.record_len());
+        self.describe(header);
+        if header.flags & FLAG_ADDRESS != 0 {
+            self.asm.mr(
+                Code::Mov_rm64_r64,
+                at(self.record, ADDRESS_AT),
+                self.address,
+            );
+        }
+    }
+
+    /// Writes the header.
+    pub(super) fn describe(&mut self, header: Header) {
+        self.asm.mi(
+            Code::Mov_rm32_imm32,
+            at(self.record, 0),
+            header.low().cast_signed(),
+        );
+        self.asm.mi(
+            Code::Mov_rm32_imm32,
+            at(self.record, 4),
+            header.site.0.cast_signed(),
+        );
+    }
+
+    /// RAX = stamp. Uses RDX.
+    pub(super) fn stamp(&mut self, order: StampOrder) {
+        if order == StampOrder::AfterLoads {
+            self.asm.op0(Code::Lfence);
+        }
+        self.asm.op0(Code::Rdtsc);
+        self.asm.ri(Code::Shl_rm64_imm8, Register::RDX, 32);
+        self.asm.rr(Code::Or_r64_rm64, Register::RAX, Register::RDX);
+    }
+
+    /// Takes the stamp and commits the record.
+    pub(super) fn commit(&mut self) {
+        self.stamp(self.settings.stamp_order);
+        self.asm
+            .mr(Code::Mov_rm64_r64, at(self.record, STAMP_AT), Register::RAX);
+    }
+
+    /// From here on the address register holds the alias. Uses RAX.
+    pub(super) fn switch_to_alias(&mut self) {
+        let delta = self.settings.window.alias_delta;
+        if let Ok(delta) = i32::try_from(delta.cast_signed()) {
+            let sum = MemoryOperand::with_base_displ_size(self.address, i64::from(delta), 1);
+            self.asm.rm(Code::Lea_r64_m, self.address, sum);
+        } else {
+            self.asm.load_constant(Register::RAX, delta);
+            let sum = MemoryOperand::with_base_index(self.address, Register::RAX);
+            self.asm.rm(Code::Lea_r64_m, self.address, sum);
+        }
+    }
+
+    /// Gives the instruction's operands among RAX and RDX, and its flags if it reads any, their
+    /// values of before.
+    pub(super) fn reload_operands(&mut self) {
+        if self.site.instruction.rflags_read() != 0 {
+            self.asm.load_flags(Slot::Flags);
+        }
+        for register in [Register::RAX, Register::RDX] {
+            if self.uses(register) {
+                self.asm.reload(register);
+            }
+        }
+    }
+
+    /// The instruction, with another memory operand and no prefix that needs a real one.
+    pub(super) fn redirected(&self, base: Register, displacement: u32) -> Instruction {
+        let mut instruction = self.site.instruction;
+        instruction.set_code(addressable_variant(instruction.code()));
+        instruction.set_segment_prefix(Register::None);
+        instruction.set_memory_base(base);
+        instruction.set_memory_index(Register::None);
+        instruction.set_memory_index_scale(1);
+        instruction.set_memory_displacement64(u64::from(displacement));
+        instruction.set_memory_displ_size(u32::from(displacement != 0));
+        instruction.set_has_lock_prefix(false);
+        instruction.set_has_xacquire_prefix(false);
+        instruction.set_has_xrelease_prefix(false);
+        instruction
+    }
+
+    /// The instruction, on the record at an offset from the first byte of its value.
+    pub(super) fn on_record(&mut self, displacement: u32) {
+        let mut instruction = self.redirected(self.record, VALUE_AT + displacement);
+        instruction.set_code(plain_variant(instruction.code()));
+        self.asm.op(instruction);
+    }
+
+    /// The next instruction does the work.
+    pub(super) fn works_here(&mut self) {
+        self.work_at = Some(self.asm.position());
+    }
+
+    /// The instruction, on the alias.
+    pub(super) fn on_alias(&mut self) {
+        self.works_here();
+        let instruction = self.redirected(self.address, 0);
+        self.asm.op(instruction);
+    }
+
+    /// Notes whether the thread has work that its next fence completes.
+    pub(super) fn set_pending(&mut self, pending: bool) {
+        if self.settings.locked_fences == LockedFences::WhenPending {
+            self.asm.mi(
+                Code::Mov_rm32_imm32,
+                gs(offset::PENDING),
+                i32::from(pending),
+            );
+        }
+    }
+
+    /// Restores what `enter` and `go_inside` spilled, in the state of before the instruction.
+    pub(super) fn restore_all(&mut self) {
+        self.asm.restore(Register::RDX);
+        self.asm.restore(self.record);
+        self.restore_entered();
+    }
+
+    /// Restores what `enter` spilled.
+    pub(super) fn restore_entered(&mut self) {
+        self.asm.restore(self.address);
+        self.restore_flags_and_rax(Slot::Flags, Slot::Register(0));
+    }
+
+    /// Restores flags and RAX from these slots.
+    pub(super) fn restore_flags_and_rax(&mut self, flags: Slot, rax: Slot) {
+        if self.keeps_flags {
+            self.asm.load_flags(flags);
+            self.asm.restored_flags();
+        }
+        self.asm.load(Register::RAX, rax);
+        self.asm.restored(Register::RAX);
+    }
+
+    /// Appends the instruction as it was and the jump back.
+    pub(super) fn original_and_back(&mut self) {
+        let instruction = &self.site.instruction;
+        if instruction.is_ip_rel_memory_operand() {
+            relocate::body(&mut self.asm, instruction);
+        } else {
+            self.asm.raw(self.site.code());
+        }
+        self.back();
+    }
+
+    pub(super) fn back(&mut self) {
+        self.asm.jump_to(self.site.instruction.next_ip());
+    }
+
+    /// The end of a trampoline for addresses outside the window, entered in `state`.
+    pub(super) fn outside(&mut self, label: Label, state: u32) {
+        self.asm.bind_in(label, state);
+        self.restore_entered();
+        self.original_and_back();
+    }
+}

@@ -1,0 +1,66 @@
+//! What all trampolines of a process have in common.
+
+use powerfail_abi::PoolWindow;
+
+/// What all trampolines of a process have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Where pools are.
+    pub window: PoolWindow,
+    /// Whether `rdfsbase` can be executed (`AT_HWCAP2`, bit 1).
+    pub has_fsgsbase: bool,
+    /// How stamps of plain stores are ordered with earlier loads.
+    pub stamp_order: StampOrder,
+    /// Which locked operations on volatile memory are recorded.
+    pub locked_fences: LockedFences,
+    /// Whether flushes of volatile memory are recorded.
+    pub volatile_flushes: VolatileFlushes,
+    /// Whether flushes of pools are executed, or only recorded.
+    pub executes_flushes: bool,
+}
+
+impl Settings {
+    /// The usual choices for a window.
+    pub fn new(window: PoolWindow) -> Self {
+        Self {
+            window,
+            has_fsgsbase: true,
+            stamp_order: StampOrder::Relaxed,
+            locked_fences: LockedFences::WhenPending,
+            volatile_flushes: VolatileFlushes::Ignored,
+            executes_flushes: true,
+        }
+    }
+}
+
+/// How the stamp of a plain store, flush or fence is ordered with the loads before it. That of a
+/// locked operation on a pool is always ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StampOrder {
+    /// `rdtsc`: the processor may read the clock while an earlier load still waits for its line. If
+    /// that load is what makes this store come after another thread's, the stamps can be the wrong
+    /// way round, by at most the time that the load waits.
+    Relaxed,
+    /// `lfence; rdtsc`: never before an earlier load. Slower.
+    AfterLoads,
+}
+
+/// Which locked operations on volatile memory are recorded as fences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockedFences {
+    /// All.
+    Always,
+    /// Those that complete a flush or a non-temporal store of their thread.
+    WhenPending,
+    /// None.
+    Never,
+}
+
+/// Whether flushes of volatile memory are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolatileFlushes {
+    /// They are executed and that is all.
+    Ignored,
+    /// They are recorded like those of a pool.
+    Recorded,
+}

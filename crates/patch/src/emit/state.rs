@@ -1,0 +1,111 @@
+//! Where the target's registers are while a trampoline runs.
+
+use powerfail_abi::Slot;
+
+const MAX_CHANGES: usize = 64;
+
+/// Emitted code.
+#[derive(Clone, Copy, Debug)]
+pub struct Trampoline {
+    /// Its length.
+    pub len_bytes: usize,
+    /// Where the target's registers are in it.
+    pub states: StateMap,
+    /// Offset of the instruction that does the work through the alias. A fault there or before is
+    /// one of the patched instruction, with the registers that [`StateMap`] finds (but the x87 stack
+    /// is popped before). None if the instruction itself does the work, with all registers its own.
+    pub work_at: Option<usize>,
+}
+
+/// For every offset in a trampoline: which of the target's registers are in their slots. All others
+/// are where they belong. What slots hold is the state of before the instruction (of a `rep`
+/// instruction: of before the piece that is being worked on), until the work is done.
+#[derive(Clone, Copy, Debug)]
+pub struct StateMap {
+    changes: [(u16, u32); MAX_CHANGES],
+    count: usize,
+}
+
+impl Default for StateMap {
+    fn default() -> Self {
+        Self {
+            changes: [(0, 0); MAX_CHANGES],
+            count: 0,
+        }
+    }
+}
+
+impl StateMap {
+    pub(crate) const FLAGS: u8 = 16;
+
+    pub(crate) fn last(&self) -> u32 {
+        self.count
+            .checked_sub(1)
+            .map_or(0, |last| self.changes[last].1)
+    }
+
+    pub(crate) fn set(&mut self, offset: usize, state: u32) {
+        if state == self.last() {
+            return;
+        }
+        // A full table forgets the finest steps, never the code: the emitter's tests see to it that
+        // this does not happen.
+        debug_assert!(
+            self.count < MAX_CHANGES,
+            "a trampoline with too many changes of state"
+        );
+        if let Some(change) = self.changes.get_mut(self.count) {
+            *change = (offset as u16, state);
+            self.count += 1;
+        }
+    }
+
+    pub(crate) fn spill(&mut self, offset: usize, bit: u8) {
+        self.set(offset, self.last() | 1 << bit);
+    }
+
+    pub(crate) fn restore(&mut self, offset: usize, bit: u8) {
+        self.set(offset, self.last() & !(1 << bit));
+    }
+
+    fn at(&self, offset: usize) -> u32 {
+        let before = self.changes[..self.count].iter().rev();
+        before
+            .into_iter()
+            .find(|(from, _)| usize::from(*from) <= offset)
+            .map_or(0, |(_, state)| *state)
+    }
+
+    /// The slots that hold what the target's registers were, for a thread whose next instruction is
+    /// at `offset`: [`Slot::Register`] and [`Slot::Flags`].
+    pub fn slots_at(&self, offset: usize) -> impl Iterator<Item = Slot> + use<> {
+        let state = self.at(offset);
+        (0..=Self::FLAGS)
+            .filter(move |bit| state & 1 << bit != 0)
+            .map(|bit| {
+                if bit == Self::FLAGS {
+                    Slot::Flags
+                } else {
+                    Slot::Register(bit)
+                }
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Slot, StateMap};
+
+    #[test]
+    fn changes_hold_from_their_offset() {
+        let mut states = StateMap::default();
+        states.spill(9, 6);
+        states.spill(20, StateMap::FLAGS);
+        states.restore(30, 6);
+        let slots = |offset| states.slots_at(offset).collect::<Vec<_>>();
+        assert_eq!(slots(0), []);
+        assert_eq!(slots(9), [Slot::Register(6)]);
+        assert_eq!(slots(25), [Slot::Register(6), Slot::Flags]);
+        assert_eq!(slots(30), [Slot::Flags]);
+    }
+}

@@ -1,0 +1,31 @@
+//! From an instruction that stores, flushes or fences to code that records it.
+//!
+//! Three steps, each a pure function of bytes and addresses:
+//!
+//! 1. [`Classifier`]: what does this instruction do to memory, and can it be recorded?
+//! 2. [`tactic`]: how can a jump to a trampoline take its place, and where must that lie?
+//! 3. [`Emitter`]: the trampoline's code.
+//!
+//! The crate makes no system call, reads no memory but the slices that it is given, and does not
+//! write code: whoever calls applies the edits, with the protocol for code that other threads may
+//! be executing. It runs in fault handlers of foreign processes: [`Classifier`] and [`Emitter`]
+//! allocate when they are made (which also builds the tables of the decoder and the encoder) and,
+//! except to make an error's text, not afterwards.
+//!
+//! What the code that [`Emitter`] produces expects of its surroundings is in [`powerfail_abi`].
+
+mod assembler;
+mod classify;
+mod emit;
+mod flow;
+pub mod tactic;
+mod variant;
+
+pub use classify::{
+    Action, Classifier, MAX_INSTRUCTION_LEN, Means, Refusal, Scanned, Site, Store, StoreForm,
+};
+pub use emit::{
+    EmitError, Emitter, LockedFences, MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, Settings, StampOrder,
+    StateMap, Trampoline, VolatileFlushes,
+};
+pub use flow::flags_are_dead;

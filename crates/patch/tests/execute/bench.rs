@@ -1,0 +1,48 @@
+//! A machine, a classifier and an emitter, ready to work together.
+
+use powerfail_patch::{Classifier, Emitter, Settings};
+
+use crate::machine::{Layout, Machine, SNIPPET_AT};
+
+/// A machine with an emitter for it.
+pub(crate) struct Bench {
+    pub(crate) machine: Machine,
+    pub(crate) layout: Layout,
+    pub(crate) classifier: Classifier,
+    pub(crate) emitter: Emitter,
+}
+
+impl Bench {
+    pub(crate) fn new(layout: Layout, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::new(layout.window());
+        change(&mut settings);
+        let mut machine = Machine::new(layout);
+        let mut emitter = Emitter::new(settings);
+        let mut stub = [0; 512];
+        let len = emitter
+            .emit_refill_stub(Machine::stub_address(), Machine::xsave_len(), &mut stub)
+            .unwrap();
+        machine.write_code(Machine::stub_address(), &stub[..len]);
+        Self {
+            machine,
+            layout,
+            classifier: Classifier::new(),
+            emitter,
+        }
+    }
+
+    /// Writes the instruction and the jump to the end.
+    pub(crate) fn write_snippet(&mut self, code: &[u8]) -> u64 {
+        let at = Machine::code_address(SNIPPET_AT);
+        self.machine.write_code(at, code);
+        let end = at + code.len() as u64;
+        self.write_jump(end, Machine::exit_address());
+        at
+    }
+
+    pub(crate) fn write_jump(&mut self, at: u64, target: u64) {
+        let displacement = (target.wrapping_sub(at + 5)) as u32;
+        self.machine.write_code(at, &[0xe9]);
+        self.machine.write_code(at + 1, &displacement.to_le_bytes());
+    }
+}

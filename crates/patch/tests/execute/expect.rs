@@ -1,0 +1,175 @@
+//! What the records of a run must say.
+
+use iced_x86::Mnemonic;
+use powerfail_abi::{EventKind, Record, SiteId};
+use powerfail_patch::{Action, LockedFences, Store, StoreForm};
+
+use crate::bench::Bench;
+use crate::cases::Case;
+use crate::machine::MEMORY_LEN;
+use crate::random::Random;
+
+/// The site of every record.
+pub(crate) const SITE: SiteId = SiteId(0x89ab_cdef);
+const ZERO_FLAG: u64 = 0x40;
+
+/// What is known of a run from the outside.
+pub(crate) struct Evidence<'a> {
+    pub(crate) case: &'a Case,
+    /// Makes the memory before the run.
+    pub(crate) seed: u64,
+    /// What was put where the instruction compares.
+    pub(crate) equal_to: Option<[u64; 2]>,
+    /// Whether the thread had flushes to complete.
+    pub(crate) pending: u32,
+    /// The flags after the native run.
+    pub(crate) flags: u64,
+    /// The pool after the native run.
+    pub(crate) pool: &'a [u8],
+    /// The pool after a native run over other content, if the store is masked.
+    pub(crate) other_pool: Option<&'a [u8]>,
+}
+
+impl Evidence<'_> {
+    /// The pool before the run.
+    fn initial_pool(&self) -> Vec<u8> {
+        let mut pool = vec![0; MEMORY_LEN];
+        Random(self.seed).fill(&mut pool);
+        if let Some(expected) = self.equal_to
+            && self.case.aim.in_pool
+        {
+            let offset = (self.case.aim.address & (MEMORY_LEN as u64 - 1)) as usize;
+            for (index, word) in expected.into_iter().enumerate() {
+                pool[offset + 8 * index..][..8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        pool
+    }
+
+    fn what(&self) -> String {
+        format!(
+            "{:?} {:02x?}",
+            self.case.site.instruction.code(),
+            self.case.code
+        )
+    }
+
+    /// Checks the records of the patched run.
+    pub(crate) fn check(&self, bench: &mut Bench) {
+        let what = self.what();
+        let pool_at = bench.layout.pool();
+        let locked_fences = bench.emitter.settings().locked_fences;
+        let pending_after = bench.machine.block().pending;
+        let records = bench.machine.records();
+        for record in &records {
+            assert_eq!(record.header.site, SITE, "{what}");
+            assert_ne!(record.stamp, 0, "{what}");
+        }
+        if locked_fences == LockedFences::WhenPending {
+            assert_eq!(
+                pending_after,
+                self.expected_pending(records.last()),
+                "{what}"
+            );
+        }
+        // Replay gives what the run gave.
+        let mut replayed = self.initial_pool();
+        for record in records.iter().filter(|record| is_store(record.header.kind)) {
+            let at = record.address.unwrap() - pool_at;
+            for (offset, bytes) in record.runs() {
+                replayed[at as usize + offset..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        assert!(replayed == self.pool, "replay of {what}: {records:x?}");
+
+        let in_pool = self.case.aim.in_pool;
+        match (self.case.site.action, &records[..]) {
+            (
+                Action::Store(Store {
+                    form: StoreForm::String { .. },
+                    ..
+                }),
+                records,
+            ) if in_pool => {
+                let kind = EventKind::StorePlain;
+                assert!(
+                    records.iter().all(|record| record.header.kind == kind),
+                    "{what}"
+                );
+            }
+            (Action::Store(store), [record]) if in_pool => self.check_store(store, record, pool_at),
+            (Action::Store(store), records) if !in_pool && store.kind == EventKind::StoreLocked => {
+                let expected = match locked_fences {
+                    LockedFences::Always => 1,
+                    LockedFences::WhenPending => self.pending as usize,
+                    LockedFences::Never => 0,
+                };
+                assert_eq!(records.len(), expected, "{what}");
+                let kind = EventKind::FenceLocked;
+                assert!(
+                    records.iter().all(|record| record.header.kind == kind),
+                    "{what}"
+                );
+            }
+            (Action::Flush(kind), [record]) if in_pool => {
+                let address = Some(self.case.aim.address);
+                assert_eq!(
+                    (record.header.kind, record.address),
+                    (kind, address),
+                    "{what}"
+                );
+            }
+            (Action::Fence(kind), [record]) => {
+                assert_eq!((record.header.kind, record.address), (kind, None), "{what}");
+            }
+            (Action::Store(_) | Action::Flush(_), []) if !in_pool => {}
+            (_, records) => panic!("{what}: {records:x?}"),
+        }
+    }
+
+    fn expected_pending(&self, last: Option<&Record<'_>>) -> u32 {
+        last.map_or(self.pending, |record| match record.header.kind {
+            EventKind::StoreNonTemporal | EventKind::Clflushopt | EventKind::Clwb => 1,
+            EventKind::StorePlain | EventKind::Clflush => self.pending,
+            _ => 0,
+        })
+    }
+
+    fn check_store(&self, store: Store, record: &Record<'_>, pool_at: u64) {
+        let what = self.what();
+        let compares = matches!(store.form, StoreForm::CompareExchangePair)
+            || self.case.site.instruction.mnemonic() == Mnemonic::Cmpxchg;
+        let failed = compares && self.flags & ZERO_FLAG == 0;
+        let is_fence = failed && store.kind == EventKind::StoreLocked;
+        let kind = if is_fence {
+            EventKind::FenceLocked
+        } else {
+            store.kind
+        };
+        assert_eq!(record.header.kind, kind, "{what}");
+        assert_eq!(record.address, Some(self.case.aim.address), "{what}");
+        assert_eq!(record.header.value_len, store.len_bytes, "{what}");
+        let at = (self.case.aim.address - pool_at) as usize;
+        let range = at..at + usize::from(store.len_bytes);
+        let after = &self.pool[range.clone()];
+        let Some(other) = self.other_pool else {
+            assert_eq!(record.value(), after, "{what}");
+            return;
+        };
+        // A byte that comes out the same over two different contents was written. That all such
+        // bytes are in the record, replay has shown.
+        let other = &other[range];
+        for (offset, bytes) in record.runs() {
+            let run = offset..offset + bytes.len();
+            assert_eq!(&after[run.clone()], bytes, "{what}");
+            assert_eq!(&other[run], bytes, "{what}");
+        }
+    }
+}
+
+fn is_store(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::StorePlain | EventKind::StoreNonTemporal | EventKind::StoreLocked
+    )
+}

@@ -1,0 +1,444 @@
+//! A piece of address space in which snippets run, patched and as they are.
+//!
+//! # Safety
+//!
+//! Snippets are machine code that was made from random instructions. They run on a stack, with
+//! registers and in memory of their own: the frame loads and stores every register around them,
+//! and every address that they use lies in mappings that only [`Machine`] owns. All of these have
+//! fixed addresses, so one machine exists at a time ([`LOCK`]). A snippet that is wrong can only
+//! fault, which ends the test program.
+//!
+//! GS is no segment that Rust or the C library use on this architecture: a thread may change its
+//! base at will.
+
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+use core::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::frame::{self, Context, State};
+use powerfail_abi::{PoolWindow, Record, Records, ThreadBlock, chunk};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+
+static LOCK: Mutex<()> = Mutex::new(());
+
+/// Length of the pool, of the volatile memory and of the stack.
+pub(crate) const MEMORY_LEN: usize = 0x4000;
+/// Length of the code.
+pub(crate) const CODE_LEN: usize = 0x20000;
+/// Where snippets begin in the code.
+pub(crate) const SNIPPET_AT: usize = 0x2000;
+/// Where trampolines begin in the code.
+pub(crate) const TRAMPOLINE_AT: usize = 0x10000;
+
+const EPILOGUE_AT: usize = 0x1000;
+const STOP_AFTER_EXIT: u64 = 0x400;
+const STUB_AT: usize = 0x1800;
+const CODE: u64 = 0x6000_0000;
+const EXIT: u64 = CODE + EPILOGUE_AT as u64;
+const VOLATILE: u64 = 0x7000_0000;
+const STACK: u64 = 0x7100_0000;
+const CONTEXT: u64 = 0x7200_0000;
+const BLOCK: u64 = 0x7300_0000;
+const SLOW_STACK: u64 = 0x7400_0000;
+const SLOW_STACK_LEN: usize = 0x10000;
+const CHUNKS: u64 = 0x7800_0000;
+const CHUNK_COUNT: u64 = 2;
+/// How much of a chunk a run can fill, from its start and up to its end.
+const USED_START_LEN: usize = 0x3000;
+const USED_END_LEN: usize = 0x100;
+
+/// Where the window and its alias lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Layout {
+    /// Window below 4 GiB, aligned, the alias in reach of 32 bits.
+    Near,
+    /// Window anywhere, not aligned, the alias far away.
+    Far,
+}
+
+impl Layout {
+    /// The window.
+    pub(crate) fn window(self) -> PoolWindow {
+        match self {
+            Self::Near => PoolWindow {
+                base: 0x4000_0000,
+                len_bytes: 0x0400_0000,
+                alias_delta: 0x0800_0000,
+            },
+            Self::Far => PoolWindow {
+                base: 0x2000_0000_0000,
+                len_bytes: 0x0300_0000,
+                alias_delta: 0x1000_0000_0000,
+            },
+        }
+    }
+
+    /// First address of the pool in the window.
+    pub(crate) fn pool(self) -> u64 {
+        self.window().base + 0x10_0000
+    }
+}
+
+/// Owns the mappings.
+pub(crate) struct Machine {
+    layout: Layout,
+    mappings: Vec<(u64, usize)>,
+    _lock: MutexGuard<'static, ()>,
+}
+
+/// Called by the refill stub: exchanges the chunks and counts.
+extern "C" fn refill(block: *mut ThreadBlock) {
+    // SAFETY: the stub passes the block at the GS base, which `Machine` mapped and nobody borrows
+    // while a snippet runs; the same holds for the context.
+    unsafe {
+        if chunk::overflows((*block).cursor) {
+            let used = ((*block).cursor - CHUNKS) / chunk::ALIGNMENT;
+            (*block).cursor = CHUNKS + (used + 1) % CHUNK_COUNT * chunk::ALIGNMENT;
+            (*(CONTEXT as *mut Context)).refills += 1;
+        }
+        // Whatever this function may leave in vector registers must not matter.
+        asm!("vpxor xmm0, xmm0, xmm0", "vpcmpeqd ymm1, ymm1, ymm1", out("ymm0") _, out("ymm1") _);
+    }
+}
+
+impl Machine {
+    /// Maps everything, loads the GS base and writes the frame.
+    pub(crate) fn new(layout: Layout) -> Self {
+        let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let fsgsbase = rustix::param::linux_hwcap().1 & 2 != 0;
+        assert!(
+            fsgsbase,
+            "this machine cannot write the GS base from user space"
+        );
+        let mut machine = Self {
+            layout,
+            mappings: Vec::new(),
+            _lock: lock,
+        };
+        let read_write = ProtFlags::READ | ProtFlags::WRITE;
+        let pool = memfd_create("pool", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&pool, MEMORY_LEN as u64).unwrap();
+        for (at, protection) in [
+            (layout.pool(), ProtFlags::READ),
+            (layout.window().alias(layout.pool()), read_write),
+        ] {
+            // SAFETY: `FIXED_NOREPLACE` takes only what is free.
+            let mapped = unsafe {
+                let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
+                mmap(at as *mut c_void, MEMORY_LEN, protection, flags, &pool, 0)
+            };
+            assert_eq!(mapped.unwrap() as u64, at);
+            machine.mappings.push((at, MEMORY_LEN));
+        }
+        machine.map(CODE, CODE_LEN, read_write | ProtFlags::EXEC);
+        machine.map(VOLATILE, MEMORY_LEN, read_write);
+        machine.map(STACK, MEMORY_LEN, read_write);
+        machine.map(
+            CONTEXT,
+            size_of::<Context>().next_multiple_of(4096),
+            read_write,
+        );
+        machine.map(
+            BLOCK,
+            size_of::<ThreadBlock>().next_multiple_of(4096),
+            read_write,
+        );
+        machine.map(SLOW_STACK, SLOW_STACK_LEN, read_write);
+        for index in 0..CHUNK_COUNT {
+            machine.map(
+                CHUNKS + index * chunk::ALIGNMENT,
+                chunk::LEN as usize,
+                read_write,
+            );
+        }
+        let block = machine.block();
+        block.self_address = BLOCK;
+        block.cursor = CHUNKS;
+        block.refill_entry = CODE + STUB_AT as u64;
+        block.refill_function = refill as extern "C" fn(*mut ThreadBlock) as usize as u64;
+        block.slow_stack_top = SLOW_STACK + SLOW_STACK_LEN as u64;
+        machine.write_frame();
+        // SAFETY: see the head of the file; the CPU and the kernel allow it, as was asserted.
+        unsafe { asm!("wrgsbase {}", in(reg) BLOCK) };
+        machine
+    }
+
+    fn map(&mut self, at: u64, len: usize, protection: ProtFlags) {
+        // SAFETY: `FIXED_NOREPLACE` takes only what is free.
+        let mapped = unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+            mmap_anonymous(at as *mut c_void, len, protection, flags)
+        };
+        assert_eq!(mapped.unwrap() as u64, at);
+        self.mappings.push((at, len));
+    }
+
+    /// Maps more executable memory, of at least a page.
+    pub(crate) fn map_code(&mut self, at: u64, len: usize) {
+        self.map(
+            at,
+            len,
+            ProtFlags::READ | ProtFlags::WRITE | ProtFlags::EXEC,
+        );
+    }
+
+    /// Memory that the machine owns.
+    fn memory(&mut self, at: u64, len: usize) -> &mut [u8] {
+        let owned = self
+            .mappings
+            .iter()
+            .any(|(from, size)| *from <= at && at + len as u64 <= from + *size as u64);
+        assert!(owned, "{at:#x} is not memory of this machine");
+        // SAFETY: the range is mapped, as was asserted, by this machine, which is borrowed
+        // mutably as long as the slice; no snippet runs meanwhile. Any bytes are valid `u8`.
+        unsafe { core::slice::from_raw_parts_mut(at as *mut u8, len) }
+    }
+
+    fn context(&mut self) -> &mut Context {
+        let context = self.memory(CONTEXT, size_of::<Context>()).as_mut_ptr();
+        // SAFETY: mapped, aligned, large enough; any bytes are a valid `Context`. As for `memory`.
+        unsafe { &mut *context.cast() }
+    }
+
+    /// The block at the GS base.
+    pub(crate) fn block(&mut self) -> &mut ThreadBlock {
+        let block = self.memory(BLOCK, size_of::<ThreadBlock>()).as_mut_ptr();
+        // SAFETY: mapped, aligned, large enough; any bytes are a valid block. As for `memory`.
+        unsafe { &mut *block.cast() }
+    }
+
+    /// The pool, writable.
+    pub(crate) fn pool(&mut self) -> &mut [u8] {
+        let alias = self.layout.window().alias(self.layout.pool());
+        self.memory(alias, MEMORY_LEN)
+    }
+
+    /// Memory outside the window.
+    pub(crate) fn volatile(&mut self) -> &mut [u8] {
+        self.memory(VOLATILE, MEMORY_LEN)
+    }
+
+    /// Where that is.
+    pub(crate) fn volatile_address() -> u64 {
+        VOLATILE
+    }
+
+    /// The memory that snippets have as a stack.
+    pub(crate) fn stack(&mut self) -> &mut [u8] {
+        self.memory(STACK, MEMORY_LEN)
+    }
+
+    /// Where that is.
+    pub(crate) fn stack_address() -> u64 {
+        STACK
+    }
+
+    /// Address of an offset in the code.
+    pub(crate) fn code_address(offset: usize) -> u64 {
+        CODE + offset as u64
+    }
+
+    /// Writes code.
+    pub(crate) fn write_code(&mut self, at: u64, bytes: &[u8]) {
+        self.memory(at, bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// Reads code.
+    pub(crate) fn read_code(&mut self, at: u64, len: usize) -> Vec<u8> {
+        self.memory(at, len).to_vec()
+    }
+
+    /// Where the refill stub goes.
+    pub(crate) fn stub_address() -> u64 {
+        CODE + STUB_AT as u64
+    }
+
+    /// The length to save for all components that this machine has.
+    pub(crate) fn xsave_len() -> u32 {
+        core::arch::x86_64::__cpuid_count(13, 0).ebx
+    }
+
+    /// The parts of the ring that runs which begin at the start or near the end of a chunk can
+    /// reach.
+    fn used_parts() -> impl Iterator<Item = (u64, usize)> {
+        (0..CHUNK_COUNT)
+            .map(|index| CHUNKS + index * chunk::ALIGNMENT)
+            .flat_map(|at| {
+                [
+                    (at, USED_START_LEN),
+                    (at + chunk::LEN - USED_END_LEN as u64, USED_END_LEN),
+                ]
+            })
+    }
+
+    /// Empties the ring: the next record begins at the start of a chunk of zeros, or `before_end`
+    /// bytes before its end.
+    pub(crate) fn reset_ring(&mut self, before_end: Option<u64>) {
+        for (at, len) in Self::used_parts() {
+            self.memory(at, len).fill(0);
+        }
+        self.block().cursor = CHUNKS + before_end.map_or(0, |before| chunk::LEN - before);
+        self.context().refills = 0;
+    }
+
+    /// Empties the ring to its end.
+    pub(crate) fn clear_ring(&mut self) {
+        for index in 0..CHUNK_COUNT {
+            self.memory(CHUNKS + index * chunk::ALIGNMENT, chunk::LEN as usize)
+                .fill(0);
+        }
+    }
+
+    /// How often the ring was refilled since it was reset.
+    pub(crate) fn refills(&mut self) -> u64 {
+        self.context().refills
+    }
+
+    /// The records since the ring was reset, chunk after chunk.
+    pub(crate) fn records(&mut self) -> Vec<Record<'_>> {
+        let mut records = Vec::new();
+        for (at, len) in Self::used_parts() {
+            let bytes = self.memory(at, len).as_ptr();
+            // SAFETY: as for `memory`, but shared, and the parts are distinct.
+            let bytes = unsafe { core::slice::from_raw_parts(bytes, len) };
+            records.extend(Records::new(bytes).map(|record| record.expect("a record")));
+        }
+        records
+    }
+
+    /// Lets the target's view of the pool be written, or not.
+    pub(crate) fn protect_pool(&mut self, writable: bool) {
+        let flags = if writable {
+            MprotectFlags::READ | MprotectFlags::WRITE
+        } else {
+            MprotectFlags::READ
+        };
+        // SAFETY: the range is the machine's own mapping.
+        unsafe { mprotect(self.layout.pool() as *mut c_void, MEMORY_LEN, flags) }.unwrap();
+    }
+
+    /// Writes the code that loads the state, and the code that stores it again.
+    fn write_frame(&mut self) {
+        let prologue = frame::prologue(CODE, CONTEXT);
+        assert!(prologue.len() < EPILOGUE_AT);
+        self.write_code(CODE, &prologue);
+        let epilogue = frame::epilogue(CONTEXT);
+        assert!(epilogue.len() < STOP_AFTER_EXIT as usize);
+        self.write_code(EXIT, &epilogue);
+        self.write_code(
+            EXIT + STOP_AFTER_EXIT,
+            &frame::stop(EXIT + STOP_AFTER_EXIT, EXIT, CONTEXT),
+        );
+    }
+
+    /// Where code jumps that ends a run early.
+    pub(crate) fn stop_address() -> u64 {
+        EXIT + STOP_AFTER_EXIT
+    }
+
+    /// Whether the last run ended early.
+    pub(crate) fn was_stopped(&mut self) -> bool {
+        self.context().stopped != 0
+    }
+
+    /// Where a snippet jumps when it is done.
+    pub(crate) fn exit_address() -> u64 {
+        EXIT
+    }
+
+    /// Runs the code at an address, from one state to another.
+    pub(crate) fn run(&mut self, entry: u64, state: &State) -> State {
+        let context = self.context();
+        context.extended.fill(0);
+        context.extended[..state.extended.len()].copy_from_slice(&state.extended);
+        context.registers = state.registers;
+        context.flags = state.flags;
+        context.entry = entry;
+        context.stopped = 0;
+        // SAFETY: the frame follows the C calling convention: it saves what must be saved, and gives
+        // back the stack, a clear direction flag and the default states of x87 and MXCSR (snippets
+        // do not change the latter). For the snippet see the head of the file.
+        unsafe { core::mem::transmute::<u64, extern "C" fn()>(CODE)() };
+        let context = self.context();
+        State {
+            registers: context.registers,
+            flags: context.flags,
+            extended: context.extended[..state.extended.len()].to_vec(),
+        }
+    }
+
+    /// Calls the function at `entry` with the address of the pool, a number and a count of rounds,
+    /// in two threads at once, each with a block of its own. Returns the chunk of each.
+    pub(crate) fn race(&mut self, entry: u64, rounds: u64) -> Vec<Vec<u8>> {
+        let pool = self.layout.pool();
+        // A barrier that sleeps would let one thread finish before the other wakes.
+        let started = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2u64)
+                .map(|thread| {
+                    let started = &started;
+                    scope.spawn(move || {
+                        let at = CHUNKS + thread * chunk::ALIGNMENT;
+                        let mut block = Box::new(ThreadBlock {
+                            self_address: 0,
+                            cursor: at,
+                            refill_entry: 0,
+                            refill_function: 0,
+                            slow_stack_top: 0,
+                            protocol_version: powerfail_abi::PROTOCOL_VERSION,
+                            thread_index: thread as u32,
+                            signal_depth: 0,
+                            pending: 0,
+                            scratch: [0; powerfail_abi::SCRATCH_SLOTS],
+                        });
+                        let base = &raw mut *block as u64;
+                        // SAFETY: the chunks are mapped, each is this thread's alone, and the rounds
+                        // fit into it; the block lives until the base is changed back. The function
+                        // keeps to the C calling convention.
+                        unsafe {
+                            asm!("wrgsbase {}", in(reg) base);
+                            let function =
+                                core::mem::transmute::<u64, extern "C" fn(u64, u64, u64)>(entry);
+                            started.fetch_add(1, Ordering::SeqCst);
+                            while started.load(Ordering::SeqCst) < 2 {
+                                core::hint::spin_loop();
+                            }
+                            function(pool, thread + 1, rounds);
+                            asm!("wrgsbase {}", in(reg) 0u64);
+                            drop(block);
+                            core::slice::from_raw_parts(at as *const u8, chunk::LEN as usize)
+                                .to_vec()
+                        }
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        })
+    }
+
+    /// The base of FS, which belongs to the C library.
+    pub(crate) fn fs_base() -> u64 {
+        let base: u64;
+        // SAFETY: reads a register.
+        unsafe { asm!("rdfsbase {}", out(reg) base) };
+        base
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses the block any more.
+        unsafe { asm!("wrgsbase {}", in(reg) 0u64) };
+        for (at, len) in self.mappings.drain(..) {
+            // SAFETY: the machine's own mappings, to which nothing refers any more.
+            unsafe { munmap(at as *mut c_void, len) }.unwrap();
+        }
+    }
+}

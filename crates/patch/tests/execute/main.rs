@@ -1,0 +1,15 @@
+//! Runs what the crate emits.
+
+mod bench;
+mod cases;
+mod coverage;
+mod differential;
+mod expect;
+mod frame;
+mod instances;
+mod machine;
+mod patched;
+mod race;
+mod random;
+mod signals;
+mod states;

@@ -1,0 +1,92 @@
+//! At every instruction of a trampoline up to the one that does the work, the map of states finds
+//! the target's registers as they were.
+
+use iced_x86::{Code, Decoder, DecoderOptions};
+use powerfail_abi::Slot;
+use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};
+
+use crate::bench::Bench;
+use crate::cases::{Case, DIRECTION_FLAG, STATUS_FLAGS, random_case};
+use crate::expect::SITE;
+use crate::instances;
+use crate::machine::{Layout, Machine, TRAMPOLINE_AT};
+use crate::random::Random;
+
+/// The flags as `lahf` and `seto` put them into RAX.
+fn flags_from_slot(slot: u64) -> u64 {
+    (slot >> 8 & 0xd5) | (slot & 1) << 11
+}
+
+fn check(bench: &mut Bench, case: &Case) -> usize {
+    let at = Machine::code_address(TRAMPOLINE_AT);
+    let mut out = [0; MAX_TRAMPOLINE_LEN];
+    let emitted = bench
+        .emitter
+        .emit(&case.site, SITE, at, false, &mut out)
+        .unwrap();
+    let code = &out[..emitted.len_bytes];
+    bench.write_snippet(&case.code);
+    let instructions: Vec<_> = Decoder::with_ip(64, code, at, DecoderOptions::NONE)
+        .into_iter()
+        .collect();
+    let mut stops = 0;
+    for instruction in &instructions {
+        let offset = (instruction.ip() - at) as usize;
+        let is_jumped_into =
+            |target: u64| instruction.ip() < target && target < instruction.ip() + 5;
+        if emitted.work_at.is_none_or(|work_at| offset > work_at)
+            || instructions
+                .iter()
+                .any(|other| is_jumped_into(other.near_branch_target()))
+        {
+            continue;
+        }
+        bench.machine.write_code(at, code);
+        let stop = Machine::stop_address();
+        bench.write_jump(instruction.ip(), stop);
+        bench.machine.reset_ring(None);
+        let after = bench.machine.run(at, &case.state);
+        if !bench.machine.was_stopped() {
+            continue;
+        }
+        stops += 1;
+        let (mut registers, mut flags) = (after.registers, after.flags);
+        for slot in emitted.states.slots_at(offset) {
+            let value = bench.machine.block().scratch[slot.index()];
+            match slot {
+                Slot::Register(number) => registers[usize::from(number)] = value,
+                _ => flags = flags & !STATUS_FLAGS | flags_from_slot(value),
+            }
+        }
+        let what = format!(
+            "{:?} {:02x?} at {offset:#x}",
+            case.site.instruction.code(),
+            case.code
+        );
+        assert_eq!(registers, case.state.registers, "registers of {what}");
+        let visible = STATUS_FLAGS | DIRECTION_FLAG;
+        assert_eq!(
+            flags & visible,
+            case.state.flags & visible,
+            "flags of {what}"
+        );
+    }
+    stops
+}
+
+#[test]
+fn registers_are_found_everywhere() {
+    let mut bench = Bench::new(Layout::Near, |settings| {
+        settings.locked_fences = LockedFences::Never;
+    });
+    let mut random = Random(3);
+    let mut stops = 0;
+    for code in Code::values().filter(|code| instances::runs_here(*code)) {
+        if let Some(case) = random_case(&mut bench, code, &mut random)
+            && case.aim.in_pool
+        {
+            stops += check(&mut bench, &case);
+        }
+    }
+    assert!(stops > 4000, "only {stops} stops");
+}

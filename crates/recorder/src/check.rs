@@ -1,0 +1,38 @@
+//! The self-check: replaying the trace gives the pools as they are.
+
+use std::path::Path;
+
+use powerfail_trace::Trace;
+use powerfail_trace::replay::replay;
+
+use crate::error::{RecordError, SelfCheckFailure};
+use crate::pool::Pools;
+use crate::replica::Replica;
+use crate::summary::Summary;
+
+/// Reads the trace back, replays it and compares. Gives the summary back if all is well.
+pub(crate) fn self_check(
+    trace: &Path,
+    pools: &Pools,
+    summary: Summary,
+) -> Result<Summary, RecordError> {
+    let trace = Trace::open(trace)?;
+    for result in replay(&trace)? {
+        let Some(pool) = pools
+            .get(result.pool)
+            .filter(|_| result.matches() == Some(false))
+        else {
+            continue;
+        };
+        let failed = |error| RecordError::system("read the pool", error);
+        let replica = Replica::of(&trace, result.pool)?;
+        return Err(RecordError::SelfCheck(Box::new(SelfCheckFailure {
+            path: pool.path.clone(),
+            replayed_len_bytes: replica.len_bytes(),
+            actual_len_bytes: pool.file.len_bytes().map_err(failed)?,
+            first_difference: replica.first_difference(&pool.file).map_err(failed)?,
+            summary,
+        })));
+    }
+    Ok(summary)
+}

@@ -1,0 +1,201 @@
+//! Starts the target with the runtime preloaded.
+//!
+//! # Safety
+//!
+//! The code between fork and exec uses only system calls that are safe after a fork of a process
+//! with threads: it allocates nothing, takes no lock, and touches no memory but its own stack.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Instant;
+
+use powerfail_abi::shared::{SHARED_FD_VARIABLE, SOCKET_FD_VARIABLE, WINDOW_ADDRESS};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::{Pid, Resource, Signal};
+
+use crate::error::RecordError;
+use crate::inspect::Executable;
+use crate::shared_file::SharedFile;
+use crate::wait::{Exit, wait_for};
+
+/// No randomisation, so that runs can be compared; and libraries in the middle of the address space
+/// instead of at its top, so that there is room on both sides for code that is jumped to.
+const LAYOUT: libc::c_int = libc::ADDR_NO_RANDOMIZE | libc::ADDR_COMPAT_LAYOUT;
+/// What the loader of a dynamic program loads first.
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+/// Makes libpmem flush files that are not on DAX.
+const FORCE_VARIABLE: &str = "PMEM_IS_PMEM_FORCE";
+/// Makes libpmem map pools at the same address in every run.
+const HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
+/// Far enough inside the window of pools.
+const HINT_ADDRESS: u64 = WINDOW_ADDRESS + (1 << 30);
+
+/// The target, started. Killed and reaped when it is dropped before it ended.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pid: Pid,
+    pub(crate) started: Instant,
+    ended: bool,
+}
+
+/// What the target inherits.
+pub(crate) struct Inheritance<'a> {
+    pub(crate) shared: &'a SharedFile,
+    pub(crate) socket: OwnedFd,
+    /// The runtime; `None` if nothing is to be preloaded.
+    pub(crate) runtime: Option<OwnedFd>,
+}
+
+/// Puts the runtime where a loader finds it and nobody can change it. Nothing for no bytes.
+pub(crate) fn runtime_file(runtime: &[u8]) -> Result<Option<OwnedFd>, RecordError> {
+    if runtime.is_empty() {
+        return Ok(None);
+    }
+    let failed = |error| RecordError::system("put the runtime into memory", error);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("powerfail-runtime", flags).map_err(failed)?;
+    let mut rest = runtime;
+    while !rest.is_empty() {
+        match rustix::io::write(&file, rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals).map_err(failed)?;
+    Ok(Some(file))
+}
+
+/// Starts the target. Its parent, for the signal that ends it if powerfail dies, is this thread.
+pub(crate) fn start(
+    executable: &Executable,
+    command: &OsStr,
+    arguments: &[OsString],
+    inheritance: Inheritance<'_>,
+) -> Result<Target, RecordError> {
+    let mut sources = vec![
+        inheritance.shared.as_fd().as_raw_fd(),
+        inheritance.socket.as_raw_fd(),
+    ];
+    sources.extend(inheritance.runtime.as_ref().map(AsRawFd::as_raw_fd));
+    let first = first_number(&sources);
+    let numbers: Vec<(RawFd, RawFd)> = sources.into_iter().zip(first..).collect();
+    let mut child = Command::new(&executable.path);
+    child.arg0(command).args(arguments);
+    child.env(SHARED_FD_VARIABLE, first.to_string());
+    child.env(SOCKET_FD_VARIABLE, (first + 1).to_string());
+    if inheritance.runtime.is_some() {
+        let mut preload = OsString::from(format!("/proc/self/fd/{}", first + 2));
+        if let Some(existing) =
+            std::env::var_os(PRELOAD_VARIABLE).filter(|existing| !existing.is_empty())
+        {
+            preload.push(":");
+            preload.push(existing);
+        }
+        child.env(PRELOAD_VARIABLE, preload);
+    }
+    if std::env::var_os(FORCE_VARIABLE).is_none() {
+        child.env(FORCE_VARIABLE, "1");
+    }
+    if std::env::var_os(HINT_VARIABLE).is_none() {
+        child.env(HINT_VARIABLE, format!("{HINT_ADDRESS:x}"));
+    }
+    let parent = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: the closure keeps to what the module's header says; the numbers it uses are of
+    // descriptors that `inheritance` keeps open until after the start.
+    unsafe {
+        child.pre_exec(move || prepare(&numbers, parent));
+    }
+    let started = Instant::now();
+    let spawned = child
+        .spawn()
+        .map_err(|error| RecordError::system("start the target", error))?;
+    let pid = Pid::from_raw(spawned.id().cast_signed())
+        .ok_or_else(|| RecordError::system("start the target", io::ErrorKind::Other))?;
+    drop(inheritance);
+    Ok(Target {
+        pid,
+        started,
+        ended: false,
+    })
+}
+
+/// The first of three descriptor numbers that the target would not reach by itself, none of which
+/// is a source.
+fn first_number(sources: &[RawFd]) -> RawFd {
+    const USUAL_LIMIT: u64 = 1024;
+    const ROOM: RawFd = 8;
+    let limit = rustix::process::getrlimit(Resource::Nofile)
+        .current
+        .unwrap_or(USUAL_LIMIT)
+        .min(USUAL_LIMIT);
+    let mut first = RawFd::try_from(limit).unwrap_or(1024) - ROOM;
+    while first > ROOM
+        && sources
+            .iter()
+            .any(|source| (first..first + ROOM).contains(source))
+    {
+        first -= ROOM;
+    }
+    first
+}
+
+/// Runs in the child, between fork and exec.
+fn prepare(numbers: &[(RawFd, RawFd)], parent: i32) -> io::Result<()> {
+    for (source, number) in numbers {
+        // SAFETY: plain system call on numbers; the new one does not close on exec.
+        if unsafe { libc::dup2(*source, *number) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // SAFETY: plain system calls without pointers.
+    unsafe {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The parent may have died before the line above.
+        if libc::getppid() != parent {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let personality = libc::personality(0xffff_ffff);
+        if personality < 0
+            || libc::personality(u64::from((personality | LAYOUT).cast_unsigned())) < 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+impl Target {
+    /// Whether it has ended, without waiting.
+    pub(crate) fn look(&mut self) -> Result<Option<Exit>, RecordError> {
+        let exit = wait_for(self.pid, false)
+            .map_err(|error| RecordError::system("wait for the target", error))?;
+        self.ended |= exit.is_some();
+        Ok(exit)
+    }
+
+    /// Sends it a signal, if it is still there.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if !self.ended {
+            let _ = rustix::process::kill_process(self.pid, signal);
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if !self.ended {
+            // Nobody else reaps it, so the number still means it.
+            let _ = rustix::process::kill_process(self.pid, Signal::KILL);
+            let _ = wait_for(self.pid, true);
+        }
+    }
+}

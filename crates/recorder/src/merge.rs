@@ -1,0 +1,190 @@
+//! The order of the events of all threads: by stamp, ties by thread and position.
+//!
+//! A record may be written once no thread can still deliver an older one. Each thread has a bound:
+//! all that it may still deliver is not older. The smallest bound is the limit below which records
+//! are final. If too much waits although a bound stands still, the oldest are written all the same
+//! ([`Limit::Down`]): memory is bounded always, order unless a thread stops inside an append.
+
+use std::collections::BTreeMap;
+
+use crate::clock::Stamp;
+use crate::queue::{Entry, Queue};
+
+/// How far to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// All that is older than this.
+    Before(Stamp),
+    /// All.
+    Everything,
+    /// Until no more than this many bytes wait.
+    Down(usize),
+}
+
+/// The waiting records of all threads, by the numbers of the threads.
+#[derive(Debug, Default)]
+pub(crate) struct Merge {
+    queues: BTreeMap<u32, Queue>,
+    /// The stamp of the newest record that was written.
+    done: Stamp,
+    /// How many records were written behind newer ones.
+    late: u64,
+}
+
+impl Merge {
+    /// The queue of a thread.
+    pub(crate) fn queue(&mut self, thread: u32) -> &mut Queue {
+        self.queues.entry(thread).or_default()
+    }
+
+    /// Whether anything of a thread waits.
+    pub(crate) fn waits(&self, thread: u32) -> bool {
+        self.queues
+            .get(&thread)
+            .is_some_and(|queue| !queue.is_empty())
+    }
+
+    /// The queues.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = (u32, &Queue)> {
+        self.queues.iter().map(|(thread, queue)| (*thread, queue))
+    }
+
+    /// How many bytes wait.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.queues.values().map(Queue::len_bytes).sum()
+    }
+
+    /// The stamp of the newest record that was written.
+    pub(crate) const fn done(&self) -> Stamp {
+        self.done
+    }
+
+    /// How many records were written behind newer ones.
+    pub(crate) const fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Forgets the threads that will deliver nothing any more and of which nothing waits.
+    pub(crate) fn remove(&mut self, thread: u32) {
+        self.queues.remove(&thread);
+    }
+
+    /// Takes records out in their order and hands them over. Whether there were any.
+    pub(crate) fn write<E>(
+        &mut self,
+        limit: Limit,
+        mut write: impl FnMut(u32, Entry, &Queue) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let mut any = false;
+        loop {
+            // Threads are visited in the order of their numbers, so that the first of equals wins.
+            let mut first: Option<(Stamp, u32)> = None;
+            let mut second: Option<(Stamp, u32)> = None;
+            for (thread, queue) in &self.queues {
+                let Some(stamp) = queue.head() else { continue };
+                let key = (stamp, *thread);
+                if first.is_none_or(|first| key < first) {
+                    second = first;
+                    first = Some(key);
+                } else if second.is_none_or(|second| key < second) {
+                    second = Some(key);
+                }
+            }
+            let Some((_, thread)) = first else { break };
+            let mut excess = match limit {
+                Limit::Down(len_bytes) => self.len_bytes().saturating_sub(len_bytes),
+                _ => 0,
+            };
+            let Some(queue) = self.queues.get_mut(&thread) else {
+                break;
+            };
+            let mut moved = false;
+            while let Some(stamp) = queue.head() {
+                let permitted = match limit {
+                    Limit::Before(end) => stamp < end,
+                    Limit::Everything => true,
+                    Limit::Down(_) => excess > 0,
+                };
+                if !permitted || second.is_some_and(|second| (stamp, thread) > second) {
+                    break;
+                }
+                let Some(entry) = queue.pop() else { break };
+                if let crate::queue::Item::Record(bytes) = queue.item(entry) {
+                    excess = excess.saturating_sub(bytes.len());
+                }
+                self.late += u64::from(stamp < self.done);
+                self.done = self.done.max(stamp);
+                write(thread, entry, queue)?;
+                moved = true;
+            }
+            queue.compact();
+            if !moved {
+                break;
+            }
+            any = true;
+        }
+        Ok(any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Limit, Merge};
+    use crate::clock::Stamp;
+
+    fn push(merge: &mut Merge, thread: u32, position: u64, stamp: u64) {
+        merge.queue(thread).push(stamp, position, &[0; 16]);
+    }
+
+    fn written(merge: &mut Merge, limit: Limit) -> Vec<(u64, u32, u64)> {
+        let mut order = Vec::new();
+        merge
+            .write(limit, |thread, entry, _| {
+                order.push((entry.stamp.0, thread, entry.position.0));
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+        order
+    }
+
+    #[test]
+    fn by_stamp_then_thread_then_position() {
+        let mut merge = Merge::default();
+        for (thread, position, stamp) in [
+            (1, 0, 5),
+            (1, 1, 5),
+            (0, 0, 5),
+            (0, 1, 7),
+            (2, 0, 1),
+            (2, 1, 6),
+        ] {
+            push(&mut merge, thread, position, stamp);
+        }
+        let all = [
+            (1, 2, 0),
+            (5, 0, 0),
+            (5, 1, 0),
+            (5, 1, 1),
+            (6, 2, 1),
+            (7, 0, 1),
+        ];
+        assert_eq!(written(&mut merge, Limit::Before(Stamp(5))), all[..1]);
+        assert_eq!(written(&mut merge, Limit::Before(Stamp(7))), all[1..5]);
+        assert_eq!(written(&mut merge, Limit::Everything), all[5..]);
+        assert_eq!(merge.late(), 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_written_oldest_first() {
+        let mut merge = Merge::default();
+        for number in 0..10 {
+            push(&mut merge, (number % 2) as u32, number, number);
+        }
+        assert_eq!(written(&mut merge, Limit::Down(64)).len(), 6);
+        assert_eq!(merge.len_bytes(), 64);
+        push(&mut merge, 7, 0, 0);
+        let rest = written(&mut merge, Limit::Everything);
+        assert_eq!(rest[0], (0, 7, 0));
+        assert_eq!(merge.late(), 1);
+    }
+}

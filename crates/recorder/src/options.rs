@@ -1,0 +1,42 @@
+//! What to record, and how.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use powerfail_abi::shared::Mode;
+
+/// What to record, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The workload: program and arguments. `{pool}` in an argument stands for the path of a pool
+    /// that does not exist yet, in a directory of its own that is removed afterwards.
+    pub command: Vec<OsString>,
+    /// Where the trace goes. Replaced if it exists.
+    pub trace: PathBuf,
+    /// Which files are pools: paths, or patterns with `*`, `?`, `[...]` and `**`. None: every file
+    /// with a name and every DAX device that is mapped shared and writable.
+    pub pools: Vec<PathBuf>,
+    /// Where the directory of a `{pool}` is made. `None`: in `/dev/shm`, or where temporary files go.
+    pub pm_dir: Option<PathBuf>,
+    /// How stores are caught.
+    pub mode: Mode,
+    /// How much of each output of the target the trace keeps, at most.
+    pub output_prefix_bytes: usize,
+    /// How many chunks of shared memory the target has, of 256 KiB each.
+    pub chunk_count: u32,
+}
+
+impl Options {
+    /// The usual options for a command.
+    pub fn new(command: Vec<OsString>, trace: impl Into<PathBuf>) -> Self {
+        Self {
+            command,
+            trace: trace.into(),
+            pools: Vec::new(),
+            pm_dir: None,
+            mode: Mode::Patch,
+            output_prefix_bytes: 256,
+            chunk_count: 64,
+        }
+    }
+}

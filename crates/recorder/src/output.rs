@@ -1,0 +1,273 @@
+//! From records of the runtime to records of the trace: addresses become places in pools.
+
+use std::fs::File;
+
+use powerfail_abi::{EventKind, Record, Records};
+use powerfail_model::{Event, FenceKind, FlushKind, Place, StoreKind};
+use powerfail_trace::{Body, Mark, MarkKind, RecordKind, StackId, TraceError, TraceWriter};
+
+use crate::clock::Stamp;
+use crate::mapping::Mappings;
+use crate::pool::Pools;
+use crate::queue::Item;
+use crate::site::Sites;
+use crate::target_thread::TargetThread;
+
+/// The trace and what its records refer to.
+pub(crate) struct Output {
+    pub(crate) writer: TraceWriter<File>,
+    pub(crate) pools: Pools,
+    pub(crate) sites: Sites,
+    /// How much of each output of the target is kept.
+    prefix_bytes_max: usize,
+    pub(crate) counts: [u64; RecordKind::ALL.len()],
+    pub(crate) trap_events: u64,
+    pub(crate) unmapped_bytes: u64,
+    /// How many records made no sense: without the address or value that their kind needs.
+    pub(crate) malformed: u64,
+}
+
+impl Output {
+    pub(crate) fn new(writer: TraceWriter<File>, pools: Pools, prefix_bytes_max: usize) -> Self {
+        Self {
+            writer,
+            pools,
+            sites: Sites::default(),
+            prefix_bytes_max: prefix_bytes_max.min(powerfail_trace::MAX_PAYLOAD_BYTES),
+            counts: [0; RecordKind::ALL.len()],
+            trap_events: 0,
+            unmapped_bytes: 0,
+            malformed: 0,
+        }
+    }
+
+    /// Writes what has come out of the queue of a thread.
+    pub(crate) fn write(
+        &mut self,
+        thread: &mut TargetThread,
+        mappings: &Mappings,
+        stamp: Stamp,
+        item: Item<'_>,
+    ) -> Result<(), TraceError> {
+        match item {
+            Item::PoolLength { pool, len_bytes } => {
+                if self
+                    .pools
+                    .get(pool)
+                    .is_some_and(|pool| pool.len_bytes != len_bytes)
+                {
+                    self.resize(thread, StackId::NONE, pool, len_bytes)?;
+                }
+                Ok(())
+            }
+            Item::Record(bytes) => match Records::new(bytes).next() {
+                Some(Ok(record)) if record.header.kind == EventKind::Void => Ok(()),
+                Some(Ok(record)) => self.write_record(thread, mappings, stamp, &record),
+                _ => {
+                    self.malformed += 1;
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// Writes that a thread has ended.
+    pub(crate) fn write_end(&mut self, thread: &mut TargetThread) -> Result<(), TraceError> {
+        self.append(thread, StackId::NONE, Body::ThreadEnd)
+    }
+
+    fn append(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        body: Body<'_>,
+    ) -> Result<(), TraceError> {
+        if !thread.in_trace {
+            thread.in_trace = true;
+            self.writer
+                .append(thread.index, StackId::NONE, Body::ThreadStart)?;
+            self.counts[RecordKind::ThreadStart as usize] += 1;
+        }
+        self.writer.append(thread.index, stack, body)?;
+        self.counts[RecordKind::of(&body) as usize] += 1;
+        Ok(())
+    }
+
+    fn resize(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        pool: powerfail_model::PoolIndex,
+        len_bytes: u64,
+    ) -> Result<(), TraceError> {
+        if let Some(pool) = self.pools.get_mut(pool) {
+            pool.len_bytes = len_bytes;
+        }
+        self.append(thread, stack, Body::Pm(Event::Resize { pool, len_bytes }))
+    }
+
+    fn write_record(
+        &mut self,
+        thread: &mut TargetThread,
+        mappings: &Mappings,
+        stamp: Stamp,
+        record: &Record<'_>,
+    ) -> Result<(), TraceError> {
+        let site = record.header.site;
+        let stack = self.sites.stack(site, &mut self.writer)?;
+        self.trap_events += u64::from(self.sites.is_trap(site));
+        let number = |at: usize| {
+            Some(u64::from_le_bytes(
+                record.value().get(at..at + 8)?.try_into().ok()?,
+            ))
+        };
+        match record.header.kind {
+            EventKind::StorePlain => {
+                self.store(thread, stack, mappings, stamp, StoreKind::Plain, record)
+            }
+            EventKind::StoreNonTemporal => self.store(
+                thread,
+                stack,
+                mappings,
+                stamp,
+                StoreKind::NonTemporal,
+                record,
+            ),
+            EventKind::StoreLocked => {
+                self.store(thread, stack, mappings, stamp, StoreKind::Locked, record)
+            }
+            EventKind::StoreSystem => {
+                self.store(thread, stack, mappings, stamp, StoreKind::System, record)
+            }
+            EventKind::Clflush => {
+                self.flush(thread, stack, mappings, stamp, FlushKind::Clflush, record)
+            }
+            EventKind::Clflushopt => self.flush(
+                thread,
+                stack,
+                mappings,
+                stamp,
+                FlushKind::Clflushopt,
+                record,
+            ),
+            EventKind::Clwb => self.flush(thread, stack, mappings, stamp, FlushKind::Clwb, record),
+            EventKind::Sfence => self.fence(thread, stack, FenceKind::Sfence),
+            EventKind::Mfence => self.fence(thread, stack, FenceKind::Mfence),
+            EventKind::FenceLocked => self.fence(thread, stack, FenceKind::Locked),
+            EventKind::Void => Ok(()),
+            EventKind::Sync => {
+                let (Some(address), Some(len_bytes)) = (record.address, number(0)) else {
+                    self.malformed += 1;
+                    return Ok(());
+                };
+                for piece in mappings.pieces(stamp, address, len_bytes) {
+                    let (pool, offset, len_bytes) = (piece.pool, piece.offset, piece.len_bytes);
+                    self.append(
+                        thread,
+                        stack,
+                        Body::Pm(Event::Sync {
+                            pool,
+                            offset,
+                            len_bytes,
+                        }),
+                    )?;
+                }
+                Ok(())
+            }
+            EventKind::Resize => {
+                let place = record
+                    .address
+                    .and_then(|address| mappings.at(stamp, address));
+                let (Some((pool, _)), Some(len_bytes)) = (place, number(0)) else {
+                    self.malformed += 1;
+                    return Ok(());
+                };
+                self.resize(thread, stack, pool, len_bytes)
+            }
+            EventKind::Output => {
+                let (Some(fd), Some(full_len_bytes)) = (number(0), number(8)) else {
+                    self.malformed += 1;
+                    return Ok(());
+                };
+                let kind = MarkKind::Output {
+                    fd: fd as i32,
+                    full_len_bytes,
+                };
+                let prefix = record.value().get(16..).unwrap_or_default();
+                let payload = &prefix[..prefix.len().min(self.prefix_bytes_max)];
+                self.append(
+                    thread,
+                    stack,
+                    Body::Mark(Mark {
+                        kind,
+                        value: 0,
+                        payload,
+                    }),
+                )
+            }
+        }
+    }
+
+    fn store(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        mappings: &Mappings,
+        stamp: Stamp,
+        kind: StoreKind,
+        record: &Record<'_>,
+    ) -> Result<(), TraceError> {
+        let Some(address) = record.address else {
+            self.malformed += 1;
+            return Ok(());
+        };
+        for (start, bytes) in record.runs() {
+            let mut unmapped = bytes.len() as u64;
+            for piece in mappings.pieces(
+                stamp,
+                address.wrapping_add(start as u64),
+                bytes.len() as u64,
+            ) {
+                let from = piece.start as usize;
+                let bytes = &bytes[from..from + piece.len_bytes as usize];
+                let at = Place::new(piece.pool, piece.offset);
+                self.append(thread, stack, Body::Pm(Event::Store { kind, at, bytes }))?;
+                unmapped -= piece.len_bytes;
+            }
+            self.unmapped_bytes += unmapped;
+        }
+        Ok(())
+    }
+
+    fn flush(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        mappings: &Mappings,
+        stamp: Stamp,
+        kind: FlushKind,
+        record: &Record<'_>,
+    ) -> Result<(), TraceError> {
+        let Some(address) = record.address else {
+            self.malformed += 1;
+            return Ok(());
+        };
+        let body = match mappings.at(stamp, address) {
+            Some((pool, offset)) => Body::Pm(Event::Flush {
+                kind,
+                at: Place::new(pool, offset),
+            }),
+            None => Body::VolatileFlush { kind, address },
+        };
+        self.append(thread, stack, body)
+    }
+
+    fn fence(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        kind: FenceKind,
+    ) -> Result<(), TraceError> {
+        self.append(thread, stack, Body::Pm(Event::Fence(kind)))
+    }
+}

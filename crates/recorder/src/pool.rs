@@ -1,0 +1,169 @@
+//! The pools: which files they are, their initial images, their lengths.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use powerfail_model::{PoolIndex, PoolOffset};
+use powerfail_trace::{FinalImage, ImageHasher, Pool, TraceError, TraceWriter};
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::fd::OwnedFd;
+
+use crate::pool_filter::PoolFilter;
+use crate::sparse::{FileIdentity, SparseFile};
+use crate::summary::{IgnoreReason, IgnoredFile, PoolSummary};
+
+/// A file that is recorded.
+#[derive(Debug)]
+pub(crate) struct RecordedPool {
+    pub(crate) path: PathBuf,
+    pub(crate) file: SparseFile,
+    initial_len_bytes: u64,
+    /// Its length after the records that were written.
+    pub(crate) len_bytes: u64,
+}
+
+/// What became of a file that a target maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It is a pool, has this length now, and may have been one before.
+    Pool {
+        index: PoolIndex,
+        len_bytes: u64,
+        known: bool,
+    },
+    /// It is left alone.
+    Ignored,
+}
+
+/// All pools.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    filter: PoolFilter,
+    by_identity: FxHashMap<FileIdentity, PoolIndex>,
+    all: Vec<RecordedPool>,
+    ignored: Vec<IgnoredFile>,
+    ignored_paths: FxHashSet<PathBuf>,
+}
+
+impl Pools {
+    pub(crate) fn new(filter: PoolFilter) -> Self {
+        Self {
+            filter,
+            by_identity: FxHashMap::default(),
+            all: Vec::new(),
+            ignored: Vec::new(),
+            ignored_paths: FxHashSet::default(),
+        }
+    }
+
+    /// Decides about a file that is about to be mapped. The image of a new pool goes to the trace.
+    pub(crate) fn admit(
+        &mut self,
+        writer: &mut TraceWriter<File>,
+        path: &Path,
+        file: Option<OwnedFd>,
+        base_address: u64,
+    ) -> Result<Admission, TraceError> {
+        let Some(file) = file.and_then(|file| SparseFile::from_target(file).ok()) else {
+            return Ok(self.ignore(path, IgnoreReason::Unreadable));
+        };
+        let Some(file) = file else {
+            return Ok(self.ignore(path, IgnoreReason::NotPersistent));
+        };
+        let Ok(len_bytes) = file.len_bytes() else {
+            return Ok(self.ignore(path, IgnoreReason::Unreadable));
+        };
+        if let Some(index) = self.by_identity.get(&file.identity()) {
+            return Ok(Admission::Pool {
+                index: *index,
+                len_bytes,
+                known: true,
+            });
+        }
+        if !file.is_named() {
+            return Ok(self.ignore(path, IgnoreReason::Nameless));
+        }
+        if !self.filter.selects(path, file.identity()) {
+            return Ok(self.ignore(path, IgnoreReason::NotSelected));
+        }
+        if file.read_at(&mut [0], 0).is_err() {
+            return Ok(self.ignore(path, IgnoreReason::Unreadable));
+        }
+        let pool = Pool {
+            path: path.into(),
+            kind: file.kind(),
+            len_bytes,
+            address: base_address,
+        };
+        let index = writer.define_pool(&pool)?;
+        file.for_each_run(len_bytes, |offset, bytes| {
+            writer.initial_image(index, PoolOffset(offset), bytes)
+        })?;
+        self.by_identity.insert(file.identity(), index);
+        self.all.push(RecordedPool {
+            path: path.into(),
+            file,
+            initial_len_bytes: len_bytes,
+            len_bytes,
+        });
+        Ok(Admission::Pool {
+            index,
+            len_bytes,
+            known: false,
+        })
+    }
+
+    fn ignore(&mut self, path: &Path, reason: IgnoreReason) -> Admission {
+        if self.ignored_paths.insert(path.into()) {
+            self.ignored.push(IgnoredFile {
+                path: path.into(),
+                reason,
+            });
+        }
+        Admission::Ignored
+    }
+
+    /// A pool.
+    pub(crate) fn get(&self, index: PoolIndex) -> Option<&RecordedPool> {
+        self.all.get(index.0 as usize)
+    }
+
+    /// A pool, to be changed.
+    pub(crate) fn get_mut(&mut self, index: PoolIndex) -> Option<&mut RecordedPool> {
+        self.all.get_mut(index.0 as usize)
+    }
+
+    /// The pools as they are now, for the end of the trace.
+    pub(crate) fn final_images(&self) -> Result<Vec<FinalImage>, TraceError> {
+        (0..)
+            .map(PoolIndex)
+            .zip(&self.all)
+            .map(|(pool, recorded)| {
+                let len_bytes = recorded.file.len_bytes()?;
+                let mut hasher = ImageHasher::new(len_bytes);
+                recorded.file.for_each_run(len_bytes, |offset, bytes| {
+                    hasher.update(offset, bytes);
+                    Ok::<_, TraceError>(())
+                })?;
+                Ok(FinalImage {
+                    pool,
+                    len_bytes,
+                    hash: hasher.finish(),
+                })
+            })
+            .collect()
+    }
+
+    /// What there is to say about the pools and about other files.
+    pub(crate) fn summary(&self, images: &[FinalImage]) -> (Vec<PoolSummary>, Vec<IgnoredFile>) {
+        let summary = |(pool, image): (&RecordedPool, &FinalImage)| PoolSummary {
+            path: pool.path.clone(),
+            initial_len_bytes: pool.initial_len_bytes,
+            final_len_bytes: image.len_bytes,
+        };
+        (
+            self.all.iter().zip(images).map(summary).collect(),
+            self.ignored.clone(),
+        )
+    }
+}

@@ -1,0 +1,78 @@
+//! Which files are pools.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::glob;
+use crate::sparse::FileIdentity;
+
+/// Which files are pools.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolFilter {
+    /// Absolute paths and patterns; none: all.
+    selected: Vec<PathBuf>,
+}
+
+impl PoolFilter {
+    /// Paths and patterns, relative ones in the working directory.
+    pub(crate) fn new(selected: &[PathBuf]) -> Self {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        Self {
+            selected: selected.iter().map(absolute).collect(),
+        }
+    }
+
+    /// Adds a path, if not everything is a pool anyway.
+    pub(crate) fn also(&mut self, path: &Path) {
+        if !self.selected.is_empty() {
+            self.selected.push(path.into());
+        }
+    }
+
+    /// Whether a file is a pool: by its path, or because a selected path leads to it by links.
+    pub(crate) fn selects(&self, path: &Path, identity: FileIdentity) -> bool {
+        self.selected.is_empty()
+            || self.selected.iter().any(|selected| {
+                let pattern = selected.as_os_str().as_bytes();
+                selected == path
+                    || glob::is_pattern(pattern)
+                        && glob::matches(pattern, path.as_os_str().as_bytes())
+                    || selected.metadata().is_ok_and(|metadata| {
+                        (metadata.dev(), metadata.ino()) == (identity.device, identity.inode)
+                    })
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PoolFilter;
+    use crate::sparse::FileIdentity;
+    use std::path::Path;
+
+    const NOBODY: FileIdentity = FileIdentity {
+        device: u64::MAX,
+        inode: u64::MAX,
+    };
+
+    #[test]
+    fn none_is_all() {
+        let mut filter = PoolFilter::new(&[]);
+        filter.also(Path::new("/x"));
+        assert!(filter.selects(Path::new("/anything"), NOBODY));
+    }
+
+    #[test]
+    fn paths_patterns_and_links() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let filter = PoolFilter::new(&["/mnt/*.pool".into(), link]);
+        assert!(filter.selects(Path::new("/mnt/a.pool"), NOBODY));
+        assert!(!filter.selects(Path::new("/mnt/a"), NOBODY));
+        assert!(filter.selects(&file, FileIdentity::of_path(&file).unwrap()));
+    }
+}

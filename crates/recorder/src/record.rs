@@ -1,0 +1,282 @@
+//! One recording, from the command to the checked trace.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use powerfail_abi::shared::Mode;
+use powerfail_trace::{Meta, TraceWriter, WriterOptions};
+use rustix::time::Timespec;
+use tempfile::TempDir;
+
+use crate::check::self_check;
+use crate::clock::ticks_of_a_millisecond;
+use crate::doorbell::Doorbell;
+use crate::error::RecordError;
+use crate::inspect::inspect;
+use crate::launch::{Inheritance, Target, runtime_file, start};
+use crate::message::Socket;
+use crate::options::Options;
+use crate::output::Output;
+use crate::pool::Pools;
+use crate::pool_filter::PoolFilter;
+use crate::session::Session;
+use crate::shared_file::SharedFile;
+use crate::signals::Forwarder;
+use crate::summary::Summary;
+use crate::wait::Exit;
+
+/// What stands for a fresh pool in an argument.
+const POOL_PLACEHOLDER: &[u8] = b"{pool}";
+
+/// A pass follows at the latest after this, while something waits for its place.
+const BUSY_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 2_000_000,
+};
+/// And after this if nothing does.
+const IDLE_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
+
+/// Runs a command with the runtime preloaded and writes what it does to its pools.
+///
+/// `runtime` is the shared object that is preloaded. Without any bytes nothing is, for targets that
+/// bring the protocol themselves.
+///
+/// # Errors
+///
+/// See [`RecordError`]. After an error no process of the target that said that it is there is left;
+/// a trace is there if the target ran.
+pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError> {
+    let (command, arguments) = options
+        .command
+        .split_first()
+        .ok_or(RecordError::EmptyCommand)?;
+    let executable = inspect(command)?;
+    let fresh = FreshPool::new(arguments, options.pm_dir.as_deref())?;
+    let mut filter = PoolFilter::new(&options.pools);
+    if let Some(directory) = &fresh.directory {
+        filter.also(&directory.path().join(FreshPool::NAME));
+    }
+
+    let shared = Arc::new(SharedFile::create(options.chunk_count, options.mode)?);
+    let (socket, target_socket) = Socket::pair()
+        .map_err(|error| RecordError::system("make a socket for the target", error))?;
+    let runtime = runtime_file(runtime)?;
+    let doorbell = doorbell(&socket, &shared)?;
+    let meta = meta(options);
+    let writer = TraceWriter::create(&options.trace, &meta, WriterOptions::default())?;
+    let output = Output::new(writer, Pools::new(filter), options.output_prefix_bytes);
+    let mut session = Session::new(
+        Arc::clone(&shared),
+        socket,
+        output,
+        ticks_of_a_millisecond(),
+    );
+
+    let mut forwarder = Forwarder::install();
+    let inheritance = Inheritance {
+        shared: &shared,
+        socket: target_socket,
+        runtime,
+    };
+    let mut target = start(&executable, command, &fresh.arguments, inheritance)?;
+    let drained = drain(
+        &mut session,
+        &mut target,
+        &mut forwarder,
+        &shared,
+        &doorbell,
+    );
+    let (exit, wall_time) = match drained {
+        Ok(result) => result,
+        Err(error) => {
+            session.processes.kill();
+            return Err(error);
+        }
+    };
+    drop(doorbell);
+    session.finish()?;
+
+    let images = session.output.pools.final_images()?;
+    let (pools, ignored) = session.output.pools.summary(&images);
+    let Output {
+        writer,
+        pools: recorded,
+        sites,
+        counts,
+        trap_events,
+        unmapped_bytes,
+        ..
+    } = session.output;
+    let written = writer.finish(&images)?;
+    let summary = Summary {
+        status: exit.status,
+        process_count: session.processes.count() as u32,
+        thread_count: session.thread_count,
+        pools,
+        ignored,
+        sites: sites.counts(),
+        trap_events,
+        uncommitted_records: session.uncommitted,
+        unperformed_stores: session.unperformed,
+        unmapped_bytes,
+        wall_time,
+        cpu_time: exit.cpu_time,
+        trace_bytes: written.file_bytes,
+        warnings: session.warnings,
+        fatal: session.fatal,
+        counts,
+    };
+    if !session.greeted {
+        return Err(RecordError::RuntimeSilent {
+            status: exit.status,
+        });
+    }
+    self_check(&options.trace, &recorded, summary)
+}
+
+fn doorbell(socket: &Socket, shared: &Arc<SharedFile>) -> Result<Doorbell, RecordError> {
+    let failed = |error| RecordError::system("watch the socket of the target", error);
+    let watched =
+        rustix::io::fcntl_dupfd_cloexec(socket, 0).map_err(|error| failed(error.into()))?;
+    Doorbell::start(watched, Arc::clone(shared)).map_err(failed)
+}
+
+/// Passes until the target and all its descendants are gone.
+fn drain(
+    session: &mut Session,
+    target: &mut Target,
+    forwarder: &mut Forwarder,
+    shared: &SharedFile,
+    doorbell: &Doorbell,
+) -> Result<(Exit, std::time::Duration), RecordError> {
+    let mut ended = None;
+    loop {
+        let seen = shared.retirements();
+        for signal in forwarder.pending() {
+            target.signal(signal);
+        }
+        let interrupted = forwarder.interrupted();
+        if ended.is_none() {
+            ended = target.look()?.map(|exit| (exit, target.started.elapsed()));
+        }
+        let progress = session.pass()?;
+        doorbell.arm();
+        // Descendants that nobody can record may live as long as they like, but not hold an
+        // impatient user up.
+        if let Some(ended) = ended
+            && (progress.deserted || interrupted)
+        {
+            return Ok(ended);
+        }
+        shared.wait_for_retirement(
+            seen,
+            if progress.active {
+                BUSY_WAIT
+            } else {
+                IDLE_WAIT
+            },
+        );
+    }
+}
+
+fn meta(options: &Options) -> Meta {
+    let system = rustix::system::uname();
+    let note = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mode = match options.mode {
+        Mode::Patch => "patch",
+        Mode::Trap => "trap",
+    };
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Meta {
+        powerfail_version: env!("CARGO_PKG_VERSION").into(),
+        command: options.command.clone(),
+        working_directory: std::env::current_dir().unwrap_or_default(),
+        started_unix_ms: started.as_millis() as u64,
+        notes: vec![
+            note("mode", mode),
+            note("kernel", &system.release().to_string_lossy()),
+        ],
+    }
+}
+
+/// The arguments, with the fresh pool if they ask for one.
+struct FreshPool {
+    arguments: Vec<OsString>,
+    /// Removed when this is dropped.
+    directory: Option<TempDir>,
+}
+
+impl FreshPool {
+    const NAME: &str = "pool";
+
+    fn new(arguments: &[OsString], pm_dir: Option<&Path>) -> Result<Self, RecordError> {
+        if !arguments
+            .iter()
+            .any(|argument| find(argument.as_bytes(), POOL_PLACEHOLDER).is_some())
+        {
+            return Ok(Self {
+                arguments: arguments.to_vec(),
+                directory: None,
+            });
+        }
+        let default = Path::new("/dev/shm");
+        let parent = match pm_dir {
+            Some(parent) => parent.to_path_buf(),
+            None if default.is_dir() => default.to_path_buf(),
+            None => std::env::temp_dir(),
+        };
+        let parent = std::path::absolute(&parent).unwrap_or(parent);
+        let directory = tempfile::Builder::new()
+            .prefix("powerfail-")
+            .tempdir_in(parent)
+            .map_err(|error| RecordError::system("make a directory for the pool", error))?;
+        let path = directory.path().join(Self::NAME);
+        let arguments = arguments
+            .iter()
+            .map(|argument| substitute(argument, path.as_os_str()))
+            .collect();
+        Ok(Self {
+            arguments,
+            directory: Some(directory),
+        })
+    }
+}
+
+fn find(text: &[u8], pattern: &[u8]) -> Option<usize> {
+    text.windows(pattern.len())
+        .position(|window| window == pattern)
+}
+
+fn substitute(argument: &OsStr, path: &OsStr) -> OsString {
+    let mut rest = argument.as_bytes();
+    let mut result = Vec::new();
+    while let Some(at) = find(rest, POOL_PLACEHOLDER) {
+        result.extend_from_slice(&rest[..at]);
+        result.extend_from_slice(path.as_bytes());
+        rest = &rest[at + POOL_PLACEHOLDER.len()..];
+    }
+    result.extend_from_slice(rest);
+    OsString::from_vec(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::substitute;
+
+    #[test]
+    fn placeholders() {
+        assert_eq!(
+            substitute("--a={pool}:{pool}".as_ref(), "/x".as_ref()),
+            "--a=/x:/x"
+        );
+        assert_eq!(substitute("{poo}".as_ref(), "/x".as_ref()), "{poo}");
+    }
+}

@@ -1,0 +1,541 @@
+//! Drains a target: looks at the chunks, reads the messages, orders, writes; pass after pass.
+//!
+//! The order inside a pass matters. First the ends of processes, so that what a dead process left is
+//! looked at after its death. Then the chunks, then the socket: a message about something is sent
+//! before the first record that refers to it, so everything that was seen in the chunks is explained
+//! by then. Only then records are read.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use powerfail_abi::message::MessageKind;
+use powerfail_abi::shared::{Reply, SLOTS_MAX};
+use powerfail_abi::{PROTOCOL_VERSION, SiteId};
+use powerfail_model::ThreadIndex;
+use powerfail_trace::{Module, ModuleIndex, Thread};
+use rustc_hash::FxHashMap;
+use rustix::process::Pid;
+
+use crate::clock::Stamp;
+use crate::error::RecordError;
+use crate::merge::{Limit, Merge};
+use crate::message::{Message, Received, Socket};
+use crate::output::Output;
+use crate::pool::Admission;
+use crate::process::{ProcessIndex, Processes};
+use crate::reader::Scan;
+use crate::shared_file::{ChunkIndex, ChunkOwner, SharedFile, SlotIndex};
+use crate::site::tactic_from_number;
+use crate::target_thread::{Life, ReadResult, TargetThread};
+use crate::unperformed::unperformed;
+
+/// How much may wait for its place before chunks are left unread.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+/// So many passes in a row may be stuck at that before order gives way.
+const STUCK_PASSES_MAX: u32 = 500;
+/// So many sentences of one recording are kept.
+const SENTENCES_MAX: usize = 100;
+
+/// A recording in progress.
+pub(crate) struct Session {
+    shared: Arc<SharedFile>,
+    socket: Socket,
+    pub(crate) output: Output,
+    pub(crate) processes: Processes,
+    /// By their numbers, which are dense.
+    threads: Vec<Option<TargetThread>>,
+    pub(crate) thread_count: u32,
+    modules: FxHashMap<(PathBuf, Vec<u8>, u64), ModuleIndex>,
+    merge: Merge,
+    scan: Scan,
+    slack_ticks: u64,
+    stuck_passes: u32,
+    socket_ended: bool,
+    pub(crate) greeted: bool,
+    pub(crate) uncommitted: u64,
+    pub(crate) unperformed: u64,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) fatal: Vec<String>,
+}
+
+/// What a pass came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Whether anything still waits, or was just read or written.
+    pub(crate) active: bool,
+    /// Whether nobody can send or append any more.
+    pub(crate) deserted: bool,
+}
+
+impl Session {
+    pub(crate) fn new(
+        shared: Arc<SharedFile>,
+        socket: Socket,
+        output: Output,
+        slack_ticks: u64,
+    ) -> Self {
+        Self {
+            shared,
+            socket,
+            output,
+            processes: Processes::default(),
+            threads: Vec::new(),
+            thread_count: 0,
+            modules: FxHashMap::default(),
+            merge: Merge::default(),
+            scan: Scan::default(),
+            slack_ticks,
+            stuck_passes: 0,
+            socket_ended: false,
+            greeted: false,
+            uncommitted: 0,
+            unperformed: 0,
+            warnings: Vec::new(),
+            fatal: Vec::new(),
+        }
+    }
+
+    /// Does what there is to do now.
+    pub(crate) fn pass(&mut self) -> Result<Progress, RecordError> {
+        self.processes.look();
+        let deserted = self.socket_ended && self.processes.all_gone();
+        self.end_threads(deserted);
+        let before = Stamp::now().minus(self.slack_ticks);
+        let chunks = self.look();
+        self.receive()?;
+        let (limit, freed) = self.read(&chunks, before);
+        if freed {
+            self.shared.announce_freed();
+        }
+        let limit = if deserted {
+            Limit::Everything
+        } else {
+            Limit::Before(limit)
+        };
+        let mut wrote = self.write(limit)?;
+        wrote |= self.relieve(wrote)?;
+        self.finish_threads()?;
+        let done = self.merge.done();
+        self.processes
+            .iter_mut()
+            .for_each(|process| process.mappings.forget(done));
+        let active = wrote || freed || self.merge.len_bytes() > 0;
+        Ok(Progress { active, deserted })
+    }
+
+    /// Reads everything that is left, as if all were dead. For the end.
+    pub(crate) fn finish(&mut self) -> Result<(), RecordError> {
+        self.socket_ended = true;
+        let chunks = self.look();
+        self.receive()?;
+        for (number, _) in Self::grouped(&chunks) {
+            self.thread(number, None)?;
+        }
+        for thread in self
+            .threads
+            .iter_mut()
+            .flatten()
+            .filter(|thread| thread.life < Life::Read)
+        {
+            thread.abrupt |= thread.life == Life::Living;
+            thread.life = Life::Ended;
+        }
+        self.read(&chunks, Stamp::MAX);
+        self.write(Limit::Everything)?;
+        self.finish_threads()?;
+        if self.merge.late() > 0 {
+            let late = self.merge.late();
+            self.warn(format!(
+                "{late} events are out of order, because a thread stood still in the middle of recording one"
+            ));
+        }
+        if self.output.malformed > 0 {
+            let malformed = self.output.malformed;
+            self.warn(format!(
+                "{malformed} records of the runtime made no sense and were skipped"
+            ));
+        }
+        if self.output.unmapped_bytes > 0 {
+            let bytes = self.output.unmapped_bytes;
+            self.warn(format!(
+                "{bytes} stored bytes lay in no pool that the host knew"
+            ));
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, sentence: String) {
+        if self.warnings.len() < SENTENCES_MAX && !self.warnings.contains(&sentence) {
+            self.warnings.push(sentence);
+        }
+    }
+
+    /// Threads that have ended are read to their end from this pass on.
+    fn end_threads(&mut self, deserted: bool) {
+        for thread in self.threads.iter_mut().flatten() {
+            let gone = deserted || self.processes.get(thread.process).is_gone();
+            match thread.life {
+                Life::Living if gone => {
+                    thread.abrupt = true;
+                    thread.life = Life::Ended;
+                }
+                Life::Ending => thread.life = Life::Ended,
+                _ => {}
+            }
+        }
+    }
+
+    /// Where all threads are, then who has which chunk.
+    fn look(&mut self) -> Vec<(ChunkIndex, ChunkOwner)> {
+        for (number, thread) in (0..).zip(&mut self.threads) {
+            if let Some(thread) = thread.as_mut().filter(|thread| thread.life < Life::Read) {
+                thread.look(number, &self.shared);
+            }
+        }
+        let owned = |index| Some((index, self.shared.owner(index)?));
+        let mut chunks: Vec<_> = self.shared.chunk_indexes().filter_map(owned).collect();
+        chunks.sort_unstable_by_key(|(_, owner)| (owner.thread, owner.sequence));
+        chunks
+    }
+
+    fn grouped(chunks: &[(ChunkIndex, ChunkOwner)]) -> Vec<(u32, &[(ChunkIndex, ChunkOwner)])> {
+        let groups = chunks.chunk_by(|one, other| one.1.thread == other.1.thread);
+        groups
+            .filter_map(|group| Some((group.first()?.1.thread, group)))
+            .collect()
+    }
+
+    /// Reads what was seen. The stamp below which all is known, and whether chunks were freed.
+    ///
+    /// Chunks of threads that did not say yet that they are there have no records.
+    fn read(&mut self, chunks: &[(ChunkIndex, ChunkOwner)], before: Stamp) -> (Stamp, bool) {
+        let groups: FxHashMap<u32, &[(ChunkIndex, ChunkOwner)]> =
+            Self::grouped(chunks).into_iter().collect();
+        let room = self.merge.len_bytes() < WAITING_BYTES_MAX;
+        let mut limit = before;
+        let mut total = ReadResult::default();
+        let mut dead = Vec::new();
+        for (number, thread) in (0..).zip(&mut self.threads) {
+            let Some(thread) = thread.as_mut().filter(|thread| thread.life < Life::Read) else {
+                continue;
+            };
+            let group = groups.get(&number).copied().unwrap_or_default();
+            let queue = self.merge.queue(number);
+            let result = thread.read(&self.shared, group, queue, &mut self.scan, room);
+            limit = limit.min(thread.bound(before, result));
+            total.freed += result.freed;
+            total.uncommitted += result.uncommitted;
+            total.garbage = total.garbage.or(result.garbage);
+            if thread.life == Life::Read && thread.abrupt {
+                dead.push(number);
+                // The thread cannot free it any more.
+                let own = |slot: &SlotIndex| self.shared.slot_thread(*slot) == Some(number);
+                if let Some(slot) = thread.take_slot().filter(own) {
+                    self.shared.free_slot(slot);
+                }
+            }
+        }
+        self.uncommitted += total.uncommitted;
+        if let Some(word) = total.garbage {
+            self.warn(format!(
+                "a chunk was damaged, from the word {word:#x} on; what followed in it is lost"
+            ));
+        }
+        for number in dead {
+            self.drop_unperformed(number);
+        }
+        (limit, total.freed > 0)
+    }
+
+    /// Takes out what a dead thread announced and did not do.
+    fn drop_unperformed(&mut self, number: u32) {
+        let Some(Some(thread)) = self.threads.get(number as usize) else {
+            return;
+        };
+        let mappings = &self.processes.get(thread.process).mappings;
+        let found = unperformed(
+            &mut self.merge,
+            number,
+            thread.final_depth,
+            mappings,
+            &self.output.pools,
+        );
+        self.unperformed += found.len() as u64;
+        self.merge
+            .queue(number)
+            .retain(|position| !found.contains(&position));
+    }
+
+    fn write(&mut self, limit: Limit) -> Result<bool, RecordError> {
+        let Self {
+            merge,
+            output,
+            threads,
+            processes,
+            ..
+        } = self;
+        let wrote = merge.write(limit, |number, entry, queue| {
+            let Some(Some(thread)) = threads.get_mut(number as usize) else {
+                return Ok(());
+            };
+            let mappings = &processes.get(thread.process).mappings;
+            output.write(thread, mappings, entry.stamp, queue.item(entry))
+        })?;
+        Ok(wrote)
+    }
+
+    /// Bounds what waits. A thread that stands still in the middle of an append holds all others
+    /// back; first they wait for chunks, and if that does not help, order gives way.
+    fn relieve(&mut self, wrote: bool) -> Result<bool, RecordError> {
+        if wrote || self.merge.len_bytes() < WAITING_BYTES_MAX {
+            self.stuck_passes = 0;
+            return Ok(false);
+        }
+        self.stuck_passes += 1;
+        if self.stuck_passes < STUCK_PASSES_MAX {
+            return Ok(false);
+        }
+        self.write(Limit::Down(WAITING_BYTES_MAX / 2))
+    }
+
+    /// Writes the ends of threads of which nothing is left.
+    fn finish_threads(&mut self) -> Result<(), RecordError> {
+        for (number, place) in (0..).zip(&mut self.threads) {
+            if let Some(thread) = place
+                && thread.life == Life::Read
+                && !self.merge.waits(number)
+            {
+                self.output.write_end(thread)?;
+                thread.life = Life::Written;
+                self.merge.remove(number);
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(), RecordError> {
+        loop {
+            match self
+                .socket
+                .receive()
+                .map_err(|error| RecordError::system("receive from the target", error))?
+            {
+                Received::Message(message) => self.handle(message)?,
+                Received::Garbage => self.warn("a message of the target was damaged".into()),
+                Received::Nothing => return Ok(()),
+                Received::End => {
+                    self.socket_ended = true;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), RecordError> {
+        let Some(sender) = message.sender else {
+            self.warn("a message came from nobody".into());
+            return Ok(());
+        };
+        match message.kind {
+            Some(MessageKind::Hello) => self.hello(sender, &message),
+            Some(MessageKind::ThreadStart) => {
+                let process = self
+                    .processes
+                    .of_forked(sender, forked_from(message.words[3]));
+                self.thread_start(message.words, process)
+            }
+            Some(MessageKind::ThreadEnd) => {
+                let number = message.words[0];
+                if let Some(Some(thread)) = self.threads.get_mut(number as usize)
+                    && thread.life == Life::Living
+                {
+                    thread.life = Life::Ending;
+                }
+                Ok(())
+            }
+            Some(MessageKind::Module) => self.module(sender, message),
+            Some(MessageKind::Site) => {
+                let [id, address, _, tactic, _] = message.words;
+                let process = self.processes.of(sender);
+                let frame = self.processes.get(process).frame(address);
+                match (u32::try_from(id), tactic_from_number(tactic)) {
+                    (Ok(id), Some(tactic)) => self.output.sites.define(SiteId(id), frame, tactic),
+                    _ => self.warn("a message of the target about a site made no sense".into()),
+                }
+                Ok(())
+            }
+            Some(MessageKind::PoolMap) => self.pool_map(sender, message),
+            Some(MessageKind::PoolUnmap) => {
+                let process = self.processes.of(sender);
+                let [address, len_bytes, ..] = message.words;
+                self.processes
+                    .get_mut(process)
+                    .mappings
+                    .unmap(address, len_bytes, Stamp::now());
+                Ok(())
+            }
+            Some(MessageKind::Warning) => {
+                self.warn(String::from_utf8_lossy(&message.text).into_owned());
+                Ok(())
+            }
+            Some(MessageKind::Fatal) => {
+                if self.fatal.len() < SENTENCES_MAX {
+                    self.fatal
+                        .push(String::from_utf8_lossy(&message.text).into_owned());
+                }
+                Ok(())
+            }
+            None => {
+                self.warn("a message of the target is of no known kind".into());
+                Ok(())
+            }
+        }
+    }
+
+    fn hello(&mut self, sender: Pid, message: &Message) -> Result<(), RecordError> {
+        let found = message.words[0];
+        if found != u64::from(PROTOCOL_VERSION) {
+            return Err(RecordError::ProtocolVersion {
+                found,
+                supported: PROTOCOL_VERSION,
+            });
+        }
+        self.greeted = true;
+        let (_, before) = self.processes.begin(sender);
+        if before.is_some() {
+            // It was replaced by exec, and its threads with it.
+            let replaced = |thread: &&mut TargetThread| Some(thread.process) == before;
+            for thread in self.threads.iter_mut().flatten().filter(replaced) {
+                if thread.life == Life::Living {
+                    thread.abrupt = true;
+                    thread.life = Life::Ending;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn thread_start(&mut self, words: [u64; 5], process: ProcessIndex) -> Result<(), RecordError> {
+        match u32::try_from(words[0]) {
+            Ok(number) => self.thread(number, Some((words[1] as u32, process))),
+            Err(_) => {
+                self.warn("a message of the target about a thread made no sense".into());
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a thread known, with its id in the system and its process if it said so.
+    fn thread(
+        &mut self,
+        number: u32,
+        known: Option<(u32, ProcessIndex)>,
+    ) -> Result<(), RecordError> {
+        /// Numbers are dense; a higher one is damaged.
+        const THREADS_MAX: usize = 1 << 22;
+        let place = number as usize;
+        if place >= THREADS_MAX {
+            return Ok(());
+        }
+        if place >= self.threads.len() {
+            self.threads.resize_with(place + 1, || None);
+        }
+        if self.threads[place].is_none() {
+            let (os_id, process) = match known {
+                Some(known) => known,
+                None => {
+                    self.warn(
+                        "a thread of the target appended without saying that it is there".into(),
+                    );
+                    (0, self.processes.unknown())
+                }
+            };
+            let index: ThreadIndex = self
+                .output
+                .writer
+                .define_thread(&Thread { os_id, name: None })?;
+            self.threads[place] = Some(TargetThread::new(index, process));
+            self.thread_count += 1;
+        }
+        Ok(())
+    }
+
+    fn module(&mut self, sender: Pid, message: Message) -> Result<(), RecordError> {
+        let [load_address, len_bytes, build_id_len, ..] = message.words;
+        let mut build_id = message.text;
+        let Some(path) = usize::try_from(build_id_len)
+            .ok()
+            .filter(|len| *len <= build_id.len())
+            .map(|len| PathBuf::from(OsString::from_vec(build_id.split_off(len))))
+        else {
+            self.warn("a message of the target about a module made no sense".into());
+            return Ok(());
+        };
+        let key = (path, build_id, load_address);
+        let index = match self.modules.get(&key) {
+            Some(index) => *index,
+            None => {
+                let (path, build_id, load_address) = key.clone();
+                let module = Module {
+                    path,
+                    build_id,
+                    load_address,
+                    len_bytes,
+                };
+                let index = self.output.writer.define_module(&module)?;
+                self.modules.insert(key, index);
+                index
+            }
+        };
+        let process = self.processes.of(sender);
+        self.processes
+            .get_mut(process)
+            .load(load_address, len_bytes, index);
+        Ok(())
+    }
+
+    fn pool_map(&mut self, sender: Pid, message: Message) -> Result<(), RecordError> {
+        let [address, len_bytes, offset, slot, _] = message.words;
+        let Some(slot) = u32::try_from(slot)
+            .ok()
+            .filter(|slot| (*slot as usize) < SLOTS_MAX)
+            .map(SlotIndex)
+        else {
+            self.warn("a message of the target about a pool made no sense".into());
+            return Ok(());
+        };
+        let path = PathBuf::from(OsString::from_vec(message.text));
+        let Output { pools, writer, .. } = &mut self.output;
+        let base_address = address.wrapping_sub(offset);
+        let reply = match pools.admit(writer, &path, message.file, base_address)? {
+            Admission::Ignored => Reply::Ignore,
+            Admission::Pool {
+                index,
+                len_bytes: pool_len_bytes,
+                known,
+            } => {
+                let now = Stamp::now();
+                let process = self.processes.of(sender);
+                self.processes
+                    .get_mut(process)
+                    .mappings
+                    .map(address, len_bytes, index, offset, now);
+                if known && let Some(thread) = self.shared.slot_thread(slot) {
+                    self.merge
+                        .queue(thread)
+                        .push_pool_length(now, index, pool_len_bytes);
+                }
+                Reply::Record
+            }
+        };
+        self.shared.reply(slot, reply);
+        Ok(())
+    }
+}
+
+/// The process that a new one says it was forked from; 0 says nothing.
+fn forked_from(word: u64) -> Option<i32> {
+    i32::try_from(word).ok().filter(|parent| *parent > 0)
+}

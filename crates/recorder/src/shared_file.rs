@@ -1,0 +1,308 @@
+//! The shared file, as the host sees it: control page, thread slots, chunks.
+//!
+//! # Safety
+//!
+//! The mapping lives as long as the [`SharedFile`] and has the length of the file, which is sealed:
+//! nobody can shrink it below the mapping. Other processes write to it at any time, so nothing here
+//! makes a reference to anything but atomics; bulk copies are only made of records that were seen
+//! committed, and of chunks that belong to the host.
+
+#![allow(unsafe_code)]
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use powerfail_abi::shared::{
+    CHUNKS_MAX, ChunkState, Control, MAGIC, Mode, Reply, SLOTS_AT, SLOTS_MAX, ThreadSlot,
+    chunk_offset, file_len,
+};
+use powerfail_abi::{PROTOCOL_VERSION, chunk};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::thread::futex;
+use rustix::time::Timespec;
+
+use crate::error::RecordError;
+
+/// A chunk of the shared file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChunkIndex(pub(crate) u32);
+
+/// A slot of the shared file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotIndex(pub(crate) u32);
+
+/// What a chunk's state said at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkOwner {
+    /// The number of the thread that has it.
+    pub(crate) thread: u32,
+    /// Whether it appends no more.
+    pub(crate) retired: bool,
+    /// The how manieth of its thread. Only sure if retired or pointed to by the cursor.
+    pub(crate) sequence: u64,
+}
+
+/// What freed chunks have as their sequence, so that one that was just taken is not mistaken.
+const NO_SEQUENCE: u64 = u64::MAX;
+
+/// The shared file and its mapping.
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    base: NonNull<Control>,
+    len_bytes: usize,
+    chunk_count: u32,
+    file: OwnedFd,
+}
+
+// SAFETY: all access goes through atomics or is to chunks that only the host uses at that time; the
+// mapping is not bound to a thread.
+unsafe impl Send for SharedFile {}
+// SAFETY: as above.
+unsafe impl Sync for SharedFile {}
+
+impl SharedFile {
+    /// Makes a fresh one.
+    pub(crate) fn create(chunk_count: u32, mode: Mode) -> Result<Self, RecordError> {
+        let chunk_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
+        let failed = |error| RecordError::system("make the shared memory", error);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("powerfail-shared", flags).map_err(failed)?;
+        let len_bytes = file_len(chunk_count);
+        rustix::fs::ftruncate(&file, len_bytes).map_err(failed)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(failed)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let base = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                len_bytes as usize,
+                protection,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }
+        .map_err(failed)?;
+        let base = NonNull::new(base.cast()).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
+        let shared = Self {
+            base,
+            len_bytes: len_bytes as usize,
+            chunk_count,
+            file,
+        };
+        let control = shared.control();
+        // SAFETY: the file has a control page, and nobody else has the file yet.
+        unsafe {
+            (*control).magic = MAGIC;
+            (*control).protocol_version = PROTOCOL_VERSION;
+            (*control).chunk_count = chunk_count;
+            (*control).mode = mode as u32;
+        }
+        for index in shared.chunk_indexes() {
+            shared
+                .chunk_state(index)
+                .sequence
+                .store(NO_SEQUENCE, Ordering::Release);
+        }
+        Ok(shared)
+    }
+
+    fn control(&self) -> *mut Control {
+        self.base.as_ptr()
+    }
+
+    fn chunk_state(&self, index: ChunkIndex) -> &ChunkState {
+        assert!(index.0 < self.chunk_count, "a chunk that exists");
+        // SAFETY: the index is below `CHUNKS_MAX`, and a `ChunkState` consists of atomics.
+        unsafe {
+            &*(&raw const (*self.control()).chunks)
+                .cast::<ChunkState>()
+                .add(index.0 as usize)
+        }
+    }
+
+    fn slot(&self, index: SlotIndex) -> *mut ThreadSlot {
+        assert!((index.0 as usize) < SLOTS_MAX, "a slot that exists");
+        // SAFETY: slots lie in the file from `SLOTS_AT` on, `SLOTS_MAX` of them.
+        unsafe {
+            self.base
+                .as_ptr()
+                .byte_add(SLOTS_AT as usize)
+                .cast::<ThreadSlot>()
+                .add(index.0 as usize)
+        }
+    }
+
+    fn word(&self, index: ChunkIndex, offset: u64) -> &AtomicU64 {
+        assert!(
+            index.0 < self.chunk_count && offset <= chunk::LEN - 8 && offset.is_multiple_of(8),
+            "a word of a chunk that exists"
+        );
+        // SAFETY: the word lies inside the file, aligned, and is only used as an atomic.
+        unsafe {
+            &*self
+                .base
+                .as_ptr()
+                .byte_add((chunk_offset(index.0) + offset) as usize)
+                .cast::<AtomicU64>()
+        }
+    }
+
+    /// All chunks.
+    pub(crate) fn chunk_indexes(&self) -> impl Iterator<Item = ChunkIndex> + use<> {
+        (0..self.chunk_count).map(ChunkIndex)
+    }
+
+    /// The futex that grows when a thread retires a chunk.
+    fn retired(&self) -> &AtomicU32 {
+        // SAFETY: a field of the control page that is an atomic.
+        unsafe { &(*self.control()).retired }
+    }
+
+    fn freed(&self) -> &AtomicU32 {
+        // SAFETY: a field of the control page that is an atomic.
+        unsafe { &(*self.control()).freed }
+    }
+
+    /// The number of retirements so far, for [`SharedFile::wait_for_retirement`].
+    pub(crate) fn retirements(&self) -> u32 {
+        self.retired().load(Ordering::Acquire)
+    }
+
+    /// Waits until a chunk is retired after `seen` was read, somebody rings, or time is up.
+    pub(crate) fn wait_for_retirement(&self, seen: u32, timeout: Timespec) {
+        // Whatever the result: the caller looks again.
+        let _ = futex::wait(self.retired(), futex::Flags::empty(), seen, Some(&timeout));
+    }
+
+    /// Wakes whoever waits for a retirement.
+    pub(crate) fn ring(&self) {
+        self.retired().fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(self.retired(), futex::Flags::empty(), u32::MAX >> 1);
+    }
+
+    /// Who has a chunk.
+    pub(crate) fn owner(&self, index: ChunkIndex) -> Option<ChunkOwner> {
+        let state = self.chunk_state(index);
+        let thread = state.thread.load(Ordering::Acquire).checked_sub(1)?;
+        let retired = state.retired.load(Ordering::Acquire) != 0;
+        Some(ChunkOwner {
+            thread,
+            retired,
+            sequence: state.sequence.load(Ordering::Acquire),
+        })
+    }
+
+    /// Reads a word of a chunk.
+    pub(crate) fn load(&self, index: ChunkIndex, offset: u64) -> u64 {
+        self.word(index, offset).load(Ordering::Acquire)
+    }
+
+    /// Copies bytes of a chunk that nobody writes any more to the end of `out`.
+    pub(crate) fn copy(&self, index: ChunkIndex, offset: u64, len_bytes: u64, out: &mut Vec<u8>) {
+        assert!(
+            index.0 < self.chunk_count
+                && offset
+                    .checked_add(len_bytes)
+                    .is_some_and(|end| end <= chunk::LEN),
+            "a part of a chunk that exists"
+        );
+        let len = len_bytes as usize;
+        out.reserve(len);
+        // SAFETY: the source lies inside the mapping by the assertion, the target was reserved, and
+        // they are different allocations. The caller has seen these records committed with an
+        // acquiring load, after which their thread does not write them.
+        unsafe {
+            let source = self
+                .base
+                .as_ptr()
+                .byte_add((chunk_offset(index.0) + offset) as usize)
+                .cast::<u8>();
+            ptr::copy_nonoverlapping(source, out.as_mut_ptr().add(out.len()), len);
+            out.set_len(out.len() + len);
+        }
+    }
+
+    /// Gives a chunk back, full of zeros.
+    pub(crate) fn free(&self, index: ChunkIndex) {
+        let state = self.chunk_state(index);
+        // SAFETY: the chunk lies inside the mapping, and its thread has retired it or is dead: until
+        // `thread` is zero again it belongs to the host alone.
+        unsafe {
+            let chunk = self
+                .base
+                .as_ptr()
+                .byte_add(chunk_offset(index.0) as usize)
+                .cast::<u8>();
+            ptr::write_bytes(chunk, 0, chunk::LEN as usize);
+        }
+        state.sequence.store(NO_SEQUENCE, Ordering::Relaxed);
+        state.retired.store(0, Ordering::Relaxed);
+        state.thread.store(0, Ordering::Release);
+    }
+
+    /// Tells waiting threads that chunks were freed.
+    pub(crate) fn announce_freed(&self) {
+        self.freed().fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(self.freed(), futex::Flags::empty(), u32::MAX >> 1);
+    }
+
+    /// The slot of a thread.
+    pub(crate) fn find_slot(&self, thread: u32) -> Option<SlotIndex> {
+        (0..SLOTS_MAX as u32)
+            .map(SlotIndex)
+            .find(|slot| self.slot_thread(*slot) == Some(thread))
+    }
+
+    /// The thread that has a slot.
+    pub(crate) fn slot_thread(&self, index: SlotIndex) -> Option<u32> {
+        // SAFETY: a field of a slot that is an atomic.
+        let thread = unsafe { &(*self.slot(index)).thread };
+        thread.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Frees the slot of a dead thread.
+    pub(crate) fn free_slot(&self, index: SlotIndex) {
+        // SAFETY: a field of a slot that is an atomic.
+        let thread = unsafe { &(*self.slot(index)).thread };
+        thread.store(0, Ordering::Release);
+    }
+
+    /// The cursor of the thread in a slot.
+    pub(crate) fn cursor(&self, index: SlotIndex) -> u64 {
+        // SAFETY: an aligned word of the slot that its thread changes with single instructions.
+        let cursor = unsafe { AtomicU64::from_ptr(&raw mut (*self.slot(index)).block.cursor) };
+        cursor.load(Ordering::Acquire)
+    }
+
+    /// How many handlers are active on the thread in a slot.
+    pub(crate) fn signal_depth(&self, index: SlotIndex) -> u32 {
+        // SAFETY: an aligned word of the slot that its thread changes with single instructions.
+        let depth = unsafe { AtomicU32::from_ptr(&raw mut (*self.slot(index)).block.signal_depth) };
+        depth.load(Ordering::Acquire)
+    }
+
+    /// Answers the thread in a slot.
+    pub(crate) fn reply(&self, index: SlotIndex, reply: Reply) {
+        // SAFETY: a field of a slot that is an atomic.
+        let place = unsafe { &(*self.slot(index)).reply };
+        place.store(reply as u32, Ordering::Release);
+        let _ = futex::wake(place, futex::Flags::empty(), u32::MAX >> 1);
+    }
+}
+
+impl AsFd for SharedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `create`, nothing refers to it any more.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len_bytes) };
+    }
+}

@@ -1,0 +1,138 @@
+//! What there is to say about a recording.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use powerfail_abi::message::SiteTactic;
+use powerfail_trace::RecordKind;
+
+/// What there is to say about a recording.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// How the target ended.
+    pub status: TargetStatus,
+    /// How many processes and threads of it were recorded.
+    pub process_count: u32,
+    /// Over all processes.
+    pub thread_count: u32,
+    /// The files that were recorded.
+    pub pools: Vec<PoolSummary>,
+    /// The files that were mapped and not recorded.
+    pub ignored: Vec<IgnoredFile>,
+    /// The instructions that appended records, by how they are reached.
+    pub sites: TacticCounts,
+    /// How many events came from sites that trap at each execution.
+    pub trap_events: u64,
+    /// How many records of the runtime were never committed: their threads were killed.
+    pub uncommitted_records: u64,
+    /// How many stores were announced by a thread that was killed before it made them.
+    pub unperformed_stores: u64,
+    /// Stored bytes whose address lies in no mapping that the host knows.
+    pub unmapped_bytes: u64,
+    /// From start to end of the target.
+    pub wall_time: Duration,
+    /// Processor time of the target and those of its children that it waited for.
+    pub cpu_time: Duration,
+    /// Length of the trace.
+    pub trace_bytes: u64,
+    /// What the recording may not show, in sentences.
+    pub warnings: Vec<String>,
+    /// Why the runtime ended a process of the target, in sentences.
+    pub fatal: Vec<String>,
+    pub(crate) counts: [u64; RecordKind::ALL.len()],
+}
+
+impl Summary {
+    /// How many records of a kind the trace has.
+    pub const fn events_of(&self, kind: RecordKind) -> u64 {
+        self.counts[kind as usize]
+    }
+
+    /// How many records the trace has.
+    pub fn events(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// How a target ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetStatus {
+    /// With an exit code.
+    Exited(i32),
+    /// By a signal.
+    Killed(i32),
+}
+
+impl Default for TargetStatus {
+    fn default() -> Self {
+        Self::Exited(0)
+    }
+}
+
+impl fmt::Display for TargetStatus {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(formatter, "exit code {code}"),
+            Self::Killed(signal) => write!(formatter, "signal {signal}"),
+        }
+    }
+}
+
+/// A file that was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSummary {
+    /// As the target named it.
+    pub path: PathBuf,
+    /// Its length when it was first mapped.
+    pub initial_len_bytes: u64,
+    /// Its length at the end.
+    pub final_len_bytes: u64,
+}
+
+/// A file that was mapped and not recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IgnoredFile {
+    /// As the target named it.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: IgnoreReason,
+}
+
+/// Why a file was not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IgnoreReason {
+    /// It is not among the pools that were asked for.
+    NotSelected,
+    /// It has no name, so it would be gone after a power failure.
+    Nameless,
+    /// It is neither a regular file nor a DAX device.
+    NotPersistent,
+    /// It could not be read.
+    Unreadable,
+}
+
+/// How many sites there are of each tactic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TacticCounts([u64; 5]);
+
+impl TacticCounts {
+    /// Of one tactic.
+    pub const fn of(&self, tactic: SiteTactic) -> u64 {
+        self.0[tactic as usize]
+    }
+
+    /// Of all.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    pub(crate) const fn add(&mut self, tactic: SiteTactic) {
+        self.0[tactic as usize] += 1;
+    }
+
+    pub(crate) const fn remove(&mut self, tactic: SiteTactic) {
+        self.0[tactic as usize] -= 1;
+    }
+}

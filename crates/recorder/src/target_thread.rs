@@ -1,0 +1,378 @@
+//! A thread of the target, and how far its chunks have been read.
+
+use powerfail_abi::chunk;
+use powerfail_abi::shared::{CHUNKS_ADDRESS, chunk_of};
+use powerfail_model::ThreadIndex;
+
+use crate::clock::Stamp;
+use crate::process::ProcessIndex;
+use crate::queue::{Position, Queue};
+use crate::reader::{Open, Scan};
+use crate::shared_file::{ChunkIndex, ChunkOwner, SharedFile, SlotIndex};
+
+/// Whether a thread may still append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Life {
+    /// It may.
+    Living,
+    /// It said that it does not, after the chunks were looked at.
+    Ending,
+    /// It does not, and whatever it appended is there to be seen.
+    Ended,
+    /// All that it appended has been read.
+    Read,
+    /// And written.
+    Written,
+}
+
+/// A retired chunk in which code that a signal interrupted may still commit.
+#[derive(Debug)]
+struct Held {
+    chunk: ChunkIndex,
+    sequence: u64,
+    open: Vec<Open>,
+    /// Nothing that is committed there later is older.
+    bound: Stamp,
+    /// Where the cursor was when the thread was first seen in no handler.
+    cursor_outside: Option<u64>,
+}
+
+/// A thread of the target.
+#[derive(Debug)]
+pub(crate) struct TargetThread {
+    /// In the trace.
+    pub(crate) index: ThreadIndex,
+    pub(crate) process: ProcessIndex,
+    pub(crate) life: Life,
+    /// It ended without saying so: its newest record may be of a store that it did not make.
+    pub(crate) abrupt: bool,
+    /// Whether the trace has any record of it.
+    pub(crate) in_trace: bool,
+    slot: Option<SlotIndex>,
+    /// The cursor at the last look, if it has a slot.
+    cursor: Option<u64>,
+    /// It was there when the last look was taken.
+    looked_at: bool,
+    next_sequence: u64,
+    /// How much of the chunk with that sequence has been read.
+    offset: u64,
+    /// The newest stamp that was read.
+    newest: Stamp,
+    /// The record that was read last, while its thread could still void it.
+    last_live: Option<(ChunkIndex, u64)>,
+    held: Vec<Held>,
+    /// How many handlers were active when it died.
+    pub(crate) final_depth: u32,
+}
+
+/// What reading came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadResult {
+    /// How many chunks were given back.
+    pub(crate) freed: u32,
+    /// How many records were never committed.
+    pub(crate) uncommitted: u64,
+    /// A word that should be a header and is none.
+    pub(crate) garbage: Option<u64>,
+    /// Whether nothing was left for later.
+    complete: bool,
+}
+
+impl TargetThread {
+    pub(crate) const fn new(index: ThreadIndex, process: ProcessIndex) -> Self {
+        Self {
+            index,
+            process,
+            life: Life::Living,
+            abrupt: false,
+            in_trace: false,
+            slot: None,
+            cursor: None,
+            looked_at: false,
+            next_sequence: 0,
+            offset: 0,
+            newest: Stamp(0),
+            last_live: None,
+            held: Vec::new(),
+            final_depth: 0,
+        }
+    }
+
+    /// Remembers where the thread is. Before the states of the chunks are looked at.
+    pub(crate) fn look(&mut self, number: u32, shared: &SharedFile) {
+        if self
+            .slot
+            .is_none_or(|slot| shared.slot_thread(slot) != Some(number))
+        {
+            self.slot = shared.find_slot(number);
+        }
+        self.cursor = self.slot.map(|slot| shared.cursor(slot));
+        self.looked_at = true;
+    }
+
+    /// Reads the chunks that it has, sorted by sequence. Gives back what is read completely.
+    pub(crate) fn read(
+        &mut self,
+        shared: &SharedFile,
+        chunks: &[(ChunkIndex, ChunkOwner)],
+        queue: &mut Queue,
+        scan: &mut Scan,
+        room: bool,
+    ) -> ReadResult {
+        let mut result = ReadResult {
+            complete: true,
+            ..ReadResult::default()
+        };
+        self.void_last(shared, queue);
+        if self.life == Life::Ended {
+            self.read_ended(shared, chunks, queue, scan, &mut result);
+            return result;
+        }
+        self.recheck_held(shared, queue, scan, &mut result);
+        for (chunk, owner) in chunks {
+            if owner.retired && owner.sequence < self.next_sequence {
+                continue;
+            }
+            let live = !owner.retired && self.live_end(*chunk).is_some();
+            // Without a slot nobody knows how much of a chunk in use is reserved.
+            result.complete &= owner.retired || self.cursor.is_some();
+            if owner.sequence != self.next_sequence || !(owner.retired || live) {
+                // A chunk that was just taken is not in use as long as the cursor is not there.
+                result.complete &= !owner.retired && !live;
+                continue;
+            }
+            if !room {
+                result.complete = false;
+                break;
+            }
+            if owner.retired {
+                self.read_retired(shared, *chunk, queue, scan, &mut result);
+            } else {
+                self.read_live(shared, *chunk, queue, scan, &mut result);
+            }
+        }
+        result
+    }
+
+    /// Nothing that the thread delivers from now on is older than this. `before` is a moment before
+    /// the last look, with the slack of clocks taken off.
+    pub(crate) fn bound(&self, before: Stamp, result: ReadResult) -> Stamp {
+        match self.life {
+            Life::Read | Life::Written => Stamp::MAX,
+            _ if !self.looked_at => Stamp(0),
+            _ => {
+                let own = if result.complete { before } else { self.newest };
+                self.held
+                    .iter()
+                    .map(|held| held.bound)
+                    .fold(own, Stamp::min)
+            }
+        }
+    }
+
+    /// Where its slot is, until it is freed.
+    pub(crate) const fn take_slot(&mut self) -> Option<SlotIndex> {
+        self.slot.take()
+    }
+
+    /// How far a chunk may be read, if it is the one that the cursor is in.
+    fn live_end(&self, chunk: ChunkIndex) -> Option<u64> {
+        let cursor = self.cursor.filter(|cursor| *cursor >= CHUNKS_ADDRESS)?;
+        let (index, offset) = chunk_of(cursor);
+        (index == chunk.0).then_some(offset.min(chunk::LEN))
+    }
+
+    fn depth(&self, shared: &SharedFile) -> u32 {
+        self.slot.map_or(0, |slot| shared.signal_depth(slot))
+    }
+
+    /// A store that faulted is voided after it was committed, by its own thread: if it was the last
+    /// one that was read from a chunk in use, its header may have changed.
+    fn void_last(&mut self, shared: &SharedFile, queue: &mut Queue) {
+        if let Some((chunk, offset)) = self.last_live.take() {
+            queue.amend(
+                position(self.next_sequence, offset),
+                shared.load(chunk, offset),
+            );
+        }
+    }
+
+    fn read_live(
+        &mut self,
+        shared: &SharedFile,
+        chunk: ChunkIndex,
+        queue: &mut Queue,
+        scan: &mut Scan,
+        result: &mut ReadResult,
+    ) {
+        let Some(to) = self.live_end(chunk) else {
+            return;
+        };
+        if to < self.offset {
+            result.complete = false;
+            return;
+        }
+        scan.committed(shared, chunk, self.offset, to);
+        self.take_found(shared, chunk, self.next_sequence, queue, scan);
+        self.offset = scan.end;
+        result.complete &= scan.end == to;
+        result.garbage = result.garbage.or(scan.garbage);
+        if let Some(last) = scan.found.last() {
+            self.last_live = Some((chunk, last.offset));
+        }
+    }
+
+    fn read_retired(
+        &mut self,
+        shared: &SharedFile,
+        chunk: ChunkIndex,
+        queue: &mut Queue,
+        scan: &mut Scan,
+        result: &mut ReadResult,
+    ) {
+        let before = self.newest;
+        scan.all(shared, chunk, self.offset, chunk::LEN);
+        result.garbage = result.garbage.or(scan.garbage);
+        let bound = match scan.open.first() {
+            Some(open) => {
+                let earlier = scan
+                    .found
+                    .iter()
+                    .take_while(|found| found.offset < open.from);
+                earlier.map(|found| found.stamp).fold(before, Stamp::max)
+            }
+            None => scan
+                .found
+                .iter()
+                .map(|found| found.stamp)
+                .fold(before, Stamp::max),
+        };
+        self.take_found(shared, chunk, self.next_sequence, queue, scan);
+        // Zeros at the end are nearly always a reservation that did not fit. In a handler they may
+        // be one of the code that it interrupted, of which there is one per active handler.
+        let mut open = std::mem::take(&mut scan.open);
+        if (self.held.len() as u64) < u64::from(self.depth(shared)) {
+            open.extend(scan.tail);
+        }
+        if open.is_empty() {
+            shared.free(chunk);
+            result.freed += 1;
+        } else {
+            let sequence = self.next_sequence;
+            self.held.push(Held {
+                chunk,
+                sequence,
+                open,
+                bound,
+                cursor_outside: None,
+            });
+        }
+        self.next_sequence += 1;
+        self.offset = 0;
+    }
+
+    /// Looks again at the open records of retired chunks.
+    fn recheck_held(
+        &mut self,
+        shared: &SharedFile,
+        queue: &mut Queue,
+        scan: &mut Scan,
+        result: &mut ReadResult,
+    ) {
+        let depth = self.depth(shared);
+        for mut held in std::mem::take(&mut self.held) {
+            let outside = depth == 0
+                && held
+                    .cursor_outside
+                    .is_some_and(|cursor| Some(cursor) != self.cursor);
+            let described = self.rescan(shared, &mut held, queue, scan);
+            // Code in no handler has appended again, so it has left what it was interrupted in.
+            if held.open.is_empty() || outside {
+                result.uncommitted += described;
+                shared.free(held.chunk);
+                result.freed += 1;
+                continue;
+            }
+            if depth == 0 {
+                held.cursor_outside = held.cursor_outside.or(self.cursor);
+            }
+            self.held.push(held);
+        }
+    }
+
+    /// Takes what was committed in a held chunk meanwhile. How many records are still open.
+    fn rescan(
+        &mut self,
+        shared: &SharedFile,
+        held: &mut Held,
+        queue: &mut Queue,
+        scan: &mut Scan,
+    ) -> u64 {
+        let mut uncommitted = 0;
+        for open in std::mem::take(&mut held.open) {
+            scan.all(shared, held.chunk, open.from, open.to);
+            self.take_found(shared, held.chunk, held.sequence, queue, scan);
+            uncommitted += scan.open.len() as u64;
+            held.open.append(&mut scan.open);
+            held.open.extend(scan.tail);
+        }
+        uncommitted
+    }
+
+    fn read_ended(
+        &mut self,
+        shared: &SharedFile,
+        chunks: &[(ChunkIndex, ChunkOwner)],
+        queue: &mut Queue,
+        scan: &mut Scan,
+        result: &mut ReadResult,
+    ) {
+        self.final_depth = self.depth(shared);
+        for mut held in std::mem::take(&mut self.held) {
+            result.uncommitted += self.rescan(shared, &mut held, queue, scan);
+            shared.free(held.chunk);
+            result.freed += 1;
+        }
+        // What was read, or held and just freed, has a lower sequence; a chunk that was taken and
+        // never used has none, and no records.
+        let first = self.next_sequence;
+        for (chunk, owner) in chunks.iter().filter(|(_, owner)| owner.sequence >= first) {
+            let from = if owner.sequence == first {
+                self.offset
+            } else {
+                0
+            };
+            scan.all(shared, *chunk, from, chunk::LEN);
+            result.garbage = result.garbage.or(scan.garbage);
+            result.uncommitted += scan.open.len() as u64;
+            self.take_found(shared, *chunk, owner.sequence, queue, scan);
+            shared.free(*chunk);
+            result.freed += 1;
+        }
+        self.life = Life::Read;
+    }
+
+    fn take_found(
+        &mut self,
+        shared: &SharedFile,
+        chunk: ChunkIndex,
+        sequence: u64,
+        queue: &mut Queue,
+        scan: &Scan,
+    ) {
+        let (Some(first), Some(last)) = (scan.found.first(), scan.found.last()) else {
+            return;
+        };
+        let len_bytes = last.offset + u64::from(last.len) - first.offset;
+        let begin = queue.fill(|bytes| shared.copy(chunk, first.offset, len_bytes, bytes));
+        for found in &scan.found {
+            let at = begin + (found.offset - first.offset);
+            queue.push_filled(found.stamp, position(sequence, found.offset), at, found.len);
+            self.newest = self.newest.max(found.stamp);
+        }
+    }
+}
+
+const fn position(sequence: u64, offset: u64) -> Position {
+    Position(sequence.wrapping_mul(chunk::LEN).wrapping_add(offset))
+}

@@ -1,0 +1,115 @@
+//! Finds stores that a killed thread announced and did not make.
+//!
+//! Records are written ahead: of a thread that was killed the newest one may be of a store that did
+//! not happen. It is taken for that if the pool has other bytes now, and no later record explains
+//! them. Only records that still wait are looked at; one that its thread announced and then did not
+//! make for longer than the slack of clocks is found by the self-check.
+
+use powerfail_abi::EventKind::{StoreLocked, StoreNonTemporal, StorePlain, StoreSystem};
+use powerfail_abi::{Record, Records};
+
+use crate::clock::Stamp;
+use crate::mapping::Mappings;
+use crate::merge::Merge;
+use crate::pool::Pools;
+use crate::queue::{Item, Position};
+
+/// A store whose bytes are not in the pool.
+struct Missing {
+    stamp: Stamp,
+    position: Position,
+    address: u64,
+    len_bytes: u64,
+}
+
+/// The records of a thread that died `depth` handlers deep, and whose stores did not happen.
+pub(crate) fn unperformed(
+    merge: &mut Merge,
+    thread: u32,
+    depth: u32,
+    mappings: &Mappings,
+    pools: &Pools,
+) -> Vec<Position> {
+    // In a handler the newest record of the code that it interrupted can be any.
+    let candidates_max = if depth == 0 { 1 } else { usize::MAX };
+    let missing: Vec<Missing> = merge
+        .queue(thread)
+        .iter()
+        .rev()
+        .take(candidates_max)
+        .filter_map(|(entry, item)| {
+            let record = store_of(item)?;
+            let address = record.address?;
+            is_missing(&record, address, entry.stamp, mappings, pools).then_some(Missing {
+                stamp: entry.stamp,
+                position: entry.position,
+                address,
+                len_bytes: u64::from(record.header.value_len),
+            })
+        })
+        .collect();
+    let unexplained = missing
+        .iter()
+        .filter(|missing| !is_overwritten(merge, thread, missing));
+    unexplained.map(|missing| missing.position).collect()
+}
+
+/// The record, if it is of a store.
+fn store_of(item: Item<'_>) -> Option<Record<'_>> {
+    let Item::Record(bytes) = item else {
+        return None;
+    };
+    let record = Records::new(bytes).next()?.ok()?;
+    let kind = record.header.kind;
+    matches!(
+        kind,
+        StorePlain | StoreNonTemporal | StoreLocked | StoreSystem
+    )
+    .then_some(record)
+}
+
+/// Whether the pool has other bytes than the record.
+fn is_missing(
+    record: &Record<'_>,
+    address: u64,
+    stamp: Stamp,
+    mappings: &Mappings,
+    pools: &Pools,
+) -> bool {
+    record.runs().any(|(start, bytes)| {
+        let first = address.wrapping_add(start as u64);
+        mappings
+            .pieces(stamp, first, bytes.len() as u64)
+            .any(|piece| {
+                let from = piece.start as usize;
+                let expected = &bytes[from..from + piece.len_bytes as usize];
+                let mut actual = vec![0; expected.len()];
+                let read = pools
+                    .get(piece.pool)
+                    .map(|pool| pool.file.read_at(&mut actual, piece.offset.0));
+                matches!(read, Some(Ok(len)) if actual[..len] != expected[..len])
+            })
+    })
+}
+
+/// Whether a later store, of any thread, is to some of the same bytes.
+fn is_overwritten(merge: &Merge, thread: u32, missing: &Missing) -> bool {
+    let key = (missing.stamp, thread, missing.position);
+    let end = missing.address.saturating_add(missing.len_bytes);
+    merge.queues().any(|(other, queue)| {
+        let later = queue
+            .iter()
+            .rev()
+            .take_while(|(entry, _)| entry.stamp >= missing.stamp);
+        later
+            .filter(|(entry, _)| (entry.stamp, other, entry.position) > key)
+            .any(|(_, item)| {
+                store_of(item).is_some_and(|record| {
+                    let len_bytes = u64::from(record.header.value_len);
+                    let overlaps =
+                        |at: u64| at < end && missing.address < at.saturating_add(len_bytes);
+                    record.address.is_some_and(overlaps)
+                })
+            })
+    })
+}

@@ -1,0 +1,62 @@
+//! Records that the runtime itself makes: what the kernel does for the target.
+
+use powerfail_abi::{EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, SiteId};
+
+use crate::{sys, thread};
+
+/// The site of records that no instruction of the target makes.
+pub(crate) const NO_SITE: SiteId = SiteId(u32::MAX);
+
+/// Appends one record of the calling thread, if it is recorded. A value longer than a record can
+/// take is cut.
+pub(crate) fn append(kind: EventKind, address: Option<u64>, value: &[&[u8]]) {
+    let Some(block) = thread::block() else { return };
+    let len = value
+        .iter()
+        .map(|part| part.len())
+        .sum::<usize>()
+        .min(MAX_VALUE_LEN.into());
+    let flags = if address.is_some() { FLAG_ADDRESS } else { 0 };
+    let header = Header {
+        kind,
+        flags,
+        value_len: len as u16,
+        site: NO_SITE,
+    };
+    let mask = sys::block_signals();
+    // SAFETY: the block is this thread's and its handlers cannot run; the record lies in its chunk.
+    unsafe {
+        let record_len = u64::from(header.record_len());
+        thread::ensure_room(block, record_len);
+        let start = (*block).cursor as *mut u8;
+        (*block).cursor += record_len;
+        start.cast::<u64>().write(header.word());
+        let mut at = 16;
+        if let Some(address) = address {
+            start.add(at).cast::<u64>().write(address);
+            at += 8;
+        }
+        let mut left = len;
+        for part in value {
+            let count = part.len().min(left);
+            core::ptr::copy_nonoverlapping(part.as_ptr(), start.add(at), count);
+            at += count;
+            left -= count;
+        }
+        core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::Release);
+        start
+            .add(STAMP_AT as usize)
+            .cast::<u64>()
+            .write_volatile(sys::stamp());
+    }
+    sys::restore_signals(mask);
+}
+
+/// The kernel has written `bytes`, which the target sees at `address`, to a pool.
+pub(crate) fn append_system_store(address: u64, bytes: &[u8]) {
+    let mut address = address;
+    for piece in bytes.chunks(MAX_VALUE_LEN.into()) {
+        append(EventKind::StoreSystem, Some(address), &[piece]);
+        address += piece.len() as u64;
+    }
+}

@@ -1,0 +1,533 @@
+//! The functions of the C library that the target must not call without us.
+//!
+//! Each does what the original does and tells the runtime. Those that only pass on find the original
+//! with `dlsym`.
+
+use core::ffi::{c_char, c_int, c_long, c_void};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::pool::Request;
+use crate::signals::{self, Wished};
+use crate::sites::{SITES, Sites, WINDOW};
+use crate::{code, host, pool, sys, system_calls, thread};
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut c_int;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn pthread_key_create(key: *mut u32, end: extern "C" fn(*mut c_void)) -> c_int;
+    fn pthread_setspecific(key: u32, value: *const c_void) -> c_int;
+}
+
+const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+
+/// The original of a function.
+macro_rules! original {
+    ($name:literal as $kind:ty) => {{
+        static ADDRESS: AtomicUsize = AtomicUsize::new(0);
+        let mut address = ADDRESS.load(Ordering::Relaxed);
+        if address == 0 {
+            // SAFETY: the name is a string with an end.
+            address = unsafe { dlsym(RTLD_NEXT, concat!($name, "\0").as_ptr().cast()) } as usize;
+            ADDRESS.store(address, Ordering::Relaxed);
+        }
+        // SAFETY: the C library has this function with this signature.
+        unsafe { core::mem::transmute::<usize, $kind>(address) }
+    }};
+}
+
+/// The result of a raw system call, as C functions give it.
+fn result(value: isize) -> isize {
+    if value >= 0 {
+        return value;
+    }
+    // SAFETY: the C library gives the place of this thread's errno.
+    unsafe { *__errno_location() = -value as c_int };
+    -1
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mmap(
+    address: *mut c_void,
+    len: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    let request = Request {
+        address: address as u64,
+        len: len as u64,
+        protection: protection as usize,
+        flags: flags as usize,
+        fd,
+        offset: offset as u64,
+    };
+    result(pool::map(request)) as *mut c_void
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mmap64(
+    address: *mut c_void,
+    len: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    mmap(address, len, protection, flags, fd, offset)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn munmap(address: *mut c_void, len: usize) -> c_int {
+    let done = pool::unmap(address as u64, len as u64).unwrap_or_else(|| {
+        // SAFETY: what the target asked for.
+        unsafe { sys::call(sys::number::MUNMAP, [address as usize, len, 0, 0, 0, 0]) }
+    });
+    result(done) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mremap(
+    address: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new_address: *mut c_void,
+) -> *mut c_void {
+    if host::attached() && WINDOW.contains(address as u64) {
+        host::fatal("the target moves or resizes a pool with mremap, which cannot be recorded yet");
+    }
+    let arguments = [
+        address as usize,
+        old_len,
+        new_len,
+        flags as usize,
+        new_address as usize,
+        0,
+    ];
+    // SAFETY: what the target asked for.
+    result(unsafe { sys::call(sys::number::MREMAP, arguments) }) as *mut c_void
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mprotect(address: *mut c_void, len: usize, protection: c_int) -> c_int {
+    let mut protection = protection as usize;
+    if host::attached() && WINDOW.contains(address as u64) {
+        // Stores must go on to fault; whether the target may store is for the alias to say.
+        let alias = WINDOW.alias(address as u64) as usize;
+        let both = if protection == sys::PROT_NONE {
+            sys::PROT_READ
+        } else {
+            protection
+        };
+        // SAFETY: the alias of the target's own mapping.
+        unsafe { sys::call(sys::number::MPROTECT, [alias, len, both, 0, 0, 0]) };
+        protection &= !sys::PROT_WRITE;
+    }
+    // SAFETY: what the target asked for.
+    let done = unsafe {
+        sys::call(
+            sys::number::MPROTECT,
+            [address as usize, len, protection, 0, 0, 0],
+        )
+    };
+    result(done) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn msync(address: *mut c_void, len: usize, flags: c_int) -> c_int {
+    const MS_ASYNC: c_int = 1;
+    let arguments = [address as usize, len, flags as usize, 0, 0, 0];
+    // SAFETY: what the target asked for.
+    let done = unsafe { sys::call(sys::number::MSYNC, arguments) };
+    if done == 0 && flags & MS_ASYNC == 0 {
+        pool::synced(address as u64, len as u64);
+    }
+    result(done) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fsync(fd: c_int) -> c_int {
+    let done = original!("fsync" as extern "C" fn(c_int) -> c_int)(fd);
+    if done == 0 {
+        pool::file_synced(fd);
+    }
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdatasync(fd: c_int) -> c_int {
+    let done = original!("fdatasync" as extern "C" fn(c_int) -> c_int)(fd);
+    if done == 0 {
+        pool::file_synced(fd);
+    }
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ftruncate(fd: c_int, len: c_long) -> c_int {
+    let done = original!("ftruncate" as extern "C" fn(c_int, c_long) -> c_int)(fd, len);
+    if done == 0 {
+        pool::resized(fd, len as u64);
+    }
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ftruncate64(fd: c_int, len: c_long) -> c_int {
+    ftruncate(fd, len)
+}
+
+/// After something that may have made a pool's file longer.
+fn maybe_longer(fd: c_int) {
+    if pool::is_pool(fd)
+        && let Some(status) = sys::fstat(fd)
+    {
+        pool::resized(fd, status.len_bytes);
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn posix_fallocate(fd: c_int, offset: c_long, len: c_long) -> c_int {
+    let done = original!("posix_fallocate" as extern "C" fn(c_int, c_long, c_long) -> c_int)(
+        fd, offset, len,
+    );
+    if done == 0 {
+        maybe_longer(fd);
+    }
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn posix_fallocate64(fd: c_int, offset: c_long, len: c_long) -> c_int {
+    posix_fallocate(fd, offset, len)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fallocate(fd: c_int, mode: c_int, offset: c_long, len: c_long) -> c_int {
+    const KEEP_SIZE: c_int = 1;
+    if mode & !KEEP_SIZE != 0 && pool::is_pool(fd) {
+        host::fatal("the target changes a pool with fallocate, which cannot be recorded yet");
+    }
+    let done = original!("fallocate" as extern "C" fn(c_int, c_int, c_long, c_long) -> c_int)(
+        fd, mode, offset, len,
+    );
+    if done == 0 {
+        maybe_longer(fd);
+    }
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fallocate64(fd: c_int, mode: c_int, offset: c_long, len: c_long) -> c_int {
+    fallocate(fd, mode, offset, len)
+}
+
+/// Addresses of functions of the C library whose system calls pass through us.
+pub(crate) fn system_call_functions() -> Vec<u64> {
+    let address = |name: &&str| {
+        // SAFETY: the name is a string with an end.
+        unsafe { dlsym(RTLD_NEXT, name.as_ptr().cast()) as u64 }
+    };
+    system_calls::FUNCTIONS
+        .iter()
+        .map(address)
+        .filter(|address| *address != 0)
+        .collect()
+}
+
+type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
+
+struct Start {
+    routine: Routine,
+    argument: *mut c_void,
+    /// Signals that the thread that makes this one has blocked.
+    mask: u64,
+}
+
+core::arch::global_asm!(
+    ".local powerfail_probe",
+    "powerfail_probe:",
+    "mov rax, [rsp]",
+    "mov [rdi], rax",
+    "xor eax, eax",
+    "ret",
+);
+
+unsafe extern "C" {
+    fn powerfail_probe(out: *mut c_void) -> *mut c_void;
+    fn pthread_join(handle: usize, result: *mut *mut c_void) -> c_int;
+}
+
+/// An address in the function of the C library that calls the routine of a new thread. A thread runs
+/// it before it has a block of its own, so it must not be patched.
+pub(crate) fn thread_starter() -> u64 {
+    type Create = extern "C" fn(
+        *mut usize,
+        *const c_void,
+        unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+        *mut c_void,
+    ) -> c_int;
+    let (mut handle, mut address) = (0, 0u64);
+    let create = original!("pthread_create" as Create);
+    if create(
+        &raw mut handle,
+        core::ptr::null(),
+        powerfail_probe,
+        (&raw mut address).cast(),
+    ) == 0
+    {
+        // SAFETY: the thread was just made, and the address outlives it.
+        unsafe { pthread_join(handle, core::ptr::null_mut()) };
+    }
+    address
+}
+
+static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
+    // SAFETY: what `pthread_create` made, used once.
+    let start = unsafe { Box::from_raw(start.cast::<Start>()) };
+    let Start {
+        routine,
+        argument,
+        mask,
+    } = *start;
+    thread::attach();
+    sys::restore_signals(mask);
+    let key = END_KEY.load(Ordering::Acquire);
+    if key != u32::MAX {
+        // SAFETY: the key exists.
+        unsafe { pthread_setspecific(key, core::ptr::without_provenance(1)) };
+    }
+    routine(argument)
+}
+
+/// Called at the end of a thread, together with the destructors of the target, which may store to
+/// pools: so it asks to be called again, and acts the last time but one.
+extern "C" fn end_thread(round: *mut c_void) {
+    const LAST: usize = 3;
+    let key = END_KEY.load(Ordering::Acquire);
+    if (round as usize) < LAST {
+        // SAFETY: the key exists.
+        unsafe { pthread_setspecific(key, core::ptr::without_provenance(round as usize + 1)) };
+    } else {
+        thread::detach();
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pthread_create(
+    handle: *mut c_void,
+    attributes: *const c_void,
+    routine: Routine,
+    argument: *mut c_void,
+) -> c_int {
+    type Create = extern "C" fn(*mut c_void, *const c_void, Routine, *mut c_void) -> c_int;
+    let create = original!("pthread_create" as Create);
+    if !host::attached() {
+        return create(handle, attributes, routine, argument);
+    }
+    if END_KEY.load(Ordering::Acquire) == u32::MAX {
+        let mut key = 0;
+        // SAFETY: the key is written to this stack.
+        if unsafe { pthread_key_create(&raw mut key, end_thread) } == 0 {
+            END_KEY.store(key, Ordering::Release);
+        }
+    }
+    thread::expect_company();
+    // A new thread has the GS base of this one at first: until it has its own, no handler of the
+    // target may run on it.
+    let mask = sys::block_signals();
+    sys::restore_signals(!signals::OURS);
+    let start = Box::into_raw(Box::new(Start {
+        routine,
+        argument,
+        mask,
+    }));
+    let done = create(handle, attributes, run_thread, start.cast());
+    sys::restore_signals(mask);
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fork() -> c_int {
+    let fork = original!("fork" as extern "C" fn() -> c_int);
+    if !host::attached() {
+        return fork();
+    }
+    let child = thread::around_fork(|| fork());
+    if child == 0 {
+        SITES.reset_after_fork();
+        pool::reset_after_fork();
+        code::reset_after_fork();
+    }
+    child
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void {
+    type Open = extern "C" fn(*const c_char, c_int) -> *mut c_void;
+    let handle = original!("dlopen" as Open)(path, mode);
+    if host::attached() {
+        Sites::update();
+    }
+    handle
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    let done = original!("dlclose" as extern "C" fn(*mut c_void) -> c_int)(handle);
+    if host::attached() {
+        Sites::update();
+    }
+    done
+}
+
+/// `struct sigaction` of the C library.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    mask: [u64; 16],
+    flags: c_int,
+    restorer: usize,
+}
+
+const SA_SIGINFO: c_int = 4;
+
+impl Action {
+    const NONE: Self = Self {
+        handler: 0,
+        mask: [0; 16],
+        flags: 0,
+        restorer: 0,
+    };
+
+    /// What the target had wished, as it gave it.
+    fn wished(wished: Wished) -> Self {
+        let mut mask = [0; 16];
+        mask[0] = wished.mask;
+        Self {
+            handler: wished.handler,
+            mask,
+            flags: wished.flags as c_int,
+            restorer: 0,
+        }
+    }
+
+    /// What the kernel is told in its place.
+    fn stand_in(&self) -> Self {
+        let mut mask = self.mask;
+        mask[0] &= !signals::OURS;
+        let is_function = self.handler > 1;
+        Self {
+            handler: if is_function {
+                STAND_IN as *const () as usize
+            } else {
+                self.handler
+            },
+            mask,
+            flags: if is_function {
+                self.flags | SA_SIGINFO
+            } else {
+                self.flags
+            },
+            restorer: self.restorer,
+        }
+    }
+}
+
+const STAND_IN: extern "C" fn(c_int, *mut c_void, *mut c_void) = signals::stand_in;
+
+#[unsafe(no_mangle)]
+extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+    type Sigaction = extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
+    let set = original!("sigaction" as Sigaction);
+    let number = signal as usize;
+    if !host::attached() || !(1..65).contains(&number) {
+        return set(signal, new, old);
+    }
+    let is_ours = signals::OURS & 1 << (number - 1) != 0;
+    if is_ours && !signals::are_installed() {
+        // Found there when we take the signal over.
+        return set(signal, new, old);
+    }
+    // SAFETY: the target gives a valid action or none.
+    let wanted = unsafe { new.as_ref() };
+    let wished = signals::wish(number);
+    let mut before = Action::wished(wished);
+    if let Some(wanted) = wanted
+        && (is_ours || wanted.handler > 1)
+    {
+        // Before a stand-in for it can run.
+        signals::set_wish(number, wish_of(wanted));
+    }
+    if !is_ours {
+        let stand_in = wanted.map(Action::stand_in);
+        let new = stand_in
+            .as_ref()
+            .map_or(core::ptr::null(), core::ptr::from_ref);
+        let mut known = Action::NONE;
+        let done = set(signal, new, &raw mut known);
+        if done != 0 {
+            return done;
+        }
+        if known.handler != STAND_IN as *const () as usize {
+            before = known;
+        }
+    }
+    if !old.is_null() {
+        // SAFETY: the target gives a place for an action.
+        unsafe { old.write(before) };
+    }
+    0
+}
+
+fn wish_of(action: &Action) -> Wished {
+    Wished {
+        handler: action.handler,
+        flags: action.flags as u64,
+        mask: action.mask[0],
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn signal(number: c_int, handler: usize) -> usize {
+    const SA_RESTART: c_int = 0x1000_0000;
+    const SIG_ERR: usize = usize::MAX;
+    let new = Action {
+        handler,
+        mask: [0; 16],
+        flags: SA_RESTART,
+        restorer: 0,
+    };
+    let mut old = Action::NONE;
+    if sigaction(number, &raw const new, &raw mut old) == 0 {
+        old.handler
+    } else {
+        SIG_ERR
+    }
+}
+
+type MaskFunction = extern "C" fn(c_int, *const u64, *mut u64) -> c_int;
+
+fn change_mask(change: MaskFunction, how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    const UNBLOCK: c_int = 1;
+    if !host::attached() || set.is_null() || how == UNBLOCK {
+        return change(how, set, old);
+    }
+    // SAFETY: a signal set of the C library has 16 words.
+    let mut copy = unsafe { set.cast::<[u64; 16]>().read() };
+    copy[0] &= !signals::OURS;
+    change(how, copy.as_ptr(), old)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sigprocmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    change_mask(original!("sigprocmask" as MaskFunction), how, set, old)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    change_mask(original!("pthread_sigmask" as MaskFunction), how, set, old)
+}

@@ -1,0 +1,56 @@
+//! The runtime: preloaded into the target, it sees to it that every store, flush and fence on a
+//! pool is recorded.
+//!
+//! A pool is mapped twice: read-only where the target sees it, writable at an alias. So the first
+//! store of any instruction to a pool faults; the handler makes a trampoline that records and does
+//! the store through the alias, and patches the instruction to jump there. Flushes, fences and
+//! locked operations do not fault: they are found by a sweep over all code when the first pool is
+//! mapped, and again when code is loaded.
+//!
+//! # Rules for code that lives in a foreign process
+//!
+//! 1. No memory of the target's allocator: the crate has one of its own ([`allocator`]).
+//! 2. No lock of the target, and none of the C library's: everything in handlers is raw system calls.
+//! 3. Whoever holds a lock of ours has all signals blocked ([`lock`]).
+//! 4. `errno` is only changed where the C function that the target called would change it.
+//! 5. What cannot be recorded ends the target with a sentence to the host, never in silence.
+//!
+//! # Safety
+//!
+//! All of this crate is about memory that the compiler knows nothing of: mappings at fixed addresses,
+//! machine code, signal frames. The arguments are where the blocks are; what they rely on together:
+//! the shared file is mapped at [`powerfail_abi::shared`]'s fixed addresses before [`host::attached`]
+//! says so and stays mapped; a thread's GS base is zero or the address of its slot in there.
+#![allow(unsafe_code)]
+#![allow(
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::cast_ptr_alignment,
+    reason = "words of system calls, registers and records are numbers of either sign, or addresses"
+)]
+
+mod allocator;
+mod append;
+mod arena;
+mod code;
+mod host;
+mod interpose;
+mod lock;
+mod modules;
+mod pool;
+mod signals;
+mod sites;
+mod sys;
+mod system_calls;
+mod thread;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+/// Runs when the dynamic linker has loaded the runtime.
+extern "C" fn start() {
+    if host::attach() {
+        thread::attach();
+    }
+}

@@ -1,0 +1,241 @@
+//! The modules of the target: where their functions are, and what of them must be patched before it
+//! runs.
+//!
+//! Only what the unwind table calls a function is decoded: some libraries have data among their
+//! code.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+use powerfail_abi::message::MessageKind;
+
+use crate::{code, host};
+
+/// A function, by its addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Function {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Where the code behind it, of whatever it is part, ends.
+    pub(crate) segment_end: u64,
+}
+
+/// What is known of the loaded modules.
+#[derive(Default)]
+pub(crate) struct Modules {
+    /// Those that were looked at: from, to.
+    seen: Vec<(u64, u64)>,
+    /// Functions of all modules, by address.
+    functions: Vec<Function>,
+}
+
+#[repr(C)]
+struct ProgramHeader {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    file_len: u64,
+    memory_len: u64,
+    alignment: u64,
+}
+
+#[repr(C)]
+struct LoadedModule {
+    base: u64,
+    name: *const c_char,
+    headers: *const ProgramHeader,
+    header_count: u16,
+}
+
+unsafe extern "C" {
+    fn dl_iterate_phdr(
+        visit: extern "C" fn(*const LoadedModule, usize, *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+}
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const EXECUTABLE: u32 = 1;
+const BUILD_ID_MAX: usize = 64;
+
+impl Modules {
+    /// The function in which an address lies.
+    pub(crate) fn function_at(&self, address: u64) -> Option<Function> {
+        let behind = self
+            .functions
+            .partition_point(|function| function.start <= address);
+        let function = *self.functions.get(behind.checked_sub(1)?)?;
+        (address < function.end).then_some(function)
+    }
+
+    /// Looks at what has changed: gives the functions of modules that are new and the ranges of
+    /// those that are gone.
+    pub(crate) fn update(&mut self) -> Changes {
+        let before = core::mem::take(&mut self.seen);
+        let mut found = Found {
+            before: &before,
+            present: Vec::new(),
+            new: Vec::new(),
+        };
+        // SAFETY: the visitor is called only during this call, with the pointer given here.
+        unsafe { dl_iterate_phdr(visit, (&raw mut found).cast()) };
+        let Found { present, new, .. } = found;
+        let gone: Vec<_> = before
+            .into_iter()
+            .filter(|range| !present.contains(range))
+            .collect();
+        self.functions.retain(|function| {
+            !gone
+                .iter()
+                .any(|(from, to)| (*from..*to).contains(&function.start))
+        });
+        self.functions.extend_from_slice(&new);
+        self.functions.sort_unstable();
+        self.functions.dedup_by_key(|function| function.start);
+        self.seen = present;
+        Changes { new, gone }
+    }
+}
+
+/// What has been loaded and unloaded.
+pub(crate) struct Changes {
+    pub(crate) new: Vec<Function>,
+    pub(crate) gone: Vec<(u64, u64)>,
+}
+
+struct Found<'a> {
+    before: &'a [(u64, u64)],
+    present: Vec<(u64, u64)>,
+    new: Vec<Function>,
+}
+
+extern "C" fn visit(module: *const LoadedModule, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: the dynamic linker gives a module that is loaded; `data` is what `update` gave.
+    let (module, found) = unsafe { (&*module, &mut *data.cast::<Found<'_>>()) };
+    // SAFETY: as the dynamic linker says.
+    let headers =
+        unsafe { core::slice::from_raw_parts(module.headers, module.header_count.into()) };
+    let loads = || headers.iter().filter(|header| header.kind == PT_LOAD);
+    let Some(start) = loads().map(|load| module.base + load.address).min() else {
+        return 0;
+    };
+    let end = loads()
+        .map(|load| module.base + load.address + load.memory_len)
+        .max();
+    let (start, end) = (start & !0xfff, end.unwrap_or(start));
+    found.present.push((start, end));
+    if found.before.contains(&(start, end)) {
+        return 0;
+    }
+    // Our own code must not record itself.
+    let own = visit as *const () as u64;
+    if (start..end).contains(&own) {
+        return 0;
+    }
+    // SAFETY: the name is a string of the dynamic linker.
+    let name = unsafe { CStr::from_ptr(module.name) };
+    let mut path = [0; 4096];
+    let path = if name.is_empty() {
+        let len = host::read_link(c"/proc/self/exe", &mut path);
+        &path[..len]
+    } else {
+        name.to_bytes()
+    };
+    if path.starts_with(b"linux-vdso") {
+        return 0;
+    }
+    let mut text = Vec::with_capacity(BUILD_ID_MAX + path.len());
+    text.extend_from_slice(build_id(module.base, headers));
+    let words = [start, end - start, text.len() as u64, 0, 0];
+    text.extend_from_slice(path);
+    host::send(MessageKind::Module, words, &text, None);
+    let segment_end = |address: u64| {
+        loads()
+            .filter(|load| load.flags & EXECUTABLE != 0)
+            .find_map(|load| {
+                let from = module.base + load.address;
+                let end = from + load.memory_len;
+                (from..end).contains(&address).then_some(end)
+            })
+    };
+    for header in headers
+        .iter()
+        .filter(|header| header.kind == PT_GNU_EH_FRAME)
+    {
+        let table = module.base + header.address;
+        // SAFETY: the segment is loaded.
+        let table = unsafe { code::view(table, header.memory_len) };
+        functions(table, |start, end| {
+            if let Some(segment_end) = segment_end(start)
+                && end <= segment_end
+            {
+                found.new.push(Function {
+                    start,
+                    end,
+                    segment_end,
+                });
+            }
+        });
+    }
+    0
+}
+
+fn build_id(base: u64, headers: &[ProgramHeader]) -> &'static [u8] {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    for header in headers.iter().filter(|header| header.kind == PT_NOTE) {
+        // SAFETY: the segment is loaded.
+        let mut notes = unsafe { code::view(base + header.address, header.memory_len) };
+        while let Some((head, rest)) = notes.split_at_checked(12) {
+            let number = |at: usize| {
+                u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+            };
+            let name_len = number(0).next_multiple_of(4) as usize;
+            let len = number(4) as usize;
+            let padded = len.next_multiple_of(header.alignment.max(4) as usize);
+            if number(8) == NT_GNU_BUILD_ID && rest.starts_with(b"GNU\0") {
+                let id = rest.get(name_len..name_len + len).unwrap_or(&[]);
+                return &id[..id.len().min(BUILD_ID_MAX)];
+            }
+            notes = rest.get(name_len + padded..).unwrap_or(&[]);
+        }
+    }
+    &[]
+}
+
+/// Reads the sorted table of `.eh_frame_hdr` in its usual encoding, and the length of each function
+/// from its entry in `.eh_frame`.
+fn functions(table: &'static [u8], mut visit: impl FnMut(u64, u64)) {
+    // Version 1; pointer relative, count and table of 4-byte numbers relative to the table.
+    let usual = [1, 0x1b, 0x03, 0x3b];
+    let base = table.as_ptr() as u64;
+    let number = |bytes: &[u8], at: usize| {
+        bytes
+            .get(at..at + 4)
+            .map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+    };
+    if !table.starts_with(&usual) {
+        host::warn("a module has an unwind table of an unusual form; its fences may be missed");
+        return;
+    }
+    let count = number(table, 8).unwrap_or(0);
+    for index in 0..count as usize {
+        let entry = 12 + 8 * index;
+        let (Some(start), Some(description)) = (number(table, entry), number(table, entry + 4))
+        else {
+            return;
+        };
+        let start = base.wrapping_add_signed(start.into());
+        let description = base.wrapping_add_signed(description.into());
+        // Length, pointer to the common part, start (4 bytes, relative), length of the function.
+        // SAFETY: the table points to entries of `.eh_frame`, which is loaded.
+        let entry = unsafe { code::view(description, 16) };
+        if let Some(len) = number(entry, 12)
+            && len > 0
+        {
+            visit(start, start + len as u64);
+        }
+    }
+}

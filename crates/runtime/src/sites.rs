@@ -1,0 +1,520 @@
+//! The instructions that are recorded, their trampolines, and how they get there.
+
+use core::cell::RefCell;
+use core::sync::atomic::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use powerfail_abi::message::{MessageKind, SiteTactic};
+use powerfail_abi::shared::{Mode, WINDOW_ADDRESS, WINDOW_LEN};
+use powerfail_abi::{PoolWindow, SiteId, Slot};
+use powerfail_patch::tactic::{
+    Claims, CodeView, Evicted, Plan, PlanError, Surroundings, Tactic, Targets, plan,
+};
+use powerfail_patch::{
+    Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_TRAMPOLINE_LEN, Means,
+    Scanned, Settings, Site, StateMap, flags_are_dead,
+};
+
+use crate::arena::Arenas;
+use crate::lock::Lock;
+use crate::modules::{Function, Modules};
+use crate::{code, host, interpose, thread};
+
+/// Where all pools are.
+pub(crate) const WINDOW: PoolWindow = PoolWindow {
+    base: WINDOW_ADDRESS,
+    len_bytes: WINDOW_LEN,
+    alias_delta: WINDOW_LEN,
+};
+
+/// How many neighbours are settled for the sake of one site.
+const SETTLE_DEPTH_MAX: usize = 8;
+/// Code that is looked at behind a function.
+const LOOK_BEHIND: u64 = 32;
+/// Code that is looked at behind a site.
+const LOOK_AHEAD: u64 = 160;
+
+/// Everything about patched code. One lock for all: patching is rare.
+pub(crate) static SITES: Lock<Option<Sites>> = Lock::new(None);
+
+pub(crate) struct Sites {
+    classifier: Classifier,
+    emitter: Emitter,
+    arenas: RefCell<Arenas>,
+    claims: Claims,
+    modules: Modules,
+    entries: BTreeMap<u64, Entry>,
+    /// From the start of each trampoline to its site.
+    trampolines: BTreeMap<u64, u64>,
+    mode: Mode,
+    /// An address in the function that must not be patched.
+    thread_starter: u64,
+    /// Functions in which something was or will be patched, as they were before the first patch.
+    functions: BTreeMap<u64, Anatomy>,
+    /// Breakpoints at system calls of the C library.
+    system_calls: BTreeSet<u64>,
+}
+
+/// The instructions of a function.
+struct Anatomy {
+    /// Where control can come to other than from the instruction before, in order.
+    branch_targets: Vec<u64>,
+    /// Where instructions begin, in order.
+    starts: Vec<u64>,
+}
+
+struct Entry {
+    trampoline: u64,
+    len: u64,
+    states: StateMap,
+}
+
+/// Why an instruction cannot be recorded.
+pub(crate) struct Refused(pub(crate) String);
+
+impl Sites {
+    /// Starts recording: finds all modules, and patches what does not fault.
+    pub(crate) fn start() {
+        if SITES.with(|sites| sites.is_some()) {
+            return;
+        }
+        let thread_starter = interpose::thread_starter();
+        let functions = interpose::system_call_functions();
+        SITES.with(|sites| {
+            if sites.is_some() {
+                return;
+            }
+            let mut new = Self {
+                classifier: Classifier::new(),
+                emitter: Emitter::new(Settings::new(WINDOW)),
+                arenas: RefCell::default(),
+                claims: Claims::with_capacity(1 << 14),
+                modules: Modules::default(),
+                entries: BTreeMap::new(),
+                trampolines: BTreeMap::new(),
+                mode: host::mode(),
+                thread_starter,
+                functions: BTreeMap::new(),
+                system_calls: BTreeSet::new(),
+            };
+            new.make_refill_stub();
+            new.sweep();
+            for function in functions {
+                new.break_at_system_calls(function);
+            }
+            *sites = Some(new);
+        });
+    }
+
+    /// Looks for new modules after code was loaded.
+    pub(crate) fn update() {
+        SITES.with(|sites| {
+            if let Some(sites) = sites {
+                sites.sweep();
+            }
+        });
+    }
+
+    fn make_refill_stub(&mut self) {
+        let mut out = [0; MAX_TRAMPOLINE_LEN];
+        let xsave_len = xsave_len();
+        let targets = Targets {
+            first: 0x2_0000_0000,
+            last: 0x7fff_0000_0000,
+            stride: 16,
+        };
+        let arenas = self.arenas.get_mut();
+        let at = arenas.place(targets, 256, None);
+        let Some(at) = at else {
+            host::fatal("there is no memory for code")
+        };
+        match self.emitter.emit_refill_stub(at, xsave_len, &mut out) {
+            Ok(len) => {
+                arenas.take(at, len as u64);
+                arenas.write(at, &out[..len]);
+                thread::set_refill_entry(at);
+            }
+            Err(_) => host::fatal("the way out of emitted code could not be emitted"),
+        }
+    }
+
+    /// Patches every flush, fence and locked operation in modules that are new.
+    fn sweep(&mut self) {
+        let mut silent = Vec::new();
+        let changes = self.modules.update();
+        for (from, to) in changes.gone {
+            self.forget(from, to);
+        }
+        for function in changes.new {
+            // SAFETY: functions of loaded modules are readable.
+            let bytes = unsafe { code::view(function.start, function.end - function.start) };
+            let is_starter = (function.start..function.end).contains(&self.thread_starter);
+            if is_starter || !may_have_silent_sites(bytes) {
+                continue;
+            }
+            let before = silent.len();
+            let anatomy = self.decode(function, bytes, |scanned| {
+                let is_stack = |site: &Site| site.instruction.is_stack_instruction();
+                silent.extend(scanned.silent.filter(|site| !is_stack(site)));
+            });
+            if silent.len() > before {
+                self.functions.insert(function.start, anatomy);
+            }
+        }
+        let mut refused = 0;
+        for site in silent {
+            if !self.entries.contains_key(&site.address())
+                && self.settle(&site, SETTLE_DEPTH_MAX).is_err()
+            {
+                refused += 1;
+            }
+        }
+        if refused > 0 {
+            host::warn("some flushes, fences or locked operations could not be patched");
+        }
+    }
+
+    /// The code in a range is gone.
+    fn forget(&mut self, from: u64, to: u64) {
+        self.entries
+            .retain(|address, _| !(from..to).contains(address));
+        self.trampolines
+            .retain(|_, site| !(from..to).contains(site));
+        self.functions
+            .retain(|address, _| !(from..to).contains(address));
+        self.system_calls
+            .retain(|address| !(from..to).contains(address));
+        self.claims.forget_range(from, to);
+    }
+
+    /// Puts a breakpoint at every `syscall` of a function.
+    fn break_at_system_calls(&mut self, address: u64) {
+        let Some(function) = self.modules.function_at(address) else {
+            host::warn("a function of the C library is not where it is expected");
+            return;
+        };
+        // SAFETY: functions of loaded modules are readable.
+        let bytes = unsafe { code::view(function.start, function.end - function.start) };
+        let mut found = Vec::new();
+        self.decode(function, bytes, |scanned| {
+            if scanned.is_system_call {
+                found.push(scanned.address);
+            }
+        });
+        for address in found {
+            if self.system_calls.insert(address) {
+                code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
+            }
+        }
+    }
+
+    /// Whether a breakpoint stands for a system call.
+    pub(crate) fn is_system_call(&self, address: u64) -> bool {
+        self.system_calls.contains(&address)
+    }
+
+    /// The trampoline of a store that faulted, made if need be.
+    pub(crate) fn trampoline_of(&mut self, address: u64) -> Result<u64, Refused> {
+        if let Some(entry) = self.entries.get(&address) {
+            return Ok(entry.trampoline);
+        }
+        let function = self.modules.function_at(address);
+        let len = function.map_or(MAX_INSTRUCTION_LEN as u64, |function| {
+            function.end - address
+        });
+        // SAFETY: the instruction was just executed; without a function it may end with its page.
+        let bytes = unsafe { code::view(address, len.min(MAX_INSTRUCTION_LEN as u64)) };
+        let site = self.classifier.classify(bytes, address);
+        self.settle(&site, SETTLE_DEPTH_MAX)?;
+        match self.entries.get(&address) {
+            Some(entry) => Ok(entry.trampoline),
+            None => Err(Refused("an instruction could not be patched".to_owned())),
+        }
+    }
+
+    /// Makes the trampoline of a site, and the jump to it if that is possible.
+    fn settle(&mut self, site: &Site, depth: usize) -> Result<(), Refused> {
+        let address = site.address();
+        check_means(site)?;
+        let function = self.modules.function_at(address).unwrap_or_else(|| {
+            let end = address + site.len_bytes() as u64;
+            Function {
+                start: address,
+                end,
+                segment_end: end,
+            }
+        });
+        // SAFETY: functions of loaded modules are readable, and so is an instruction that ran.
+        let bytes = unsafe { code::view(function.start, function.end - function.start) };
+        let behind = &bytes[(address - function.start) as usize + site.len_bytes()..];
+        let behind = &behind[..behind.len().min(LOOK_AHEAD as usize)];
+        let flags_dead = self.is_unpatched(site.instruction.next_ip(), behind.len())
+            && flags_are_dead(behind, site.instruction.next_ip());
+        let id = SiteId(host::control().next_site.fetch_add(1, Ordering::Relaxed));
+        let mut out = [0; MAX_TRAMPOLINE_LEN];
+        let refused = |error: EmitError| Refused(format!("{error} (at {address:#x})"));
+        // The length does not depend on the place, and the plan depends on the length.
+        let draft = self
+            .emitter
+            .emit(site, id, address, flags_dead, &mut out)
+            .map_err(refused)?;
+        let len = draft.len_bytes as u64;
+        let plan = match self.mode {
+            Mode::Patch => self.plan(site, len, function, bytes, depth),
+            Mode::Trap => None,
+        };
+        let place = match plan.and_then(|plan| plan.trampoline) {
+            Some(place) => place,
+            None => self.place_near(address, len)?,
+        };
+        let trampoline = self
+            .emitter
+            .emit(site, id, place, flags_dead, &mut out)
+            .map_err(refused)?;
+        self.arenas.get_mut().take(place, len);
+        self.arenas
+            .get_mut()
+            .write(place, &out[..trampoline.len_bytes]);
+        if let Some(evicted) = plan.and_then(|plan| plan.evicted) {
+            self.relocate(&evicted).map_err(refused)?;
+        }
+        let tactic = tactic_of(plan.as_ref()) as u32;
+        let words = [
+            id.0.into(),
+            address,
+            site.len_bytes() as u64,
+            tactic.into(),
+            0,
+        ];
+        host::send(MessageKind::Site, words, &[], None);
+        self.entries.insert(
+            address,
+            Entry {
+                trampoline: place,
+                len,
+                states: trampoline.states,
+            },
+        );
+        self.trampolines.insert(place, address);
+        match plan {
+            Some(plan) => {
+                plan.commit(&mut self.claims);
+                code::replace(plan.edits().iter().map(|edit| (edit.address, edit.bytes())));
+            }
+            None if site.is_silent() => {
+                code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// A place for a trampoline that nothing jumps to: near enough for what it refers to.
+    fn place_near(&mut self, address: u64, len: u64) -> Result<u64, Refused> {
+        const REACH: u64 = 0x7000_0000;
+        let first = address.saturating_sub(REACH).max(0x1_0000);
+        let near = Targets {
+            first,
+            last: address + REACH,
+            stride: 1,
+        };
+        let place = self.arenas.get_mut().place(near, len, None);
+        place.ok_or_else(|| Refused("there is no place for a trampoline".to_owned()))
+    }
+
+    /// Writes the copy of an instruction that makes room.
+    fn relocate(&mut self, evicted: &Evicted) -> Result<(), EmitError> {
+        let mut copy = [0; 64];
+        let len = self
+            .emitter
+            .relocate(&evicted.instruction, evicted.trampoline, &mut copy)?;
+        self.arenas.get_mut().take(evicted.trampoline, len as u64);
+        self.arenas
+            .get_mut()
+            .write(evicted.trampoline, &copy[..len]);
+        Ok(())
+    }
+
+    fn is_unpatched(&self, from: u64, len: usize) -> bool {
+        (from..from + len as u64).all(|address| self.claims.owner(address).is_none())
+            && self.entries.range(from..from + len as u64).next().is_none()
+    }
+
+    /// Chooses how the jump gets there; settles neighbours if need be. `None`: leave it to traps.
+    fn plan(
+        &mut self,
+        site: &Site,
+        len: u64,
+        function: Function,
+        bytes: &'static [u8],
+        depth: usize,
+    ) -> Option<Plan> {
+        // A jump may read bytes behind the function, which it does not change.
+        let end = function.segment_end.min(function.end + LOOK_BEHIND);
+        // SAFETY: the segment is loaded.
+        let seen = unsafe { code::view(function.start, end - function.start) };
+        let code = CodeView {
+            address: function.start,
+            bytes: seen,
+        };
+        if !self.functions.contains_key(&function.start) {
+            let anatomy = self.decode(function, bytes, |_| ());
+            self.functions.insert(function.start, anatomy);
+        }
+        for _ in 0..=SETTLE_DEPTH_MAX {
+            let unsettled = self.unsettled_behind(site, code);
+            let surroundings = Known {
+                entries: &self.entries,
+                arenas: &self.arenas,
+                anatomy: self.functions.get(&function.start),
+                unsettled,
+                function_end: function.end,
+            };
+            match plan(site, len as usize, code, &self.claims, &surroundings) {
+                Ok(plan) => return Some(plan),
+                Err(PlanError::SettleFirst(address)) if depth > 0 => {
+                    let from = code.from(address);
+                    let end = from.len().min(MAX_INSTRUCTION_LEN);
+                    let neighbour = self.classifier.classify(&from[..end], address);
+                    self.settle(&neighbour, depth - 1).ok()?;
+                }
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Addresses behind a site, near enough for a pun, of instructions that may be patched later.
+    fn unsettled_behind(&mut self, site: &Site, code: CodeView<'_>) -> BTreeSet<u64> {
+        let mut unsettled = BTreeSet::new();
+        let mut at = site.instruction.next_ip();
+        while at < site.address() + 32 {
+            let bytes = code.from(at);
+            if bytes.is_empty() || self.claims.owner(at).is_some() {
+                break;
+            }
+            let next = self
+                .classifier
+                .classify(&bytes[..bytes.len().min(MAX_INSTRUCTION_LEN)], at);
+            let may_be_patched = next.means == Means::Trampoline
+                && next.action != Action::Quiet
+                && (next.is_silent() || !next.instruction.is_stack_instruction());
+            if may_be_patched && !self.entries.contains_key(&at) {
+                unsettled.insert(at);
+            }
+            at += next.len_bytes().max(1) as u64;
+        }
+        unsettled
+    }
+
+    /// Shows every instruction of a function, and gives what is to be remembered of it.
+    fn decode(
+        &mut self,
+        function: Function,
+        bytes: &[u8],
+        mut visit: impl FnMut(&Scanned),
+    ) -> Anatomy {
+        let mut anatomy = Anatomy {
+            branch_targets: Vec::new(),
+            starts: Vec::new(),
+        };
+        self.classifier.scan(bytes, function.start, |scanned| {
+            visit(&scanned);
+            anatomy.starts.push(scanned.address);
+            anatomy.branch_targets.extend(scanned.branch_target);
+        });
+        anatomy.branch_targets.sort_unstable();
+        anatomy
+    }
+
+    /// If an address lies in a trampoline: the instruction it stands for, and the slots in which
+    /// the target's registers are.
+    pub(crate) fn inside_trampoline(
+        &self,
+        address: u64,
+    ) -> Option<(u64, impl Iterator<Item = Slot> + use<>)> {
+        let (start, site) = self.trampolines.range(..=address).next_back()?;
+        let entry = self.entries.get(site)?;
+        let offset = address - start;
+        (offset < entry.len).then(|| (*site, entry.states.slots_at(offset as usize)))
+    }
+
+    /// Where to go on from a breakpoint at an address, if it is one of ours.
+    pub(crate) fn breakpoint(&self, address: u64) -> Option<u64> {
+        self.entries.get(&address).map(|entry| entry.trampoline)
+    }
+}
+
+/// Whether a trampoline can record what an instruction does.
+fn check_means(site: &Site) -> Result<(), Refused> {
+    let address = site.address();
+    match site.means {
+        Means::Trampoline => Ok(()),
+        Means::Nothing => Err(Refused(format!("nothing is stored at {address:#x}"))),
+        Means::Trap => Err(Refused(format!(
+            "the target stores to a pool with an instruction that cannot be recorded yet \
+             ({:02x?} at {address:#x})",
+            site.code()
+        ))),
+        Means::Refused(reason) => Err(Refused(format!("{reason} (at {address:#x})"))),
+    }
+}
+
+fn tactic_of(plan: Option<&Plan>) -> SiteTactic {
+    match plan.map(|plan| plan.tactic) {
+        Some(Tactic::Jump) => SiteTactic::Jump,
+        Some(Tactic::Pun | Tactic::PaddedPun) => SiteTactic::Pun,
+        Some(Tactic::SuccessorEviction | Tactic::NeighbourEviction) => SiteTactic::Eviction,
+        Some(Tactic::Breakpoint | Tactic::Fault) | None => SiteTactic::Trap,
+    }
+}
+
+/// What the planner asks.
+struct Known<'a> {
+    entries: &'a BTreeMap<u64, Entry>,
+    arenas: &'a RefCell<Arenas>,
+    anatomy: Option<&'a Anatomy>,
+    unsettled: BTreeSet<u64>,
+    function_end: u64,
+}
+
+impl Surroundings for Known<'_> {
+    fn is_branch_target(&self, address: u64) -> bool {
+        // Of what is behind the function nothing is known.
+        let is_target = |anatomy: &Anatomy| anatomy.branch_targets.binary_search(&address).is_ok();
+        address >= self.function_end || self.anatomy.is_some_and(is_target)
+    }
+
+    fn instruction_before(&self, address: u64) -> Option<u64> {
+        let starts = &self.anatomy?.starts;
+        let at = starts.binary_search(&address).ok()?;
+        starts.get(at.checked_sub(1)?).copied()
+    }
+
+    fn is_unsettled(&self, address: u64) -> bool {
+        self.unsettled.contains(&address) && !self.entries.contains_key(&address)
+    }
+
+    fn place(&self, targets: Targets, len: usize, taken: Option<(u64, usize)>) -> Option<u64> {
+        let taken = taken.map(|(at, len)| (at, len as u64));
+        self.arenas.borrow_mut().place(targets, len as u64, taken)
+    }
+}
+
+/// Whether any of these bytes could belong to a flush, a fence or a locked operation.
+fn may_have_silent_sites(bytes: &[u8]) -> bool {
+    const LOCK: u8 = 0xf0;
+    const XCHG: [u8; 2] = [0x86, 0x87];
+    bytes
+        .iter()
+        .any(|byte| *byte == LOCK || XCHG.contains(byte))
+        || bytes
+            .windows(2)
+            .any(|pair| pair == [0x0f, 0xae] || pair == [0x0f, 0xc7])
+}
+
+/// What `xsave` of all enabled components takes.
+fn xsave_len() -> u32 {
+    let leaf = core::arch::x86_64::__cpuid_count(13, 0);
+    leaf.ebx.next_multiple_of(64)
+}

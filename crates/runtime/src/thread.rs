@@ -1,0 +1,281 @@
+//! Threads of the target: their slots, their GS base, their chunks.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use powerfail_abi::message::MessageKind;
+use powerfail_abi::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of};
+use powerfail_abi::{EventKind, PROTOCOL_VERSION, ThreadBlock, chunk};
+
+use crate::lock::Lock;
+use crate::{append, host, signals, sys};
+
+/// Private memory of a thread: at its top the stack of the slow path (the state of the processor,
+/// of which AVX-512 takes 2.7 KB, and the refill function), at its bottom the shield.
+///
+/// The **shield** is a block that the GS base points to while the thread is not to be recorded: in
+/// the middle of fork, and after its end. Emitted code finds nothing pending there, and what it
+/// saves there no other thread or process touches.
+const PRIVATE_LEN: u64 = 256 * 1024;
+
+/// Private memory of threads that have ended, with their thread ids: used again when they are gone.
+static ENDED: Lock<Vec<(u64, u32)>> = Lock::new(Vec::new());
+
+/// Where emitted code goes when a chunk is full. Set when the first code is emitted.
+static REFILL_ENTRY: AtomicU64 = AtomicU64::new(0);
+
+/// The slot of the calling thread, if it has one.
+pub(crate) fn slot() -> Option<&'static ThreadSlot> {
+    let base = sys::gs();
+    let slots = host::slots().as_ptr_range();
+    // SAFETY: a GS base in this range is the address of a slot.
+    slots
+        .contains(&(base as *const ThreadSlot))
+        .then(|| unsafe { &*(base as *const ThreadSlot) })
+}
+
+/// The block of the calling thread, if it has one. Emitted code changes it between any two
+/// instructions, so it is reached by pointer.
+pub(crate) fn block() -> Option<*mut ThreadBlock> {
+    slot().map(|slot| core::ptr::from_ref(&slot.block).cast_mut())
+}
+
+/// Whether this process had more than one thread, ever.
+pub(crate) fn has_company() -> bool {
+    COMPANY.load(Ordering::Relaxed)
+}
+
+/// A second thread is about to be made.
+pub(crate) fn expect_company() {
+    COMPANY.store(true, Ordering::Relaxed);
+}
+
+static COMPANY: AtomicBool = AtomicBool::new(false);
+
+/// The index of a slot.
+pub(crate) fn index_of(slot: &ThreadSlot) -> u64 {
+    (core::ptr::from_ref(slot) as u64 - host::slots().as_ptr() as u64)
+        / size_of::<ThreadSlot>() as u64
+}
+
+/// Gives the calling thread a slot and tells the host.
+pub(crate) fn attach() {
+    // Twice as much, because it must be aligned to its length.
+    let fresh = || Some(sys::map_anywhere(2 * PRIVATE_LEN)?.next_multiple_of(PRIVATE_LEN));
+    let Some(private) = recycled().or_else(fresh) else {
+        host::fatal("there is no memory for another thread")
+    };
+    attach_with(private, 0);
+}
+
+/// `parent` is the process that this one was forked from just now, or 0.
+fn attach_with(private: u64, parent: u32) {
+    let number = host::control().next_thread.fetch_add(1, Ordering::Relaxed);
+    let slot = host::slots().iter().find(|slot| {
+        slot.thread
+            .compare_exchange(0, number + 1, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    });
+    let Some(slot) = slot else {
+        host::fatal("the target has more threads than can be recorded")
+    };
+    slot.process_id.store(sys::getpid(), Ordering::Relaxed);
+    slot.chunks_taken.store(0, Ordering::Relaxed);
+    let block = core::ptr::from_ref(&slot.block).cast_mut();
+    let shield = private as *mut ThreadBlock;
+    // SAFETY: the slot is ours since the exchange, and so is the private memory.
+    unsafe {
+        block.write(new_block(block as u64, private, number));
+        shield.write(new_block(private, private, UNRECORDED));
+    }
+    let (thread, process) = (sys::gettid().into(), sys::getpid().into());
+    let words = [u64::from(number), thread, process, parent.into(), 0];
+    host::send(MessageKind::ThreadStart, words, &[], None);
+    sys::set_gs(block as u64);
+}
+
+/// Number of a thread that is not recorded.
+const UNRECORDED: u32 = u32::MAX;
+
+fn new_block(address: u64, private: u64, thread_index: u32) -> ThreadBlock {
+    ThreadBlock {
+        self_address: address,
+        cursor: NO_CHUNK,
+        refill_entry: REFILL_ENTRY.load(Ordering::Acquire),
+        refill_function: refill as *const () as u64,
+        slow_stack_top: private + PRIVATE_LEN,
+        protocol_version: PROTOCOL_VERSION,
+        thread_index,
+        signal_depth: 0,
+        pending: 0,
+        scratch: [0; powerfail_abi::SCRATCH_SLOTS],
+    }
+}
+
+/// Private memory of a thread that does not exist any more.
+fn recycled() -> Option<u64> {
+    let process = sys::getpid();
+    ENDED.with(|ended| {
+        let gone = ended
+            .iter()
+            .position(|&(_, thread)| !sys::is_alive(process, thread))?;
+        Some(ended.swap_remove(gone).0)
+    })
+}
+
+/// The private memory of a recorded thread.
+fn private_of(slot: &ThreadSlot) -> u64 {
+    let block = core::ptr::from_ref(&slot.block);
+    // SAFETY: the block is that of the calling thread; only handlers lower the top, and not below.
+    let top = unsafe { (*block).slow_stack_top };
+    (top - 1) / PRIVATE_LEN * PRIVATE_LEN
+}
+
+/// The top of the slow stack while a handler runs that has interrupted code with this stack pointer.
+/// If that was on the slow stack, so is the handler, and needs the next part of it for itself.
+pub(crate) fn slow_stack_below(stack: u64, top: u64) -> u64 {
+    let private = (top - 1) / PRIVATE_LEN * PRIVATE_LEN;
+    if (private..=top).contains(&stack) {
+        private + (top - private) / 2 / 64 * 64
+    } else {
+        top
+    }
+}
+
+/// The calling thread is recorded no more.
+pub(crate) fn detach() {
+    let Some(slot) = slot() else { return };
+    sys::block_signals();
+    let private = private_of(slot);
+    sys::set_gs(private);
+    // SAFETY: the block is this thread's, and its handlers cannot run.
+    let number = unsafe {
+        let block = core::ptr::from_ref(&slot.block);
+        retire((*block).cursor);
+        (*block).thread_index
+    };
+    host::send(
+        MessageKind::ThreadEnd,
+        [u64::from(number), 0, 0, 0, 0],
+        &[],
+        None,
+    );
+    slot.thread.store(0, Ordering::Release);
+    ENDED.with(|ended| ended.push((private, sys::gettid())));
+    // From here on no handler of the target may run on this thread: it could store to a pool.
+    sys::restore_signals(!signals::OURS);
+}
+
+/// Runs `fork` so that neither process can disturb the other's block, which they share. Gives the
+/// child a slot of its own.
+pub(crate) fn around_fork(fork: impl FnOnce() -> i32) -> i32 {
+    let Some(slot) = slot() else { return fork() };
+    let block = core::ptr::from_ref(&slot.block).cast_mut();
+    // SAFETY: the block is this thread's.
+    if unsafe { (*block).pending } != 0 {
+        // What fork does completes flushes, and will not be recorded.
+        append::append(EventKind::FenceLocked, None, &[]);
+        // SAFETY: as above.
+        unsafe { (*block).pending = 0 };
+    }
+    // No handler of the target may run while the thread is not recorded.
+    let mask = sys::block_signals();
+    sys::restore_signals(!signals::OURS);
+    let private = private_of(slot);
+    let parent = sys::getpid();
+    sys::set_gs(private);
+    let child = fork();
+    if child == 0 {
+        ENDED.reset_after_fork();
+        attach_with(private, parent);
+    } else {
+        sys::set_gs(block as u64);
+    }
+    sys::restore_signals(mask);
+    child
+}
+
+/// Emitted code exists from now on, and its way out when a chunk is full is at `entry`.
+pub(crate) fn set_refill_entry(entry: u64) {
+    REFILL_ENTRY.store(entry, Ordering::Release);
+    let process = sys::getpid();
+    for slot in host::slots() {
+        let is_ours = slot.thread.load(Ordering::Acquire) != 0
+            && slot.process_id.load(Ordering::Relaxed) == process;
+        if is_ours {
+            let block = core::ptr::from_ref(&slot.block).cast_mut();
+            // SAFETY: nothing reads the entry before the first code is emitted, which is later.
+            unsafe {
+                (*block).refill_entry = entry;
+                (*(private_of(slot) as *mut ThreadBlock)).refill_entry = entry;
+            }
+        }
+    }
+}
+
+/// A cursor that says by itself that nothing fits, in no chunk.
+const NO_CHUNK: u64 = chunk::LEN;
+
+/// Called by emitted code, on the slow stack, when a reservation did not fit.
+extern "C" fn refill(block: *mut ThreadBlock) {
+    let mask = sys::block_signals();
+    // SAFETY: the block is this thread's, and its handlers cannot run.
+    unsafe {
+        if (*block).thread_index == UNRECORDED {
+            host::fatal("a thread stored to a pool or flushed it after its end");
+        }
+        // A handler that came in between may have brought a fresh chunk already.
+        if chunk::overflows((*block).cursor) {
+            retire((*block).cursor);
+            (*block).cursor = take_chunk((*block).thread_index);
+        }
+    }
+    sys::restore_signals(mask);
+}
+
+/// Brings a chunk in which `len` bytes fit. With signals blocked.
+///
+/// # Safety
+/// The block is that of the calling thread.
+pub(crate) unsafe fn ensure_room(block: *mut ThreadBlock, len: u64) {
+    // SAFETY: the caller's.
+    unsafe {
+        if chunk::overflows((*block).cursor + len - 1) {
+            retire((*block).cursor);
+            (*block).cursor = take_chunk((*block).thread_index);
+        }
+    }
+}
+
+fn retire(cursor: u64) {
+    if cursor < CHUNKS_ADDRESS {
+        return;
+    }
+    let (index, _) = chunk_of(cursor);
+    let control = host::control();
+    control.chunks[index as usize]
+        .retired
+        .store(1, Ordering::Release);
+    control.retired.fetch_add(1, Ordering::Release);
+    sys::futex_wake(&control.retired);
+}
+
+/// Takes a free chunk, and waits for the host if there is none.
+fn take_chunk(thread: u32) -> u64 {
+    let control = host::control();
+    let taken = slot().map_or(0, |slot| slot.chunks_taken.fetch_add(1, Ordering::Relaxed));
+    loop {
+        let freed = control.freed.load(Ordering::Acquire);
+        for (index, chunk) in (0..control.chunk_count).zip(&control.chunks) {
+            let free = chunk.thread.load(Ordering::Relaxed) == 0
+                && chunk
+                    .thread
+                    .compare_exchange(0, thread + 1, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok();
+            if free {
+                chunk.sequence.store(taken, Ordering::Release);
+                return chunk_address(index);
+            }
+        }
+        sys::futex_wait(&control.freed, freed);
+    }
+}

@@ -1,0 +1,151 @@
+//! The symbolizer: modules are loaded when they are needed, and no address is looked up twice.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use powerfail_trace::{Frame, Module, ModuleIndex};
+use rustc_hash::FxHashMap;
+
+use crate::module::LoadedModule;
+use crate::{ModuleReport, NoSource, Problem, Resolved};
+
+/// Where distributions install separate debug files.
+pub const DEFAULT_DEBUG_DIRECTORY: &str = "/usr/lib/debug";
+
+/// How many places are remembered. A trace has far fewer; the limit keeps memory bounded if it does not.
+const MAX_REMEMBERED: usize = 1 << 20;
+
+/// What the address of a frame means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AddressKind {
+    /// It is that of the instruction itself: the innermost frame of a call stack.
+    Instruction,
+    /// It is that to which a call returns: every other frame. The call is the instruction before, which
+    /// may belong to another line, or to another function if the call does not return.
+    Return,
+}
+
+/// Turns frames of a recorded program into functions and source lines.
+///
+/// It can be sent to another thread, but not be shared between threads.
+pub struct Symbolizer {
+    modules: Vec<Slot>,
+    debug_directories: Vec<PathBuf>,
+    remembered: FxHashMap<(Frame, AddressKind), Arc<Resolved>>,
+}
+
+struct Slot {
+    module: Module,
+    name: Arc<str>,
+    loaded: Option<LoadedModule>,
+}
+
+impl Symbolizer {
+    /// Prepares to resolve frames in these modules, which are those of the trace, in its order.
+    ///
+    /// Nothing is read yet.
+    pub fn new(modules: &[Module]) -> Self {
+        let slot = |module: &Module| Slot {
+            name: module
+                .path
+                .file_name()
+                .unwrap_or(module.path.as_os_str())
+                .to_string_lossy()
+                .into(),
+            module: module.clone(),
+            loaded: None,
+        };
+        Self {
+            modules: modules.iter().map(slot).collect(),
+            debug_directories: vec![DEFAULT_DEBUG_DIRECTORY.into()],
+            remembered: FxHashMap::default(),
+        }
+    }
+
+    /// Looks for separate debug files in these directories, in this order, and no longer in
+    /// [`DEFAULT_DEBUG_DIRECTORY`].
+    #[must_use]
+    pub fn with_debug_directories<I>(mut self, directories: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<PathBuf>,
+    {
+        self.debug_directories = directories.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What is at one frame of a call stack.
+    pub fn resolve(&mut self, frame: Frame, kind: AddressKind) -> Arc<Resolved> {
+        if let Some(resolved) = self.remembered.get(&(frame, kind)) {
+            return Arc::clone(resolved);
+        }
+        let resolved = Arc::new(self.look_up(frame, kind));
+        if self.remembered.len() >= MAX_REMEMBERED {
+            self.remembered.clear();
+        }
+        self.remembered.insert((frame, kind), Arc::clone(&resolved));
+        resolved
+    }
+
+    /// What is at the frames of a whole call stack, innermost first: the first address is that of an
+    /// instruction, the others are those to which calls return.
+    pub fn resolve_stack(&mut self, stack: impl IntoIterator<Item = Frame>) -> Vec<Arc<Resolved>> {
+        let kinds =
+            std::iter::once(AddressKind::Instruction).chain(std::iter::repeat(AddressKind::Return));
+        stack
+            .into_iter()
+            .zip(kinds)
+            .map(|(frame, kind)| self.resolve(frame, kind))
+            .collect()
+    }
+
+    /// What is known about a module's files, which are read now if they were not yet. Nothing if the
+    /// trace does not define the module.
+    pub fn module_report(&mut self, module: ModuleIndex) -> Option<&ModuleReport> {
+        let slot = self.modules.get_mut(module.0 as usize)?;
+        Some(slot.load(&self.debug_directories).report())
+    }
+
+    /// What is wrong with the modules of the frames that were resolved so far.
+    pub fn problems(&self) -> impl Iterator<Item = (ModuleIndex, &Problem)> {
+        self.modules.iter().zip(0..).flat_map(|(slot, index)| {
+            let problems = slot
+                .loaded
+                .iter()
+                .flat_map(|loaded| &loaded.report().problems);
+            problems.map(move |problem| (ModuleIndex(index), problem))
+        })
+    }
+
+    fn look_up(&mut self, frame: Frame, kind: AddressKind) -> Resolved {
+        let Frame::Module { module, offset } = frame else {
+            return unresolved(frame, NoSource::NoModule);
+        };
+        let Some(slot) = self.modules.get_mut(module.0 as usize) else {
+            return unresolved(frame, NoSource::UnknownModule);
+        };
+        let (frames, no_source) = slot.load(&self.debug_directories).look_up(offset, kind);
+        Resolved {
+            frame,
+            module: Some(Arc::clone(&slot.name)),
+            frames,
+            no_source,
+        }
+    }
+}
+
+impl Slot {
+    fn load(&mut self, debug_directories: &[PathBuf]) -> &mut LoadedModule {
+        self.loaded
+            .get_or_insert_with(|| LoadedModule::load(&self.module, debug_directories))
+    }
+}
+
+fn unresolved(frame: Frame, reason: NoSource) -> Resolved {
+    Resolved {
+        frame,
+        module: None,
+        frames: Vec::new(),
+        no_source: Some(reason),
+    }
+}

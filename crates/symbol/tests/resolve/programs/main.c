@@ -1,0 +1,8 @@
+// Runs what is in btree.c, in the same module or in a library.
+
+void run(void);
+
+int main(void) {
+    run();
+    return 0;
+}
