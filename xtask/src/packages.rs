@@ -7,9 +7,21 @@ use anyhow::{Context, bail};
 use crate::run;
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 2] = [
-    ("gcc", "the compression library of the trace file is C"),
+const NEEDED: [(&str, &str); 11] = [
+    (
+        "gcc",
+        "the compression library of the trace file and targets of tests are C",
+    ),
     ("libc6-dev", "the same"),
+    ("g++", "a target of tests is C++"),
+    ("libpmem-dev", "targets of tests copy with it"),
+    ("libpmemobj-dev", "targets of tests keep objects in it"),
+    ("libpmemlog-dev", "a target of tests appends to its log"),
+    ("libpmemblk-dev", "a target of tests writes its blocks"),
+    ("pmdk-tools", "pmempool is a target of tests"),
+    ("liblmdb-dev", "a target of tests keeps a database in it"),
+    ("memcached", "a target of tests, with its items in a pool"),
+    ("fio", "a target of tests, on a mapped file"),
 ];
 
 /// Installs what is missing; without the right to do so, names it.

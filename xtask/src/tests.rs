@@ -10,6 +10,8 @@ use anyhow::Context;
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
+    /// A binary has begun and has not given its result yet.
+    running: bool,
 }
 
 impl Tally {
@@ -18,6 +20,10 @@ impl Tally {
     }
 
     fn add(&mut self, line: &str) {
+        if is_beginning(line) {
+            self.close();
+            self.running = true;
+        }
         let Some(result) = line.strip_prefix("test result: ") else {
             return;
         };
@@ -29,7 +35,24 @@ impl Tally {
         };
         self.passed += count("passed");
         self.failed += count("failed");
+        self.running = false;
     }
+
+    /// Counts a binary that has ended without a result.
+    fn close(&mut self) {
+        self.failed += u64::from(self.running);
+        self.running = false;
+    }
+}
+
+/// Whether a test binary begins with this line: `running 3 tests`.
+fn is_beginning(line: &str) -> bool {
+    line.strip_prefix("running ")
+        .and_then(|rest| {
+            rest.strip_suffix(" tests")
+                .or_else(|| rest.strip_suffix(" test"))
+        })
+        .is_some_and(|count| count.parse::<u64>().is_ok())
 }
 
 /// Runs `cargo test`, shows what it prints, and counts.
@@ -47,6 +70,7 @@ pub(crate) fn run(mut command: Command) -> anyhow::Result<Tally> {
             tally.add(&line);
         }
     }
+    tally.close();
     let status = child.wait().context("cannot wait for the tests")?;
     if !status.success() && tally.failed == 0 {
         // Something did not compile or crashed before it could give a result.
@@ -69,9 +93,24 @@ mod unit {
             tally,
             Tally {
                 passed: 15,
-                failed: 2
+                failed: 2,
+                running: false
             }
         );
         assert!(!tally.all_passed());
+    }
+
+    #[test]
+    fn a_binary_without_a_result_is_counted_beside_others_that_failed() {
+        let mut tally = Tally::default();
+        tally.add("running 1 test");
+        tally.add("test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured");
+        tally.add("running 7 tests");
+        tally.add("test crashes ... running wild");
+        tally.add("running 2 tests");
+        tally.add("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured");
+        tally.add("running 3 tests");
+        tally.close();
+        assert_eq!((tally.passed, tally.failed), (2, 3));
     }
 }

@@ -1,5 +1,6 @@
 //! The command line: the one place for each flag's name, help and default. Parsing does nothing.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,6 +11,8 @@ use crate::exit::exit_codes;
 
 const EXAMPLES: &str = "\
 Examples:
+  powerfail record -o run.trace -- ./my-program /mnt/pmem/pool
+      run a program and record what it does to persistent memory
   powerfail model show flag.json
       every memory content that a crash of a small program can leave
   powerfail model check tests/litmus
@@ -66,6 +69,14 @@ impl ColorArg {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a command and record what it does to persistent memory
+    ///
+    /// The target needs no change and no special build: a dynamically linked x86-64 program. Every
+    /// store, flush and fence on its pools goes into the trace, in the order in which stores reach
+    /// memory; so do the system calls that read into a pool, sync it or resize it, and the beginning
+    /// of what the target writes to the outside. Afterwards the trace is replayed and must give the
+    /// pools as they are, byte for byte.
+    Record(RecordArgs),
     /// Ask the persistency model about litmus files
     #[command(subcommand)]
     Model(ModelCommand),
@@ -76,6 +87,42 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the man page, or write one for each command
     Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Where the trace goes; replaced if it exists
+    #[arg(short, long, default_value = "powerfail.trace", value_name = "TRACE")]
+    pub(crate) output: PathBuf,
+    /// Which files are pools: a path or a pattern such as '/mnt/pmem/*.pool'; can be repeated
+    ///
+    /// Without it every regular file and every DAX device that the target maps shared and writable
+    /// is a pool, and the summary says which were taken.
+    #[arg(long, value_name = "PATH|GLOB")]
+    pub(crate) pool: Vec<PathBuf>,
+    /// Where the pool for {pool} is made [default: /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pm_dir: Option<PathBuf>,
+    /// How stores are caught
+    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+    pub(crate) mode: ModeArg,
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The workload: a command and its arguments
+    ///
+    /// {pool} in an argument is replaced by the path of a fresh pool, which is removed afterwards.
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum ModeArg {
+    /// An instruction is patched after its first fault: nearly native speed
+    #[default]
+    Patch,
+    /// Every store faults: slow, and independent of patching
+    Trap,
 }
 
 #[derive(Debug, Subcommand)]
@@ -132,7 +179,11 @@ pub(crate) enum TraceCommand {
     /// Open lines and number of crash states at a position
     States(TraceStatesArgs),
     /// Verify every checksum, and that the stores give the final image
-    Check(TraceFileArgs),
+    ///
+    /// The last line is the verdict: sound, or NOT sound with the reasons. A trace that is damaged,
+    /// incomplete or contradicts its final image is a finding (exit code 1); a file that is no
+    /// trace, is empty or cannot be read is not judged (exit code 2).
+    Check(TraceCheckArgs),
     /// Make a trace from a litmus trace
     Import(TraceImportArgs),
 }
@@ -148,11 +199,32 @@ pub(crate) struct TraceFileArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct TraceCheckArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How much memory a command may take for the content of pools.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct MemoryArgs {
+    /// Give up before pools take more memory than this: bytes, or with K, M, G or T
+    #[arg(long, default_value = "4G", value_parser = parse_size, value_name = "SIZE")]
+    pub(crate) memory_limit: u64,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TraceEventsArgs {
     /// The trace
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Only these kinds: names such as store or clwb, or stores, flushes, fences, syncs, marks, life
+    /// Only these kinds: names such as store or clwb, or stores, flushes, fences, syncs, marks,
+    /// lifecycle
     #[arg(long, value_delimiter = ',', value_parser = parse_kind, value_name = "KINDS")]
     pub(crate) kind: Vec<KindFilter>,
     /// Only this thread
@@ -192,11 +264,18 @@ pub(crate) struct TraceStatesArgs {
     /// List failure points instead, with the number of crash states at each
     #[arg(long, value_enum, value_name = "WHICH", conflicts_with = "at")]
     pub(crate) failure_points: Option<FailurePointsArg>,
-    /// Open lines to print in full
-    #[arg(long, default_value_t = 20, value_name = "N")]
+    /// Open lines to print in full; JSON always has all of them
+    #[arg(
+        long,
+        default_value_t = 20,
+        value_name = "N",
+        conflicts_with_all = ["failure_points", "json"]
+    )]
     pub(crate) lines: usize,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
     /// Print JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -271,7 +350,7 @@ pub(crate) struct TraceImportArgs {
     /// A litmus trace
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The trace to write
+    /// The trace to write; replaced if it exists, and only when the new one is complete
     #[arg(short, long, value_name = "TRACE")]
     pub(crate) output: PathBuf,
 }
@@ -321,6 +400,22 @@ fn parse_kind(text: &str) -> Result<KindFilter, String> {
         })
 }
 
+fn parse_size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.split_at_checked(text.len().saturating_sub(1)) {
+        Some((digits, "K" | "k")) => (digits, 1 << 10),
+        Some((digits, "M" | "m")) => (digits, 1 << 20),
+        Some((digits, "G" | "g")) => (digits, 1 << 30),
+        Some((digits, "T" | "t")) => (digits, 1 << 40),
+        _ => (text, 1),
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .filter(|_| digits.bytes().all(|digit| digit.is_ascii_digit()))
+        .and_then(|number| number.checked_mul(unit))
+        .ok_or_else(|| "a size looks like 500M or 4G".to_owned())
+}
+
 fn parse_range(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -352,6 +447,26 @@ mod tests {
         assert!(parse_range("1..1").is_err());
         assert!(parse_range("0x..4").is_err());
         assert!(parse_range("12").is_err());
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("3K"), Ok(3072));
+        assert_eq!(parse_size("4G"), Ok(4 << 30));
+        for wrong in [
+            "",
+            "G",
+            "-1",
+            "+1",
+            "1.5G",
+            "4GB",
+            "99999999999T",
+            "4 G",
+            "1é",
+        ] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

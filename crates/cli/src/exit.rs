@@ -1,6 +1,14 @@
 //! The exit codes, in one place, and what is said on the way out.
+//!
+//! What is judged and found wanting is a finding, also by `trace check`: a trace that is damaged,
+//! cut off, or contradicts its final image. What cannot be judged is a set-up error: a file that is
+//! missing, unreadable, empty, no trace at all or of a newer version; a litmus file that is
+//! malformed or beyond the limits of the explorer. The other `trace` commands do not judge, so to
+//! them damage is a set-up error as well.
+//!
+//! A reader that closes our standard output early changes nothing: see `output.rs`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// How a run of powerfail ends.
@@ -56,15 +64,6 @@ impl From<Exit> for ExitCode {
 
 /// Says in one sentence what went wrong, and gives the exit code for it.
 pub(crate) fn explain(error: &anyhow::Error) -> Exit {
-    let is_broken_pipe = error.chain().any(|cause| {
-        cause
-            .downcast_ref::<io::Error>()
-            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-    });
-    if is_broken_pipe {
-        // The reader of our output has seen enough, as in `powerfail trace events FILE | head`.
-        return Exit::Clean;
-    }
     complain(&format!("{error:#}"));
     Exit::Setup
 }
@@ -83,9 +82,29 @@ fn anstyle_error() -> clap::builder::styling::Style {
 /// A panic is a bug of ours; it says so, and where.
 pub(crate) fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        complain(&format!(
-            "internal error: {panic}; this is a bug in powerfail {}, please report it",
-            env!("CARGO_PKG_VERSION")
-        ));
+        complain(&panic_sentence(&panic.to_string()));
     }));
+}
+
+/// A panic in one line, whatever its message is.
+fn panic_sentence(panic: &str) -> String {
+    let panic = panic.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!(
+        "internal error: {panic}; this is a bug in powerfail {}, please report it",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_one_line() {
+        let sentence = panic_sentence("panicked at src/a.rs:1:2:\nleft: 1\n right: 2");
+        assert!(
+            sentence.starts_with("internal error: panicked at src/a.rs:1:2: left: 1 right: 2; ")
+        );
+        assert_eq!(sentence.lines().count(), 1);
+    }
 }

@@ -1,8 +1,11 @@
 //! `powerfail trace import`: a litmus trace as a trace file, so that everything that works on
 //! recordings works on it.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use powerfail_litmus::{LitmusFile, TraceFile};
@@ -21,26 +24,67 @@ const POOL: PoolIndex = PoolIndex(0);
 
 pub(crate) fn import(args: &TraceImportArgs) -> anyhow::Result<Exit> {
     let context = || args.file.display().to_string();
-    let text = fs::read_to_string(&args.file).with_context(context)?;
-    let LitmusFile::Trace(file) = LitmusFile::parse(&text).with_context(context)? else {
+    let bytes = fs::read(&args.file).with_context(context)?;
+    let LitmusFile::Trace(file) = LitmusFile::parse_bytes(&bytes).with_context(context)? else {
         anyhow::bail!(
             "{}: a program has many traces; import takes litmus traces",
             context()
         );
     };
-    write(&file, args).with_context(|| args.output.display().to_string())?;
+    replace(&args.output, &args.file, |out| {
+        write(&file, &args.file, out)
+    })
+    .with_context(|| args.output.display().to_string())?;
     let events = plural(file.event_count(), "event");
     print(|out| Ok(writeln!(out, "{}: {events}", args.output.display())?))?;
     Ok(Exit::Clean)
 }
 
-fn write(file: &TraceFile, args: &TraceImportArgs) -> anyhow::Result<()> {
-    let mut image = file.initial_image();
-    let mut pages: BTreeSet<u64> = file
+/// Writes a file beside `output` and gives it that name when it is complete, so that a failure
+/// leaves what was there. Refuses to replace `input`, and what is no regular file.
+fn replace(
+    output: &Path,
+    input: &Path,
+    write: impl FnOnce(&mut fs::File) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    // A link stays one: what it points to is replaced.
+    let output: PathBuf = match fs::metadata(output) {
+        Ok(found) => {
+            let input = fs::metadata(input)?;
+            anyhow::ensure!(
+                (found.dev(), found.ino()) != (input.dev(), input.ino()),
+                "this is the litmus trace itself; --output must name another file"
+            );
+            anyhow::ensure!(found.is_file(), "not a regular file");
+            fs::canonicalize(output)?
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => output.to_owned(),
+        Err(error) => return Err(error.into()),
+    };
+    let folder = match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::Builder::new()
+        .prefix(".powerfail-")
+        // As any new file: the umask decides.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        // The name of a temporary file says nothing to anybody.
+        .map_err(|error| io::Error::from(error.kind()))?;
+    write(file.as_file_mut())?;
+    file.persist(&output).map_err(|error| error.error)?;
+    Ok(())
+}
+
+fn write(file: &TraceFile, source: &Path, out: &mut fs::File) -> anyhow::Result<()> {
+    let initial = file.initial_image();
+    let initial_pages: BTreeSet<u64> = file
         .initial_places()
         .flat_map(|at| pages_of(at, 8))
         .collect();
-    let initial = snapshot(&image, &pages);
+    let mut image = file.initial_image();
+    let mut pages = initial_pages.clone();
     for step in file.steps() {
         if let Event::Store { at, bytes, .. } = step.event {
             image.write(at, bytes);
@@ -53,33 +97,39 @@ fn write(file: &TraceFile, args: &TraceImportArgs) -> anyhow::Result<()> {
         notes: vec![("imported".to_owned(), file.name.clone())],
         ..Meta::default()
     };
-    let mut writer = TraceWriter::create(&args.output, &meta, WriterOptions::default())?;
+    let mut writer = TraceWriter::new(out, &meta, WriterOptions::default())?;
     writer.define_pool(&Pool {
-        path: args.file.clone(),
+        path: source.to_owned(),
         kind: PoolKind::AnonymousRange,
         len_bytes,
         address: 0,
     })?;
-    for (page, bytes) in &initial {
-        writer.initial_image(POOL, PoolOffset(page * PAGE_BYTES as u64), bytes)?;
+    for (page, bytes) in content(&initial, &initial_pages) {
+        writer.initial_image(POOL, PoolOffset(page * PAGE_BYTES as u64), &bytes)?;
     }
-    let threads = file
-        .steps()
-        .map(|step| step.thread.0)
-        .max()
-        .map_or(1, |last| last + 1);
-    for os_id in 0..threads {
-        writer.define_thread(&Thread { os_id, name: None })?;
-    }
+    // Threads are numbered as they appear: the file may call them what it likes.
+    let mut threads: BTreeMap<ThreadIndex, ThreadIndex> = BTreeMap::new();
     for index in 0..file.event_count() {
-        match file.step(index) {
-            Some(step) => writer.append(step.thread, StackId::NONE, Body::Pm(step.event))?,
-            // Events without effect keep their place, so that positions mean the same in both.
-            None => writer.append(ThreadIndex(0), StackId::NONE, Body::Mark(NO_EFFECT))?,
+        let number = file.thread(index).unwrap_or(ThreadIndex(0));
+        let thread = match threads.get(&number) {
+            Some(&thread) => thread,
+            None => {
+                let thread = writer.define_thread(&Thread {
+                    os_id: number.0,
+                    name: None,
+                })?;
+                threads.insert(number, thread);
+                thread
+            }
         };
+        // Events without effect keep their place, so that positions mean the same in both.
+        let body = file
+            .step(index)
+            .map_or(Body::Mark(NO_EFFECT), |step| Body::Pm(step.event));
+        writer.append(thread, StackId::NONE, body)?;
     }
     let mut hasher = ImageHasher::new(len_bytes);
-    for (page, bytes) in snapshot(&image, &pages) {
+    for (page, bytes) in content(&image, &pages) {
         hasher.update(page * PAGE_BYTES as u64, &bytes);
     }
     writer.finish(&[FinalImage {
@@ -101,16 +151,15 @@ fn pages_of(at: Place, len: u64) -> std::ops::RangeInclusive<u64> {
     at.offset.0 / page..=(at.offset.0 + len.max(1) - 1) / page
 }
 
-fn snapshot(image: &SparseImage, pages: &BTreeSet<u64>) -> Vec<(u64, Vec<u8>)> {
-    pages
-        .iter()
-        .map(|&page| {
-            let mut bytes = vec![0; PAGE_BYTES];
-            image.read(
-                Place::new(POOL, PoolOffset(page * PAGE_BYTES as u64)),
-                &mut bytes,
-            );
-            (page, bytes)
-        })
-        .collect()
+/// The content of each of `pages`.
+fn content(
+    image: &SparseImage,
+    pages: &BTreeSet<u64>,
+) -> impl Iterator<Item = (u64, [u8; PAGE_BYTES])> {
+    pages.iter().map(|&page| {
+        let mut bytes = [0; PAGE_BYTES];
+        let at = Place::new(POOL, PoolOffset(page * PAGE_BYTES as u64));
+        image.read(at, &mut bytes);
+        (page, bytes)
+    })
 }

@@ -4,9 +4,11 @@ mod args;
 mod exit;
 mod generated;
 mod import;
+mod memory;
 mod model;
 mod output;
 mod progress;
+mod record;
 mod trace;
 
 use std::process::ExitCode;
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
+        Command::Record(args) => record::record(&args),
         Command::Model(ModelCommand::Check(args)) => model::check(&args),
         Command::Model(ModelCommand::Show(args)) => model::show(&args),
         Command::Trace(TraceCommand::Info(args)) => trace::info(&args),

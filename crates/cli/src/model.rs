@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use powerfail_litmus::{LitmusFile, Verdict};
 use powerfail_model::Domain;
-use powerfail_model::program::{NonTemporal, TooManyStates};
+use powerfail_model::program::NonTemporal;
 use powerfail_report::litmus as report;
 use rayon::prelude::*;
 use serde_json::json;
@@ -68,7 +68,7 @@ fn check_file(path: &Path) -> anyhow::Result<Verdict> {
 }
 
 fn read(path: &Path) -> anyhow::Result<LitmusFile> {
-    let parse = || Ok::<_, anyhow::Error>(LitmusFile::parse(&fs::read_to_string(path)?)?);
+    let parse = || Ok::<_, anyhow::Error>(LitmusFile::parse_bytes(&fs::read(path)?)?);
     parse().with_context(|| path.display().to_string())
 }
 
@@ -110,6 +110,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 }
 
 pub(crate) fn show(args: &ModelShowArgs) -> anyhow::Result<Exit> {
+    let context = || args.file.display().to_string();
     match read(&args.file)? {
         LitmusFile::Program(file) => {
             let non_temporal = match args.non_temporal {
@@ -117,12 +118,7 @@ pub(crate) fn show(args: &ModelShowArgs) -> anyhow::Result<Exit> {
                 NonTemporalArg::InOrder => NonTemporal::InOrder,
                 NonTemporalArg::DurableAtFence => NonTemporal::DurableAtFence,
             };
-            let states = file
-                .states(non_temporal)
-                .map_err(|TooManyStates { limit }| {
-                    let path = args.file.display();
-                    anyhow::anyhow!("{path}: the program has more than {limit} states")
-                })?;
+            let states = file.states(non_temporal).with_context(context)?;
             if args.json {
                 print_json(&report::program_json(&file, &states))?;
             } else {
@@ -135,7 +131,8 @@ pub(crate) fn show(args: &ModelShowArgs) -> anyhow::Result<Exit> {
                 "{}: a trace has its order already; --non-temporal is for programs",
                 args.file.display()
             );
-            let (adr, eadr) = (file.states(Domain::Adr), file.states(Domain::Eadr));
+            let adr = file.states(Domain::Adr).with_context(context)?;
+            let eadr = file.states(Domain::Eadr).with_context(context)?;
             if args.json {
                 print_json(&report::trace_json(&file, &adr, &eadr))?;
             } else {

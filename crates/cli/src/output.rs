@@ -4,14 +4,29 @@ use std::io::{self, BufWriter, Write};
 
 use serde_json::Value;
 
-/// Runs `write` on standard output and flushes it, so that a full disk or a closed pipe is seen.
+/// Runs `write` on standard output and flushes it, so that a full disk is seen.
+///
+/// A closed pipe is no error: the reader has seen enough, as in `powerfail trace events FILE | head`.
+/// The rest is not written, and the command goes on to its own verdict.
 pub(crate) fn print(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, anstream::stdout().lock());
-    write(&mut out)?;
-    out.flush()?;
-    Ok(())
+    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    match written {
+        Err(error) if is_closed_pipe(&error) => {
+            // What is still in the buffer must not be tried again.
+            let _ = out.into_parts();
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// One JSON value on a line of its own.
@@ -22,7 +37,7 @@ pub(crate) fn json_line(out: &mut dyn Write, value: &Value) -> io::Result<()> {
 /// One JSON value over several lines, as the whole of standard output.
 pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
     print(|out| {
-        serde_json::to_writer_pretty(&mut *out, value)?;
+        serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
         writeln!(out)?;
         Ok(())
     })

@@ -78,8 +78,9 @@ impl ReadAt for WatchedFile {
 /// Opens a trace whose reading shows progress.
 pub(crate) fn open_trace(path: &Path) -> anyhow::Result<Trace> {
     let open = || {
+        // Asked before opening: opening a FIFO would wait for its other end.
+        anyhow::ensure!(std::fs::metadata(path)?.is_file(), "not a regular file");
         let file = File::open(path)?;
-        anyhow::ensure!(file.metadata()?.is_file(), "not a regular file");
         let progress = Arc::new(Progress::bytes(file.metadata()?.len()));
         Ok(Trace::from_source(WatchedFile { file, progress })?)
     };

@@ -3,16 +3,14 @@
 use std::io::Write;
 
 use anyhow::Context;
-use powerfail_model::{
-    Event, EventIndex, FailurePoints, Frontier, Image, Place, PoolIndex, Rules, SparseImage,
-};
+use powerfail_model::{Event, EventIndex, FailurePoints, Frontier, Image, Place, PoolIndex, Rules};
 use powerfail_report::trace as report;
-use powerfail_trace::{
-    Body, Completeness, Record, RecordKind, Statistics, Trace, TraceError, replay,
-};
+use powerfail_trace::replay::{PoolReplay, replay_within};
+use powerfail_trace::{Body, Record, RecordKind, Statistics, Trace, TraceError};
 
-use crate::args::{TraceEventsArgs, TraceFileArgs, TraceStatesArgs};
+use crate::args::{TraceCheckArgs, TraceEventsArgs, TraceFileArgs, TraceStatesArgs};
 use crate::exit::Exit;
+use crate::memory::{LimitedImage, MemoryLimit};
 use crate::output::{json_line, print, print_json};
 use crate::progress::open_trace;
 
@@ -31,13 +29,15 @@ pub(crate) fn info(args: &TraceFileArgs) -> anyhow::Result<Exit> {
 /// Opens a trace and warns if it is not complete.
 fn open_with_warning(path: &std::path::Path) -> anyhow::Result<Trace> {
     let trace = open_trace(path)?;
-    report::incompleteness(&mut anstream::stderr(), &trace)?;
+    // If standard error is closed there is nobody to warn.
+    let _ = report::incompleteness(&mut anstream::stderr(), &trace);
     Ok(trace)
 }
 
 pub(crate) fn events(args: &TraceEventsArgs) -> anyhow::Result<Exit> {
     let trace = open_with_warning(&args.file)?;
     let context = || args.file.display().to_string();
+    refuse_filters_of_nothing(&trace, args).with_context(context)?;
     print(|out| {
         let mut left = args.limit.unwrap_or(u64::MAX);
         let mut records = trace.records_from(EventIndex(args.from));
@@ -58,6 +58,33 @@ pub(crate) fn events(args: &TraceEventsArgs) -> anyhow::Result<Exit> {
         Ok(())
     })?;
     Ok(Exit::Clean)
+}
+
+/// A thread, pool or position that the trace does not have is a slip, and not an empty answer.
+fn refuse_filters_of_nothing(trace: &Trace, args: &TraceEventsArgs) -> anyhow::Result<()> {
+    let (threads, pools, events) = (
+        trace.threads().len(),
+        trace.pools().len(),
+        trace.event_count(),
+    );
+    if let Some(thread) = args.thread {
+        anyhow::ensure!(
+            (thread as usize) < threads,
+            "there is no thread {thread}; it has {threads}, counted from 0"
+        );
+    }
+    if let Some(pool) = args.pool {
+        anyhow::ensure!(
+            (pool as usize) < pools,
+            "there is no pool {pool}; it has {pools}, counted from 0"
+        );
+    }
+    let from = args.from;
+    anyhow::ensure!(
+        from <= events,
+        "--from {from} is beyond its {events} events"
+    );
+    Ok(())
 }
 
 fn admits(args: &TraceEventsArgs, record: &Record<'_>) -> bool {
@@ -100,16 +127,21 @@ pub(crate) fn states(args: &TraceStatesArgs) -> anyhow::Result<Exit> {
             context()
         );
     }
-    let mut frontier = start(&trace, args.rules.into()).with_context(context)?;
+    let mut memory = MemoryLimit::new(args.memory.memory_limit);
+    let mut frontier = start(&trace, args.rules.into(), &memory).with_context(context)?;
     print(|out| match args.failure_points {
-        Some(points) => list_failure_points(out, &trace, &mut frontier, points.into(), args.json),
+        Some(points) => {
+            let points = points.into();
+            list_failure_points(out, &trace, &mut frontier, &mut memory, points, args.json)
+                .with_context(context)
+        }
         None => {
             let at = EventIndex(args.at.unwrap_or(count));
-            advance(&trace, &mut frontier, at).with_context(context)?;
+            advance(&trace, &mut frontier, &mut memory, at).with_context(context)?;
             if args.json {
                 Ok(json_line(out, &report::states_json(at, &frontier))?)
             } else {
-                Ok(report::states(out, at, &frontier, args.lines)?)
+                Ok(report::states(out, at, count, &frontier, args.lines)?)
             }
         }
     })?;
@@ -117,25 +149,33 @@ pub(crate) fn states(args: &TraceStatesArgs) -> anyhow::Result<Exit> {
 }
 
 /// The model before the first event: pools as they were when they were mapped.
-fn start(trace: &Trace, rules: Rules) -> Result<Frontier, TraceError> {
-    let mut image = SparseImage::new();
-    for pool in 0..trace.pools().len() {
-        let pool = PoolIndex(pool as u32);
-        let mut runs = trace.initial_image(pool);
-        while let Some(run) = runs.next_run()? {
-            image.write(Place::new(pool, run.offset), run.bytes);
-        }
+fn start(
+    trace: &Trace,
+    rules: Rules,
+    memory: &MemoryLimit,
+) -> anyhow::Result<Frontier<LimitedImage>> {
+    let mut image = memory.image();
+    let mut runs = trace.initial_images();
+    while let Some(run) = runs.next_run()? {
+        image.write(Place::new(run.pool, run.offset), run.bytes);
+        memory.check_image(&image)?;
     }
     Ok(Frontier::new(rules, image))
 }
 
-fn advance(trace: &Trace, frontier: &mut Frontier, to: EventIndex) -> Result<(), TraceError> {
+fn advance(
+    trace: &Trace,
+    frontier: &mut Frontier<LimitedImage>,
+    memory: &mut MemoryLimit,
+    to: EventIndex,
+) -> anyhow::Result<()> {
     let mut records = trace.records_from(EventIndex(0));
     while let Some(record) = records.next_record()?
         && record.index < to
     {
         if let Some(step) = record.step() {
             frontier.apply(&step);
+            memory.check(frontier)?;
         }
     }
     Ok(())
@@ -144,11 +184,12 @@ fn advance(trace: &Trace, frontier: &mut Frontier, to: EventIndex) -> Result<(),
 fn list_failure_points(
     out: &mut dyn Write,
     trace: &Trace,
-    frontier: &mut Frontier,
+    frontier: &mut Frontier<LimitedImage>,
+    memory: &mut MemoryLimit,
     points: FailurePoints,
     json: bool,
 ) -> anyhow::Result<()> {
-    let mut show = |frontier: &Frontier, at| {
+    let mut show = |frontier: &Frontier<LimitedImage>, at| {
         if json {
             json_line(out, &report::failure_point_json(at, frontier))
         } else {
@@ -162,6 +203,7 @@ fn list_failure_points(
                 show(frontier, step.index)?;
             }
             frontier.apply(&step);
+            memory.check(frontier)?;
         }
     }
     if frontier.is_failure_point_at_end(points) {
@@ -170,20 +212,84 @@ fn list_failure_points(
     Ok(())
 }
 
-pub(crate) fn check(args: &TraceFileArgs) -> anyhow::Result<Exit> {
+pub(crate) fn check(args: &TraceCheckArgs) -> anyhow::Result<Exit> {
+    let (trace, pools) = match examine(args) {
+        Ok(examined) => examined,
+        Err(error) => {
+            let Some(damage) = error.downcast_ref().filter(|error| is_damage(error)) else {
+                return Err(error);
+            };
+            let problems = [damage.to_string()];
+            if args.json {
+                print_json(&report::damage_json(&problems))?;
+            } else {
+                print(|out| Ok(report::verdict(out, &problems)?))?;
+            }
+            return Ok(Exit::Findings);
+        }
+    };
+    let problems = report::problems(&trace, &pools);
+    if args.json {
+        print_json(&report::check_json(&trace, &problems, &pools))?;
+    } else {
+        print(|out| {
+            report::check(out, &trace, &pools)?;
+            Ok(report::verdict(out, &problems)?)
+        })?;
+    }
+    Ok(if problems.is_empty() {
+        Exit::Clean
+    } else {
+        Exit::Findings
+    })
+}
+
+fn examine(args: &TraceCheckArgs) -> anyhow::Result<(Trace, Vec<PoolReplay>)> {
     let context = || args.file.display().to_string();
     let trace = open_with_warning(&args.file)?;
     trace.verify().with_context(context)?;
-    let pools = replay::replay(&trace).with_context(context)?;
-    let complete = trace.completeness() == Completeness::Complete;
-    let sound = complete
-        && pools
-            .iter()
-            .all(|pool| pool.matches() != Some(false) && pool.outside_bytes == 0);
-    if args.json {
-        print_json(&report::check_json(&trace, sound, &pools))?;
-    } else {
-        print(|out| Ok(report::check(out, &trace, &pools)?))?;
+    let limit = args.memory.memory_limit;
+    let pools = replay_within(&trace, limit)
+        .map_err(|error| match error {
+            // Everything else that can be too large was found before.
+            TraceError::TooLarge { .. } => anyhow::anyhow!(MemoryLimit::new(limit).complaint()),
+            other => other.into(),
+        })
+        .with_context(context)?;
+    Ok((trace, pools))
+}
+
+/// Whether the file is a trace of a version that we know, but not a sound one.
+fn is_damage(error: &TraceError) -> bool {
+    matches!(
+        error,
+        TraceError::Truncated { .. }
+            | TraceError::Corrupt { .. }
+            | TraceError::TooLarge { .. }
+            | TraceError::Undefined { .. }
+            | TraceError::OutsidePool { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_judged_is_no_damage() {
+        let io = std::io::Error::other("no");
+        let (found, supported) = (9, 1);
+        let (what, code, offset) = ("kind", 1, 0);
+        for error in [
+            TraceError::Empty,
+            TraceError::NotATrace,
+            TraceError::NewerVersion { found, supported },
+            TraceError::UnknownCode { what, code, offset },
+            TraceError::Io(io),
+        ] {
+            assert!(!is_damage(&error), "{error}");
+        }
+        assert!(is_damage(&TraceError::Corrupt { what, offset }));
+        assert!(is_damage(&TraceError::Truncated { what }));
     }
-    Ok(if sound { Exit::Clean } else { Exit::Findings })
 }

@@ -1,10 +1,10 @@
 //! Comparing what the model gives with what a file expects, in both directions.
 
-use powerfail_model::program::{NonTemporal, TooManyStates};
+use powerfail_model::program::NonTemporal;
 use powerfail_model::{BigUint, Domain};
 
 use crate::trace_file::{Counts, CountsExpectation, TraceExpectation};
-use crate::{FormatError, LitmusFile, ProgramFile, States, TraceFile};
+use crate::{FormatError, LitmusFile, ProgramFile, States, TraceFile, Undecided};
 
 /// The result of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,57 +41,57 @@ pub enum Mismatch {
         /// The model's.
         found: String,
     },
-    /// The file is too large for the explorer.
-    TooManyStates {
-        /// After how many states it gave up.
-        limit: usize,
-    },
+}
+
+/// Why there is no verdict on a file. Never a finding.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CheckError {
+    /// The file does not list what it should, or not well.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The file is too large for powerfail.
+    #[error(transparent)]
+    Undecided(#[from] Undecided),
 }
 
 /// Compares the model with what `file` expects.
-pub fn check(file: &LitmusFile) -> Result<Verdict, FormatError> {
+pub fn check(file: &LitmusFile) -> Result<Verdict, CheckError> {
     let mismatches = match file {
-        LitmusFile::Program(file) => match check_program(file)? {
-            Ok(mismatches) => mismatches,
-            Err(TooManyStates { limit }) => vec![Mismatch::TooManyStates { limit }],
-        },
+        LitmusFile::Program(file) => check_program(file)?,
         LitmusFile::Trace(file) => check_trace(file)?,
     };
     Ok(Verdict { mismatches })
 }
 
-fn check_program(file: &ProgramFile) -> Result<Result<Vec<Mismatch>, TooManyStates>, FormatError> {
+fn check_program(file: &ProgramFile) -> Result<Vec<Mismatch>, CheckError> {
     let expected = file.expected()?;
-    let compare_all = || {
-        let found = file.states(NonTemporal::Weak)?;
-        let mut mismatches = Vec::new();
-        mismatches.extend(compare("allowed", &expected.allowed, &found.allowed));
-        mismatches.extend(compare(
-            "allowed_eadr",
-            &expected.allowed_eadr,
-            &found.allowed_eadr,
-        ));
-        mismatches.extend(compare("outcomes", &expected.outcomes, &found.outcomes));
-        mismatches.extend(compare("final_mem", &expected.final_mem, &found.final_mem));
-        for variant in &expected.variants {
-            let found = file.states(variant.variant.non_temporal)?;
-            let mut compare_variant = |name: &str, expected: &Option<States>, found: &States| {
-                if let Some(expected) = expected {
-                    let field = format!("nt_variants.{}.{name}", variant.variant.name);
-                    mismatches.extend(compare(&field, expected, found));
-                }
-            };
-            compare_variant("allowed", &variant.allowed, &found.allowed);
-            compare_variant("allowed_eadr", &variant.allowed_eadr, &found.allowed_eadr);
-            compare_variant("outcomes", &variant.outcomes, &found.outcomes);
-            compare_variant("final_mem", &variant.final_mem, &found.final_mem);
-        }
-        Ok(mismatches)
-    };
-    Ok(compare_all())
+    let found = file.states(NonTemporal::Weak)?;
+    let mut mismatches = Vec::new();
+    mismatches.extend(compare("allowed", &expected.allowed, &found.allowed));
+    mismatches.extend(compare(
+        "allowed_eadr",
+        &expected.allowed_eadr,
+        &found.allowed_eadr,
+    ));
+    mismatches.extend(compare("outcomes", &expected.outcomes, &found.outcomes));
+    mismatches.extend(compare("final_mem", &expected.final_mem, &found.final_mem));
+    for variant in &expected.variants {
+        let found = file.states(variant.variant.non_temporal)?;
+        let mut compare_variant = |name: &str, expected: &Option<States>, found: &States| {
+            if let Some(expected) = expected {
+                let field = format!("nt_variants.{}.{name}", variant.variant.name);
+                mismatches.extend(compare(&field, expected, found));
+            }
+        };
+        compare_variant("allowed", &variant.allowed, &found.allowed);
+        compare_variant("allowed_eadr", &variant.allowed_eadr, &found.allowed_eadr);
+        compare_variant("outcomes", &variant.outcomes, &found.outcomes);
+        compare_variant("final_mem", &variant.final_mem, &found.final_mem);
+    }
+    Ok(mismatches)
 }
 
-fn check_trace(file: &TraceFile) -> Result<Vec<Mismatch>, FormatError> {
+fn check_trace(file: &TraceFile) -> Result<Vec<Mismatch>, CheckError> {
     let mut mismatches = Vec::new();
     match file.expected()? {
         TraceExpectation::States { adr, eadr } => {
@@ -100,22 +100,23 @@ fn check_trace(file: &TraceFile) -> Result<Vec<Mismatch>, FormatError> {
                 ("states_at_eadr", Domain::Eadr, eadr),
             ];
             for (name, domain, expected) in domains {
-                let found = file.states(domain);
+                let found = file.states(domain)?;
                 for (at, (expected, found)) in expected.iter().zip(&found.positions).enumerate() {
-                    mismatches.extend(compare(&format!("{name}.{at}"), expected, &found.states));
+                    // A file that lists states names the cells that they consist of.
+                    let Some(found) = &found.states else { continue };
+                    mismatches.extend(compare(&format!("{name}.{at}"), expected, found));
                 }
             }
         }
         TraceExpectation::Counts(expected) => {
-            let found = file.states(Domain::Adr);
-            let found: Vec<_> = found.positions.iter().map(|at| &at.counts).collect();
+            let found = file.counts(Domain::Adr);
             mismatches.extend(compare_counts(expected, &found));
         }
     }
     Ok(mismatches)
 }
 
-fn compare_counts(expected: &CountsExpectation, found: &[&Counts]) -> Vec<Mismatch> {
+fn compare_counts(expected: &CountsExpectation, found: &[Counts]) -> Vec<Mismatch> {
     let mut mismatches = Vec::new();
     let mut compare = |field: String, expected: &BigUint, found: &BigUint| {
         if expected != found {

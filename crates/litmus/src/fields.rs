@@ -24,6 +24,16 @@ impl fmt::Display for FormatError {
 }
 
 impl FormatError {
+    pub(crate) fn not_text(error: std::str::Utf8Error) -> Self {
+        Self {
+            field: String::new(),
+            problem: format!(
+                "is not text: byte {} is not UTF-8, as JSON must be",
+                error.valid_up_to()
+            ),
+        }
+    }
+
     pub(crate) fn json(error: &serde_json::Error) -> Self {
         Self {
             field: String::new(),
@@ -56,12 +66,12 @@ impl<'a> Node<'a> {
 
     fn wrong_type(&self, expected: &str) -> FormatError {
         let found = match self.value {
-            Value::Null => "null",
-            Value::Bool(_) => "a truth value",
-            Value::Number(_) => "a number",
-            Value::String(_) => "a string",
-            Value::Array(_) => "a list",
-            Value::Object(_) => "an object",
+            Value::Null => "null".to_owned(),
+            Value::Bool(value) => value.to_string(),
+            Value::Number(number) => number.to_string(),
+            Value::String(_) => "a string".to_owned(),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
         };
         self.error(format!("must be {expected}, but is {found}"))
     }
@@ -110,6 +120,17 @@ impl<'a> Node<'a> {
             .collect())
     }
 
+    /// Refuses members that the format does not have: most of them are slips of the pen.
+    pub(crate) fn refuse_unknown(&self, what: &str, known: &[&str]) -> Result<(), FormatError> {
+        for (name, member) in self.members()? {
+            if !known.contains(&name) {
+                let known = known.join(", ");
+                return Err(member.error(format!("is not known; {what} has {known}")));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn list(&self) -> Result<Vec<Node<'a>>, FormatError> {
         let items = self
             .value
@@ -139,13 +160,13 @@ impl<'a> Node<'a> {
     pub(crate) fn integer(&self) -> Result<i64, FormatError> {
         self.value
             .as_i64()
-            .ok_or_else(|| self.wrong_type("an integer of 64 bits"))
+            .ok_or_else(|| self.wrong_type("an integer from -2^63 to 2^63 - 1"))
     }
 
     pub(crate) fn index(&self) -> Result<u64, FormatError> {
         self.value
             .as_u64()
-            .ok_or_else(|| self.wrong_type("an integer that is not negative"))
+            .ok_or_else(|| self.wrong_type("an integer from 0 to 2^64 - 1"))
     }
 
     pub(crate) fn index_below(&self, limit: u64) -> Result<u64, FormatError> {
@@ -153,7 +174,7 @@ impl<'a> Node<'a> {
         if index < limit {
             Ok(index)
         } else {
-            Err(self.error(format!("must be less than {limit}")))
+            Err(self.error(format!("must be less than {limit}, but is {index}")))
         }
     }
 
@@ -170,8 +191,9 @@ impl<'a> Node<'a> {
                 if values.len() == width {
                     Ok(values)
                 } else {
+                    let ending = if width == 1 { "" } else { "s" };
                     Err(row.error(format!(
-                        "must have {width} values, but has {}",
+                        "must have {width} value{ending}, but has {}",
                         values.len()
                     )))
                 }

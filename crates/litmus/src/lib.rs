@@ -4,14 +4,17 @@
 //! This crate reads them, asks the model, and compares. It opens no files and prints nothing.
 
 mod check;
+mod duplicates;
 mod fields;
+mod limit;
 mod program_file;
 mod trace_file;
 
 use std::collections::BTreeSet;
 
-pub use check::{Mismatch, Verdict, check};
+pub use check::{CheckError, Mismatch, Verdict, check};
 pub use fields::FormatError;
+pub use limit::{POSITION_STATE_LIMIT, THREADS_MAX, Undecided};
 pub use program_file::{
     ProgramExpectation, ProgramFile, ProgramStates, Variant, VariantExpectation,
 };
@@ -21,9 +24,6 @@ pub use trace_file::{
 
 /// A set of memory contents or register values.
 pub type States = BTreeSet<Vec<i64>>;
-
-/// How many states of a program the explorer may visit before a file is refused.
-pub const STATE_LIMIT: usize = 10_000_000;
 
 /// A litmus file of either kind.
 #[derive(Clone, Debug)]
@@ -39,15 +39,25 @@ impl LitmusFile {
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| FormatError::json(&error))?;
+        duplicates::refuse_duplicates(text)?;
         let root = fields::Node::root(&value);
         root.object()?;
-        if root.optional("threads")?.is_some() {
-            Ok(Self::Program(ProgramFile::read(&root)?))
-        } else if root.optional("events")?.is_some() {
-            Ok(Self::Trace(TraceFile::read(&root)?))
-        } else {
-            Err(root.error("has neither `threads` (a program) nor `events` (a trace)"))
+        let (threads, events) = (root.optional("threads")?, root.optional("events")?);
+        match (threads.is_some(), events.is_some()) {
+            (true, false) => Ok(Self::Program(ProgramFile::read(&root)?)),
+            (false, true) => Ok(Self::Trace(TraceFile::read(&root)?)),
+            (true, true) => {
+                Err(root.error("has both `threads` (a program) and `events` (a trace)"))
+            }
+            (false, false) => {
+                Err(root.error("has neither `threads` (a program) nor `events` (a trace)"))
+            }
         }
+    }
+
+    /// Reads a file of either kind from its bytes, which nobody has found to be text yet.
+    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, FormatError> {
+        Self::parse(std::str::from_utf8(bytes).map_err(FormatError::not_text)?)
     }
 
     /// The name that the file gives itself.

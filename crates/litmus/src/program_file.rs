@@ -8,8 +8,32 @@ use powerfail_model::program::{
 };
 use powerfail_model::{Domain, FenceKind, FlushKind};
 
+use crate::States;
 use crate::fields::{FormatError, Node};
-use crate::{STATE_LIMIT, States};
+use crate::limit::{THREADS_MAX, Undecided, program_state_limit};
+
+/// What a program file may have. `rule` and `outcome_rule` say the same as the sets, for people.
+const MEMBERS: [&str; 16] = [
+    "name",
+    "doc",
+    "note",
+    "lines",
+    "init",
+    "threads",
+    "crash",
+    "vars",
+    "rule",
+    "allowed",
+    "allowed_eadr",
+    "regs",
+    "outcome_rule",
+    "outcomes",
+    "final_mem",
+    "nt_variants",
+];
+
+/// What may change under another reading.
+const VARIANT_MEMBERS: [&str; 4] = ["allowed", "allowed_eadr", "outcomes", "final_mem"];
 
 /// A program with the sets that it is expected to give.
 #[derive(Clone, Debug)]
@@ -101,6 +125,7 @@ pub struct ProgramStates {
 
 impl ProgramFile {
     pub(crate) fn read(root: &Node<'_>) -> Result<Self, FormatError> {
+        root.refuse_unknown("a program", &MEMBERS)?;
         let name = root.required("name")?.string()?.to_owned();
         let doc = match root.optional("doc")? {
             Some(doc) => doc.string()?.to_owned(),
@@ -120,7 +145,15 @@ impl ProgramFile {
         } = read_variables(root)?;
         let mut threads = Vec::new();
         let mut register_names = Vec::new();
-        for thread in root.required("threads")?.list()? {
+        let threads_field = root.required("threads")?;
+        let thread_list = threads_field.list()?;
+        if thread_list.len() > THREADS_MAX {
+            let count = thread_list.len();
+            return Err(threads_field.error(format!(
+                "has {count} threads, but the explorer takes at most {THREADS_MAX}"
+            )));
+        }
+        for thread in thread_list {
             let (code, names) = ThreadReader::new(&variables).read(&thread)?;
             threads.push(code);
             register_names.push(names);
@@ -160,11 +193,17 @@ impl ProgramFile {
     }
 
     /// The sets that the model gives.
-    pub fn states(&self, non_temporal: NonTemporal) -> Result<ProgramStates, TooManyStates> {
-        let crash_states = |domain| {
-            program::crash_states(&self.program, domain, self.crash, non_temporal, STATE_LIMIT)
+    pub fn states(&self, non_temporal: NonTemporal) -> Result<ProgramStates, Undecided> {
+        let limit = program_state_limit(&self.program);
+        let undecided = |TooManyStates { limit }| Undecided {
+            what: "the program".to_owned(),
+            limit,
         };
-        let outcomes = program::outcomes(&self.program, non_temporal, STATE_LIMIT)?;
+        let crash_states = |domain| {
+            program::crash_states(&self.program, domain, self.crash, non_temporal, limit)
+                .map_err(undecided)
+        };
+        let outcomes = program::outcomes(&self.program, non_temporal, limit).map_err(undecided)?;
         Ok(ProgramStates {
             allowed: crash_states(Domain::Adr)?,
             allowed_eadr: crash_states(Domain::Eadr)?,
@@ -194,6 +233,7 @@ impl ProgramExpectation {
                     let known = VARIANTS.map(|variant| variant.name).join(" or ");
                     return Err(sets.error(format!("is not a known variant: {known}")));
                 };
+                sets.refuse_unknown("a variant", &VARIANT_MEMBERS)?;
                 let set = |name, width| {
                     sets.optional(name)?
                         .map(|set| set.states(width))

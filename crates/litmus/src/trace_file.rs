@@ -14,6 +14,7 @@ use powerfail_model::{
 
 use crate::States;
 use crate::fields::{FormatError, Node};
+use crate::limit::{POSITION_STATE_LIMIT, Undecided, trace_state_limit};
 
 const LINE_BYTES: u64 = 64;
 const WORD_BYTES: u64 = 8;
@@ -22,6 +23,30 @@ const POOL: PoolIndex = PoolIndex(0);
 const LINE_MAX: u64 = 1 << 40;
 const STORE_BYTES_MAX: u64 = 1 << 20;
 
+/// What a trace file may have. `lines` belongs to the form with addresses, for people.
+const MEMBERS: [&str; 11] = [
+    "name",
+    "doc",
+    "note",
+    "init",
+    "events",
+    "lines",
+    "cells",
+    "states_at",
+    "states_at_eadr",
+    "counts_at",
+    "segments",
+];
+const COUNTS_MEMBERS: [&str; 2] = ["prefix_combinations", "distinct_images"];
+const SEGMENT_MEMBERS: [&str; 4] = [
+    "failure_point",
+    "combinations",
+    "active_writes_per_line",
+    "combinations_without_empty",
+];
+/// What every event may have. `id` and `note` are for people.
+const EVENT_MEMBERS: [&str; 4] = ["t", "op", "id", "note"];
+
 /// A trace with the sets that it is expected to give.
 #[derive(Clone, Debug)]
 pub struct TraceFile {
@@ -29,8 +54,8 @@ pub struct TraceFile {
     pub name: String,
     /// What it is about; may be empty.
     pub doc: String,
-    /// The words that make up a state.
-    pub cells: Vec<Cell>,
+    /// The words that make up a state; `None` if the file names none and only counts.
+    pub cells: Option<Vec<Cell>>,
     initial: Vec<(Cell, i64)>,
     events: Vec<FileEvent>,
     expected: Result<TraceExpectation, FormatError>,
@@ -112,14 +137,15 @@ pub struct TraceStates {
 /// What the model says of one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PositionStates {
-    /// The contents of the cells; empty if the file names none.
-    pub states: States,
+    /// The contents of the cells, if the file names them.
+    pub states: Option<States>,
     /// How many states there are.
     pub counts: Counts,
 }
 
 impl TraceFile {
     pub(crate) fn read(root: &Node<'_>) -> Result<Self, FormatError> {
+        root.refuse_unknown("a trace", &MEMBERS)?;
         let name = root.required("name")?.string()?.to_owned();
         let doc = match root.optional("doc")? {
             Some(doc) => doc.string()?.to_owned(),
@@ -140,16 +166,19 @@ impl TraceFile {
                 initial.push((read_cell(line, offset)?, value.integer()?));
             }
         }
-        let mut cells = Vec::new();
-        if let Some(list) = root.optional("cells")? {
-            for entry in list.list()? {
-                let [line, offset] = &entry.list()?[..] else {
-                    return Err(entry.error("must be [line, offset]"));
-                };
-                cells.push(read_cell(line, offset)?);
-            }
-        }
-        let expected = TraceExpectation::read(root, events.len(), cells.len());
+        let cells = root
+            .optional("cells")?
+            .map(|list| {
+                let cells = list.list()?.into_iter().map(|entry| {
+                    let [line, offset] = &entry.list()?[..] else {
+                        return Err(entry.error("must be [line, offset]"));
+                    };
+                    read_cell(line, offset)
+                });
+                cells.collect::<Result<Vec<_>, _>>()
+            })
+            .transpose()?;
+        let expected = TraceExpectation::read(root, events.len(), cells.as_deref());
         Ok(Self {
             name,
             doc,
@@ -197,17 +226,61 @@ impl TraceFile {
             .filter_map(|(index, event)| event.step(index as u64))
     }
 
-    /// What the model says.
-    pub fn states(&self, domain: Domain) -> TraceStates {
+    /// The thread of the event at a place in the file, whether it has an effect or not.
+    pub fn thread(&self, index: u64) -> Option<ThreadIndex> {
+        self.events.get(index as usize).map(|event| event.thread)
+    }
+
+    /// What the model says; an error if there are too many states to list.
+    pub fn states(&self, domain: Domain) -> Result<TraceStates, Undecided> {
+        let mut positions: Vec<PositionStates> = Vec::new();
+        let mut left = trace_state_limit(self.cells.as_ref().map_or(0, Vec::len));
+        let failure_points = self.walk(domain, |frontier| {
+            let counts = counts(frontier);
+            let states = match &self.cells {
+                Some(cells) => Some(listed_states(frontier, cells, &counts, positions.len())?),
+                None => None,
+            };
+            let listed = states.as_ref().map_or(0, States::len);
+            left = left.checked_sub(listed).ok_or_else(|| Undecided {
+                what: "the whole trace".to_owned(),
+                limit: trace_state_limit(self.cells.as_ref().map_or(0, Vec::len)),
+            })?;
+            positions.push(PositionStates { states, counts });
+            Ok(())
+        })?;
+        Ok(TraceStates {
+            positions,
+            failure_points,
+        })
+    }
+
+    /// How many states there are at each position: known however many they are.
+    pub(crate) fn counts(&self, domain: Domain) -> Vec<Counts> {
+        let mut all = Vec::new();
+        let walked: Result<_, std::convert::Infallible> = self.walk(domain, |frontier| {
+            all.push(counts(frontier));
+            Ok(())
+        });
+        match walked {
+            Ok(_) => all,
+        }
+    }
+
+    /// Calls `visit` at each position and gives the failure points.
+    fn walk<E>(
+        &self,
+        domain: Domain,
+        mut visit: impl FnMut(&Frontier) -> Result<(), E>,
+    ) -> Result<Vec<u64>, E> {
         let rules = Rules {
             domain,
             atomicity: Atomicity::Store,
         };
         let mut frontier = Frontier::new(rules, self.initial_image());
-        let mut positions = Vec::new();
         let mut failure_points = Vec::new();
         for (index, event) in self.events.iter().enumerate() {
-            positions.push(self.at(&frontier));
+            visit(&frontier)?;
             if let Some(step) = event.step(index as u64) {
                 if frontier.is_failure_point(FailurePoints::Covering, &step) {
                     failure_points.push(step.index.0);
@@ -215,68 +288,74 @@ impl TraceFile {
                 frontier.apply(&step);
             }
         }
-        positions.push(self.at(&frontier));
+        visit(&frontier)?;
         if frontier.is_failure_point_at_end(FailurePoints::Covering) {
             failure_points.push(self.event_count());
         }
-        TraceStates {
-            positions,
-            failure_points,
-        }
-    }
-
-    fn at(&self, frontier: &Frontier) -> PositionStates {
-        let counts = Counts {
-            combinations: frontier.crash_state_count(),
-            distinct: frontier.distinct_state_count(),
-        };
-        if self.cells.is_empty() {
-            return PositionStates {
-                states: States::new(),
-                counts,
-            };
-        }
-        let contents: BTreeMap<LineId, Vec<Vec<u8>>> = frontier
-            .open_lines()
-            .map(|line| {
-                let mut contents = Vec::new();
-                line.for_each_version(|_, content| contents.push(content.to_vec()));
-                (line.id(), contents)
-            })
-            .collect();
-        let states = frontier
-            .distinct_crash_states()
-            .map(|state| {
-                let versions: BTreeMap<LineId, usize> = state.versions.into_iter().collect();
-                self.cells
-                    .iter()
-                    .map(|cell| {
-                        let id = LineId {
-                            pool: POOL,
-                            line: LineIndex(cell.line),
-                        };
-                        let mut word = [0; WORD_BYTES as usize];
-                        match versions.get(&id) {
-                            Some(&version) => {
-                                let start = cell.offset_in_line as usize;
-                                let content = &contents[&id][version];
-                                word.copy_from_slice(&content[start..][..WORD_BYTES as usize]);
-                            }
-                            None => frontier.newest().read(cell.place(), &mut word),
-                        }
-                        i64::from_le_bytes(word)
-                    })
-                    .collect()
-            })
-            .collect();
-        PositionStates { states, counts }
+        Ok(failure_points)
     }
 }
 
+fn counts(frontier: &Frontier) -> Counts {
+    Counts {
+        combinations: frontier.crash_state_count(),
+        distinct: frontier.distinct_state_count(),
+    }
+}
+
+/// The contents that `cells` can have after a crash now.
+fn listed_states(
+    frontier: &Frontier,
+    cells: &[Cell],
+    counts: &Counts,
+    position: usize,
+) -> Result<States, Undecided> {
+    if counts.distinct > BigUint::from(POSITION_STATE_LIMIT) {
+        return Err(Undecided {
+            what: format!("position {position} of the trace"),
+            limit: POSITION_STATE_LIMIT,
+        });
+    }
+    let contents: BTreeMap<LineId, Vec<Vec<u8>>> = frontier
+        .open_lines()
+        .map(|line| {
+            let mut contents = Vec::new();
+            line.for_each_version(|_, content| contents.push(content.to_vec()));
+            (line.id(), contents)
+        })
+        .collect();
+    Ok(frontier
+        .distinct_crash_states()
+        .map(|state| {
+            let versions: BTreeMap<LineId, usize> = state.versions.into_iter().collect();
+            cells
+                .iter()
+                .map(|cell| {
+                    let id = LineId {
+                        pool: POOL,
+                        line: LineIndex(cell.line),
+                    };
+                    let mut word = [0; WORD_BYTES as usize];
+                    match versions.get(&id) {
+                        Some(&version) => {
+                            let start = cell.offset_in_line as usize;
+                            let content = &contents[&id][version];
+                            word.copy_from_slice(&content[start..][..WORD_BYTES as usize]);
+                        }
+                        None => frontier.newest().read(cell.place(), &mut word),
+                    }
+                    i64::from_le_bytes(word)
+                })
+                .collect()
+        })
+        .collect())
+}
+
 impl TraceExpectation {
-    fn read(root: &Node<'_>, events: usize, cells: usize) -> Result<Self, FormatError> {
+    fn read(root: &Node<'_>, events: usize, cells: Option<&[Cell]>) -> Result<Self, FormatError> {
         if let Some(counts_at) = root.optional("counts_at")? {
             let counts = positions(&counts_at, events, |node| {
+                node.refuse_unknown("a count", &COUNTS_MEMBERS)?;
                 Ok(Counts {
                     combinations: node.required("prefix_combinations")?.index()?.into(),
                     distinct: node.required("distinct_images")?.index()?.into(),
@@ -285,6 +364,7 @@ impl TraceExpectation {
             let mut segments = Vec::new();
             if let Some(list) = root.optional("segments")? {
                 for segment in list.list()? {
+                    segment.refuse_unknown("a segment", &SEGMENT_MEMBERS)?;
                     let at = segment
                         .required("failure_point")?
                         .index_below(events as u64 + 1)?;
@@ -294,7 +374,8 @@ impl TraceExpectation {
             return Ok(Self::Counts(CountsExpectation { counts, segments }));
         }
         root.required("cells")?;
-        let states = |name| positions(&root.required(name)?, events, |node| node.states(cells));
+        let width = cells.map_or(0, <[Cell]>::len);
+        let states = |name| positions(&root.required(name)?, events, |node| node.states(width));
         Ok(Self::States {
             adr: states("states_at")?,
             eadr: states("states_at_eadr")?,
@@ -309,10 +390,10 @@ fn positions<T>(
     read: impl Fn(&Node<'_>) -> Result<T, FormatError>,
 ) -> Result<Vec<T>, FormatError> {
     for (name, member) in node.members()? {
-        if name
+        let is_position = name
             .parse::<usize>()
-            .map_or(true, |position| position > events)
-        {
+            .is_ok_and(|position| position <= events && position.to_string() == name);
+        if !is_position {
             return Err(member.error(format!("is not a position from 0 to {events}")));
         }
     }
@@ -363,7 +444,17 @@ impl FileEvent {
         let store = |kind| read_store(node, kind).map(Some);
         let flush = |kind| Ok(Some(Action::Flush(kind, read_flush_place(node)?)));
         let fence = |kind| Ok(Some(Action::Fence(kind)));
-        let action = match operation.string()? {
+        let name = operation.string()?;
+        let with_address = node.optional("addr")?.is_some();
+        let members: &[&str] = match name {
+            "store" | "ntstore" | "rmw" if with_address => &["addr", "size", "byte"],
+            "store" | "ntstore" | "rmw" => &["line", "off", "val"],
+            "clflush" | "clflushopt" | "clwb" if with_address => &["addr"],
+            "clflush" | "clflushopt" | "clwb" => &["line"],
+            "rmw_fail" | "load" => &["line", "off"],
+            _ => &[],
+        };
+        let action = match name {
             "store" => store(StoreKind::Plain),
             "ntstore" => store(StoreKind::NonTemporal),
             "rmw" => store(StoreKind::Locked),
@@ -384,6 +475,8 @@ impl FileEvent {
             "pm_wbarrier" => Ok(None),
             other => Err(operation.error(format!("is not a known operation: \"{other}\""))),
         }?;
+        let members = [&EVENT_MEMBERS, members].concat();
+        node.refuse_unknown(&format!("the operation {name}"), &members)?;
         Ok(Self {
             thread: ThreadIndex(u32::try_from(thread).unwrap_or(u32::MAX)),
             action,
@@ -422,8 +515,13 @@ fn read_flush_place(node: &Node<'_>) -> Result<Place, FormatError> {
 fn read_address(node: &Node<'_>) -> Result<Place, FormatError> {
     let field = node.required("addr")?;
     let text = field.string()?;
-    let address = u64::from_str_radix(text.trim_start_matches("0x"), 16)
-        .map_err(|_| field.error(format!("is not a hexadecimal address: \"{text}\"")))?;
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let address = digits
+        .bytes()
+        .all(|digit| digit.is_ascii_hexdigit())
+        .then(|| u64::from_str_radix(digits, 16).ok())
+        .flatten()
+        .ok_or_else(|| field.error(format!("is not a hexadecimal address: \"{text}\"")))?;
     if address >= LINE_MAX * LINE_BYTES {
         return Err(field.error("is too large"));
     }

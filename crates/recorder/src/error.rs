@@ -32,7 +32,7 @@ pub enum RecordError {
         program: PathBuf,
     },
     /// The operating system refused something.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}")]
     System {
         /// What was tried.
         what: &'static str,

@@ -4,7 +4,8 @@
 //! shown, so nothing here asks for terminals or for `NO_COLOR`.
 
 pub mod litmus;
+pub mod record;
 mod text;
 pub mod trace;
 
-pub use text::{count, plural};
+pub use text::{bytes, count, plural};

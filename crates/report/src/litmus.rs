@@ -9,7 +9,9 @@ use powerfail_model::program::{CrashMoment, Op, Operand, RegisterId, VariableId}
 use powerfail_model::{FenceKind, FlushKind};
 use serde_json::{Value, json};
 
-use crate::text::{BAD, FAINT, GOOD, STRONG, big_count};
+use crate::text::{
+    BAD, FAINT, GOOD, STRONG, big_count, big_plural, printable, width as text_width,
+};
 use crate::trace::event_text;
 
 /// States of one set that a line of text shows; `--json` shows all.
@@ -43,9 +45,6 @@ fn mismatch_text(mismatch: &Mismatch) -> String {
             found,
         } => {
             format!("{field}: expected {expected}, found {found}")
-        }
-        Mismatch::TooManyStates { limit } => {
-            format!("not decided: the program has more than {limit} states")
         }
     }
 }
@@ -88,7 +87,6 @@ pub fn verdict_json(path: &str, verdict: &Verdict) -> Value {
             } => {
                 json!({"field": field, "expected": expected, "found": found})
             }
-            Mismatch::TooManyStates { limit } => json!({"too_many_states": limit}),
         })
         .collect();
     json!({"file": path, "passed": verdict.passed(), "mismatches": mismatches})
@@ -99,7 +97,8 @@ pub fn program(out: &mut dyn Write, file: &ProgramFile, states: &ProgramStates) 
     title(out, &file.name, &file.doc)?;
     let variables: Vec<String> = (0..file.variables.len())
         .map(|variable| {
-            let (name, line) = (&file.variables[variable], file.line_numbers[variable]);
+            let name = printable(&file.variables[variable]);
+            let line = file.line_numbers[variable];
             format!("{name} = {} (line {line})", file.program.initial[variable])
         })
         .collect();
@@ -139,9 +138,9 @@ pub fn program(out: &mut dyn Write, file: &ProgramFile, states: &ProgramStates) 
 }
 
 fn title(out: &mut dyn Write, name: &str, doc: &str) -> io::Result<()> {
-    writeln!(out, "{STRONG}{name}{STRONG:#}")?;
-    if !doc.is_empty() {
-        writeln!(out, "{doc}")?;
+    writeln!(out, "{STRONG}{}{STRONG:#}", printable(name))?;
+    for line in doc.lines() {
+        writeln!(out, "{}", printable(line))?;
     }
     Ok(())
 }
@@ -162,7 +161,13 @@ fn threads(out: &mut dyn Write, file: &ProgramFile) -> io::Result<()> {
     let height = columns.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = columns
         .iter()
-        .map(|column| column.iter().map(String::len).max().unwrap_or(0))
+        .map(|column| {
+            column
+                .iter()
+                .map(|cell| text_width(cell))
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     for row in 0..height {
         let cells: Vec<String> = columns
@@ -176,11 +181,11 @@ fn threads(out: &mut dyn Write, file: &ProgramFile) -> io::Result<()> {
 }
 
 fn op_text(file: &ProgramFile, thread: usize, op: Op) -> String {
-    let register = |register: RegisterId| &file.register_names[thread][register.0];
-    let name = |variable: VariableId| &file.variables[variable.0];
+    let register = |register: RegisterId| printable(&file.register_names[thread][register.0]);
+    let name = |variable: VariableId| printable(&file.variables[variable.0]);
     let value = |operand| match operand {
         Operand::Number(number) => number.to_string(),
-        Operand::Register(used) => register(used).clone(),
+        Operand::Register(used) => register(used).into_owned(),
     };
     match op {
         Op::Store(variable, operand) => format!("{} := {}", name(variable), value(operand)),
@@ -210,10 +215,14 @@ fn table(
     states: &States,
     note: impl Fn(&Vec<i64>) -> &'static str,
 ) -> io::Result<()> {
+    let names: Vec<String> = names
+        .iter()
+        .map(|name| printable(name).into_owned())
+        .collect();
     let widths: Vec<usize> = (0..names.len())
         .map(|column| {
             let values = states.iter().map(|state| state[column].to_string().len());
-            values.max().unwrap_or(0).max(names[column].len())
+            values.max().unwrap_or(0).max(text_width(&names[column]))
         })
         .collect();
     let row = |cells: Vec<String>| {
@@ -224,7 +233,7 @@ fn table(
             .collect();
         padded.join("  ")
     };
-    writeln!(out, "  {FAINT}{}{FAINT:#}", row(names.to_vec()))?;
+    writeln!(out, "  {FAINT}{}{FAINT:#}", row(names.clone()))?;
     for state in states {
         let cells = row(state.iter().map(ToString::to_string).collect());
         let note = note(state);
@@ -259,9 +268,8 @@ pub fn trace(
     eadr: &TraceStates,
 ) -> io::Result<()> {
     title(out, &file.name, &file.doc)?;
-    if !file.cells.is_empty() {
-        let cells: Vec<String> = file
-            .cells
+    if let Some(cells) = &file.cells {
+        let cells: Vec<String> = cells
             .iter()
             .map(|cell| format!("line {} +{}", cell.line, cell.offset_in_line))
             .collect();
@@ -269,14 +277,15 @@ pub fn trace(
     }
     writeln!(out)?;
     let position = |out: &mut dyn Write, at: usize| {
-        let mark = if adr.failure_points.contains(&(at as u64)) {
+        // They are in the order of the trace.
+        let mark = if adr.failure_points.binary_search(&(at as u64)).is_ok() {
             "  <- failure point"
         } else {
             ""
         };
         let states = position_text(&adr.positions[at]);
         writeln!(out, "  crash at {at}: {states}{FAINT}{mark}{FAINT:#}")?;
-        if eadr.positions[at].states != adr.positions[at].states {
+        if eadr.positions[at] != adr.positions[at] {
             let states = position_text(&eadr.positions[at]);
             writeln!(out, "  {FAINT}durable caches: {states}{FAINT:#}")?;
         }
@@ -295,18 +304,15 @@ pub fn trace(
 
 fn position_text(position: &PositionStates) -> String {
     let counts = &position.counts;
-    let mut parts = vec![match big_count(&counts.distinct) {
-        one if one == "1" => "1 state".to_owned(),
-        many => format!("{many} states"),
-    }];
+    let mut parts = vec![big_plural(&counts.distinct, "state")];
     if counts.combinations != counts.distinct {
         parts.push(format!(
             "in {} combinations",
             big_count(&counts.combinations)
         ));
     }
-    if !position.states.is_empty() {
-        parts.push(states_text(&position.states));
+    if let Some(states) = &position.states {
+        parts.push(states_text(states));
     }
     parts.join(" ")
 }
@@ -328,10 +334,11 @@ pub fn trace_json(file: &TraceFile, adr: &TraceStates, eadr: &TraceStates) -> Va
             .collect();
         json!({"positions": positions, "failure_points": states.failure_points})
     };
-    let cells: Vec<[u64; 2]> = file
-        .cells
-        .iter()
-        .map(|cell| [cell.line, cell.offset_in_line])
-        .collect();
+    let cells: Option<Vec<[u64; 2]>> = file.cells.as_ref().map(|cells| {
+        cells
+            .iter()
+            .map(|cell| [cell.line, cell.offset_in_line])
+            .collect()
+    });
     json!({"name": file.name, "cells": cells, "adr": domain(adr), "eadr": domain(eadr)})
 }

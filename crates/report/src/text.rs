@@ -1,5 +1,7 @@
 //! Small pieces of text.
 
+use std::borrow::Cow;
+
 use anstyle::{AnsiColor, Style};
 use powerfail_model::BigUint;
 
@@ -38,8 +40,46 @@ pub(crate) fn big_count(number: &BigUint) -> String {
     format!("{}.{}e{}", &digits[..1], &digits[1..3], digits.len() - 1)
 }
 
+/// The same for a number of which only the decimal logarithm is known: for numbers that are too
+/// large to be worth computing.
+pub(crate) fn power_of_ten(log10: f64) -> String {
+    let exponent = log10.floor();
+    format!("{:.2}e{exponent}", 10f64.powf(log10 - exponent))
+}
+
+/// `1 crash state`, `2 crash states`.
+pub(crate) fn big_plural(number: &BigUint, noun: &str) -> String {
+    let ending = if *number == BigUint::from(1u32) {
+        ""
+    } else {
+        "s"
+    };
+    format!("{} {noun}{ending}", big_count(number))
+}
+
+/// A text from a file, safe to print: control characters could move the cursor or fake a line.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::new();
+    for character in text.chars() {
+        if character.is_control() {
+            safe.extend(character.escape_default());
+        } else {
+            safe.push(character);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// How many columns a text takes, about: characters, and not bytes.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
 /// A number of bytes, in units that people read.
-pub(crate) fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
     let mut divisor = 1u64;
@@ -79,9 +119,28 @@ mod tests {
     }
 
     #[test]
+    fn one_state_is_no_plural() {
+        assert_eq!(
+            big_plural(&BigUint::from(1u32), "crash state"),
+            "1 crash state"
+        );
+        assert_eq!(
+            big_plural(&BigUint::from(2u32), "crash state"),
+            "2 crash states"
+        );
+    }
+
+    #[test]
+    fn control_characters_are_not_printed() {
+        assert_eq!(printable("größe"), "größe");
+        assert_eq!(printable("a\u{1b}[2Jb\n\r"), "a\\u{1b}[2Jb\\n\\r");
+    }
+
+    #[test]
     fn large_numbers_are_powers_of_ten() {
         assert_eq!(big_count(&BigUint::from(123_456u32)), "123,456");
         assert_eq!(big_count(&BigUint::from(10u32).pow(600)), "1.00e600");
+        assert_eq!(power_of_ten(600.5), "3.16e600");
     }
 
     #[test]

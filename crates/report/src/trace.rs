@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use powerfail_model::{Event, EventIndex, Frontier, Image, OpenLine};
 use powerfail_trace::replay::PoolReplay;
 use powerfail_trace::{
-    Body, Completeness, Frame, MarkKind, Module, Record, RecordGroup, RecordKind, StackId,
-    Statistics, Trace,
+    Body, Completeness, Frame, MarkKind, Module, Record, RecordGroup, RecordKind, Statistics, Trace,
 };
 use serde_json::{Value, json};
 
-use crate::text::{BAD, FAINT, GOOD, STRONG, WARNING, big_count, bytes, count, hex, plural};
+use crate::text::{
+    BAD, FAINT, GOOD, STRONG, WARNING, big_count, big_plural, bytes, count, hex, plural,
+    power_of_ten, printable,
+};
 
 /// Bytes of a store or mark that a line of text shows; `--json` shows all.
 const BYTES_SHOWN: usize = 16;
@@ -32,7 +34,10 @@ pub fn incompleteness(out: &mut dyn Write, trace: &Trace) -> io::Result<()> {
 /// Counts and ratios of a trace.
 pub fn info(out: &mut dyn Write, trace: &Trace, statistics: &Statistics) -> io::Result<()> {
     let meta = trace.meta();
-    let mut field = |name: &str, value: &str| writeln!(out, "{STRONG}{name:<10}{STRONG:#} {value}");
+    let mut field = |name: &str, value: &str| {
+        let (name, value) = (printable(name), printable(value));
+        writeln!(out, "{STRONG}{name:<11}{STRONG:#} {value}")
+    };
     if !meta.command.is_empty() {
         let command: Vec<_> = meta
             .command
@@ -106,7 +111,9 @@ pub fn info(out: &mut dyn Write, trace: &Trace, statistics: &Statistics) -> io::
 /// How often a store is flushed and fenced: the first thing one asks about a PM program.
 fn ratios(statistics: &Statistics) -> Option<String> {
     let stores = statistics.of_group(RecordGroup::Stores);
-    let flushes = statistics.of_group(RecordGroup::Flushes);
+    // A flush of volatile memory makes no store durable.
+    let flushes =
+        statistics.of_group(RecordGroup::Flushes) - statistics.of(RecordKind::VolatileFlush);
     let fences = statistics.of_group(RecordGroup::Fences);
     if stores == 0 {
         return None;
@@ -192,13 +199,17 @@ pub fn record(
         ref body,
     } = *record;
     let site = match trace.stack(stack).next() {
-        Some(frame) => format!("  {FAINT}{}{FAINT:#}", frame_text(trace.modules(), frame)),
+        Some(frame) => {
+            let text = frame_text(trace.modules(), frame);
+            format!("  {FAINT}{}{FAINT:#}", printable(&text))
+        }
         None => String::new(),
     };
     writeln!(out, "{index:>10}  {thread:>3}  {}{site}", body_text(body))?;
     if with_stack {
         for frame in trace.stack(stack).skip(1) {
             let text = frame_text(trace.modules(), frame);
+            let text = printable(&text);
             writeln!(out, "{:17}{FAINT}called from {text}{FAINT:#}", "")?;
         }
     }
@@ -318,39 +329,44 @@ pub fn record_json(trace: &Trace, record: &Record<'_>, with_stack: bool) -> Valu
         }
         Body::Pm(Event::Fence(_)) | Body::ThreadStart | Body::ThreadEnd => {}
     }
-    let frames = stack_json(trace, record.stack);
-    if let Some(site) = frames.first() {
-        value["site"] = site.clone();
-    }
+    let mut frames = trace
+        .stack(record.stack)
+        .map(|frame| json!(frame_text(trace.modules(), frame)));
     if with_stack {
+        let frames: Vec<Value> = frames.collect();
+        if let Some(site) = frames.first() {
+            value["site"] = site.clone();
+        }
         value["stack"] = Value::Array(frames);
+    } else if let Some(site) = frames.next() {
+        value["site"] = site;
     }
     value
-}
-
-fn stack_json(trace: &Trace, stack: StackId) -> Vec<Value> {
-    trace
-        .stack(stack)
-        .map(|frame| json!(frame_text(trace.modules(), frame)))
-        .collect()
 }
 
 /// Open lines and number of crash states at a position; at most `lines_max` lines in full.
 pub fn states<I: Image>(
     out: &mut dyn Write,
     at: EventIndex,
+    event_count: u64,
     frontier: &Frontier<I>,
     lines_max: usize,
 ) -> io::Result<()> {
     let lines = frontier.open_lines_sorted();
     let combinations = frontier.crash_state_count();
     let distinct = frontier.distinct_state_count();
-    writeln!(out, "crash just before event {at}")?;
+    if event_count == 0 {
+        writeln!(out, "crash without any event")?;
+    } else if at.0 >= event_count {
+        writeln!(out, "crash after the last event, {}", event_count - 1)?;
+    } else {
+        writeln!(out, "crash just before event {at}")?;
+    }
     let open = plural(lines.len() as u64, "open line");
     writeln!(
         out,
-        "{STRONG}{open}, {} crash states{STRONG:#}",
-        big_count(&combinations)
+        "{STRONG}{open}, {}{STRONG:#}",
+        big_plural(&combinations, "crash state")
     )?;
     if combinations != distinct {
         writeln!(out, "{} of them differ in content", big_count(&distinct))?;
@@ -437,8 +453,12 @@ pub fn failure_point<I: Image>(
     frontier: &Frontier<I>,
 ) -> io::Result<()> {
     let lines = plural(frontier.open_lines().len() as u64, "open line");
-    let states = big_count(&frontier.crash_state_count());
-    writeln!(out, "{at:>10}  {lines}, {states} crash states")
+    // A list of failure points must not cost the digits of the number at each.
+    let states = match frontier.crash_state_count_log10() {
+        large if large > 15.0 => format!("{} crash states", power_of_ten(large)),
+        _ => big_plural(&frontier.crash_state_count(), "crash state"),
+    };
+    writeln!(out, "{at:>10}  {lines}, {states}")
 }
 
 /// The same as one JSON object.
@@ -456,7 +476,9 @@ pub fn check(out: &mut dyn Write, trace: &Trace, pools: &[PoolReplay]) -> io::Re
         let path = trace
             .pools()
             .get(replay.pool.0 as usize)
-            .map_or_else(String::new, |pool| pool.path.display().to_string());
+            .map_or_else(String::new, |pool| {
+                printable(&pool.path.to_string_lossy()).into_owned()
+            });
         let (style, text) = match replay.matches() {
             Some(true) => (GOOD, "the stores give the final image".to_owned()),
             Some(false) => (
@@ -492,8 +514,48 @@ pub fn check(out: &mut dyn Write, trace: &Trace, pools: &[PoolReplay]) -> io::Re
     writeln!(out, "{events} in {blocks}: every checksum is right")
 }
 
+/// What keeps a trace that can be read from being sound; empty if nothing does.
+pub fn problems(trace: &Trace, pools: &[PoolReplay]) -> Vec<String> {
+    let mut problems = Vec::new();
+    if let Completeness::Incomplete { lost_bytes, .. } = trace.completeness() {
+        problems.push(format!(
+            "the recording ended before the trace was finished, {} cannot be read",
+            bytes(lost_bytes)
+        ));
+    }
+    for replay in pools {
+        let pool = replay.pool;
+        if replay.matches() == Some(false) {
+            problems.push(format!(
+                "the stores do not give the final image of pool {pool}"
+            ));
+        }
+        if replay.outside_bytes > 0 {
+            let outside = bytes(replay.outside_bytes);
+            problems.push(format!(
+                "{outside} were stored beyond the end of pool {pool}"
+            ));
+        }
+    }
+    problems
+}
+
+/// The closing line of a check.
+pub fn verdict(out: &mut dyn Write, problems: &[String]) -> io::Result<()> {
+    if problems.is_empty() {
+        writeln!(out, "{GOOD}sound{GOOD:#}")
+    } else {
+        writeln!(out, "{BAD}NOT sound{BAD:#}: {}", problems.join("; "))
+    }
+}
+
+/// The result of a check of a trace that is so damaged that it cannot be read, as one JSON object.
+pub fn damage_json(problems: &[String]) -> Value {
+    json!({"sound": false, "problems": problems})
+}
+
 /// The result of an integrity and replay check, as one JSON object.
-pub fn check_json(trace: &Trace, sound: bool, pools: &[PoolReplay]) -> Value {
+pub fn check_json(trace: &Trace, problems: &[String], pools: &[PoolReplay]) -> Value {
     let pools: Vec<Value> = pools
         .iter()
         .map(|replay| {
@@ -509,9 +571,81 @@ pub fn check_json(trace: &Trace, sound: bool, pools: &[PoolReplay]) -> Value {
         })
         .collect();
     json!({
-        "sound": sound,
+        "sound": problems.is_empty(),
+        "problems": problems,
         "complete": trace.completeness() == Completeness::Complete,
         "events": trace.event_count(),
         "pools": pools,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use powerfail_model::{FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex};
+    use powerfail_trace::{Meta, Pool, PoolKind, Thread, TraceWriter, WriterOptions};
+
+    /// Two stores, a flush, a flush of volatile memory; with call stacks of two frames.
+    fn small_trace() -> Trace {
+        let mut bytes = Vec::new();
+        let mut writer = TraceWriter::new(&mut bytes, &Meta::default(), WriterOptions::default())
+            .expect("memory does not fail");
+        let pool = Pool {
+            path: "pool".into(),
+            kind: PoolKind::File,
+            len_bytes: 4096,
+            address: 0,
+        };
+        writer.define_pool(&pool).expect("a good pool");
+        let thread = Thread {
+            os_id: 1,
+            name: None,
+        };
+        writer.define_thread(&thread).expect("a good thread");
+        let frames = [0x20, 0x10].map(|address| Frame::Absolute { address });
+        let stack = writer.intern_stack(&frames).expect("a good stack");
+        let at = Place::new(PoolIndex(0), PoolOffset(64));
+        let store = Body::Pm(Event::Store {
+            kind: StoreKind::Plain,
+            at,
+            bytes: &[1; 8],
+        });
+        let kind = FlushKind::Clwb;
+        let flush = Body::Pm(Event::Flush { kind, at });
+        let volatile = Body::VolatileFlush { kind, address: 1 };
+        for body in [store, store, flush, volatile] {
+            writer
+                .append(ThreadIndex(0), stack, body)
+                .expect("a good record");
+        }
+        writer.finish(&[]).expect("memory does not fail");
+        Trace::from_bytes(bytes).expect("a good trace")
+    }
+
+    #[test]
+    fn flushes_of_volatile_memory_are_not_in_the_ratios() {
+        let statistics = Statistics::collect(&small_trace()).expect("a good trace");
+        assert_eq!(
+            ratios(&statistics).as_deref(),
+            Some("2.0 stores per flush, no flushes per fence, 8.0 bytes per store")
+        );
+    }
+
+    #[test]
+    fn the_site_is_the_innermost_frame_with_and_without_stacks() {
+        let trace = small_trace();
+        let mut records = trace.records_from(EventIndex(0));
+        let record = records
+            .next_record()
+            .expect("a good trace")
+            .expect("a record");
+        let short = record_json(&trace, &record, false);
+        assert_eq!(
+            (&short["site"], &short["stack"]),
+            (&json!("0x20"), &Value::Null)
+        );
+        let long = record_json(&trace, &record, true);
+        assert_eq!(long["site"], "0x20");
+        assert_eq!(long["stack"], json!(["0x20", "0x10"]));
+    }
 }

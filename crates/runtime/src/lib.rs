@@ -48,6 +48,15 @@ mod thread;
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
 
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+/// Runs when the target returns from main or calls exit.
+extern "C" fn end() {
+    interpose::conclude();
+}
+
 /// Runs when the dynamic linker has loaded the runtime.
 extern "C" fn start() {
     if host::attach() {

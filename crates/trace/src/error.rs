@@ -77,9 +77,16 @@ pub enum TraceError {
     /// An earlier write failed, so the file ends in the middle of a block.
     #[error("the trace cannot be continued after a failed write")]
     WriterFailed,
-    /// The operating system refused.
+    /// The operating system refused. The sentence says why, so the reason is not a source as well:
+    /// it would be printed twice.
     #[error("cannot access the trace: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+impl From<io::Error> for TraceError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 impl TraceError {
@@ -90,3 +97,20 @@ impl TraceError {
 
 /// The result of reading or writing a trace.
 pub type Result<T, E = TraceError> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_the_operating_system_is_said_once() {
+        let error = TraceError::from(io::Error::other("the disk is on fire"));
+        let mut said = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(next) = cause {
+            said.push_str(&next.to_string());
+            cause = next.source();
+        }
+        assert_eq!(said, "cannot access the trace: the disk is on fire");
+    }
+}

@@ -60,8 +60,8 @@ pub enum RecordGroup {
     Syncs,
     /// What the program says, and its operations.
     Marks,
-    /// Life of threads and lengths of pools.
-    Life,
+    /// Beginning and end of threads, and lengths of pools.
+    Lifecycle,
 }
 
 impl RecordKind {
@@ -160,7 +160,7 @@ impl RecordKind {
             Self::Output | Self::Annotation | Self::OperationBegin | Self::OperationEnd => {
                 RecordGroup::Marks
             }
-            Self::Resize | Self::ThreadStart | Self::ThreadEnd => RecordGroup::Life,
+            Self::Resize | Self::ThreadStart | Self::ThreadEnd => RecordGroup::Lifecycle,
         }
     }
 }
@@ -173,7 +173,7 @@ impl RecordGroup {
         Self::Fences,
         Self::Syncs,
         Self::Marks,
-        Self::Life,
+        Self::Lifecycle,
     ];
 
     /// Its name on the command line.
@@ -184,7 +184,7 @@ impl RecordGroup {
             Self::Fences => "fences",
             Self::Syncs => "syncs",
             Self::Marks => "marks",
-            Self::Life => "life",
+            Self::Lifecycle => "lifecycle",
         }
     }
 }

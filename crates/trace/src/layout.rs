@@ -37,6 +37,8 @@ pub(crate) const MAX_THREADS: u32 = 1 << 22;
 
 pub(crate) const FILE_HEADER_LEN: usize = 24;
 pub(crate) const BLOCK_HEADER_LEN: usize = 48;
+/// Where in a block header its own checksum is: the last of its fields.
+pub(crate) const BLOCK_CHECKSUM_AT: usize = 40;
 pub(crate) const TRAILER_LEN: usize = 32;
 
 const FILE_MAGIC: [u8; 8] = *b"\x89PFTRC\r\n";
@@ -298,8 +300,8 @@ impl BlockDescriptor {
         bytes[20..24].copy_from_slice(&self.stored_len_bytes.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.first_event.to_le_bytes());
         bytes[32..40].copy_from_slice(&payload_checksum.to_le_bytes());
-        let checksum = placed_checksum(&bytes[..40], self.offset);
-        bytes[40..].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = placed_checksum(&bytes[..BLOCK_CHECKSUM_AT], self.offset);
+        bytes[BLOCK_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
@@ -308,7 +310,11 @@ impl BlockDescriptor {
         if bytes[..4] != BLOCK_MARKER {
             return Err(TraceError::corrupt("no block begins here", offset));
         }
-        if !checksum_matches(u64_at(bytes, 40), placed_checksum(&bytes[..40], offset)) {
+        let expected = u64_at(bytes, BLOCK_CHECKSUM_AT);
+        if !checksum_matches(
+            expected,
+            placed_checksum(&bytes[..BLOCK_CHECKSUM_AT], offset),
+        ) {
             return Err(TraceError::corrupt(
                 "a block header's checksum is wrong",
                 offset,

@@ -12,11 +12,11 @@ use crate::compress::decompress;
 use crate::definition::{Frame, Meta, Module, Pool, StackId, StackNode, Thread};
 use crate::definitions::{Definitions, decode_meta};
 use crate::error::{Result, TraceError};
-use crate::image::{FinalImage, ImageBlock};
+use crate::image::{FinalImage, ImageBlock, is_zero};
 use crate::index::{Final, IndexDecoder, decode_final};
 use crate::layout::{
-    BLOCK_HEADER_LEN, BlockDescriptor, BlockKind, FILE_HEADER_LEN, TRAILER_LEN, Trailer,
-    check_file_header, checksum_matches, payload_checksum,
+    BLOCK_CHECKSUM_AT, BLOCK_HEADER_LEN, BlockDescriptor, BlockKind, FILE_HEADER_LEN, TRAILER_LEN,
+    Trailer, check_file_header, checksum_matches, payload_checksum,
 };
 use crate::source::ReadAt;
 
@@ -29,25 +29,10 @@ pub enum Completeness {
     Incomplete {
         /// The bytes from the beginning of the file that are readable.
         usable_bytes: u64,
-        /// The bytes after them: of a block that is not complete.
+        /// The bytes after them: of a block that is not complete, or zeros that were never
+        /// written.
         lost_bytes: u64,
     },
-}
-
-impl fmt::Display for Completeness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Complete => f.write_str("complete"),
-            Self::Incomplete {
-                usable_bytes,
-                lost_bytes,
-            } => write!(
-                f,
-                "incomplete: recording ended early; {usable_bytes} bytes are usable, \
-                 {lost_bytes} bytes of an unfinished block are not"
-            ),
-        }
-    }
 }
 
 /// An open trace. Can be shared by several threads, each of which reads other blocks.
@@ -363,19 +348,25 @@ impl Trace {
         let mut index_seen = false;
         loop {
             let left = self.file_bytes.saturating_sub(position);
+            let header = (left >= BLOCK_HEADER_LEN as u64).then(|| self.read_header(position));
+            if !matches!(header, Some(Ok(_))) && self.never_written_from(position, index_seen)? {
+                position = self.drop_torn_block(position)?;
+                break;
+            }
             if index_seen && left >= TRAILER_LEN as u64 {
                 // A writer that got as far as this writes a trailer next or another index block.
-                let trailer_next = self
-                    .read_header(position)
-                    .map_or(true, |header| header.kind != BlockKind::Index);
-                if trailer_next {
+                let index_next = header.as_ref().is_some_and(|header| {
+                    header
+                        .as_ref()
+                        .is_ok_and(|header| header.kind == BlockKind::Index)
+                });
+                if !index_next {
                     return Err(TraceError::corrupt("the trailer is damaged", position));
                 }
             }
-            if left < BLOCK_HEADER_LEN as u64 {
+            let Some(descriptor) = header.transpose()? else {
                 break;
-            }
-            let descriptor = self.read_header(position)?;
+            };
             if descriptor.end() > self.file_bytes {
                 break;
             }
@@ -398,6 +389,62 @@ impl Trace {
             lost_bytes: self.file_bytes.saturating_sub(position),
         };
         Ok(())
+    }
+
+    /// Whether the file ends at `position`, or has nothing but zeros from there on, or from within
+    /// the block header there. After a crash of the host a file can have its new length but not its
+    /// new bytes.
+    fn never_written_from(&self, position: u64, index_seen: bool) -> Result<bool> {
+        // An intact header ends with its checksum. Behind an index a trailer may stand, not a block.
+        let checksum = position.saturating_add(BLOCK_CHECKSUM_AT as u64);
+        let first = if !index_seen && checksum < self.file_bytes {
+            checksum
+        } else {
+            position
+        };
+        self.is_zero_from(first)
+    }
+
+    fn is_zero_from(&self, mut position: u64) -> Result<bool> {
+        let mut chunk = vec![0; 1 << 16];
+        while position < self.file_bytes {
+            let left = self.file_bytes - position;
+            let len = usize::try_from(left).map_or(chunk.len(), |left| left.min(chunk.len()));
+            self.read(&mut chunk[..len], position)?;
+            if !is_zero(&chunk[..len]) {
+                return Ok(false);
+            }
+            position += len as u64;
+        }
+        Ok(true)
+    }
+
+    /// Where the readable part ends, if nothing was written from `position` on: what was never
+    /// written may begin in the payload of the block before, at the border of a sector.
+    fn drop_torn_block(&mut self, position: u64) -> Result<u64> {
+        const SECTOR_BYTES: u64 = 512;
+        let Some(last) = self.blocks.last().copied() else {
+            return Ok(position);
+        };
+        let payload_offset = last.offset + BLOCK_HEADER_LEN as u64;
+        let border = position.saturating_sub(1) / SECTOR_BYTES * SECTOR_BYTES;
+        if last.end() != position || border < payload_offset {
+            return Ok(position);
+        }
+        let mut block = vec![0; BLOCK_HEADER_LEN + last.stored_len_bytes as usize];
+        self.read(&mut block, last.offset)?;
+        let Some((header, payload)) = block.split_first_chunk::<BLOCK_HEADER_LEN>() else {
+            return Ok(position);
+        };
+        let (_, checksum) = BlockDescriptor::decode(header, last.offset)?;
+        let torn = is_zero(&payload[(border - payload_offset) as usize..])
+            && !checksum_matches(checksum, payload_checksum(payload));
+        if !torn {
+            return Ok(position);
+        }
+        self.blocks.pop();
+        self.event_count = last.first_event;
+        Ok(last.offset)
     }
 
     /// Loads what stays in memory, and checks that the blocks are in an order that makes sense.

@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{Owned, records_from, small_trace};
+use common::{Owned, OwnedBody, records_from, small_trace};
+use powerfail_model::StoreKind;
 use powerfail_trace::{
-    BlockKind, Completeness, FORMAT_MAJOR, Statistics, Trace, TraceError, TraceWriter,
+    BlockKind, Completeness, Compression, FORMAT_MAJOR, Statistics, Trace, TraceError, TraceWriter,
     WriterOptions, replay,
 };
 use proptest::prelude::*;
@@ -130,6 +131,76 @@ fn cut_at_every_byte() {
         let found = records_from(&trace, 0).expect("complete blocks are good");
         let count = usize::try_from(event_count).expect("few");
         assert_eq!(found, records[..count], "cut at {cut}");
+    }
+}
+
+/// What a crash of the host leaves: the length of the file is there, its last bytes are not.
+#[test]
+fn zeros_after_the_last_complete_block_are_an_incomplete_trace() {
+    let (bytes, records) = small_trace();
+    let whole = Trace::from_bytes(bytes.clone()).expect("the trace is good");
+    for block in &whole.blocks()[1..] {
+        let start = usize::try_from(block.offset).expect("small");
+        let count = usize::try_from(block.first_event).expect("few");
+        // The zeros begin with the block, or within its header.
+        for written in [0, 1, 40] {
+            for zeros in [1, 31, 48, 100, 70_000] {
+                let mut left = bytes[..start + written].to_vec();
+                left.resize(left.len() + zeros, 0);
+                let trace = Trace::from_bytes(left)
+                    .unwrap_or_else(|error| panic!("{written} bytes of {block:?}: {error}"));
+                assert_eq!(
+                    trace.completeness(),
+                    Completeness::Incomplete {
+                        usable_bytes: block.offset,
+                        lost_bytes: (written + zeros) as u64
+                    }
+                );
+                let found = records_from(&trace, 0).expect("complete blocks are good");
+                assert_eq!(found, records[..count]);
+            }
+        }
+    }
+    // Behind the index stands the trailer.
+    let mut left = bytes[..bytes.len() - 32].to_vec();
+    left.resize(bytes.len() + 4096, 0);
+    assert_eq!(read_all(&left).expect("every block is there"), records);
+}
+
+#[test]
+fn zeros_that_begin_within_a_block_cost_that_block_only() {
+    let mut bytes = Vec::new();
+    let options = WriterOptions {
+        compression: Compression::None,
+        ..WriterOptions::default()
+    };
+    let mut writer = TraceWriter::new(&mut bytes, &common::meta(), options).expect("memory");
+    common::define_small(&mut writer);
+    let record = Owned {
+        thread: 0,
+        stack: 0,
+        body: OwnedBody::Store(StoreKind::Plain, 0, 64, vec![0xab; 3000]),
+    };
+    common::append(&mut writer, &record);
+    writer.flush_block().expect("memory");
+    common::append(&mut writer, &record);
+    writer.flush_block().expect("memory");
+    drop(writer);
+    let whole = Trace::from_bytes(bytes.clone()).expect("readable");
+    assert_eq!(whole.event_count(), 2);
+    let last = whole.event_blocks()[1].offset;
+    let border = usize::try_from(last).expect("small").next_multiple_of(512) + 512;
+    for zeros in [0, 5, 5000] {
+        let mut left = bytes.clone();
+        left[border..].fill(0);
+        left.resize(left.len() + zeros, 0);
+        let trace = Trace::from_bytes(left).expect("readable");
+        assert_eq!(trace.event_count(), 1, "{zeros}");
+        assert!(
+            matches!(trace.completeness(), Completeness::Incomplete { usable_bytes, .. }
+                if usable_bytes == last)
+        );
+        trace.verify().expect("the first block is good");
     }
 }
 

@@ -34,6 +34,20 @@ pub(crate) fn powerfail(arguments: &[&str]) -> Run {
         .into()
 }
 
+/// Runs the binary with a standard output that nobody reads any more.
+pub(crate) fn powerfail_into_closed_pipe(arguments: &[&str]) -> Run {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    command()
+        .args(arguments)
+        .stdout(writer)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .expect("the binary runs")
+        .into()
+}
+
 /// The path of a litmus file, or of the suite.
 pub(crate) fn litmus(name: &str) -> String {
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/litmus");

@@ -1,6 +1,6 @@
 //! `powerfail model`, as users run it.
 
-use crate::common::{litmus, powerfail, write};
+use crate::common::{Run, litmus, powerfail, powerfail_into_closed_pipe, write};
 
 #[test]
 fn the_whole_suite_passes() {
@@ -86,7 +86,7 @@ fn malformed_files_are_one_sentence_with_file_and_field() {
             "`allowed[0]`",
         ),
         (
-            program("[]").replace("\"final_mem\"", "\"final\""),
+            program("[]").replace(", \"final_mem\": [[0]]", ""),
             "field `final_mem` is missing",
         ),
         (
@@ -111,25 +111,124 @@ fn malformed_files_are_one_sentence_with_file_and_field() {
     for (text, expected) in cases {
         let path = write(&folder, "bad.json", &text);
         let run = powerfail(&["model", "check", &path]);
-        assert_eq!(run.code, 2, "{text}");
-        assert_eq!(
-            run.stderr.lines().count(),
-            1,
-            "one sentence: {}",
-            run.stderr
-        );
-        assert!(
-            run.stderr.starts_with(&format!("error: {path}: ")),
-            "{}",
-            run.stderr
-        );
-        assert!(
-            run.stderr.contains(expected),
-            "{expected:?} is not in {}",
-            run.stderr
-        );
-        assert_eq!(run.stdout, "0 passed, 0 failed\n");
+        assert_not_judged(&run, &path, expected);
     }
+}
+
+/// One sentence on standard error that names the file; exit code 2; nothing counted.
+fn assert_not_judged(run: &Run, path: &str, expected: &str) {
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert_eq!(
+        run.stderr.lines().count(),
+        1,
+        "one sentence: {}",
+        run.stderr
+    );
+    assert!(
+        run.stderr.starts_with(&format!("error: {path}: ")),
+        "{}",
+        run.stderr
+    );
+    assert!(
+        run.stderr.contains(expected),
+        "{expected:?} is not in {}",
+        run.stderr
+    );
+    assert_eq!(run.stdout, "0 passed, 0 failed\n");
+}
+
+#[test]
+fn a_file_that_is_not_text_says_so() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = write(&folder, "bad.json", b"{\"name\": \"\xff\"}");
+    let run = powerfail(&["model", "check", &path]);
+    assert_not_judged(&run, &path, "the file is not text: byte 10 is not UTF-8");
+}
+
+/// A limit of the tool says nothing about the file: it used to be counted as failed.
+#[test]
+fn a_file_beyond_the_limits_is_an_error_and_not_a_failure() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let events: Vec<String> = (0..90)
+        .map(|event| {
+            let (line, offset) = (event % 15, event / 15 * 8);
+            format!(r#"{{"t": 0, "op": "store", "line": {line}, "off": {offset}, "val": 1}}"#)
+        })
+        .collect();
+    let positions = (0..=90)
+        .map(|position| format!(r#""{position}": []"#))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let text = format!(
+        r#"{{"name": "wide", "events": [{}], "cells": [[0, 0]],
+            "states_at": {{{positions}}}, "states_at_eadr": {{{positions}}}}}"#,
+        events.join(", ")
+    );
+    let path = write(&folder, "wide.json", &text);
+    let expected = "not decided: position 18 of the trace has more than 100000 states";
+    let run = powerfail(&["model", "check", &path]);
+    assert_not_judged(&run, &path, expected);
+    let shown = powerfail(&["model", "show", &path]);
+    assert_eq!((shown.code, shown.stdout.as_str()), (2, ""));
+    assert!(shown.stderr.contains(expected), "{}", shown.stderr);
+}
+
+/// It used to be `exit 0` for whatever was found.
+#[test]
+fn a_closed_standard_output_does_not_hide_a_failure() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let text = std::fs::read_to_string(litmus("MP.json")).expect("readable");
+    let mut file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    file["allowed"] = serde_json::json!([[0, 0]]);
+    let wrong = write(&folder, "wrong.json", &file.to_string());
+    for (arguments, code) in [
+        (&["model", "check", &wrong][..], 1),
+        (&["model", "check", "--json", &wrong], 1),
+        (&["model", "check", &litmus("MP.json")], 0),
+        (&["model", "check", "/does/not/exist.json"], 2),
+    ] {
+        let run = powerfail_into_closed_pipe(arguments);
+        assert_eq!(run.code, code, "{arguments:?}: {}", run.stderr);
+        assert!(!run.stderr.contains("pipe"), "{}", run.stderr);
+    }
+    // More than the buffer of standard output holds.
+    let long = powerfail_into_closed_pipe(&["model", "show", "--json", &long_trace(&folder)]);
+    assert_eq!((long.code, long.stderr.as_str()), (0, ""));
+}
+
+fn long_trace(folder: &tempfile::TempDir) -> String {
+    let events = vec![r#"{"t": 0, "op": "sfence"}"#; 2000].join(", ");
+    let text = format!(r#"{{"name": "long", "events": [{events}], "cells": [[0, 0]]}}"#);
+    write(folder, "long.json", &text)
+}
+
+#[test]
+fn counts_that_differ_with_durable_caches_are_shown() {
+    let run = powerfail(&["model", "show", &litmus("traces/yat_figure3.json")]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(
+        run.stdout
+            .contains("  crash at 10: 60 states  <- failure point\n  durable caches: 1 state\n"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn names_are_aligned_by_characters_and_cannot_move_the_cursor() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let text = r#"{"name": "a\u001b[2J", "lines": {"größe": 0, "y\n": 1}, "init": {"größe": 0},
+        "threads": [[["store", "größe", 1]]], "crash": "any", "vars": ["größe", "y\n"]}"#;
+    let path = write(&folder, "names.json", text);
+    let run = powerfail(&["model", "show", &path]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.starts_with("a\\u{1b}[2J\n"), "{}", run.stdout);
+    assert!(
+        run.stdout
+            .contains("  größe  y\\n\n      0    0   adr, eadr\n"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]

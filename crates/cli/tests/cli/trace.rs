@@ -1,9 +1,7 @@
 //! `powerfail trace`, as users run it.
 
-use std::io::Read;
-use std::process::Stdio;
-
-use crate::common::{Run, command, litmus, powerfail, write};
+use crate::common::{Run, litmus, powerfail, powerfail_into_closed_pipe, write};
+use powerfail_trace::{FinalImage, ImageHash, Meta, Pool, PoolKind, TraceWriter, WriterOptions};
 use serde_json::Value;
 
 fn import(folder: &tempfile::TempDir, name: &str) -> String {
@@ -119,12 +117,53 @@ fn events_can_be_filtered() {
         indexes(&["--from", "4", "--to", "8", "--limit", "3"]),
         [4, 5, 6]
     );
-    assert_eq!(indexes(&["--thread", "1"]), [] as [u64; 0]);
-    assert_eq!(indexes(&["--pool", "1"]), [] as [u64; 0]);
+    assert_eq!(indexes(&["--from", "18"]), [] as [u64; 0]);
     let text = powerfail(&["trace", "events", "--limit", "1", &path]);
     assert_eq!(
         text.stdout,
         "         0    0  store        0:0x401182 +6 = 010101010101\n"
+    );
+}
+
+/// They used to be empty answers.
+#[test]
+fn filters_that_name_nothing_are_errors() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = import(&folder, "yat_figure3");
+    for (flag, value, expected) in [
+        ("--thread", "1", "there is no thread 1"),
+        ("--pool", "1", "there is no pool 1"),
+        ("--from", "19", "--from 19 is beyond its 18 events"),
+    ] {
+        let run = powerfail(&["trace", "events", &path, flag, value]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{flag}");
+        assert!(run.stderr.contains(expected), "{}", run.stderr);
+    }
+    for with in [&["--json"][..], &["--failure-points", "prefix"]] {
+        let arguments = [&["trace", "states", &path, "--lines", "1"], with].concat();
+        assert_eq!(powerfail(&arguments).code, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_crash_after_the_last_event_is_called_that() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = import(&folder, "yat_figure3");
+    let first_lines = |at: &str| {
+        let run = powerfail(&["trace", "states", "--at", at, &path]);
+        let lines: Vec<String> = run.stdout.lines().take(2).map(str::to_owned).collect();
+        lines
+    };
+    assert_eq!(
+        first_lines("18"),
+        [
+            "crash after the last event, 17",
+            "2 open lines, 12 crash states"
+        ]
+    );
+    assert_eq!(
+        first_lines("0"),
+        ["crash just before event 0", "0 open lines, 1 crash state"]
     );
 }
 
@@ -151,6 +190,113 @@ fn a_sound_trace_passes_the_check() {
         "{}",
         run.stdout
     );
+    assert_eq!(run.stdout.lines().last(), Some("sound"));
+    let value = json(&powerfail(&["trace", "check", "--json", &path]));
+    assert_eq!(value["sound"], true);
+}
+
+/// Whether it was cut, or a bit flipped in it, the last line is the verdict and the code is 1.
+#[test]
+fn an_unsound_trace_has_a_verdict() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let good = std::fs::read(import(&folder, "yat_figure3")).expect("readable");
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let cases = [
+        (
+            "cut",
+            good[..good.len() - 60].to_vec(),
+            "the recording ended",
+        ),
+        ("header", good[..10].to_vec(), "ends inside its file header"),
+        ("middle", flipped(good.len() / 2), "the trace is damaged"),
+        ("trailer", flipped(good.len() - 1), "the trailer is damaged"),
+        ("version", flipped(16), "the file header's checksum"),
+    ];
+    for (name, bytes, expected) in cases {
+        let path = write(&folder, name, &bytes);
+        let run = powerfail(&["trace", "check", &path]);
+        assert_eq!(run.code, 1, "{name}: {}", run.stderr);
+        let last = run.stdout.lines().last().expect("a verdict");
+        assert!(last.starts_with("NOT sound: "), "{name}: {last}");
+        assert!(last.contains(expected), "{name}: {last}");
+        let run = powerfail(&["trace", "check", "--json", &path]);
+        assert_eq!(run.code, 1, "{name}: {}", run.stderr);
+        let value: Value = serde_json::from_str(&run.stdout).expect("JSON");
+        assert_eq!(value["sound"], false, "{name}");
+        assert_eq!(value["problems"].as_array().map(Vec::len), Some(1));
+    }
+}
+
+#[test]
+fn a_trace_that_contradicts_its_final_image_is_not_sound() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = folder.path().join("trace").display().to_string();
+    let meta = Meta::default();
+    let mut writer = TraceWriter::create(&path, &meta, WriterOptions::default()).expect("writable");
+    let pool = writer
+        .define_pool(&Pool {
+            path: "pool".into(),
+            kind: PoolKind::File,
+            len_bytes: 4096,
+            address: 0,
+        })
+        .expect("a good pool");
+    let hash = ImageHash([7; 32]);
+    let len_bytes = 4096;
+    writer
+        .finish(&[FinalImage {
+            pool,
+            len_bytes,
+            hash,
+        }])
+        .expect("writable");
+    let run = powerfail(&["trace", "check", &path]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert_eq!(
+        run.stdout.lines().last(),
+        Some("NOT sound: the stores do not give the final image of pool 0")
+    );
+}
+
+/// A small trace can describe large pools.
+#[test]
+fn a_trace_that_needs_more_memory_than_allowed_is_refused() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let events: Vec<String> = (0..100)
+        .map(|event| {
+            let line = event * 64;
+            format!(r#"{{"t": 0, "op": "store", "line": {line}, "off": 0, "val": 1}}"#)
+        })
+        .collect();
+    let text = format!(r#"{{"name": "pages", "events": [{}]}}"#, events.join(", "));
+    let litmus = write(&folder, "pages.json", &text);
+    let path = folder.path().join("trace").display().to_string();
+    assert_eq!(
+        powerfail(&["trace", "import", &litmus, "-o", &path]).code,
+        0
+    );
+    for arguments in [
+        &["trace", "states", &path][..],
+        &["trace", "states", "--failure-points", "covering", &path],
+        &["trace", "check", &path],
+    ] {
+        let too_little = [arguments, &["--memory-limit", "399K"]].concat();
+        let run = powerfail(&too_little);
+        assert_eq!(run.code, 2, "{arguments:?}: {}", run.stdout);
+        assert_eq!(
+            run.stderr,
+            format!(
+                "error: {path}: this needs more than 399.0 KiB of memory; \
+                 --memory-limit raises the limit\n"
+            )
+        );
+        let enough = [arguments, &["--memory-limit", "400K"]].concat();
+        assert_eq!(powerfail(&enough).code, 0, "{arguments:?}");
+    }
 }
 
 #[test]
@@ -169,7 +315,6 @@ fn a_cut_trace_is_read_up_to_its_last_block_and_says_so() {
         "{}",
         events.stderr
     );
-    assert_eq!(powerfail(&["trace", "check", &cut]).code, 1);
 }
 
 #[test]
@@ -180,21 +325,21 @@ fn bad_traces_are_one_sentence_and_exit_code_2() {
     let mut flipped = good.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 1;
-    let cases: [(&str, &[u8]); 3] = [
-        ("empty", b""),
-        ("noise", b"this is not a trace"),
-        ("flipped", &flipped),
+    // Damage is for `check` to judge; what is no trace at all is not.
+    let cases: [(&str, &[u8], &[&str]); 3] = [
+        ("empty", b"", &["info", "events", "states", "check"]),
+        (
+            "noise",
+            b"this is not a trace",
+            &["info", "events", "states", "check"],
+        ),
+        ("flipped", &flipped, &["info", "events", "states"]),
     ];
-    for (name, bytes) in cases {
+    for (name, bytes, commands) in cases {
         let bad = write(&folder, name, bytes);
-        for arguments in [
-            ["trace", "info"],
-            ["trace", "events"],
-            ["trace", "states"],
-            ["trace", "check"],
-        ] {
-            let run = powerfail(&[arguments[0], arguments[1], &bad]);
-            assert_eq!(run.code, 2, "{name}: {arguments:?}: {}", run.stdout);
+        for command in commands {
+            let run = powerfail(&["trace", command, &bad]);
+            assert_eq!(run.code, 2, "{name}: {command}: {}", run.stdout);
             assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
             assert!(
                 run.stderr.starts_with(&format!("error: {bad}: ")),
@@ -226,22 +371,94 @@ fn bad_traces_are_one_sentence_and_exit_code_2() {
 fn a_reader_that_has_seen_enough_is_no_error() {
     let folder = tempfile::tempdir().expect("temporary folder");
     let path = import(&folder, "yat_figure3");
-    let mut child = command()
-        .args(["trace", "events", &path])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
-    drop(child.stdout.take());
-    let status = child.wait().expect("it ends");
-    let mut complaint = String::new();
-    child
-        .stderr
-        .take()
-        .expect("piped")
-        .read_to_string(&mut complaint)
-        .expect("text");
-    assert_eq!((status.code(), complaint.as_str()), (Some(0), ""));
+    let run = powerfail_into_closed_pipe(&["trace", "events", &path]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn a_closed_standard_output_does_not_make_a_trace_sound() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let good = std::fs::read(import(&folder, "yat_figure3")).expect("readable");
+    let cut = write(&folder, "cut", &good[..good.len() - 60]);
+    let run = powerfail_into_closed_pipe(&["trace", "check", &cut]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+}
+
+/// Opening a FIFO waits for somebody to write to it.
+#[test]
+fn a_fifo_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = folder.path().join("fifo").display().to_string();
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo is part of coreutils").success());
+    let run = powerfail(&["trace", "info", &path]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("not a regular file"), "{}", run.stderr);
+}
+
+#[test]
+fn an_import_does_not_write_over_its_input() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let text = std::fs::read_to_string(litmus("traces/yat_figure3.json")).expect("readable");
+    let input = write(&folder, "input.json", &text);
+    let link = folder.path().join("link").display().to_string();
+    std::os::unix::fs::symlink(&input, &link).expect("a link");
+    for output in [&input, &link] {
+        let run = powerfail(&["trace", "import", &input, "-o", output]);
+        assert_eq!(run.code, 2, "{}", run.stdout);
+        assert!(
+            run.stderr.contains("this is the litmus trace itself"),
+            "{}",
+            run.stderr
+        );
+        assert_eq!(std::fs::read_to_string(&input).expect("readable"), text);
+    }
+}
+
+#[test]
+fn an_import_that_fails_leaves_what_was_there() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let long_mark = "x".repeat(1 << 21);
+    // The name goes into the meta information, which takes no text of this length.
+    let text = format!(r#"{{"name": "{}", "events": []}}"#, long_mark.repeat(3));
+    let input = write(&folder, "input.json", &text);
+    let output = write(&folder, "trace", "precious");
+    let run = powerfail(&["trace", "import", &input, "-o", &output]);
+    assert_eq!(run.code, 2, "{}", run.stdout);
+    assert_eq!(
+        std::fs::read_to_string(&output).expect("readable"),
+        "precious"
+    );
+    let files = std::fs::read_dir(folder.path()).expect("readable").count();
+    assert_eq!(files, 2, "no temporary file is left");
+}
+
+#[test]
+fn an_import_numbers_threads_as_they_appear_and_keeps_those_of_loads() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let text = r#"{"name": "threads", "events": [
+        {"t": 4000000000, "op": "load", "line": 0, "off": 0},
+        {"t": 7, "op": "store", "line": 0, "off": 0, "val": 1},
+        {"t": 4000000000, "op": "sfence"},
+        {"t": 7, "op": "load", "line": 0, "off": 0}]}"#;
+    let input = write(&folder, "input.json", text);
+    let path = folder.path().join("trace").display().to_string();
+    let run = powerfail(&["trace", "import", &input, "-o", &path]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let events = powerfail(&["trace", "events", "--json", &path]);
+    let threads: Vec<u64> = events
+        .stdout
+        .lines()
+        .map(|line| {
+            let record: Value = serde_json::from_str(line).expect("JSON");
+            record["thread"].as_u64().expect("a number")
+        })
+        .collect();
+    assert_eq!(threads, [0, 1, 0, 1]);
+    assert_eq!(
+        json(&powerfail(&["trace", "info", "--json", &path]))["threads"],
+        2
+    );
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! What recording costs: processor time of a target with and without the recorder, in one run.
+//!
+//! Not a criterion bench: a target runs for seconds, and what counts is the ratio to the same target
+//! without the recorder. Needs gcc and libpmemobj, and `powerfail` built in release mode, which
+//! `cargo xtask bench record` sees to.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How often each measurement is made; the best counts.
+const ROUNDS: usize = 3;
+
+struct Target {
+    name: &'static str,
+    argument: &'static str,
+}
+
+const TARGETS: [Target; 3] = [
+    Target {
+        name: "btree",
+        argument: "150000",
+    },
+    Target {
+        name: "hashmap",
+        argument: "150000",
+    },
+    Target {
+        name: "memset",
+        argument: "100",
+    },
+];
+
+fn main() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let powerfail = std::env::var_os("POWERFAIL")
+        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
+    assert!(powerfail.exists(), "{} is not built", powerfail.display());
+    let folder = tempfile::tempdir().expect("temporary folder");
+    println!(
+        "{:>10} {:>10} {:>10} {:>7} {:>12} {:>8} {:>8} {:>9}",
+        "", "native s", "recorded s", "ratio", "events", "trapped", "B/event", "drained s"
+    );
+    for target in &TARGETS {
+        let program = compile(here, folder.path(), target.name);
+        let native = (0..ROUNDS)
+            .map(|_| native(&program, target))
+            .fold(f64::MAX, f64::min);
+        let runs: Vec<Run> = (0..ROUNDS)
+            .map(|_| record(&powerfail, &program, target, folder.path()))
+            .collect();
+        let best = runs
+            .iter()
+            .min_by(|one, other| one.cpu_s.total_cmp(&other.cpu_s))
+            .expect("at least one round");
+        println!(
+            "{:>10} {native:>10.3} {:>10.3} {:>7.2} {:>12} {:>7.3}% {:>8.2} {:>9.3}",
+            target.name,
+            best.cpu_s,
+            best.cpu_s / native,
+            best.events,
+            100.0 * best.trapped / best.events,
+            best.trace_bytes / best.events,
+            best.wall_s
+        );
+    }
+}
+
+fn compile(here: &Path, folder: &Path, name: &str) -> PathBuf {
+    let program = folder.join(name);
+    let status = Command::new("gcc")
+        .args(["-O2", "-o"])
+        .arg(&program)
+        .arg(here.join(format!("record/{name}.c")))
+        .args(["-lpmemobj", "-lpmem"])
+        .status()
+        .expect("gcc runs");
+    assert!(status.success(), "{name} does not compile");
+    program
+}
+
+/// A pool in memory that is gone afterwards.
+struct PoolPath(PathBuf);
+
+impl PoolPath {
+    fn new() -> Self {
+        Self(PathBuf::from(format!(
+            "/dev/shm/powerfail-bench-{}",
+            std::process::id()
+        )))
+    }
+}
+
+impl Drop for PoolPath {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Processor time of the target alone, as the shell's `time` would say.
+fn native(program: &Path, target: &Target) -> f64 {
+    let pool = PoolPath::new();
+    let script = format!(
+        "TIMEFORMAT='%U %S'; time {} {} {} >/dev/null",
+        program.display(),
+        pool.0.display(),
+        target.argument
+    );
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .env("PMEM_IS_PMEM_FORCE", "1")
+        .output()
+        .expect("bash runs");
+    assert!(
+        output.status.success(),
+        "{} fails without the recorder",
+        target.name
+    );
+    let text = String::from_utf8_lossy(&output.stderr);
+    let last = text.lines().last().unwrap_or_default();
+    last.split_whitespace()
+        .filter_map(|part| part.parse::<f64>().ok())
+        .sum()
+}
+
+struct Run {
+    cpu_s: f64,
+    wall_s: f64,
+    events: f64,
+    trapped: f64,
+    trace_bytes: f64,
+}
+
+fn record(powerfail: &Path, program: &Path, target: &Target, folder: &Path) -> Run {
+    let pool = PoolPath::new();
+    let summary = folder.join("summary.json");
+    let status = Command::new(powerfail)
+        .args(["record", "--json", "-o"])
+        .arg(folder.join("trace"))
+        .arg("--")
+        .args([
+            program.as_os_str(),
+            pool.0.as_os_str(),
+            target.argument.as_ref(),
+        ])
+        .stdout(std::fs::File::create(&summary).expect("the folder is writable"))
+        .stderr(Stdio::inherit())
+        .status()
+        .expect("powerfail runs");
+    assert!(status.success(), "{} cannot be recorded", target.name);
+    let text = std::fs::read_to_string(&summary).expect("the summary is there");
+    // The target's own output comes first.
+    let start = text.find('{').expect("a JSON object");
+    let value: serde_json::Value = serde_json::from_str(&text[start..]).expect("JSON");
+    let number = |name: &str| value[name].as_f64().expect("a number");
+    Run {
+        cpu_s: number("cpu_time_ms") / 1000.0,
+        wall_s: number("wall_time_ms") / 1000.0,
+        events: number("events"),
+        trapped: number("trap_events"),
+        trace_bytes: number("trace_bytes"),
+    }
+}

@@ -1,0 +1,154 @@
+//! What there is to say after a recording.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use powerfail_abi::message::SiteTactic;
+use powerfail_recorder::{Summary, TargetStatus};
+use powerfail_trace::{RecordGroup, RecordKind};
+use serde_json::{Value, json};
+
+use crate::text::{STRONG, WARNING, bytes, count, plural};
+
+const TACTICS: [(SiteTactic, &str); 5] = [
+    (SiteTactic::Jump, "jump"),
+    (SiteTactic::Pun, "pun"),
+    (SiteTactic::Eviction, "eviction"),
+    (SiteTactic::Trap, "trap"),
+    (SiteTactic::System, "system"),
+];
+
+/// The summary of a recording, for people.
+pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Result<()> {
+    let events = summary.events();
+    let mut field = |name: &str, value: &str| writeln!(out, "{STRONG}{name:<8}{STRONG:#} {value}");
+    field(
+        "trace",
+        &format!("{}, {}", trace.display(), bytes(summary.trace_bytes)),
+    )?;
+    let groups: Vec<String> = RecordGroup::ALL
+        .into_iter()
+        .map(|group| (group, of_group(summary, group)))
+        .filter(|(_, number)| *number > 0)
+        .map(|(group, number)| format!("{} {}", count(number), group.name()))
+        .collect();
+    field(
+        "events",
+        &format!("{}: {}", count(events), groups.join(", ")),
+    )?;
+    for pool in &summary.pools {
+        let len = bytes(pool.final_len_bytes);
+        field("pool", &format!("{}, {len}", pool.path.display()))?;
+    }
+    if summary.pools.is_empty() {
+        field(
+            "pool",
+            "none: the target mapped no file shared and writable",
+        )?;
+    }
+    for ignored in &summary.ignored {
+        field(
+            "ignored",
+            &format!("{} ({:?})", ignored.path.display(), ignored.reason),
+        )?;
+    }
+    let tactics: Vec<String> = TACTICS
+        .iter()
+        .filter(|(tactic, _)| summary.sites.of(*tactic) > 0)
+        .map(|(tactic, name)| format!("{} by {name}", count(summary.sites.of(*tactic))))
+        .collect();
+    if !tactics.is_empty() {
+        let traps = plural(summary.trap_events, "event");
+        field("sites", &format!("{}; {traps} trapped", tactics.join(", ")))?;
+    }
+    field(
+        "target",
+        &format!(
+            "{}, {} in {}, {} s, {} s of processor time",
+            summary.status,
+            plural(summary.thread_count.into(), "thread"),
+            processes(summary.process_count),
+            seconds(summary.wall_time),
+            seconds(summary.cpu_time)
+        ),
+    )?;
+    for sentence in &summary.warnings {
+        writeln!(out, "{WARNING}warning{WARNING:#}: {sentence}")?;
+    }
+    Ok(())
+}
+
+fn processes(number: u32) -> String {
+    if number == 1 {
+        "1 process".to_owned()
+    } else {
+        format!("{number} processes")
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{}.{:03}", time.as_secs(), time.subsec_millis())
+}
+
+fn of_group(summary: &Summary, group: RecordGroup) -> u64 {
+    RecordKind::ALL
+        .into_iter()
+        .filter(|kind| kind.group() == group)
+        .map(|kind| summary.events_of(kind))
+        .sum()
+}
+
+/// The summary of a recording, as one JSON object.
+pub fn summary_json(trace: &Path, summary: &Summary, failure: Option<&str>) -> Value {
+    let counts: serde_json::Map<String, Value> = RecordKind::ALL
+        .into_iter()
+        .map(|kind| (kind.name().to_owned(), json!(summary.events_of(kind))))
+        .collect();
+    let sites: serde_json::Map<String, Value> = TACTICS
+        .iter()
+        .map(|(tactic, name)| ((*name).to_owned(), json!(summary.sites.of(*tactic))))
+        .collect();
+    let pools: Vec<Value> = summary
+        .pools
+        .iter()
+        .map(|pool| {
+            json!({
+                "path": pool.path.to_string_lossy(),
+                "initial_len_bytes": pool.initial_len_bytes,
+                "final_len_bytes": pool.final_len_bytes,
+            })
+        })
+        .collect();
+    let ignored: Vec<Value> = summary
+        .ignored
+        .iter()
+        .map(|file| {
+            json!({"path": file.path.to_string_lossy(), "reason": format!("{:?}", file.reason)})
+        })
+        .collect();
+    let (exit_code, signal) = match summary.status {
+        TargetStatus::Exited(code) => (Some(code), None),
+        TargetStatus::Killed(signal) => (None, Some(signal)),
+    };
+    json!({
+        "trace": trace.to_string_lossy(),
+        "trace_bytes": summary.trace_bytes,
+        "events": summary.events(),
+        "counts": counts,
+        "pools": pools,
+        "ignored": ignored,
+        "sites": sites,
+        "trap_events": summary.trap_events,
+        "uncommitted_records": summary.uncommitted_records,
+        "exit_code": exit_code,
+        "signal": signal,
+        "threads": summary.thread_count,
+        "processes": summary.process_count,
+        "wall_time_ms": summary.wall_time.as_millis() as u64,
+        "cpu_time_ms": summary.cpu_time.as_millis() as u64,
+        "warnings": summary.warnings,
+        "fatal": summary.fatal,
+        "self_check_failure": failure,
+    })
+}
