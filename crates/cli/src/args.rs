@@ -245,6 +245,9 @@ pub(crate) struct TraceEventsArgs {
     /// Stop after this many events
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
+    /// Do not look for function, file and line of the events
+    #[arg(long)]
+    pub(crate) no_source: bool,
     /// Print whole call stacks, not only the innermost frame
     #[arg(long)]
     pub(crate) stacks: bool,

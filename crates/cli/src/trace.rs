@@ -38,6 +38,7 @@ pub(crate) fn events(args: &TraceEventsArgs) -> anyhow::Result<Exit> {
     let trace = open_with_warning(&args.file)?;
     let context = || args.file.display().to_string();
     refuse_filters_of_nothing(&trace, args).with_context(context)?;
+    let mut places = report::Places::new(&trace, !args.no_source, args.stacks);
     print(|out| {
         let mut left = args.limit.unwrap_or(u64::MAX);
         let mut records = trace.records_from(EventIndex(args.from));
@@ -50,9 +51,9 @@ pub(crate) fn events(args: &TraceEventsArgs) -> anyhow::Result<Exit> {
             }
             left -= 1;
             if args.json {
-                json_line(out, &report::record_json(&trace, &record, args.stacks))?;
+                json_line(out, &report::record_json(&mut places, &record))?;
             } else {
-                report::record(out, &trace, &record, args.stacks)?;
+                report::record(out, &mut places, &record)?;
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use powerfail_model::{Event, EventIndex, Frontier, Image, OpenLine};
+use powerfail_symbol::{AddressKind, Symbolizer};
 use powerfail_trace::replay::PoolReplay;
 use powerfail_trace::{
     Body, Completeness, Frame, MarkKind, Module, Record, RecordGroup, RecordKind, Statistics, Trace,
@@ -185,35 +186,70 @@ pub fn info_json(trace: &Trace, statistics: &Statistics) -> Value {
     })
 }
 
-/// One record as one line of text.
-pub fn record(
-    out: &mut dyn Write,
-    trace: &Trace,
-    record: &Record<'_>,
-    with_stack: bool,
-) -> io::Result<()> {
+/// How places in the code are told: the module and the offset in it, with the source if it is wanted
+/// and can be found.
+pub struct Places<'t> {
+    trace: &'t Trace,
+    symbolizer: Option<Symbolizer>,
+    with_stacks: bool,
+}
+
+impl<'t> Places<'t> {
+    /// The places of a trace: with their sources or not, with whole call stacks or only with the
+    /// innermost frame.
+    pub fn new(trace: &'t Trace, with_sources: bool, with_stacks: bool) -> Self {
+        let symbolizer = with_sources.then(|| Symbolizer::new(trace.modules()));
+        Self {
+            trace,
+            symbolizer,
+            with_stacks,
+        }
+    }
+
+    /// The frames that are to be told, innermost first.
+    fn frames(&self, record: &Record<'_>) -> impl Iterator<Item = Frame> + use<'t> {
+        let count = if self.with_stacks { usize::MAX } else { 1 };
+        self.trace.stack(record.stack).take(count)
+    }
+
+    /// The source of a frame, if it is wanted and known.
+    fn source(&mut self, frame: Frame, kind: AddressKind) -> Option<String> {
+        let resolved = self.symbolizer.as_mut()?.resolve(frame, kind);
+        resolved.innermost().map(|_| resolved.to_string())
+    }
+
+    /// A frame for people: its source, or else where it is.
+    fn text(&mut self, frame: Frame, kind: AddressKind) -> String {
+        let source = self.source(frame, kind);
+        let text = source.unwrap_or_else(|| frame_text(self.trace.modules(), frame));
+        printable(&text).into_owned()
+    }
+}
+
+/// How the frames of a stack are looked up: the innermost is where something happened, the others
+/// are where a call returns to.
+fn address_kinds() -> impl Iterator<Item = AddressKind> {
+    std::iter::once(AddressKind::Instruction).chain(std::iter::repeat(AddressKind::Return))
+}
+
+/// One record as one line of text, or several with its stack.
+pub fn record(out: &mut dyn Write, places: &mut Places<'_>, record: &Record<'_>) -> io::Result<()> {
     let Record {
         index,
         thread,
-        stack,
         ref body,
+        ..
     } = *record;
-    let site = match trace.stack(stack).next() {
-        Some(frame) => {
-            let text = frame_text(trace.modules(), frame);
-            format!("  {FAINT}{}{FAINT:#}", printable(&text))
-        }
-        None => String::new(),
-    };
-    writeln!(out, "{index:>10}  {thread:>3}  {}{site}", body_text(body))?;
-    if with_stack {
-        for frame in trace.stack(stack).skip(1) {
-            let text = frame_text(trace.modules(), frame);
-            let text = printable(&text);
-            writeln!(out, "{:17}{FAINT}called from {text}{FAINT:#}", "")?;
+    write!(out, "{index:>10}  {thread:>3}  {}", body_text(body))?;
+    for (number, (frame, kind)) in places.frames(record).zip(address_kinds()).enumerate() {
+        let text = places.text(frame, kind);
+        if number == 0 {
+            write!(out, "  {FAINT}{text}{FAINT:#}")?;
+        } else {
+            write!(out, "\n{:17}{FAINT}called from {text}{FAINT:#}", "")?;
         }
     }
-    Ok(())
+    writeln!(out)
 }
 
 fn body_text(body: &Body<'_>) -> String {
@@ -281,7 +317,7 @@ fn frame_text(modules: &[Module], frame: Frame) -> String {
 }
 
 /// One record as one JSON object.
-pub fn record_json(trace: &Trace, record: &Record<'_>, with_stack: bool) -> Value {
+pub fn record_json(places: &mut Places<'_>, record: &Record<'_>) -> Value {
     let mut value = json!({
         "index": record.index.0,
         "thread": record.thread.0,
@@ -329,17 +365,16 @@ pub fn record_json(trace: &Trace, record: &Record<'_>, with_stack: bool) -> Valu
         }
         Body::Pm(Event::Fence(_)) | Body::ThreadStart | Body::ThreadEnd => {}
     }
-    let mut frames = trace
-        .stack(record.stack)
-        .map(|frame| json!(frame_text(trace.modules(), frame)));
-    if with_stack {
-        let frames: Vec<Value> = frames.collect();
-        if let Some(site) = frames.first() {
-            value["site"] = site.clone();
+    let frames: Vec<(Frame, AddressKind)> = places.frames(record).zip(address_kinds()).collect();
+    let site = |frame| json!(frame_text(places.trace.modules(), frame));
+    if places.with_stacks {
+        value["stack"] = frames.iter().map(|(frame, _)| site(*frame)).collect();
+    }
+    if let Some((frame, kind)) = frames.first() {
+        value["site"] = site(*frame);
+        if let Some(source) = places.source(*frame, *kind) {
+            value["source"] = json!(source);
         }
-        value["stack"] = Value::Array(frames);
-    } else if let Some(site) = frames.next() {
-        value["site"] = site;
     }
     value
 }
@@ -639,12 +674,12 @@ mod tests {
             .next_record()
             .expect("a good trace")
             .expect("a record");
-        let short = record_json(&trace, &record, false);
+        let short = record_json(&mut Places::new(&trace, false, false), &record);
         assert_eq!(
             (&short["site"], &short["stack"]),
             (&json!("0x20"), &Value::Null)
         );
-        let long = record_json(&trace, &record, true);
+        let long = record_json(&mut Places::new(&trace, false, true), &record);
         assert_eq!(long["site"], "0x20");
         assert_eq!(long["stack"], json!(["0x20", "0x10"]));
     }
