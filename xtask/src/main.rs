@@ -3,6 +3,7 @@
 mod packages;
 mod tests;
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -14,6 +15,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   ci              install what the tests need, then fmt, clippy, all tests and docs
+  example         record a small program with a bug, and show what a crash would leave of its pool
   bench [NAME]    run the benchmarks (all, or those of one file in benches/)
   fuzz [SECONDS]  fuzz the reader of traces (needs a nightly toolchain and cargo-fuzz)";
 
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments[..] {
         ["ci"] => ci(),
+        ["example"] => example(),
         ["bench"] => bench(None),
         ["bench", name] => bench(Some(name)),
         ["fuzz"] => fuzz("60"),
@@ -105,7 +108,46 @@ fn ci() -> anyhow::Result<()> {
     }
 }
 
+/// The way of a program through the tool, with a program that forgets to flush.
+fn example() -> anyhow::Result<()> {
+    run(&mut cargo(&[
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "powerfail",
+    ]))?;
+    let folder = Path::new("target/example");
+    std::fs::create_dir_all(folder).context("cannot make target/example")?;
+    let (program, trace) = (folder.join("forgotten_flush"), folder.join("trace"));
+    run(Command::new("gcc")
+        .args(["-g", "-O1", "-o"])
+        .arg(&program)
+        .arg("examples/forgotten_flush.c"))?;
+    let powerfail = |arguments: &[&str]| {
+        println!("\n$ powerfail {}", arguments.join(" "));
+        run(Command::new("target/release/powerfail").args(arguments))
+    };
+    let (program, trace) = (program.to_string_lossy(), trace.to_string_lossy());
+    powerfail(&["record", "-o", &trace, "--", &program, "{pool}"])?;
+    powerfail(&["trace", "events", &trace])?;
+    powerfail(&["trace", "states", &trace])?;
+    println!(
+        "\nThe line of the record is open: its stores may be lost, although the flag, which is \
+         flushed and fenced, is surely durable.\nexamples/forgotten_flush.c says why."
+    );
+    Ok(())
+}
+
 fn bench(name: Option<&str>) -> anyhow::Result<()> {
+    if name.is_none_or(|name| name == "record") {
+        run(&mut cargo(&[
+            "build",
+            "--release",
+            "--package",
+            "powerfail",
+        ]))?;
+    }
     let mut command = cargo(&["bench", "--package", "powerfail-benches"]);
     if let Some(name) = name {
         command.args(["--bench", name]);
