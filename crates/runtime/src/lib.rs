@@ -9,9 +9,9 @@
 //!
 //! # Rules for code that lives in a foreign process
 //!
-//! 1. No memory of the target's allocator: the crate has one of its own ([`allocator`]).
+//! 1. No memory of the target's allocator: the crate has one of its own (`allocator.rs`).
 //! 2. No lock of the target, and none of the C library's: everything in handlers is raw system calls.
-//! 3. Whoever holds a lock of ours has all signals blocked ([`lock`]).
+//! 3. Whoever holds a lock of ours has all signals blocked (`lock.rs`).
 //! 4. `errno` is only changed where the C function that the target called would change it.
 //! 5. What cannot be recorded ends the target with a sentence to the host, never in silence.
 //!
@@ -19,7 +19,7 @@
 //!
 //! All of this crate is about memory that the compiler knows nothing of: mappings at fixed addresses,
 //! machine code, signal frames. The arguments are where the blocks are; what they rely on together:
-//! the shared file is mapped at [`powerfail_abi::shared`]'s fixed addresses before [`host::attached`]
+//! the shared file is mapped at [`powerfail_abi::shared`]'s fixed addresses before `host::attached`
 //! says so and stays mapped; a thread's GS base is zero or the address of its slot in there.
 #![allow(unsafe_code)]
 #![allow(
