@@ -11,8 +11,16 @@ use serde_json::Value;
 pub(crate) fn print(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 16, anstream::stdout().lock());
-    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    let choice = anstream::AutoStream::choice(&io::stdout());
+    // The buffer is below the stripping of styles, which writes in small pieces.
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let written = match choice {
+        anstream::ColorChoice::Never => {
+            write(&mut anstream::StripStream::new(&mut out as &mut dyn Write))
+        }
+        _ => write(&mut out),
+    };
+    let written = written.and_then(|()| Ok(out.flush()?));
     match written {
         Err(error) if is_closed_pipe(&error) => {
             // What is still in the buffer must not be tried again.
