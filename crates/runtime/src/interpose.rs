@@ -6,12 +6,10 @@
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use powerfail_abi::EventKind;
-
 use crate::pool::Request;
 use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
-use crate::{append, code, host, pool, sys, system_calls, thread};
+use crate::{code, host, pool, sys, system_calls, thread};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -367,11 +365,10 @@ extern "C" fn fork() -> c_int {
     child
 }
 
-/// Says that everything the calling thread has recorded has happened. Of a thread that is just gone
-/// nobody knows whether it was killed between its last record and its last store.
+/// The target ends by itself.
 pub(crate) fn conclude() {
     if host::attached() {
-        append::append(EventKind::Void, None, &[]);
+        thread::conclude();
     }
 }
 

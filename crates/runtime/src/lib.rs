@@ -60,6 +60,7 @@ extern "C" fn end() {
 /// Runs when the dynamic linker has loaded the runtime.
 extern "C" fn start() {
     if host::attach() {
+        pool::reserve_window();
         thread::attach();
     }
 }

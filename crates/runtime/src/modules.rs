@@ -40,8 +40,9 @@ struct ProgramHeader {
     alignment: u64,
 }
 
+/// A module, as the dynamic linker shows it.
 #[repr(C)]
-struct LoadedModule {
+pub(crate) struct LoadedModule {
     base: u64,
     name: *const c_char,
     headers: *const ProgramHeader,
@@ -71,115 +72,126 @@ impl Modules {
         (address < function.end).then_some(function)
     }
 
-    /// Looks at what has changed: gives the functions of modules that are new and the ranges of
-    /// those that are gone.
-    pub(crate) fn update(&mut self) -> Changes {
-        let before = core::mem::take(&mut self.seen);
-        let mut found = Found {
-            before: &before,
-            present: Vec::new(),
-            new: Vec::new(),
-        };
-        // SAFETY: the visitor is called only during this call, with the pointer given here.
-        unsafe { dl_iterate_phdr(visit, (&raw mut found).cast()) };
-        let Found { present, new, .. } = found;
-        let gone: Vec<_> = before
-            .into_iter()
-            .filter(|range| !present.contains(range))
-            .collect();
-        self.functions.retain(|function| {
-            !gone
-                .iter()
-                .any(|(from, to)| (*from..*to).contains(&function.start))
-        });
+    /// Whether a module at these addresses was looked at.
+    pub(crate) fn knows(&self, module: &LoadedModule) -> bool {
+        self.seen.contains(&module.range())
+    }
+
+    /// Forgets what was in a range.
+    pub(crate) fn forget(&mut self, from: u64, to: u64) {
+        self.seen.retain(|range| range.1 <= from || to <= range.0);
+        self.functions
+            .retain(|function| !(from..to).contains(&function.start));
+    }
+
+    /// Looks at a module, tells the host of it, and gives its functions.
+    pub(crate) fn add(&mut self, module: &LoadedModule) -> Vec<Function> {
+        let (start, end) = module.range();
+        self.seen.push((start, end));
+        let mut new = Vec::new();
+        // Our own code must not record itself.
+        if (start..end).contains(&(visit as *const () as u64)) {
+            return new;
+        }
+        let mut path = [0; 4096];
+        let path = module.path(&mut path);
+        if path.starts_with(b"linux-vdso") {
+            return new;
+        }
+        let mut text = Vec::with_capacity(BUILD_ID_MAX + path.len());
+        text.extend_from_slice(build_id(module.base, module.headers()));
+        let words = [start, end - start, text.len() as u64, 0, 0];
+        text.extend_from_slice(path);
+        host::send(MessageKind::Module, words, &text, None);
+        for table in module.unwind_tables() {
+            functions(table, |start, end| {
+                if let Some(segment_end) = module.segment_end(start)
+                    && end <= segment_end
+                {
+                    new.push(Function {
+                        start,
+                        end,
+                        segment_end,
+                    });
+                }
+            });
+        }
         self.functions.extend_from_slice(&new);
         self.functions.sort_unstable();
         self.functions.dedup_by_key(|function| function.start);
-        self.seen = present;
-        Changes { new, gone }
+        new
     }
 }
 
-/// What has been loaded and unloaded.
-pub(crate) struct Changes {
-    pub(crate) new: Vec<Function>,
-    pub(crate) gone: Vec<(u64, u64)>,
-}
+impl LoadedModule {
+    fn headers(&self) -> &[ProgramHeader] {
+        // SAFETY: as the dynamic linker says, which keeps the module while it shows it.
+        unsafe { core::slice::from_raw_parts(self.headers, self.header_count.into()) }
+    }
 
-struct Found<'a> {
-    before: &'a [(u64, u64)],
-    present: Vec<(u64, u64)>,
-    new: Vec<Function>,
-}
+    fn loads(&self) -> impl Iterator<Item = &ProgramHeader> {
+        self.headers()
+            .iter()
+            .filter(|header| header.kind == PT_LOAD)
+    }
 
-extern "C" fn visit(module: *const LoadedModule, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: the dynamic linker gives a module that is loaded; `data` is what `update` gave.
-    let (module, found) = unsafe { (&*module, &mut *data.cast::<Found<'_>>()) };
-    // SAFETY: as the dynamic linker says.
-    let headers =
-        unsafe { core::slice::from_raw_parts(module.headers, module.header_count.into()) };
-    let loads = || headers.iter().filter(|header| header.kind == PT_LOAD);
-    let Some(start) = loads().map(|load| module.base + load.address).min() else {
-        return 0;
-    };
-    let end = loads()
-        .map(|load| module.base + load.address + load.memory_len)
-        .max();
-    let (start, end) = (start & !0xfff, end.unwrap_or(start));
-    found.present.push((start, end));
-    if found.before.contains(&(start, end)) {
-        return 0;
+    /// Its addresses: from, to.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        let start = self
+            .loads()
+            .map(|load| self.base + load.address)
+            .min()
+            .unwrap_or(0);
+        let end = self
+            .loads()
+            .map(|load| self.base + load.address + load.memory_len)
+            .max();
+        (start & !0xfff, end.unwrap_or(start))
     }
-    // Our own code must not record itself.
-    let own = visit as *const () as u64;
-    if (start..end).contains(&own) {
-        return 0;
-    }
-    // SAFETY: the name is a string of the dynamic linker.
-    let name = unsafe { CStr::from_ptr(module.name) };
-    let mut path = [0; 4096];
-    let path = if name.is_empty() {
-        let len = host::read_link(c"/proc/self/exe", &mut path);
-        &path[..len]
-    } else {
-        name.to_bytes()
-    };
-    if path.starts_with(b"linux-vdso") {
-        return 0;
-    }
-    let mut text = Vec::with_capacity(BUILD_ID_MAX + path.len());
-    text.extend_from_slice(build_id(module.base, headers));
-    let words = [start, end - start, text.len() as u64, 0, 0];
-    text.extend_from_slice(path);
-    host::send(MessageKind::Module, words, &text, None);
-    let segment_end = |address: u64| {
-        loads()
+
+    /// Where the code segment with an address in it ends.
+    fn segment_end(&self, address: u64) -> Option<u64> {
+        self.loads()
             .filter(|load| load.flags & EXECUTABLE != 0)
             .find_map(|load| {
-                let from = module.base + load.address;
+                let from = self.base + load.address;
                 let end = from + load.memory_len;
                 (from..end).contains(&address).then_some(end)
             })
-    };
-    for header in headers
-        .iter()
-        .filter(|header| header.kind == PT_GNU_EH_FRAME)
-    {
-        let table = module.base + header.address;
-        // SAFETY: the segment is loaded.
-        let table = unsafe { code::view(table, header.memory_len) };
-        functions(table, |start, end| {
-            if let Some(segment_end) = segment_end(start)
-                && end <= segment_end
-            {
-                found.new.push(Function {
-                    start,
-                    end,
-                    segment_end,
-                });
-            }
-        });
     }
+
+    fn unwind_tables(&self) -> impl Iterator<Item = &'static [u8]> {
+        let tables = self
+            .headers()
+            .iter()
+            .filter(|header| header.kind == PT_GNU_EH_FRAME);
+        // SAFETY: the segment is loaded.
+        tables.map(|header| unsafe { code::view(self.base + header.address, header.memory_len) })
+    }
+
+    fn path<'a>(&'a self, buffer: &'a mut [u8]) -> &'a [u8] {
+        // SAFETY: the name is a string of the dynamic linker.
+        let name = unsafe { CStr::from_ptr(self.name) };
+        if !name.is_empty() {
+            return name.to_bytes();
+        }
+        let len = host::read_link(c"/proc/self/exe", buffer);
+        &buffer[..len]
+    }
+}
+
+/// Shows every loaded module. The dynamic linker keeps them loaded meanwhile. To be called with
+/// signals as the target has them: its own code, which runs here, may be patched with breakpoints.
+pub(crate) fn for_each(mut show: impl FnMut(&LoadedModule)) {
+    let mut show: &mut dyn FnMut(&LoadedModule) = &mut show;
+    // SAFETY: the visitor is called only during this call, with the pointer given here.
+    unsafe { dl_iterate_phdr(visit, (&raw mut show).cast()) };
+}
+
+extern "C" fn visit(module: *const LoadedModule, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: the dynamic linker gives a module that is loaded; `data` is what `for_each` gave.
+    let (module, show) = unsafe { (&*module, &mut *data.cast::<&mut dyn FnMut(&LoadedModule)>()) };
+    show(module);
     0
 }
 

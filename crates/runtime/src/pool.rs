@@ -32,7 +32,8 @@ static POOLS: Lock<Pools> = Lock::new(Pools {
     mappings: Vec::new(),
     next: WINDOW_ADDRESS + ALIGNMENT,
 });
-static RESERVED: AtomicBool = AtomicBool::new(false);
+/// Whether there was ever a pool.
+static MAPPED: AtomicBool = AtomicBool::new(false);
 
 /// In the child after fork.
 pub(crate) fn reset_after_fork() {
@@ -78,7 +79,6 @@ pub(crate) fn map(request: Request) -> isize {
             "the target maps {path} at a fixed address ({address:#x}), which cannot be recorded yet"
         ));
     }
-    reserve_window();
     let len = len.next_multiple_of(4096);
     let place = if is_fixed {
         address
@@ -89,8 +89,10 @@ pub(crate) fn map(request: Request) -> isize {
         Reply::Ignore => return plain(),
         Reply::Record => {}
     }
-    Sites::start();
+    MAPPED.store(true, Ordering::Release);
+    // First the signals: while code is patched, it meets its own breakpoints.
     signals::install();
+    Sites::start();
     let flags = flags & !sys::MAP_FIXED_NOREPLACE | sys::MAP_FIXED;
     // SAFETY: the place lies in our window and is not in use, or the target fixed it there.
     unsafe {
@@ -185,10 +187,7 @@ fn reserve(address: u64, len: u64, fixed: usize) -> isize {
 }
 
 /// Keeps everybody else out of the window and its alias.
-fn reserve_window() {
-    if RESERVED.swap(true, Ordering::AcqRel) {
-        return;
-    }
+pub(crate) fn reserve_window() {
     let result = reserve(WINDOW_ADDRESS, 2 * WINDOW_LEN, sys::MAP_FIXED_NOREPLACE);
     if result != WINDOW_ADDRESS as isize {
         host::fatal("the addresses that powerfail needs for pools are taken");
@@ -236,7 +235,7 @@ pub(crate) fn synced(address: u64, len: u64) {
 }
 
 fn mappings_of(fd: i32) -> Vec<Mapping> {
-    if !host::attached() || !RESERVED.load(Ordering::Acquire) {
+    if !host::attached() || !MAPPED.load(Ordering::Acquire) {
         return Vec::new();
     }
     let Some(status) = sys::fstat(fd) else {

@@ -17,7 +17,7 @@ use powerfail_patch::{
 
 use crate::arena::Arenas;
 use crate::lock::Lock;
-use crate::modules::{Function, Modules};
+use crate::modules::{self, Function, LoadedModule, Modules};
 use crate::{code, host, interpose, thread};
 
 /// Where all pools are.
@@ -67,6 +67,8 @@ struct Entry {
     trampoline: u64,
     len: u64,
     states: StateMap,
+    /// What the patch made of its first byte; none if it was left to fault.
+    patched_byte: Option<u8>,
 }
 
 /// Why an instruction cannot be recorded.
@@ -81,38 +83,72 @@ impl Sites {
         let thread_starter = interpose::thread_starter();
         let functions = interpose::system_call_functions();
         SITES.with(|sites| {
-            if sites.is_some() {
-                return;
+            sites.get_or_insert_with(|| Self::new(thread_starter));
+        });
+        Self::update();
+        SITES.with(|sites| {
+            if let Some(sites) = sites {
+                for function in functions {
+                    sites.break_at_system_calls(function);
+                }
             }
-            let mut new = Self {
-                classifier: Classifier::new(),
-                emitter: Emitter::new(Settings::new(WINDOW)),
-                arenas: RefCell::default(),
-                claims: Claims::with_capacity(1 << 14),
-                modules: Modules::default(),
-                entries: BTreeMap::new(),
-                trampolines: BTreeMap::new(),
-                mode: host::mode(),
-                thread_starter,
-                functions: BTreeMap::new(),
-                system_calls: BTreeSet::new(),
-            };
-            new.make_refill_stub();
-            new.sweep();
-            for function in functions {
-                new.break_at_system_calls(function);
-            }
-            *sites = Some(new);
         });
     }
 
-    /// Looks for new modules after code was loaded.
+    fn new(thread_starter: u64) -> Self {
+        let mut new = Self {
+            classifier: Classifier::new(),
+            emitter: Emitter::new(Settings::new(WINDOW)),
+            arenas: RefCell::default(),
+            claims: Claims::with_capacity(1 << 14),
+            modules: Modules::default(),
+            entries: BTreeMap::new(),
+            trampolines: BTreeMap::new(),
+            mode: host::mode(),
+            thread_starter,
+            functions: BTreeMap::new(),
+            system_calls: BTreeSet::new(),
+        };
+        new.make_refill_stub();
+        new
+    }
+
+    /// Looks at modules that are new, when code was loaded or unloaded.
     pub(crate) fn update() {
-        SITES.with(|sites| {
-            if let Some(sites) = sites {
-                sites.sweep();
-            }
+        if SITES.with(|sites| sites.is_none()) {
+            return;
+        }
+        modules::for_each(|module| {
+            SITES.with(|sites| {
+                if let Some(sites) = sites {
+                    sites.look_at(module);
+                }
+            });
         });
+    }
+
+    /// Patches what does not fault in a module, unless that is done.
+    fn look_at(&mut self, module: &LoadedModule) {
+        let (from, to) = module.range();
+        if self.modules.knows(module) && self.is_intact(from, to) {
+            return;
+        }
+        self.forget(from, to);
+        let functions = self.modules.add(module);
+        self.sweep(functions);
+    }
+
+    /// Whether the patches in a range are there: a module that was unloaded and loaded again at the
+    /// same place has none.
+    fn is_intact(&self, from: u64, to: u64) -> bool {
+        let mut patched = self
+            .entries
+            .range(from..to)
+            .filter_map(|(address, entry)| Some((*address, entry.patched_byte?)));
+        patched.next().is_none_or(|(address, byte)| {
+            // SAFETY: the module that is there is loaded.
+            unsafe { code::view(address, 1)[0] == byte }
+        })
     }
 
     fn make_refill_stub(&mut self) {
@@ -138,14 +174,10 @@ impl Sites {
         }
     }
 
-    /// Patches every flush, fence and locked operation in modules that are new.
-    fn sweep(&mut self) {
+    /// Patches every flush, fence and locked operation in functions that are new.
+    fn sweep(&mut self, functions: Vec<Function>) {
         let mut silent = Vec::new();
-        let changes = self.modules.update();
-        for (from, to) in changes.gone {
-            self.forget(from, to);
-        }
-        for function in changes.new {
+        for function in functions {
             // SAFETY: functions of loaded modules are readable.
             let bytes = unsafe { code::view(function.start, function.end - function.start) };
             let is_starter = (function.start..function.end).contains(&self.thread_starter);
@@ -174,8 +206,9 @@ impl Sites {
         }
     }
 
-    /// The code in a range is gone.
+    /// The code in a range is gone, or is other code.
     fn forget(&mut self, from: u64, to: u64) {
+        self.modules.forget(from, to);
         self.entries
             .retain(|address, _| !(from..to).contains(address));
         self.trampolines
@@ -216,7 +249,14 @@ impl Sites {
     /// The trampoline of a store that faulted, made if need be.
     pub(crate) fn trampoline_of(&mut self, address: u64) -> Result<u64, Refused> {
         if let Some(entry) = self.entries.get(&address) {
-            return Ok(entry.trampoline);
+            // SAFETY: the instruction was just executed.
+            let byte = unsafe { code::view(address, 1)[0] };
+            // Patched by another thread since it faulted, or left to fault.
+            if entry.patched_byte.is_none_or(|patched| patched == byte) {
+                return Ok(entry.trampoline);
+            }
+            // The patch is not there: this is other code, where that was.
+            self.forget(address, address + 1);
         }
         let function = self.modules.function_at(address);
         let len = function.map_or(MAX_INSTRUCTION_LEN as u64, |function| {
@@ -287,12 +327,21 @@ impl Sites {
             0,
         ];
         host::send(MessageKind::Site, words, &[], None);
+        let patched_byte = match plan {
+            Some(plan) => {
+                let own = plan.edits().iter().find(|edit| edit.address == address);
+                own.map(|edit| edit.bytes()[0])
+            }
+            None => site.is_silent().then_some(code::BREAKPOINT),
+        };
+        let states = trampoline.states;
         self.entries.insert(
             address,
             Entry {
                 trampoline: place,
                 len,
-                states: trampoline.states,
+                states,
+                patched_byte,
             },
         );
         self.trampolines.insert(place, address);

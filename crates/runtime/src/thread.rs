@@ -141,9 +141,16 @@ pub(crate) fn slow_stack_below(stack: u64, top: u64) -> u64 {
     }
 }
 
+/// Says that everything the calling thread has recorded has happened. Of a thread that is just gone
+/// nobody knows whether it was killed between its last record and its last store.
+pub(crate) fn conclude() {
+    append::append(EventKind::Void, None, &[]);
+}
+
 /// The calling thread is recorded no more.
 pub(crate) fn detach() {
     let Some(slot) = slot() else { return };
+    conclude();
     sys::block_signals();
     let private = private_of(slot);
     sys::set_gs(private);

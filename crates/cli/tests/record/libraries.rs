@@ -1,0 +1,37 @@
+//! Code that is loaded after the pool was mapped.
+
+use crate::common::{Event, Mode, Recording, record, target};
+
+fn run(mode: Mode, rounds: &str) -> Recording {
+    let program = target("plugins.c", &["-O2"]);
+    let library = target("plugin.c", &["-O2", "-shared", "-fPIC"]);
+    let library = library.to_str().expect("text");
+    record(mode, &program, &["{pool}", library, rounds])
+}
+
+fn check(recording: &Recording, rounds: u64) {
+    let stores = recording.stores();
+    let values = |offset: u64, kind: &str| -> Vec<u64> {
+        stores
+            .iter()
+            .filter(|store| store.offset == offset && store.kind == kind)
+            .map(Event::value)
+            .collect()
+    };
+    let twice: Vec<u64> = (1..=rounds).flat_map(|round| [round, round]).collect();
+    assert_eq!(values(0, "store"), twice);
+    let sums: Vec<u64> = (1..=2 * rounds).collect();
+    assert_eq!(values(64, "locked-store"), sums);
+    assert_eq!(recording.count("clflush"), 2 * rounds);
+    assert_eq!(recording.count("sfence"), 2 * rounds);
+}
+
+#[test]
+fn a_library_opened_after_the_pool() {
+    check(&run(Mode::Patch, "1"), 1);
+}
+
+#[test]
+fn a_library_closed_and_opened_again() {
+    check(&run(Mode::Patch, "10"), 10);
+}

@@ -1,0 +1,158 @@
+//! What the kernel does to a pool for the target, and what the target tells the outside.
+
+use crate::common::{Event, Mode, Recorder, Recording, assert_same_events, record_both, target};
+
+fn run(what: &str) -> Recording {
+    let program = target("system_calls.c", &["-O2"]);
+    record_both(&program, &[what, "{pool}"])
+}
+
+/// Offsets and bytes of what the kernel stored.
+fn system_stores(events: &[Event]) -> Vec<(u64, &str)> {
+    events
+        .iter()
+        .filter(|event| event.kind == "system-store")
+        .map(|event| {
+            (
+                event.offset,
+                std::str::from_utf8(&event.bytes).expect("text"),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn read_and_receive_into_a_pool() {
+    let program = target("system_calls.c", &["-O2"]);
+    for mode in Mode::BOTH {
+        let recording = Recorder::new(&program, &["into_pool", "{pool}"])
+            .mode(mode)
+            .run();
+        recording.assert_exit(0);
+        let mut events = recording.stores();
+        let random = events.pop().expect("stores");
+        assert_eq!(random.kind, "system-store");
+        assert_eq!((random.offset, random.len_bytes), (512, 32));
+        assert_ne!(random.bytes, [0; 32]);
+        let expected = [
+            (0, "abcde"),
+            (64, "klmnopq"),
+            (128, "fg"),
+            (190, "klmn"),
+            (128, "bc"),
+            (190, "ghij"),
+            (256, "uvwxyz"),
+            (320, "0123"),
+            (384, "4"),
+            (400, "56789"),
+            (448, "xyz"),
+        ];
+        assert_eq!(system_stores(&events), expected);
+        assert_eq!(events.len(), expected.len());
+    }
+}
+
+#[test]
+fn streams_read_into_a_pool() {
+    run("buffered_into_pool");
+}
+
+#[test]
+fn write_to_the_file_of_a_pool() {
+    let recording = run("into_file");
+    let expected = [
+        (100, "hello"),
+        (200, "ab"),
+        (202, "cd"),
+        (300, "one"),
+        (303, "fourteen"),
+        (400, "one"),
+        (403, "fourteen"),
+        (500, "hello"),
+    ];
+    assert_eq!(system_stores(&recording.events()), expected);
+    assert_eq!(recording.outputs(), [], "a pool is not the outside");
+}
+
+#[test]
+fn a_pool_grows_and_shrinks() {
+    const MIB: u64 = 1 << 20;
+    let recording = run("resized");
+    let lengths: Vec<u64> = recording
+        .events()
+        .iter()
+        .filter(|event| event.kind == "resize")
+        .map(|event| event.len_bytes)
+        .collect();
+    assert_eq!(lengths, [2 * MIB, MIB / 2, MIB]);
+    assert_eq!(recording.summary["pools"][0]["initial_len_bytes"], MIB);
+    assert_eq!(recording.summary["pools"][0]["final_len_bytes"], MIB);
+}
+
+#[test]
+fn syncs_are_recorded_where_they_succeed() {
+    let recording = run("durable");
+    let events = recording.pool_events();
+    let seen: Vec<_> = events
+        .iter()
+        .map(|event| (event.kind.as_str(), event.offset, event.len_bytes))
+        .collect();
+    let expected = [
+        ("store", 4096, 8),
+        ("sync", 4096, 4096),
+        ("store", 0, 8),
+        ("sync", 0, 1 << 20),
+        ("store", 64, 8),
+        ("sync", 0, 1 << 20),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn outputs_are_marks_in_the_order_of_events() {
+    let program = target("system_calls.c", &["-O2"]);
+    let recordings = Mode::BOTH.map(|mode| {
+        let recorder = Recorder::new(&program, &["told", "{pool}"]).mode(mode);
+        let recording = recorder.run();
+        recording.assert_exit(0);
+        let events = recording.events();
+        let seen: Vec<_> = events
+            .iter()
+            .filter(|event| !event.kind.starts_with("thread"))
+            .map(|event| {
+                if event.is_store() {
+                    return (event.value().to_string(), event.len_bytes);
+                }
+                let fd = event.offset;
+                let shown = event.bytes[..event.bytes.len().min(12)].to_vec();
+                let shown = String::from_utf8(shown).expect("text");
+                let fd = if fd > 2 {
+                    "other".to_owned()
+                } else {
+                    fd.to_string()
+                };
+                (format!("{fd}: {shown}"), event.len_bytes)
+            })
+            .collect();
+        let expected = [
+            ("1", 8),
+            ("1: printed 42\n", 11),
+            ("2", 8),
+            ("1: written\n", 8),
+            ("3", 8),
+            ("2: in pieces\n", 10),
+            ("4", 8),
+            ("other: xxxxxxxxxxxx", 1000),
+            ("5", 8),
+            ("other: sent", 4),
+            ("6", 8),
+            ("1: at the end\n\n", 12),
+        ];
+        let expected = expected.map(|(text, len)| (text.to_owned(), len));
+        assert_eq!(seen, expected);
+        assert_eq!(recording.output, "printed 42\nwritten\nat the end\n\n");
+        assert!(recording.errors.starts_with("in pieces\n"));
+        recording
+    });
+    assert_same_events(&recordings[0], &recordings[1]);
+}

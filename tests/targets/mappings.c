@@ -1,0 +1,170 @@
+/* Pools mapped in all the ways that mmap has. The first argument says which, the others are pools. */
+#define _GNU_SOURCE
+#include "pool.h"
+
+static char **paths;
+
+static void two_pools(void)
+{
+	char *one = map_pool(paths[0], MIB), *other = map_pool(paths[1], 2 * MIB);
+	store8(one + 64, 1);
+	store8(other + 128, 2);
+	flush(one + 64);
+	flush(other + 128);
+	sfence();
+	memcpy(one + 4096, other + 128, 8);
+}
+
+static void mapped_twice(void)
+{
+	int fd = open_pool(paths[0], MIB);
+	char *one = map_fd(fd, MIB, 0), *other = map_fd(fd, MIB, 0);
+	REQUIRE(one != other);
+	store8(one + 64, 1);
+	REQUIRE(*(volatile uint64_t *)(other + 64) == 1);
+	store8(other + 64, 2);
+	REQUIRE(*(volatile uint64_t *)(one + 64) == 2);
+	flush(other + 64);
+	__atomic_fetch_add((uint64_t *)(one + 64), 1, __ATOMIC_SEQ_CST);
+	int again = open(paths[0], O_RDWR);
+	char *third = map_fd(again, MIB, 0);
+	REQUIRE(__atomic_fetch_add((uint64_t *)(third + 64), 1, __ATOMIC_SEQ_CST) == 3);
+}
+
+static void parts(void)
+{
+	int fd = open_pool(paths[0], MIB);
+	char *second = map_fd(fd, 8192, 4096), *far = map_fd(fd, 4096, 65536);
+	store8(second, 1);
+	store8(second + 8184, 2);
+	store8(far + 16, 3);
+	flush(far + 16);
+	sfence();
+	/* A length that is no multiple of a page. */
+	char *odd = map_fd(fd, 5000, 131072);
+	store8(odd + 4990, 4);
+	/* Written through the file, where it is mapped. */
+	REQUIRE(pwrite(fd, "x", 1, 65536 + 100) == 1);
+}
+
+static void mapped_again(void)
+{
+	for (uint64_t round = 0; round < 5; round++) {
+		char *pool = map_pool(paths[0], MIB);
+		REQUIRE(*(uint64_t *)(pool + 64) == round);
+		store8(pool + 64, round + 1);
+		flush(pool + 64);
+		sfence();
+		REQUIRE(munmap(pool, MIB) == 0);
+	}
+}
+
+static void unmapped_in_part(void)
+{
+	char *pool = map_pool(paths[0], MIB);
+	store8(pool, 1);
+	store8(pool + 65536, 2);
+	store8(pool + MIB - 8, 3);
+	REQUIRE(munmap(pool + 65536, 65536) == 0);
+	store8(pool + 65536 - 8, 4);
+	store8(pool + 131072, 5);
+	/* Something else in the gap is no pool. */
+	char *gap = mmap(pool + 65536, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+			 -1, 0);
+	REQUIRE(gap == pool + 65536);
+	store8(gap, 6);
+	REQUIRE(*(volatile uint64_t *)gap == 6);
+	REQUIRE(munmap(pool, 65536) == 0);
+	store8(pool + 131072, 7);
+}
+
+/* None of these is a pool: nothing stored there outlives the program, or nothing is stored. */
+static void not_pools(void)
+{
+	int fd = open_pool(paths[0], MIB);
+	char *private = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	REQUIRE(private != MAP_FAILED);
+	memset(private, 1, 4096);
+	char *reader = mmap(NULL, MIB, PROT_READ, MAP_SHARED, fd, 0);
+	REQUIRE(reader != MAP_FAILED && reader[0] == 0);
+	char *anonymous =
+		mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(anonymous != MAP_FAILED);
+	memset(anonymous, 2, 4096);
+	flush(anonymous);
+	sfence();
+}
+
+/* A private and a read-only mapping of a file that is a pool, too. */
+static void pool_and_others(void)
+{
+	int fd = open_pool(paths[0], MIB);
+	char *pool = map_fd(fd, MIB, 0);
+	char *private = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	char *reader = mmap(NULL, MIB, PROT_READ, MAP_SHARED, fd, 0);
+	REQUIRE(private != MAP_FAILED && reader != MAP_FAILED);
+	/* One instruction for both. */
+	char *places[] = {pool, private, pool, private};
+	for (uint64_t at = 0; at < 4; at++)
+		store8(places[at] + 64, at + 1);
+	REQUIRE(*(volatile uint64_t *)(reader + 64) == 3);
+	REQUIRE(*(volatile uint64_t *)(private + 64) == 4);
+}
+
+static void sparse(void)
+{
+	size_t len = 64UL << 30;
+	char *pool = map_pool(paths[0], len);
+	for (size_t at = 0; at < len; at += len / 16)
+		store8(pool + at, at + 1);
+	store8(pool + len - 8, 1);
+	flush(pool + len - 8);
+	sfence();
+}
+
+/* The protection is taken away and given back. */
+static void protected(void)
+{
+	char *pool = map_pool(paths[0], MIB);
+	store8(pool, 1);
+	REQUIRE(mprotect(pool, MIB, PROT_READ) == 0);
+	REQUIRE(*(volatile uint64_t *)pool == 1);
+	REQUIRE(mprotect(pool, MIB, PROT_READ | PROT_WRITE) == 0);
+	store8(pool + 8, 2);
+	REQUIRE(mprotect(pool + 4096, 4096, PROT_NONE) == 0);
+	store8(pool + 16, 3);
+	REQUIRE(mprotect(pool + 4096, 4096, PROT_READ | PROT_WRITE) == 0);
+	store8(pool + 4096, 4);
+}
+
+/* The file is gone before the program is. */
+static void removed(void)
+{
+	char *pool = map_pool(paths[0], MIB);
+	store8(pool, 1);
+	REQUIRE(unlink(paths[0]) == 0);
+	store8(pool + 8, 2);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} all[] = {
+		{"two_pools", two_pools},	{"mapped_twice", mapped_twice},
+		{"parts", parts},		{"mapped_again", mapped_again},
+		{"unmapped_in_part", unmapped_in_part}, {"not_pools", not_pools},
+		{"pool_and_others", pool_and_others}, {"sparse", sparse},
+		{"protected", protected},	{"removed", removed},
+	};
+	REQUIRE(argc >= 3);
+	paths = argv + 2;
+	for (size_t at = 0; at < sizeof(all) / sizeof(*all); at++) {
+		if (strcmp(argv[1], all[at].name) == 0) {
+			all[at].run();
+			return 0;
+		}
+	}
+	return 98;
+}
