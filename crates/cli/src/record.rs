@@ -1,5 +1,6 @@
 //! `powerfail record`: runs a command and writes what it did to its pools.
 
+use anyhow::Context;
 use powerfail_recorder::{Mode, Options, RecordError};
 use powerfail_report::record as report;
 
@@ -27,6 +28,9 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
         Err(RecordError::SelfCheck(failure)) => {
             let sentence = failure.to_string();
             (failure.summary, Some(sentence))
+        }
+        Err(RecordError::Trace(error)) => {
+            return Err(error).with_context(|| args.output.display().to_string());
         }
         Err(error) => return Err(error.into()),
     };
