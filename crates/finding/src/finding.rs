@@ -1,0 +1,156 @@
+//! A finding, and the report that all of them make.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::code::{Class, Code, Severity};
+use crate::place::SourcePlace;
+
+/// One distinct bug.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// Names the finding in its output directory: what `powerfail replay` takes. The same for the
+    /// same bug in the same program.
+    pub id: String,
+    /// The kind of finding.
+    pub code: Code,
+    /// Its class.
+    pub class: Class,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// How often it was seen.
+    pub count: u64,
+    /// Where; the store that is lost comes first.
+    pub places: Vec<SourcePlace>,
+    /// What to do about it, where the evidence tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+    /// What a crash showed, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
+}
+
+/// What a crash showed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Evidence {
+    /// When the power failed.
+    pub failure: FailurePoint,
+    /// What recovery did.
+    pub recovery: RecoveryOutcome,
+    /// The newest failure point before it at which recovery succeeded: an event's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_good_event: Option<u64>,
+    /// The first failure point after it at which recovery succeeded again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_good_event: Option<u64>,
+    /// What differs between what was recovered and what should have been, if content was compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<String>,
+}
+
+/// When the power failed, and what was lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailurePoint {
+    /// Just before this event.
+    pub event: u64,
+    /// Lines that did not have their newest content: empty for a prefix crash.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_lines: Vec<LostLine>,
+}
+
+/// A line of a pool in a crash state that is not at its newest version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LostLine {
+    /// The pool, by its number in the trace.
+    pub pool: u32,
+    /// The offset of the line.
+    pub pool_offset: u64,
+    /// How many of its stores since it was last sure survive.
+    pub version: usize,
+}
+
+/// What recovery (or the checker after it) did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum RecoveryOutcome {
+    /// It ended with this status, which counts as a failure.
+    Exit {
+        /// The status.
+        status: i32,
+        /// Which command: `recovery` or `checker`.
+        command: String,
+        /// The end of what it wrote.
+        output: String,
+    },
+    /// It was ended by a signal.
+    Signal {
+        /// Its number.
+        signal: i32,
+        /// Which command: `recovery` or `checker`.
+        command: String,
+        /// The end of what it wrote.
+        output: String,
+    },
+    /// It did not end in time.
+    Timeout {
+        /// How long it was given.
+        after_ms: u64,
+        /// Which command: `recovery` or `checker`.
+        command: String,
+        /// The end of what it wrote.
+        output: String,
+    },
+    /// It wrote something that counts as a failure.
+    Output {
+        /// The pattern that matched.
+        pattern: String,
+        /// Which command: `recovery` or `checker`.
+        command: String,
+        /// The end of what it wrote.
+        output: String,
+    },
+    /// It succeeded, and what it recovered is wrong.
+    Content {
+        /// The content, or the end of it.
+        output: String,
+    },
+}
+
+/// All that a run has to say, as `--format json` prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// Version of this format: 1.
+    pub schema: u32,
+    /// The version of powerfail.
+    pub powerfail: String,
+    /// The workload.
+    pub command: Vec<String>,
+    /// The findings: errors first, then bugs of performance, then warnings.
+    pub findings: Vec<Finding>,
+    /// What was done.
+    pub totals: Totals,
+    /// Whatever limits what was done: sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What was done, in numbers. No times: the same seed and trace give the same bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Totals {
+    /// Events in the trace.
+    pub events: u64,
+    /// Failure points in the trace, before those with the same call stack were put together.
+    pub failure_points: u64,
+    /// Distinct call stacks among them.
+    pub failure_point_stacks: u64,
+    /// Failure points at which recovery was tried.
+    pub failure_points_run: u64,
+    /// Runs of recovery, all in all.
+    pub recovery_runs: u64,
+    /// Findings that suppressions took away.
+    pub suppressed: u64,
+    /// Findings that the baseline knows.
+    pub in_baseline: u64,
+}

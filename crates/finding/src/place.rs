@@ -1,0 +1,83 @@
+//! Where in the sources something happened.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What happened at a place.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The store that is lost, or that the finding is about.
+    Store,
+    /// The store that made the state bad: it survived and should not have, alone.
+    Survivor,
+    /// The store that came later and overwrote.
+    Overwrite,
+    /// The store that made data reachable.
+    Publish,
+    /// A flush.
+    Flush,
+    /// A fence.
+    Fence,
+    /// Where the power failed.
+    Failure,
+    /// Where recovery was when it crashed, hung or gave up.
+    Recovery,
+}
+
+/// A place in the sources, with the calls that led to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct SourcePlace {
+    /// What happened there.
+    pub role: Role,
+    /// The source file, if known.
+    pub file: Option<String>,
+    /// The line, if known; lines count from 1.
+    pub line: Option<u32>,
+    /// The column, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+    /// The function, if known.
+    pub function: Option<String>,
+    /// The module, if known: executable or library.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// The pool that was accessed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The offset of the first byte in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool_offset: Option<u64>,
+    /// How many bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub len_bytes: Option<u64>,
+    /// What was stored, in hexadecimal; a prefix if it is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<String>,
+    /// The number of the event in the trace (the first, if there are many).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<u64>,
+    /// The calls that led here, innermost first; the first frame may lie in a library.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<StackFrame>,
+}
+
+/// One frame of a call stack; inlined calls have frames of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct StackFrame {
+    /// The function, if known.
+    pub function: Option<String>,
+    /// The source file, if known.
+    pub file: Option<String>,
+    /// The line, if known.
+    pub line: Option<u32>,
+    /// The module, by the last part of its path.
+    pub module: Option<String>,
+    /// The distance from the module's load address, or the address if there is no module.
+    pub offset: u64,
+    /// Whether the frame lies in a library that is trusted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
+}
