@@ -1,0 +1,26 @@
+//! Who called the function that an address lies in: the part of `.eh_frame` that a call stack needs.
+//!
+//! A [`Description`] is one entry of the table with the common part it refers to; [`row_at`] runs its
+//! program up to an address and gives the [`Row`] that holds there: where the frame of the caller
+//! begins, and where on the stack the return address and the caller's RBP are.
+//!
+//! Made for a process in which nothing may be allocated and nothing may panic: everything works on
+//! slices that the caller has found. Registers other than RSP and RBP are not followed; a function
+//! whose frame is found by another one has no row, and the stack ends there. Compiled code does
+//! that for a few instructions at the beginning of functions that realign their stack.
+
+#![no_std]
+
+mod cursor;
+mod description;
+mod program;
+
+pub use description::{Description, cie_distance};
+pub use program::{Cfa, Row, row_at};
+
+/// Number of RBP in unwind tables.
+pub const RBP: u64 = 6;
+/// Number of RSP in unwind tables.
+pub const RSP: u64 = 7;
+/// Number of the return address in unwind tables.
+pub const RETURN_ADDRESS: u64 = 16;
