@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 
 /// Number of scratch slots of a thread.
-pub const SCRATCH_SLOTS: usize = 32;
+pub const SCRATCH_SLOTS: usize = 40;
 
 /// The state of one recorded thread. Emitted code reaches it as `gs:[offset]`; so it needs no free
 /// register to begin with and never touches the target's stack or its red zone.
@@ -33,6 +33,8 @@ pub struct ThreadBlock {
     /// only then a locked operation on volatile memory means anything. Emitted code keeps it; the
     /// runtime sets it when it emulates such an operation.
     pub pending: u32,
+    /// Where the table of known call stacks begins: see [`crate::stack`].
+    pub stack_table: u64,
     /// What emitted code saves: see [`Slot`]. Saved and restored around handlers of the target.
     pub scratch: [u64; SCRATCH_SLOTS],
 }
@@ -61,6 +63,14 @@ pub enum Slot {
     OldHigh,
     /// First of three that string operations use.
     String(u8),
+    /// The call stack of the record being made.
+    Stack,
+    /// A call stack that is not in the table is asked for: the site, plus one; else zero.
+    StackSite,
+    /// The address of the site whose call stack is asked for.
+    StackPc,
+    /// What the runtime makes a record for, outside of emitted code: first of three.
+    Origin(u8),
 }
 
 impl Slot {
@@ -77,6 +87,10 @@ impl Slot {
             Self::Old => 22,
             Self::OldHigh => 23,
             Self::String(number) => 24 + (number & 7) as usize,
+            Self::Stack => 32,
+            Self::StackSite => 33,
+            Self::StackPc => 34,
+            Self::Origin(number) => 35 + (number % 3) as usize,
         }
     }
 
@@ -100,6 +114,8 @@ pub mod offset {
     pub const REFILL_FUNCTION: u32 = offset_of!(ThreadBlock, refill_function) as u32;
     /// Of [`ThreadBlock::slow_stack_top`].
     pub const SLOW_STACK_TOP: u32 = offset_of!(ThreadBlock, slow_stack_top) as u32;
+    /// Of [`ThreadBlock::stack_table`].
+    pub const STACK_TABLE: u32 = offset_of!(ThreadBlock, stack_table) as u32;
     /// Of [`ThreadBlock::pending`].
     pub const PENDING: u32 = offset_of!(ThreadBlock, pending) as u32;
 }
@@ -119,6 +135,12 @@ mod tests {
             Slot::Resume,
             Slot::Old,
             Slot::OldHigh,
+            Slot::Stack,
+            Slot::StackSite,
+            Slot::StackPc,
+            Slot::Origin(0),
+            Slot::Origin(1),
+            Slot::Origin(2),
         ];
         let mut seen = [false; SCRATCH_SLOTS];
         let all = (0..16)
@@ -130,6 +152,6 @@ mod tests {
             seen[slot.index()] = true;
             assert!((slot.offset() as usize) < size_of::<ThreadBlock>());
         }
-        assert!(seen.iter().all(|used| *used));
+        assert_eq!(seen.iter().filter(|used| **used).count(), 38);
     }
 }

@@ -43,6 +43,7 @@ pub mod chunk;
 pub mod message;
 mod record;
 pub mod shared;
+pub mod stack;
 mod window;
 
 pub use block::{SCRATCH_SLOTS, Slot, ThreadBlock, offset};
@@ -53,4 +54,4 @@ pub use record::{
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;

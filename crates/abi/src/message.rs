@@ -75,6 +75,9 @@ pub enum MessageKind {
     Warning = 8,
     /// The target does what cannot be recorded, and ends now. Text: a sentence.
     Fatal = 9,
+    /// A call stack: its number, the number of its site. Text: return addresses, innermost first, 8
+    /// bytes each.
+    Stack = 10,
 }
 
 impl MessageKind {
@@ -90,6 +93,7 @@ impl MessageKind {
             Self::PoolUnmap,
             Self::Warning,
             Self::Fatal,
+            Self::Stack,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == number)
@@ -126,6 +130,6 @@ mod tests {
         assert_eq!(MessageHeader::from_bytes(&header.to_bytes()), Some(header));
         assert_eq!(MessageHeader::from_bytes(&header.to_bytes()[..47]), None);
         assert_eq!(MessageKind::from_number(6), Some(MessageKind::PoolMap));
-        assert_eq!(MessageKind::from_number(10), None);
+        assert_eq!(MessageKind::from_number(11), None);
     }
 }

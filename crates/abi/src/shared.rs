@@ -78,6 +78,8 @@ pub struct Control {
     pub chunk_count: u32,
     /// [`Mode`] as a number.
     pub mode: u32,
+    /// [`Stacks`] as a number.
+    pub stacks: u32,
     /// Futex: grows whenever the host has freed chunks.
     pub freed: AtomicU32,
     /// Futex: grows whenever a thread has retired a chunk.
@@ -98,6 +100,18 @@ pub enum Mode {
     Patch = 0,
     /// Every store faults.
     Trap = 1,
+}
+
+/// What is recorded of the calls that led to an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Stacks {
+    /// Nothing.
+    None = 0,
+    /// The instruction.
+    Sites = 1,
+    /// The whole call stack.
+    Full = 2,
 }
 
 /// Who has a chunk.

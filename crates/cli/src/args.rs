@@ -106,6 +106,12 @@ pub(crate) struct RecordArgs {
     /// How stores are caught
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     pub(crate) mode: ModeArg,
+    /// What is recorded of the calls that led to an event
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    pub(crate) stacks: StacksArg,
+    /// What survives a crash without any instruction; noted in the trace for later commands
+    #[arg(long, value_enum, value_name = "DOMAIN")]
+    pub(crate) domain: Option<DomainArg>,
     /// Print the summary as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -314,11 +320,7 @@ pub(crate) struct RulesArgs {
 
 impl From<RulesArgs> for Rules {
     fn from(args: RulesArgs) -> Self {
-        let domain = match args.domain {
-            DomainArg::Adr => Domain::Adr,
-            DomainArg::Eadr => Domain::Eadr,
-            DomainArg::Pagecache => Domain::PageCache,
-        };
+        let domain = args.domain.into();
         let atomicity = match args.atomicity {
             AtomicityArg::Store => Atomicity::Store,
             AtomicityArg::Word => Atomicity::Word,
@@ -328,7 +330,28 @@ impl From<RulesArgs> for Rules {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum DomainArg {
+pub(crate) enum StacksArg {
+    /// The whole call stack
+    #[default]
+    Full,
+    /// The instruction only: a little faster
+    Sites,
+    /// Nothing
+    None,
+}
+
+impl From<DomainArg> for Domain {
+    fn from(arg: DomainArg) -> Self {
+        match arg {
+            DomainArg::Adr => Self::Adr,
+            DomainArg::Eadr => Self::Eadr,
+            DomainArg::Pagecache => Self::PageCache,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum DomainArg {
     /// Memory only; caches are lost
     #[default]
     Adr,

@@ -1,10 +1,10 @@
 //! `powerfail record`: runs a command and writes what it did to its pools.
 
 use anyhow::Context;
-use powerfail_recorder::{Mode, Options, RecordError};
+use powerfail_recorder::{Mode, Options, RecordError, Stacks};
 use powerfail_report::record as report;
 
-use crate::args::{ModeArg, RecordArgs};
+use crate::args::{ModeArg, RecordArgs, StacksArg};
 use crate::exit::{Exit, complain};
 use crate::output::print_json;
 
@@ -19,6 +19,12 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
         ModeArg::Patch => Mode::Patch,
         ModeArg::Trap => Mode::Trap,
     };
+    options.stacks = match args.stacks {
+        StacksArg::Full => Stacks::Full,
+        StacksArg::Sites => Stacks::Sites,
+        StacksArg::None => Stacks::None,
+    };
+    options.domain = args.domain.map(Into::into);
     let (summary, failure) = match powerfail_recorder::record(&options, RUNTIME) {
         Ok(summary) => (summary, None),
         Err(RecordError::Unsupported(unsupported)) => {

@@ -22,6 +22,22 @@ impl Domain {
             Self::PageCache => 512,
         }
     }
+
+    /// As it is written on the command line and in traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Adr => "adr",
+            Self::Eadr => "eadr",
+            Self::PageCache => "pagecache",
+        }
+    }
+
+    /// The domain with a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Adr, Self::Eadr, Self::PageCache]
+            .into_iter()
+            .find(|domain| domain.name() == name)
+    }
 }
 
 /// How much of one store becomes durable in one piece.

@@ -9,8 +9,8 @@ use powerfail_abi::Slot;
 
 use crate::emit::{EmitError, StateMap};
 
-const MAX_LABELS: usize = 24;
-const MAX_FIXUPS: usize = 32;
+const MAX_LABELS: usize = 32;
+const MAX_FIXUPS: usize = 48;
 
 /// A place in the code, bound now or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +125,14 @@ impl<'e> Assembler<'e> {
     /// Register, immediate.
     pub(crate) fn ri(&mut self, code: Code, to: Register, value: i32) {
         self.built(code, Instruction::with2(code, to, value).ok());
+    }
+
+    /// Register = the same register and an immediate.
+    pub(crate) fn rri(&mut self, code: Code, register: Register, value: i32) {
+        self.built(
+            code,
+            Instruction::with3(code, register, register, value).ok(),
+        );
     }
 
     pub(crate) fn r(&mut self, code: Code, register: Register) {

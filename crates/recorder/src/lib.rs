@@ -57,6 +57,6 @@ mod wait;
 pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported};
 pub use inspect::{Executable, inspect};
 pub use options::Options;
-pub use powerfail_abi::shared::Mode;
+pub use powerfail_abi::shared::{Mode, Stacks};
 pub use record::record;
 pub use summary::{IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus};

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use powerfail_abi::shared::Mode;
+use powerfail_abi::shared::{Mode, Stacks};
+use powerfail_model::Domain;
 
 /// What to record, and how.
 #[derive(Clone, Debug)]
@@ -20,6 +21,11 @@ pub struct Options {
     pub pm_dir: Option<PathBuf>,
     /// How stores are caught.
     pub mode: Mode,
+    /// What is recorded of the calls that led to an event.
+    pub stacks: Stacks,
+    /// What of the machine survives a crash: noted in the trace, for whoever reads it. Recording
+    /// does not depend on it.
+    pub domain: Option<Domain>,
     /// How much of each output of the target the trace keeps, at most.
     pub output_prefix_bytes: usize,
     /// How many chunks of shared memory the target has, of 256 KiB each.
@@ -35,6 +41,8 @@ impl Options {
             pools: Vec::new(),
             pm_dir: None,
             mode: Mode::Patch,
+            stacks: Stacks::Full,
+            domain: None,
             output_prefix_bytes: 256,
             chunk_count: 64,
         }

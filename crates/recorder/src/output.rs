@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use powerfail_abi::shared::Stacks;
 use powerfail_abi::{EventKind, Record, Records};
 use powerfail_model::{Event, FenceKind, FlushKind, Place, StoreKind};
 use powerfail_trace::{Body, Mark, MarkKind, RecordKind, StackId, TraceError, TraceWriter};
@@ -28,11 +29,16 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(writer: TraceWriter<File>, pools: Pools, prefix_bytes_max: usize) -> Self {
+    pub(crate) fn new(
+        writer: TraceWriter<File>,
+        pools: Pools,
+        stacks: Stacks,
+        prefix_bytes_max: usize,
+    ) -> Self {
         Self {
             writer,
             pools,
-            sites: Sites::default(),
+            sites: Sites::new(stacks),
             prefix_bytes_max: prefix_bytes_max.min(powerfail_trace::MAX_PAYLOAD_BYTES),
             counts: [0; RecordKind::ALL.len()],
             trap_events: 0,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use powerfail_abi::shared::Mode;
+use powerfail_abi::shared::{Mode, Stacks};
 use powerfail_trace::{Meta, TraceWriter, WriterOptions};
 use rustix::time::Timespec;
 use tempfile::TempDir;
@@ -63,14 +63,23 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         filter.also(&directory.path().join(FreshPool::NAME));
     }
 
-    let shared = Arc::new(SharedFile::create(options.chunk_count, options.mode)?);
+    let shared = Arc::new(SharedFile::create(
+        options.chunk_count,
+        options.mode,
+        options.stacks,
+    )?);
     let (socket, target_socket) = Socket::pair()
         .map_err(|error| RecordError::system("make a socket for the target", error))?;
     let runtime = runtime_file(runtime)?;
     let doorbell = doorbell(&socket, &shared)?;
     let meta = meta(options);
     let writer = TraceWriter::create(&options.trace, &meta, WriterOptions::default())?;
-    let output = Output::new(writer, Pools::new(filter), options.output_prefix_bytes);
+    let output = Output::new(
+        writer,
+        Pools::new(filter),
+        options.stacks,
+        options.output_prefix_bytes,
+    );
     let mut session = Session::new(
         Arc::clone(&shared),
         socket,
@@ -192,6 +201,12 @@ fn meta(options: &Options) -> Meta {
         Mode::Patch => "patch",
         Mode::Trap => "trap",
     };
+    let stacks = match options.stacks {
+        Stacks::None => "none",
+        Stacks::Sites => "sites",
+        Stacks::Full => "full",
+    };
+    let domain = options.domain.map(|domain| note("domain", domain.name()));
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -200,10 +215,14 @@ fn meta(options: &Options) -> Meta {
         command: options.command.clone(),
         working_directory: std::env::current_dir().unwrap_or_default(),
         started_unix_ms: started.as_millis() as u64,
-        notes: vec![
+        notes: [
             note("mode", mode),
+            note("stacks", stacks),
             note("kernel", &system.release().to_string_lossy()),
-        ],
+        ]
+        .into_iter()
+        .chain(domain)
+        .collect(),
     }
 }
 

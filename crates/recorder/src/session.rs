@@ -366,6 +366,10 @@ impl Session {
                 }
                 Ok(())
             }
+            Some(MessageKind::Stack) => {
+                self.stack(sender, &message);
+                Ok(())
+            }
             Some(MessageKind::PoolMap) => self.pool_map(sender, message),
             Some(MessageKind::PoolUnmap) => {
                 let process = self.processes.of(sender);
@@ -391,6 +395,29 @@ impl Session {
                 self.warn("a message of the target is of no known kind".into());
                 Ok(())
             }
+        }
+    }
+
+    fn stack(&mut self, sender: Pid, message: &Message) {
+        let [id, site, address, ..] = message.words;
+        let process = self.processes.of(sender);
+        let process = self.processes.get(process);
+        let callers = message.text.chunks_exact(8).map(|word| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(word);
+            u64::from_le_bytes(bytes)
+        });
+        let frames = std::iter::once(address)
+            .chain(callers)
+            .map(|address| process.frame(address))
+            .collect();
+        match (u32::try_from(id), u32::try_from(site)) {
+            (Ok(id), Ok(site)) => {
+                self.output
+                    .sites
+                    .define_stack(SiteId(id), SiteId(site), frames);
+            }
+            _ => self.warn("a message of the target about a call stack made no sense".into()),
         }
     }
 

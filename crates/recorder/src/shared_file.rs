@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use powerfail_abi::shared::{
-    CHUNKS_MAX, ChunkState, Control, MAGIC, Mode, Reply, SLOTS_AT, SLOTS_MAX, ThreadSlot,
+    CHUNKS_MAX, ChunkState, Control, MAGIC, Mode, Reply, SLOTS_AT, SLOTS_MAX, Stacks, ThreadSlot,
     chunk_offset, file_len,
 };
 use powerfail_abi::{PROTOCOL_VERSION, chunk};
@@ -64,7 +64,11 @@ unsafe impl Sync for SharedFile {}
 
 impl SharedFile {
     /// Makes a fresh one.
-    pub(crate) fn create(chunk_count: u32, mode: Mode) -> Result<Self, RecordError> {
+    pub(crate) fn create(
+        chunk_count: u32,
+        mode: Mode,
+        stacks: Stacks,
+    ) -> Result<Self, RecordError> {
         let chunk_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
         let failed = |error| RecordError::system("make the shared memory", error);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -100,6 +104,7 @@ impl SharedFile {
             (*control).protocol_version = PROTOCOL_VERSION;
             (*control).chunk_count = chunk_count;
             (*control).mode = mode as u32;
+            (*control).stacks = stacks as u32;
         }
         for index in shared.chunk_indexes() {
             shared

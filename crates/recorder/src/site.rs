@@ -4,31 +4,62 @@ use std::fs::File;
 
 use powerfail_abi::SiteId;
 use powerfail_abi::message::SiteTactic;
+use powerfail_abi::shared::Stacks;
 use powerfail_trace::{Frame, StackId, TraceError, TraceWriter};
 
 use crate::summary::TacticCounts;
 
-#[derive(Clone, Copy, Debug)]
+/// What a number in a record stands for: an instruction, or an instruction and who called it.
+#[derive(Clone, Debug)]
 struct Site {
-    frame: Frame,
+    /// Innermost first.
+    frames: Box<[Frame]>,
     tactic: SiteTactic,
     /// Known once a record of the site was written.
     stack: StackId,
 }
 
 /// All sites, of all processes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sites {
     sites: Vec<Option<Site>>,
     counts: TacticCounts,
+    stacks: Stacks,
 }
 
 /// Sites are numbered densely; a higher number is a damaged message.
 const SITES_MAX: usize = 1 << 24;
 
 impl Sites {
+    /// None yet; what of them the trace is to have.
+    pub(crate) fn new(stacks: Stacks) -> Self {
+        Self {
+            sites: Vec::new(),
+            counts: TacticCounts::default(),
+            stacks,
+        }
+    }
+
     /// A site is there, or is reached in another way than before.
     pub(crate) fn define(&mut self, id: SiteId, frame: Frame, tactic: SiteTactic) {
+        if let Some(before) = self.tactic(id) {
+            self.counts.remove(before);
+        }
+        self.counts.add(tactic);
+        self.set(id, Box::new([frame]), tactic);
+    }
+
+    /// A call stack of a site is there: its frames, innermost first.
+    pub(crate) fn define_stack(&mut self, id: SiteId, site: SiteId, frames: Box<[Frame]>) {
+        let tactic = self.tactic(site).unwrap_or(SiteTactic::System);
+        self.set(id, frames, tactic);
+    }
+
+    fn tactic(&self, id: SiteId) -> Option<SiteTactic> {
+        Some(self.sites.get(id.0 as usize)?.as_ref()?.tactic)
+    }
+
+    fn set(&mut self, id: SiteId, frames: Box<[Frame]>, tactic: SiteTactic) {
         let place = id.0 as usize;
         if place >= SITES_MAX {
             return;
@@ -36,41 +67,32 @@ impl Sites {
         if place >= self.sites.len() {
             self.sites.resize(place + 1, None);
         }
-        if let Some(before) = self.sites[place] {
-            self.counts.remove(before.tactic);
-        }
-        self.counts.add(tactic);
         self.sites[place] = Some(Site {
-            frame,
+            frames,
             tactic,
             stack: StackId::NONE,
         });
     }
 
-    /// The call stack of a site: one frame. None if the site was never defined.
+    /// The call stack of a site. None if the site was never defined, or if none are wanted.
     pub(crate) fn stack(
         &mut self,
         id: SiteId,
         writer: &mut TraceWriter<File>,
     ) -> Result<StackId, TraceError> {
-        let Some(Some(site)) = self.sites.get_mut(id.0 as usize) else {
+        let wanted = self.stacks != Stacks::None;
+        let Some(Some(site)) = self.sites.get_mut(id.0 as usize).filter(|_| wanted) else {
             return Ok(StackId::NONE);
         };
         if site.stack.is_none() {
-            site.stack = writer.intern_stack(&[site.frame])?;
+            site.stack = writer.intern_stack(&site.frames)?;
         }
         Ok(site.stack)
     }
 
     /// Whether a site traps at each execution.
     pub(crate) fn is_trap(&self, id: SiteId) -> bool {
-        matches!(
-            self.sites.get(id.0 as usize),
-            Some(Some(Site {
-                tactic: SiteTactic::Trap,
-                ..
-            }))
-        )
+        self.tactic(id) == Some(SiteTactic::Trap)
     }
 
     /// How many there are of each tactic.

@@ -2,7 +2,7 @@
 
 use powerfail_abi::{EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, SiteId};
 
-use crate::{sys, thread};
+use crate::{stacks, sys, thread};
 
 /// The site of records that no instruction of the target makes.
 pub(crate) const NO_SITE: SiteId = SiteId(u32::MAX);
@@ -21,7 +21,7 @@ pub(crate) fn append(kind: EventKind, address: Option<u64>, value: &[&[u8]]) {
         kind,
         flags,
         value_len: len as u16,
-        site: NO_SITE,
+        site: stacks::of_caller(block),
     };
     let mask = sys::block_signals();
     // SAFETY: the block is this thread's and its handlers cannot run; the record lies in its chunk.

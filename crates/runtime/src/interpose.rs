@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::pool::Request;
 use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
-use crate::{code, host, pool, sys, system_calls, thread};
+use crate::{code, host, pool, stacks, sys, system_calls, thread};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -236,6 +236,15 @@ pub(crate) fn system_call_functions() -> Vec<u64> {
         .collect()
 }
 
+/// Where the stack of the main thread ends, as the dynamic linker has found it.
+pub(crate) fn main_stack_end() -> u64 {
+    // SAFETY: the name is a string with an end; what it names is a word.
+    unsafe {
+        let place = dlsym(RTLD_NEXT, c"__libc_stack_end".as_ptr()).cast::<u64>();
+        if place.is_null() { 0 } else { place.read() }
+    }
+}
+
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
 struct Start {
@@ -361,6 +370,7 @@ extern "C" fn fork() -> c_int {
         SITES.reset_after_fork();
         pool::reset_after_fork();
         code::reset_after_fork();
+        stacks::reset_after_fork();
     }
     child
 }

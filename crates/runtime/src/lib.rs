@@ -13,7 +13,8 @@
 //! 2. No lock of the target, and none of the C library's: everything in handlers is raw system calls.
 //! 3. Whoever holds a lock of ours has all signals blocked (`lock.rs`).
 //! 4. `errno` is only changed where the C function that the target called would change it.
-//! 5. What cannot be recorded ends the target with a sentence to the host, never in silence.
+//! 5. No code that may be patched while it works for emitted code: not even `memcpy` (`memory.rs`).
+//! 6. What cannot be recorded ends the target with a sentence to the host, never in silence.
 //!
 //! # Safety
 //!
@@ -36,10 +37,12 @@ mod code;
 mod host;
 mod interpose;
 mod lock;
+mod memory;
 mod modules;
 mod pool;
 mod signals;
 mod sites;
+mod stacks;
 mod sys;
 mod system_calls;
 mod thread;
@@ -61,6 +64,7 @@ extern "C" fn end() {
 extern "C" fn start() {
     if host::attach() {
         pool::reserve_window();
+        stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
     }
 }

@@ -5,6 +5,7 @@
 //! code.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use powerfail_abi::message::MessageKind;
 
@@ -17,6 +18,16 @@ pub(crate) struct Function {
     pub(crate) end: u64,
     /// Where the code behind it, of whatever it is part, ends.
     pub(crate) segment_end: u64,
+    /// Its entry in the unwind table.
+    pub(crate) description: u64,
+}
+
+/// The addresses of our own code: from, to.
+static OWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Whether an address lies in our own code.
+pub(crate) fn is_own(address: u64) -> bool {
+    (OWN[0].load(Ordering::Relaxed)..OWN[1].load(Ordering::Relaxed)).contains(&address)
 }
 
 /// What is known of the loaded modules.
@@ -26,6 +37,8 @@ pub(crate) struct Modules {
     seen: Vec<(u64, u64)>,
     /// Functions of all modules, by address.
     functions: Vec<Function>,
+    /// Functions of our own: they are on stacks, and never patched.
+    own: Vec<Function>,
 }
 
 #[repr(C)]
@@ -65,11 +78,17 @@ const BUILD_ID_MAX: usize = 64;
 impl Modules {
     /// The function in which an address lies.
     pub(crate) fn function_at(&self, address: u64) -> Option<Function> {
-        let behind = self
-            .functions
-            .partition_point(|function| function.start <= address);
-        let function = *self.functions.get(behind.checked_sub(1)?)?;
-        (address < function.end).then_some(function)
+        function_in(&self.functions, address)
+    }
+
+    /// The entry of the unwind table for an address.
+    pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
+        let functions = if is_own(address) {
+            &self.own
+        } else {
+            &self.functions
+        };
+        function_in(functions, address).map(|function| function.description)
     }
 
     /// Whether a module at these addresses was looked at.
@@ -88,9 +107,13 @@ impl Modules {
     pub(crate) fn add(&mut self, module: &LoadedModule) -> Vec<Function> {
         let (start, end) = module.range();
         self.seen.push((start, end));
-        let mut new = Vec::new();
+        let new = Vec::new();
         // Our own code must not record itself.
         if (start..end).contains(&(visit as *const () as u64)) {
+            OWN[0].store(start, Ordering::Relaxed);
+            OWN[1].store(end, Ordering::Relaxed);
+            self.own = module.functions();
+            self.own.sort_unstable();
             return new;
         }
         let mut path = [0; 4096];
@@ -103,19 +126,7 @@ impl Modules {
         let words = [start, end - start, text.len() as u64, 0, 0];
         text.extend_from_slice(path);
         host::send(MessageKind::Module, words, &text, None);
-        for table in module.unwind_tables() {
-            functions(table, |start, end| {
-                if let Some(segment_end) = module.segment_end(start)
-                    && end <= segment_end
-                {
-                    new.push(Function {
-                        start,
-                        end,
-                        segment_end,
-                    });
-                }
-            });
-        }
+        let new = module.functions();
         self.functions.extend_from_slice(&new);
         self.functions.sort_unstable();
         self.functions.dedup_by_key(|function| function.start);
@@ -169,6 +180,26 @@ impl LoadedModule {
         tables.map(|header| unsafe { code::view(self.base + header.address, header.memory_len) })
     }
 
+    /// Its functions, as the unwind table has them.
+    fn functions(&self) -> Vec<Function> {
+        let mut found = Vec::new();
+        for table in self.unwind_tables() {
+            functions(table, |start, end, description| {
+                if let Some(segment_end) = self.segment_end(start)
+                    && end <= segment_end
+                {
+                    found.push(Function {
+                        start,
+                        end,
+                        segment_end,
+                        description,
+                    });
+                }
+            });
+        }
+        found
+    }
+
     fn path<'a>(&'a self, buffer: &'a mut [u8]) -> &'a [u8] {
         // SAFETY: the name is a string of the dynamic linker.
         let name = unsafe { CStr::from_ptr(self.name) };
@@ -195,6 +226,12 @@ extern "C" fn visit(module: *const LoadedModule, _size: usize, data: *mut c_void
     0
 }
 
+fn function_in(functions: &[Function], address: u64) -> Option<Function> {
+    let behind = functions.partition_point(|function| function.start <= address);
+    let function = *functions.get(behind.checked_sub(1)?)?;
+    (address < function.end).then_some(function)
+}
+
 fn build_id(base: u64, headers: &[ProgramHeader]) -> &'static [u8] {
     const NT_GNU_BUILD_ID: u32 = 3;
     for header in headers.iter().filter(|header| header.kind == PT_NOTE) {
@@ -219,7 +256,7 @@ fn build_id(base: u64, headers: &[ProgramHeader]) -> &'static [u8] {
 
 /// Reads the sorted table of `.eh_frame_hdr` in its usual encoding, and the length of each function
 /// from its entry in `.eh_frame`.
-fn functions(table: &'static [u8], mut visit: impl FnMut(u64, u64)) {
+fn functions(table: &'static [u8], mut visit: impl FnMut(u64, u64, u64)) {
     // Version 1; pointer relative, count and table of 4-byte numbers relative to the table.
     let usual = [1, 0x1b, 0x03, 0x3b];
     let base = table.as_ptr() as u64;
@@ -247,7 +284,7 @@ fn functions(table: &'static [u8], mut visit: impl FnMut(u64, u64)) {
         if let Some(len) = number(entry, 12)
             && len > 0
         {
-            visit(start, start + len as u64);
+            visit(start, start + len as u64, description);
         }
     }
 }

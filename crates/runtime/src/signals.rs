@@ -144,6 +144,7 @@ enum Greg {
     R10 = 2,
     Rdi = 8,
     Rsi = 9,
+    Rbp = 10,
     Rdx = 12,
     Rax = 13,
     Rsp = 15,
@@ -249,6 +250,16 @@ extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: *mut c_void
     }
 }
 
+/// Names the code that records are made for from here on; zeros for the code that calls us.
+fn set_origin(pc: u64, rsp: u64, rbp: u64) {
+    if let Some(block) = thread::block() {
+        for (part, value) in [pc, rsp, rbp].into_iter().enumerate() {
+            // SAFETY: the block is this thread's.
+            unsafe { (*block).scratch[Slot::Origin(part as u8).index()] = value };
+        }
+    }
+}
+
 /// Makes the system call that a breakpoint stands for, with the signals that the target wants.
 fn make_system_call(frame: &Frame, address: u64) {
     const SYSCALL_LEN: u64 = 2;
@@ -264,8 +275,10 @@ fn make_system_call(frame: &Frame, address: u64) {
         Greg::R9,
     ]
     .map(|register| frame.get(register) as usize);
+    set_origin(address, frame.get(Greg::Rsp), frame.get(Greg::Rbp));
     // SAFETY: what the target wanted to do.
     let result = unsafe { system_calls::perform(frame.get(Greg::Rax) as usize, arguments) };
+    set_origin(0, 0, 0);
     sys::restore_signals(own_mask);
     frame.set(Greg::Rax, result as u64);
     frame.set(Greg::Rip, address + SYSCALL_LEN);

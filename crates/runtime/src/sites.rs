@@ -18,7 +18,7 @@ use powerfail_patch::{
 use crate::arena::Arenas;
 use crate::lock::Lock;
 use crate::modules::{self, Function, LoadedModule, Modules};
-use crate::{code, host, interpose, thread};
+use crate::{code, host, interpose, stacks, thread};
 
 /// Where all pools are.
 pub(crate) const WINDOW: PoolWindow = PoolWindow {
@@ -98,7 +98,10 @@ impl Sites {
     fn new(thread_starter: u64) -> Self {
         let mut new = Self {
             classifier: Classifier::new(),
-            emitter: Emitter::new(Settings::new(WINDOW)),
+            emitter: Emitter::new(Settings {
+                names_stacks: stacks::are_wanted(),
+                ..Settings::new(WINDOW)
+            }),
             arenas: RefCell::default(),
             claims: Claims::with_capacity(1 << 14),
             modules: Modules::default(),
@@ -208,6 +211,7 @@ impl Sites {
 
     /// The code in a range is gone, or is other code.
     fn forget(&mut self, from: u64, to: u64) {
+        stacks::forget_code();
         self.modules.forget(from, to);
         self.entries
             .retain(|address, _| !(from..to).contains(address));
@@ -239,6 +243,11 @@ impl Sites {
                 code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
             }
         }
+    }
+
+    /// The entry of the unwind table for an address.
+    pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
+        self.modules.description_at(address)
     }
 
     /// Whether a breakpoint stands for a system call.
@@ -282,6 +291,7 @@ impl Sites {
                 start: address,
                 end,
                 segment_end: end,
+                description: 0,
             }
         });
         // SAFETY: functions of loaded modules are readable, and so is an instruction that ran.

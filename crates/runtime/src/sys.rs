@@ -4,6 +4,7 @@ use core::arch::asm;
 
 /// Numbers of system calls on x86-64.
 pub(crate) mod number {
+    pub(crate) const PROCESS_VM_READV: usize = 310;
     pub(crate) const CLOSE: usize = 3;
     pub(crate) const FSTAT: usize = 5;
     pub(crate) const MMAP: usize = 9;
@@ -251,4 +252,52 @@ pub(crate) fn is_alive(process: u32, thread: u32) -> bool {
             [process as usize, thread as usize, 0, 0, 0, 0],
         ) == 0
     }
+}
+
+/// The stack pointer of the caller, about.
+#[expect(clippy::inline_always, reason = "a frame of its own would be gone")]
+#[inline(always)]
+pub(crate) fn stack_pointer() -> u64 {
+    let rsp;
+    // SAFETY: reads a register.
+    unsafe { core::arch::asm!("mov {}, rsp", out(reg) rsp, options(nomem, nostack)) };
+    rsp
+}
+
+/// The registers that unwinding from the caller begins with.
+#[expect(clippy::inline_always, reason = "a frame of its own would be gone")]
+#[inline(always)]
+pub(crate) fn registers() -> crate::stacks::Registers {
+    let (pc, rsp, rbp);
+    // SAFETY: reads registers.
+    unsafe {
+        core::arch::asm!(
+            "lea {}, [rip]",
+            "mov {}, rsp",
+            "mov {}, rbp",
+            out(reg) pc,
+            out(reg) rsp,
+            out(reg) rbp,
+            options(nomem, nostack)
+        );
+    }
+    crate::stacks::Registers { pc, rsp, rbp }
+}
+
+/// A word of our own memory, if it is mapped.
+pub(crate) fn read_own_word(address: u64) -> Option<u64> {
+    let mut word = 0u64;
+    let own = [&raw mut word as usize, 8];
+    let other = [address as usize, 8];
+    let arguments = [
+        getpid() as usize,
+        own.as_ptr() as usize,
+        1,
+        other.as_ptr() as usize,
+        1,
+        0,
+    ];
+    // SAFETY: the kernel copies a word to this stack, or says that it cannot.
+    let copied = unsafe { call(number::PROCESS_VM_READV, arguments) };
+    (copied == 8).then_some(word)
 }

@@ -4,10 +4,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use powerfail_abi::message::MessageKind;
 use powerfail_abi::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of};
-use powerfail_abi::{EventKind, PROTOCOL_VERSION, ThreadBlock, chunk};
+use powerfail_abi::{EventKind, PROTOCOL_VERSION, SiteId, Slot, ThreadBlock, chunk};
 
 use crate::lock::Lock;
-use crate::{append, host, signals, sys};
+use crate::{append, host, signals, stacks, sys};
 
 /// Private memory of a thread: at its top the stack of the slow path (the state of the processor,
 /// of which AVX-512 takes 2.7 KB, and the refill function), at its bottom the shield.
@@ -15,7 +15,16 @@ use crate::{append, host, signals, sys};
 /// The **shield** is a block that the GS base points to while the thread is not to be recorded: in
 /// the middle of fork, and after its end. Emitted code finds nothing pending there, and what it
 /// saves there no other thread or process touches.
-const PRIVATE_LEN: u64 = 256 * 1024;
+///
+/// Between them: where the thread's stack ends, and its table of call stacks with their entries.
+const PRIVATE_LEN: u64 = 2 << 20;
+/// Of that, the slow stack.
+const SLOW_STACK_LEN: u64 = 256 * 1024;
+const STACK_END_AT: u64 = 2048;
+const ENTRIES_USED_AT: u64 = STACK_END_AT + 8;
+const TABLE_AT: u64 = 4096;
+const ENTRIES_AT: u64 = TABLE_AT + stacks::TABLE_LEN;
+const ENTRIES_LEN: u64 = PRIVATE_LEN - SLOW_STACK_LEN - ENTRIES_AT;
 
 /// Private memory of threads that have ended, with their thread ids: used again when they are gone.
 static ENDED: Lock<Vec<(u64, u32)>> = Lock::new(Vec::new());
@@ -86,6 +95,9 @@ fn attach_with(private: u64, parent: u32) {
     unsafe {
         block.write(new_block(block as u64, private, number));
         shield.write(new_block(private, private, UNRECORDED));
+        if parent == 0 {
+            ((private + STACK_END_AT) as *mut u64).write(stacks::stack_end_of_new_thread());
+        }
     }
     let (thread, process) = (sys::gettid().into(), sys::getpid().into());
     let words = [u64::from(number), thread, process, parent.into(), 0];
@@ -107,6 +119,7 @@ fn new_block(address: u64, private: u64, thread_index: u32) -> ThreadBlock {
         thread_index,
         signal_depth: 0,
         pending: 0,
+        stack_table: private + TABLE_AT,
         scratch: [0; powerfail_abi::SCRATCH_SLOTS],
     }
 }
@@ -134,8 +147,9 @@ fn private_of(slot: &ThreadSlot) -> u64 {
 /// If that was on the slow stack, so is the handler, and needs the next part of it for itself.
 pub(crate) fn slow_stack_below(stack: u64, top: u64) -> u64 {
     let private = (top - 1) / PRIVATE_LEN * PRIVATE_LEN;
-    if (private..=top).contains(&stack) {
-        private + (top - private) / 2 / 64 * 64
+    let bottom = private + PRIVATE_LEN - SLOW_STACK_LEN;
+    if (bottom..=top).contains(&stack) {
+        bottom + (top - bottom) / 2 / 64 * 64
     } else {
         top
     }
@@ -230,6 +244,10 @@ extern "C" fn refill(block: *mut ThreadBlock) {
         if (*block).thread_index == UNRECORDED {
             host::fatal("a thread stored to a pool or flushed it after its end");
         }
+        let asked = &mut (*block).scratch[Slot::StackSite.index()];
+        if let Some(site) = core::mem::take(asked).checked_sub(1) {
+            stacks::remember(block, SiteId(site as u32));
+        }
         // A handler that came in between may have brought a fresh chunk already.
         if chunk::overflows((*block).cursor) {
             retire((*block).cursor);
@@ -237,6 +255,45 @@ extern "C" fn refill(block: *mut ThreadBlock) {
         }
     }
     sys::restore_signals(mask);
+}
+
+/// Where the stack of the calling thread ends, if a stack pointer lies in it; else nothing above the
+/// stack pointer is known.
+pub(crate) fn stack_end(rsp: u64) -> u64 {
+    const STACK_LEN_MAX: u64 = 1 << 30;
+    let Some(slot) = slot() else { return rsp };
+    // SAFETY: written when the thread was attached.
+    let end = unsafe { ((private_of(slot) + STACK_END_AT) as *const u64).read() };
+    if rsp < end && end - rsp < STACK_LEN_MAX {
+        end
+    } else {
+        rsp
+    }
+}
+
+/// Room for an entry of the thread's table of call stacks. If there is none left, the table is
+/// emptied; not while a handler runs, which may have interrupted code that reads it.
+///
+/// # Safety
+/// The block is that of the calling thread, with signals blocked.
+pub(crate) unsafe fn stack_entry(block: *mut ThreadBlock, len: u64) -> u64 {
+    // SAFETY: the caller's; private memory is the thread's own.
+    unsafe {
+        let private = (*block).stack_table - TABLE_AT;
+        let used = (private + ENTRIES_USED_AT) as *mut u64;
+        if used.read() + len > ENTRIES_LEN {
+            if (*block).signal_depth > 0 {
+                let words = vec![0u64; (len / 8) as usize].leak();
+                return words.as_ptr() as u64;
+            }
+            let table = (*block).stack_table as *mut u8;
+            table.write_bytes(0, stacks::TABLE_LEN as usize);
+            used.write(0);
+        }
+        let at = private + ENTRIES_AT + used.read();
+        used.write(used.read() + len);
+        at
+    }
 }
 
 /// Brings a chunk in which `len` bytes fit. With signals blocked.

@@ -21,6 +21,7 @@ use powerfail_abi::{
 };
 
 use super::settings::{LockedFences, Settings, StampOrder};
+use super::stack::Search;
 use super::state::Trampoline;
 use super::{EmitError, relocate};
 use crate::assembler::{Assembler, Condition, Label, at, gs, number};
@@ -82,6 +83,7 @@ pub(super) struct Builder<'a> {
     /// General-purpose registers, by number, that the instruction has as operands.
     operands: u16,
     refills: [Option<(Label, Label, u32)>; MAX_RESERVATIONS],
+    searches: [Option<Search>; MAX_RESERVATIONS],
     work_at: Option<usize>,
     error: Option<EmitError>,
 }
@@ -134,6 +136,7 @@ impl<'a> Builder<'a> {
             record,
             operands,
             refills: [None; MAX_RESERVATIONS],
+            searches: [None; MAX_RESERVATIONS],
             work_at: None,
             error: None,
         }
@@ -147,6 +150,9 @@ impl<'a> Builder<'a> {
                 self.asm.save(Slot::Resume, Register::RAX);
                 self.asm.m(Code::Jmp_rm64, gs(offset::REFILL_ENTRY));
             }
+        }
+        for search in self.searches.into_iter().flatten() {
+            self.finish_search(search);
         }
         let (error, work_at) = (self.error, self.work_at);
         let (len_bytes, states) = self.asm.finish(out)?;
@@ -314,6 +320,15 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// A search for a call stack, to be finished behind everything else.
+    pub(super) fn searches_stack(&mut self, search: Search) {
+        if let Some(place) = self.searches.iter_mut().find(|search| search.is_none()) {
+            *place = Some(search);
+        } else {
+            self.error.get_or_insert(EmitError::TooLong);
+        }
+    }
+
     pub(super) fn header(&self, kind: EventKind, flags: u8, value_len: u16) -> Header {
         Header {
             kind,
@@ -325,6 +340,7 @@ impl<'a> Builder<'a> {
 
     /// Reserves a record with an address, and writes header and address.
     pub(super) fn begin_record(&mut self, header: Header) {
+        self.find_stack();
         self.reserve(header.record_len());
         self.describe(header);
         if header.flags & FLAG_ADDRESS != 0 {
@@ -336,18 +352,33 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Writes the header.
+    /// Writes the header. Uses RAX.
     pub(super) fn describe(&mut self, header: Header) {
+        self.describe_kind(header);
+        self.describe_site();
+    }
+
+    /// Writes the half of the header that is not the site.
+    pub(super) fn describe_kind(&mut self, header: Header) {
         self.asm.mi(
             Code::Mov_rm32_imm32,
             at(self.record, 0),
             header.low().cast_signed(),
         );
-        self.asm.mi(
-            Code::Mov_rm32_imm32,
-            at(self.record, 4),
-            header.site.0.cast_signed(),
-        );
+    }
+
+    /// Writes the site, or the call stack that was found. Uses RAX.
+    pub(super) fn describe_site(&mut self) {
+        const SITE_AT: u32 = 4;
+        if self.settings.names_stacks {
+            self.asm.load(Register::RAX, Slot::Stack);
+            self.asm
+                .mr(Code::Mov_rm32_r32, at(self.record, SITE_AT), Register::EAX);
+        } else {
+            let site = self.id.0.cast_signed();
+            self.asm
+                .mi(Code::Mov_rm32_imm32, at(self.record, SITE_AT), site);
+        }
     }
 
     /// RAX = stamp. Uses RDX.

@@ -15,13 +15,17 @@
 //!   the order of exchanges (but for an ABA of the location).
 //! - **Stamps** are read before the store: a store cannot be seen before its stamp was taken.
 //!
-//! Deliberately absent: a decision on where trampolines lie ([`crate::tactic`]), and the call stack.
+//! - **Call stacks**, if wanted, are named by a search in a table (`stack.rs`); unwinding is the
+//!   runtime's.
+//!
+//! Deliberately absent: a decision on where trampolines lie ([`crate::tactic`]).
 
 mod builder;
 mod modify;
 mod order;
 mod relocate;
 mod settings;
+mod stack;
 mod state;
 mod store;
 mod string;
@@ -38,7 +42,7 @@ use crate::classify::{Action, Means, Site, StoreForm};
 use builder::Builder;
 
 /// No trampoline is longer than this.
-pub const MAX_TRAMPOLINE_LEN: usize = 1024;
+pub const MAX_TRAMPOLINE_LEN: usize = 1536;
 
 /// No evicted instruction with its jump back is longer than this.
 pub const MAX_RELOCATED_LEN: usize = 24;

@@ -132,10 +132,10 @@ impl Builder<'_> {
         let done = self.asm.label();
         self.asm.ri(Code::Test_rm8_imm8, Register::AH, AH_ZERO_FLAG);
         self.asm.jump_if(Condition::Equal, failed);
-        self.describe(self.header(EventKind::StoreLocked, FLAG_ADDRESS, store.len_bytes));
+        self.describe_kind(self.header(EventKind::StoreLocked, FLAG_ADDRESS, store.len_bytes));
         self.asm.jump(done);
         self.asm.bind(failed);
-        self.describe(self.header(EventKind::FenceLocked, FLAG_ADDRESS, store.len_bytes));
+        self.describe_kind(self.header(EventKind::FenceLocked, FLAG_ADDRESS, store.len_bytes));
         self.asm.bind(done);
     }
 
@@ -208,7 +208,7 @@ impl Builder<'_> {
         self.asm.jump_if(Condition::NotEqual, failed);
         self.asm.reload(Register::RBX);
         self.asm.reload(Register::RCX);
-        self.describe(self.header(store.kind, FLAG_ADDRESS, store.len_bytes));
+        self.describe_kind(self.header(store.kind, FLAG_ADDRESS, store.len_bytes));
         self.asm.jump(decided);
         self.asm.bind(failed);
         self.asm
@@ -216,7 +216,7 @@ impl Builder<'_> {
         self.asm
             .rr(Code::Mov_r64_rm64, Register::RCX, Register::RDX);
         if locked {
-            self.describe(self.header(EventKind::FenceLocked, FLAG_ADDRESS, store.len_bytes));
+            self.describe_kind(self.header(EventKind::FenceLocked, FLAG_ADDRESS, store.len_bytes));
         }
         self.asm.bind(decided);
         self.asm.mr(moves.store, at(self.record, VALUE_AT), rbx);

@@ -17,6 +17,8 @@ pub struct Settings {
     pub volatile_flushes: VolatileFlushes,
     /// Whether flushes of pools are executed, or only recorded.
     pub executes_flushes: bool,
+    /// Whether records name the call stack instead of the site.
+    pub names_stacks: bool,
 }
 
 impl Settings {
@@ -29,6 +31,7 @@ impl Settings {
             locked_fences: LockedFences::WhenPending,
             volatile_flushes: VolatileFlushes::Ignored,
             executes_flushes: true,
+            names_stacks: false,
         }
     }
 }

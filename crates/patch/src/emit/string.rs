@@ -46,6 +46,7 @@ impl Builder<'_> {
             self.asm.spill(register);
         }
         self.asm.spill(self.record);
+        self.find_stack();
         self.probe_direction();
 
         let piece = self.asm.label();
@@ -180,11 +181,7 @@ impl Builder<'_> {
         );
         self.asm
             .mr(Code::Mov_rm32_r32, at(self.record, 0), Register::EAX);
-        self.asm.mi(
-            Code::Mov_rm32_imm32,
-            at(self.record, 4),
-            header.site.0.cast_signed(),
-        );
+        self.describe_site();
         self.asm.mr(
             Code::Mov_rm64_r64,
             at(self.record, ADDRESS_AT),

@@ -208,3 +208,27 @@ fn far_window() {
     assert!(ran > 1000, "only {ran} instances ran");
     eprintln!("{ran} instances");
 }
+
+#[test]
+fn call_stacks_are_named() {
+    let ran = sweep(Layout::Near, 3, 6, |settings| settings.names_stacks = true);
+    assert!(ran > 1500, "only {ran} instances ran");
+}
+
+/// The same stack again is found in the table; a changed word of it is another stack.
+#[test]
+fn a_known_stack_is_not_asked_for_again() {
+    let mut bench = Bench::new(Layout::Near, |settings| settings.names_stacks = true);
+    let mut random = Random(5);
+    let code = Code::Mov_rm64_r64;
+    let case = std::iter::from_fn(|| Some(random_case(&mut bench, code, &mut random)))
+        .flatten()
+        .find(|case| case.aim.in_pool)
+        .unwrap();
+    let mut known = 0;
+    for seed in [1, 1, 1, 2, 1, 2] {
+        check(&mut bench, &case, &mut Random(seed));
+        known = known.max(seed);
+    }
+    assert_eq!(bench.machine.forget_stacks(), known);
+}

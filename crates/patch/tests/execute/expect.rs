@@ -60,9 +60,14 @@ impl Evidence<'_> {
         let pool_at = bench.layout.pool();
         let locked_fences = bench.emitter.settings().locked_fences;
         let pending_after = bench.machine.block().pending;
+        let site = if bench.emitter.settings().names_stacks {
+            SiteId(bench.machine.stack_number(SITE.0, &self.case.state))
+        } else {
+            SITE
+        };
         let records = bench.machine.records();
         for record in &records {
-            assert_eq!(record.header.site, SITE, "{what}");
+            assert_eq!(record.header.site, site, "{what}");
             assert_ne!(record.stamp, 0, "{what}");
         }
         if locked_fences == LockedFences::WhenPending {

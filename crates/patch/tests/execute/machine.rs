@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::frame::{self, Context, State};
-use powerfail_abi::{PoolWindow, Record, Records, ThreadBlock, chunk};
+use powerfail_abi::stack::{self, Check, Entry};
+use powerfail_abi::{PoolWindow, Record, Records, Slot, ThreadBlock, chunk};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
@@ -45,6 +46,8 @@ const CONTEXT: u64 = 0x7200_0000;
 const BLOCK: u64 = 0x7300_0000;
 const SLOW_STACK: u64 = 0x7400_0000;
 const SLOW_STACK_LEN: usize = 0x10000;
+const STACK_TABLE: u64 = 0x7500_0000;
+const STACK_TABLE_LEN: usize = 0x10_0000;
 const CHUNKS: u64 = 0x7800_0000;
 const CHUNK_COUNT: u64 = 2;
 /// How much of a chunk a run can fill, from its start and up to its end.
@@ -95,6 +98,7 @@ extern "C" fn refill(block: *mut ThreadBlock) {
     // SAFETY: the stub passes the block at the GS base, which `Machine` mapped and nobody borrows
     // while a snippet runs; the same holds for the context.
     unsafe {
+        remember_stack(block);
         if chunk::overflows((*block).cursor) {
             let used = ((*block).cursor - CHUNKS) / chunk::ALIGNMENT;
             (*block).cursor = CHUNKS + (used + 1) % CHUNK_COUNT * chunk::ALIGNMENT;
@@ -105,7 +109,82 @@ extern "C" fn refill(block: *mut ThreadBlock) {
     }
 }
 
+/// How many words of the stack the number of a call stack depends on.
+const STACK_WORDS: usize = 3;
+
+/// Any number that depends on all that a call stack depends on.
+fn stack_number(site: u32, rsp: u64, rbp: u64, words: [u64; STACK_WORDS]) -> u32 {
+    words
+        .into_iter()
+        .chain([site.into(), rsp, rbp])
+        .fold(0u64, |sum, word| {
+            (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
+        .wrapping_shr(33) as u32
+}
+
+/// If a call stack was asked for, adds an entry for it to the table.
+///
+/// # Safety
+/// As `refill`.
+unsafe fn remember_stack(block: *mut ThreadBlock) {
+    // SAFETY: the caller's; the table is mapped and long enough for what a test adds.
+    unsafe {
+        let asked = &mut (*block).scratch[Slot::StackSite.index()];
+        let Some(site) = core::mem::take(asked).checked_sub(1) else {
+            return;
+        };
+        let site = site as u32;
+        let rsp = (*block).scratch[Slot::Register(4).index()];
+        let rbp = (((*block).slow_stack_top - stack::RBP_BELOW_TOP) as *const u64).read();
+        let words = (STACK as *const [u64; STACK_WORDS]).read();
+        let used = STACK_TABLE as *mut u64;
+        let heads = used.add(1);
+        let first = STACK_TABLE + 8 + 8 * stack::HEADS as u64;
+        let at = used.read().max(first);
+        let checks = at + size_of::<Entry>() as u64;
+        let end = checks + (STACK_WORDS * size_of::<Check>()) as u64;
+        used.write(end);
+        let head = heads.add(stack::head_of(site, rsp));
+        (at as *mut Entry).write(Entry {
+            site,
+            id: stack_number(site, rsp, rbp, words),
+            rsp,
+            rbp,
+            rbp_mask: u64::MAX,
+            end,
+            next: head.read(),
+        });
+        for (index, value) in words.into_iter().enumerate() {
+            (checks as *mut Check).add(index).write(Check {
+                address: STACK + 8 * index as u64,
+                value,
+            });
+        }
+        head.write(at);
+    }
+}
+
 impl Machine {
+    /// The number of the call stack in a state, with the stack as it is now.
+    pub(crate) fn stack_number(&mut self, site: u32, state: &State) -> u32 {
+        let words = core::array::from_fn(|index| {
+            let word = self.memory(STACK + 8 * index as u64, 8);
+            u64::from_le_bytes(word.try_into().unwrap())
+        });
+        stack_number(site, state.registers[4], state.registers[5], words)
+    }
+
+    /// Forgets all call stacks; how many were known.
+    pub(crate) fn forget_stacks(&mut self) -> u64 {
+        let table = self.memory(STACK_TABLE, STACK_TABLE_LEN);
+        let used = u64::from_le_bytes(table[..8].try_into().unwrap());
+        table.fill(0);
+        let entry = size_of::<Entry>() + STACK_WORDS * size_of::<Check>();
+        let first = STACK_TABLE + 8 + 8 * stack::HEADS as u64;
+        used.saturating_sub(first) / entry as u64
+    }
+
     /// Maps everything, loads the GS base and writes the frame.
     pub(crate) fn new(layout: Layout) -> Self {
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,6 +227,7 @@ impl Machine {
             read_write,
         );
         machine.map(SLOW_STACK, SLOW_STACK_LEN, read_write);
+        machine.map(STACK_TABLE, STACK_TABLE_LEN, read_write);
         for index in 0..CHUNK_COUNT {
             machine.map(
                 CHUNKS + index * chunk::ALIGNMENT,
@@ -158,6 +238,7 @@ impl Machine {
         let block = machine.block();
         block.self_address = BLOCK;
         block.cursor = CHUNKS;
+        block.stack_table = STACK_TABLE + 8;
         block.refill_entry = CODE + STUB_AT as u64;
         block.refill_function = refill as extern "C" fn(*mut ThreadBlock) as usize as u64;
         block.slow_stack_top = SLOW_STACK + SLOW_STACK_LEN as u64;
@@ -386,6 +467,7 @@ impl Machine {
                         let mut block = Box::new(ThreadBlock {
                             self_address: 0,
                             cursor: at,
+                            stack_table: 0,
                             refill_entry: 0,
                             refill_function: 0,
                             slow_stack_top: 0,
