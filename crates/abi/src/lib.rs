@@ -40,6 +40,7 @@
 
 mod block;
 pub mod chunk;
+pub mod mark;
 pub mod message;
 mod record;
 pub mod shared;

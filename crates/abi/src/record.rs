@@ -70,11 +70,13 @@ pub enum EventKind {
     /// The target told the outside something: descriptor and full length (8 bytes each), then the
     /// beginning of what it wrote.
     Output = 14,
+    /// A mark among the events: its [`crate::mark`] and a number (8 bytes each), then any bytes.
+    Mark = 15,
 }
 
 impl EventKind {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::StorePlain,
         Self::StoreNonTemporal,
         Self::StoreLocked,
@@ -89,6 +91,7 @@ impl EventKind {
         Self::Sync,
         Self::Resize,
         Self::Output,
+        Self::Mark,
     ];
 
     fn from_code(code: u8) -> Option<Self> {
@@ -296,7 +299,7 @@ mod tests {
             };
             assert_eq!(Header::from_word(header.word()), Ok(header));
         }
-        assert!(Header::from_word(15).is_err());
+        assert!(Header::from_word(16).is_err());
         assert!(Header::from_word(0).is_err());
     }
 

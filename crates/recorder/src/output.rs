@@ -190,6 +190,18 @@ impl Output {
                 };
                 self.resize(thread, stack, pool, len_bytes)
             }
+            EventKind::Mark => {
+                let (Some(code), Some(value)) = (number(0), number(8)) else {
+                    self.malformed += 1;
+                    return Ok(());
+                };
+                let mark = Mark {
+                    kind: MarkKind::Annotation { code: code as u32 },
+                    value,
+                    payload: record.value().get(16..).unwrap_or_default(),
+                };
+                self.append(thread, stack, Body::Mark(mark))
+            }
             EventKind::Output => {
                 let (Some(fd), Some(full_len_bytes)) = (number(0), number(8)) else {
                     self.malformed += 1;

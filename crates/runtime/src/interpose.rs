@@ -26,13 +26,23 @@ macro_rules! original {
         static ADDRESS: AtomicUsize = AtomicUsize::new(0);
         let mut address = ADDRESS.load(Ordering::Relaxed);
         if address == 0 {
-            // SAFETY: the name is a string with an end.
-            address = unsafe { dlsym(RTLD_NEXT, concat!($name, "\0").as_ptr().cast()) } as usize;
+            address = $crate::interpose::find(concat!($name, "\0"));
             ADDRESS.store(address, Ordering::Relaxed);
         }
         // SAFETY: the C library has this function with this signature.
         unsafe { core::mem::transmute::<usize, $kind>(address) }
     }};
+}
+pub(crate) use original;
+
+/// Where the original of a function is that we stand in for; its name ends with a zero byte.
+pub(crate) fn find(name: &'static str) -> usize {
+    // SAFETY: the name is a string with an end.
+    let address = unsafe { dlsym(RTLD_NEXT, name.as_ptr().cast()) } as usize;
+    if address == 0 {
+        host::fatal("the target calls a function that only powerfail has");
+    }
+    address
 }
 
 /// The result of a raw system call, as C functions give it.

@@ -39,6 +39,7 @@ mod interpose;
 mod lock;
 mod memory;
 mod modules;
+mod pmdk;
 mod pool;
 mod signals;
 mod sites;

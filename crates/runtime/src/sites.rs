@@ -12,7 +12,7 @@ use powerfail_patch::tactic::{
 };
 use powerfail_patch::{
     Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_TRAMPOLINE_LEN, Means,
-    Scanned, Settings, Site, StateMap, flags_are_dead,
+    Scanned, Settings, Site, StateMap, VolatileFlushes, flags_are_dead,
 };
 
 use crate::arena::Arenas;
@@ -100,6 +100,8 @@ impl Sites {
             classifier: Classifier::new(),
             emitter: Emitter::new(Settings {
                 names_stacks: stacks::are_wanted(),
+                // A flush that does no good is worth knowing.
+                volatile_flushes: VolatileFlushes::Recorded,
                 ..Settings::new(WINDOW)
             }),
             arenas: RefCell::default(),

@@ -3,8 +3,8 @@
 //! [`powerfail_abi::stack`] says what the table is. Here is what fills it: the unwinder, the rules it
 //! has looked up in unwind tables, and the numbers of the stacks that the host knows.
 //!
-//! A stack ends where our own code has called the target (the start of a thread, a handler of a
-//! signal), at code without an unwind table, and after [`DEPTH_MAX`] frames.
+//! A stack ends at a handler of a signal, at code without an unwind table, and after [`DEPTH_MAX`]
+//! frames. Frames of our own are left out.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeMap;
@@ -138,7 +138,6 @@ impl Known {
             start: rsp,
             end: end.max(rsp),
         };
-        let mut is_ours = modules::is_own(pc);
         let mut lookup = pc;
         while self.walk.frames.len() < DEPTH_MAX {
             let Some(row) = self.rule(lookup) else { return };
@@ -188,15 +187,9 @@ impl Known {
                 rbp = saved;
                 rbp_saved_at = Some(saved_at);
             }
-            let returns_to_us = modules::is_own(value);
-            if returns_to_us && !is_ours {
-                // The word is checked all the same: who called us may differ.
-                self.walk.checks.push(Check { address, value });
-                return;
-            }
-            is_ours = returns_to_us;
             self.walk.checks.push(Check { address, value });
-            if !is_ours {
+            // Our own frames are nobody's business, but who called us is.
+            if !modules::is_own(value) {
                 self.walk.frames.push(value);
             }
             pc = value;
