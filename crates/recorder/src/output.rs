@@ -190,40 +190,50 @@ impl Output {
                 };
                 self.resize(thread, stack, pool, len_bytes)
             }
-            EventKind::Mark => {
-                let (Some(code), Some(value)) = (number(0), number(8)) else {
-                    self.malformed += 1;
-                    return Ok(());
-                };
-                let mark = Mark {
-                    kind: MarkKind::Annotation { code: code as u32 },
-                    value,
-                    payload: record.value().get(16..).unwrap_or_default(),
-                };
-                self.append(thread, stack, Body::Mark(mark))
-            }
-            EventKind::Output => {
-                let (Some(fd), Some(full_len_bytes)) = (number(0), number(8)) else {
-                    self.malformed += 1;
-                    return Ok(());
-                };
-                let kind = MarkKind::Output {
-                    fd: fd as i32,
-                    full_len_bytes,
-                };
-                let prefix = record.value().get(16..).unwrap_or_default();
-                let payload = &prefix[..prefix.len().min(self.prefix_bytes_max)];
-                self.append(
-                    thread,
-                    stack,
-                    Body::Mark(Mark {
-                        kind,
-                        value: 0,
-                        payload,
-                    }),
-                )
-            }
+            EventKind::Mark => self.mark(thread, stack, record),
+            EventKind::Output => self.said(thread, stack, record),
         }
+    }
+
+    /// A mark that the runtime made.
+    fn mark(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        record: &Record<'_>,
+    ) -> Result<(), TraceError> {
+        let Some(([code, value], payload)) = numbers(record.value()) else {
+            self.malformed += 1;
+            return Ok(());
+        };
+        let mark = Mark {
+            kind: MarkKind::Annotation { code: code as u32 },
+            value,
+            payload,
+        };
+        self.append(thread, stack, Body::Mark(mark))
+    }
+
+    /// The target told the outside something.
+    fn said(
+        &mut self,
+        thread: &mut TargetThread,
+        stack: StackId,
+        record: &Record<'_>,
+    ) -> Result<(), TraceError> {
+        let Some(([fd, full_len_bytes], prefix)) = numbers(record.value()) else {
+            self.malformed += 1;
+            return Ok(());
+        };
+        let mark = Mark {
+            kind: MarkKind::Output {
+                fd: fd as i32,
+                full_len_bytes,
+            },
+            value: 0,
+            payload: &prefix[..prefix.len().min(self.prefix_bytes_max)],
+        };
+        self.append(thread, stack, Body::Mark(mark))
     }
 
     fn store(
@@ -288,4 +298,11 @@ impl Output {
     ) -> Result<(), TraceError> {
         self.append(thread, stack, Body::Pm(Event::Fence(kind)))
     }
+}
+
+/// The two numbers that a value begins with, and the rest of it.
+fn numbers(value: &[u8]) -> Option<([u64; 2], &[u8])> {
+    let (numbers, rest) = value.split_at_checked(16)?;
+    let number = |at: usize| Some(u64::from_le_bytes(numbers[at..at + 8].try_into().ok()?));
+    Some(([number(0)?, number(8)?], rest))
 }

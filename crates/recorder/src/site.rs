@@ -22,7 +22,7 @@ struct Site {
 /// All sites, of all processes.
 #[derive(Debug)]
 pub(crate) struct Sites {
-    sites: Vec<Option<Site>>,
+    all: Vec<Option<Site>>,
     counts: TacticCounts,
     stacks: Stacks,
 }
@@ -34,7 +34,7 @@ impl Sites {
     /// None yet; what of them the trace is to have.
     pub(crate) fn new(stacks: Stacks) -> Self {
         Self {
-            sites: Vec::new(),
+            all: Vec::new(),
             counts: TacticCounts::default(),
             stacks,
         }
@@ -56,7 +56,7 @@ impl Sites {
     }
 
     fn tactic(&self, id: SiteId) -> Option<SiteTactic> {
-        Some(self.sites.get(id.0 as usize)?.as_ref()?.tactic)
+        Some(self.all.get(id.0 as usize)?.as_ref()?.tactic)
     }
 
     fn set(&mut self, id: SiteId, frames: Box<[Frame]>, tactic: SiteTactic) {
@@ -64,10 +64,10 @@ impl Sites {
         if place >= SITES_MAX {
             return;
         }
-        if place >= self.sites.len() {
-            self.sites.resize(place + 1, None);
+        if place >= self.all.len() {
+            self.all.resize(place + 1, None);
         }
-        self.sites[place] = Some(Site {
+        self.all[place] = Some(Site {
             frames,
             tactic,
             stack: StackId::NONE,
@@ -81,7 +81,7 @@ impl Sites {
         writer: &mut TraceWriter<File>,
     ) -> Result<StackId, TraceError> {
         let wanted = self.stacks != Stacks::None;
-        let Some(Some(site)) = self.sites.get_mut(id.0 as usize).filter(|_| wanted) else {
+        let Some(Some(site)) = self.all.get_mut(id.0 as usize).filter(|_| wanted) else {
             return Ok(StackId::NONE);
         };
         if site.stack.is_none() {
