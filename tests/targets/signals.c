@@ -264,6 +264,153 @@ static void jump_out(void)
 	}
 }
 
+/* A stack that overflows: only a handler on another stack can run. */
+static volatile int depth_reached;
+
+static void on_overflow(int number, siginfo_t *info, void *context)
+{
+	(void)context;
+	char here;
+	REQUIRE(number == SIGSEGV && info->si_code > 0);
+	REQUIRE(&here >= alternate && &here < alternate + sizeof(alternate));
+	store8(pool + 8, 11);
+	memset(pool + 4096, 7, 500);
+	siglongjmp(back, 1);
+}
+
+__attribute__((noinline)) static int recurse(volatile char *above)
+{
+	volatile char frame[512];
+	frame[0] = above[0];
+	/* Never less than zero, but the compiler does not know. */
+	if (++depth_reached < 0)
+		return 0;
+	return recurse(frame) + frame[1];
+}
+
+static void overflow(void)
+{
+	stack_t stack = {.ss_sp = alternate, .ss_size = sizeof(alternate)};
+	REQUIRE(sigaltstack(&stack, NULL) == 0);
+	handle(SIGSEGV, on_overflow, SA_ONSTACK);
+	for (volatile uint64_t round = 1; round <= 3; round++) {
+		store8(pool, round);
+		if (sigsetjmp(back, 1) == 0)
+			recurse("x");
+		REQUIRE(depth_reached > 1000);
+		flush(pool);
+		sfence();
+	}
+}
+
+static void *overflow_here(void *unused)
+{
+	overflow();
+	return unused;
+}
+
+static void overflow_in_thread(void)
+{
+	pthread_t thread;
+	REQUIRE(pthread_create(&thread, NULL, overflow_here, NULL) == 0);
+	REQUIRE(pthread_join(thread, NULL) == 0);
+}
+
+/* Masks are read back as they were set. */
+static void expect_blocked(int segv, int trap, int usr1)
+{
+	sigset_t now;
+	REQUIRE(pthread_sigmask(SIG_BLOCK, NULL, &now) == 0);
+	REQUIRE(sigismember(&now, SIGSEGV) == segv);
+	REQUIRE(sigismember(&now, SIGTRAP) == trap);
+	REQUIRE(sigismember(&now, SIGUSR1) == usr1);
+}
+
+static void *expect_inherited(void *unused)
+{
+	expect_blocked(1, 0, 1);
+	store8(pool + 16, 3);
+	return unused;
+}
+
+static void on_read_back(int number)
+{
+	(void)number;
+	sigset_t all;
+	sigfillset(&all);
+	store8(pool + 8, 2);
+	REQUIRE(sigprocmask(SIG_BLOCK, &all, NULL) == 0);
+	expect_blocked(1, 1, 1);
+	store8(pool + 8, 3);
+}
+
+static void masks_read_back(void)
+{
+	sigset_t set, old;
+	pthread_t thread;
+	expect_blocked(0, 0, 0);
+	sigemptyset(&set);
+	sigaddset(&set, SIGSEGV);
+	sigaddset(&set, SIGUSR1);
+	REQUIRE(sigprocmask(SIG_BLOCK, &set, &old) == 0);
+	REQUIRE(!sigismember(&old, SIGSEGV));
+	expect_blocked(1, 0, 1);
+	store8(pool, 1);
+	REQUIRE(pthread_create(&thread, NULL, expect_inherited, NULL) == 0);
+	REQUIRE(pthread_join(thread, NULL) == 0);
+	signal(SIGUSR2, on_read_back);
+	REQUIRE(raise(SIGUSR2) == 0);
+	expect_blocked(1, 0, 1);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTRAP);
+	REQUIRE(sigprocmask(SIG_SETMASK, &set, &old) == 0);
+	REQUIRE(sigismember(&old, SIGSEGV) && !sigismember(&old, SIGTRAP));
+	expect_blocked(0, 1, 0);
+	REQUIRE(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
+	expect_blocked(0, 0, 0);
+	/* Waits with everything else blocked, also in the handler. */
+	signal(SIGALRM, on_read_back);
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	REQUIRE(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	REQUIRE(raise(SIGALRM) == 0);
+	sigfillset(&set);
+	sigdelset(&set, SIGALRM);
+	sigsuspend(&set);
+	expect_blocked(0, 0, 0);
+}
+
+/* Stores behind the end of the file. */
+static void bus_errors(void)
+{
+	handle(SIGBUS, on_fault, 0);
+	char *behind = pool + MIB;
+	for (volatile int round = 0; round < 3; round++) {
+		fault_later((uint64_t *)(pool + 128));
+		if (sigsetjmp(back, 1) == 0)
+			fault_later((uint64_t *)(behind + 64));
+		REQUIRE(fault_number == SIGBUS && fault_address == (uintptr_t)(behind + 64));
+		REQUIRE(fault_instruction == (uintptr_t)fault_known);
+	}
+	if (sigsetjmp(back, 1) == 0)
+		printf("%d", fault_read(behind));
+	REQUIRE(fault_number == SIGBUS && fault_address == (uintptr_t)behind);
+}
+
+/* A store to a part of the pool that was made read-only. */
+static void read_only(void)
+{
+	handle(SIGSEGV, on_fault, 0);
+	REQUIRE(mprotect(pool + 4096, 4096, PROT_READ) == 0);
+	for (volatile int round = 0; round < 3; round++) {
+		fault_later((uint64_t *)(pool + 128));
+		if (sigsetjmp(back, 1) == 0)
+			fault_later((uint64_t *)(pool + 4096));
+		REQUIRE(fault_number == SIGSEGV && fault_address == (uintptr_t)(pool + 4096));
+		REQUIRE(fault_instruction == (uintptr_t)fault_known);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -273,9 +420,12 @@ int main(int argc, char **argv)
 		{"timer", timer},	    {"blocked", blocked},   {"full_mask", full_mask},
 		{"own_faults", own_faults}, {"own_traps", own_traps}, {"fatal_fault", fatal_fault},
 		{"alternate_stack", alternate_stack}, {"jump_out", jump_out},
+		{"overflow", overflow},	    {"overflow_in_thread", overflow_in_thread},
+		{"masks_read_back", masks_read_back}, {"bus_errors", bus_errors},
+		{"read_only", read_only},
 	};
 	REQUIRE(argc == 3);
-	pool = map_pool(argv[2], MIB);
+	pool = map_fd(open_pool(argv[2], MIB), MIB + 65536, 0);
 	for (size_t at = 0; at < sizeof(all) / sizeof(*all); at++) {
 		if (strcmp(argv[1], all[at].name) == 0) {
 			all[at].run();

@@ -101,7 +101,7 @@ pub enum StoreForm {
         /// Has a `rep` prefix.
         repeats: bool,
     },
-    /// Pushes to or pops from a stack, which would have to lie in a pool.
+    /// Pops to memory, or pushes to a stack, which would have to lie in a pool.
     Stack,
     /// Writes several places.
     Scatter,
@@ -120,7 +120,7 @@ pub enum Means {
     Nothing,
     /// Emitted code does it.
     Trampoline,
-    /// Only emulation at the fault does it.
+    /// It is run at the fault, on a buffer ([`crate::Redirected`]).
     Trap,
     /// Nothing does it; the target cannot be recorded if it does this to a pool.
     Refused(Refusal),
@@ -135,6 +135,9 @@ pub enum Refusal {
     /// The instruction addresses memory through GS, which belongs to the recorder.
     #[error("{0:?} addresses memory through the GS segment, which the recorder needs for itself")]
     GsSegment(Mnemonic),
+    /// The instruction pushes to a stack that lies in a pool.
+    #[error("{0:?} pushes to a stack in a pool, which cannot be recorded")]
+    Stack(Mnemonic),
     /// The bytes are no instruction.
     #[error("the bytes are no valid instruction")]
     Invalid,
@@ -318,21 +321,30 @@ fn means(instruction: &Instruction, action: Action) -> Means {
             if is_wide && is_flat && !instruction.has_repne_prefix() {
                 Means::Trampoline
             } else {
-                Means::Trap
+                refused
             }
         }
-        StoreForm::Stack | StoreForm::Scatter | StoreForm::State => Means::Trap,
-        StoreForm::Other if matches!(instruction.mnemonic(), Mnemonic::Clzero) => Means::Trap,
-        StoreForm::Other if is_byte_masked(instruction.mnemonic()) => Means::Trap,
-        StoreForm::Other => refused,
+        StoreForm::Stack => match instruction.mnemonic() {
+            Mnemonic::Pop => Means::Trap,
+            mnemonic => Means::Refused(Refusal::Stack(mnemonic)),
+        },
+        StoreForm::State => Means::Trap,
+        StoreForm::Other if is_run_at_fault(instruction) => Means::Trap,
+        StoreForm::Scatter | StoreForm::Other => refused,
     }
 }
 
-fn is_byte_masked(mnemonic: Mnemonic) -> bool {
-    matches!(
-        mnemonic,
-        Mnemonic::Maskmovq | Mnemonic::Maskmovdqu | Mnemonic::Vmaskmovdqu
-    )
+/// Instructions whose address is in a register that they name or imply. With 32-bit addresses they
+/// cannot reach a pool.
+fn is_run_at_fault(instruction: &Instruction) -> bool {
+    match instruction.mnemonic() {
+        Mnemonic::Clzero => instruction.code() == Code::Clzeroq,
+        Mnemonic::Maskmovq | Mnemonic::Maskmovdqu | Mnemonic::Vmaskmovdqu => {
+            instruction.op0_kind() == OpKind::MemorySegRDI
+        }
+        Mnemonic::Movdir64b => instruction.op0_register().size() == 8,
+        _ => false,
+    }
 }
 
 fn is_non_temporal(mnemonic: Mnemonic) -> bool {

@@ -6,6 +6,8 @@
 //! 2. [`tactic`]: how can a jump to a trampoline take its place, and where must that lie?
 //! 3. [`Emitter`]: the trampoline's code.
 //!
+//! A few instructions have no trampoline; [`Redirected`] is how they are run at the fault instead.
+//!
 //! The crate makes no system call, reads no memory but the slices that it is given, and does not
 //! write code: whoever calls applies the edits, with the protocol for code that other threads may
 //! be executing. It runs in fault handlers of foreign processes: [`Classifier`] and [`Emitter`]
@@ -18,6 +20,7 @@ mod assembler;
 mod classify;
 mod emit;
 mod flow;
+mod redirect;
 pub mod tactic;
 mod variant;
 
@@ -29,3 +32,4 @@ pub use emit::{
     StateMap, Trampoline, VolatileFlushes,
 };
 pub use flow::flags_are_dead;
+pub use redirect::Redirected;

@@ -1,5 +1,6 @@
 //! Records that the runtime itself makes: what the kernel does for the target.
 
+use powerfail_abi::shared::{CHUNKS_ADDRESS, chunk_address, chunk_of};
 use powerfail_abi::{EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, SiteId};
 
 use crate::{stacks, sys, thread};
@@ -10,6 +11,11 @@ pub(crate) const NO_SITE: SiteId = SiteId(u32::MAX);
 /// Appends one record of the calling thread, if it is recorded. A value longer than a record can
 /// take is cut.
 pub(crate) fn append(kind: EventKind, address: Option<u64>, value: &[&[u8]]) {
+    append_of(NO_SITE, kind, address, value);
+}
+
+/// As `append`, of an instruction of the target that has no trampoline.
+pub(crate) fn append_of(site: SiteId, kind: EventKind, address: Option<u64>, value: &[&[u8]]) {
     let Some(block) = thread::block() else { return };
     let len = value
         .iter()
@@ -21,7 +27,7 @@ pub(crate) fn append(kind: EventKind, address: Option<u64>, value: &[&[u8]]) {
         kind,
         flags,
         value_len: len as u16,
-        site: stacks::of_caller(block),
+        site: stacks::of_record(block, site),
     };
     let mask = sys::block_signals();
     // SAFETY: the block is this thread's and its handlers cannot run; the record lies in its chunk.
@@ -59,4 +65,35 @@ pub(crate) fn append_system_store(address: u64, bytes: &[u8]) {
         append(EventKind::StoreSystem, Some(address), &[piece]);
         address += piece.len() as u64;
     }
+}
+
+/// The newest record of the calling thread is of a store that did not happen.
+pub(crate) fn void_last() {
+    let Some(block) = thread::block() else { return };
+    let mask = sys::block_signals();
+    // SAFETY: the block is this thread's and its handlers cannot run; all that is read and written
+    // lies in its chunk, below its cursor.
+    unsafe {
+        let end = (*block).cursor;
+        if end >= CHUNKS_ADDRESS {
+            let mut at = chunk_address(chunk_of(end - 1).0);
+            let mut last = None;
+            while at < end {
+                let word = (at as *const u64).read();
+                match Header::from_word(word) {
+                    Ok(header) => {
+                        last = Some((at, header));
+                        at += u64::from(header.record_len());
+                    }
+                    // A reservation that was given up.
+                    Err(_) => at += 8,
+                }
+            }
+            if let Some((at, header)) = last {
+                let kind = EventKind::Void;
+                (at as *mut u64).write(Header { kind, ..header }.word());
+            }
+        }
+    }
+    sys::restore_signals(mask);
 }

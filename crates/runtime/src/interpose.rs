@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::pool::Request;
 use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
-use crate::{code, host, pool, stacks, sys, system_calls, thread};
+use crate::stack::{self, Described};
+use crate::{code, host, own, pool, stacks, sys, system_calls, thread};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -262,6 +263,8 @@ struct Start {
     argument: *mut c_void,
     /// Signals that the thread that makes this one has blocked.
     mask: u64,
+    /// Which of ours it believes to have blocked.
+    blocked: u64,
 }
 
 core::arch::global_asm!(
@@ -311,9 +314,14 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
         routine,
         argument,
         mask,
+        blocked,
     } = *start;
     thread::attach();
-    sys::restore_signals(mask);
+    if let Some(own) = own::own() {
+        // SAFETY: the state is this thread's.
+        unsafe { (*own).blocked = blocked };
+    }
+    sys::restore_signals(mask & !signals::OURS);
     let key = END_KEY.load(Ordering::Acquire);
     if key != u32::MAX {
         // SAFETY: the key exists.
@@ -363,6 +371,8 @@ extern "C" fn pthread_create(
         routine,
         argument,
         mask,
+        // SAFETY: the state is this thread's.
+        blocked: own::own().map_or(0, |own| unsafe { (*own).blocked }),
     }));
     let done = create(handle, attributes, run_thread, start.cast());
     sys::restore_signals(mask);
@@ -433,6 +443,7 @@ struct Action {
 }
 
 const SA_SIGINFO: c_int = 4;
+const SA_ONSTACK: c_int = 0x0800_0000;
 
 impl Action {
     const NONE: Self = Self {
@@ -456,9 +467,13 @@ impl Action {
 
     /// What the kernel is told in its place.
     fn stand_in(&self) -> Self {
+        let is_function = self.handler > 1;
         let mut mask = self.mask;
         mask[0] &= !signals::OURS;
-        let is_function = self.handler > 1;
+        if is_function && self.flags & SA_ONSTACK != 0 {
+            // On our stack first: nobody may come in between.
+            mask[0] = u64::MAX;
+        }
         Self {
             handler: if is_function {
                 STAND_IN as *const () as usize
@@ -486,11 +501,7 @@ extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> 
     if !host::attached() || !(1..65).contains(&number) {
         return set(signal, new, old);
     }
-    let is_ours = signals::OURS & 1 << (number - 1) != 0;
-    if is_ours && !signals::are_installed() {
-        // Found there when we take the signal over.
-        return set(signal, new, old);
-    }
+    let is_ours = signals::OURS & 1 << (number - 1) != 0 && signals::are_installed();
     // SAFETY: the target gives a valid action or none.
     let wanted = unsafe { new.as_ref() };
     let wished = signals::wish(number);
@@ -551,14 +562,36 @@ extern "C" fn signal(number: c_int, handler: usize) -> usize {
 type MaskFunction = extern "C" fn(c_int, *const u64, *mut u64) -> c_int;
 
 fn change_mask(change: MaskFunction, how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    const BLOCK: c_int = 0;
     const UNBLOCK: c_int = 1;
-    if !host::attached() || set.is_null() || how == UNBLOCK {
+    let own = if host::attached() { own::own() } else { None };
+    let Some(own) = own else {
         return change(how, set, old);
+    };
+    // SAFETY: the state is this thread's; a signal set of the C library has 16 words.
+    unsafe {
+        let before = (*own).blocked;
+        let (done, blocked) = if set.is_null() {
+            (change(how, set, old), before)
+        } else {
+            let mut copy = set.cast::<[u64; 16]>().read();
+            let ours = copy[0] & signals::OURS;
+            copy[0] &= !signals::OURS;
+            let blocked = match how {
+                BLOCK => before | ours,
+                UNBLOCK => before & !ours,
+                _ => ours,
+            };
+            (change(how, copy.as_ptr(), old), blocked)
+        };
+        if done == 0 {
+            (*own).blocked = blocked;
+            if !old.is_null() {
+                *old = *old & !signals::OURS | before;
+            }
+        }
+        done
     }
-    // SAFETY: a signal set of the C library has 16 words.
-    let mut copy = unsafe { set.cast::<[u64; 16]>().read() };
-    copy[0] &= !signals::OURS;
-    change(how, copy.as_ptr(), old)
 }
 
 #[unsafe(no_mangle)]
@@ -569,4 +602,17 @@ extern "C" fn sigprocmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
     change_mask(original!("pthread_sigmask" as MaskFunction), how, set, old)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sigaltstack(new: *const Described, old: *mut Described) -> c_int {
+    if host::attached() {
+        // SAFETY: what the target gave.
+        if let Some(done) = unsafe { stack::exchange(new, old) } {
+            return result(done) as c_int;
+        }
+    }
+    let arguments = [new as usize, old as usize, 0, 0, 0, 0];
+    // SAFETY: what the target asked for.
+    result(unsafe { sys::call(sys::number::SIGALTSTACK, arguments) }) as c_int
 }

@@ -25,11 +25,14 @@ struct Mapping {
 
 struct Pools {
     mappings: Vec<Mapping>,
+    /// Ranges of the window that are the target's and no pools: from, to.
+    others: Vec<(u64, u64)>,
     next: u64,
 }
 
 static POOLS: Lock<Pools> = Lock::new(Pools {
     mappings: Vec::new(),
+    others: Vec::new(),
     next: WINDOW_ADDRESS + ALIGNMENT,
 });
 /// Whether there was ever a pool.
@@ -151,6 +154,14 @@ fn map_other_in_window(request: Request) -> isize {
         }
         result
     }
+}
+
+/// Whether an address in the window is of memory of the target that is no pool.
+pub(crate) fn is_other(address: u64) -> bool {
+    POOLS.with(|pools| {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        pools.others.iter().any(holds)
+    })
 }
 
 fn may_be_pool(request: Request) -> bool {

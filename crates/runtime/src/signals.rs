@@ -6,15 +6,19 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use powerfail_abi::{SCRATCH_SLOTS, Slot, ThreadBlock};
 
+use crate::emulate::Emulated;
+use crate::frame::{Frame, Greg, Info};
 use crate::sites::{SITES, WINDOW};
-use crate::{code, host, sys, system_calls, thread};
+use crate::{append, code, emulate, host, own, pool, stack, stacks, sys, system_calls, thread};
 
 pub(crate) const SIGTRAP: usize = 5;
+pub(crate) const SIGBUS: usize = 7;
 pub(crate) const SIGSEGV: usize = 11;
 const SIGNALS: usize = 65;
 
 const SA_SIGINFO: u64 = 4;
 const SA_RESTORER: u64 = 0x0400_0000;
+const SA_ONSTACK: u64 = 0x0800_0000;
 const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
 
@@ -60,7 +64,7 @@ unsafe extern "C" {
 fn set_action(signal: usize, handler: usize) {
     let action = KernelAction {
         handler,
-        flags: SA_SIGINFO | SA_RESTORER,
+        flags: SA_SIGINFO | SA_RESTORER | SA_ONSTACK,
         restorer: powerfail_restore as *const () as usize,
         mask: u64::MAX,
     };
@@ -84,7 +88,8 @@ pub(crate) fn install() {
         let arguments = [signal, 0, &raw mut old as usize, 8, 0, 0];
         // SAFETY: the kernel writes one action, to this stack.
         unsafe { sys::call(sys::number::RT_SIGACTION, arguments) };
-        if old.handler > SIG_IGN && WISHES[signal].handler.load(Ordering::Relaxed) == SIG_DFL {
+        // What the target gave before has a stand-in, and its wish is known.
+        if old.handler != stand_in as *const () as usize {
             set_wish(
                 signal,
                 Wished {
@@ -97,9 +102,8 @@ pub(crate) fn install() {
     }
     set_action(SIGTRAP, on_breakpoint as *const () as usize);
     set_action(SIGSEGV, on_fault as *const () as usize);
-    // A thread that blocks our signals must not.
-    let mask = sys::block_signals();
-    sys::restore_signals(mask & !OURS);
+    // A mask may be inherited from whoever started the target.
+    sys::unblock_signals(OURS);
 }
 
 /// Whether the signals that we need are ours.
@@ -135,128 +139,115 @@ pub(crate) fn wish(signal: usize) -> Wished {
     }
 }
 
-/// Registers in the signal frame, in the order of the kernel.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-enum Greg {
-    R8 = 0,
-    R9 = 1,
-    R10 = 2,
-    Rdi = 8,
-    Rsi = 9,
-    Rbp = 10,
-    Rdx = 12,
-    Rax = 13,
-    Rsp = 15,
-    Rip = 16,
-    Flags = 17,
-    Error = 19,
-}
-
-const GREGS_AT: usize = 40;
-
-/// The registers of the interrupted code.
-struct Frame(*mut u64);
-
-impl Frame {
-    fn new(context: *mut c_void) -> Self {
-        // SAFETY: the registers are at a fixed place in the context.
-        Self(unsafe { context.cast::<u8>().add(GREGS_AT).cast() })
-    }
-
-    fn get(&self, register: Greg) -> u64 {
-        // SAFETY: inside the context that the kernel gave.
-        unsafe { *self.0.add(register as usize) }
-    }
-
-    fn set(&self, register: Greg, value: u64) {
-        // SAFETY: inside the context that the kernel gave.
-        unsafe { *self.0.add(register as usize) = value }
-    }
-
-    /// The signals that the interrupted code has blocked.
-    fn signal_mask(&self) -> u64 {
-        // Behind 23 registers come a pointer to the vector state and 8 reserved words.
-        const MASK_WORD: usize = 23 + 1 + 8;
-        // SAFETY: inside the context that the kernel gave.
-        unsafe { *self.0.add(MASK_WORD) }
-    }
-
-    /// Sets a general-purpose register by its number in machine code.
-    fn set_register(&self, number: u8, value: u64) {
-        // rax rcx rdx rbx rsp rbp rsi rdi in the order of the kernel.
-        const PLACES: [usize; 8] = [13, 14, 12, 11, 15, 10, 9, 8];
-        let place = match number {
-            0..8 => PLACES[usize::from(number)],
-            _ => Greg::R8 as usize + usize::from(number - 8),
-        };
-        // SAFETY: inside the context that the kernel gave.
-        unsafe { *self.0.add(place) = value };
-    }
-}
-
-const SI_ADDR_AT: usize = 16;
 /// Bit of the error code: the access was a write.
 const WAS_WRITE: u64 = 2;
 
+/// How a store to a pool that faulted goes on.
+enum Way {
+    Trampoline(u64),
+    Emulation(Emulated),
+}
+
+fn way_of(instruction: u64) -> Option<Way> {
+    SITES.with(|sites| {
+        let sites = sites.as_mut()?;
+        if sites.inside_trampoline(instruction).is_some() {
+            return None;
+        }
+        if let Some(emulated) = sites.emulation_of(instruction) {
+            return Some(Way::Emulation(emulated));
+        }
+        match sites.trampoline_of(instruction) {
+            Ok(trampoline) => Some(Way::Trampoline(trampoline)),
+            Err(refused) => host::fatal(&refused.0),
+        }
+    })
+}
+
 extern "C" fn on_fault(signal: i32, info: *mut c_void, context: *mut c_void) {
     let frame = Frame::new(context);
-    // SAFETY: the kernel gives the address of a fault there.
-    let address = unsafe { info.cast::<u8>().add(SI_ADDR_AT).cast::<u64>().read() };
-    let instruction = frame.get(Greg::Rip);
-    if WINDOW.contains(address) && frame.get(Greg::Error) & WAS_WRITE != 0 {
-        let trampoline = SITES.with(|sites| {
-            let sites = sites.as_mut()?;
-            if sites.inside_trampoline(instruction).is_some() {
-                return None;
+    let fault = Info::new(info);
+    let address = fault.address();
+    let is_write = fault.is_fault() && frame.get(Greg::Error) & WAS_WRITE != 0;
+    if is_write && WINDOW.contains(address) && !pool::is_other(address) {
+        match way_of(frame.get(Greg::Rip)) {
+            Some(Way::Trampoline(trampoline)) => {
+                frame.set(Greg::Rip, trampoline);
+                return;
             }
-            match sites.trampoline_of(instruction) {
-                Ok(trampoline) => Some(trampoline),
-                Err(refused) => host::fatal(&refused.0),
+            Some(Way::Emulation(emulated)) => {
+                emulate::begin(&frame, &emulated);
+                return;
             }
-        });
-        if let Some(trampoline) = trampoline {
-            frame.set(Greg::Rip, trampoline);
-            return;
+            None => {}
         }
+    }
+    if fault.is_fault() && go_to_other_memory(&frame, address) {
+        return;
     }
     deliver(signal as usize, info, context);
 }
 
+/// The address in the window that an address in the alias stands for.
+fn seen_address(address: u64) -> Option<u64> {
+    let seen = address.wrapping_sub(WINDOW.alias_delta);
+    WINDOW.contains(seen).then_some(seen)
+}
+
+/// A trampoline wrote to the alias of something in the window that is no pool and has none: lets
+/// the instruction itself do it.
+fn go_to_other_memory(frame: &Frame, address: u64) -> bool {
+    if !seen_address(address).is_some_and(pool::is_other) {
+        return false;
+    }
+    undo_trampoline(frame);
+    let original = SITES.with(|sites| {
+        sites
+            .as_mut()
+            .and_then(|sites| sites.original_at(frame.get(Greg::Rip)))
+    });
+    if let Some(original) = original {
+        frame.set(Greg::Rip, original);
+    }
+    original.is_some()
+}
+
+/// What a breakpoint is.
+enum Breakpoint {
+    SystemCall,
+    Emulation(Emulated),
+    /// Go on there.
+    At(u64),
+}
+
 extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: *mut c_void) {
     let frame = Frame::new(context);
-    let address = frame.get(Greg::Rip).wrapping_sub(1);
-    if SITES.with(|sites| {
-        sites
-            .as_ref()
-            .is_some_and(|sites| sites.is_system_call(address))
-    }) {
-        make_system_call(&frame, address);
+    if !Info::new(info).is_fault() {
+        deliver(signal as usize, info, context);
         return;
     }
-    let next = SITES.with(|sites| {
+    let address = frame.get(Greg::Rip).wrapping_sub(1);
+    let found = SITES.with(|sites| {
         let sites = sites.as_ref()?;
+        if sites.is_system_call(address) {
+            return Some(Breakpoint::SystemCall);
+        }
+        if let Some(emulated) = sites.emulated_at(address) {
+            return Some(Breakpoint::Emulation(emulated));
+        }
         // SAFETY: the instruction at this address was just executed.
         let byte = unsafe { code::view(address, 1)[0] };
         if byte != code::BREAKPOINT {
             // Somebody was patching, and is done.
-            return Some(address);
+            return Some(Breakpoint::At(address));
         }
-        sites.breakpoint(address)
+        sites.breakpoint(address).map(Breakpoint::At)
     });
-    match next {
-        Some(next) => frame.set(Greg::Rip, next),
+    match found {
+        Some(Breakpoint::SystemCall) => make_system_call(&frame, address),
+        Some(Breakpoint::Emulation(emulated)) => emulate::go_on(&frame, &emulated),
+        Some(Breakpoint::At(next)) => frame.set(Greg::Rip, next),
         None => deliver(signal as usize, info, context),
-    }
-}
-
-/// Names the code that records are made for from here on; zeros for the code that calls us.
-fn set_origin(pc: u64, rsp: u64, rbp: u64) {
-    if let Some(block) = thread::block() {
-        for (part, value) in [pc, rsp, rbp].into_iter().enumerate() {
-            // SAFETY: the block is this thread's.
-            unsafe { (*block).scratch[Slot::Origin(part as u8).index()] = value };
-        }
     }
 }
 
@@ -275,21 +266,28 @@ fn make_system_call(frame: &Frame, address: u64) {
         Greg::R9,
     ]
     .map(|register| frame.get(register) as usize);
-    set_origin(address, frame.get(Greg::Rsp), frame.get(Greg::Rbp));
+    stacks::set_origin(address, frame);
     // SAFETY: what the target wanted to do.
     let result = unsafe { system_calls::perform(frame.get(Greg::Rax) as usize, arguments) };
-    set_origin(0, 0, 0);
+    stacks::clear_origin();
     sys::restore_signals(own_mask);
     frame.set(Greg::Rax, result as u64);
     frame.set(Greg::Rip, address + SYSCALL_LEN);
 }
 
-/// A fault or breakpoint that is the target's own.
+/// A fault or breakpoint that is the target's own, or a signal that somebody sent.
 fn deliver(signal: usize, info: *mut c_void, context: *mut c_void) {
+    const SA_RESETHAND: u64 = 0x8000_0000;
     let frame = Frame::new(context);
-    undo_trampoline(&frame);
+    let is_fault = Info::new(info).is_fault();
+    if is_fault {
+        show_fault(&frame, &Info::new(info));
+    }
     let wished = wish(signal);
     if wished.handler <= SIG_IGN {
+        if !is_fault && wished.handler == SIG_IGN {
+            return;
+        }
         // The default action, at the instruction that caused it.
         let action = KernelAction {
             handler: SIG_DFL,
@@ -300,14 +298,30 @@ fn deliver(signal: usize, info: *mut c_void, context: *mut c_void) {
         let arguments = [signal, &raw const action as usize, 0, 8, 0, 0];
         // SAFETY: the default action.
         unsafe { sys::call(sys::number::RT_SIGACTION, arguments) };
-        if signal == SIGTRAP {
+        if !is_fault {
+            sys::raise(signal);
+        } else if signal == SIGTRAP {
             frame.set(Greg::Rip, frame.get(Greg::Rip).wrapping_sub(1));
         }
         return;
     }
-    // The mask that the kernel would have set, but for what we need.
-    sys::restore_signals(wished.mask & !OURS);
+    if wished.flags & SA_RESETHAND != 0 {
+        WISHES[signal].handler.store(SIG_DFL, Ordering::Release);
+    }
     call_handler(signal, info, context, wished);
+}
+
+/// Shows a fault in code of ours as the fault of the instruction that it stands for.
+fn show_fault(frame: &Frame, fault: &Info) {
+    let instruction = frame.get(Greg::Rip);
+    let emulated = SITES.with(|sites| sites.as_ref()?.emulated_at(instruction));
+    match emulated {
+        Some(emulated) => emulate::undo(frame, &emulated),
+        None => undo_trampoline(frame),
+    }
+    if let Some(seen) = seen_address(fault.address()) {
+        fault.set_address(seen);
+    }
 }
 
 /// If the target was interrupted in a trampoline: shows it the instruction and the registers that it
@@ -316,9 +330,13 @@ fn undo_trampoline(frame: &Frame) {
     let Some(block) = thread::block() else { return };
     SITES.with(|sites| {
         let Some(sites) = sites.as_ref() else { return };
-        let Some((site, slots)) = sites.inside_trampoline(frame.get(Greg::Rip)) else {
+        let at = frame.get(Greg::Rip);
+        let Some((site, slots)) = sites.inside_trampoline(at) else {
             return;
         };
+        if sites.is_at_work(at) {
+            append::void_last();
+        }
         for slot in slots {
             // SAFETY: the block is this thread's.
             let value = unsafe { (*block).scratch[slot.index()] };
@@ -340,42 +358,56 @@ fn undo_trampoline(frame: &Frame) {
 
 /// Stands in for every handler of the target: keeps what emitted code had in its slots.
 pub(crate) extern "C" fn stand_in(signal: i32, info: *mut c_void, context: *mut c_void) {
+    if signal as usize == SIGBUS && Info::new(info).is_fault() {
+        show_fault(&Frame::new(context), &Info::new(info));
+    }
     let wished = wish(signal as usize);
     call_handler(signal as usize, info, context, wished);
 }
 
 fn call_handler(signal: usize, info: *mut c_void, context: *mut c_void, wished: Wished) {
-    let block = thread::block();
-    let kept = block.map(|block| Kept::save(block, &Frame::new(context)));
-    // SAFETY: the handler is what the target gave for this signal, in the form its flags say.
-    unsafe {
-        if wished.flags & SA_SIGINFO != 0 {
-            let handler: extern "C" fn(i32, *mut c_void, *mut c_void) =
-                core::mem::transmute(wished.handler);
-            handler(signal as i32, info, context);
-        } else {
-            let handler: extern "C" fn(i32) = core::mem::transmute(wished.handler);
-            handler(signal as i32);
-        }
+    if stack::must_move(context) {
+        // SAFETY: what the kernel gave us.
+        unsafe { stack::move_to_target(signal, info, context, wished) };
     }
+    let frame = Frame::new(context);
+    if OURS & 1 << (signal - 1) != 0 {
+        sys::restore_signals(stack::mask_in_handler(signal, &frame, wished));
+    } else {
+        // The target may have waited with a mask that blocks ours, as in `sigsuspend`.
+        sys::unblock_signals(OURS);
+    }
+    let block = thread::block();
+    let kept = block.map(|block| Kept::save(block, &frame));
+    // SAFETY: the handler is what the target gave for this signal; if it takes one argument only,
+    // the others do not matter to it.
+    unsafe {
+        let handler: extern "C" fn(i32, *mut c_void, *mut c_void) =
+            core::mem::transmute(wished.handler);
+        handler(signal as i32, info, context);
+    }
+    frame.set_signal_mask(frame.signal_mask() & !OURS);
     if let (Some(block), Some(kept)) = (block, kept) {
         kept.restore(block);
     }
 }
 
 /// What emitted code had in progress when a signal came.
-struct Kept {
+pub(crate) struct Kept {
     scratch: [u64; SCRATCH_SLOTS],
     slow_stack_top: u64,
+    /// Which of our signals the target believes to have blocked.
+    blocked: u64,
 }
 
 impl Kept {
-    fn save(block: *mut ThreadBlock, frame: &Frame) -> Self {
+    pub(crate) fn save(block: *mut ThreadBlock, frame: &Frame) -> Self {
         // SAFETY: the block is this thread's.
         unsafe {
             let kept = Self {
                 scratch: (*block).scratch,
                 slow_stack_top: (*block).slow_stack_top,
+                blocked: own::own().map_or(0, |own| (*own).blocked),
             };
             (*block).signal_depth += 1;
             let (stack, top) = (frame.get(Greg::Rsp), kept.slow_stack_top);
@@ -384,12 +416,15 @@ impl Kept {
         }
     }
 
-    fn restore(self, block: *mut ThreadBlock) {
+    pub(crate) fn restore(self, block: *mut ThreadBlock) {
         // SAFETY: the block is this thread's.
         unsafe {
             (*block).signal_depth -= 1;
             (*block).slow_stack_top = self.slow_stack_top;
             (*block).scratch = self.scratch;
+            if let Some(own) = own::own() {
+                (*own).blocked = self.blocked;
+            }
         }
     }
 }

@@ -11,11 +11,13 @@ use powerfail_patch::tactic::{
     Claims, CodeView, Evicted, Plan, PlanError, Surroundings, Tactic, Targets, plan,
 };
 use powerfail_patch::{
-    Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_TRAMPOLINE_LEN, Means,
-    Scanned, Settings, Site, StateMap, VolatileFlushes, flags_are_dead,
+    Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_RELOCATED_LEN,
+    MAX_TRAMPOLINE_LEN, Means, Redirected, Scanned, Settings, Site, StateMap, VolatileFlushes,
+    flags_are_dead,
 };
 
 use crate::arena::Arenas;
+use crate::emulate::{Emulated, EmulatedSites};
 use crate::lock::Lock;
 use crate::modules::{self, Function, LoadedModule, Modules};
 use crate::{code, host, interpose, stacks, thread};
@@ -53,6 +55,8 @@ pub(crate) struct Sites {
     functions: BTreeMap<u64, Anatomy>,
     /// Breakpoints at system calls of the C library.
     system_calls: BTreeSet<u64>,
+    /// Stores without a trampoline.
+    emulated: EmulatedSites,
 }
 
 /// The instructions of a function.
@@ -67,6 +71,11 @@ struct Entry {
     trampoline: u64,
     len: u64,
     states: StateMap,
+    /// Offset in the trampoline of what writes to the alias.
+    work_at: Option<usize>,
+    site: Site,
+    /// A copy of the instruction, for memory in the window that is no pool.
+    original: Option<u64>,
     /// What the patch made of its first byte; none if it was left to fault.
     patched_byte: Option<u8>,
 }
@@ -113,6 +122,7 @@ impl Sites {
             thread_starter,
             functions: BTreeMap::new(),
             system_calls: BTreeSet::new(),
+            emulated: EmulatedSites::default(),
         };
         new.make_refill_stub();
         new
@@ -223,6 +233,7 @@ impl Sites {
             .retain(|address, _| !(from..to).contains(address));
         self.system_calls
             .retain(|address| !(from..to).contains(address));
+        self.emulated.forget(from, to);
         self.claims.forget_range(from, to);
     }
 
@@ -269,18 +280,65 @@ impl Sites {
             // The patch is not there: this is other code, where that was.
             self.forget(address, address + 1);
         }
+        let site = self.site_at(address);
+        self.settle(&site, SETTLE_DEPTH_MAX)?;
+        match self.entries.get(&address) {
+            Some(entry) => Ok(entry.trampoline),
+            None => Err(Refused("an instruction could not be patched".to_owned())),
+        }
+    }
+
+    /// An instruction that was just executed.
+    fn site_at(&mut self, address: u64) -> Site {
         let function = self.modules.function_at(address);
         let len = function.map_or(MAX_INSTRUCTION_LEN as u64, |function| {
             function.end - address
         });
         // SAFETY: the instruction was just executed; without a function it may end with its page.
         let bytes = unsafe { code::view(address, len.min(MAX_INSTRUCTION_LEN as u64)) };
-        let site = self.classifier.classify(bytes, address);
-        self.settle(&site, SETTLE_DEPTH_MAX)?;
-        match self.entries.get(&address) {
-            Some(entry) => Ok(entry.trampoline),
-            None => Err(Refused("an instruction could not be patched".to_owned())),
+        self.classifier.classify(bytes, address)
+    }
+
+    /// How a store that faulted is run on a buffer, if it is one that has no trampoline.
+    pub(crate) fn emulation_of(&mut self, address: u64) -> Option<Emulated> {
+        if self.entries.contains_key(&address) {
+            return None;
         }
+        let site = self.site_at(address);
+        let redirected = Redirected::new(&site)?;
+        if let Some(known) = self.emulated.at(address) {
+            return Some(known);
+        }
+        let mut copy = (0, 0);
+        if !redirected.writes_zeros() {
+            let room = MAX_INSTRUCTION_LEN as u64 + 1;
+            let place = self.place_near(address, room).ok()?;
+            let (bytes, len) = redirected.code(place).map(|(bytes, len)| {
+                let mut with_breakpoint = [code::BREAKPOINT; MAX_INSTRUCTION_LEN + 1];
+                with_breakpoint[..len].copy_from_slice(&bytes[..len]);
+                (with_breakpoint, len)
+            })?;
+            self.arenas.get_mut().take(place, room);
+            self.arenas.get_mut().write(place, &bytes);
+            copy = (place, len as u64);
+        }
+        let id = SiteId(host::control().next_site.fetch_add(1, Ordering::Relaxed));
+        let (len, tactic) = (site.len_bytes() as u64, SiteTactic::Trap as u64);
+        let words = [id.0.into(), address, len, tactic, 0];
+        host::send(MessageKind::Site, words, &[], None);
+        let emulated = Emulated {
+            site: address,
+            id,
+            redirected,
+            copy,
+        };
+        self.emulated.add(emulated);
+        Some(emulated)
+    }
+
+    /// The instruction in whose copy on a buffer an address lies.
+    pub(crate) fn emulated_at(&self, address: u64) -> Option<Emulated> {
+        self.emulated.with_copy_at(address)
     }
 
     /// Makes the trampoline of a site, and the jump to it if that is possible.
@@ -353,6 +411,9 @@ impl Sites {
                 trampoline: place,
                 len,
                 states,
+                work_at: trampoline.work_at,
+                site: *site,
+                original: None,
                 patched_byte,
             },
         );
@@ -500,6 +561,32 @@ impl Sites {
         (offset < entry.len).then(|| (*site, entry.states.slots_at(offset as usize)))
     }
 
+    /// A copy of an instruction that has a trampoline, as it was, with a jump back.
+    pub(crate) fn original_at(&mut self, address: u64) -> Option<u64> {
+        let entry = self.entries.get(&address)?;
+        if let Some(original) = entry.original {
+            return Some(original);
+        }
+        let instruction = entry.site.instruction;
+        let len = MAX_RELOCATED_LEN as u64;
+        let place = self.place_near(address, len).ok()?;
+        let mut copy = [0; 64];
+        let copy_len = self.emitter.relocate(&instruction, place, &mut copy).ok()?;
+        self.arenas.get_mut().take(place, len);
+        self.arenas.get_mut().write(place, &copy[..copy_len]);
+        self.entries.get_mut(&address)?.original = Some(place);
+        Some(place)
+    }
+
+    /// Whether an address in a trampoline is that of the store itself: its record is complete.
+    pub(crate) fn is_at_work(&self, address: u64) -> bool {
+        let Some((start, site)) = self.trampolines.range(..=address).next_back() else {
+            return false;
+        };
+        let work_at = self.entries.get(site).and_then(|entry| entry.work_at);
+        work_at.is_some_and(|work_at| address - start == work_at as u64)
+    }
+
     /// Where to go on from a breakpoint at an address, if it is one of ours.
     pub(crate) fn breakpoint(&self, address: u64) -> Option<u64> {
         self.entries.get(&address).map(|entry| entry.trampoline)
@@ -513,9 +600,7 @@ fn check_means(site: &Site) -> Result<(), Refused> {
         Means::Trampoline => Ok(()),
         Means::Nothing => Err(Refused(format!("nothing is stored at {address:#x}"))),
         Means::Trap => Err(Refused(format!(
-            "the target stores to a pool with an instruction that cannot be recorded yet \
-             ({:02x?} at {address:#x})",
-            site.code()
+            "there is no place for a copy of the instruction at {address:#x}"
         ))),
         Means::Refused(reason) => Err(Refused(format!("{reason} (at {address:#x})"))),
     }
@@ -575,7 +660,7 @@ fn may_have_silent_sites(bytes: &[u8]) -> bool {
 }
 
 /// What `xsave` of all enabled components takes.
-fn xsave_len() -> u32 {
+pub(crate) fn xsave_len() -> u32 {
     let leaf = core::arch::x86_64::__cpuid_count(13, 0);
     leaf.ebx.next_multiple_of(64)
 }

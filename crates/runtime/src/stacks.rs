@@ -15,7 +15,7 @@ use powerfail_abi::stack::{Check, Entry, HEADS, RBP_BELOW_TOP, head_of};
 use powerfail_abi::{SiteId, Slot, ThreadBlock};
 use powerfail_unwind::{Cfa, Description, RBP, Row, cie_distance, row_at};
 
-use crate::append::NO_SITE;
+use crate::frame::{Frame, Greg};
 use crate::lock::Lock;
 use crate::sites::SITES;
 use crate::{code, host, modules, sys, thread};
@@ -324,11 +324,31 @@ pub(crate) unsafe fn remember(block: *mut ThreadBlock, site: SiteId) {
     });
 }
 
-/// The number of the call stack of a record that the runtime itself makes: of the code that is
-/// named by the slots for it, or else of whoever called us.
-pub(crate) fn of_caller(block: *mut ThreadBlock) -> SiteId {
+/// Names the code that records are made for from here on: an instruction, and the registers there.
+pub(crate) fn set_origin(pc: u64, frame: &Frame) {
+    let parts = [pc, frame.get(Greg::Rsp), frame.get(Greg::Rbp)];
+    write_origin(parts);
+}
+
+/// Records are made again for whoever calls us.
+pub(crate) fn clear_origin() {
+    write_origin([0; 3]);
+}
+
+fn write_origin(parts: [u64; 3]) {
+    if let Some(block) = thread::block() {
+        for (part, value) in parts.into_iter().enumerate() {
+            // SAFETY: the block is this thread's.
+            unsafe { (*block).scratch[Slot::Origin(part as u8).index()] = value };
+        }
+    }
+}
+
+/// What a record that the runtime itself makes names as its site: if wanted, the call stack of the
+/// code that was named, or else of whoever called us.
+pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
     if !are_wanted() {
-        return NO_SITE;
+        return site;
     }
     // SAFETY: the block is this thread's.
     let [pc, rsp, rbp] =
@@ -346,10 +366,10 @@ pub(crate) fn of_caller(block: *mut ThreadBlock) -> SiteId {
         if pc == 0 {
             // Our own frames are left out: the innermost one is where we were called.
             if known.walk.frames.is_empty() {
-                return NO_SITE.0;
+                return site.0;
             }
             innermost = known.walk.frames.remove(0) - 1;
         }
-        known.number(NO_SITE, innermost)
+        known.number(site, innermost)
     }))
 }

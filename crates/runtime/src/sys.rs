@@ -25,6 +25,7 @@ pub(crate) mod number {
     pub(crate) const MEMBARRIER: usize = 324;
     pub(crate) const ARCH_PRCTL: usize = 158;
     pub(crate) const TGKILL: usize = 234;
+    pub(crate) const SIGALTSTACK: usize = 131;
 }
 
 pub(crate) const PROT_NONE: usize = 0;
@@ -151,7 +152,8 @@ pub(crate) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
 }
 
 const SIG_BLOCK: usize = 0;
-const SIG_SETMASK: usize = 2;
+const SIG_UNBLOCK: usize = 1;
+pub(crate) const SIG_SETMASK: usize = 2;
 
 /// Blocks all signals and gives the mask of before.
 pub(crate) fn block_signals() -> u64 {
@@ -161,6 +163,13 @@ pub(crate) fn block_signals() -> u64 {
     // SAFETY: both masks are on this stack.
     unsafe { call(number::RT_SIGPROCMASK, [SIG_BLOCK, all, old_place, 8, 0, 0]) };
     old
+}
+
+/// Unblocks some signals.
+pub(crate) fn unblock_signals(signals: u64) {
+    let signals = &raw const signals as usize;
+    // SAFETY: the mask is on this stack.
+    unsafe { call(number::RT_SIGPROCMASK, [SIG_UNBLOCK, signals, 0, 8, 0, 0]) };
 }
 
 /// Restores the mask of before.
@@ -175,6 +184,7 @@ pub(crate) fn restore_signals(mask: u64) {
 }
 
 const ARCH_SET_GS: usize = 0x1001;
+const ARCH_GET_FS: usize = 0x1003;
 const ARCH_GET_GS: usize = 0x1004;
 
 /// Sets the GS base of the calling thread.
@@ -190,12 +200,21 @@ pub(crate) fn set_gs(address: u64) {
 
 /// The GS base of the calling thread.
 pub(crate) fn gs() -> u64 {
+    segment_base(ARCH_GET_GS)
+}
+
+/// The FS base of the calling thread.
+pub(crate) fn fs() -> u64 {
+    segment_base(ARCH_GET_FS)
+}
+
+fn segment_base(which: usize) -> u64 {
     let mut base = 0u64;
     // SAFETY: the kernel writes one word, to this stack.
     unsafe {
         call(
             number::ARCH_PRCTL,
-            [ARCH_GET_GS, &raw mut base as usize, 0, 0, 0, 0],
+            [which, &raw mut base as usize, 0, 0, 0, 0],
         )
     };
     base
@@ -241,6 +260,17 @@ pub(crate) fn exit_group(code: usize) -> ! {
         // SAFETY: does not return.
         unsafe { call(number::EXIT_GROUP, [code, 0, 0, 0, 0, 0]) };
     }
+}
+
+/// Sends the calling thread a signal.
+pub(crate) fn raise(signal: usize) {
+    // SAFETY: a signal to ourselves.
+    unsafe {
+        call(
+            number::TGKILL,
+            [getpid() as usize, gettid() as usize, signal, 0, 0, 0],
+        )
+    };
 }
 
 /// Whether a thread of a process still exists.

@@ -7,7 +7,7 @@ use powerfail_abi::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of}
 use powerfail_abi::{EventKind, PROTOCOL_VERSION, SiteId, Slot, ThreadBlock, chunk};
 
 use crate::lock::Lock;
-use crate::{append, host, signals, stacks, sys};
+use crate::{append, host, own, signals, stack, stacks, sys};
 
 /// Private memory of a thread: at its top the stack of the slow path (the state of the processor,
 /// of which AVX-512 takes 2.7 KB, and the refill function), at its bottom the shield.
@@ -23,7 +23,8 @@ const SLOW_STACK_LEN: u64 = 256 * 1024;
 const STACK_END_AT: u64 = 2048;
 const ENTRIES_USED_AT: u64 = STACK_END_AT + 8;
 const TRANSACTIONS_AT: u64 = ENTRIES_USED_AT + 8;
-const TABLE_AT: u64 = 4096;
+/// Behind what [`own`] has there.
+const TABLE_AT: u64 = own::LEN;
 const ENTRIES_AT: u64 = TABLE_AT + stacks::TABLE_LEN;
 const ENTRIES_LEN: u64 = PRIVATE_LEN - SLOW_STACK_LEN - ENTRIES_AT;
 
@@ -69,12 +70,31 @@ pub(crate) fn index_of(slot: &ThreadSlot) -> u64 {
 
 /// Gives the calling thread a slot and tells the host.
 pub(crate) fn attach() {
-    // Twice as much, because it must be aligned to its length.
-    let fresh = || Some(sys::map_anywhere(2 * PRIVATE_LEN)?.next_multiple_of(PRIVATE_LEN));
+    // Behind the private memory lies the stack of our handlers; and one length more, because it must
+    // be aligned to it.
+    let fresh = || Some(sys::map_anywhere(3 * PRIVATE_LEN)?.next_multiple_of(PRIVATE_LEN));
     let Some(private) = recycled().or_else(fresh) else {
         host::fatal("there is no memory for another thread")
     };
+    // SAFETY: the memory is this thread's since just now.
+    unsafe { own::begin(private) };
     attach_with(private, 0);
+}
+
+/// The private memory of the calling thread, if it is or was recorded.
+pub(crate) fn private() -> Option<u64> {
+    if let Some(slot) = slot() {
+        return Some(private_of(slot));
+    }
+    // The shield is at its beginning.
+    let base = sys::gs();
+    (base != 0).then_some(base)
+}
+
+/// Whether an address is on the stack of our handlers of the calling thread.
+pub(crate) fn is_on_own_stack(address: u64) -> bool {
+    let start = private().map(|private| private + PRIVATE_LEN);
+    start.is_some_and(|start| (start..=start + PRIVATE_LEN).contains(&address))
 }
 
 /// `parent` is the process that this one was forked from just now, or 0.
@@ -105,6 +125,7 @@ fn attach_with(private: u64, parent: u32) {
     let words = [u64::from(number), thread, process, parent.into(), 0];
     host::send(MessageKind::ThreadStart, words, &[], None);
     sys::set_gs(block as u64);
+    stack::use_own(private + PRIVATE_LEN, PRIVATE_LEN);
 }
 
 /// Number of a thread that is not recorded.

@@ -119,3 +119,44 @@ fn a_handler_that_jumps_out_of_a_store() {
         assert_eq!(values_at(&recording, 8), expected);
     }
 }
+
+#[test]
+fn a_stack_that_overflows() {
+    for mode in Mode::BOTH {
+        for what in ["overflow", "overflow_in_thread"] {
+            let recording = run(mode, what);
+            assert_eq!(values_at(&recording, 0), [1, 2, 3]);
+            assert_eq!(values_at(&recording, 8), [11, 11, 11]);
+            assert_eq!(recording.count("clflush"), 3);
+        }
+    }
+}
+
+#[test]
+fn masks_are_read_back_as_they_were_set() {
+    for mode in Mode::BOTH {
+        let recording = run(mode, "masks_read_back");
+        assert_eq!(values_at(&recording, 0), [1]);
+        assert_eq!(values_at(&recording, 8), [2, 3, 2, 3]);
+        assert_eq!(values_at(&recording, 16), [3]);
+    }
+}
+
+/// What was announced and faulted is not in the trace.
+#[test]
+fn stores_behind_the_end_of_the_file() {
+    for mode in Mode::BOTH {
+        let recording = run(mode, "bus_errors");
+        assert_eq!(values_at(&recording, 128), [5, 5, 5]);
+        assert!(values_at(&recording, (1 << 20) + 64).is_empty());
+    }
+}
+
+#[test]
+fn stores_to_a_part_that_is_read_only() {
+    for mode in Mode::BOTH {
+        let recording = run(mode, "read_only");
+        assert_eq!(values_at(&recording, 128), [5, 5, 5]);
+        assert!(values_at(&recording, 4096).is_empty());
+    }
+}
