@@ -81,8 +81,10 @@ fn markdown(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
         if line.trim_start().starts_with("```") {
             block.finish(out, width)?;
             in_code = !in_code;
-        } else if in_code {
-            writeln!(out, "{}", format!("    {CODE}{line}{CODE:#}").trim_end())?;
+        } else if in_code && !line.is_empty() {
+            // Tabs would be as wide as the terminal likes.
+            let line = line.replace('\t', "    ");
+            writeln!(out, "    {CODE}{line}{CODE:#}")?;
         } else if line.trim().is_empty() {
             block.finish(out, width)?;
             writeln!(out)?;
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(
             rendered(text, 20),
             "A title\n\none two three four\nfive six\n\n- an item that goes\n  on\n1. one\n\n    \
-             \tif (a)   /* long line that is not broken */\n\n    \tb;\nend a b c.\n"
+             \x20   if (a)   /* long line that is not broken */\n\n        b;\nend a b c.\n"
         );
     }
 
