@@ -106,7 +106,6 @@ fn one(
     if let Some(suggestion) = &finding.suggestion {
         fact("help", printable(suggestion).into_owned());
     }
-    fact("help", format!("powerfail explain {}", finding.code));
     if finding.evidence.is_some()
         && let Some(evidence) = options.out
     {

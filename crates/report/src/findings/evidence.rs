@@ -39,7 +39,7 @@ pub(super) fn texts(evidence: &Evidence) -> Vec<(&'static str, String)> {
     }
     texts.push(outcome(&evidence.recovery));
     if let Some(difference) = &evidence.difference {
-        texts.push(("difference", format!("\n{}", first_lines(difference))));
+        texts.push(("difference", first_lines(difference)));
     }
     texts
 }
@@ -53,13 +53,13 @@ fn failure(evidence: &Evidence) -> String {
     match (evidence.last_good_event, evidence.next_good_event) {
         (Some(last), Some(next)) => {
             text += &format!(
-                "; recovery succeeds {}, and again {}",
+                "\nrecovery succeeds {}, and again {}",
                 good(last),
                 good(next)
             );
         }
-        (Some(last), None) => text += &format!("; recovery succeeds {}", good(last)),
-        (None, Some(next)) => text += &format!("; recovery succeeds again {}", good(next)),
+        (Some(last), None) => text += &format!("\nrecovery succeeds {}", good(last)),
+        (None, Some(next)) => text += &format!("\nrecovery succeeds again {}", good(next)),
         (None, None) => {}
     }
     text
@@ -143,15 +143,15 @@ fn first_lines(difference: &str) -> String {
         .lines()
         .take(DIFFERENCE_LINES)
         .map(|line| match (line.bytes().next(), cut(line)) {
-            (Some(b'-'), line) => format!("    {BAD}{line}{BAD:#}"),
-            (Some(b'+'), line) => format!("    {GOOD}{line}{GOOD:#}"),
-            (_, line) => format!("    {line}"),
+            (Some(b'-'), line) => format!("{BAD}{line}{BAD:#}"),
+            (Some(b'+'), line) => format!("{GOOD}{line}{GOOD:#}"),
+            (_, line) => line,
         })
         .collect();
     let left = difference.lines().count().saturating_sub(DIFFERENCE_LINES);
     if left > 0 {
         lines.push(format!(
-            "    {FAINT}{}{FAINT:#}",
+            "{FAINT}{}{FAINT:#}",
             plural(left as u64, "more line")
         ));
     }

@@ -6,7 +6,7 @@ use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, SourcePl
 pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
     let evidence = finding.evidence.as_ref();
     match place.role {
-        Role::Store => store(finding.code, evidence.is_some()).to_owned(),
+        Role::Store => store(finding.code, evidence, place).to_owned(),
         Role::Survivor => "this store survives without the other".to_owned(),
         Role::Overwrite => "this store overwrites it".to_owned(),
         Role::Publish => "this store makes it reachable".to_owned(),
@@ -17,11 +17,17 @@ pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
     }
 }
 
-fn store(code: Code, crashed: bool) -> &'static str {
+fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
+    // A crash that loses no line keeps all stores before it, and this one may be among them.
+    let survives = evidence.is_some_and(|evidence| {
+        let failure = &evidence.failure;
+        failure.lost_lines.is_empty() && place.event.is_some_and(|event| event < failure.event)
+    });
     match code {
+        _ if survives => "this store is durable, and what follows it is lost",
         Code::StoreNotFlushed | Code::TransientData => "this store is never flushed",
         Code::FlushNotFenced => "this store may be lost",
-        Code::PublishedBeforeDurable if !crashed => "this store is not durable yet",
+        Code::PublishedBeforeDurable if evidence.is_none() => "this store is not durable yet",
         Code::DirtyOverwrite => "this store is overwritten before it is durable",
         Code::SharedFlush => "durable only if it shares the line that is flushed",
         Code::UnorderedFlushes => "this store may become durable before or after the others",

@@ -32,10 +32,10 @@ pub(super) fn texts(finding: &Finding, sources: &Sources<'_>) -> Vec<(&'static s
 
 const fn name(role: Role) -> &'static str {
     match role {
-        Role::Store => "stack of the store",
-        Role::Survivor => "stack of the store that survives",
-        Role::Overwrite => "stack of the overwriting store",
-        Role::Publish => "stack of the publishing store",
+        Role::Store => "stack",
+        Role::Survivor => "stack of the survivor",
+        Role::Overwrite => "stack of the overwrite",
+        Role::Publish => "stack of the publication",
         Role::Flush => "stack of the flush",
         Role::Fence => "stack of the fence",
         Role::Failure => "stack at the failure",
@@ -95,7 +95,7 @@ fn text(stack: &[StackFrame], common: usize, sources: &Sources<'_>) -> String {
         let callers = plural(common as u64, "caller");
         lines.push(format!("{FAINT}the same {callers} as above{FAINT:#}"));
     }
-    format!("\n{}", lines.join("\n"))
+    lines.join("\n")
 }
 
 /// `3 frames in libpmemobj, libc`.

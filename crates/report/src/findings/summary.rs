@@ -4,11 +4,24 @@ use std::io::{self, Write};
 
 use powerfail_finding::{Report, Severity, Totals};
 
-use super::Options;
+use super::{Options, shown};
 use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
 
 /// Counts, coverage, notes. A clear sentence if nothing was found.
 pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> io::Result<()> {
+    let mut codes: Vec<&str> = shown(report, options)
+        .map(|finding| finding.code.as_str())
+        .collect();
+    codes.sort_unstable();
+    codes.dedup();
+    match &codes[..] {
+        [] => {}
+        [code] => writeln!(out, "powerfail explain {code} says more about it")?,
+        [code, others @ ..] => {
+            let others = others.join(", ");
+            writeln!(out, "powerfail explain {code} says more, as for {others}")?;
+        }
+    }
     for note in &report.notes {
         writeln!(out, "{STRONG}note{STRONG:#}: {}", printable(note))?;
     }

@@ -166,6 +166,17 @@ fn several_things_on_one_line_have_one_label() {
 }
 
 #[test]
+fn a_store_before_a_crash_that_loses_no_line_is_not_called_lost() {
+    let mut subject = recovery_crash();
+    subject.places[0].event = Some(2_000);
+    let text = shown(&subject, &options(&folder()));
+    assert!(
+        text.contains("^ this store is durable, and what follows it is lost"),
+        "{text}"
+    );
+}
+
+#[test]
 fn deep_stacks_are_cut() {
     let mut subject = lost_store();
     let recursion = frame("visit", Some(("sources/map.c", 1)), "map", 0x99);
