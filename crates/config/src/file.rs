@@ -46,11 +46,11 @@ impl Config {
                 _ => return Err(root.wrong("check", "a table: [check]")),
             },
         };
-        let suppress = match root.get("suppress").map(|value| value.get_ref()) {
+        let suppress = match root.get("suppress").map(toml::Spanned::get_ref) {
             None => Vec::new(),
             Some(DeValue::Array(entries)) => {
                 let mut suppress = Vec::new();
-                for entry in entries.iter() {
+                for entry in entries {
                     let DeValue::Table(content) = entry.get_ref() else {
                         return Err(root.wrong("suppress", "a list of tables: [[suppress]]"));
                     };

@@ -137,7 +137,7 @@ impl<'a> Table<'a> {
 
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     let before = &text.as_bytes()[..at.min(text.len())];
-    before.iter().filter(|byte| **byte == b'\n').count() + 1
+    before.split(|byte| *byte == b'\n').count()
 }
 
 fn whole(value: &DeValue<'_>) -> Option<u64> {

@@ -161,7 +161,7 @@ impl Block {
             columns += len;
             for (piece, style) in word {
                 match style {
-                    Some(style) => line += &format!("{style}{piece}{style:#}"),
+                    Some(style) => line = format!("{line}{style}{piece}{style:#}"),
                     None => line += &piece,
                 }
             }

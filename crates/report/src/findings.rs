@@ -125,13 +125,17 @@ fn access_text(place: &SourcePlace) -> Option<String> {
         None => format!("offset {offset:#x}"),
     };
     if let Some(len) = place.len_bytes {
-        text += &format!(", {}", crate::text::plural(len, "byte"));
+        text = format!("{text}, {}", crate::text::plural(len, "byte"));
     }
     if let Some(bytes) = &place.bytes {
         let cut = place
             .len_bytes
             .is_some_and(|len| bytes.len() as u64 / 2 < len);
-        text += &format!(": {}{}", printable(bytes), if cut { "..." } else { "" });
+        text = format!(
+            "{text}: {}{}",
+            printable(bytes),
+            if cut { "..." } else { "" }
+        );
     }
     Some(format!("{text} ({})", place.role.as_str()))
 }

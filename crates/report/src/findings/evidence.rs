@@ -52,14 +52,14 @@ fn failure(evidence: &Evidence) -> String {
     let good = |event: u64| format!("before event {}", count(event));
     match (evidence.last_good_event, evidence.next_good_event) {
         (Some(last), Some(next)) => {
-            text += &format!(
-                "\nrecovery succeeds {}, and again {}",
+            text = format!(
+                "{text}\nrecovery succeeds {}, and again {}",
                 good(last),
                 good(next)
             );
         }
-        (Some(last), None) => text += &format!("\nrecovery succeeds {}", good(last)),
-        (None, Some(next)) => text += &format!("\nrecovery succeeds again {}", good(next)),
+        (Some(last), None) => text = format!("{text}\nrecovery succeeds {}", good(last)),
+        (None, Some(next)) => text = format!("{text}\nrecovery succeeds again {}", good(next)),
         (None, None) => {}
     }
     text

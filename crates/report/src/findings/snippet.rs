@@ -106,7 +106,7 @@ pub(super) fn add_places<'f>(
         match marks.iter_mut().find(|mark| mark.span == span) {
             // Two labels at the same code would be drawn over each other.
             Some(mark) if mark.words == words => {}
-            Some(mark) => mark.words += &format!("; {words}"),
+            Some(mark) => mark.words = format!("{}; {words}", mark.words),
             None => marks.push(Mark {
                 span,
                 words,
@@ -172,7 +172,7 @@ fn location(place: &SourcePlace, sources: &Sources<'_>) -> String {
         },
     };
     if let Some(function) = &place.function {
-        text += &format!(" in {}", printable(function));
+        text = format!("{text} in {}", printable(function));
     }
     text
 }

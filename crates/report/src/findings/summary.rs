@@ -52,7 +52,7 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     let warnings = of(Severity::Warning);
     if warnings > 0 {
         let shown = if options.warnings { "" } else { " not shown" };
-        sentence += &format!("; {}{shown}", plural(warnings, "warning"));
+        sentence = format!("{sentence}; {}{shown}", plural(warnings, "warning"));
     }
     writeln!(out, "{style}{sentence}{style:#}")?;
     let totals = &report.totals;

@@ -68,12 +68,14 @@ fn collect_fields(value: &serde_json::Value, fields: &mut std::collections::BTre
             if let Some(serde_json::Value::Object(properties)) = object.get("properties") {
                 fields.extend(properties.keys().cloned());
             }
-            object
-                .values()
-                .for_each(|inner| collect_fields(inner, fields));
+            for inner in object.values() {
+                collect_fields(inner, fields);
+            }
         }
         serde_json::Value::Array(items) => {
-            items.iter().for_each(|inner| collect_fields(inner, fields));
+            for inner in items {
+                collect_fields(inner, fields);
+            }
         }
         _ => {}
     }

@@ -80,7 +80,8 @@ fn sources_that_are_not_utf8_are_shown() {
 #[test]
 fn a_long_output_is_its_end_and_cannot_fake_lines() {
     let mut subject = recovery_crash();
-    let mut output: String = (1..=500).map(|line| format!("line {line}\n")).collect();
+    let output: Vec<String> = (1..=500).map(|line| format!("line {line}\n")).collect();
+    let mut output = output.concat();
     output += "\u{1b}[2Jcleared\rerror[PF0101]: fake\n";
     output += &"x".repeat(1000);
     output += "\n\u{fffd}\u{fffd} not UTF-8\n";
@@ -90,8 +91,8 @@ fn a_long_output_is_its_end_and_cannot_fake_lines() {
         command: "checker".to_owned(),
         output,
     };
-    let lines: String = (1..=50).map(|line| format!("-{line}\n")).collect();
-    evidence.difference = Some(lines);
+    let lines: Vec<String> = (1..=50).map(|line| format!("-{line}\n")).collect();
+    evidence.difference = Some(lines.concat());
     let text = shown(&subject, &options(Path::new("/does/not/exist")));
     assert!(!text.contains(['\u{1b}', '\r']), "{text:?}");
     assert_shown("long_output.txt", &text);
