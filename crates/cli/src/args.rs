@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use powerfail_finding::Code;
 use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
 use powerfail_trace::{RecordGroup, RecordKind};
 
@@ -24,7 +25,9 @@ Examples:
   powerfail trace states run.trace --at 1200
       what would be lost if the power failed just before event 1200
   powerfail trace check run.trace
-      is the file sound, and do its stores give the final image?";
+      is the file sound, and do its stores give the final image?
+  powerfail explain PF0101
+      what this finding means, and what to do about it";
 
 /// Finds the bugs that a power failure would.
 ///
@@ -83,6 +86,10 @@ pub(crate) enum Command {
     /// Look into a recorded trace
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Show what the code of a finding means, and what to do about it
+    ///
+    /// Each page says what the bug is, shows it in C, wrong and right, and tells how powerfail decides.
+    Explain(ExplainArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the man page, or write one for each command
@@ -382,6 +389,13 @@ pub(crate) struct TraceImportArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// A code such as PF0101 [default: list all codes]
+    #[arg(value_name = "CODE", value_parser = parse_code)]
+    pub(crate) code: Option<Code>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
@@ -424,6 +438,11 @@ fn parse_kind(text: &str) -> Result<KindFilter, String> {
             let kinds = RecordKind::ALL.map(RecordKind::name).join(", ");
             format!("no such kind of event; there are {groups}, and one by one {kinds}")
         })
+}
+
+fn parse_code(text: &str) -> Result<Code, String> {
+    let list = "`powerfail explain` lists them";
+    text.parse().map_err(|error| format!("{error}; {list}"))
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {

@@ -2,6 +2,7 @@
 
 mod args;
 mod exit;
+mod explain;
 mod generated;
 mod import;
 mod memory;
@@ -41,6 +42,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Trace(TraceCommand::States(args)) => trace::states(&args),
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::Trace(TraceCommand::Import(args)) => import::import(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Completions(args) => generated::completions(&args),
         Command::Man(args) => generated::man(&args),
     }

@@ -31,6 +31,12 @@ pub(crate) fn print(
     }
 }
 
+/// The width of the terminal, if standard output is one.
+pub(crate) fn width() -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(io::stdout())?;
+    Some(width.0.into())
+}
+
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()

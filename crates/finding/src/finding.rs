@@ -153,4 +153,7 @@ pub struct Totals {
     pub suppressed: u64,
     /// Findings that the baseline knows.
     pub in_baseline: u64,
+    /// Findings of the baseline that are there no more.
+    #[serde(default)]
+    pub fixed: u64,
 }

@@ -7,8 +7,10 @@
 
 mod code;
 mod finding;
+mod id;
 mod place;
 
 pub use code::{Class, Code, Severity};
 pub use finding::{Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Report, Totals};
+pub use id::{assign_ids, finding_id};
 pub use place::{Role, SourcePlace, StackFrame};

@@ -27,6 +27,22 @@ pub enum Role {
     Recovery,
 }
 
+impl Role {
+    /// As it is written in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Survivor => "survivor",
+            Self::Overwrite => "overwrite",
+            Self::Publish => "publish",
+            Self::Flush => "flush",
+            Self::Fence => "fence",
+            Self::Failure => "failure",
+            Self::Recovery => "recovery",
+        }
+    }
+}
+
 /// A place in the sources, with the calls that led to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct SourcePlace {
@@ -62,6 +78,26 @@ pub struct SourcePlace {
     /// The calls that led here, innermost first; the first frame may lie in a library.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<StackFrame>,
+}
+
+impl SourcePlace {
+    /// A place of which nothing is known but what happened there.
+    pub const fn new(role: Role) -> Self {
+        Self {
+            role,
+            file: None,
+            line: None,
+            column: None,
+            function: None,
+            module: None,
+            pool: None,
+            pool_offset: None,
+            len_bytes: None,
+            bytes: None,
+            event: None,
+            stack: Vec::new(),
+        }
+    }
 }
 
 /// One frame of a call stack; inlined calls have frames of their own.

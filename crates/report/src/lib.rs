@@ -3,6 +3,8 @@
 //! Everything is written to a given sink. Text carries styles; the sink decides whether they are
 //! shown, so nothing here asks for terminals or for `NO_COLOR`.
 
+pub mod explain;
+pub mod findings;
 pub mod litmus;
 pub mod record;
 mod text;

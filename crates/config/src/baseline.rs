@@ -1,0 +1,121 @@
+//! The baseline: an older report, whose findings are known.
+
+use std::collections::HashMap;
+
+use powerfail_finding::{Code, Finding, Report, Role, SourcePlace};
+use thiserror::Error;
+
+/// The version of reports that we understand.
+const SCHEMA: u32 = 1;
+
+/// A report that cannot be a baseline.
+#[derive(Debug, Error)]
+pub enum BaselineError {
+    /// Not a report at all.
+    #[error("not a report of powerfail: {0}")]
+    NotAReport(#[from] serde_json::Error),
+    /// A report of a newer powerfail.
+    #[error(
+        "a report of version {0}; this powerfail knows version {SCHEMA}: make a new baseline, or use a newer powerfail"
+    )]
+    Newer(u32),
+}
+
+/// What an older report knows.
+#[derive(Clone, Debug)]
+pub struct Baseline {
+    findings: Vec<Finding>,
+}
+
+/// Findings compared with a baseline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Findings that the baseline does not have, in their order.
+    pub new: Vec<Finding>,
+    /// How many findings it has.
+    pub known: u64,
+    /// How many of its findings are there no more.
+    pub fixed: u64,
+}
+
+/// What makes findings the same. Lines move, so they are no part of it; nor is the directory of a file,
+/// because a baseline is often made on another machine.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Identity<'a> {
+    code: Code,
+    places: Vec<(Role, Option<&'a str>, Option<&'a str>)>,
+}
+
+impl<'a> Identity<'a> {
+    fn of(finding: &'a Finding) -> Self {
+        let place = |place: &'a SourcePlace| {
+            let name = |path: &'a String| path.rsplit('/').next().unwrap_or(path);
+            let function = place.function.as_deref();
+            (place.role, function, place.file.as_ref().map(name))
+        };
+        let mut places: Vec<_> = finding.places.iter().map(place).collect();
+        places.sort_unstable();
+        Self {
+            code: finding.code,
+            places,
+        }
+    }
+}
+
+fn lines(finding: &Finding) -> Vec<Option<u32>> {
+    finding.places.iter().map(|place| place.line).collect()
+}
+
+impl Baseline {
+    /// Reads a report that `--format json` printed.
+    pub fn parse(json: &str) -> Result<Self, BaselineError> {
+        // The version is asked first: a newer report may lack what we expect.
+        let value: serde_json::Value = serde_json::from_str(json)?;
+        if let Some(schema) = value.get("schema").and_then(serde_json::Value::as_u64)
+            && schema > u64::from(SCHEMA)
+        {
+            return Err(BaselineError::Newer(schema.try_into().unwrap_or(u32::MAX)));
+        }
+        let report: Report = serde_json::from_value(value)?;
+        Ok(Self {
+            findings: report.findings,
+        })
+    }
+
+    /// Tells new findings from known ones.
+    ///
+    /// Each finding of the baseline stands for one: if it has one bug of a kind in a function and now
+    /// there are two, one of them is new. Those whose lines have not moved are matched first.
+    pub fn compare(&self, findings: Vec<Finding>) -> Comparison {
+        let mut old: HashMap<Identity<'_>, Vec<&Finding>> = HashMap::new();
+        for finding in &self.findings {
+            old.entry(Identity::of(finding)).or_default().push(finding);
+        }
+        let mut known = vec![false; findings.len()];
+        for must_be_at_the_same_lines in [true, false] {
+            for (finding, known) in findings.iter().zip(&mut known) {
+                let Some(candidates) = old.get_mut(&Identity::of(finding)) else {
+                    continue;
+                };
+                let same = candidates.iter().position(|candidate| {
+                    !must_be_at_the_same_lines || lines(candidate) == lines(finding)
+                });
+                if !*known && let Some(same) = same {
+                    candidates.remove(same);
+                    *known = true;
+                }
+            }
+        }
+        let fixed = old.values().map(|left| left.len() as u64).sum();
+        let count = known.iter().filter(|known| **known).count() as u64;
+        let new = findings.into_iter().zip(known);
+        Comparison {
+            new: new
+                .filter(|(_, known)| !known)
+                .map(|(new, _)| new)
+                .collect(),
+            known: count,
+            fixed,
+        }
+    }
+}

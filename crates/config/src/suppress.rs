@@ -1,0 +1,125 @@
+//! `[[suppress]]`: findings that somebody has looked at.
+
+use powerfail_finding::{Code, Finding};
+
+use crate::error::{ConfigError, Problem};
+use crate::glob;
+use crate::table::Table;
+
+/// An entry. A finding matches if everything that the entry says is so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suppression {
+    /// Only this kind of finding.
+    pub code: Option<Code>,
+    /// Only in functions with such names.
+    pub function: Option<String>,
+    /// Only in files with such names.
+    pub file: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// Its line in the file.
+    pub line: usize,
+}
+
+/// What is left of findings, and what the suppressions did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sifted {
+    /// The findings that no suppression matches, in their order.
+    pub kept: Vec<Finding>,
+    /// Suppressions that match, and how many findings each took away. A finding is counted for the
+    /// first that matches it.
+    pub matched: Vec<(Suppression, u64)>,
+    /// Suppressions that match nothing: the bug is gone, or a name is wrong.
+    pub unused: Vec<Suppression>,
+}
+
+impl Suppression {
+    pub(crate) fn read(table: &Table<'_>) -> Result<Self, ConfigError> {
+        table.allow(&["code", "function", "file", "reason"])?;
+        let missing = |key, why| table.error_at(table.start, Problem::Missing(key, why));
+        let code = table.word(
+            "code",
+            "the code of a finding, such as \"PF0101\"",
+            |word| word.parse().ok(),
+        )?;
+        let (function, file) = (table.string("function")?, table.string("file")?);
+        let reason = table
+            .string("reason")?
+            .filter(|reason| !reason.trim().is_empty())
+            .ok_or_else(|| missing("reason", "a sentence that says why"))?;
+        if code.is_none() && function.is_none() && file.is_none() {
+            return Err(missing(
+                "code",
+                "`function` or `file`, or it would hide everything",
+            ));
+        }
+        Ok(Self {
+            code,
+            function,
+            file,
+            reason,
+            line: crate::table::line_of(table.text, table.start),
+        })
+    }
+
+    /// Whether it takes a finding away.
+    ///
+    /// Function and file are those of the finding's first place, or of one of the calls that led
+    /// there: a suppression of `cache_*` also covers what the library does for `cache_put`. Both must
+    /// be met by the same call.
+    pub fn matches(&self, finding: &Finding) -> bool {
+        if self.code.is_some_and(|code| code != finding.code) {
+            return false;
+        }
+        if self.function.is_none() && self.file.is_none() {
+            return true;
+        }
+        let Some(place) = finding.places.first() else {
+            return false;
+        };
+        let frames = place
+            .stack
+            .iter()
+            .map(|frame| (&frame.function, &frame.file));
+        std::iter::once((&place.function, &place.file))
+            .chain(frames)
+            .any(|(function, file)| {
+                holds(self.function.as_ref(), function.as_ref(), glob::matches)
+                    && holds(self.file.as_ref(), file.as_ref(), glob::matches_file)
+            })
+    }
+}
+
+/// No pattern is met by anything, a pattern never by a name that is not known.
+fn holds(
+    pattern: Option<&String>,
+    name: Option<&String>,
+    matches: impl Fn(&str, &str) -> bool,
+) -> bool {
+    pattern.is_none_or(|pattern| name.is_some_and(|name| matches(pattern, name)))
+}
+
+/// Takes away the findings that suppressions match.
+pub fn sift(suppressions: &[Suppression], findings: Vec<Finding>) -> Sifted {
+    let mut counts = vec![0; suppressions.len()];
+    let mut kept = Vec::new();
+    for finding in findings {
+        let matching = suppressions
+            .iter()
+            .position(|suppression| suppression.matches(&finding));
+        match matching {
+            Some(index) => counts[index] += 1,
+            None => kept.push(finding),
+        }
+    }
+    let (matched, unused): (Vec<_>, Vec<_>) = suppressions
+        .iter()
+        .cloned()
+        .zip(counts)
+        .partition(|(_, count)| *count > 0);
+    Sifted {
+        kept,
+        matched,
+        unused: unused.into_iter().map(|(unused, _)| unused).collect(),
+    }
+}

@@ -1,0 +1,6 @@
+//! The configuration file, suppressions and the baseline, as the binary uses them.
+
+mod baseline;
+mod common;
+mod file;
+mod suppress;

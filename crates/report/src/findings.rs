@@ -1,0 +1,172 @@
+//! Findings: on their source lines for people, and as JSON for machines.
+//!
+//! A finding looks like an error of a compiler: what is wrong, the lines where it happens, how the
+//! program got there, what a crash showed, what to do. `snippet.rs` has the lines, `label.rs` the
+//! words beside them, `stack.rs` the calls, `evidence.rs` what recovery did, `summary.rs` the end.
+//! Sources are read if they are there; a report without them is complete, only less pleasant.
+
+mod evidence;
+mod label;
+mod snippet;
+mod stack;
+mod summary;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use annotate_snippets::{Group, Level, Renderer};
+use powerfail_config::Suppression;
+use powerfail_finding::{Finding, Report, Severity, SourcePlace};
+use schemars::Schema;
+
+use crate::text::{count, printable};
+
+pub use summary::summary;
+
+/// How wide text may be where no terminal says.
+const DEFAULT_WIDTH: usize = 120;
+
+/// What the caller decides about the text.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// The width of the terminal, if there is one.
+    pub width: Option<usize>,
+    /// The directory against which relative source paths are read; paths below it are shown without
+    /// it. The working directory, usually.
+    pub base: &'a Path,
+    /// Where the evidence lies, for the command that shows a finding again. Nothing can be replayed
+    /// without it.
+    pub out: Option<&'a Path>,
+    /// Whether warnings are shown, or only counted.
+    pub warnings: bool,
+}
+
+/// The whole report: each finding, then the summary.
+pub fn report(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> io::Result<()> {
+    let mut sources = snippet::Sources::new(options.base);
+    for finding in shown(report, options) {
+        one(out, finding, options, &mut sources)?;
+        writeln!(out)?;
+    }
+    summary(out, report, options)
+}
+
+/// One finding.
+pub fn finding(out: &mut dyn Write, finding: &Finding, options: &Options<'_>) -> io::Result<()> {
+    let mut sources = snippet::Sources::new(options.base);
+    one(out, finding, options, &mut sources)
+}
+
+fn shown<'a>(report: &'a Report, options: &Options<'_>) -> impl Iterator<Item = &'a Finding> {
+    let warnings = options.warnings;
+    let findings = report.findings.iter();
+    findings.filter(move |finding| warnings || finding.severity != Severity::Warning)
+}
+
+fn one(
+    out: &mut dyn Write,
+    finding: &Finding,
+    options: &Options<'_>,
+    sources: &mut snippet::Sources<'_>,
+) -> io::Result<()> {
+    let level = match finding.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Performance => Level::WARNING.with_name("performance"),
+        Severity::Warning => Level::WARNING,
+    };
+    let title = level
+        .primary_title(printable(&finding.message).into_owned())
+        .id(finding.code.as_str());
+    let mut group = Group::with_title(title);
+    group = snippet::add_places(group, finding, sources);
+    let mut fact = |name: &'static str, text: String| {
+        let level = match name {
+            "help" => Level::HELP,
+            "note" => Level::NOTE,
+            _ => Level::NOTE.with_name(name),
+        };
+        let element = level.message(text);
+        let taken = std::mem::replace(&mut group, Group::with_level(Level::NOTE));
+        group = taken.element(element);
+    };
+    for text in finding.places.iter().filter_map(access_text) {
+        fact("pool", text);
+    }
+    for (name, text) in stack::texts(finding, sources) {
+        fact(name, text);
+    }
+    if let Some(evidence) = &finding.evidence {
+        for (name, text) in evidence::texts(evidence) {
+            fact(name, text);
+        }
+    }
+    if finding.count > 1 {
+        fact("note", format!("seen {} times", count(finding.count)));
+    }
+    if let Some(suggestion) = &finding.suggestion {
+        fact("help", printable(suggestion).into_owned());
+    }
+    if finding.evidence.is_some()
+        && let Some(evidence) = options.out
+    {
+        let (id, evidence) = (printable(&finding.id), evidence.display().to_string());
+        let evidence = printable(&evidence).into_owned();
+        fact("replay", format!("powerfail replay {id} --out {evidence}"));
+    }
+    let renderer = Renderer::styled().term_width(options.width.unwrap_or(DEFAULT_WIDTH));
+    writeln!(out, "{}", renderer.render(&[group]))
+}
+
+/// What was accessed: `a.pool, offset 0x40, 8 bytes: 2a00000000000000`.
+fn access_text(place: &SourcePlace) -> Option<String> {
+    let offset = place.pool_offset?;
+    let mut text = match &place.pool {
+        Some(pool) => format!("{}, offset {offset:#x}", printable(pool)),
+        None => format!("offset {offset:#x}"),
+    };
+    if let Some(len) = place.len_bytes {
+        text = format!("{text}, {}", crate::text::plural(len, "byte"));
+    }
+    if let Some(bytes) = &place.bytes {
+        let cut = place
+            .len_bytes
+            .is_some_and(|len| bytes.len() as u64 / 2 < len);
+        text = format!(
+            "{text}: {}{}",
+            printable(bytes),
+            if cut { "..." } else { "" }
+        );
+    }
+    Some(format!("{text} ({})", place.role.as_str()))
+}
+
+/// The report as JSON, the fields in the order in which they are documented.
+pub fn json(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, report)?;
+    writeln!(out)
+}
+
+/// The JSON Schema of [`Report`], as it is in `docs/findings-schema.json`.
+pub fn report_schema() -> Schema {
+    schemars::schema_for!(Report)
+}
+
+/// The note for a suppression that matches nothing.
+pub fn unused_suppression(suppression: &Suppression) -> String {
+    let mut about = Vec::new();
+    if let Some(code) = suppression.code {
+        about.push(code.to_string());
+    }
+    for (name, value) in [
+        ("function", &suppression.function),
+        ("file", &suppression.file),
+    ] {
+        about.extend(value.iter().map(|value| format!("{name} `{value}`")));
+    }
+    format!(
+        "the suppression of {} in line {} of {} matches no finding; remove it, or correct the name",
+        about.join(", "),
+        suppression.line,
+        powerfail_config::FILE_NAME
+    )
+}

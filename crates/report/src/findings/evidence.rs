@@ -1,0 +1,201 @@
+//! What a crash showed: when, what was lost, what recovery did, what differs.
+
+use powerfail_finding::{Evidence, RecoveryOutcome};
+
+use crate::text::{BAD, FAINT, GOOD, count, plural, printable, width};
+
+/// Lines of output and of a difference that are shown; JSON has all that was kept.
+const OUTPUT_LINES: usize = 10;
+const DIFFERENCE_LINES: usize = 20;
+/// Columns of such a line.
+const LINE_COLUMNS: usize = 160;
+/// Lines of pools that are named.
+const LOST_LINES: usize = 4;
+
+pub(super) fn texts(evidence: &Evidence) -> Vec<(&'static str, String)> {
+    let mut texts = vec![("failure", failure(evidence))];
+    let lost = &evidence.failure.lost_lines;
+    if !lost.is_empty() {
+        let mut lines: Vec<String> = lost
+            .iter()
+            .take(LOST_LINES)
+            .map(|line| {
+                let keeps = match line.version {
+                    0 => "none of its stores survives".to_owned(),
+                    1 => "1 of its stores survives".to_owned(),
+                    more => format!("{} of its stores survive", count(more as u64)),
+                };
+                format!(
+                    "line {:#x} of pool {}: {keeps}",
+                    line.pool_offset, line.pool
+                )
+            })
+            .collect();
+        if lost.len() > LOST_LINES {
+            let more = plural((lost.len() - LOST_LINES) as u64, "more line");
+            lines.push(format!("and {more}"));
+        }
+        texts.push(("lost", lines.join("\n")));
+    }
+    texts.push(outcome(&evidence.recovery));
+    if let Some(difference) = &evidence.difference {
+        texts.push(("difference", first_lines(difference)));
+    }
+    texts
+}
+
+fn failure(evidence: &Evidence) -> String {
+    let mut text = format!("power fails before event {}", count(evidence.failure.event));
+    if evidence.failure.lost_lines.is_empty() {
+        text += ", with every store before it durable";
+    }
+    let good = |event: u64| format!("before event {}", count(event));
+    match (evidence.last_good_event, evidence.next_good_event) {
+        (Some(last), Some(next)) => {
+            text = format!(
+                "{text}\nrecovery succeeds {}, and again {}",
+                good(last),
+                good(next)
+            );
+        }
+        (Some(last), None) => text = format!("{text}\nrecovery succeeds {}", good(last)),
+        (None, Some(next)) => text = format!("{text}\nrecovery succeeds again {}", good(next)),
+        (None, None) => {}
+    }
+    text
+}
+
+fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
+    let (command, what, output) = match outcome {
+        RecoveryOutcome::Exit {
+            status,
+            command,
+            output,
+        } => (
+            command.as_str(),
+            format!("ended with status {status}"),
+            output,
+        ),
+        RecoveryOutcome::Signal {
+            signal,
+            command,
+            output,
+        } => (
+            command.as_str(),
+            format!("was ended by {}", signal_text(*signal)),
+            output,
+        ),
+        RecoveryOutcome::Timeout {
+            after_ms,
+            command,
+            output,
+        } => {
+            let time = duration_text(*after_ms);
+            (
+                command.as_str(),
+                format!("did not end within {time}"),
+                output,
+            )
+        }
+        RecoveryOutcome::Output {
+            pattern,
+            command,
+            output,
+        } => {
+            let pattern = printable(pattern);
+            (
+                command.as_str(),
+                format!("wrote what counts as a failure: `{pattern}`"),
+                output,
+            )
+        }
+        RecoveryOutcome::Content { output } => (
+            "recovery",
+            "succeeded, and what it recovered is wrong".to_owned(),
+            output,
+        ),
+    };
+    let name = if command == "checker" {
+        "checker"
+    } else {
+        "recovery"
+    };
+    let lines: Vec<&str> = output.lines().collect();
+    if lines.is_empty() {
+        return (name, format!("{what}, and wrote nothing"));
+    }
+    let skipped = lines.len().saturating_sub(OUTPUT_LINES);
+    let said = match (skipped, &outcome) {
+        (0, RecoveryOutcome::Content { .. }) => "the content:".to_owned(),
+        (_, RecoveryOutcome::Content { .. }) => "the end of the content:".to_owned(),
+        (0, _) => "it wrote:".to_owned(),
+        _ => format!("the last {OUTPUT_LINES} lines that it wrote:"),
+    };
+    let shown = lines[skipped..]
+        .iter()
+        .map(|line| format!("    {}", cut(line)));
+    let shown: Vec<String> = shown.collect();
+    (name, format!("{what}; {said}\n{}", shown.join("\n")))
+}
+
+fn first_lines(difference: &str) -> String {
+    let mut lines: Vec<String> = difference
+        .lines()
+        .take(DIFFERENCE_LINES)
+        .map(|line| match (line.bytes().next(), cut(line)) {
+            (Some(b'-'), line) => format!("{BAD}{line}{BAD:#}"),
+            (Some(b'+'), line) => format!("{GOOD}{line}{GOOD:#}"),
+            (_, line) => line,
+        })
+        .collect();
+    let left = difference.lines().count().saturating_sub(DIFFERENCE_LINES);
+    if left > 0 {
+        lines.push(format!(
+            "{FAINT}{}{FAINT:#}",
+            plural(left as u64, "more line")
+        ));
+    }
+    lines.join("\n")
+}
+
+/// A line of somebody else's output: safe to print, and not endless.
+fn cut(line: &str) -> String {
+    let line = printable(line);
+    if width(&line) <= LINE_COLUMNS {
+        return line.into_owned();
+    }
+    let mut cut: String = line.chars().take(LINE_COLUMNS - 3).collect();
+    cut.push_str("...");
+    cut
+}
+
+fn signal_text(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    format!("{name} (signal {signal})")
+}
+
+fn duration_text(ms: u64) -> String {
+    if ms.is_multiple_of(1000) {
+        plural(ms / 1000, "second")
+    } else {
+        format!("{} ms", count(ms))
+    }
+}

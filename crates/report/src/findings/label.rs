@@ -1,0 +1,110 @@
+//! What is said beside a source line.
+
+use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, SourcePlace};
+
+/// The words for a place of a finding.
+pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
+    let evidence = finding.evidence.as_ref();
+    match place.role {
+        Role::Store => store(finding.code, evidence, place).to_owned(),
+        Role::Survivor => "this store survives without the other".to_owned(),
+        Role::Overwrite => "this store overwrites it".to_owned(),
+        Role::Publish => "this store makes it reachable".to_owned(),
+        Role::Flush => flush(finding.code, evidence, place).to_owned(),
+        Role::Fence => fence(finding.code, evidence, place).to_owned(),
+        Role::Failure => failure(finding, place).to_owned(),
+        Role::Recovery => recovery(evidence),
+    }
+}
+
+fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
+    // A crash that loses no line keeps all stores before it, and this one may be among them.
+    let survives = evidence.is_some_and(|evidence| {
+        let failure = &evidence.failure;
+        failure.lost_lines.is_empty() && place.event.is_some_and(|event| event < failure.event)
+    });
+    match code {
+        _ if survives => "this store is durable, and what follows it is lost",
+        Code::StoreNotFlushed | Code::TransientData => "this store is never flushed",
+        Code::FlushNotFenced => "this store may be lost",
+        Code::PublishedBeforeDurable if evidence.is_none() => "this store is not durable yet",
+        Code::DirtyOverwrite => "this store is overwritten before it is durable",
+        Code::SharedFlush => "durable only if it shares the line that is flushed",
+        Code::UnorderedFlushes => "this store may become durable before or after the others",
+        Code::RedundantFlush => "this store is durable already",
+        _ => "this store is lost",
+    }
+}
+
+fn flush(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
+    match (code, moment(evidence, place)) {
+        (Code::FlushNotFenced, _) => "no fence follows this flush",
+        (Code::RedundantFlush, _) => "nothing in this line is new",
+        (Code::VolatileFlush, _) => "this address is in no pool",
+        (Code::SharedFlush, _) => "this flush serves several stores",
+        (Code::UnorderedFlushes, _) => "this flush is not ordered with the others",
+        (_, Moment::Here) => "power fails before this flush",
+        (_, Moment::Later) => "this flush comes too late",
+        (_, Moment::Unknown) => "flushed here",
+    }
+}
+
+fn fence(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
+    match (code, moment(evidence, place)) {
+        (Code::RedundantFence, _) => "this fence waits for nothing",
+        (Code::UnorderedFlushes, _) => "all of them complete at this fence, in any order",
+        (_, Moment::Here) => "power fails before this fence",
+        (_, Moment::Later) => "this fence comes too late",
+        (_, Moment::Unknown) => "fenced here",
+    }
+}
+
+/// Where an event lies, seen from the failure.
+enum Moment {
+    Here,
+    Later,
+    Unknown,
+}
+
+fn moment(evidence: Option<&Evidence>, place: &SourcePlace) -> Moment {
+    match (evidence, place.event) {
+        (Some(evidence), Some(event)) if event == evidence.failure.event => Moment::Here,
+        (Some(evidence), Some(event)) if event > evidence.failure.event => Moment::Later,
+        _ => Moment::Unknown,
+    }
+}
+
+/// Another place may tell what the event at the failure is.
+fn failure(finding: &Finding, place: &SourcePlace) -> &'static str {
+    let same = |role| {
+        let mut places = finding.places.iter();
+        place.event.is_some()
+            && places.any(|other| other.role == role && other.event == place.event)
+    };
+    if same(Role::Flush) {
+        "power fails before this flush"
+    } else if same(Role::Fence) {
+        "power fails before this fence"
+    } else {
+        "power fails here"
+    }
+}
+
+fn recovery(evidence: Option<&Evidence>) -> String {
+    let Some(evidence) = evidence else {
+        return "recovery reads it here".to_owned();
+    };
+    let (command, does) = match &evidence.recovery {
+        RecoveryOutcome::Exit { command, .. } => (command.as_str(), "gives up"),
+        RecoveryOutcome::Signal { command, .. } => (command.as_str(), "crashes"),
+        RecoveryOutcome::Timeout { command, .. } => (command.as_str(), "hangs"),
+        RecoveryOutcome::Output { command, .. } => (command.as_str(), "reports a failure"),
+        RecoveryOutcome::Content { .. } => ("recovery", "reads wrong content"),
+    };
+    let who = if command == "checker" {
+        "the checker"
+    } else {
+        "recovery"
+    };
+    format!("{who} {does} here")
+}

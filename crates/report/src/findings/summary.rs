@@ -1,0 +1,95 @@
+//! The end of a report: how many bugs, and what was covered.
+
+use std::io::{self, Write};
+
+use powerfail_finding::{Report, Severity, Totals};
+
+use super::{Options, shown};
+use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
+
+/// Counts, coverage, notes. A clear sentence if nothing was found.
+pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> io::Result<()> {
+    let mut codes: Vec<&str> = shown(report, options)
+        .map(|finding| finding.code.as_str())
+        .collect();
+    codes.sort_unstable();
+    codes.dedup();
+    match &codes[..] {
+        [] => {}
+        [code] => writeln!(out, "powerfail explain {code} says more about it")?,
+        [code, others @ ..] => {
+            let others = others.join(", ");
+            writeln!(out, "powerfail explain {code} says more, as for {others}")?;
+        }
+    }
+    for note in &report.notes {
+        writeln!(out, "{STRONG}note{STRONG:#}: {}", printable(note))?;
+    }
+    let of = |severity| {
+        let findings = report.findings.iter();
+        findings
+            .filter(|finding| finding.severity == severity)
+            .count() as u64
+    };
+    let errors = of(Severity::Error);
+    let performance = of(Severity::Performance);
+    let style = match (errors, performance) {
+        (0, 0) => GOOD,
+        (0, _) => WARNING,
+        _ => BAD,
+    };
+    let mut sentence = match (errors, performance) {
+        (0, 0) => "no bugs found".to_owned(),
+        (errors, 0) => format!("{} of correctness", plural(errors, "bug")),
+        (0, performance) => format!("{} of performance", plural(performance, "bug")),
+        (errors, performance) => format!(
+            "{}: {} of correctness, {} of performance",
+            plural(errors + performance, "bug"),
+            count(errors),
+            count(performance)
+        ),
+    };
+    let warnings = of(Severity::Warning);
+    if warnings > 0 {
+        let shown = if options.warnings { "" } else { " not shown" };
+        sentence = format!("{sentence}; {}{shown}", plural(warnings, "warning"));
+    }
+    writeln!(out, "{style}{sentence}{style:#}")?;
+    let totals = &report.totals;
+    writeln!(out, "{}", coverage(totals))?;
+    let taken = [
+        (totals.suppressed, "suppressed"),
+        (totals.in_baseline, "known by the baseline"),
+        (totals.fixed, "of the baseline fixed"),
+    ];
+    let taken: Vec<String> = taken
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!("{} {what}", count(number)))
+        .collect();
+    if !taken.is_empty() {
+        writeln!(out, "{}", taken.join(", "))?;
+    }
+    Ok(())
+}
+
+/// What was done, so that "no bugs" can be weighed.
+fn coverage(totals: &Totals) -> String {
+    let events = plural(totals.events, "event");
+    if totals.events == 0 {
+        return "the workload did nothing to persistent memory, so nothing was checked".to_owned();
+    }
+    if totals.recovery_runs == 0 {
+        return format!("looked at {events}; recovery was not run");
+    }
+    format!(
+        "looked at {events}; ran recovery {} at {} of {}, which have {}",
+        match totals.recovery_runs {
+            1 => "once".to_owned(),
+            runs => format!("{} times", count(runs)),
+        },
+        count(totals.failure_points_run),
+        plural(totals.failure_points, "failure point"),
+        plural(totals.failure_point_stacks, "distinct call stack"),
+    )
+}

@@ -1,0 +1,4 @@
+int main(void)
+{
+	/* Größe */ count = 1; // ÿ
+}
