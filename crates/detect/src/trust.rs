@@ -86,9 +86,7 @@ fn stem(name: &str) -> &str {
     };
     let stem = &name[..end];
     match stem.rsplit_once('-') {
-        Some((before, version)) if version.starts_with(|first: char| first.is_ascii_digit()) => {
-            before
-        }
+        Some((before, version)) if version.contains('.') => before,
         _ => stem,
     }
 }
