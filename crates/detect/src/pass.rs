@@ -411,7 +411,7 @@ impl<'t> Pass<'t> {
             let head = self.lines.opened(open).stores;
             let recent = self.stores.list(head).any(|store| {
                 store.thread == now.thread
-                    && last_fence.is_none_or(|fence| store.event > fence)
+                    && last_fence.is_none_or(|fence| store.event >= fence)
                     && !store.has(flag::FLUSHED)
             });
             if recent {
