@@ -6,12 +6,13 @@ use powerfail_model::{Domain, Event, EventIndex, Place, ThreadIndex};
 use powerfail_trace::{Body, EventBlock, Frame, Record, Result, StackId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::attribution::Attribution;
 use crate::blame::{Culprit, culprits};
 use crate::hit::{Hit, HitSite};
 use crate::lines::{LineSlot, flag as line_flag};
 use crate::pass::{Pass, words};
-use crate::stores::{Store, flag};
-use crate::tally::{Seen, Tally};
+use crate::stores::{NO_FLUSH, Store, flag};
+use crate::tally::{Seen, Tallies, Tally};
 
 /// All hits of a pass that is over.
 pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Vec<Hit>> {
@@ -42,100 +43,108 @@ fn count_overwrites(pass: &mut Pass<'_>) {
     }
 }
 
-/// A store of which at least one byte is not durable in the end.
-struct Lost {
-    line: LineSlot,
-    store: Store,
-    user: StackId,
+/// Stores of which at least one byte is not durable in the end.
+fn count_losses(pass: &mut Pass<'_>, trace: &Trace) {
+    let mut meant = MeantToLast::new(pass, trace);
+    // A store that crosses lines is one loss, and the worst that any of its lines says.
+    let mut crossing: FxHashMap<u64, (Code, LineSlot, Store)> = FxHashMap::default();
+    let (lines, stores) = (&pass.lines, &pass.stores);
+    for open in lines.open_slots() {
+        let opened = lines.opened(open);
+        for store in stores.list(opened.stores) {
+            if store.has(flag::SILENT) {
+                continue;
+            }
+            let user = pass.users.of_store(store.stack).node();
+            let line = opened.line;
+            let is_meant = meant.contains(trace, store.stack, user);
+            let Some(code) = judge(pass, line, store, is_meant) else {
+                continue;
+            };
+            if store.has(flag::CROSSING) {
+                let found = (code, line, *store);
+                let entry = crossing.entry(store.event).or_insert(found);
+                if (code, line) < (entry.0, entry.1) {
+                    *entry = found;
+                }
+            } else {
+                add_loss(&mut pass.tallies, &mut pass.users, code, store);
+            }
+        }
+    }
+    for (code, _, store) in crossing.into_values() {
+        add_loss(&mut pass.tallies, &mut pass.users, code, &store);
+    }
 }
 
-/// Stores that are not durable in the end.
-fn count_losses(pass: &mut Pass<'_>, trace: &Trace) {
-    let mut losses = Vec::new();
-    for open in pass.lines.open_slots() {
-        let opened = pass.lines.opened(open);
-        for store in pass.stores.list(opened.stores) {
-            if !store.has(flag::SILENT) {
-                losses.push((opened.line, *store));
-            }
+fn add_loss(tallies: &mut Tallies, users: &mut Attribution<'_>, code: Code, store: &Store) {
+    let lost = Seen::new(store.event, store.stack, users.of_store(store.stack));
+    if code == Code::FlushNotFenced && store.flush_event != NO_FLUSH {
+        let user = users.of_order(store.flush_stack);
+        if user.is_somebody() {
+            let flush = Seen::new(store.flush_event, store.flush_stack, user);
+            tallies.add(code, &[lost, flush]);
+            return;
         }
     }
-    let losses: Vec<Lost> = losses
-        .into_iter()
-        .map(|(line, store)| Lost {
-            line,
-            store,
-            user: pass.users.of_store(store.stack).node(),
-        })
-        .collect();
-
-    let meant = sites_meant_to_last(pass, trace, &losses);
-    // A store that crosses lines is one loss, and the worst that any of its lines says.
-    let mut worst: FxHashMap<u64, (Code, &Lost)> = FxHashMap::default();
-    for lost in &losses {
-        let Some(code) = judge(pass, lost, meant.contains(&frame(trace, lost.user))) else {
-            continue;
-        };
-        let entry = worst.entry(lost.store.event).or_insert((code, lost));
-        if (code, lost.line) < (entry.0, entry.1.line) {
-            *entry = (code, lost);
-        }
-    }
-    for (code, lost) in worst.into_values() {
-        let store = &lost.store;
-        let mut places = vec![Seen {
-            event: store.event,
-            stack: store.stack,
-            user: lost.user,
-        }];
-        if code == Code::FlushNotFenced
-            && let Some((event, stack)) = store.flush
-        {
-            let user = pass.users.of_order(stack);
-            if user.is_somebody() {
-                places.push(Seen::new(event, stack, user));
-            }
-        }
-        pass.tallies.add(code, &places);
-    }
+    tallies.add(code, &[lost]);
 }
 
 /// The frames whose stores are meant to last, as others of them show.
-fn sites_meant_to_last(
-    pass: &mut Pass<'_>,
-    trace: &Trace,
-    losses: &[Lost],
-) -> FxHashSet<Option<Frame>> {
-    let mut meant = FxHashSet::default();
-    for stack in 0..=trace.stack_count() {
-        if pass.flushed_sites[stack as usize] {
-            let user = pass.users.of_store(StackId(stack));
-            if user.is_somebody() {
-                meant.insert(frame(trace, user.node()));
+struct MeantToLast {
+    frames: FxHashSet<Option<Frame>>,
+    /// The answer for each stack that was asked about.
+    by_stack: Vec<Option<bool>>,
+}
+
+impl MeantToLast {
+    fn new(pass: &mut Pass<'_>, trace: &Trace) -> Self {
+        let mut frames = FxHashSet::default();
+        for stack in 0..=trace.stack_count() {
+            if pass.flushed_sites[stack as usize] {
+                let user = pass.users.of_store(StackId(stack));
+                if user.is_somebody() {
+                    frames.insert(frame(trace, user.node()));
+                }
             }
         }
-    }
-    for lost in losses {
-        let line = pass.lines.line(lost.line);
-        if line.has(line_flag::NEIGHBOUR_FLUSHED) && !line.has(line_flag::REWRITTEN) {
-            meant.insert(frame(trace, lost.user));
+        let lines = &pass.lines;
+        for open in lines.open_slots() {
+            let opened = lines.opened(open);
+            let line = lines.line(opened.line);
+            if line.has(line_flag::NEIGHBOUR_FLUSHED) && !line.has(line_flag::REWRITTEN) {
+                for store in pass.stores.list(opened.stores) {
+                    if !store.has(flag::SILENT) {
+                        let user = pass.users.of_store(store.stack);
+                        frames.insert(frame(trace, user.node()));
+                    }
+                }
+            }
+        }
+        Self {
+            frames,
+            by_stack: vec![None; trace.stack_count() as usize + 1],
         }
     }
-    meant
+
+    fn contains(&mut self, trace: &Trace, stack: StackId, user: StackId) -> bool {
+        let frames = &self.frames;
+        let answer = &mut self.by_stack[stack.0 as usize];
+        *answer.get_or_insert_with(|| frames.contains(&frame(trace, user)))
+    }
 }
 
 /// What the loss of a store is, if it is anything.
-fn judge(pass: &Pass<'_>, lost: &Lost, meant_to_last: bool) -> Option<Code> {
-    let Lost { line, store, .. } = lost;
+fn judge(pass: &Pass<'_>, line: LineSlot, store: &Store, meant_to_last: bool) -> Option<Code> {
     if store.has(flag::FLUSHED) {
         return (pass.domain != Domain::PageCache).then_some(Code::FlushNotFenced);
     }
     if pass.domain == Domain::Eadr {
         return None;
     }
-    let is_lock = pass.lines.line(*line).locked_words & words(store.live) != 0
+    let is_lock = pass.lines.line(line).locked_words & words(store.live) != 0
         && pass.addresses.at_address(store.value).is_none();
-    match (pass.ever_flushed(*line), is_lock) {
+    match (pass.ever_flushed(line), is_lock) {
         (true, true) => None,
         (true, false) => Some(Code::StoreNotFlushed),
         (false, false) if meant_to_last => Some(Code::StoreNotFlushed),

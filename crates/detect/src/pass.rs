@@ -15,7 +15,7 @@ use crate::hit::Hit;
 use crate::lines::{LINE_BYTES, LineSlot, Lines, OpenSlot, flag as line_flag};
 use crate::options::LintOptions;
 use crate::publish::{AddressMap, Publish};
-use crate::stores::{END, Store, Stores, flag};
+use crate::stores::{END, NO_FLUSH, Store, Stores, flag};
 use crate::tally::{Calls, Seen, Tallies};
 use crate::threads::{FlushCall, Promise, Threads, bit};
 
@@ -181,6 +181,9 @@ impl<'t> Pass<'t> {
         if kind == StoreKind::NonTemporal && !bytes.is_empty() {
             thread.worked = true;
         }
+        if at.offset.0 % LINE_BYTES + bytes.len() as u64 > LINE_BYTES {
+            flags |= flag::CROSSING;
+        }
         let mut rest = bytes;
         let mut offset = at.offset.0;
         while !rest.is_empty() {
@@ -233,7 +236,8 @@ impl<'t> Pass<'t> {
             live: mask,
             written: mask,
             value,
-            flush: None,
+            flush_event: NO_FLUSH,
+            flush_stack: StackId::NONE,
             thread: now.thread,
             flags,
         };
@@ -439,7 +443,10 @@ impl<'t> Pass<'t> {
             let store = self.stores.get_mut(slot);
             if !store.has(flag::FLUSHED) {
                 store.flags |= flag::FLUSHED;
-                store.flush = flush;
+                if let Some((event, stack)) = flush {
+                    store.flush_event = event;
+                    store.flush_stack = stack;
+                }
                 if let Some(flushed) = self.flushed_sites.get_mut(store.stack.0 as usize) {
                     *flushed = true;
                 }

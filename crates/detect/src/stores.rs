@@ -8,6 +8,9 @@ use powerfail_trace::StackId;
 /// The end of a list.
 pub(crate) const END: u32 = u32::MAX;
 
+/// The event of a flush that does not exist: not flushed, or non-temporal.
+pub(crate) const NO_FLUSH: u64 = u64::MAX;
+
 /// Bits of [`Store::flags`].
 pub(crate) mod flag {
     /// Flushed, and no fence has completed that yet.
@@ -22,9 +25,11 @@ pub(crate) mod flag {
     pub(crate) const TRANSACTION: u8 = 16;
     /// It made something reachable that is not durable; see `publish.rs`.
     pub(crate) const PUBLISH: u8 = 32;
+    /// The store goes on in another line.
+    pub(crate) const CROSSING: u8 = 64;
 }
 
-/// A store to one line.
+/// A store to one line. As large as a cache line: most of the time goes into fetching them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Store {
     /// The next older one.
@@ -37,8 +42,9 @@ pub(crate) struct Store {
     pub(crate) written: u64,
     /// What it stored there, if that is at most eight bytes.
     pub(crate) value: u64,
-    /// The flush that covered it; without meaning unless `FLUSHED`, none for non-temporal stores.
-    pub(crate) flush: Option<(u64, StackId)>,
+    /// The event of the flush that covered it, or [`NO_FLUSH`].
+    pub(crate) flush_event: u64,
+    pub(crate) flush_stack: StackId,
     pub(crate) thread: u32,
     pub(crate) flags: u8,
 }
