@@ -1,0 +1,213 @@
+//! To whom an event is attributed: the user's frame that asked for it, or nobody.
+
+use powerfail_trace::{Frame, StackId, Trace};
+
+use crate::trust::{Standing, Trust};
+
+/// On whose behalf a function of a trusted library acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Business {
+    /// It passes its caller's range on and does nothing else: `pmemobj_persist`.
+    Callers,
+    /// It works on what belongs to the library: `pmemobj_tx_commit`, `pthread_mutex_unlock`.
+    Own,
+    /// Nobody knows: the standing of its module decides.
+    Unknown,
+}
+
+impl Business {
+    /// What is known by the name of the function through which a trusted library was entered.
+    pub fn of_function(name: &str) -> Self {
+        const CALLERS: [&str; 9] = [
+            "pmemobj_persist",
+            "pmemobj_xpersist",
+            "pmemobj_flush",
+            "pmemobj_xflush",
+            "pmemobj_drain",
+            "pmemobj_memcpy",
+            "pmemobj_memmove",
+            "pmemobj_memset",
+            "pmem_",
+        ];
+        const OWN: [&str; 5] = ["pthread_", "__pthread_", "sem_", "mtx_", "cnd_"];
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        if begins(&CALLERS) {
+            Self::Callers
+        } else if begins(&OWN) {
+            Self::Own
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+/// Knows the functions of trusted libraries. This crate finds no symbols itself.
+pub trait Symbols {
+    /// On whose behalf the function at `frame` acts. Asked only about the outermost frame of a
+    /// trusted library, that is, about the function that the user called; the frame's address is a
+    /// return address unless `is_site`. See [`Business::of_function`].
+    fn business(&mut self, frame: Frame, is_site: bool) -> Business;
+}
+
+/// Knows no function: what opaque libraries do is never reported.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSymbols;
+
+impl Symbols for NoSymbols {
+    fn business(&mut self, _: Frame, _: bool) -> Business {
+        Business::Unknown
+    }
+}
+
+/// The node of the user's frame that an event is attributed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct User(u32);
+
+impl User {
+    /// A trusted library's own business.
+    pub(crate) const NOBODY: Self = Self(u32::MAX);
+    const NOT_ASKED: Self = Self(u32::MAX - 1);
+
+    pub(crate) fn is_somebody(self) -> bool {
+        self != Self::NOBODY
+    }
+
+    pub(crate) fn node(self) -> StackId {
+        StackId(self.0)
+    }
+}
+
+/// The attribution of each call stack, worked out once.
+pub(crate) struct Attribution<'t> {
+    trace: &'t Trace,
+    symbols: &'t mut dyn Symbols,
+    standings: Vec<Standing>,
+    of_stores: Vec<User>,
+    /// Flushes and fences.
+    of_orders: Vec<User>,
+}
+
+impl<'t> Attribution<'t> {
+    pub(crate) fn new(trace: &'t Trace, trust: &Trust, symbols: &'t mut dyn Symbols) -> Self {
+        let modules = trace.modules().iter();
+        let stacks = trace.stack_count() as usize + 1;
+        Self {
+            trace,
+            symbols,
+            standings: modules.map(|module| trust.standing(&module.path)).collect(),
+            of_stores: vec![User::NOT_ASKED; stacks],
+            of_orders: vec![User::NOT_ASKED; stacks],
+        }
+    }
+
+    /// The user's frame of a store.
+    #[inline]
+    pub(crate) fn of_store(&mut self, stack: StackId) -> User {
+        match self.of_stores.get(stack.0 as usize) {
+            Some(&user) if user != User::NOT_ASKED => user,
+            _ => self.ask(stack).0,
+        }
+    }
+
+    /// The user's frame of a flush or fence.
+    #[inline]
+    pub(crate) fn of_order(&mut self, stack: StackId) -> User {
+        match self.of_orders.get(stack.0 as usize) {
+            Some(&user) if user != User::NOT_ASKED => user,
+            _ => self.ask(stack).1,
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self, stack: StackId) -> (User, User) {
+        let user = self.user_of(stack);
+        let site = self.trace.stack_node(stack).map(|node| node.frame);
+        let order = match site {
+            Some(frame) if self.standing(frame) == Standing::Runtime => User::NOBODY,
+            _ => user,
+        };
+        let slot = stack.0 as usize;
+        if slot < self.of_stores.len() {
+            self.of_stores[slot] = user;
+            self.of_orders[slot] = order;
+        }
+        (user, order)
+    }
+
+    fn user_of(&mut self, stack: StackId) -> User {
+        // Nothing is known about who did it: the user has to hear of it.
+        if stack.is_none() {
+            return User(StackId::NONE.0);
+        }
+        let mut outermost_trusted = None;
+        let mut outermost_opaque = None;
+        let mut next = stack;
+        loop {
+            // A library that nobody seems to have called: only sites were recorded, or a thread of
+            // its own.
+            let Some(node) = self.trace.stack_node(next) else {
+                return User::NOBODY;
+            };
+            let standing = self.standing(node.frame);
+            if standing == Standing::User {
+                break;
+            }
+            outermost_trusted = Some((node.frame, next == stack));
+            if standing == Standing::Opaque {
+                outermost_opaque = outermost_trusted;
+            }
+            next = node.caller;
+        }
+        let Some((frame, is_site)) = outermost_opaque.or(outermost_trusted) else {
+            return User(next.0);
+        };
+        let reported = match self.symbols.business(frame, is_site) {
+            Business::Callers => true,
+            Business::Own => false,
+            Business::Unknown => outermost_opaque.is_none(),
+        };
+        if reported { User(next.0) } else { User::NOBODY }
+    }
+
+    fn standing(&self, frame: Frame) -> Standing {
+        match frame {
+            Frame::Module { module, .. } => self
+                .standings
+                .get(module.0 as usize)
+                .map_or(Standing::User, |standing| *standing),
+            Frame::Absolute { .. } => Standing::User,
+        }
+    }
+
+    /// Whether two nodes have the same frame, whoever called it.
+    pub(crate) fn same_frame(&self, one: StackId, other: StackId) -> bool {
+        let frame = |node| self.trace.stack_node(node).map(|node| node.frame);
+        one == other || frame(one) == frame(other)
+    }
+
+    /// Whether the frame of a node is the user's.
+    pub(crate) fn is_user(&self, node: StackId) -> bool {
+        let node = self.trace.stack_node(node);
+        node.is_some_and(|node| self.standing(node.frame) == Standing::User)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Business;
+
+    #[test]
+    fn functions_are_known_by_their_names() {
+        assert_eq!(Business::of_function("pmemobj_persist"), Business::Callers);
+        assert_eq!(
+            Business::of_function("pmemobj_memcpy_persist"),
+            Business::Callers
+        );
+        assert_eq!(Business::of_function("pthread_mutex_unlock"), Business::Own);
+        assert_eq!(
+            Business::of_function("pmemobj_tx_commit"),
+            Business::Unknown
+        );
+        assert_eq!(Business::of_function("memcpy"), Business::Unknown);
+    }
+}

@@ -1,0 +1,50 @@
+//! What the lint gives: not yet a finding, because it has no sources and no words.
+
+use powerfail_finding::{Code, Role};
+use powerfail_model::{EventIndex, Place, ThreadIndex};
+use powerfail_trace::StackId;
+
+/// One distinct bug: a kind of finding at certain places in the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// What it is.
+    pub code: Code,
+    /// Where. What is lost or useless comes first.
+    pub sites: Vec<HitSite>,
+    /// How often it was seen.
+    pub count: u64,
+    /// For a flush or a fence: how often that place was executed at all.
+    pub of: Option<u64>,
+    /// Whether the trace alone proves it. Otherwise it is a candidate, and a crash has to show it.
+    pub confirmed: bool,
+}
+
+/// An event that has a part in a hit: its first occurrence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HitSite {
+    /// Its part.
+    pub role: Role,
+    /// The whole call stack.
+    pub stack: StackId,
+    /// The node of that stack whose line is to blame: its innermost frame in no trusted module or,
+    /// where a function of the user's flushes for several callers, the caller. None if no stack is
+    /// known.
+    pub user: StackId,
+    /// The event.
+    pub event: EventIndex,
+    /// Its thread.
+    pub thread: ThreadIndex,
+    /// The byte where it begins, if it concerns a pool.
+    pub place: Option<Place>,
+    /// The address, if it is a flush of memory in no pool.
+    pub address: Option<u64>,
+    /// How many bytes it stores; zero for flushes and fences.
+    pub len_bytes: u64,
+    /// The first of the bytes stored, at most [`HitSite::MAX_BYTES`].
+    pub bytes: Vec<u8>,
+}
+
+impl HitSite {
+    /// How much of what was stored is kept.
+    pub const MAX_BYTES: usize = 32;
+}

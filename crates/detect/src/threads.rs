@@ -1,0 +1,66 @@
+//! What is known of each thread: what it has flushed and not fenced, and in what call it is.
+
+use powerfail_model::PoolIndex;
+use powerfail_trace::StackId;
+
+use crate::attribution::User;
+use crate::lines::LineSlot;
+
+/// A promise of a thread's next fence: what the line holds up to an event becomes durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promise {
+    pub(crate) line: LineSlot,
+    pub(crate) up_to: u64,
+    /// The flush, or the non-temporal store.
+    pub(crate) stack: StackId,
+}
+
+/// Flushes of consecutive lines by one call of the user.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlushCall {
+    pub(crate) user: User,
+    pub(crate) pool: PoolIndex,
+    /// The line after the last one.
+    pub(crate) next_line: u64,
+    /// Some line had something new.
+    pub(crate) useful: bool,
+    pub(crate) first_event: u64,
+    pub(crate) first_stack: StackId,
+}
+
+/// One thread.
+#[derive(Debug, Default)]
+pub(crate) struct Thread {
+    pub(crate) promises: Vec<Promise>,
+    pub(crate) call: Option<FlushCall>,
+    /// A flush or a non-temporal store since the last fence instruction.
+    pub(crate) worked: bool,
+    /// The last event that was a fence of any kind.
+    pub(crate) last_fence: Option<u64>,
+    pub(crate) in_transaction: bool,
+    pub(crate) in_creation: bool,
+}
+
+/// All threads; they appear when they are first asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Threads(Vec<Thread>);
+
+impl Threads {
+    #[inline]
+    pub(crate) fn get(&mut self, thread: u32) -> &mut Thread {
+        let slot = thread as usize;
+        if slot >= self.0.len() {
+            self.0.resize_with(slot + 1, Thread::default);
+        }
+        &mut self.0[slot]
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
+/// The bit of a thread in a set of threads; there is none for the many that a set has no room for.
+pub(crate) const fn bit(thread: u32) -> u64 {
+    if thread < 64 { 1 << thread } else { 0 }
+}
