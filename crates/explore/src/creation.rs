@@ -42,11 +42,7 @@ impl Creation {
 
     /// Ends the innermost creation of a thread; if it was the last one, takes back what `stacks`
     /// learned since the first began.
-    pub(crate) fn end(
-        &mut self,
-        thread: ThreadIndex,
-        stacks: &mut FxHashMap<StackId, Samples>,
-    ) {
+    pub(crate) fn end(&mut self, thread: ThreadIndex, stacks: &mut FxHashMap<StackId, Samples>) {
         let Some(depth) = self.depths.get_mut(&thread) else {
             return;
         };

@@ -86,7 +86,11 @@ impl Strategy for LostLines {
                 versions: Vec::new(),
             }));
         }
-        Box::new(frontier.and_then(|frontier| self.state(frontier)).into_iter())
+        Box::new(
+            frontier
+                .and_then(|frontier| self.state(frontier))
+                .into_iter(),
+        )
     }
 }
 

@@ -81,7 +81,7 @@ impl<I: Image> Frontier<I> {
     }
 
     /// The pools with every store so far.
-    pub fn newest(&self) -> &I {
+    pub const fn newest(&self) -> &I {
         &self.newest
     }
 
