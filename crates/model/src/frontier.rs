@@ -81,7 +81,7 @@ impl<I: Image> Frontier<I> {
     }
 
     /// The pools with every store so far.
-    pub fn newest(&self) -> &I {
+    pub const fn newest(&self) -> &I {
         &self.newest
     }
 
@@ -278,7 +278,7 @@ impl<I: Image> Frontier<I> {
                 self.open.line_mut(slot).cut((len_bytes - start) as usize);
             }
         }
-        self.newest.clear_from(pool, PoolOffset(len_bytes));
+        self.newest.resize(pool, len_bytes);
         self.grown = true;
         self.stored = true;
     }

@@ -15,6 +15,11 @@ pub trait Image {
     fn write(&mut self, at: Place, bytes: &[u8]);
     /// Makes every byte of `pool` from `from` on zero.
     fn clear_from(&mut self, pool: PoolIndex, from: PoolOffset);
+    /// The file of `pool` now has this length. For images that know lengths; the bytes beyond it are
+    /// zero in any case.
+    fn resize(&mut self, pool: PoolIndex, len_bytes: u64) {
+        self.clear_from(pool, PoolOffset(len_bytes));
+    }
 }
 
 const PAGE_BYTES: usize = 4096;

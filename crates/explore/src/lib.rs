@@ -1,0 +1,34 @@
+//! Failure points and strategies: where to let the power fail, and which crash states to try there.
+//!
+//! - [`FailurePointTree`]: one pass over a trace finds the failure points, deduplicated by call stack:
+//!   a path of code that is passed a million times is worth a few failures, not a million.
+//! - [`Plan`]: which of them to try within a budget, and what that leaves out.
+//! - [`Strategy`]: given the frontier at a failure point, which crash states, in which order.
+//!   [`Prefix`] and [`LostLines`] are strategies.
+//!
+//! Knows no processes and no files: it reads a [`Trace`](powerfail_trace::Trace) and answers with
+//! numbers. Crash images are the matter of `powerfail-image`. Everything here is a function of the
+//! trace, the options and a seed.
+
+mod creation;
+mod digest;
+mod granularity;
+mod lost_lines;
+mod plan;
+mod point;
+mod prefix;
+mod random;
+mod samples;
+mod strategy;
+mod tree;
+
+pub use creation::{CREATE_BEGIN, CREATE_END};
+pub use digest::{DigestedImage, ImageDigest};
+pub use granularity::Granularity;
+pub use lost_lines::{LostLine, LostLines};
+pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
+pub use point::{FailurePoint, Trigger};
+pub use prefix::Prefix;
+pub use random::Random;
+pub use strategy::{FrontierView, Strategy};
+pub use tree::{FailurePointTree, StackPoints, TreeBuilder, TreeOptions};

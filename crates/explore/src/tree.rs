@@ -1,0 +1,229 @@
+//! The failure-point tree: one pass over a trace finds the failure points of each call stack.
+//!
+//! The idea is Mumak's: code that is reached in the same way does the same, so one failure per
+//! distinct call stack finds most bugs. Deviations: (1) the points come from a recorded trace and not
+//! from running the program again; (2) besides the first occurrence the last one and random ones are
+//! kept, because the state of the data structure differs between them; (3) a call stack is one
+//! number here, since the trace has interned the tree of stacks already. Where a trace holds sites
+//! only, points are told apart by their site; points without any stack are all taken as one.
+//!
+//! An event costs constant time, and the memory is that of the distinct call stacks plus, where
+//! digests are wanted, that of the pages which are not zero.
+
+use powerfail_model::{Event, EventIndex};
+use powerfail_trace::{Body, ImageRun, MarkKind, Pool, Record, Result, StackId, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::creation::{CREATE_BEGIN, CREATE_END, Creation};
+use crate::digest::DigestedImage;
+use crate::granularity::Granularity;
+use crate::point::FailurePoint;
+use crate::random::Random;
+use crate::samples::Samples;
+
+/// What is a failure point, and how many to keep of each call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// Before which events the power may fail.
+    pub granularity: Granularity,
+    /// How many failure points to keep of each call stack: 1 is the first, 2 the first and the last,
+    /// more are random ones between them; 0 keeps all.
+    pub per_stack: usize,
+    /// Decides which random ones.
+    pub seed: u64,
+    /// Also fail while a pool is being created inside of PMDK.
+    pub include_create: bool,
+    /// Whether points get the digest of their images. Costs memory for the pages of the pools.
+    pub digests: bool,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        Self {
+            granularity: Granularity::default(),
+            per_stack: 3,
+            seed: 0,
+            include_create: false,
+            digests: true,
+        }
+    }
+}
+
+/// The failure points that were kept of one call stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackPoints {
+    /// The call stack.
+    pub stack: StackId,
+    /// How many failure points have it.
+    pub occurrences: u64,
+    /// Those that were kept: the first, the last, then the others.
+    pub points: Vec<FailurePoint>,
+}
+
+/// See the module header.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailurePointTree {
+    stacks: Vec<StackPoints>,
+    excluded: u64,
+}
+
+impl FailurePointTree {
+    /// Finds the failure points of a trace.
+    pub fn of(trace: &Trace, options: TreeOptions) -> Result<Self> {
+        let mut builder = TreeBuilder::new(trace.pools(), options);
+        if options.digests {
+            let mut runs = trace.initial_images();
+            while let Some(run) = runs.next_run()? {
+                builder.initial(&run);
+            }
+        }
+        let mut records = trace.records_from(EventIndex(0));
+        while let Some(record) = records.next_record()? {
+            builder.push(&record);
+        }
+        Ok(builder.finish())
+    }
+
+    /// The distinct call stacks, by their first failure point.
+    pub fn stacks(&self) -> &[StackPoints] {
+        &self.stacks
+    }
+
+    /// How many failure points there are in all, kept or not.
+    pub fn point_count(&self) -> u64 {
+        self.stacks.iter().map(|stack| stack.occurrences).sum()
+    }
+
+    /// How many failure points were kept.
+    pub fn kept_count(&self) -> u64 {
+        let kept = self.stacks.iter().map(|stack| stack.points.len() as u64);
+        kept.sum()
+    }
+
+    /// How many failure points do not count because a pool was being created.
+    pub const fn excluded_count(&self) -> u64 {
+        self.excluded
+    }
+
+    /// How many different images the kept points have, if digests were asked for.
+    pub fn distinct_image_count(&self) -> Option<usize> {
+        let points = self.stacks.iter().flat_map(|stack| &stack.points);
+        let digests: Option<rustc_hash::FxHashSet<_>> = points.map(|point| point.digest).collect();
+        digests.map(|digests| digests.len())
+    }
+}
+
+/// Builds a [`FailurePointTree`] from records, for those who pass over the trace anyway.
+#[derive(Debug)]
+pub struct TreeBuilder {
+    options: TreeOptions,
+    stacks: FxHashMap<StackId, Samples>,
+    creation: Creation,
+    image: Option<DigestedImage>,
+    /// The pools were changed since the last failure point, or since an event that could be one.
+    changed: bool,
+}
+
+impl TreeBuilder {
+    /// Before the first record of a trace with these pools.
+    pub fn new(pools: &[Pool], options: TreeOptions) -> Self {
+        let image = options
+            .digests
+            .then(|| DigestedImage::new(pools.iter().map(|pool| pool.len_bytes)));
+        Self {
+            options,
+            stacks: FxHashMap::default(),
+            creation: Creation::default(),
+            image,
+            changed: false,
+        }
+    }
+
+    /// Content that a pool had when it was mapped; only digests need it.
+    pub fn initial(&mut self, run: &ImageRun<'_>) {
+        if let Some(image) = &mut self.image {
+            let at = powerfail_model::Place::new(run.pool, run.offset);
+            image.store(at, run.bytes);
+        }
+    }
+
+    /// The next record of the trace.
+    pub fn push(&mut self, record: &Record<'_>) {
+        match &record.body {
+            Body::Pm(event) => {
+                self.fail_before(record, event);
+                self.apply(event);
+            }
+            Body::Mark(mark) if !self.options.include_create => match mark.kind {
+                MarkKind::Annotation { code: CREATE_BEGIN } => self.creation.begin(record.thread),
+                MarkKind::Annotation { code: CREATE_END } => {
+                    self.creation.end(record.thread, &mut self.stacks);
+                }
+                _ => {}
+            },
+            Body::ThreadEnd => self.creation.abandon(record.thread),
+            _ => {}
+        }
+    }
+
+    /// After the last record.
+    pub fn finish(self) -> FailurePointTree {
+        let excluded = self.creation.excluded();
+        let mut stacks: Vec<StackPoints> = self
+            .stacks
+            .into_iter()
+            .map(|(stack, samples)| StackPoints {
+                stack,
+                occurrences: samples.occurrences,
+                points: samples.into_points(),
+            })
+            .collect();
+        stacks.sort_unstable_by_key(|stack| stack.points.first().map(|point| point.at));
+        FailurePointTree { stacks, excluded }
+    }
+
+    /// Notes the moment before an event, if it is a failure point.
+    fn fail_before(&mut self, record: &Record<'_>, event: &Event<'_>) {
+        let Some(trigger) = self.options.granularity.trigger(event) else {
+            return;
+        };
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let point = FailurePoint {
+            at: record.index,
+            stack: record.stack,
+            thread: record.thread,
+            trigger,
+            occurrence: 0,
+            digest: self.image.as_ref().map(DigestedImage::digest),
+        };
+        self.creation.note(record.stack, &self.stacks);
+        match self.stacks.get_mut(&record.stack) {
+            Some(samples) => samples.push(point, self.options.per_stack),
+            None => {
+                let random = Random::stream(self.options.seed, record.stack.0.into());
+                self.stacks
+                    .insert(record.stack, Samples::new(point, random));
+            }
+        }
+    }
+
+    fn apply(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Store { at, bytes, .. } => {
+                self.changed |= !bytes.is_empty();
+                if let Some(image) = &mut self.image {
+                    image.store(at, bytes);
+                }
+            }
+            Event::Resize { pool, len_bytes } => {
+                self.changed = true;
+                if let Some(image) = &mut self.image {
+                    image.resize(pool, len_bytes);
+                }
+            }
+            Event::Flush { .. } | Event::Fence(_) | Event::Sync { .. } => {}
+        }
+    }
+}

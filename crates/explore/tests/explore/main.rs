@@ -1,0 +1,6 @@
+//! Failure points and plans of small traces, against naive readings of their definitions.
+
+mod common;
+mod creation;
+mod naive;
+mod plan;

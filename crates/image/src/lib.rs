@@ -1,0 +1,64 @@
+//! Crash images on disk: the pools as a crash leaves them, for recovery to run on.
+//!
+//! - [`ImageCursor`]: a forward pass over a trace that holds the newest content of all pools and, if
+//!   asked, the frontier. Moves from one failure point to the next at the cost of the events between.
+//! - [`Slot`]: a directory with private copies of all pools. [`Slot::prepare`] makes them equal to a
+//!   crash state at the cursor, byte for byte, whatever the last recovery did to them.
+//! - [`RunDirectory`]: where slots live; gone when dropped, and [`sweep_leftovers`] removes those of
+//!   processes that were killed.
+//! - [`write_image`]: a crash image to keep.
+//!
+//! Cost: an image in memory takes its pages that are not zero; preparing a slot takes a comparison of
+//! the pages that the files have, and writes only those that differ. The length of a pool costs
+//! nothing.
+//!
+//! Starts no process and does not judge anything. Recovery must have ended, with all of its
+//! processes, before its slot is prepared again.
+//!
+//! ```
+//! use powerfail_image::{CursorOptions, ImageCursor, Layout, RunDirectory};
+//! use powerfail_model::{CrashState, Event, EventIndex, Place, PoolOffset, StoreKind};
+//! # use powerfail_trace::{Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter};
+//! # let mut bytes = Vec::new();
+//! # let mut writer = TraceWriter::new(&mut bytes, &Meta::default(), Default::default())?;
+//! # let pool = writer.define_pool(&Pool {
+//! #     path: "/mnt/pmem/pool".into(), kind: PoolKind::File, len_bytes: 8192, address: 0,
+//! # })?;
+//! # let thread = writer.define_thread(&Thread { os_id: 1, name: None })?;
+//! # let at = Place::new(pool, PoolOffset(64));
+//! # let store = Event::Store { kind: StoreKind::Plain, at, bytes: b"hello" };
+//! # writer.append(thread, StackId::NONE, Body::Pm(store))?;
+//! # writer.finish(&[])?;
+//! # let trace = Trace::from_bytes(bytes)?;
+//! # let parent = tempfile::tempdir()?;
+//! let run = RunDirectory::create_in(parent.path())?;
+//! let layout = Layout::of(&trace, &[])?;
+//! let mut slot = run.slot(0, &layout);
+//! let mut cursor = ImageCursor::new(&trace, CursorOptions::default())?;
+//! cursor.move_to(EventIndex(1))?;
+//! slot.prepare(&cursor, &CrashState { versions: Vec::new() })?;
+//! let image = std::fs::read(slot.path_of(pool).unwrap())?;
+//! assert_eq!(image[64..69], *b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod changed_pages;
+mod cursor;
+mod error;
+mod export;
+mod layout;
+mod mapping;
+mod memory;
+mod page;
+mod pools;
+mod private_file;
+mod run_directory;
+mod slot;
+
+pub use cursor::{CursorOptions, ImageCursor};
+pub use error::{ImageError, Result};
+pub use export::write_image;
+pub use layout::{Layout, find_companions};
+pub use pools::{Fill, FillExtent, PoolImages};
+pub use run_directory::{RunDirectory, default_parent, sweep_leftovers};
+pub use slot::{Prepared, Slot};

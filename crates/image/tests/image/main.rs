@@ -1,0 +1,7 @@
+//! Crash images against a naive replay, on real files.
+
+mod common;
+mod cursor;
+mod layout;
+mod run_directory;
+mod slot;
