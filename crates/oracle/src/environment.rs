@@ -1,0 +1,28 @@
+//! The environment of recovery: that of this process, what the plan adds, and what libpmem needs to
+//! behave as it did when the workload was recorded.
+
+use std::ffi::OsString;
+
+use powerfail_abi::shared::WINDOW_ADDRESS;
+
+/// Makes libpmem flush files that are not on DAX.
+const FORCE_VARIABLE: &str = "PMEM_IS_PMEM_FORCE";
+/// Makes libpmem map pools at the address that they had in the recording.
+const HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
+/// The recorder's choice for [`HINT_VARIABLE`].
+const HINT_ADDRESS: u64 = WINDOW_ADDRESS + (1 << 30);
+
+/// All variables. What the plan adds counts more than what is inherited.
+pub(crate) fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    let mut variables = vec![
+        (FORCE_VARIABLE.into(), "1".into()),
+        (HINT_VARIABLE.into(), format!("{HINT_ADDRESS:x}").into()),
+    ];
+    for (name, value) in std::env::vars_os().chain(added.iter().cloned()) {
+        match variables.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => variables.push((name, value)),
+        }
+    }
+    variables
+}

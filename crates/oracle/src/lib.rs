@@ -1,0 +1,68 @@
+//! Runs recovery on crash images and judges it.
+//!
+//! An [`Oracle`] holds a [`RecoveryPlan`]. Each worker that recovers images has a [`Slot`]: a place with
+//! private files that take the place of the pools, and a *zygote*, a small process that starts the
+//! commands of the plan there. [`Slot::run`] gives a [`Verdict`] on whatever the private files hold now.
+//!
+//! ```no_run
+//! use powerfail_oracle::{CommandLine, Oracle, PoolMapping, RecoveryPlan, Settings, Verdict};
+//!
+//! fn main() -> Result<(), powerfail_oracle::OracleError> {
+//!     powerfail_oracle::serve_if_zygote();
+//!     let plan = RecoveryPlan::new(CommandLine::new(["./store", "--recover", "{pool}"]));
+//!     let oracle = Oracle::new(plan, Settings::default())?;
+//!     let mut slot = oracle.slot(&[PoolMapping {
+//!         original: "/mnt/pmem/store.pool".into(),
+//!         private: "/tmp/images/0/store.pool".into(),
+//!     }])?;
+//!     if let Verdict::Failure(failure) = slot.run()? {
+//!         println!("{:?}", failure.outcome);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Why a zygote
+//!
+//! Recovery must see the image at the pool's own path, so it needs mounts of its own, and nothing that
+//! it starts may outlive it. A namespace for each run would cost more than the run. The zygote makes
+//! namespaces of mounts and processes once, and then starts a command at the price of `posix_spawn`:
+//! its memory is small, and it shares it with the child until the child executes. The zygote is the
+//! same program again ([`serve_if_zygote`]), executed afresh, so it inherits no threads and no locks. As
+//! the first process of its namespace it can end everything else in it, daemons included, and when
+//! it dies the kernel does the same. It dies when the oracle's end of their socket closes, for
+//! whatever reason.
+//!
+//! # How pools are covered
+//!
+//! If the private directory of a pool holds nothing but pools of one directory, under their own names,
+//! it is mounted over that directory; whatever else lies there is mounted into it again. So recovery
+//! can rename, remove and create the pool as it likes, and the files of the user are out of reach under
+//! these names. Else, or if the directory is crowded, the files are mounted one by one; then a recovery
+//! that replaces its pool by renaming gets EBUSY. A directory that is not there any more is made in a
+//! file system in memory that only recovery sees. Where there are no namespaces, paths are replaced in
+//! arguments and environment; a program that hard-codes its path then sees the user's pool, which is
+//! why [`PathMode::Namespace`] exists.
+//!
+//! # What this crate does not do
+//!
+//! It makes no images and decides nothing about which to try. It words no results.
+
+mod environment;
+mod error;
+mod message;
+mod oracle;
+mod plan;
+mod program;
+mod slot;
+mod substitute;
+mod verdict;
+mod wire;
+mod zygote;
+
+pub use error::OracleError;
+pub use oracle::{Oracle, PathMode, ProcessMode, Settings};
+pub use plan::{CommandLine, Limits, PoolMapping, Ready, RecoveryPlan, Server};
+pub use slot::{Isolation, Slot};
+pub use verdict::{Backtrace, Failure, Stage, ThreadStack, Verdict};
+pub use zygote::serve_if_zygote;

@@ -1,0 +1,259 @@
+//! A slot: private files, and the zygote that runs recovery on them. This is the oracle's end of the
+//! conversation; the other is `zygote/`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use powerfail_finding::RecoveryOutcome;
+
+use crate::error::OracleError;
+use crate::message::{End, Level, RunReply, Setup, SetupReply, encode_request};
+use crate::plan::PoolMapping;
+use crate::verdict::{Backtrace, Failure, Verdict};
+use crate::wire;
+use crate::zygote::ZYGOTE_NAME;
+
+/// How far a slot is kept apart from the rest of the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Isolation {
+    /// Whether recovery sees the image at the pool's own path; if not, paths are substituted.
+    pub own_mounts: bool,
+    /// Whether processes are in a namespace of their own.
+    pub own_processes: bool,
+    /// Why not both; empty if both.
+    pub reasons: Vec<String>,
+}
+
+/// A place to run recovery. It can be sent to another thread; runs in one slot come one after another.
+#[derive(Debug)]
+pub struct Slot {
+    zygote: Child,
+    socket: UnixStream,
+    isolation: Isolation,
+    timeout_ms: u64,
+    max_dump_bytes: u64,
+    /// Private directories that held nothing but pools, and the names of these.
+    owned: BTreeMap<PathBuf, Vec<OsString>>,
+    /// What the zygote has put there, to mount on.
+    placeholders: Vec<PathBuf>,
+}
+
+/// What became of an attempt to start one.
+pub(crate) enum Started {
+    Ready(Slot),
+    NotPossible(String),
+}
+
+impl Slot {
+    /// Starts a zygote and waits until it is set up.
+    pub(crate) fn start(
+        program: Option<&Path>,
+        setup: &Setup,
+        mappings: &[PoolMapping],
+    ) -> Result<Started, OracleError> {
+        let failed = |error| OracleError::system("start the process that starts recoveries", error);
+        let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+        let zygote = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
+            .arg0(ZYGOTE_NAME)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let mut slot = Self {
+            zygote,
+            socket,
+            isolation: Isolation {
+                own_mounts: !setup.cover.is_empty(),
+                own_processes: setup.level == Level::Full,
+                reasons: Vec::new(),
+            },
+            timeout_ms: setup.timeout_ms,
+            max_dump_bytes: setup.max_dump_bytes,
+            owned: directories_of_pools_only(mappings),
+            placeholders: Vec::new(),
+        };
+        // If it cannot be written, the zygote is gone, which reading tells.
+        let _ = setup.encode().send(&slot.socket);
+        match SetupReply::decode(&slot.receive()?).map_err(failed)? {
+            SetupReply::Ready { placeholders } => {
+                slot.placeholders = placeholders;
+                Ok(Started::Ready(slot))
+            }
+            SetupReply::NotPossible { reason } => Ok(Started::NotPossible(reason)),
+            SetupReply::Failed { path, errno } => Err(OracleError::Path {
+                path,
+                source: io::Error::from_raw_os_error(errno),
+            }),
+        }
+    }
+
+    /// Remembers what was tried before.
+    pub(crate) fn note_fallback(&mut self, reasons: &[String]) {
+        self.isolation.reasons = reasons.to_vec();
+    }
+
+    /// How far it is kept apart.
+    pub fn isolation(&self) -> &Isolation {
+        &self.isolation
+    }
+
+    /// The zygote, for those who look at processes.
+    pub fn zygote_id(&self) -> u32 {
+        self.zygote.id()
+    }
+
+    /// Runs the plan on what the private files hold now, and judges it.
+    ///
+    /// What an earlier recovery left in a private directory that held only pools is removed before, and
+    /// when the slot is dropped.
+    pub fn run(&mut self) -> Result<Verdict, OracleError> {
+        match self.ask(false)? {
+            RunReply::Success { dump } => Ok(Verdict::Success { dump }),
+            RunReply::Failure {
+                stage,
+                end,
+                output,
+                backtrace,
+            } => {
+                let command = stage.as_str().to_owned();
+                let outcome = match end {
+                    End::Exited(status) => RecoveryOutcome::Exit {
+                        status,
+                        command,
+                        output,
+                    },
+                    End::Signaled(signal) => RecoveryOutcome::Signal {
+                        signal,
+                        command,
+                        output,
+                    },
+                    End::TimedOut => RecoveryOutcome::Timeout {
+                        after_ms: self.timeout_ms,
+                        command,
+                        output,
+                    },
+                    End::Matched(pattern) => RecoveryOutcome::Output {
+                        pattern,
+                        command,
+                        output,
+                    },
+                };
+                Ok(Verdict::Failure(Box::new(Failure {
+                    stage,
+                    outcome,
+                    backtrace,
+                })))
+            }
+            reply => Err(self.error_of(reply)),
+        }
+    }
+
+    /// Runs the plan once more, slower, to learn where it is when a signal ends it. The private files must
+    /// be again what they were before the run that crashed. Nothing if it does not crash this time.
+    pub fn backtrace_of_crash(&mut self) -> Result<Option<Backtrace>, OracleError> {
+        match self.ask(true)? {
+            RunReply::Success { .. } => Ok(None),
+            RunReply::Failure { backtrace, .. } => Ok(backtrace),
+            reply => Err(self.error_of(reply)),
+        }
+    }
+
+    fn ask(&mut self, traced: bool) -> Result<RunReply, OracleError> {
+        self.remove_leftovers(&self.placeholders)?;
+        if encode_request(traced).send(&self.socket).is_err() {
+            return Err(OracleError::ZygoteDied);
+        }
+        RunReply::decode(&self.receive()?).map_err(|error| {
+            OracleError::system("understand the process that starts recoveries", error)
+        })
+    }
+
+    fn error_of(&self, reply: RunReply) -> OracleError {
+        match reply {
+            RunReply::CannotStart {
+                stage,
+                program,
+                errno,
+            } => OracleError::Start {
+                command: stage.as_str().into(),
+                program,
+                source: io::Error::from_raw_os_error(errno),
+            },
+            RunReply::DumpTooLong => OracleError::DumpTooLong {
+                max_bytes: self.max_dump_bytes,
+            },
+            RunReply::Broken { reason } => OracleError::System {
+                what: "run recovery",
+                reason,
+            },
+            RunReply::Success { .. } | RunReply::Failure { .. } => OracleError::ZygoteDied,
+        }
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>, OracleError> {
+        match wire::receive(&self.socket) {
+            Ok(Some(message)) => Ok(message),
+            Ok(None) | Err(_) => Err(OracleError::ZygoteDied),
+        }
+    }
+
+    /// Removes what a recovery made beside its pools: the next one must not find it.
+    fn remove_leftovers(&self, keep: &[PathBuf]) -> Result<(), OracleError> {
+        for (directory, names) in &self.owned {
+            let failed = |source| OracleError::Path {
+                path: directory.clone(),
+                source,
+            };
+            for entry in std::fs::read_dir(directory).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                if names.contains(&entry.file_name()) || keep.contains(&entry.path()) {
+                    continue;
+                }
+                let removed = if entry.file_type().is_ok_and(|it| it.is_dir()) {
+                    std::fs::remove_dir_all(entry.path())
+                } else {
+                    std::fs::remove_file(entry.path())
+                };
+                removed.map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Private directories in which there is nothing but pools.
+fn directories_of_pools_only(mappings: &[PoolMapping]) -> BTreeMap<PathBuf, Vec<OsString>> {
+    let mut directories: BTreeMap<PathBuf, Vec<OsString>> = BTreeMap::new();
+    for it in mappings {
+        if let (Some(directory), Some(name)) = (it.private.parent(), it.private.file_name()) {
+            directories
+                .entry(directory.into())
+                .or_default()
+                .push(name.into());
+        }
+    }
+    directories.retain(|directory, names| {
+        std::fs::read_dir(directory).is_ok_and(|entries| {
+            entries
+                .flatten()
+                .all(|entry| names.contains(&entry.file_name()))
+        })
+    });
+    directories
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // The end of the conversation is the end of the zygote and of all that it started.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        let _ = self.zygote.wait();
+        // Its mounts are gone with it. Whoever owns the directory sees what is left.
+        let _ = self.remove_leftovers(&[]);
+    }
+}

@@ -1,0 +1,192 @@
+//! Replaces placeholders and, where pools cannot be covered, paths of pools in words.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::plan::PoolMapping;
+
+/// What stands for the pool.
+pub(crate) const POOL: &[u8] = b"{pool}";
+/// What stands for a free port.
+pub(crate) const PORT: &[u8] = b"{port}";
+
+/// What is replaced by what.
+#[derive(Clone, Debug)]
+pub(crate) struct Substitution {
+    /// What `{pool}` becomes.
+    pool: PathBuf,
+    /// Paths, longest first, and what they become.
+    paths: Vec<(PathBuf, PathBuf)>,
+    /// Directories of pools, which are replaced only if they are a whole word.
+    directories: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Substitution {
+    /// Only `{pool}` is replaced: all paths are what they were.
+    pub(crate) fn of_placeholder(pool: &Path) -> Self {
+        Self {
+            pool: pool.into(),
+            paths: Vec::new(),
+            directories: Vec::new(),
+        }
+    }
+
+    /// Paths of pools are replaced by those of their images.
+    pub(crate) fn of_paths(pool: &Path, mappings: &[PoolMapping]) -> Self {
+        let mut paths: Vec<_> = mappings
+            .iter()
+            .map(|it| (it.original.clone(), it.private.clone()))
+            .collect();
+        paths.sort_by_key(|(original, _)| std::cmp::Reverse(original.as_os_str().len()));
+        let mut directories: Vec<(PathBuf, PathBuf)> = Vec::new();
+        for it in mappings {
+            if let (Some(original), Some(private)) = (it.original.parent(), it.private.parent()) {
+                directories.push((original.into(), private.into()));
+            }
+        }
+        // A directory whose pools went to several places has no one place.
+        let all = directories.clone();
+        directories.retain(|(original, private)| {
+            all.iter()
+                .all(|(other, place)| other != original || place == private)
+        });
+        directories.dedup();
+        let known = mappings.iter().find(|it| it.original == pool);
+        let placed = |pool: &Path| {
+            let (_, place) = directories
+                .iter()
+                .find(|(directory, _)| pool.parent() == Some(directory))?;
+            Some(place.join(pool.file_name()?))
+        };
+        Self {
+            pool: known
+                .map(|it| it.private.clone())
+                .or_else(|| placed(pool))
+                .unwrap_or_else(|| pool.into()),
+            paths,
+            directories,
+        }
+    }
+
+    /// A word with everything replaced.
+    pub(crate) fn apply(&self, word: &OsStr) -> OsString {
+        let bytes = word.as_bytes();
+        let trimmed = bytes.strip_suffix(b"/").unwrap_or(bytes);
+        for (directory, place) in &self.directories {
+            if trimmed == directory.as_os_str().as_bytes() {
+                return place.clone().into_os_string();
+            }
+        }
+        let mut replaced = Vec::with_capacity(bytes.len());
+        let mut rest = bytes;
+        while let Some(first) = rest.first() {
+            if let Some(after) = rest.strip_prefix(POOL) {
+                replaced.extend_from_slice(self.pool.as_os_str().as_bytes());
+                rest = after;
+                continue;
+            }
+            let at_start = replaced.last().is_none_or(|last| !is_part_of_name(*last));
+            let found = self.paths.iter().find_map(|(original, private)| {
+                let after = rest.strip_prefix(original.as_os_str().as_bytes())?;
+                let ends = after.first().is_none_or(|next| !is_part_of_name(*next));
+                (at_start && ends).then_some((private, after))
+            });
+            match found {
+                Some((private, after)) => {
+                    replaced.extend_from_slice(private.as_os_str().as_bytes());
+                    rest = after;
+                }
+                None => {
+                    replaced.push(*first);
+                    rest = &rest[1..];
+                }
+            }
+        }
+        OsString::from_vec(replaced)
+    }
+}
+
+/// Whether a byte goes on with the name of a file, as opposed to ending it as `=`, `:` or `,` do.
+fn is_part_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/' | b'~') || byte >= 0x80
+}
+
+/// A word with `{port}` replaced.
+pub(crate) fn with_port(word: &OsStr, port: u16) -> OsString {
+    let mut replaced = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some(first) = rest.first() {
+        if let Some(after) = rest.strip_prefix(PORT) {
+            replaced.extend_from_slice(port.to_string().as_bytes());
+            rest = after;
+        } else {
+            replaced.push(*first);
+            rest = &rest[1..];
+        }
+    }
+    OsString::from_vec(replaced)
+}
+
+/// Whether `{port}` occurs.
+pub(crate) fn has_port(word: &OsStr) -> bool {
+    word.as_bytes().windows(PORT.len()).any(|it| it == PORT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(original: &str, private: &str) -> PoolMapping {
+        PoolMapping {
+            original: original.into(),
+            private: private.into(),
+        }
+    }
+
+    #[test]
+    fn paths_are_replaced_where_they_are_whole() {
+        let mappings = [
+            mapping("/mnt/pool", "/slot/a"),
+            mapping("/mnt/pool2", "/slot/b"),
+        ];
+        let substitution = Substitution::of_paths(Path::new("/mnt/pool"), &mappings);
+        for (word, expected) in [
+            ("{pool}", "/slot/a"),
+            ("--file={pool}.set", "--file=/slot/a.set"),
+            ("/mnt/pool", "/slot/a"),
+            ("/mnt/pool2", "/slot/b"),
+            ("/mnt/pool3", "/mnt/pool3"),
+            ("/other/mnt/pool", "/other/mnt/pool"),
+            ("x=/mnt/pool,y=/mnt/pool2", "x=/slot/a,y=/slot/b"),
+            ("/mnt", "/slot"),
+            ("/mnt/", "/slot"),
+            ("/mnt/log", "/mnt/log"),
+            ("", ""),
+        ] {
+            assert_eq!(substitution.apply(OsStr::new(word)), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn covered_paths_stay() {
+        let substitution = Substitution::of_placeholder(Path::new("/mnt/pool"));
+        assert_eq!(
+            substitution.apply(OsStr::new("{pool}:/mnt/pool")),
+            "/mnt/pool:/mnt/pool"
+        );
+    }
+
+    #[test]
+    fn a_directory_with_two_places_is_not_replaced() {
+        let mappings = [mapping("/mnt/a", "/x/a"), mapping("/mnt/b", "/y/b")];
+        let substitution = Substitution::of_paths(Path::new("/mnt/a"), &mappings);
+        assert_eq!(substitution.apply(OsStr::new("/mnt")), "/mnt");
+    }
+
+    #[test]
+    fn ports_are_replaced() {
+        assert_eq!(with_port(OsStr::new("-p{port}/{port}"), 80), "-p80/80");
+        assert!(has_port(OsStr::new("a{port}")) && !has_port(OsStr::new("port")));
+    }
+}

@@ -1,0 +1,288 @@
+//! Puts crash images in the place of pools, in a namespace of mounts of our own.
+//!
+//! The header of the crate says which way is taken when. Whatever is mounted is compared with its source
+//! before each run: who prepares images may replace a file or a directory by a new one.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+
+use crate::plan::PoolMapping;
+
+/// A directory with more entries than this beside the pool is not mounted over.
+const MAX_SIBLINGS: usize = 512;
+
+#[derive(Clone, Debug)]
+enum Cover {
+    /// The private directory over that of the pools with these names.
+    Directory {
+        at: PathBuf,
+        source: PathBuf,
+        pools: Vec<OsString>,
+    },
+    /// The image over the pool.
+    File { at: PathBuf, source: PathBuf },
+}
+
+/// All covers of a slot.
+#[derive(Debug, Default)]
+pub(crate) struct Covers {
+    covers: Vec<Cover>,
+    /// Directories that were made of nothing, by mounting a file system in memory.
+    made: Vec<PathBuf>,
+    placeholders: Vec<PathBuf>,
+}
+
+impl Covers {
+    pub(crate) fn new(mappings: &[PoolMapping]) -> Self {
+        let mut by_directory: BTreeMap<&Path, Vec<&PoolMapping>> = BTreeMap::new();
+        for it in mappings {
+            let directory = it.original.parent().unwrap_or(Path::new("/"));
+            by_directory.entry(directory).or_default().push(it);
+        }
+        let mut covers = Vec::new();
+        for (at, pools) in &by_directory {
+            match private_directory(at, pools, mappings) {
+                Some(source) => covers.push(Cover::Directory {
+                    at: (*at).into(),
+                    source,
+                    pools: pools
+                        .iter()
+                        .filter_map(|it| it.original.file_name().map(Into::into))
+                        .collect(),
+                }),
+                None => covers.extend(pools.iter().map(|it| Cover::File {
+                    at: it.original.clone(),
+                    source: it.private.clone(),
+                })),
+            }
+        }
+        // What lies deeper is mounted later, on what is mounted already.
+        covers.sort_by_key(|cover| cover.at().components().count());
+        Self {
+            covers,
+            made: Vec::new(),
+            placeholders: Vec::new(),
+        }
+    }
+
+    /// Mounts everything; what was put into private directories to mount on.
+    pub(crate) fn mount(&mut self) -> Result<Vec<PathBuf>, String> {
+        for cover in self.covers.clone() {
+            self.mount_one(&cover)
+                .map_err(|error| format!("mounting on {}: {error}", cover.at().display()))?;
+        }
+        Ok(self.placeholders.clone())
+    }
+
+    /// Mounts again what is not what it was.
+    pub(crate) fn refresh(&mut self) -> Result<(), String> {
+        let same = |cover: &Cover| match (fs::metadata(cover.source()), fs::metadata(cover.at())) {
+            (Ok(source), Ok(at)) => (source.dev(), source.ino()) == (at.dev(), at.ino()),
+            _ => false,
+        };
+        if self.covers.iter().all(same) {
+            return Ok(());
+        }
+        for cover in self.covers.iter().rev() {
+            // It may be gone, which is why we are here.
+            let _ = unmount(cover.at(), UnmountFlags::DETACH);
+        }
+        for made in self.made.drain(..).rev() {
+            let _ = unmount(&made, UnmountFlags::DETACH);
+        }
+        self.placeholders.clear();
+        self.mount().map(drop)
+    }
+
+    fn mount_one(&mut self, cover: &Cover) -> io::Result<()> {
+        match cover {
+            Cover::Directory { at, source, pools } => {
+                if !at.is_dir() {
+                    self.make_directory(at)?;
+                }
+                let siblings = siblings(at, pools)?;
+                let original = open_directory(at)?;
+                let names = make_placeholders(&original, source, &siblings)?;
+                mount_bind_recursive(source, at)?;
+                mount_siblings(&original, at, &siblings)?;
+                self.placeholders
+                    .extend(names.iter().map(|name| source.join(name)));
+            }
+            Cover::File { at, source } => {
+                let directory = at.parent().unwrap_or(Path::new("/"));
+                if !directory.is_dir() {
+                    self.make_directory(directory)?;
+                }
+                if !at.exists() {
+                    // In a directory of the user nothing is made; in one of ours it is.
+                    if !self.made.iter().any(|made| at.starts_with(made)) {
+                        return Err(io::ErrorKind::NotFound.into());
+                    }
+                    File::create(at)?;
+                }
+                mount_bind_recursive(source, at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a directory that is not there, for this namespace only: its nearest ancestor is replaced by a
+    /// file system in memory into which everything else is mounted again.
+    fn make_directory(&mut self, path: &Path) -> io::Result<()> {
+        if self.made.iter().any(|made| path.starts_with(made)) {
+            return fs::create_dir_all(path);
+        }
+        let ancestor = path
+            .ancestors()
+            .find(|it| it.is_dir())
+            .filter(|it| it.parent().is_some())
+            .ok_or(io::ErrorKind::NotFound)?;
+        let siblings = siblings(ancestor, &[])?;
+        if siblings.len() > MAX_SIBLINGS {
+            return Err(io::Error::other("the directory above it is too crowded"));
+        }
+        let original = open_directory(ancestor)?;
+        let mode = original.metadata()?.permissions().mode() & 0o7777;
+        mount(c"powerfail", ancestor, c"tmpfs", MountFlags::empty(), None)?;
+        self.made.push(ancestor.into());
+        fs::set_permissions(ancestor, fs::Permissions::from_mode(mode))?;
+        make_placeholders(&original, ancestor, &siblings)?;
+        mount_siblings(&original, ancestor, &siblings)?;
+        fs::create_dir_all(path)
+    }
+}
+
+impl Cover {
+    fn at(&self) -> &Path {
+        match self {
+            Self::Directory { at, .. } | Self::File { at, .. } => at,
+        }
+    }
+
+    fn source(&self) -> &Path {
+        match self {
+            Self::Directory { source, .. } | Self::File { source, .. } => source,
+        }
+    }
+}
+
+/// The directory that can be mounted over that of these pools: it holds all of them, under their own
+/// names, and nothing else.
+fn private_directory(
+    at: &Path,
+    pools: &[&PoolMapping],
+    mappings: &[PoolMapping],
+) -> Option<PathBuf> {
+    let source = pools.first()?.private.parent()?;
+    let fits = |it: &&PoolMapping| {
+        it.private.parent() == Some(source) && it.private.file_name() == it.original.file_name()
+    };
+    let alone = mappings
+        .iter()
+        .all(|it| it.private.parent() != Some(source) || it.original.parent() == Some(at));
+    let only_pools = fs::read_dir(source).is_ok_and(|entries| {
+        entries.flatten().all(|entry| {
+            let name = entry.file_name();
+            pools.iter().any(|it| it.private.file_name() == Some(&name))
+        })
+    });
+    let names: Vec<_> = pools
+        .iter()
+        .filter_map(|it| it.original.file_name().map(Into::into))
+        .collect();
+    let crowded = siblings(at, &names).is_ok_and(|siblings| siblings.len() > MAX_SIBLINGS);
+    (pools.iter().all(fits) && alone && only_pools && !crowded && at.parent().is_some())
+        .then(|| source.into())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Directory,
+    Link,
+    File,
+}
+
+/// What else lies in a directory.
+fn siblings(directory: &Path, pools: &[OsString]) -> io::Result<Vec<(OsString, Kind)>> {
+    let mut siblings = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if pools.contains(&name) {
+            continue;
+        }
+        let kind = entry.file_type()?;
+        let kind = if kind.is_dir() {
+            Kind::Directory
+        } else if kind.is_symlink() {
+            Kind::Link
+        } else {
+            Kind::File
+        };
+        siblings.push((name, kind));
+        if siblings.len() > MAX_SIBLINGS {
+            break;
+        }
+    }
+    Ok(siblings)
+}
+
+fn open_directory(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+        .open(path)
+}
+
+/// A path to an entry of a directory that may be mounted over by now.
+fn under(directory: &File, name: &OsStr) -> PathBuf {
+    Path::new("/proc/self/fd")
+        .join(directory.as_raw_fd().to_string())
+        .join(name)
+}
+
+/// Makes what siblings can be mounted on; links are made again.
+fn make_placeholders(
+    original: &File,
+    place: &Path,
+    siblings: &[(OsString, Kind)],
+) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for (name, kind) in siblings {
+        let at = place.join(name);
+        let made = match kind {
+            Kind::Directory => fs::create_dir(&at),
+            Kind::Link => fs::read_link(under(original, name))
+                .and_then(|target| std::os::unix::fs::symlink(target, &at)),
+            Kind::File => File::create_new(&at).map(drop),
+        };
+        match made {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        names.push(name.clone());
+    }
+    Ok(names)
+}
+
+fn mount_siblings(original: &File, at: &Path, siblings: &[(OsString, Kind)]) -> io::Result<()> {
+    for (name, kind) in siblings {
+        if *kind == Kind::Link {
+            continue;
+        }
+        match mount_bind_recursive(under(original, name), at.join(name)) {
+            // It was removed in the meantime, or is not for us.
+            Ok(()) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

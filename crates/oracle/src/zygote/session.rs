@@ -1,0 +1,264 @@
+//! The processes of one run: their output, their ends, and the end of all of them.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::verdict::Stage;
+use crate::zygote::capture::{Capture, Patterns};
+use crate::zygote::system::{self, Waited};
+use crate::zygote::tracer::Tracer;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Exited(i32),
+    Signaled(i32),
+}
+
+/// A command that was started.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) stage: Stage,
+    pub(crate) pid: i32,
+    pub(crate) ended: Option<Ended>,
+    /// What it writes, but for the content.
+    output: Option<OwnedFd>,
+    pub(crate) capture: Capture,
+    /// The standard output of a dump.
+    content: Option<OwnedFd>,
+    pub(crate) content_bytes: Vec<u8>,
+}
+
+impl Running {
+    pub(crate) fn new(
+        stage: Stage,
+        pid: i32,
+        output: OwnedFd,
+        content: Option<OwnedFd>,
+        patterns: Rc<Patterns>,
+    ) -> Self {
+        Self {
+            stage,
+            pid,
+            ended: None,
+            output: Some(output),
+            capture: Capture::new(patterns),
+            content,
+            content_bytes: Vec::new(),
+        }
+    }
+}
+
+/// What all runs share.
+#[derive(Debug)]
+pub(crate) struct Supervision<'a> {
+    pub(crate) socket: &'a UnixStream,
+    pub(crate) signals: OwnedFd,
+    /// Whether this process is the first of its namespace.
+    pub(crate) owns_namespace: bool,
+    pub(crate) max_content_bytes: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Supervision<'a> {
+    pub(crate) fn new(
+        socket: &'a UnixStream,
+        owns_namespace: bool,
+        max_content_bytes: u64,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            socket,
+            signals: system::child_signals()?,
+            owns_namespace,
+            max_content_bytes,
+            buffer: vec![0; 64 << 10],
+        })
+    }
+}
+
+/// The processes of one run.
+#[derive(Debug)]
+pub(crate) struct Session<'s, 'a> {
+    supervision: &'s mut Supervision<'a>,
+    pub(crate) running: Vec<Running>,
+    pub(crate) tracer: Option<Tracer>,
+    no_children: bool,
+}
+
+impl<'s, 'a> Session<'s, 'a> {
+    pub(crate) fn new(supervision: &'s mut Supervision<'a>, traced: bool) -> Self {
+        Self {
+            supervision,
+            running: Vec::new(),
+            tracer: traced.then(Tracer::default),
+            no_children: false,
+        }
+    }
+
+    pub(crate) fn add(&mut self, running: Running) -> usize {
+        self.no_children = false;
+        if let Some(tracer) = &mut self.tracer {
+            tracer.expect(running.pid);
+        }
+        self.running.push(running);
+        self.running.len() - 1
+    }
+
+    /// Whether a dump has become too long.
+    pub(crate) fn too_long(&self, place: usize) -> bool {
+        self.running[place].content_bytes.len() as u64 > self.supervision.max_content_bytes
+    }
+
+    /// Waits for something to happen, until the deadline, and deals with it.
+    pub(crate) fn pump(&mut self, deadline: Instant) -> io::Result<()> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let (child, gone) = {
+            let mut watched = vec![
+                PollFd::new(&self.supervision.signals, PollFlags::IN),
+                PollFd::new(self.supervision.socket, PollFlags::RDHUP),
+            ];
+            for running in &self.running {
+                let pipes = running.output.iter().chain(&running.content);
+                watched.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+            }
+            match poll(&mut watched, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            (
+                !watched[0].revents().is_empty(),
+                watched[1]
+                    .revents()
+                    .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR),
+            )
+        };
+        if gone {
+            // Nobody waits for the result any more.
+            self.end_all()?;
+            std::process::exit(0);
+        }
+        if child {
+            let _ = rustix::io::read(&self.supervision.signals, &mut self.supervision.buffer);
+            self.reap()?;
+        }
+        // Afterwards: what ended has written all that it will.
+        self.drain()
+    }
+
+    /// Reads what was written.
+    fn drain(&mut self) -> io::Result<()> {
+        let limit = self.supervision.max_content_bytes;
+        let buffer = &mut self.supervision.buffer;
+        for running in &mut self.running {
+            while let Some(pipe) = &running.output {
+                match rustix::io::read(pipe.as_fd(), &mut *buffer) {
+                    Ok(0) => {
+                        running.capture.end();
+                        running.output = None;
+                    }
+                    Ok(len) => running.capture.take(&buffer[..len]),
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            while let Some(pipe) = &running.content {
+                match rustix::io::read(pipe.as_fd(), &mut *buffer) {
+                    Ok(0) => running.content = None,
+                    Ok(len) => {
+                        // One byte more than allowed says that it is too long.
+                        let room = (limit + 1).saturating_sub(running.content_bytes.len() as u64);
+                        let len = len.min(usize::try_from(room).unwrap_or(len));
+                        running.content_bytes.extend_from_slice(&buffer[..len]);
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of children that ended or stopped.
+    fn reap(&mut self) -> io::Result<()> {
+        loop {
+            match system::wait(-1, false)? {
+                Waited::Child(pid, status) => self.note(pid, status),
+                Waited::Nothing => return Ok(()),
+                Waited::NoChildren => {
+                    self.no_children = true;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, pid: i32, status: i32) {
+        let ended = if libc::WIFEXITED(status) {
+            Ended::Exited(libc::WEXITSTATUS(status))
+        } else if libc::WIFSIGNALED(status) {
+            Ended::Signaled(libc::WTERMSIG(status))
+        } else {
+            if let Some(tracer) = &mut self.tracer {
+                tracer.stopped(pid, status);
+            }
+            return;
+        };
+        // Others are orphans, which became ours.
+        if let Some(running) = self.running.iter_mut().find(|it| it.pid == pid) {
+            running.ended.get_or_insert(ended);
+        }
+    }
+
+    /// Ends everything that still runs, and reads what it wrote last.
+    pub(crate) fn end_all(&mut self) -> io::Result<()> {
+        while !self.no_children {
+            if self.supervision.owns_namespace {
+                system::kill(-1, libc::SIGKILL);
+            } else {
+                for running in self.running.iter().filter(|it| it.ended.is_none()) {
+                    system::kill(-running.pid, libc::SIGKILL);
+                }
+                for child in children() {
+                    system::kill(child, libc::SIGKILL);
+                }
+            }
+            match system::wait(-1, true)? {
+                Waited::Child(pid, status) if libc::WIFSTOPPED(status) => {
+                    // A tracee that stopped before it was ended: it goes on, to its end.
+                    if let Some(tracer) = &mut self.tracer {
+                        tracer.let_go(pid);
+                    }
+                }
+                Waited::Child(pid, status) => self.note(pid, status),
+                Waited::Nothing => {}
+                Waited::NoChildren => self.no_children = true,
+            }
+        }
+        self.drain()?;
+        for running in &mut self.running {
+            running.capture.end();
+        }
+        Ok(())
+    }
+}
+
+/// The children of this process.
+fn children() -> Vec<i32> {
+    let text = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    text.split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}

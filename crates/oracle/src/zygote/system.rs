@@ -1,0 +1,165 @@
+//! System calls that no library offers in a safe form.
+//!
+//! # Safety
+//!
+//! All are plain calls on numbers and on locals of the right types. `fork` is safe because a zygote has
+//! one thread.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
+/// Forks; `None` in the child.
+pub(crate) fn fork() -> io::Result<Option<i32>> {
+    // SAFETY: there is one thread, so the child's memory is consistent.
+    let pid = check(unsafe { libc::fork() })?;
+    Ok((pid != 0).then_some(pid))
+}
+
+/// What `wait` found.
+pub(crate) enum Waited {
+    /// A child and its status.
+    Child(i32, i32),
+    /// There are children, and nothing to say about them.
+    Nothing,
+    /// There are no children.
+    NoChildren,
+}
+
+/// Waits for a child (or any, with -1) or a tracee.
+pub(crate) fn wait(pid: i32, block: bool) -> io::Result<Waited> {
+    let mut status = 0;
+    let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    loop {
+        // SAFETY: the pointer is to a local.
+        match check(unsafe { libc::waitpid(pid, &raw mut status, flags) }) {
+            Ok(0) => return Ok(Waited::Nothing),
+            Ok(child) => return Ok(Waited::Child(child, status)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::ECHILD) => return Ok(Waited::NoChildren),
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+/// Sends a signal to a process, a group (negative) or everybody (-1); who is gone does not get it.
+pub(crate) fn kill(pid: i32, signal: i32) {
+    // SAFETY: no pointers.
+    unsafe {
+        libc::kill(pid, signal);
+    }
+}
+
+/// A descriptor that becomes readable when a child changes.
+pub(crate) fn child_signals() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the set is a local, and is initialised by the first call.
+    let descriptor = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+        check(libc::sigprocmask(
+            libc::SIG_BLOCK,
+            set.as_ptr(),
+            ptr::null_mut(),
+        ))?;
+        check(libc::signalfd(
+            -1,
+            set.as_ptr(),
+            libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
+        ))?
+    };
+    // SAFETY: just made.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Leaves namespaces.
+pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: no pointers; there is one thread.
+    check(unsafe { libc::unshare(flags) }).map(drop)
+}
+
+/// No address randomisation for what is executed from now on.
+pub(crate) fn fix_addresses() {
+    // SAFETY: no pointers.
+    unsafe {
+        let personality = libc::personality(0xffff_ffff);
+        if personality >= 0 {
+            let fixed = (personality | libc::ADDR_NO_RANDOMIZE).cast_unsigned();
+            libc::personality(u64::from(fixed));
+        }
+    }
+}
+
+/// Becomes the parent of descendants that lose theirs.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }).map(drop)
+}
+
+/// Dies with its parent.
+pub(crate) fn die_with_parent() -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }).map(drop)
+}
+
+/// No core dumps. A limit of one byte, unlike one of none, also holds for a handler behind a pipe.
+pub(crate) fn forbid_core_dumps() {
+    let limit = libc::rlimit {
+        rlim_cur: 1,
+        rlim_max: 1,
+    };
+    // SAFETY: the pointer is to a local. Failing is harmless.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const limit);
+    }
+}
+
+/// All descriptors beyond the standard ones close on exec.
+pub(crate) fn close_all_on_exec() {
+    // SAFETY: no pointers, and nothing is closed now.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3_u32,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        );
+    }
+}
+
+/// Duplicates a descriptor out of the range of the standard ones and puts `/dev/null` in its place.
+pub(crate) fn move_away(descriptor: RawFd) -> io::Result<RawFd> {
+    // SAFETY: numbers and a constant string.
+    unsafe {
+        let moved = check(libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3))?;
+        let nothing = check(libc::open(
+            c"/dev/null".as_ptr(),
+            libc::O_RDWR | libc::O_CLOEXEC,
+        ))?;
+        check(libc::dup2(nothing, descriptor))?;
+        if nothing != descriptor {
+            libc::close(nothing);
+        }
+        Ok(moved)
+    }
+}
+
+/// Closes a descriptor in a process that never uses it again, and never returns to whoever owns it.
+pub(crate) fn close_number(descriptor: RawFd) {
+    // SAFETY: the caller does nothing but wait and exit from here on, so the number is not used again.
+    unsafe {
+        libc::close(descriptor);
+    }
+}

@@ -1,0 +1,176 @@
+//! Watches the processes of a run for the signal that ends one of them, and takes its stack then.
+//!
+//! # Safety
+//!
+//! `ptrace` is called on stopped tracees, with numbers and with locals of the types that it fills.
+
+#![allow(unsafe_code)]
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use crate::verdict::Backtrace;
+use crate::zygote::stack;
+
+const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACEEXEC;
+
+/// Follows processes and threads from their first stop.
+#[derive(Debug, Default)]
+pub(crate) struct Tracer {
+    /// Commands that have not stopped for the first time, when they are executed.
+    expected: HashSet<i32>,
+    known: HashSet<i32>,
+    /// The process that a fatal signal was for, and its stack.
+    crashes: Vec<(i32, Backtrace)>,
+}
+
+impl Tracer {
+    /// A command was started, and will stop.
+    pub(crate) fn expect(&mut self, pid: i32) {
+        self.expected.insert(pid);
+    }
+
+    /// Where the process crashed, or if it did not by itself, where the last of its descendants did.
+    pub(crate) fn crash(&self, pid: i32) -> Option<Backtrace> {
+        let own = self.crashes.iter().rfind(|(process, _)| *process == pid);
+        own.or(self.crashes.last()).map(|(_, stack)| stack.clone())
+    }
+
+    /// A tracee has stopped: see why, and let it go on.
+    pub(crate) fn stopped(&mut self, pid: i32, status: i32) {
+        let signal = libc::WSTOPSIG(status);
+        if self.expected.remove(&pid) {
+            self.known.insert(pid);
+            set_options(pid);
+            resume(pid, 0);
+        } else if status >> 16 != 0 {
+            // An event: a new child, which is traced too, or an exec.
+            resume(pid, 0);
+        } else if self.known.insert(pid) && signal == libc::SIGSTOP {
+            // The first stop of a new child.
+            resume(pid, 0);
+        } else if !is_delivery(pid) {
+            resume(pid, 0);
+        } else {
+            if is_fatal(pid, signal)
+                && let Some(stack) = stack::of_stopped_thread(pid)
+            {
+                self.crashes.push((process_of(pid), stack));
+            }
+            resume(pid, signal);
+        }
+    }
+
+    /// Lets a tracee that is to end go on.
+    pub(crate) fn let_go(&mut self, pid: i32) {
+        resume(pid, libc::SIGKILL);
+    }
+}
+
+/// The registers of a stopped tracee.
+pub(crate) fn registers(thread: i32) -> Option<libc::user_regs_struct> {
+    let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: the call fills a local of the type that it fills; zeroed is a valid value of it.
+    unsafe {
+        let result = libc::ptrace(
+            libc::PTRACE_GETREGS,
+            thread,
+            nothing,
+            registers.as_mut_ptr(),
+        );
+        (result == 0).then(|| registers.assume_init())
+    }
+}
+
+/// Attaches to a thread and asks it to stop.
+pub(crate) fn interrupt(thread: i32) -> io::Result<()> {
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: numbers only.
+    let result = unsafe {
+        match libc::ptrace(libc::PTRACE_SEIZE, thread, nothing, nothing) {
+            0 => libc::ptrace(libc::PTRACE_INTERRUPT, thread, nothing, nothing),
+            failed => failed,
+        }
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn set_options(pid: i32) {
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: numbers only. Without options, children are not followed, which is all.
+    unsafe {
+        libc::ptrace(
+            libc::PTRACE_SETOPTIONS,
+            pid,
+            nothing,
+            libc::c_long::from(OPTIONS),
+        );
+    }
+}
+
+fn resume(pid: i32, signal: i32) {
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: numbers only. Who is gone need not go on.
+    unsafe {
+        libc::ptrace(libc::PTRACE_CONT, pid, nothing, libc::c_long::from(signal));
+    }
+}
+
+/// Whether a stop is for a signal that is to be delivered: other stops have no information about one.
+fn is_delivery(pid: i32) -> bool {
+    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: the call fills a local of the type that it fills.
+    unsafe {
+        libc::ptrace(
+            libc::PTRACE_GETSIGINFO,
+            pid,
+            nothing,
+            information.as_mut_ptr(),
+        ) == 0
+    }
+}
+
+/// Whether a signal ends the process: it is neither handled nor ignored, nor harmless by default.
+fn is_fatal(thread: i32, signal: i32) -> bool {
+    let harmless = [
+        libc::SIGCHLD,
+        libc::SIGCONT,
+        libc::SIGSTOP,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGURG,
+        libc::SIGWINCH,
+    ];
+    if harmless.contains(&signal) {
+        return false;
+    }
+    let masks = ["SigIgn:", "SigCgt:"].map(|field| status_field(thread, field));
+    masks.into_iter().flatten().all(|mask| {
+        u64::from_str_radix(&mask, 16).is_ok_and(|mask| mask & (1 << (signal - 1)) == 0)
+    })
+}
+
+/// The process of a thread.
+fn process_of(thread: i32) -> i32 {
+    let process = status_field(thread, "Tgid:").and_then(|it| it.parse().ok());
+    process.unwrap_or(thread)
+}
+
+fn status_field(thread: i32, field: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(field))?;
+    Some(value.trim().into())
+}

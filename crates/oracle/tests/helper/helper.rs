@@ -1,0 +1,39 @@
+//! A program for tests: a zygote, or an oracle with a recovery that never ends.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use powerfail_oracle::{
+    CommandLine, Oracle, PathMode, PoolMapping, ProcessMode, RecoveryPlan, Settings,
+};
+
+fn main() {
+    powerfail_oracle::serve_if_zygote();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [mode, original, private, script] = &arguments[..] else {
+        eprintln!("this program is started by tests");
+        std::process::exit(2);
+    };
+    let mut plan = RecoveryPlan::new(CommandLine::shell(script));
+    plan.timeout = Duration::from_secs(3600);
+    let settings = match mode.as_str() {
+        "namespaces" => Settings {
+            paths: PathMode::Namespace,
+            ..Settings::default()
+        },
+        _ => Settings {
+            paths: PathMode::Substitute,
+            processes: ProcessMode::Group,
+            zygote: None,
+        },
+    };
+    let mapping = PoolMapping {
+        original: PathBuf::from(original),
+        private: PathBuf::from(private),
+    };
+    let mut slot = Oracle::new(plan, settings)
+        .unwrap()
+        .slot(&[mapping])
+        .unwrap();
+    let _ = slot.run();
+}

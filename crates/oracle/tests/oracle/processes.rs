@@ -1,0 +1,138 @@
+//! Nothing is left behind. What a recovery starts holds the writing end of a pipe: its reader knows when
+//! the last of them is gone.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::{Place, SHORT, WAYS, failure, is_success, shell};
+
+/// A named pipe, opened for reading.
+fn pipe(path: &Path) -> File {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(0o4000)
+        .open(path)
+        .unwrap()
+}
+
+/// Whether the pipe said something, and nobody holds its other end any more.
+fn is_deserted(mut pipe: &File, expected: &str) -> bool {
+    let mut text = String::new();
+    match pipe.read_to_string(&mut text) {
+        Ok(_) => {
+            assert_eq!(text, expected);
+            true
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A child, a grandchild and a daemon with a session of its own, whose parent is gone.
+const FAMILY: &str = "(sleep 1111 & sleep 1111) & \
+    setsid sh -c 'trap \"\" TERM HUP INT; sleep 1111 & sleep 1111 & exit' & \
+    sleep 1111 &";
+
+#[test]
+fn what_recovery_started_ends_with_it() {
+    for way in WAYS {
+        let place = Place::new();
+        let path = place.path("elsewhere/fifo");
+        let reader = pipe(&path);
+        let script = format!("exec 9>{}; echo up >&9; {FAMILY} exit 0", path.display());
+        let mut slot = place.slot(&shell(&script), way);
+        for _ in 0..3 {
+            assert!(is_success(&slot.run().unwrap()));
+            assert!(is_deserted(&reader, "up\n"), "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_hang_is_ended_with_its_family() {
+    for way in WAYS {
+        let place = Place::new();
+        let path = place.path("elsewhere/fifo");
+        let reader = pipe(&path);
+        let script = format!("exec 9>{}; echo up >&9; {FAMILY} wait", path.display());
+        let mut plan = shell(&script);
+        plan.timeout = SHORT;
+        failure(place.run(&plan, way));
+        assert!(is_deserted(&reader, "up\n"), "{way:?}");
+    }
+}
+
+#[test]
+fn nothing_survives_an_oracle_that_is_killed() {
+    for mode in ["namespaces", "group"] {
+        let place = Place::new();
+        let path = place.path("elsewhere/fifo");
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let script = format!("exec 9>{}; echo up >&9; {FAMILY} wait", path.display());
+        let mut oracle = Command::new(env!("CARGO_BIN_EXE_powerfail-oracle-helper"))
+            .args([mode.as_ref(), place.original().as_os_str()])
+            .args([place.private().as_os_str(), script.as_ref()])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut reader = File::open(&path).unwrap();
+        let mut up = [0; 3];
+        reader.read_exact(&mut up).unwrap();
+        oracle.kill().unwrap();
+        oracle.wait().unwrap();
+        // Returns when the last of the family is gone.
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"");
+        let marker = path.to_str().unwrap();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line);
+            assert!(!line.contains(marker), "{line} is still there");
+        }
+    }
+}
+
+#[test]
+fn a_zygote_that_is_killed_is_an_error() {
+    let place = Place::new();
+    for way in WAYS {
+        let mut slot = place.slot(&shell("true"), way);
+        assert!(is_success(&slot.run().unwrap()));
+        let zygote = slot.zygote_id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-9", &zygote])
+                .status()
+                .unwrap()
+                .success()
+        );
+        // The number stays that of the dead process until the slot is dropped.
+        let state = format!("/proc/{zygote}/stat");
+        while !std::fs::read_to_string(&state).unwrap().contains(") Z ") {
+            std::thread::yield_now();
+        }
+        let mut results = (0..1000).map(|_| slot.run());
+        let error = results.find_map(Result::err).unwrap();
+        assert!(error.to_string().contains("has ended"), "{error}");
+    }
+}
+
+#[test]
+fn recovery_cannot_end_its_zygote() {
+    let place = Place::new();
+    let mut slot = place.slot(&shell("kill -9 1 -1; true"), WAYS[0]);
+    for _ in 0..3 {
+        slot.run().unwrap();
+    }
+}

@@ -1,0 +1,132 @@
+//! A directory with a pool and its image, and programs in C.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use powerfail_finding::RecoveryOutcome;
+use powerfail_oracle::{
+    CommandLine, Failure, Oracle, PathMode, PoolMapping, ProcessMode, RecoveryPlan, Settings, Slot,
+    Verdict,
+};
+
+/// Long enough for a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test waits for a hang.
+pub(crate) const SHORT: Duration = Duration::from_millis(300);
+
+/// The ways in which recoveries are kept apart.
+pub(crate) const WAYS: [(PathMode, ProcessMode); 4] = [
+    (PathMode::Namespace, ProcessMode::Auto),
+    (PathMode::Namespace, ProcessMode::Group),
+    (PathMode::Substitute, ProcessMode::Auto),
+    (PathMode::Substitute, ProcessMode::Group),
+];
+
+pub(crate) fn settings((paths, processes): (PathMode, ProcessMode)) -> Settings {
+    Settings {
+        paths,
+        processes,
+        zygote: Some(env!("CARGO_BIN_EXE_powerfail-oracle-helper").into()),
+    }
+}
+
+pub(crate) struct Place {
+    pub(crate) directory: tempfile::TempDir,
+}
+
+impl Place {
+    /// The pool says `pool`, the image says `image`.
+    pub(crate) fn new() -> Self {
+        let place = Self {
+            directory: tempfile::tempdir().unwrap(),
+        };
+        std::fs::create_dir(place.path("pools")).unwrap();
+        std::fs::create_dir(place.path("image")).unwrap();
+        std::fs::create_dir(place.path("elsewhere")).unwrap();
+        std::fs::write(place.original(), "pool").unwrap();
+        std::fs::write(place.private(), "image").unwrap();
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn original(&self) -> PathBuf {
+        self.path("pools/pool")
+    }
+
+    pub(crate) fn private(&self) -> PathBuf {
+        self.path("image/pool")
+    }
+
+    pub(crate) fn mapping(&self) -> PoolMapping {
+        PoolMapping {
+            original: self.original(),
+            private: self.private(),
+        }
+    }
+
+    pub(crate) fn slot(&self, plan: &RecoveryPlan, way: (PathMode, ProcessMode)) -> Slot {
+        let oracle = Oracle::new(plan.clone(), settings(way)).unwrap();
+        oracle.slot(&[self.mapping()]).unwrap()
+    }
+
+    /// Runs a plan once.
+    pub(crate) fn run(&self, plan: &RecoveryPlan, way: (PathMode, ProcessMode)) -> Verdict {
+        self.slot(plan, way).run().unwrap()
+    }
+}
+
+pub(crate) fn shell(script: &str) -> RecoveryPlan {
+    plan(CommandLine::shell(script))
+}
+
+pub(crate) fn plan(recover: CommandLine) -> RecoveryPlan {
+    let mut plan = RecoveryPlan::new(recover);
+    plan.timeout = PATIENCE;
+    plan
+}
+
+pub(crate) fn failure(verdict: Verdict) -> Failure {
+    match verdict {
+        Verdict::Failure(failure) => *failure,
+        Verdict::Success { .. } => panic!("recovery succeeded"),
+    }
+}
+
+pub(crate) fn is_success(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Success { .. })
+}
+
+pub(crate) fn output(failure: &Failure) -> &str {
+    match &failure.outcome {
+        RecoveryOutcome::Exit { output, .. }
+        | RecoveryOutcome::Signal { output, .. }
+        | RecoveryOutcome::Timeout { output, .. }
+        | RecoveryOutcome::Output { output, .. }
+        | RecoveryOutcome::Content { output } => output,
+    }
+}
+
+/// A program of `programs/`, compiled.
+pub(crate) fn program(name: &str) -> PathBuf {
+    static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["stack", "server"] {
+            let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/programs");
+            let status = Command::new("gcc")
+                .args(["-g", "-O1", "-pthread", "-o"])
+                .arg(directory.path().join(name))
+                .arg(sources.join(name).with_extension("c"))
+                .status()
+                .unwrap();
+            assert!(status.success());
+        }
+        directory
+    });
+    directory.path().join(name)
+}
