@@ -16,6 +16,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifdef __cplusplus
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#endif
+
 #ifdef PM_CLFLUSHOPT
 #define PM_FLUSH_NAME "clflushopt"
 #else

@@ -1,5 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // A binary tree links a leaf and makes the link durable before the leaf.
+#include <initializer_list>
+
 #include "../../programs/pm.h"
 
 struct Leaf {
