@@ -90,7 +90,10 @@ static inline int pm_mode(int argc, char **argv, const char *mode)
 	return argc > 2 && strcmp(argv[2], mode) == 0;
 }
 
-/* Tells the user that an operation is done: one write, and no lock that would be a fence. */
+/*
+ * Tells the user that an operation is done. write() may take a lock, and a locked operation is a fence:
+ * a flush before it may be over when the user reads the answer, a store may not.
+ */
 static inline void pm_acknowledge(unsigned long number)
 {
 	char text[32] = "ok ";

@@ -88,7 +88,8 @@ pub fn mode(name: &str) -> bool {
     std::env::args().nth(2).is_some_and(|mode| mode == name)
 }
 
-/// Tells the user that an operation is done: one write, and no lock that would be a fence.
+/// Tells the user that an operation is done. `write` may take a lock, and a locked operation is a
+/// fence: a flush before it may be over when the user reads the answer, a store may not.
 pub fn acknowledge(number: u64) {
     let text = format!("ok {number}\n");
     let written = unsafe { write(1, text.as_ptr(), text.len()) };

@@ -2,7 +2,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// A copy without drain, ok, and the drain behind it.
+// A copy without a flush, ok, and the flush behind it.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"
@@ -19,9 +19,9 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i < 3; i++) {
 		char text[8] = {(char)('1' + i)};
-		pmem_memcpy_nodrain(slots[i], text, sizeof(text)); // expect: PF0103
+		pmem_memcpy(slots[i], text, sizeof(text), PMEM_F_MEM_NOFLUSH); // expect: PF0103
 		pm_acknowledge((unsigned long)(1 + i));
-		pmem_drain();
+		pmem_persist(slots[i], sizeof(text));
 	}
 	return 0;
 }

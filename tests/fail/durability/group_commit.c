@@ -21,9 +21,9 @@ int main(int argc, char **argv)
 	}
 	for (uint64_t i = 0; i < 8; i++) {
 		slots[i].number = 200 + i; // expect: PF0103
-		pm_flush(&slots[i]);
 		pm_acknowledge(200 + i);
 		if (i % 4 == 3) {
+			pm_flush_range(&slots[i - 3], 4 * sizeof(slots[0]));
 			pm_fence();
 		}
 	}

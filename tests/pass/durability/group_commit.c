@@ -21,8 +21,8 @@ int main(int argc, char **argv)
 	}
 	for (uint64_t i = 0; i < 8; i++) {
 		slots[i].number = 200 + i;
-		pm_flush(&slots[i]);
 		if (i % 4 == 3) {
+			pm_flush_range(&slots[i - 3], 4 * sizeof(slots[0]));
 			pm_fence();
 			for (uint64_t done = i - 3; done <= i; done++)
 				pm_acknowledge(200 + done);

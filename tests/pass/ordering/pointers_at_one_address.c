@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 	struct pool *pool = open_at_its_address(argv[1]);
 	if (pm_mode(argc, argv, "recover")) {
 		struct record *newest = pool->newest;
-		return newest && newest->twice != 2 * newest->number;
+		return newest && (newest->number == 0 || newest->twice != 2 * newest->number);
 	}
 	pool->address = pool;
 	pm_persist(&pool->address);
