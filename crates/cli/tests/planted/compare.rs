@@ -1,0 +1,174 @@
+//! What was found against what was planted.
+
+use std::path::Path;
+
+use powerfail_finding::{Finding, Report};
+
+use crate::program::{Expectation, Kind, Program};
+use crate::run::Attempt;
+
+/// Exit codes of powerfail.
+const CLEAN: i32 = 0;
+const FINDINGS: i32 = 1;
+const SETUP: i32 = 2;
+
+/// All that is wrong with what `check` said: sentences.
+pub(crate) fn complaints(program: &Program, attempt: &Attempt) -> Vec<String> {
+    let expected_code = match program.kind {
+        Kind::Fail if program.is_refused() => SETUP,
+        Kind::Fail => FINDINGS,
+        Kind::Pass => CLEAN,
+    };
+    let mut complaints = Vec::new();
+    if attempt.code != Some(expected_code) {
+        complaints.push(format!(
+            "exit code {:?} instead of {expected_code}: {}",
+            attempt.code, attempt.stderr
+        ));
+    }
+    if program.is_refused() {
+        if attempt.stderr.trim().is_empty() {
+            complaints.push("refused without a reason".to_owned());
+        }
+        return complaints;
+    }
+    match serde_json::from_str::<Report>(&attempt.stdout) {
+        Ok(report) => complaints.extend(compare(program, &report.findings)),
+        Err(error) => complaints.push(format!("no report: {error}: {}", attempt.stdout)),
+    }
+    complaints
+}
+
+fn compare(program: &Program, findings: &[Finding]) -> Vec<String> {
+    let missed = program
+        .expectations
+        .iter()
+        .filter(|expectation| {
+            !findings
+                .iter()
+                .any(|found| meets(program, expectation, found))
+        })
+        .map(|expectation| {
+            let Expectation { code, lines, .. } = expectation;
+            format!("{code} is not found at {lines:?}")
+        });
+    let surplus = findings
+        .iter()
+        .filter(|found| !is_allowed(program, found))
+        .map(|found| {
+            let place = line_in(program, found).map_or_else(
+                || format!("at another place: {:?}", found.places.first()),
+                |line| format!("at line {line}"),
+            );
+            format!("{} is found {place}: {}", found.code, found.message)
+        });
+    missed.chain(surplus).collect()
+}
+
+/// The line of a finding's first place, if that lies in the program itself.
+fn line_in(program: &Program, finding: &Finding) -> Option<u32> {
+    let place = finding.places.first()?;
+    let file = Path::new(place.file.as_ref()?);
+    file.ends_with(program.name()).then_some(place.line)?
+}
+
+fn meets(program: &Program, expectation: &Expectation, finding: &Finding) -> bool {
+    finding.code == expectation.code
+        && line_in(program, finding).is_some_and(|line| expectation.lines.contains(&line))
+}
+
+fn is_allowed(program: &Program, finding: &Finding) -> bool {
+    let at = line_in(program, finding).map(|line| (finding.code, line));
+    program
+        .expectations
+        .iter()
+        .any(|expectation| meets(program, expectation, finding))
+        || at.is_some_and(|at| program.allowances.contains(&at))
+}
+
+/// The comparison itself, on reports made up for a program that is there.
+mod tests {
+    use powerfail_finding::Report;
+    use serde_json::json;
+
+    use super::{CLEAN, FINDINGS, complaints};
+    use crate::program::{self, Kind, Program};
+    use crate::run::Attempt;
+
+    fn program(kind: Kind) -> Program {
+        let mut programs = program::all(kind).into_iter();
+        let found = programs.find(|program| program.name() == "durability/unflushed_time.c");
+        found.expect("the program is there")
+    }
+
+    /// What `check` would say if it found these codes at these lines of the program.
+    fn attempt(program: &Program, code: i32, found: &[(&str, u32)]) -> Attempt {
+        let findings: Vec<_> = found
+            .iter()
+            .map(|(code, line)| {
+                json!({
+                    "id": "1", "code": code, "class": "durability", "severity": "error",
+                    "message": "made up", "count": 1,
+                    "places": [{
+                        "role": "store", "file": program.source, "line": line, "function": "main"
+                    }],
+                })
+            })
+            .collect();
+        let report = json!({
+            "schema": 1, "powerfail": "0", "command": ["a"], "findings": findings,
+            "totals": serde_json::to_value(powerfail_finding::Totals::default()).expect("JSON"),
+        });
+        let report: Report = serde_json::from_value(report).expect("a report");
+        Attempt {
+            code: Some(code),
+            stdout: serde_json::to_string(&report).expect("JSON"),
+            stderr: String::new(),
+        }
+    }
+
+    fn planted_line(program: &Program) -> u32 {
+        let lines = &program.expectations[0].lines;
+        *lines.first().expect("a line")
+    }
+
+    #[test]
+    fn the_planted_finding_is_enough() {
+        let program = program(Kind::Fail);
+        let found = [("PF0101", planted_line(&program))];
+        let attempt = attempt(&program, FINDINGS, &found);
+        assert_eq!(complaints(&program, &attempt), Vec::<String>::new());
+    }
+
+    #[test]
+    fn another_line_is_both_missed_and_surplus() {
+        let program = program(Kind::Fail);
+        let found = [("PF0101", planted_line(&program) + 1)];
+        let attempt = attempt(&program, FINDINGS, &found);
+        assert_eq!(complaints(&program, &attempt).len(), 2);
+    }
+
+    #[test]
+    fn another_code_beside_the_planted_one_is_surplus() {
+        let program = program(Kind::Fail);
+        let line = planted_line(&program);
+        let attempt = attempt(&program, FINDINGS, &[("PF0101", line), ("PF0504", line)]);
+        assert_eq!(complaints(&program, &attempt).len(), 1);
+    }
+
+    #[test]
+    fn nothing_found_is_missed_and_the_wrong_exit_code() {
+        let program = program(Kind::Fail);
+        let attempt = attempt(&program, CLEAN, &[]);
+        assert_eq!(complaints(&program, &attempt).len(), 2);
+    }
+
+    #[test]
+    fn anything_in_a_twin_is_surplus() {
+        let program = program(Kind::Pass);
+        let silent = attempt(&program, CLEAN, &[]);
+        assert_eq!(complaints(&program, &silent), Vec::<String>::new());
+        let loud = attempt(&program, FINDINGS, &[("PF0501", 3)]);
+        assert_eq!(complaints(&program, &loud).len(), 2);
+    }
+}

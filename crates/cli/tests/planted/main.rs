@@ -1,0 +1,145 @@
+//! Programs with planted bugs: each bug is found at its line, and nothing is found in the repaired twin.
+//!
+//! The programs and what their comments mean are described in `tests/README.md`.
+
+mod build;
+mod compare;
+mod program;
+mod run;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use powerfail_finding::Code;
+use program::{Kind, Program};
+
+/// How many programs there are at least for each code.
+const PROGRAMS_PER_CODE: usize = 5;
+
+/// Checks all programs of a class in a language, and their twins; says all that is wrong at once.
+fn check_group(class: &str, language: &str) {
+    let programs: Vec<_> = [Kind::Fail, Kind::Pass]
+        .into_iter()
+        .flat_map(program::all)
+        .filter(|program| program.class == class && program.language == language)
+        .collect();
+    assert!(!programs.is_empty(), "no {language} programs in {class}");
+    let complaints: Vec<_> = programs
+        .iter()
+        .flat_map(|program| {
+            let attempt = run::check(program, &build::binary(program));
+            compare::complaints(program, &attempt)
+                .into_iter()
+                .map(move |complaint| format!("{}: {complaint}", program.name()))
+        })
+        .collect();
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+macro_rules! groups {
+    ($($test:ident: $class:literal, $language:literal;)*) => {
+        /// Class and language of all groups.
+        const GROUPS: &[(&str, &str)] = &[$(($class, $language)),*];
+
+        $(#[test]
+        fn $test() {
+            check_group($class, $language);
+        })*
+    };
+}
+
+groups! {
+    atomicity_in_c: "atomicity", "c";
+    atomicity_in_cpp: "atomicity", "cc";
+    atomicity_in_rust: "atomicity", "rs";
+    dirty_overwrite_in_c: "dirty-overwrite", "c";
+    dirty_overwrite_in_cpp: "dirty-overwrite", "cc";
+    dirty_overwrite_in_rust: "dirty-overwrite", "rs";
+    durability_in_c: "durability", "c";
+    durability_in_cpp: "durability", "cc";
+    durability_in_rust: "durability", "rs";
+    ordering_in_c: "ordering", "c";
+    ordering_in_cpp: "ordering", "cc";
+    ordering_in_rust: "ordering", "rs";
+    recovery_crash_in_c: "recovery-crash", "c";
+    recovery_crash_in_cpp: "recovery-crash", "cc";
+    recovery_crash_in_rust: "recovery-crash", "rs";
+    recovery_hang_in_c: "recovery-hang", "c";
+    recovery_hang_in_cpp: "recovery-hang", "cc";
+    recovery_hang_in_rust: "recovery-hang", "rs";
+    redundant_fence_in_c: "redundant-fence", "c";
+    redundant_fence_in_cpp: "redundant-fence", "cc";
+    redundant_fence_in_rust: "redundant-fence", "rs";
+    redundant_flush_in_c: "redundant-flush", "c";
+    redundant_flush_in_cpp: "redundant-flush", "cc";
+    redundant_flush_in_rust: "redundant-flush", "rs";
+    refused_in_c: "refused", "c";
+    refused_in_cpp: "refused", "cc";
+    refused_in_rust: "refused", "rs";
+    shared_flush_in_c: "shared-flush", "c";
+    shared_flush_in_cpp: "shared-flush", "cc";
+    shared_flush_in_rust: "shared-flush", "rs";
+    transient_data_in_c: "transient-data", "c";
+    transient_data_in_cpp: "transient-data", "cc";
+    transient_data_in_rust: "transient-data", "rs";
+    unordered_flushes_in_c: "unordered-flushes", "c";
+    unordered_flushes_in_cpp: "unordered-flushes", "cc";
+    unordered_flushes_in_rust: "unordered-flushes", "rs";
+    volatile_flush_in_c: "volatile-flush", "c";
+    volatile_flush_in_cpp: "volatile-flush", "cc";
+    volatile_flush_in_rust: "volatile-flush", "rs";
+}
+
+#[test]
+fn every_program_belongs_to_a_group() {
+    for kind in [Kind::Fail, Kind::Pass] {
+        for program in program::all(kind) {
+            let group = (program.class.as_str(), program.language.as_str());
+            assert!(GROUPS.contains(&group), "{}: no test", program.name());
+        }
+    }
+}
+
+#[test]
+fn every_program_has_a_twin() {
+    let names = |kind| -> BTreeSet<_> {
+        let programs = program::all(kind);
+        programs.iter().map(Program::name).collect()
+    };
+    assert_eq!(names(Kind::Fail), names(Kind::Pass));
+}
+
+#[test]
+fn a_program_expects_findings_of_its_class_or_refusal_and_a_twin_nothing() {
+    for program in program::all(Kind::Fail) {
+        assert_ne!(
+            program.expectations.is_empty(),
+            !program.is_refused(),
+            "{}: expects findings, or else is refused",
+            program.name()
+        );
+        for expectation in &program.expectations {
+            let class = expectation.code.class().as_str();
+            assert_eq!(class, program.class, "{}", program.name());
+        }
+    }
+    for program in program::all(Kind::Pass) {
+        assert!(program.expectations.is_empty(), "{}", program.name());
+        assert!(program.allowances.is_empty(), "{}", program.name());
+        assert!(!program.is_refused(), "{}", program.name());
+    }
+}
+
+#[test]
+fn every_code_has_its_programs() {
+    let mut programs_by_code = BTreeMap::<Code, BTreeSet<String>>::new();
+    for program in program::all(Kind::Fail) {
+        for expectation in &program.expectations {
+            let programs = programs_by_code.entry(expectation.code).or_default();
+            programs.insert(program.name());
+        }
+    }
+    for code in Code::ALL {
+        let count = programs_by_code.get(code).map_or(0, BTreeSet::len);
+        assert!(count >= PROGRAMS_PER_CODE, "{code} has {count} programs");
+    }
+}

@@ -1,0 +1,172 @@
+//! A program as its source describes it: how it is run, and what has to be found where.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use powerfail_finding::Code;
+
+/// Directives that a program may have.
+const DIRECTIVES: [&str; 14] = [
+    "workload",
+    "recover",
+    "checker",
+    "dump",
+    "ack",
+    "client",
+    "client-recover",
+    "ready",
+    "stop",
+    "flags",
+    "opt",
+    "needs",
+    "path",
+    "refused",
+];
+
+/// Whether a bug is planted in a program or repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Fail,
+    Pass,
+}
+
+impl Kind {
+    const fn folder(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::Pass => "pass",
+        }
+    }
+}
+
+/// A finding that has to be there: its first place is one of these lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expectation {
+    pub(crate) code: Code,
+    label: Option<String>,
+    pub(crate) lines: BTreeSet<u32>,
+}
+
+/// A program, buggy or repaired.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) kind: Kind,
+    pub(crate) class: String,
+    /// The end of its file's name.
+    pub(crate) language: String,
+    pub(crate) source: PathBuf,
+    directives: BTreeMap<String, String>,
+    pub(crate) expectations: Vec<Expectation>,
+    /// Findings that may be there.
+    pub(crate) allowances: Vec<(Code, u32)>,
+}
+
+/// All programs of a kind, in the order of their names.
+pub(crate) fn all(kind: Kind) -> Vec<Program> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
+    let tests = tests.canonicalize().expect("the folder of tests");
+    entries(&tests.join(kind.folder()))
+        .iter()
+        .flat_map(|class| entries(class))
+        .map(|source| Program::read(kind, source))
+        .collect()
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder of programs");
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn text_of(part: Option<&std::ffi::OsStr>) -> String {
+    part.and_then(|part| part.to_str())
+        .expect("a name")
+        .to_owned()
+}
+
+impl Program {
+    fn read(kind: Kind, source: PathBuf) -> Self {
+        let text = fs::read_to_string(&source).expect("a source");
+        let mut program = Self {
+            kind,
+            class: text_of(source.parent().and_then(Path::file_name)),
+            language: text_of(source.extension()),
+            source,
+            directives: BTreeMap::new(),
+            expectations: Vec::new(),
+            allowances: Vec::new(),
+        };
+        for (line, number) in text.lines().zip(1..) {
+            program.read_line(line, number);
+        }
+        program
+    }
+
+    fn read_line(&mut self, line: &str, number: u32) {
+        if let Some(directive) = line.strip_prefix("// powerfail: ") {
+            let (name, value) = directive.split_once(" = ").unwrap_or((directive, "\"\""));
+            let value = value
+                .strip_prefix('"')
+                .and_then(|value| value.strip_suffix('"'));
+            let value = value.unwrap_or_else(|| panic!("{}: no value of {name}", self.name()));
+            assert!(DIRECTIVES.contains(&name), "{}: {name}?", self.name());
+            let before = self.directives.insert(name.to_owned(), value.to_owned());
+            assert_eq!(before, None, "{}: {name} twice", self.name());
+        }
+        for comment in line.split("// ").skip(1) {
+            if let Some(codes) = comment.strip_prefix("expect: ") {
+                for text in codes.split(',') {
+                    self.expect(text.trim(), number);
+                }
+            } else if let Some(codes) = comment.strip_prefix("may: ") {
+                for text in codes.split(',') {
+                    let code = text.trim().parse().expect("a code");
+                    self.allowances.push((code, number));
+                }
+            }
+        }
+    }
+
+    fn expect(&mut self, text: &str, number: u32) {
+        let (code, label) = match text.split_once('@') {
+            Some((code, label)) => (code, Some(label.to_owned())),
+            None => (text, None),
+        };
+        let code = code.parse().expect("a code");
+        let same = self.expectations.iter_mut().find(|expectation| {
+            label.is_some() && expectation.code == code && expectation.label == label
+        });
+        if let Some(same) = same {
+            same.lines.insert(number);
+        } else {
+            self.expectations.push(Expectation {
+                code,
+                label,
+                lines: BTreeSet::from([number]),
+            });
+        }
+    }
+
+    /// Class and file: the same for a program and its twin.
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.class, text_of(self.source.file_name()))
+    }
+
+    pub(crate) fn directive(&self, name: &str) -> Option<&str> {
+        self.directives.get(name).map(String::as_str)
+    }
+
+    /// The words of a directive; none if it is not there.
+    pub(crate) fn words(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.directive(name).unwrap_or_default().split_whitespace()
+    }
+
+    /// Whether the set-up has to be refused.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.directive("refused").is_some()
+    }
+}

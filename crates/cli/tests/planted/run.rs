@@ -1,0 +1,84 @@
+//! Running `powerfail check` on a program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::program::Program;
+
+/// Ends a check that hangs. Far beyond what any of them takes.
+const GUARD_SECONDS: &str = "300";
+
+/// Directives that are options of `check`.
+const OPTIONS: [&str; 8] = [
+    "recover",
+    "checker",
+    "dump",
+    "ack",
+    "client",
+    "client-recover",
+    "ready",
+    "stop",
+];
+
+/// What a run of `powerfail check` gave.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A pool whose path is part of a program: there is none before the test and none after it.
+struct OwnPath(Option<PathBuf>);
+
+impl OwnPath {
+    fn of(program: &Program) -> Self {
+        let own = Self(program.directive("path").map(PathBuf::from));
+        own.remove();
+        own
+    }
+
+    fn remove(&self) {
+        if let Some(path) = self.0.as_ref().filter(|path| path.exists()) {
+            fs::remove_file(path).expect("a file that can be removed");
+        }
+    }
+}
+
+impl Drop for OwnPath {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Checks a program, whatever comes of it.
+pub(crate) fn check(program: &Program, binary: &Path) -> Attempt {
+    let folder = tempfile::tempdir().expect("a folder for the results");
+    let _own_path = OwnPath::of(program);
+    let binary = binary.to_str().expect("a path of text");
+    let with_binary = |text: &str| text.replace("{bin}", binary);
+
+    let mut command = Command::new("timeout");
+    command
+        .args(["--kill-after=10", GUARD_SECONDS])
+        .arg(env!("CARGO_BIN_EXE_powerfail"))
+        .args([
+            "check", "--format", "json", "--seed", "1", "--jobs", "1", "--out",
+        ])
+        .arg(folder.path());
+    for option in OPTIONS {
+        if let Some(value) = program.directive(option) {
+            command.arg(format!("--{option}")).arg(with_binary(value));
+        }
+    }
+    command.args(program.words("flags")).arg("--");
+    let workload = program.directive("workload").unwrap_or("{bin} {pool}");
+    command.args(workload.split_whitespace().map(with_binary));
+    let output = command.output().expect("powerfail runs");
+    Attempt {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}

@@ -1,0 +1,22 @@
+// powerfail: recover = "{bin} {pool} recover"
+// powerfail: flags = "--failure-points store"
+// Two stores to one line under one flush: the crash between them lies at no flush and no fence.
+#include "../../programs/pm.h"
+
+struct pool {
+	uint32_t low;
+	uint32_t high;
+};
+
+int main(int argc, char **argv)
+{
+	struct pool *pool = pm_open(argv[1], 4096);
+	if (pm_mode(argc, argv, "recover"))
+		return pool->low != pool->high;
+	for (uint32_t i = 1; i <= 3; i++) {
+		pool->low = i; // expect: PF0301
+		pool->high = i;
+		pm_persist(pool);
+	}
+	return 0;
+}

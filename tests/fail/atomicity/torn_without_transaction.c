@@ -1,0 +1,40 @@
+// powerfail: needs = "-lpmemobj"
+// powerfail: recover = "{bin} {pool} recover"
+// powerfail: dump = "{bin} {pool} dump"
+// powerfail: ack = "^ok"
+// Two fields of an object, each made durable, but not in a transaction.
+#include <libpmemobj.h>
+
+#include "../../programs/pm.h"
+
+struct root {
+	uint64_t width;
+	uint64_t height PM_LINE;
+};
+
+int main(int argc, char **argv)
+{
+	PMEMobjpool *pool;
+	if (argc > 2) {
+		pool = pmemobj_open(argv[1], "shape");
+		if (!pool)
+			return 0;
+		struct root *root = pmemobj_direct(pmemobj_root(pool, sizeof(struct root)));
+		if (pm_mode(argc, argv, "dump") && root->width)
+			printf("%lu x %lu\n", root->width, root->height);
+		pmemobj_close(pool);
+		return 0;
+	}
+	pool = pmemobj_create(argv[1], "shape", PMEMOBJ_MIN_POOL, 0600);
+	PM_REQUIRE(pool);
+	struct root *root = pmemobj_direct(pmemobj_root(pool, sizeof(struct root)));
+	for (uint64_t i = 1; i <= 3; i++) {
+		root->width = i; // expect: PF0302
+		pmemobj_persist(pool, &root->width, sizeof(root->width));
+		root->height = 2 * i;
+		pmemobj_persist(pool, &root->height, sizeof(root->height));
+		pm_acknowledge(i);
+	}
+	pmemobj_close(pool);
+	return 0;
+}

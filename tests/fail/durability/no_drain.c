@@ -1,0 +1,18 @@
+// powerfail: needs = "-lpmem"
+// powerfail: recover = "{bin} {pool} recover"
+// pmem_flush without pmem_drain.
+#include <libpmem.h>
+
+#include "../../programs/pm.h"
+
+int main(int argc, char **argv)
+{
+	uint64_t *pool = pm_open(argv[1], 4096);
+	if (pm_mode(argc, argv, "recover"))
+		return pool[0] > 2;
+	pool[0] = 1;
+	pmem_persist(&pool[0], sizeof(pool[0]));
+	pool[0] = 2; // expect: PF0102@second
+	pmem_flush(&pool[0], sizeof(pool[0])); // expect: PF0102@second
+	_exit(0);
+}

@@ -1,0 +1,31 @@
+// powerfail: recover = "{bin} {pool} recover"
+// powerfail: dump = "{bin} {pool} dump"
+// powerfail: ack = "ok (\d+)"
+// Each put makes the number before it durable, so what is acknowledged is always one ahead.
+#include "../../programs/pm.h"
+
+struct slot {
+	uint64_t number;
+} PM_LINE;
+
+int main(int argc, char **argv)
+{
+	struct slot *slots = pm_open(argv[1], 4096);
+	if (pm_mode(argc, argv, "recover"))
+		return 0;
+	if (pm_mode(argc, argv, "dump")) {
+		for (int i = 0; i < 3; i++)
+			if (slots[i].number)
+				printf("%lu\n", slots[i].number);
+		return 0;
+	}
+	for (uint64_t i = 0; i < 3; i++) {
+		slots[i].number = 10 + i; // expect: PF0103
+		if (i > 0) {
+			pm_persist(&slots[i - 1]);
+		}
+		pm_acknowledge(10 + i);
+	}
+	pm_persist(&slots[2]);
+	return 0;
+}

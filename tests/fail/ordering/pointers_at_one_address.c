@@ -1,0 +1,50 @@
+// powerfail: recover = "{bin} {pool} recover"
+// The pool is mapped where it was when it was made, and holds plain pointers. The pointer to the newest
+// record is flushed before the record.
+#define _GNU_SOURCE
+#include "../../programs/pm.h"
+
+struct record {
+	uint64_t number;
+	uint64_t twice;
+} PM_LINE;
+
+struct pool {
+	struct pool *address;
+	struct record *newest;
+	struct record records[8];
+};
+
+static struct pool *open_at_its_address(const char *path)
+{
+	struct pool *address = NULL;
+	int fd = open(path, O_CREAT | O_RDWR, 0600);
+	PM_REQUIRE(fd >= 0);
+	PM_REQUIRE(ftruncate(fd, 4096) == 0);
+	PM_REQUIRE(pread(fd, &address, sizeof(address), 0) == sizeof(address));
+	int flags = MAP_SHARED | (address ? MAP_FIXED_NOREPLACE : 0);
+	struct pool *pool = mmap(address, 4096, PROT_READ | PROT_WRITE, flags, fd, 0);
+	PM_REQUIRE(pool != MAP_FAILED);
+	close(fd);
+	return pool;
+}
+
+int main(int argc, char **argv)
+{
+	struct pool *pool = open_at_its_address(argv[1]);
+	if (pm_mode(argc, argv, "recover")) {
+		struct record *newest = pool->newest;
+		return newest && (newest->number == 0 || newest->twice != 2 * newest->number);
+	}
+	pool->address = pool;
+	pm_persist(&pool->address);
+	for (uint64_t i = 0; i < 3; i++) {
+		struct record *record = &pool->records[i];
+		record->number = i + 1; // expect: PF0201@record
+		record->twice = 2 * (i + 1); // expect: PF0201@record
+		pool->newest = record; // expect: PF0201@record
+		pm_persist(&pool->newest);
+		pm_persist(record);
+	}
+	return 0;
+}

@@ -1,0 +1,30 @@
+// powerfail: recover = "{bin} {pool} recover"
+// powerfail: flags = "--timeout 2s"
+// Recovery goes through a pool in steps whose size is durable after the size of the whole.
+#[macro_use]
+#[path = "../../programs/pm.rs"]
+mod pm;
+
+#[repr(C)]
+struct Pool {
+    whole: pm::Line<u64>,
+    step: pm::Line<u64>,
+}
+
+fn main() {
+    let pool = pm::open_pool::<Pool>();
+    unsafe {
+        if pm::mode("recover") {
+            let mut at = 0;
+            while at < (*pool).whole.0 {
+                at += (*pool).step.0;
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            return;
+        }
+        (*pool).whole.0 = 64; // expect: PF0402
+        persist!((*pool).whole);
+        (*pool).step.0 = 16;
+        persist!((*pool).step);
+    }
+}

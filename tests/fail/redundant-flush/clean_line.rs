@@ -1,0 +1,20 @@
+// A line is flushed in which nothing was stored.
+#[macro_use]
+#[path = "../../programs/pm.rs"]
+mod pm;
+
+#[repr(C)]
+struct Pool {
+    used: pm::Line<u64>,
+    unused: pm::Line<u64>,
+}
+
+fn main() {
+    let pool = pm::open_pool::<Pool>();
+    unsafe {
+        (*pool).used.0 = 1;
+        flush!((*pool).used);
+        flush!((*pool).unused); // expect: PF0501
+        fence!();
+    }
+}

@@ -1,0 +1,15 @@
+// powerfail: needs = "-lpmem"
+// pmem_memcpy_persist has flushed what is flushed again.
+#include <libpmem.h>
+
+#include "../../programs/pm.h"
+
+int main(int argc, char **argv)
+{
+	PM_REQUIRE(argc == 2);
+	char *pool = pm_open(argv[1], 4096);
+	const char text[8] = "text";
+	pmem_memcpy_persist(pool, text, sizeof(text));
+	pmem_persist(pool, sizeof(text)); // expect: PF0501 // may: PF0502
+	return 0;
+}

@@ -1,0 +1,12 @@
+// powerfail: refused
+// The workload itself does not work.
+#include "../../programs/pm.h"
+
+int main(int argc, char **argv)
+{
+	PM_REQUIRE(argc == 2);
+	uint64_t *pool = pm_open(argv[1], 4096);
+	pool[0] = 1;
+	pm_persist(&pool[0]);
+	return 3;
+}

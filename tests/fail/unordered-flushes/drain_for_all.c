@@ -1,0 +1,18 @@
+// powerfail: needs = "-lpmem"
+// powerfail: flags = "--warnings"
+// Two pmem_flush and one pmem_drain.
+#include <libpmem.h>
+
+#include "../../programs/pm.h"
+
+int main(int argc, char **argv)
+{
+	PM_REQUIRE(argc == 2);
+	uint64_t *pool = pm_open(argv[1], 4096);
+	pool[0] = 1; // expect: PF0602@both
+	pmem_flush(&pool[0], sizeof(pool[0])); // expect: PF0602@both
+	pool[8] = 2; // expect: PF0602@both
+	pmem_flush(&pool[8], sizeof(pool[8])); // expect: PF0602@both
+	pmem_drain(); // expect: PF0602@both
+	return 0;
+}

@@ -1,0 +1,22 @@
+// powerfail: flags = "--warnings"
+// Key and value lie in two lines and share a fence.
+#[macro_use]
+#[path = "../../programs/pm.rs"]
+mod pm;
+
+#[repr(C)]
+struct Pool {
+    key: pm::Line<u64>,
+    value: pm::Line<u64>,
+}
+
+fn main() {
+    let pool = pm::open_pool::<Pool>();
+    unsafe {
+        (*pool).key.0 = 1; // expect: PF0602@both
+        flush!((*pool).key); // expect: PF0602@both
+        (*pool).value.0 = 2; // expect: PF0602@both
+        flush!((*pool).value); // expect: PF0602@both
+        fence!(); // expect: PF0602@both
+    }
+}

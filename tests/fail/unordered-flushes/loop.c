@@ -1,0 +1,20 @@
+// powerfail: opt = "-O2"
+// powerfail: flags = "--warnings"
+// A loop flushes, and the fence follows behind it.
+#include "../../programs/pm.h"
+
+struct slot {
+	uint64_t value;
+} PM_LINE;
+
+int main(int argc, char **argv)
+{
+	PM_REQUIRE(argc == 2);
+	volatile struct slot *slots = pm_open(argv[1], 4096);
+	for (uint64_t i = 0; i < 3; i++) {
+		slots[i].value = i + 1; // expect: PF0602@loop
+		pm_flush(&slots[i]); // expect: PF0602@loop
+	}
+	pm_fence(); // expect: PF0602@loop
+	return 0;
+}

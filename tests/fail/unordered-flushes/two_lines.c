@@ -1,0 +1,19 @@
+// powerfail: flags = "--warnings"
+// Two lines under one fence.
+#include "../../programs/pm.h"
+
+struct slot {
+	uint64_t value;
+} PM_LINE;
+
+int main(int argc, char **argv)
+{
+	PM_REQUIRE(argc == 2);
+	struct slot *slots = pm_open(argv[1], 4096);
+	slots[0].value = 1; // expect: PF0602@two
+	pm_flush(&slots[0]); // expect: PF0602@two
+	slots[1].value = 2; // expect: PF0602@two
+	pm_flush(&slots[1]); // expect: PF0602@two
+	pm_fence(); // expect: PF0602@two
+	return 0;
+}

@@ -1,0 +1,20 @@
+// powerfail: needs = "-lpmem"
+// A record is cleared and then filled before anything is flushed.
+#include <libpmem.h>
+
+#include "../../programs/pm.h"
+
+struct record {
+	uint64_t id;
+	uint64_t value;
+};
+
+int main(int argc, char **argv)
+{
+	PM_REQUIRE(argc == 2);
+	struct record *record = pm_open(argv[1], 4096);
+	record->id = 1;
+	record->value = 10;
+	pmem_persist(record, sizeof(*record));
+	return 0;
+}

@@ -1,0 +1,13 @@
+// A value in a box is flushed, and its copy in the pool as well.
+#[macro_use]
+#[path = "../../programs/pm.rs"]
+mod pm;
+
+fn main() {
+    let pool = pm::open_pool::<pm::Line<u64>>();
+    let boxed = Box::new(pm::Line(9u64));
+    unsafe {
+        (*pool).0 = boxed.0;
+        persist!((*pool).0);
+    }
+}
