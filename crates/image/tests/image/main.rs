@@ -1,5 +1,6 @@
 //! Crash images against a naive replay, on real files.
 
+mod behind_end;
 mod common;
 mod cursor;
 mod layout;

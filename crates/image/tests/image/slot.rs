@@ -18,14 +18,14 @@ use crate::common::{
     Initial, Naive, Op, POOL_BYTES, bytes, initial, op, pool_at, rules, trace_of, two_pools,
 };
 
-fn newest() -> CrashState {
+pub(crate) fn newest() -> CrashState {
     CrashState {
         versions: Vec::new(),
     }
 }
 
 /// In memory and on disk.
-fn run_directories() -> Vec<(RunDirectory, Option<tempfile::TempDir>)> {
+pub(crate) fn run_directories() -> Vec<(RunDirectory, Option<tempfile::TempDir>)> {
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     vec![
         (RunDirectory::create_in(&default_parent()).unwrap(), None),
@@ -249,7 +249,7 @@ proptest! {
     }
 }
 
-fn store(pool: u32, offset: u64, bytes: &[u8]) -> Op {
+pub(crate) fn store(pool: u32, offset: u64, bytes: &[u8]) -> Op {
     Op::Store(StoreKind::Plain, pool, offset, bytes.to_vec())
 }
 
@@ -299,40 +299,6 @@ fn only_what_differs_is_written() {
     cursor.move_to(EventIndex(2)).unwrap();
     let second = slot.prepare(&cursor, &newest()).unwrap();
     assert_eq!((second.pages_written, second.files_created), (1, 0));
-}
-
-#[test]
-fn bytes_behind_the_end_do_not_reach_the_next_recovery() {
-    // The bytes between the end of a file and the end of its last page can be changed through a
-    // mapping, and a later extension of the file would show them.
-    let ops = [store(0, 0, &[1]), Op::Resize(0, 3 * 4096)];
-    let pools = [pool_at("/nowhere/pool", 4096 + 100)];
-    let trace = trace_of(&pools, &Vec::new(), &ops);
-    let layout = Layout::of(&trace, &[]).unwrap();
-    for (run, _disk) in run_directories() {
-        let mut slot = run.slot(0, &layout);
-        let mut cursor = ImageCursor::new(&trace, CursorOptions::default()).unwrap();
-        cursor.move_to(EventIndex(1)).unwrap();
-        slot.prepare(&cursor, &newest()).unwrap();
-        let path = slot.path_of(PoolIndex(0)).unwrap();
-        let script = "import mmap,sys\n\
-                      f=open(sys.argv[1],'r+b')\n\
-                      m=mmap.mmap(f.fileno(),4196)\n\
-                      import ctypes\n\
-                      b=ctypes.c_char.from_buffer(m)\n\
-                      ctypes.memset(ctypes.addressof(b)+4196,7,2000)\n";
-        let status = std::process::Command::new("python3")
-            .args(["-c", script])
-            .arg(&path)
-            .status()
-            .unwrap();
-        assert!(status.success());
-        cursor.move_to(EventIndex(2)).unwrap();
-        slot.prepare(&cursor, &newest()).unwrap();
-        let mut expected = vec![0; 3 * 4096];
-        expected[0] = 1;
-        assert_eq!(fs::read(&path).unwrap(), expected);
-    }
 }
 
 #[test]
