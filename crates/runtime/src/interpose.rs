@@ -292,6 +292,7 @@ pub(crate) fn thread_starter() -> u64 {
     ) -> c_int;
     let (mut handle, mut address) = (0, 0u64);
     let create = original!("pthread_create" as Create);
+    let alone = Solitude::save();
     if create(
         &raw mut handle,
         core::ptr::null(),
@@ -302,7 +303,45 @@ pub(crate) fn thread_starter() -> u64 {
         // SAFETY: the thread was just made, and the address outlives it.
         unsafe { pthread_join(handle, core::ptr::null_mut()) };
     }
+    alone.restore();
     address
+}
+
+/// Whether the C library believes that there is one thread only: then it takes no locks, which would
+/// be fences. Our probe must not change that.
+struct Solitude {
+    single: *mut u8,
+    was_single: u8,
+    multiple: u32,
+}
+
+impl Solitude {
+    /// Where the header of a thread, at the FS base, says that there are others.
+    const MULTIPLE_THREADS_AT: u64 = 0x18;
+
+    fn save() -> Self {
+        // SAFETY: the name is a string with an end; the C library keeps a byte there, and the header
+        // of this thread at the FS base.
+        unsafe {
+            let single = dlsym(RTLD_NEXT, c"__libc_single_threaded".as_ptr()).cast::<u8>();
+            Self {
+                single,
+                was_single: if single.is_null() { 0 } else { single.read() },
+                multiple: ((sys::fs() + Self::MULTIPLE_THREADS_AT) as *const u32).read(),
+            }
+        }
+    }
+
+    fn restore(&self) {
+        if self.was_single == 0 || thread::has_company() {
+            return;
+        }
+        // SAFETY: as in `save`; the only other thread there was has been joined.
+        unsafe {
+            self.single.write(self.was_single);
+            ((sys::fs() + Self::MULTIPLE_THREADS_AT) as *mut u32).write(self.multiple);
+        }
+    }
 }
 
 static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);

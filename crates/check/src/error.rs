@@ -1,0 +1,46 @@
+//! Why there are no findings.
+
+use powerfail_finding::RecoveryOutcome;
+use powerfail_image::ImageError;
+use powerfail_oracle::OracleError;
+use powerfail_trace::TraceError;
+
+/// An image on which recovery must succeed, because no crash made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undisturbed {
+    /// The pools as the workload left them.
+    Final,
+    /// The same, after a recovery that succeeded.
+    FinalAgain,
+    /// The pools as the workload found them.
+    Initial,
+}
+
+/// Why there are no findings.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// Images cannot be made.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Recovery cannot be run.
+    #[error(transparent)]
+    Oracle(#[from] OracleError),
+    /// Recovery fails where no crash is to blame.
+    #[error("recovery fails without any crash")]
+    Undisturbed {
+        /// On what.
+        image: Undisturbed,
+        /// What it did.
+        outcome: Box<RecoveryOutcome>,
+    },
+    /// The trace has no pool.
+    #[error("the workload mapped no pool, so there is nothing that a power failure could damage")]
+    NoPool,
+    /// The user wants to stop.
+    #[error("interrupted")]
+    Interrupted,
+}

@@ -1,0 +1,34 @@
+//! From a trace to findings: what `powerfail check`, `lint` and `crash` do once there is a trace.
+//!
+//! - [`lint()`]: patterns of misuse, as findings with sources.
+//! - [`crash()`]: recovery must succeed undisturbed; then the power fails at the chosen failure points,
+//!   and every failure of recovery is traced back to the stores that explain it.
+//!
+//! The parts are other crates: `detect` finds patterns, `explore` chooses failure points, `image` makes
+//! crash images, `oracle` runs recovery. Here they are put together, and their results grouped by
+//! root cause. Words for people that are not in a finding itself are `report`'s.
+//!
+//! The way of a failure point:
+//!
+//! ```text
+//! plan ──▶ trial ──runner──▶ verdict ──judge──▶ symptom ──reason──▶ stores ──group──▶ finding
+//! ```
+
+mod confirm;
+mod content;
+mod crash;
+mod error;
+mod group;
+mod lint;
+mod options;
+mod places;
+mod reason;
+mod runner;
+mod symptom;
+
+pub use crash::{Crashed, crash};
+pub use error::{CheckError, Undisturbed};
+pub use lint::lint;
+pub use options::{CrashOptions, Observer, Step};
+pub use runner::{Runner, RunnerOptions, Trial, TrialState};
+pub use symptom::{Symptom, symptom_of};

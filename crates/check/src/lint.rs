@@ -1,0 +1,122 @@
+//! What the lint found, as findings.
+
+use powerfail_detect::{Hit, LintOptions, lint as find};
+use powerfail_finding::{Code, Finding, Role, SourcePlace};
+use powerfail_trace::Trace;
+
+use crate::error::CheckError;
+use crate::group::group;
+use crate::places::{Access, Places};
+
+/// Lints a trace. What a crash would have to confirm is left out, unless warnings are wanted.
+pub fn lint(
+    trace: &Trace,
+    options: &LintOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Finding>, CheckError> {
+    let mut places = Places::new(trace, &options.trust);
+    let hits = hits(trace, options, &mut places, progress)?;
+    let shown = hits.iter().filter(|hit| hit.confirmed || options.warnings);
+    let findings = shown.map(|hit| finding(hit, &mut places)).collect();
+    Ok(group(findings))
+}
+
+pub(crate) fn hits(
+    trace: &Trace,
+    options: &LintOptions,
+    places: &mut Places<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Hit>, CheckError> {
+    Ok(find(trace, options, places, progress)?)
+}
+
+pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Finding {
+    let places: Vec<SourcePlace> = hit
+        .sites
+        .iter()
+        .map(|site| {
+            let access = Access {
+                stack: site.stack,
+                user: site.user,
+                event: site.event,
+                place: site.place,
+                len_bytes: site.len_bytes,
+                bytes: &site.bytes,
+            };
+            places.of_access(site.role, &access)
+        })
+        .collect();
+    Finding {
+        id: String::new(),
+        code: hit.code,
+        class: hit.code.class(),
+        severity: hit.code.severity(),
+        message: message(hit, &places),
+        count: hit.count,
+        suggestion: suggestion(hit.code, &places),
+        places,
+        evidence: None,
+    }
+}
+
+/// `in insert`, where that is known.
+fn whereabouts(place: Option<&SourcePlace>) -> String {
+    place
+        .and_then(|place| place.function.as_deref())
+        .map_or_else(String::new, |function| format!(" in {function}"))
+}
+
+fn message(hit: &Hit, places: &[SourcePlace]) -> String {
+    let here = whereabouts(places.first());
+    match hit.code {
+        Code::StoreNotFlushed => format!("the store{here} is never flushed"),
+        Code::FlushNotFenced => format!("what is flushed{here} is never fenced"),
+        Code::PublishedBeforeDurable => {
+            let publisher = whereabouts(places.iter().find(|place| place.role == Role::Publish));
+            format!("the data stored{here} is published{publisher} before it is durable")
+        }
+        Code::RedundantFlush => format!("the flush{here} has nothing new to write back"),
+        Code::RedundantFence => format!("the fence{here} has nothing to wait for"),
+        Code::VolatileFlush => format!("the flush{here} is of memory that is not persistent"),
+        Code::TransientData => format!("what is stored{here} is never made durable"),
+        Code::DirtyOverwrite => {
+            format!("the store{here} is overwritten before it was made durable")
+        }
+        Code::SharedFlush => format!("several stores become durable by one flush{here}"),
+        Code::UnorderedFlushes => {
+            format!("several flushes{here} are completed by one fence, in any order")
+        }
+        code => format!("{}{here}", code.title()),
+    }
+}
+
+fn line_of(place: &SourcePlace) -> Option<String> {
+    let file = place.file.as_deref()?;
+    let name = file.rsplit('/').next().unwrap_or(file);
+    Some(format!("{name}:{}", place.line?))
+}
+
+fn suggestion(code: Code, places: &[SourcePlace]) -> Option<String> {
+    let first = places.first().and_then(line_of);
+    let at = first.as_deref().unwrap_or("this place");
+    Some(match code {
+        Code::StoreNotFlushed => format!("flush the line after the store at {at}, then fence"),
+        Code::FlushNotFenced => format!("add a fence after the flush of what is stored at {at}"),
+        Code::PublishedBeforeDurable => {
+            let publish = places
+                .iter()
+                .find(|place| place.role == Role::Publish)
+                .and_then(line_of)
+                .unwrap_or_else(|| "it is published".into());
+            format!("flush what is stored at {at} and fence before {publish}")
+        }
+        Code::RedundantFlush => format!("remove the flush at {at}"),
+        Code::RedundantFence => format!("remove the fence at {at}"),
+        Code::VolatileFlush => format!("remove the flush at {at}, or flush the pool instead"),
+        Code::TransientData => {
+            format!("keep it in volatile memory, or flush it after the store at {at}")
+        }
+        Code::DirtyOverwrite => format!("make the value of {at} durable first, or do not store it"),
+        _ => return None,
+    })
+}

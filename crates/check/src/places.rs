@@ -1,0 +1,219 @@
+//! From call stacks to places in the sources.
+
+use std::path::Path;
+
+use powerfail_detect::{Business, Standing, Symbols, Trust};
+use powerfail_finding::{Role, SourcePlace, StackFrame};
+use powerfail_model::{Event, EventIndex, Place};
+use powerfail_oracle::Backtrace;
+use powerfail_symbol::{AddressKind, Resolved, Symbolizer};
+use powerfail_trace::{Body, Frame, Result, StackId, Trace};
+
+/// How many bytes of a store are shown.
+const BYTES_SHOWN: usize = 32;
+
+/// Finds the sources of a trace's call stacks.
+pub(crate) struct Places<'t> {
+    trace: &'t Trace,
+    trust: Trust,
+    symbolizer: Symbolizer,
+}
+
+/// An event that a place is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Access<'a> {
+    pub(crate) stack: StackId,
+    /// Where in the stack to begin to look for code of the user.
+    pub(crate) user: StackId,
+    pub(crate) event: EventIndex,
+    pub(crate) place: Option<Place>,
+    pub(crate) len_bytes: u64,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'t> Places<'t> {
+    pub(crate) fn new(trace: &'t Trace, trust: &Trust) -> Self {
+        Self {
+            trace,
+            trust: trust.clone(),
+            symbolizer: Symbolizer::new(trace.modules()),
+        }
+    }
+
+    /// The place of an access.
+    pub(crate) fn of_access(&mut self, role: Role, access: &Access<'_>) -> SourcePlace {
+        let mut place = SourcePlace::new(role);
+        place.stack = self.frames(access.stack, AddressKind::Instruction);
+        if access.user == access.stack || access.user.is_none() {
+            let frames = std::mem::take(&mut place.stack);
+            locate(&mut place, &frames);
+            place.stack = frames;
+        } else {
+            locate(&mut place, &self.frames(access.user, AddressKind::Return));
+        }
+        if let Some(at) = access.place {
+            let pool = self.trace.pools().get(at.pool.0 as usize);
+            place.pool = pool.map(|pool| pool.path.display().to_string());
+            place.pool_offset = Some(at.offset.0);
+            place.len_bytes = (access.len_bytes > 0).then_some(access.len_bytes);
+        }
+        if !access.bytes.is_empty() {
+            let shown = &access.bytes[..access.bytes.len().min(BYTES_SHOWN)];
+            let mut text: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            if access.len_bytes > shown.len() as u64 {
+                text.push_str("...");
+            }
+            place.bytes = Some(text);
+        }
+        place.event = Some(access.event.0);
+        place
+    }
+
+    /// The place of an event of the trace.
+    pub(crate) fn of_event(&mut self, role: Role, event: EventIndex) -> Result<SourcePlace> {
+        let mut records = self.trace.records_from(event);
+        let Some(record) = records.next_record()? else {
+            return Ok(SourcePlace::new(role));
+        };
+        let (place, bytes) = match record.body {
+            Body::Pm(Event::Store { at, bytes, .. }) => (Some(at), bytes),
+            Body::Pm(Event::Flush { at, .. }) => (Some(at), &[][..]),
+            _ => (None, &[][..]),
+        };
+        let access = Access {
+            stack: record.stack,
+            user: record.stack,
+            event,
+            place,
+            len_bytes: bytes.len() as u64,
+            bytes,
+        };
+        Ok(self.of_access(role, &access))
+    }
+
+    /// Where recovery was.
+    pub(crate) fn of_backtrace(&self, backtrace: &Backtrace) -> SourcePlace {
+        let mut place = SourcePlace::new(Role::Recovery);
+        let frames = backtrace
+            .threads
+            .first()
+            .map_or(&[][..], |thread| &thread.frames);
+        let resolved = backtrace.resolve();
+        for (frame, resolved) in frames.iter().zip(&resolved) {
+            let path = match frame {
+                Frame::Module { module, .. } => backtrace
+                    .modules
+                    .get(module.0 as usize)
+                    .map(|module| module.path.as_path()),
+                Frame::Absolute { .. } => None,
+            };
+            push_frames(&mut place.stack, *frame, resolved, path, &self.trust);
+        }
+        let frames = std::mem::take(&mut place.stack);
+        locate(&mut place, &frames);
+        place.stack = frames;
+        place
+    }
+
+    /// The frames of a call stack, with inlined calls, innermost first.
+    fn frames(&mut self, stack: StackId, innermost: AddressKind) -> Vec<StackFrame> {
+        let mut frames = Vec::new();
+        let mut next = stack;
+        let mut kind = innermost;
+        while let Some(node) = self.trace.stack_node(next) {
+            let resolved = self.symbolizer.resolve(node.frame, kind);
+            let path = match node.frame {
+                Frame::Module { module, .. } => self
+                    .trace
+                    .modules()
+                    .get(module.0 as usize)
+                    .map(|module| module.path.as_path()),
+                Frame::Absolute { .. } => None,
+            };
+            push_frames(&mut frames, node.frame, &resolved, path, &self.trust);
+            next = node.caller;
+            kind = AddressKind::Return;
+        }
+        frames
+    }
+}
+
+impl Symbols for Places<'_> {
+    fn business(&mut self, frame: Frame, is_site: bool) -> Business {
+        let kind = if is_site {
+            AddressKind::Instruction
+        } else {
+            AddressKind::Return
+        };
+        let resolved = self.symbolizer.resolve(frame, kind);
+        let function = resolved
+            .frames
+            .last()
+            .and_then(|frame| frame.function.as_deref());
+        function.map_or(Business::Unknown, Business::of_function)
+    }
+}
+
+fn push_frames(
+    out: &mut Vec<StackFrame>,
+    frame: Frame,
+    resolved: &Resolved,
+    module: Option<&Path>,
+    trust: &Trust,
+) {
+    let trusted = module.is_some_and(|path| trust.standing(path) != Standing::User);
+    let offset = match frame {
+        Frame::Module { offset, .. } => offset,
+        Frame::Absolute { address } => address,
+    };
+    let name = module.and_then(Path::file_name);
+    let module = name.map(|name| name.to_string_lossy().into_owned());
+    let plain = StackFrame {
+        function: None,
+        file: None,
+        line: None,
+        module: module.clone(),
+        offset,
+        trusted,
+    };
+    if resolved.frames.is_empty() {
+        out.push(plain);
+        return;
+    }
+    for source in &resolved.frames {
+        out.push(StackFrame {
+            function: source.function.clone(),
+            file: source.file.as_ref().map(|file| file.display().to_string()),
+            line: source.line,
+            ..plain.clone()
+        });
+    }
+}
+
+/// Code that is compiled into the program and is not the program's: headers of the system, the
+/// standard libraries of C++ and Rust.
+fn is_system(file: &str) -> bool {
+    const SYSTEM: [&str; 4] = ["/usr/include/", "/usr/lib/", "/rustc/", "/lib/rustlib/"];
+    SYSTEM.iter().any(|part| file.contains(part))
+}
+
+/// The frame to show for a stack: the innermost one of the user's own sources.
+fn users_frame(frames: &[StackFrame]) -> Option<&StackFrame> {
+    let is_users = |frame: &&StackFrame| {
+        !frame.trusted && frame.file.as_deref().is_some_and(|file| !is_system(file))
+    };
+    frames
+        .iter()
+        .find(is_users)
+        .or_else(|| frames.iter().find(|frame| !frame.trusted))
+        .or_else(|| frames.first())
+}
+
+fn locate(place: &mut SourcePlace, frames: &[StackFrame]) {
+    if let Some(frame) = users_frame(frames) {
+        place.file.clone_from(&frame.file);
+        place.line = frame.line;
+        place.function.clone_from(&frame.function);
+        place.module.clone_from(&frame.module);
+    }
+}

@@ -1,0 +1,212 @@
+//! The stores that explain a failure: between a bad state and the nearest good ones.
+//!
+//! Where recovery fails at a failure point, it succeeds at some moment before and at some moment
+//! after it. The search looks for the nearest ones, store by store: first at distances that double,
+//! then between the last bad and the first good one. The last store before which it succeeds is the
+//! *survivor*, which should not have survived alone; the first store with which it succeeds again is
+//! the one that is *lost*.
+//!
+//! All searches go on together, so that one pass over the trace serves a whole round.
+
+use powerfail_model::{Event, EventIndex};
+use powerfail_trace::{Body, Trace};
+
+use crate::error::CheckError;
+
+/// How many stores a search looks at, in each direction.
+const STORES_MAX: usize = 1 << 14;
+/// How many events it looks through for them.
+const EVENTS_MAX: u64 = 1 << 18;
+/// How many moments a round tries between two known ones.
+const SPLITS: usize = 7;
+
+/// A direction in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Before,
+    After,
+}
+
+/// A search in one direction from a failure point.
+#[derive(Clone, Debug)]
+pub(crate) struct Search {
+    direction: Direction,
+    from: EventIndex,
+    /// Stores by their distance.
+    stores: Vec<EventIndex>,
+    /// How many stores away a state is known to be bad, and how many away one is good.
+    bad: usize,
+    good: Option<usize>,
+    is_over: bool,
+}
+
+impl Search {
+    pub(crate) fn new(
+        trace: &Trace,
+        direction: Direction,
+        from: EventIndex,
+    ) -> Result<Self, CheckError> {
+        let mut stores = stores_near(trace, direction, from)?;
+        if direction == Direction::Before {
+            stores.reverse();
+        }
+        stores.truncate(STORES_MAX);
+        Ok(Self {
+            direction,
+            from,
+            is_over: stores.is_empty(),
+            stores,
+            bad: 0,
+            good: None,
+        })
+    }
+
+    /// The moment this many stores away.
+    fn moment(&self, distance: usize) -> EventIndex {
+        match (distance.checked_sub(1), self.direction) {
+            (None, _) => self.from,
+            (Some(last), Direction::Before) => self.stores[last],
+            (Some(last), Direction::After) => EventIndex(self.stores[last].0 + 1),
+        }
+    }
+
+    /// The distances to try next, with their moments; none when it is over.
+    pub(crate) fn probes(&self) -> Vec<(usize, EventIndex)> {
+        if self.is_over {
+            return Vec::new();
+        }
+        let distances: Vec<usize> = match self.good {
+            None => {
+                let doubling = std::iter::successors(Some(1_usize), |distance| Some(2 * distance));
+                let mut distances: Vec<usize> = doubling
+                    .take_while(|distance| *distance < self.stores.len())
+                    .collect();
+                distances.push(self.stores.len());
+                distances
+            }
+            Some(good) => {
+                let between = good - self.bad;
+                let count = SPLITS.min(between - 1);
+                (1..=count)
+                    .map(|part| self.bad + part * between / (count + 1))
+                    .collect()
+            }
+        };
+        let probe = |distance| (distance, self.moment(distance));
+        distances.into_iter().map(probe).collect()
+    }
+
+    /// Takes the answers to the probes: distance, and whether recovery succeeds there.
+    pub(crate) fn answer(&mut self, answers: &[(usize, bool)]) {
+        let nearest = answers.iter().filter(|(_, good)| *good).map(|(at, _)| *at);
+        let good = nearest.chain(self.good).min();
+        let bad = answers
+            .iter()
+            .filter(|(at, is_good)| !is_good && good.is_none_or(|good| *at < good))
+            .map(|(at, _)| *at);
+        self.bad = bad.chain([self.bad]).max().unwrap_or(self.bad);
+        self.good = good;
+        self.is_over = match good {
+            None => true,
+            Some(good) => good <= self.bad + 1,
+        };
+    }
+
+    /// The store that makes the difference, if it was found.
+    pub(crate) fn store(&self) -> Option<EventIndex> {
+        self.stores.get(self.good? - 1).copied()
+    }
+
+    /// The nearest good moment.
+    pub(crate) fn good_moment(&self) -> Option<EventIndex> {
+        Some(self.moment(self.good?))
+    }
+
+    /// The first store in this direction.
+    pub(crate) fn nearest_store(&self) -> Option<EventIndex> {
+        self.stores.first().copied()
+    }
+}
+
+/// Events before or from `from` on that change a pool, in their order.
+fn stores_near(
+    trace: &Trace,
+    direction: Direction,
+    from: EventIndex,
+) -> Result<Vec<EventIndex>, CheckError> {
+    let (start, end) = match direction {
+        Direction::Before => (from.0.saturating_sub(EVENTS_MAX), from.0),
+        Direction::After => (from.0, from.0.saturating_add(EVENTS_MAX)),
+    };
+    let mut stores = Vec::new();
+    let mut records = trace.records_from(EventIndex(start));
+    while let Some(record) = records.next_record()? {
+        if record.index.0 >= end {
+            break;
+        }
+        if matches!(
+            record.body,
+            Body::Pm(Event::Store { .. } | Event::Resize { .. })
+        ) {
+            stores.push(record.index);
+        }
+    }
+    Ok(stores)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Direction, Search};
+    use powerfail_model::EventIndex;
+
+    fn search(direction: Direction, stores: usize) -> Search {
+        Search {
+            direction,
+            from: EventIndex(1000),
+            stores: (0..stores as u64)
+                .map(|at| EventIndex(1000 + 10 * at))
+                .collect(),
+            bad: 0,
+            good: None,
+            is_over: stores == 0,
+        }
+    }
+
+    /// Whatever the border is, it is found, in few rounds.
+    #[test]
+    fn the_border_is_found() {
+        for stores in [1, 2, 3, 50, 1000] {
+            for border in 1..=stores {
+                let mut search = search(Direction::After, stores);
+                let mut rounds = 0;
+                loop {
+                    let probes = search.probes();
+                    if probes.is_empty() {
+                        break;
+                    }
+                    rounds += 1;
+                    let answers: Vec<_> = probes
+                        .iter()
+                        .map(|(distance, _)| (*distance, *distance >= border))
+                        .collect();
+                    search.answer(&answers);
+                }
+                assert_eq!(search.good, Some(border));
+                assert_eq!(
+                    search.store(),
+                    Some(EventIndex(1000 + 10 * (border as u64 - 1)))
+                );
+                assert!(rounds <= 6, "{rounds} rounds");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_good_state_there_is_no_reason() {
+        let mut search = search(Direction::After, 20);
+        let answers: Vec<_> = search.probes().iter().map(|(at, _)| (*at, false)).collect();
+        search.answer(&answers);
+        assert!(search.probes().is_empty());
+        assert_eq!(search.store(), None);
+    }
+}

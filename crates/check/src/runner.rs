@@ -1,0 +1,314 @@
+//! Runs recovery on crash images, several at a time.
+//!
+//! One forward pass over the trace serves a whole batch of trials. The pass waits while an image is
+//! prepared, which takes a fraction of a millisecond; recoveries run beside it, each in a slot of its
+//! own.
+
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use powerfail_explore::{LostLines, Strategy};
+use powerfail_image::{CursorOptions, Fill, ImageCursor, Layout, RunDirectory, Slot as ImageSlot};
+use powerfail_model::{CrashState, EventIndex, Rules};
+use powerfail_oracle::{Backtrace, Oracle, OracleError, PoolMapping, Slot, Verdict};
+use powerfail_trace::Trace;
+
+use crate::error::CheckError;
+
+/// How often an interruption is looked for while recoveries run.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A crash image to try.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// The power fails just before this event.
+    pub at: EventIndex,
+    /// What survives.
+    pub state: TrialState,
+}
+
+impl Trial {
+    /// All stores before an event survive, and nothing else.
+    pub const fn prefix(at: EventIndex) -> Self {
+        Self {
+            at,
+            state: TrialState::Newest,
+        }
+    }
+}
+
+/// What survives of the stores before a failure.
+#[derive(Clone, Debug)]
+pub enum TrialState {
+    /// All of them.
+    Newest,
+    /// Those that are surely durable.
+    Floors,
+    /// All, except of these lines.
+    Lost(LostLines),
+    /// All, except that these lines have these versions.
+    Exactly(CrashState),
+}
+
+/// How images are made and recoveries run.
+#[derive(Clone, Debug)]
+pub struct RunnerOptions {
+    /// How many recoveries at a time.
+    pub jobs: usize,
+    /// What survives.
+    pub rules: Rules,
+    /// What fresh memory holds.
+    pub fill: Option<Fill>,
+    /// Files that are no pools and that recovery needs beside them.
+    pub companions: Vec<std::path::PathBuf>,
+}
+
+/// What became of a trial.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// What the oracle says; nothing if the state is not possible there.
+    pub verdict: Option<Verdict>,
+    /// Lines that did not have their newest content.
+    pub state: CrashState,
+}
+
+/// See the module header.
+pub struct Runner<'t> {
+    trace: &'t Trace,
+    options: RunnerOptions,
+    images: Vec<ImageSlot>,
+    recoveries: Vec<Slot>,
+    /// Recoveries run so far.
+    pub runs: u64,
+    // Gone last: the slots are in there.
+    _directory: RunDirectory,
+}
+
+impl<'t> Runner<'t> {
+    /// Makes the slots, in a new directory under `parent`.
+    pub fn new(
+        trace: &'t Trace,
+        oracle: &Oracle,
+        parent: &Path,
+        options: RunnerOptions,
+    ) -> Result<Self, CheckError> {
+        if trace.pools().is_empty() {
+            return Err(CheckError::NoPool);
+        }
+        let directory = RunDirectory::create_in(parent)?;
+        let layout = Layout::of(trace, &options.companions)?;
+        let images: Vec<ImageSlot> = (0..options.jobs.max(1))
+            .map(|number| directory.slot(number, &layout))
+            .collect();
+        // A zygote looks at what it covers, so the files must be there.
+        let cursor = ImageCursor::new(trace, CursorOptions::default())?;
+        let mut runner = Self {
+            trace,
+            options,
+            images,
+            recoveries: Vec::new(),
+            runs: 0,
+            _directory: directory,
+        };
+        let nothing_lost = CrashState {
+            versions: Vec::new(),
+        };
+        for image in &mut runner.images {
+            image.prepare(&cursor, &nothing_lost)?;
+            let mappings: Vec<PoolMapping> = image
+                .files()
+                .map(|(original, private)| PoolMapping {
+                    original: original.to_owned(),
+                    private,
+                })
+                .collect();
+            runner.recoveries.push(oracle.slot(&mappings)?);
+        }
+        Ok(runner)
+    }
+
+    /// How many recoveries run at a time.
+    pub fn job_count(&self) -> usize {
+        self.recoveries.len()
+    }
+
+    /// What survives.
+    pub const fn rules(&self) -> Rules {
+        self.options.rules
+    }
+
+    /// The length of a line.
+    pub(crate) const fn line_bytes(&self) -> u64 {
+        self.options.rules.domain.line_bytes() as u64
+    }
+
+    /// How recovery is kept apart.
+    pub fn isolation(&self) -> Option<&powerfail_oracle::Isolation> {
+        self.recoveries.first().map(Slot::isolation)
+    }
+
+    fn cursor(&self, trials: &[Trial]) -> Result<ImageCursor<'t>, CheckError> {
+        let needs_frontier = trials
+            .iter()
+            .any(|trial| !matches!(trial.state, TrialState::Newest));
+        Ok(ImageCursor::new(
+            self.trace,
+            CursorOptions {
+                rules: needs_frontier.then_some(self.options.rules),
+                fill: self.options.fill,
+                memory_limit_bytes: None,
+            },
+        )?)
+    }
+
+    /// Tries all of them; the results are in their order. `progress` is told how many are done.
+    pub fn run(
+        &mut self,
+        trials: &[Trial],
+        is_interrupted: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Vec<Tried>, CheckError> {
+        let mut order: Vec<usize> = (0..trials.len()).collect();
+        order.sort_by_key(|number| trials[*number].at);
+        let mut cursor = self.cursor(trials)?;
+        let nothing = || CrashState {
+            versions: Vec::new(),
+        };
+        let mut tried: Vec<Tried> = trials
+            .iter()
+            .map(|_| Tried {
+                verdict: None,
+                state: nothing(),
+            })
+            .collect();
+        let images = &mut self.images;
+        let zygotes: Vec<u32> = self.recoveries.iter().map(Slot::zygote_id).collect();
+        let runs = &mut self.runs;
+        let (done_sender, done) = mpsc::channel::<(usize, usize, Result<Verdict, OracleError>)>();
+        std::thread::scope(|scope| {
+            let mut jobs = Vec::new();
+            for (worker, slot) in self.recoveries.iter_mut().enumerate() {
+                let (job, next) = mpsc::channel::<usize>();
+                let done = done_sender.clone();
+                scope.spawn(move || {
+                    for number in next {
+                        if done.send((worker, number, slot.run())).is_err() {
+                            return;
+                        }
+                    }
+                });
+                jobs.push(job);
+            }
+            let mut free: Vec<usize> = (0..jobs.len()).collect();
+            let mut finished = 0;
+            let mut take = |wait: bool, free: &mut Vec<usize>, tried: &mut Vec<Tried>| {
+                while wait {
+                    match done.recv_timeout(LOOK_EVERY) {
+                        Ok((worker, number, verdict)) => {
+                            tried[number].verdict = Some(verdict?);
+                            free.push(worker);
+                            *runs += 1;
+                            finished += 1;
+                            progress(finished);
+                            return Ok(());
+                        }
+                        Err(RecvTimeoutError::Timeout) if is_interrupted() => {
+                            end(&zygotes);
+                            return Err(CheckError::Interrupted);
+                        }
+                        Err(RecvTimeoutError::Timeout) => {}
+                        Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                    }
+                }
+                Ok(())
+            };
+            for number in order {
+                if is_interrupted() {
+                    end(&zygotes);
+                    return Err(CheckError::Interrupted);
+                }
+                let trial = &trials[number];
+                cursor.move_to(trial.at)?;
+                let Some(state) = state_at(&cursor, &trial.state) else {
+                    continue;
+                };
+                while free.is_empty() {
+                    take(true, &mut free, &mut tried)?;
+                }
+                let Some(worker) = free.pop() else { continue };
+                images[worker].prepare(&cursor, &state)?;
+                tried[number].state = state;
+                if jobs[worker].send(number).is_err() {
+                    return Err(CheckError::Oracle(OracleError::ZygoteDied));
+                }
+            }
+            while free.len() < jobs.len() {
+                take(true, &mut free, &mut tried)?;
+            }
+            Ok(())
+        })?;
+        Ok(tried)
+    }
+
+    /// Runs recovery several times on one image, one after the other, without making it new.
+    pub fn run_in_a_row(
+        &mut self,
+        trial: &Trial,
+        times: usize,
+    ) -> Result<Vec<Verdict>, CheckError> {
+        self.prepare_first(trial)?;
+        let mut verdicts = Vec::new();
+        for _ in 0..times {
+            verdicts.push(self.recoveries[0].run()?);
+            self.runs += 1;
+        }
+        Ok(verdicts)
+    }
+
+    /// Where recovery crashes on an image.
+    pub fn backtrace(&mut self, trial: &Trial) -> Result<Option<Backtrace>, CheckError> {
+        self.prepare_first(trial)?;
+        self.runs += 1;
+        Ok(self.recoveries[0].backtrace_of_crash()?)
+    }
+
+    fn prepare_first(&mut self, trial: &Trial) -> Result<(), CheckError> {
+        let mut cursor = self.cursor(std::slice::from_ref(trial))?;
+        cursor.move_to(trial.at)?;
+        let state = state_at(&cursor, &trial.state).unwrap_or(CrashState {
+            versions: Vec::new(),
+        });
+        self.images[0].prepare(&cursor, &state)?;
+        Ok(())
+    }
+}
+
+/// The crash state that a trial asks for, if it is possible where the cursor stands.
+pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &TrialState) -> Option<CrashState> {
+    match wanted {
+        TrialState::Newest => Some(CrashState {
+            versions: Vec::new(),
+        }),
+        TrialState::Floors => {
+            let lines = cursor.frontier()?.open_lines_sorted();
+            Some(CrashState {
+                versions: lines.iter().map(|line| (line.id(), 0)).collect(),
+            })
+        }
+        TrialState::Lost(lost) => {
+            let frontier = cursor.frontier()?;
+            lost.crash_states(Some(frontier)).next()
+        }
+        TrialState::Exactly(state) => Some(state.clone()),
+    }
+}
+
+/// Ends zygotes, and with them everything that they have started: whoever waits for one is told.
+fn end(zygotes: &[u32]) {
+    for zygote in zygotes {
+        if let Some(zygote) = rustix::process::Pid::from_raw(zygote.cast_signed()) {
+            let _ = rustix::process::kill_process(zygote, rustix::process::Signal::KILL);
+        }
+    }
+}
