@@ -88,7 +88,7 @@ impl<'t> Pass<'t> {
             domain: options.domain,
             warnings: options.warnings,
             users: Attribution::new(trace, &options.trust, symbols),
-            lines: Lines::new(),
+            lines: Lines::new(trace.pools()),
             stores: Stores::default(),
             threads: Threads::default(),
             addresses: AddressMap::new(trace.pools()),
