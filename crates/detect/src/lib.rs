@@ -22,7 +22,8 @@
 //! When something is durable is decided as `powerfail-model` does, by another machine: this one keeps
 //! no versions, only the newest store to each byte, which is what makes it fast.
 //!
-//! Where to start reading: `pass.rs` is the pass, `finish.rs` what is known only at its end.
+//! Where to start reading: `pass.rs` is the pass, with a file for each kind of event
+//! in `pass/`; `finish.rs` is what is known only at its end.
 
 mod attribution;
 mod blame;

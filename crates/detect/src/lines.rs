@@ -4,12 +4,16 @@
 //! them. A line is *open* while some store to it is not surely durable.
 
 use powerfail_model::PoolIndex;
+use powerfail_trace::Pool;
 use rustc_hash::FxHashMap;
 
 /// The bytes of a line.
 pub(crate) const LINE_BYTES: u64 = 64;
 const LINES_PER_PAGE: usize = 64;
 const NOT_OPEN: u32 = u32::MAX;
+/// Pools up to this many pages (64 GiB) in all have directories, whose memory is touched only where
+/// pages are; in others, and beyond the first end of a pool, pages are found by hashing.
+const MAX_DIRECTORY_PAGES: u64 = 1 << 24;
 
 /// Bits of [`Line::flags`].
 pub(crate) mod flag {
@@ -75,10 +79,11 @@ pub(crate) struct Open {
 /// All lines that were ever touched.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    pages: FxHashMap<(u32, u64), usize>,
+    /// For each pool, one more than the number of each page; zero if it was never touched.
+    directories: Vec<Vec<u32>>,
+    pages: FxHashMap<(u32, u64), u32>,
     keys: Vec<(u32, u64)>,
     table: Vec<Line>,
-    last: ((u32, u64), usize),
     open: Vec<Open>,
     free: Vec<u32>,
     /// The open slots in use, in no order.
@@ -86,12 +91,19 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(pools: &[Pool]) -> Self {
+        let mut room = MAX_DIRECTORY_PAGES;
+        let directory = |pool: &Pool| {
+            let pages = pool.len_bytes.div_ceil(LINE_BYTES * LINES_PER_PAGE as u64);
+            let pages = if pages <= room { pages } else { 0 };
+            room -= pages;
+            vec![0; pages as usize]
+        };
         Self {
+            directories: pools.iter().map(directory).collect(),
             pages: FxHashMap::default(),
             keys: Vec::new(),
             table: Vec::new(),
-            last: ((u32::MAX, u64::MAX), 0),
             open: Vec::new(),
             free: Vec::new(),
             in_use: Vec::new(),
@@ -102,27 +114,36 @@ impl Lines {
     #[inline]
     pub(crate) fn find(&self, pool: PoolIndex, number: u64) -> Option<LineSlot> {
         let (key, within) = Self::key(pool, number);
-        if self.last.0 == key {
-            return Some(LineSlot(self.last.1 + within));
-        }
-        self.pages.get(&key).map(|start| LineSlot(start + within))
+        let directory = self.directories.get(key.0 as usize);
+        let page = match directory.and_then(|directory| directory.get(key.1 as usize)) {
+            Some(page) => page.checked_sub(1)?,
+            None => *self.pages.get(&key)?,
+        };
+        Some(LineSlot(page as usize * LINES_PER_PAGE + within))
     }
 
     /// The line with this number.
     #[inline]
     pub(crate) fn touch(&mut self, pool: PoolIndex, number: u64) -> LineSlot {
+        self.find(pool, number)
+            .unwrap_or_else(|| self.add_page(pool, number))
+    }
+
+    #[cold]
+    fn add_page(&mut self, pool: PoolIndex, number: u64) -> LineSlot {
         let (key, within) = Self::key(pool, number);
-        if self.last.0 != key {
-            let (table, keys) = (&mut self.table, &mut self.keys);
-            let start = *self.pages.entry(key).or_insert_with(|| {
-                let start = table.len();
-                table.resize(start + LINES_PER_PAGE, Line::NEW);
-                keys.push(key);
-                start
-            });
-            self.last = (key, start);
+        let page = u32::try_from(self.keys.len()).expect("fewer than 2^32 pages are touched");
+        self.keys.push(key);
+        self.table
+            .resize(self.keys.len() * LINES_PER_PAGE, Line::NEW);
+        let directory = self.directories.get_mut(key.0 as usize);
+        match directory.and_then(|directory| directory.get_mut(key.1 as usize)) {
+            Some(entry) => *entry = page + 1,
+            None => {
+                self.pages.insert(key, page);
+            }
         }
-        LineSlot(self.last.1 + within)
+        LineSlot(page as usize * LINES_PER_PAGE + within)
     }
 
     fn key(pool: PoolIndex, number: u64) -> ((u32, u64), usize) {
@@ -204,17 +225,36 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use powerfail_trace::PoolKind;
+
     use super::*;
 
     #[test]
     fn lines_close_and_open_again() {
-        let mut lines = Lines::new();
-        let slots: Vec<LineSlot> = (0..200)
-            .map(|n| lines.touch(PoolIndex(n % 3), u64::from(n) * 7))
+        // The first pool has a directory, but not for all lines; the second is too large for one.
+        let pools = [10 << 12, 1 << 50].map(|len_bytes| Pool {
+            path: "/pool".into(),
+            kind: PoolKind::File,
+            len_bytes,
+            address: 0,
+        });
+        let mut lines = Lines::new(&pools);
+        let ids: Vec<(PoolIndex, u64)> = (0..200)
+            .map(|n: u32| (PoolIndex(n % 3), u64::from(n) * 7))
             .collect();
-        for slot in &slots {
-            lines.open(*slot);
+        for (pool, number) in &ids {
+            assert!(
+                lines
+                    .find(*pool, *number)
+                    .is_none_or(|slot| lines.line(slot).open().is_none())
+            );
+            let slot = lines.touch(*pool, *number);
+            lines.open(slot);
         }
+        let slots: Vec<LineSlot> = ids
+            .iter()
+            .map(|(pool, number)| lines.find(*pool, *number).expect("it was touched"))
+            .collect();
         assert_eq!(lines.open_count(), 200);
         for slot in slots.iter().step_by(2) {
             let open = lines.line(*slot).open().expect("it is open");
@@ -225,14 +265,10 @@ mod tests {
             .map(|open| lines.opened(open).line)
             .collect();
         assert_eq!(still.len(), 100);
-        for (n, slot) in slots.iter().enumerate() {
+        for (n, (slot, id)) in slots.iter().zip(&ids).enumerate() {
             assert_eq!(still.contains(slot), n % 2 == 1);
             assert_eq!(lines.line(*slot).open().is_some(), n % 2 == 1);
-            assert_eq!(lines.id(*slot), (PoolIndex(n as u32 % 3), n as u64 * 7));
-            assert_eq!(
-                lines.find(PoolIndex(n as u32 % 3), n as u64 * 7),
-                Some(*slot)
-            );
+            assert_eq!(lines.id(*slot), *id);
         }
         assert_eq!(lines.find(PoolIndex(9), 0), None);
     }

@@ -172,6 +172,28 @@ fn a_neighbour_that_is_flushed_right_after_it_makes_it_a_forgotten_flush() {
             .persist(64),
     );
     assert_eq!(bug, [(Code::StoreNotFlushed, vec![10], 1)]);
+    // Clearing it first makes no difference.
+    let cleared = found(
+        script()
+            .line(9)
+            .store(0, 0)
+            .line(10)
+            .store(0, 0x11)
+            .line(20)
+            .store(64, 1)
+            .persist(64),
+    );
+    assert_eq!(cleared, [(Code::StoreNotFlushed, vec![10], 1)]);
+    // A locked operation is a fence, but one that comes before its own store.
+    let swapped = found(
+        script()
+            .line(10)
+            .locked(0, POOL_ADDRESS + 4096)
+            .line(20)
+            .store(64, 1)
+            .persist(64),
+    );
+    assert_eq!(swapped, [(Code::StoreNotFlushed, vec![10], 1)]);
     // Not if it is written again and again, as a cache or a statistic.
     let transient = found(
         script()

@@ -1,0 +1,201 @@
+//! What becomes durable, or vanishes: fences, syncs, and files that are cut.
+
+use powerfail_finding::Code;
+use powerfail_model::{Domain, FenceKind, PoolIndex, PoolOffset};
+
+use super::{Moment, Pass, mask};
+use crate::attribution::User;
+use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
+use crate::stores::{END, flag};
+use crate::tally::Seen;
+use crate::threads::bit;
+
+impl Pass<'_> {
+    pub(super) fn fence_event(&mut self, now: Moment, kind: FenceKind) {
+        let user = self.users.of_order(now.stack);
+        let thread = self.threads.get(now.thread);
+        let reported = user.is_somebody() && !thread.in_creation;
+        let worked = thread.worked;
+        if kind != FenceKind::Locked {
+            thread.worked = false;
+        }
+        if reported && kind == FenceKind::Sfence && self.domain != Domain::PageCache {
+            let seen = Seen::new(now.event, now.stack, user);
+            self.fences.add(seen, !worked);
+        }
+        if reported && self.warnings && kind != FenceKind::Locked {
+            self.unordered_flushes(now, user);
+        }
+        self.fence(now);
+    }
+
+    /// One fence completes the flushes of several lines.
+    pub(super) fn unordered_flushes(&mut self, now: Moment, user: User) {
+        let promises = &self.threads.get(now.thread).promises;
+        let (Some(first), Some(last)) = (promises.first().copied(), promises.last().copied())
+        else {
+            return;
+        };
+        if first.line == last.line {
+            return;
+        }
+        let mut places = vec![Seen::new(now.event, now.stack, user)];
+        for promise in [first, last] {
+            let of_flush = self.users.of_store(promise.stack);
+            if of_flush.is_somebody() {
+                places.push(Seen::new(promise.up_to, promise.stack, of_flush));
+            }
+        }
+        self.tallies.add(Code::UnorderedFlushes, &places);
+    }
+
+    /// Completes what the thread has flushed.
+    pub(super) fn fence(&mut self, now: Moment) {
+        let thread = self.threads.get(now.thread);
+        thread.last_fence = Some(now.event);
+        if thread.promises.is_empty() {
+            return;
+        }
+        let mut promises = std::mem::take(&mut self.promises);
+        std::mem::swap(&mut promises, &mut thread.promises);
+        for promise in promises.drain(..) {
+            if let Some(open) = self.lines.line(promise.line).open() {
+                self.lines.opened_mut(open).flushers &= !bit(now.thread);
+            }
+            self.make_durable(promise.line, promise.up_to);
+        }
+        self.promises = promises;
+        self.judge_matured();
+    }
+
+    /// The stores of a line up to an event are durable.
+    pub(super) fn make_durable(&mut self, slot: LineSlot, up_to: u64) {
+        let Some(open) = self.lines.line(slot).open() else {
+            return;
+        };
+        let mut head = self.lines.opened(open).stores;
+        let mut reachable = false;
+        let (publishes, matured) = (&mut self.publishes, &mut self.matured);
+        self.stores.retain(&mut head, |store| {
+            if store.event > up_to {
+                return true;
+            }
+            reachable |= store.has(flag::NONZERO);
+            if store.has(flag::PUBLISH) {
+                matured.extend(publishes.remove(&store.event));
+            }
+            false
+        });
+        if reachable {
+            self.lines.line_mut(slot).flags |= line_flag::REACHABLE;
+        }
+        if head == END {
+            self.lines.close(open);
+        } else {
+            self.lines.opened_mut(open).stores = head;
+        }
+    }
+
+    pub(super) fn sync(
+        &mut self,
+        now: Moment,
+        pool: PoolIndex,
+        offset: PoolOffset,
+        len_bytes: u64,
+    ) {
+        let unit = self.domain.line_bytes() as u64;
+        let mut useful = false;
+        if len_bytes > 0 {
+            let start = offset.0 / unit * unit;
+            let last = offset.0.saturating_add(len_bytes - 1) / unit;
+            let end = last.saturating_add(1).saturating_mul(unit);
+            self.note_synced(pool, start, end);
+            for slot in self.open_lines_in(pool, start / LINE_BYTES, (end - 1) / LINE_BYTES) {
+                useful = true;
+                self.flush_line(now, slot, Some((now.event, now.stack)));
+                self.lines.line_mut(slot).flags &= !line_flag::WRITTEN_SINCE_FLUSH;
+                self.make_durable(slot, now.event);
+            }
+        }
+        let user = self.users.of_store(now.stack);
+        let thread = self.threads.get(now.thread);
+        thread.worked = false;
+        if self.domain == Domain::PageCache && user.is_somebody() && !thread.in_creation {
+            self.flushes
+                .add(Seen::new(now.event, now.stack, user), !useful);
+        }
+        self.fence(now);
+        self.judge_matured();
+    }
+
+    pub(super) fn open_lines_in(&self, pool: PoolIndex, first: u64, last: u64) -> Vec<LineSlot> {
+        if last - first < self.lines.open_count() as u64 {
+            (first..=last)
+                .filter_map(|number| self.lines.find(pool, number))
+                .filter(|&slot| self.lines.line(slot).open().is_some())
+                .collect()
+        } else {
+            let open = self.lines.open_slots();
+            open.map(|open| self.lines.opened(open).line)
+                .filter(|&slot| {
+                    let (in_pool, number) = self.lines.id(slot);
+                    in_pool == pool && (first..=last).contains(&number)
+                })
+                .collect()
+        }
+    }
+
+    pub(super) fn note_synced(&mut self, pool: PoolIndex, mut start: u64, mut end: u64) {
+        let ranges = self.synced.entry(pool).or_default();
+        while let Some((&from, &to)) = ranges.range(..=end).next_back()
+            && to >= start
+        {
+            ranges.remove(&from);
+            start = start.min(from);
+            end = end.max(to);
+        }
+        ranges.insert(start, end);
+    }
+
+    /// Whether a line was flushed at any time, by an instruction or by the kernel.
+    pub(crate) fn ever_flushed(&self, slot: LineSlot) -> bool {
+        if self.lines.line(slot).has(line_flag::EVER_FLUSHED) {
+            return true;
+        }
+        let (pool, number) = self.lines.id(slot);
+        let start = number * LINE_BYTES;
+        self.synced
+            .get(&pool)
+            .and_then(|ranges| ranges.range(..=start).next_back())
+            .is_some_and(|(_, end)| *end > start)
+    }
+
+    /// What lay beyond a new end is gone, durable or not.
+    pub(super) fn resize(&mut self, pool: PoolIndex, len_bytes: u64) {
+        let before = self.addresses.resize(pool, len_bytes);
+        if len_bytes >= before {
+            return;
+        }
+        for slot in self.open_lines_in(pool, len_bytes / LINE_BYTES, u64::MAX / LINE_BYTES) {
+            let Some(open) = self.lines.line(slot).open() else {
+                continue;
+            };
+            let start = self.lines.id(slot).1 * LINE_BYTES;
+            let kept = mask(0, len_bytes.saturating_sub(start) as usize);
+            let mut head = self.lines.opened(open).stores;
+            let publishes = &mut self.publishes;
+            self.stores.retain(&mut head, |store| {
+                store.live &= kept;
+                if store.live == 0 && store.has(flag::PUBLISH) {
+                    publishes.remove(&store.event);
+                }
+                store.live != 0
+            });
+            if head == END {
+                self.lines.close(open);
+            } else {
+                self.lines.opened_mut(open).stores = head;
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Flushes: whether they find anything new, and what they promise.
+
+use powerfail_finding::Code;
+use powerfail_model::{Domain, FlushKind, Place, PoolIndex};
+use powerfail_trace::StackId;
+
+use super::{Moment, Pass};
+use crate::attribution::User;
+use crate::lines::{LINE_BYTES, LineSlot, OpenSlot, flag as line_flag};
+use crate::stores::{END, Store, flag};
+use crate::tally::Seen;
+use crate::threads::{FlushCall, Promise, bit};
+
+impl Pass<'_> {
+    pub(super) fn flush(&mut self, now: Moment, kind: FlushKind, at: Place) {
+        self.threads.get(now.thread).worked = true;
+        if self.domain != Domain::Adr {
+            return;
+        }
+        if at.offset.0 >= self.addresses.len_bytes(at.pool) {
+            self.end_call(now.thread);
+            self.volatile_flush(now);
+            return;
+        }
+        let number = at.offset.0 / LINE_BYTES;
+        let slot = self.lines.touch(at.pool, number);
+        let line = self.lines.line(slot);
+        let useful = line.has(line_flag::WRITTEN_SINCE_FLUSH)
+            || line.open().is_some_and(|open| {
+                let open = self.lines.opened(open);
+                open.dirty || open.flushers & bit(now.thread) == 0
+            });
+        self.count_flush(now, at.pool, number, useful);
+        self.suspect_neighbours(now, at.pool, number);
+        self.flush_line(now, slot, Some((now.event, now.stack)));
+        let line = self.lines.line_mut(slot);
+        line.flags &= !line_flag::WRITTEN_SINCE_FLUSH;
+        let open = line.open();
+        match kind {
+            FlushKind::Clflush => {
+                self.make_durable(slot, now.event);
+                self.judge_matured();
+            }
+            FlushKind::Clflushopt | FlushKind::Clwb => {
+                if let Some(open) = open {
+                    self.promise(now, slot, open);
+                }
+            }
+        }
+    }
+
+    /// Adds a flush to the call that it is a part of.
+    pub(super) fn count_flush(&mut self, now: Moment, pool: PoolIndex, number: u64, useful: bool) {
+        let user = self.users.of_order(now.stack);
+        let thread = self.threads.get(now.thread);
+        let user = if thread.in_creation {
+            User::NOBODY
+        } else {
+            user
+        };
+        if let Some(call) = &mut thread.call
+            && call.user == user
+            && call.pool == pool
+            && call.next_line == number
+        {
+            call.next_line += 1;
+            call.useful |= useful;
+            return;
+        }
+        self.end_call(now.thread);
+        self.threads.get(now.thread).call = Some(FlushCall {
+            user,
+            pool,
+            next_line: number + 1,
+            useful,
+            first_event: now.event,
+            first_stack: now.stack,
+        });
+    }
+
+    pub(super) fn end_call(&mut self, thread: u32) {
+        if let Some(call) = self.threads.get(thread).call.take()
+            && call.user.is_somebody()
+        {
+            let seen = Seen::new(call.first_event, call.first_stack, call.user);
+            self.flushes.add(seen, !call.useful);
+        }
+    }
+
+    /// Ends the calls of all threads: the trace is over.
+    pub(crate) fn end_calls(&mut self) {
+        for thread in 0..self.threads.count() {
+            self.end_call(thread);
+        }
+    }
+
+    /// Marks the neighbours of a line that is flushed, if this thread has just stored to them: they
+    /// look like parts of one object.
+    pub(super) fn suspect_neighbours(&mut self, now: Moment, pool: PoolIndex, number: u64) {
+        let last_fence = self.threads.get(now.thread).last_fence;
+        for neighbour in [number.checked_sub(1), number.checked_add(1)] {
+            let Some(slot) = neighbour.and_then(|number| self.lines.find(pool, number)) else {
+                continue;
+            };
+            let line = self.lines.line(slot);
+            if line.has(line_flag::EVER_FLUSHED) {
+                continue;
+            }
+            let Some(open) = line.open() else {
+                continue;
+            };
+            let head = self.lines.opened(open).stores;
+            let recent = self.stores.list(head).any(|store| {
+                store.thread == now.thread
+                    && last_fence.is_none_or(|fence| store.event >= fence)
+                    && !store.has(flag::FLUSHED)
+            });
+            if recent {
+                self.lines.line_mut(slot).flags |= line_flag::NEIGHBOUR_FLUSHED;
+            }
+        }
+    }
+
+    /// Marks the stores of a line as flushed, by a flush or, without one, by a non-temporal store.
+    pub(super) fn flush_line(
+        &mut self,
+        now: Moment,
+        slot: LineSlot,
+        flush: Option<(u64, StackId)>,
+    ) {
+        let line = self.lines.line_mut(slot);
+        line.flags |= line_flag::EVER_FLUSHED;
+        let Some(open) = line.open() else {
+            return;
+        };
+        let opened = self.lines.opened_mut(open);
+        if !opened.dirty {
+            return;
+        }
+        opened.dirty = false;
+        let mut slot = opened.stores;
+        let mut newest: Option<Store> = None;
+        let mut other = None;
+        while slot != END {
+            let store = self.stores.get_mut(slot);
+            if !store.has(flag::FLUSHED) {
+                store.flags |= flag::FLUSHED;
+                if let Some((event, stack)) = flush {
+                    store.flush_event = event;
+                    store.flush_stack = stack;
+                }
+                if let Some(flushed) = self.flushed_sites.get_mut(store.stack.0 as usize) {
+                    *flushed = true;
+                }
+                if self.warnings && flush.is_some() && !store.has(flag::SILENT) {
+                    match newest {
+                        None => newest = Some(*store),
+                        Some(_) => other = Some(*store),
+                    }
+                }
+            }
+            slot = store.next;
+        }
+        if let (Some(newest), Some(other)) = (newest, other) {
+            self.shared_flush(now, &other, &newest);
+        }
+    }
+
+    /// One flush covers several stores.
+    pub(super) fn shared_flush(&mut self, now: Moment, first: &Store, last: &Store) {
+        let user = self.users.of_order(now.stack);
+        let of_first = self.users.of_store(first.stack);
+        let of_last = self.users.of_store(last.stack);
+        if user.is_somebody() && !self.users.same_frame(of_first.node(), of_last.node()) {
+            let places = [
+                Seen::new(now.event, now.stack, user),
+                Seen::new(first.event, first.stack, of_first),
+                Seen::new(last.event, last.stack, of_last),
+            ];
+            self.tallies.add(Code::SharedFlush, &places);
+        }
+    }
+
+    /// The next fence of the thread makes durable what an open line holds now.
+    pub(super) fn promise(&mut self, now: Moment, line: LineSlot, open: OpenSlot) {
+        let opened = self.lines.opened_mut(open);
+        if opened.flushers & bit(now.thread) != 0 {
+            return;
+        }
+        opened.flushers |= bit(now.thread);
+        let promises = &mut self.threads.get(now.thread).promises;
+        match promises.last_mut() {
+            Some(last) if last.line == line => last.up_to = now.event,
+            _ => promises.push(Promise {
+                line,
+                up_to: now.event,
+                stack: now.stack,
+            }),
+        }
+    }
+
+    pub(super) fn volatile_flush(&mut self, now: Moment) {
+        let user = self.users.of_order(now.stack);
+        let thread = self.threads.get(now.thread);
+        thread.worked = true;
+        if self.domain == Domain::Adr && user.is_somebody() && !thread.in_creation {
+            let seen = Seen::new(now.event, now.stack, user);
+            self.volatile_flushes.add(seen, true);
+        }
+    }
+}
