@@ -12,6 +12,14 @@ use crate::exit::exit_codes;
 
 const EXAMPLES: &str = "\
 Examples:
+  powerfail demo
+      see it work on a small store with planted bugs
+  powerfail check -- ./my-program '{pool}'
+      find the bugs; recovery is the same command again
+  powerfail check --recover './my-program --check {pool}' -- ./my-program '{pool}'
+      with a recovery command of its own
+  powerfail replay 712ae318
+      show a finding again
   powerfail record -o run.trace -- ./my-program /mnt/pmem/pool
       run a program and record what it does to persistent memory
   powerfail model show flag.json
@@ -72,6 +80,24 @@ impl ColorArg {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Find the bugs that a power failure would: record, lint, crash, recover, report
+    ///
+    /// Runs the workload once and records it. Then, from the recording, lets the power fail at each
+    /// distinct code path to a flush or fence, runs recovery on what a crash would leave, and reports
+    /// each distinct bug with its source lines and a command that shows it again. Recovery must succeed
+    /// without any crash first. What flags do not say is taken from powerfail.toml in this directory.
+    Check(Box<CheckArgs>),
+    /// Report patterns of misuse in a trace, without running anything
+    Lint(LintArgs),
+    /// Let the power fail in a recorded run, and run recovery on what is left
+    Crash(Box<CrashArgs>),
+    /// Show a finding again: rebuild its crash image and run recovery on it
+    Replay(ReplayArgs),
+    /// See it work: check a small built-in store with planted bugs
+    Demo(DemoArgs),
+    /// The built-in store of the demo
+    #[command(hide = true)]
+    DemoStore(DemoStoreArgs),
     /// Run a command and record what it does to persistent memory
     ///
     /// The target needs no change and no special build: a dynamically linked x86-64 program. Every
@@ -94,6 +120,185 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the man page, or write one for each command
     Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) recovery: RecoveryArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    /// Which files are pools: a path or a pattern such as '/mnt/pmem/*.pool'; can be repeated
+    #[arg(long, value_name = "PATH|GLOB")]
+    pub(crate) pool: Vec<PathBuf>,
+    /// Where the pool for {pool} is made [default: /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pm_dir: Option<PathBuf>,
+    /// For a workload that is a server: the command that talks to it while it is recorded
+    #[arg(long, value_name = "CMD")]
+    pub(crate) client: Option<String>,
+    /// The workload: a command and its arguments
+    ///
+    /// {pool} in an argument is replaced by the path of a fresh pool, {port} by a free port.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CrashArgs {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    #[command(flatten)]
+    pub(crate) recovery: RecoveryArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LintArgs {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+/// How recovery is run, and when the power fails.
+#[derive(Debug, Args)]
+pub(crate) struct RecoveryArgs {
+    /// The command that recovers after a crash [default: the workload again]
+    ///
+    /// {pool} is replaced by the path of the pool, {port} by a free port. Words are split as a shell
+    /// does; a line with operators of the shell is given to one.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) recover: Option<String>,
+    /// A command that judges what recovery made of the pool, by its exit status
+    #[arg(long, value_name = "CMD")]
+    pub(crate) checker: Option<String>,
+    /// A command that prints the logical content after recovery, to find silent loss
+    #[arg(long, value_name = "CMD")]
+    pub(crate) dump: Option<String>,
+    /// What in the workload's output acknowledges an operation; a group in it must be a line of the
+    /// dump from then on
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) ack: Option<String>,
+    /// Recovery is a server: the command that talks to it and is judged
+    #[arg(long, value_name = "CMD")]
+    pub(crate) client_recover: Option<String>,
+    /// When a server is ready: port, port:N, unix:PATH or output:REGEX
+    #[arg(long, value_name = "CHECK")]
+    pub(crate) ready: Option<String>,
+    /// The command that stops a server [default: SIGTERM]
+    #[arg(long, value_name = "CMD")]
+    pub(crate) stop: Option<String>,
+    /// How long each command may take; longer is a hang, and a bug [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = powerfail_config::parse_duration)]
+    pub(crate) timeout: Option<std::time::Duration>,
+    /// How many recoveries run at a time [default: the number of processors]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<u64>,
+    /// How long all recoveries together may take, about; the most valuable come first
+    #[arg(long, value_name = "TIME", value_parser = powerfail_config::parse_duration)]
+    pub(crate) budget: Option<std::time::Duration>,
+    /// Decides what is chosen at random [default: 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Before which events the power fails [default: before each flush and fence]
+    #[arg(long, value_name = "WHICH", value_parser = ["flush", "fence", "store", "all"])]
+    pub(crate) failure_points: Option<String>,
+    /// How many failure points of each call stack: 1 the first, 2 also the last, more at random; 0 all
+    /// [default: 3]
+    #[arg(long, value_name = "K")]
+    pub(crate) per_stack: Option<u64>,
+    /// Also fail while PMDK creates a pool, which is not failure-atomic by design
+    #[arg(long)]
+    pub(crate) include_create: bool,
+    /// What bytes of a fresh pool hold that were never written, instead of zeros: 0xff, 165
+    #[arg(long, value_name = "BYTE")]
+    pub(crate) fill: Option<String>,
+    /// Exit codes of recovery that are a success besides 0
+    #[arg(long, value_name = "CODES", value_delimiter = ',')]
+    pub(crate) ok_exit: Vec<u8>,
+    /// A line of recovery's output that matches is a failure; can be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) fail_pattern: Vec<String>,
+    /// Limits the address space of recovery, in MiB
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory_limit: Option<u64>,
+    /// Limits the length of files that recovery writes, in MiB
+    #[arg(long, value_name = "MIB")]
+    pub(crate) file_limit: Option<u64>,
+}
+
+/// What is reported, and how.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Where the trace and the evidence go [default: powerfail-out]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Text for people, or JSON on standard output
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) format: FormatArg,
+    /// Only these classes or codes: durability,PF0501
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
+    pub(crate) only: Vec<powerfail_config::Only>,
+    /// Also report warnings: several stores under one flush, unordered flushes under one fence
+    #[arg(long)]
+    pub(crate) warnings: bool,
+    /// Count warnings as bugs
+    #[arg(long, value_name = "WHAT", value_parser = ["warnings"])]
+    pub(crate) deny: Option<String>,
+    /// Report only what is not in this report (of --format json)
+    #[arg(long, value_name = "JSON")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Trust this module too: what it does by itself is not reported; can be repeated
+    #[arg(long, value_name = "MODULE")]
+    pub(crate) trust: Vec<String>,
+    /// Do not trust this module; can be repeated
+    #[arg(long, value_name = "MODULE")]
+    pub(crate) no_trust: Vec<String>,
+    /// What survives a crash without any instruction [default: that of the trace, or adr]
+    #[arg(long, value_enum, value_name = "DOMAIN")]
+    pub(crate) domain: Option<DomainArg>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatArg {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The finding
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Where the evidence is
+    #[arg(long, default_value = "powerfail-out", value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Only write the crash image, into this new directory
+    #[arg(long, value_name = "PATH")]
+    pub(crate) image: Option<PathBuf>,
+    /// Open the failing recovery in gdb
+    #[arg(long, conflicts_with = "image")]
+    pub(crate) gdb: bool,
+    /// Only make a portable copy of the evidence, in this new directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "gdb"])]
+    pub(crate) export: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Where the trace and the evidence go [default: a temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoStoreArgs {
+    pub(crate) pool: PathBuf,
+    #[arg(long)]
+    pub(crate) recover: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,16 +1,24 @@
 //! The `powerfail` binary: flags, configuration and glue. What it knows is in the other crates.
 
 mod args;
+mod check;
+mod crash;
+mod demo;
+mod demo_store;
+mod evidence;
 mod exit;
 mod explain;
 mod generated;
 mod import;
+mod interrupt;
 mod memory;
 mod model;
 mod output;
 mod progress;
 mod record;
+mod replay;
 mod trace;
+mod words;
 
 use std::process::ExitCode;
 
@@ -20,6 +28,8 @@ use crate::args::{Cli, Command, ModelCommand, TraceCommand};
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
+    // Recoveries are started by a small process of this same program.
+    powerfail_oracle::serve_if_zygote();
     exit::report_panics();
     let cli = Cli::parse();
     cli.color.write_global();
@@ -34,6 +44,12 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
+        Command::Check(args) => check::check(&args),
+        Command::Lint(args) => crash::lint(&args),
+        Command::Crash(args) => crash::crash(&args),
+        Command::Replay(args) => replay::replay(&args),
+        Command::Demo(args) => demo::demo(&args),
+        Command::DemoStore(args) => demo_store::run(&args),
         Command::Record(args) => record::record(&args),
         Command::Model(ModelCommand::Check(args)) => model::check(&args),
         Command::Model(ModelCommand::Show(args)) => model::show(&args),

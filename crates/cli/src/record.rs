@@ -9,7 +9,7 @@ use crate::exit::{Exit, complain};
 use crate::output::print_json;
 
 /// The runtime that is preloaded into the target.
-const RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
+pub(crate) const RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
 
 pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     let mut options = Options::new(args.command.clone(), &args.output);

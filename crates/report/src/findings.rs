@@ -13,13 +13,14 @@ mod summary;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use annotate_snippets::{Group, Level, Renderer};
 use powerfail_config::Suppression;
-use powerfail_finding::{Finding, Report, Severity, SourcePlace};
+use powerfail_finding::{Finding, RecoveryOutcome, Report, Severity, SourcePlace};
 use schemars::Schema;
 
-use crate::text::{count, printable};
+use crate::text::{count, plural, printable};
 
 pub use summary::summary;
 
@@ -49,6 +50,30 @@ pub fn report(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> io
         writeln!(out)?;
     }
     summary(out, report, options)
+}
+
+/// What recovery did, as the end of a sentence, and the end of what it wrote.
+pub fn outcome_sentence(outcome: &RecoveryOutcome) -> (String, String) {
+    let (command, text) = evidence::outcome(outcome);
+    let mut lines = text.lines();
+    let what = lines.next().unwrap_or_default();
+    let what = what.split(';').next().unwrap_or_default();
+    let what = if command == "recovery" {
+        what.to_owned()
+    } else {
+        format!("{what} (the {command})")
+    };
+    (what, lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// What is going to be tried.
+pub fn plan_sentence(runs: u64, points: u64, estimate: Duration) -> String {
+    format!(
+        "{} on crash images, for {}, about {:.1} s",
+        plural(runs, "recovery run"),
+        plural(points, "failure point"),
+        estimate.as_secs_f64()
+    )
 }
 
 /// One finding.

@@ -65,7 +65,7 @@ fn failure(evidence: &Evidence) -> String {
     text
 }
 
-fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
+pub(super) fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
     let (command, what, output) = match outcome {
         RecoveryOutcome::Exit {
             status,

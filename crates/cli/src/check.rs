@@ -1,0 +1,287 @@
+//! `powerfail check`: records the workload and judges what a crash would leave of it.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use powerfail_oracle::Ready;
+use powerfail_recorder::{Options, RecordError, Stacks, TargetStatus};
+use regex::bytes::Regex;
+
+use crate::args::CheckArgs;
+use crate::crash::{self, Work};
+use crate::evidence;
+use crate::exit::{Exit, complain};
+use crate::interrupt;
+use crate::progress::open_trace;
+use crate::record::RUNTIME;
+use crate::words::command;
+
+/// How often readiness is asked for.
+const ASK_EVERY: Duration = Duration::from_millis(10);
+
+pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
+    let config = crash::configuration()?;
+    let section = &config.check;
+    let mut workload: Vec<OsString> = args.command.clone();
+    if workload.is_empty() {
+        workload = section.command.iter().flatten().map(Into::into).collect();
+    }
+    anyhow::ensure!(
+        !workload.is_empty(),
+        "there is no workload: give a command after --, as in powerfail check -- ./my-program {{pool}}"
+    );
+    let out = args.report.out.clone().or(section.out.clone());
+    let out = out.unwrap_or_else(|| PathBuf::from(evidence::DEFAULT));
+    evidence::create(&out)?;
+    let trace_path = out.join(evidence::TRACE);
+    let port = free_port(&workload, args)?;
+    let recorded: Vec<OsString> = workload.iter().map(|word| with_port(word, port)).collect();
+    let mut options = Options::new(recorded, &trace_path);
+    options.pools = if args.pool.is_empty() {
+        section.pool.clone().unwrap_or_default()
+    } else {
+        args.pool.clone()
+    };
+    options.pm_dir = args.pm_dir.clone().or(section.pm_dir.clone());
+    options.stacks = Stacks::Full;
+    options.domain = args.report.domain.map(Into::into);
+    // An acknowledgement is looked for in what the workload writes.
+    options.output_prefix_bytes = 4096;
+    if let Some(exit) = record(args, section, &options, port)? {
+        return Ok(exit);
+    }
+    interrupt::watch();
+    let trace = open_trace(&trace_path)?;
+    let recovery = crash::recovery(&args.recovery, &args.report, section, &workload, &trace)?;
+    crash::judge(&Work {
+        trace: &trace,
+        recovery: &recovery,
+        recovery_args: &args.recovery,
+        report_args: &args.report,
+        config: &config,
+        out: Some(&out),
+    })
+}
+
+/// Records the workload; an exit code if that is all there is to do.
+fn record(
+    args: &CheckArgs,
+    section: &powerfail_config::CheckSection,
+    options: &Options,
+    port: u16,
+) -> anyhow::Result<Option<Exit>> {
+    let ready = args.recovery.ready.as_ref().or(section.ready.as_ref());
+    let client = args.client.as_ref().or(section.client.as_ref());
+    let stop = args.recovery.stop.as_ref().or(section.stop.as_ref());
+    let server = match (client, ready) {
+        (None, _) => None,
+        (Some(_), None) => {
+            anyhow::bail!("a client needs to know when its server is ready: give --ready")
+        }
+        (Some(client), Some(ready)) => Some(ServerWorkload {
+            client,
+            ready: ready.parse().map_err(anyhow::Error::msg)?,
+            stop,
+            port,
+            timeout: args
+                .recovery
+                .timeout
+                .or(section.timeout)
+                .unwrap_or(Duration::from_secs(10)),
+            seen: Mutex::new(Vec::new()),
+            ended: AtomicBool::new(false),
+        }),
+    };
+    let summary = with_stdout_aside(server.as_ref(), || {
+        powerfail_recorder::record(options, RUNTIME)
+    })?;
+    let (summary, client_failure) = summary;
+    let summary = match summary {
+        Ok(summary) => summary,
+        Err(RecordError::Unsupported(unsupported)) => {
+            complain(&unsupported.to_string());
+            return Ok(Some(Exit::Unsupported));
+        }
+        Err(error @ RecordError::SelfCheck(_)) => {
+            complain(&error.to_string());
+            return Ok(Some(Exit::Internal));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    for sentence in &summary.fatal {
+        complain(sentence);
+    }
+    if !summary.fatal.is_empty() {
+        return Ok(Some(Exit::Unsupported));
+    }
+    for sentence in &summary.warnings {
+        let _ = writeln!(anstream::stderr(), "warning: {sentence}");
+    }
+    if let Some(failure) = client_failure {
+        complain(&failure);
+        return Ok(Some(Exit::Setup));
+    }
+    let stopped_by_us = server.is_some();
+    let is_fine = match summary.status {
+        TargetStatus::Exited(code) => code == 0,
+        TargetStatus::Killed(_) => stopped_by_us,
+    };
+    if !is_fine {
+        complain(&format!(
+            "the workload itself fails ({}) without any crash; it has to succeed first",
+            summary.status
+        ));
+        return Ok(Some(Exit::Setup));
+    }
+    Ok(None)
+}
+
+fn with_port(word: &OsString, port: u16) -> OsString {
+    match word.to_str() {
+        Some(text) if text.contains("{port}") => text.replace("{port}", &port.to_string()).into(),
+        _ => word.clone(),
+    }
+}
+
+/// A port that is free now, if anything asks for one.
+fn free_port(workload: &[OsString], args: &CheckArgs) -> anyhow::Result<u16> {
+    let asks = workload
+        .iter()
+        .any(|word| word.to_str().is_some_and(|word| word.contains("{port}")))
+        || args.client.is_some();
+    if !asks {
+        return Ok(0);
+    }
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("find a free port")?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// A workload that is a server, with the client that gives it work.
+struct ServerWorkload<'a> {
+    client: &'a str,
+    ready: Ready,
+    stop: Option<&'a String>,
+    port: u16,
+    timeout: Duration,
+    /// What it has written so far.
+    seen: Mutex<Vec<u8>>,
+    ended: AtomicBool,
+}
+
+impl ServerWorkload<'_> {
+    fn is_ready(&self) -> bool {
+        match &self.ready {
+            Ready::Port(port) => {
+                TcpStream::connect(("127.0.0.1", port.unwrap_or(self.port))).is_ok()
+            }
+            Ready::Unix(path) => UnixStream::connect(path).is_ok(),
+            Ready::Output(pattern) => self.has_written(pattern),
+        }
+    }
+
+    fn has_written(&self, pattern: &Regex) -> bool {
+        let seen = self
+            .seen
+            .lock()
+            .map(|seen| seen.clone())
+            .unwrap_or_default();
+        let mut lines = seen.split(|byte| *byte == b'\n');
+        lines.any(|line| pattern.is_match(line))
+    }
+
+    fn run(&self, text: &str) -> Option<String> {
+        let text = text.replace("{port}", &self.port.to_string());
+        let words = command(&text).words;
+        let status = Command::new(&words[0]).args(&words[1..]).status();
+        match status {
+            Ok(status) if status.success() => None,
+            Ok(status) => Some(format!("`{text}` fails ({status}) without any crash")),
+            Err(error) => Some(format!("`{text}` cannot be run: {error}")),
+        }
+    }
+
+    /// Waits until the server is ready, runs the client, stops the server. Gives what went wrong.
+    fn serve(&self) -> Option<String> {
+        let begun = Instant::now();
+        let mut failure = None;
+        loop {
+            if self.ended.load(Ordering::Relaxed) {
+                return Some("the server ended before it was ready".into());
+            }
+            if self.is_ready() {
+                failure = failure.or_else(|| self.run(self.client));
+                break;
+            }
+            if begun.elapsed() > self.timeout {
+                failure =
+                    Some("the server was not ready in time; see --ready and --timeout".into());
+                break;
+            }
+            std::thread::sleep(ASK_EVERY);
+        }
+        match self.stop {
+            Some(stop) => failure = failure.or_else(|| self.run(stop)),
+            None => {
+                // The recorder passes it on to the target.
+                let _ = rustix::process::kill_process(
+                    rustix::process::getpid(),
+                    rustix::process::Signal::TERM,
+                );
+            }
+        }
+        failure
+    }
+}
+
+/// Runs `work` with what the workload writes to standard output going to standard error: standard
+/// output is for the report. If the workload is a server, its client runs beside.
+fn with_stdout_aside<T>(
+    server: Option<&ServerWorkload<'_>>,
+    work: impl FnOnce() -> T,
+) -> anyhow::Result<(T, Option<String>)> {
+    std::io::stdout().flush()?;
+    let kept: OwnedFd = rustix::io::dup(rustix::stdio::stdout()).context("standard output")?;
+    let restore = || rustix::stdio::dup2_stdout(&kept);
+    let Some(server) = server else {
+        rustix::stdio::dup2_stdout(rustix::stdio::stderr()).context("standard output")?;
+        let result = work();
+        restore().context("standard output")?;
+        return Ok((result, None));
+    };
+    let (from, to) = std::io::pipe().context("a pipe for the workload")?;
+    rustix::stdio::dup2_stdout(&to).context("standard output")?;
+    drop(to);
+    let (result, failure) = std::thread::scope(|scope| {
+        scope.spawn(move || pass_on(from, server));
+        let client = scope.spawn(|| server.serve());
+        let result = work();
+        server.ended.store(true, Ordering::Relaxed);
+        // Closes the last writer's end, which lets the other thread end.
+        let _ = restore();
+        (result, client.join().ok().flatten())
+    });
+    Ok((result, failure))
+}
+
+/// Passes what the workload writes on to standard error.
+fn pass_on(mut from: std::io::PipeReader, server: &ServerWorkload<'_>) {
+    let mut buffer = [0; 4096];
+    while let Ok(len) = from.read(&mut buffer) {
+        if len == 0 {
+            return;
+        }
+        if let Ok(mut seen) = server.seen.lock() {
+            seen.extend_from_slice(&buffer[..len]);
+        }
+        let _ = std::io::stderr().write_all(&buffer[..len]);
+    }
+}

@@ -1,0 +1,427 @@
+//! `powerfail crash` and `powerfail lint`, and what `check` does once there is a trace.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use powerfail_check::{
+    CheckError, CrashOptions, Observer, Runner, RunnerOptions, Step, Undisturbed,
+};
+use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
+use powerfail_detect::{LintOptions, Standing, Trust};
+use powerfail_explore::{Granularity, TreeOptions};
+use powerfail_finding::{Code, Finding, Report, Severity, Totals};
+use powerfail_model::Domain;
+use powerfail_oracle::{Oracle, Settings};
+use powerfail_report::findings;
+use powerfail_trace::Trace;
+
+use crate::args::{CrashArgs, FormatArg, LintArgs, RecoveryArgs, ReportArgs};
+use crate::evidence::{self, Recovery};
+use crate::exit::{Exit, complain};
+use crate::interrupt;
+use crate::output::{print, width};
+use crate::progress::{Progress, open_trace};
+use crate::words::command;
+
+/// What powerfail.toml says, if it is there.
+pub(crate) fn configuration() -> anyhow::Result<Config> {
+    match std::fs::read_to_string(FILE_NAME) {
+        Ok(text) => Config::parse(&text).context(FILE_NAME),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Config::default()),
+        Err(error) => Err(error).context(FILE_NAME),
+    }
+}
+
+pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
+    let config = configuration()?;
+    let trace = open_trace(&args.trace)?;
+    let options = lint_options(&args.report, &config.check, &trace);
+    let progress = Progress::items(trace.event_count());
+    let mut last = 0;
+    let findings = powerfail_check::lint(&trace, &options, &mut |done| {
+        progress.advance(done.saturating_sub(last));
+        last = done;
+    })?;
+    drop(progress);
+    let totals = Totals {
+        events: trace.event_count(),
+        ..Totals::default()
+    };
+    let report = Report {
+        schema: 1,
+        powerfail: env!("CARGO_PKG_VERSION").into(),
+        command: command_of(&trace),
+        findings,
+        totals,
+        notes: Vec::new(),
+    };
+    let mut report = sifted(report, &args.report, &config)?;
+    let wanted = wanted_codes(&args.report, &config.check);
+    report
+        .findings
+        .retain(|finding| wanted.contains(&finding.code));
+    finish(&report, &args.report, None)
+}
+
+pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
+    let config = configuration()?;
+    interrupt::watch();
+    let trace = open_trace(&args.trace)?;
+    let workload: Vec<_> = trace.meta().command.clone();
+    let recovery = recovery(
+        &args.recovery,
+        &args.report,
+        &config.check,
+        &workload,
+        &trace,
+    )?;
+    let out = args.report.out.clone().or(config.check.out.clone());
+    if let Some(out) = &out {
+        evidence::create(out)?;
+        let to = out.join(evidence::TRACE);
+        let same = to.canonicalize().ok() == args.trace.canonicalize().ok();
+        if !same {
+            std::fs::copy(&args.trace, &to).with_context(|| to.display().to_string())?;
+        }
+    }
+    judge(&Work {
+        trace: &trace,
+        recovery: &recovery,
+        recovery_args: &args.recovery,
+        report_args: &args.report,
+        config: &config,
+        out: out.as_deref(),
+    })
+}
+
+/// What is to be judged.
+pub(crate) struct Work<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) recovery: &'a Recovery,
+    pub(crate) recovery_args: &'a RecoveryArgs,
+    pub(crate) report_args: &'a ReportArgs,
+    pub(crate) config: &'a Config,
+    /// Where evidence goes; the trace is there.
+    pub(crate) out: Option<&'a Path>,
+}
+
+/// Lints, crashes, recovers, reports.
+pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
+    let trace = work.trace;
+    let section = &work.config.check;
+    let oracle = Oracle::new(work.recovery.plan()?, Settings::default())?;
+    let parent = powerfail_image::default_parent();
+    let _ = powerfail_image::sweep_leftovers(&parent);
+    let jobs = work.recovery_args.jobs.or(section.jobs);
+    let jobs = jobs.map_or_else(
+        || std::thread::available_parallelism().map_or(1, usize::from),
+        |jobs| usize::try_from(jobs).unwrap_or(1).max(1),
+    );
+    let runner_options = RunnerOptions {
+        jobs,
+        rules: work.recovery.rules(),
+        fill: work.recovery.fill(),
+        companions: Vec::new(),
+    };
+    let options = crash_options(work)?;
+    let mut watcher = Watcher::default();
+    let crashed = Runner::new(trace, &oracle, &parent, runner_options).and_then(|mut runner| {
+        let crashed = powerfail_check::crash(trace, &options, &mut runner, &mut watcher)?;
+        let reasons = runner
+            .isolation()
+            .map(|isolation| isolation.reasons.clone())
+            .unwrap_or_default();
+        Ok((crashed, reasons))
+    });
+    watcher.progress = None;
+    let (crashed, reasons) = match crashed {
+        Ok(crashed) => crashed,
+        Err(CheckError::Undisturbed { image, outcome }) => {
+            return Ok(refuse(image, &outcome));
+        }
+        Err(CheckError::Interrupted) => {
+            complain("interrupted; everything that was started is ended and removed");
+            return Ok(Exit::Setup);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut notes = crashed.notes;
+    notes.extend(
+        reasons
+            .iter()
+            .map(|reason| format!("recovery is not fully kept apart: {reason}")),
+    );
+    let report = Report {
+        schema: 1,
+        powerfail: env!("CARGO_PKG_VERSION").into(),
+        command: command_of(trace),
+        findings: crashed.findings,
+        totals: crashed.totals,
+        notes,
+    };
+    let mut report = sifted(report, work.report_args, work.config)?;
+    let wanted = wanted_codes(work.report_args, section);
+    report
+        .findings
+        .retain(|finding| wanted.contains(&finding.code));
+    if let Some(out) = work.out {
+        evidence::save(out, &report, work.recovery)?;
+    }
+    finish(&report, work.report_args, work.out)
+}
+
+/// Recovery fails without a crash: nothing is blamed on one.
+fn refuse(image: Undisturbed, outcome: &powerfail_finding::RecoveryOutcome) -> Exit {
+    let on_what = match image {
+        Undisturbed::Final => "on the pool as the workload left it",
+        Undisturbed::FinalAgain => "the second time in a row on the pool as the workload left it",
+        Undisturbed::Initial => "on the pool as it was before the workload",
+    };
+    let (what, output) = findings::outcome_sentence(outcome);
+    complain(&format!(
+        "recovery fails without any crash, {on_what}: it {what}. Nothing can be blamed on crashes \
+         until it succeeds; see --recover"
+    ));
+    if !output.is_empty() {
+        use std::io::Write;
+        let _ = writeln!(anstream::stderr(), "{output}");
+    }
+    Exit::Setup
+}
+
+fn command_of(trace: &Trace) -> Vec<String> {
+    let words = trace.meta().command.iter();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+fn sifted(mut report: Report, args: &ReportArgs, config: &Config) -> anyhow::Result<Report> {
+    let sifted = sift(&config.suppress, std::mem::take(&mut report.findings));
+    report.totals.suppressed = sifted.matched.iter().map(|(_, count)| count).sum();
+    let unused = sifted.unused.iter().map(findings::unused_suppression);
+    report.notes.extend(unused);
+    report.findings = sifted.kept;
+    if let Some(path) = &args.baseline {
+        let name = || path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(name)?;
+        let comparison = Baseline::parse(&text)
+            .with_context(name)?
+            .compare(report.findings);
+        report.findings = comparison.new;
+        report.totals.in_baseline = comparison.known;
+        report.totals.fixed = comparison.fixed;
+    }
+    Ok(report)
+}
+
+/// Prints the report; the exit code.
+fn finish(report: &Report, args: &ReportArgs, out: Option<&Path>) -> anyhow::Result<Exit> {
+    match args.format {
+        FormatArg::Json => print(|to| Ok(findings::json(to, report)?))?,
+        FormatArg::Text => {
+            let base = std::env::current_dir().unwrap_or_default();
+            print(|to| {
+                let options = findings::Options {
+                    width: width(),
+                    base: &base,
+                    out,
+                    warnings: args.warnings || args.deny.is_some(),
+                };
+                Ok(findings::report(to, report, &options)?)
+            })?;
+        }
+    }
+    let is_bug = |finding: &Finding| finding.severity != Severity::Warning || args.deny.is_some();
+    Ok(if report.findings.iter().any(is_bug) {
+        Exit::Findings
+    } else {
+        Exit::Clean
+    })
+}
+
+fn wanted_codes(args: &ReportArgs, section: &CheckSection) -> Vec<Code> {
+    let only: &[Only] = if args.only.is_empty() {
+        section.only.as_deref().unwrap_or_default()
+    } else {
+        &args.only
+    };
+    let all = Code::ALL.iter().copied();
+    all.filter(|code| only.is_empty() || only.iter().any(|only| only.admits(*code)))
+        .collect()
+}
+
+fn domain_of(args: &ReportArgs, section: &CheckSection, trace: &Trace) -> Domain {
+    let noted = trace.meta().notes.iter().find(|(name, _)| name == "domain");
+    args.domain
+        .map(Domain::from)
+        .or_else(|| section.domain.as_deref().and_then(Domain::from_name))
+        .or_else(|| noted.and_then(|(_, value)| Domain::from_name(value)))
+        .unwrap_or_default()
+}
+
+fn lint_options(args: &ReportArgs, section: &CheckSection, trace: &Trace) -> LintOptions {
+    let mut trust = Trust::default();
+    for module in section.trust.iter().flatten().chain(&args.trust) {
+        trust.add(module, Standing::Opaque);
+    }
+    for module in section.no_trust.iter().flatten().chain(&args.no_trust) {
+        trust.add(module, Standing::User);
+    }
+    LintOptions {
+        domain: domain_of(args, section, trace),
+        trust,
+        warnings: args.warnings || args.deny.is_some(),
+    }
+}
+
+fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
+    let (args, section) = (work.recovery_args, &work.config.check);
+    let points = args
+        .failure_points
+        .as_ref()
+        .or(section.failure_points.as_ref());
+    let granularity = match points.map(String::as_str) {
+        None => Granularity::FlushAndFence,
+        Some("flush") => Granularity::Flush,
+        Some("fence") => Granularity::Fence,
+        Some("store") => Granularity::Store,
+        Some("all") => Granularity::All,
+        Some(other) => {
+            anyhow::bail!("`{other}` are no failure points; write flush, fence, store or all")
+        }
+    };
+    let per_stack = args.per_stack.or(section.per_stack).unwrap_or(3);
+    let ack = args.ack.as_ref().or(section.ack.as_ref());
+    let ack = ack
+        .map(|pattern| {
+            regex::bytes::Regex::new(pattern)
+                .with_context(|| format!("--ack: `{pattern}` is not a regular expression"))
+        })
+        .transpose()?;
+    anyhow::ensure!(
+        ack.is_none() || work.recovery.dump.is_some(),
+        "--ack says what must survive, and --dump how to see what did: give both"
+    );
+    Ok(CrashOptions {
+        tree: TreeOptions {
+            granularity,
+            per_stack: usize::try_from(per_stack).unwrap_or(usize::MAX),
+            seed: args.seed.or(section.seed).unwrap_or(0),
+            include_create: args.include_create || section.include_create.unwrap_or(false),
+            digests: true,
+        },
+        budget: args.budget.or(section.budget),
+        lint: lint_options(work.report_args, section, work.trace),
+        ack,
+        wanted: |_| true,
+    })
+}
+
+/// How recovery is to be run, from flags and configuration.
+pub(crate) fn recovery(
+    args: &RecoveryArgs,
+    report: &ReportArgs,
+    section: &CheckSection,
+    workload: &[std::ffi::OsString],
+    trace: &Trace,
+) -> anyhow::Result<Recovery> {
+    let words = |flag: &Option<String>, key: &Option<String>| {
+        flag.as_ref()
+            .or(key.as_ref())
+            .map(|text| command(text).words)
+    };
+    let recover = words(&args.recover, &section.recover).unwrap_or_else(|| workload.to_vec());
+    anyhow::ensure!(
+        !recover.is_empty(),
+        "the trace does not say how it was made; give --recover"
+    );
+    let fill = args.fill.as_ref().or(section.fill.as_ref());
+    let fill = fill
+        .map(|text| {
+            let number = match text.strip_prefix("0x") {
+                Some(digits) => u8::from_str_radix(digits, 16),
+                None => text.parse(),
+            };
+            number.with_context(|| format!("--fill: `{text}` is not a byte"))
+        })
+        .transpose()?;
+    let ready = args.ready.clone().or(section.ready.clone());
+    let client = words(&args.client_recover, &section.client_recover);
+    anyhow::ensure!(
+        client.is_none() || ready.is_some(),
+        "a client needs to know when its server is ready: give --ready"
+    );
+    const MIB: u64 = 1 << 20;
+    Ok(Recovery {
+        recover,
+        checker: words(&args.checker, &section.checker),
+        dump: words(&args.dump, &section.dump),
+        client,
+        ready,
+        stop: words(&args.stop, &section.stop),
+        timeout: args
+            .timeout
+            .or(section.timeout)
+            .unwrap_or(Duration::from_secs(10)),
+        ok_exit: if args.ok_exit.is_empty() {
+            section.ok_exit.clone().unwrap_or_default()
+        } else {
+            args.ok_exit.clone()
+        },
+        fail_patterns: args.fail_pattern.clone(),
+        memory_bytes: args.memory_limit.map(|limit| limit * MIB),
+        file_bytes: args.file_limit.map(|limit| limit * MIB),
+        working_directory: working_directory(trace),
+        domain: domain_of(report, section, trace).name().into(),
+        fill,
+    })
+}
+
+fn working_directory(trace: &Trace) -> PathBuf {
+    let recorded = &trace.meta().working_directory;
+    if recorded.is_dir() {
+        recorded.clone()
+    } else {
+        PathBuf::from(".")
+    }
+}
+
+/// Shows how far things are.
+#[derive(Default)]
+struct Watcher {
+    progress: Option<(Step, u64, Progress)>,
+}
+
+impl Observer for Watcher {
+    fn progress(&mut self, step: Step, done: u64, of: u64) {
+        match &mut self.progress {
+            Some((current, last, progress)) if *current == step && done >= *last => {
+                progress.advance(done - *last);
+                *last = done;
+            }
+            _ => {
+                // The old bar goes before the new one comes.
+                self.progress = None;
+                let progress = Progress::items(of);
+                progress.advance(done);
+                self.progress = Some((step, done, progress));
+            }
+        }
+    }
+
+    fn plan(&mut self, runs: u64, points: u64, estimate: Duration) {
+        use std::io::Write;
+        self.progress = None;
+        let _ = writeln!(
+            anstream::stderr(),
+            "{}",
+            powerfail_report::findings::plan_sentence(runs, points, estimate)
+        );
+    }
+
+    fn is_interrupted(&self) -> bool {
+        interrupt::is_interrupted()
+    }
+}

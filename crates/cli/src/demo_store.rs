@@ -1,0 +1,176 @@
+//! The store of `powerfail demo`: a table of keys and values in persistent memory, with four planted
+//! bugs. The comments say which, and `demo.rs` what they are.
+//!
+//! # Safety
+//!
+//! The pool is mapped for as long as the process lives; every access is inside of it, because the
+//! table has a fixed length. Nobody else has the file.
+#![allow(unsafe_code)]
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use anyhow::Context;
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+use crate::args::DemoStoreArgs;
+use crate::exit::Exit;
+
+const ENTRIES: u64 = 64;
+const MAGIC: u64 = 0x6465_6d6f;
+
+/// An entry of the table, in a line of its own.
+#[repr(C, align(64))]
+struct Entry {
+    key: u64,
+    value: u64,
+}
+
+#[repr(C, align(64))]
+struct Header {
+    magic: u64,
+    count: u64,
+}
+
+/// The pool: all fields are reached by pointers, because they are in a file.
+#[repr(C)]
+struct Store {
+    header: Header,
+    /// When the store was last used: in a line of its own.
+    used: Entry,
+    entries: [Entry; ENTRIES as usize],
+}
+
+fn write(place: *mut u64, value: u64) {
+    // SAFETY: see the head of the file.
+    unsafe { place.write_volatile(value) };
+}
+
+fn read(place: *const u64) -> u64 {
+    // SAFETY: see the head of the file.
+    unsafe { place.read_volatile() }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "the line of the caller is the one to show"
+)]
+fn flush<T>(place: *const T) {
+    // SAFETY: a flush changes nothing; every x86-64 processor has it.
+    unsafe { std::arch::asm!("clflush [{}]", in(reg) place, options(nostack, preserves_flags)) };
+}
+
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "the line of the caller is the one to show"
+)]
+fn fence() {
+    // SAFETY: a fence changes nothing.
+    unsafe { std::arch::asm!("sfence", options(nostack, preserves_flags)) };
+}
+
+pub(crate) fn run(args: &DemoStoreArgs) -> anyhow::Result<Exit> {
+    let store = open(&args.pool)?;
+    if args.recover {
+        return Ok(if is_sound(store) {
+            Exit::Clean
+        } else {
+            Exit::Findings
+        });
+    }
+    for number in 1..=8 {
+        insert(store, number, number * number);
+    }
+    touch(store);
+    Ok(Exit::Clean)
+}
+
+fn open(path: &Path) -> anyhow::Result<*mut Store> {
+    let len = size_of::<Store>().next_multiple_of(4096);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .with_context(|| path.display().to_string())?;
+    if file.metadata()?.len() < len as u64 {
+        file.set_len(len as u64)?;
+    }
+    // SAFETY: a new mapping of a file that is long enough.
+    let store = unsafe {
+        mmap(
+            std::ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            &file,
+            0,
+        )?
+    }
+    .cast::<Store>();
+    // SAFETY: the fields are in the mapping.
+    let magic = unsafe { &raw mut (*store).header.magic };
+    if read(magic) != MAGIC {
+        write(magic, MAGIC);
+        flush(magic);
+        fence();
+    }
+    Ok(store)
+}
+
+fn insert(store: *mut Store, key: u64, value: u64) {
+    // SAFETY: the fields are in the mapping; the demo makes fewer entries than fit.
+    let (count, entry) = unsafe {
+        let count = &raw mut (*store).header.count;
+        (
+            count,
+            &raw mut (*store).entries[(read(count) % ENTRIES) as usize],
+        )
+    };
+    // SAFETY: as above.
+    let (key_place, value_place) = unsafe { (&raw mut (*entry).key, &raw mut (*entry).value) };
+    // Bug 1: the count is durable before the entry that it counts.
+    write(count, read(count) + 1);
+    flush(count);
+    fence();
+    write(key_place, key);
+    write(value_place, value);
+    flush(entry);
+    fence();
+    // Bug 2: nothing was stored to the entry since it was flushed.
+    flush(entry);
+    fence();
+    // Bug 3: nothing was flushed since the last fence.
+    fence();
+}
+
+fn touch(store: *mut Store) {
+    // SAFETY: the fields are in the mapping.
+    let (at, by) = unsafe { (&raw mut (*store).used.key, &raw mut (*store).used.value) };
+    write(at, 1);
+    flush(at);
+    fence();
+    // Bug 4: this is never flushed, though its line is.
+    write(by, 2);
+}
+
+/// What recovery checks: every entry that is counted is there.
+fn is_sound(store: *mut Store) -> bool {
+    // SAFETY: the fields are in the mapping.
+    let count = unsafe { read(&raw const (*store).header.count) };
+    (0..count.min(ENTRIES)).all(|at| {
+        // SAFETY: as above.
+        let entry = unsafe { &raw const (*store).entries[at as usize] };
+        // SAFETY: as above.
+        let (key, value) = unsafe {
+            (
+                read(&raw const (*entry).key),
+                read(&raw const (*entry).value),
+            )
+        };
+        key != 0 && value == key * key
+    })
+}
