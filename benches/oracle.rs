@@ -67,13 +67,13 @@ fn measure(settings: Settings) -> Result<(Duration, Duration), powerfail_oracle:
         original: path("pools/pool"),
         private: path("image/pool"),
     }])?;
-    let mut plain = Vec::new();
+    let mut spawned = Vec::new();
     let mut ours = Vec::new();
     for _ in 0..ROUNDS {
-        plain.push(time(run_plain));
+        spawned.push(time(run_plain));
         ours.push(time(|| run_ours(&mut slot)));
     }
-    Ok((median(plain), median(ours)))
+    Ok((median(spawned), median(ours)))
 }
 
 fn run_plain() {
