@@ -91,7 +91,7 @@ pub enum OracleError {
 }
 
 impl OracleError {
-    pub(crate) fn system(what: &'static str, error: impl ToString) -> Self {
+    pub(crate) fn system(what: &'static str, error: &dyn std::fmt::Display) -> Self {
         Self::System {
             what,
             reason: error.to_string(),

@@ -193,7 +193,7 @@ impl Setup {
         writer.number(self.timeout_ms);
         writer.list(&self.ok_exit, |writer, it| writer.signed(*it));
         writer.list(&self.fail_patterns, |writer, it| {
-            writer.bytes(it.as_bytes())
+            writer.bytes(it.as_bytes());
         });
         let limits = [self.limits.memory_bytes, self.limits.file_bytes];
         for limit in &limits {

@@ -70,7 +70,7 @@ impl Oracle {
     /// Checks a plan: its programs must be there.
     pub fn new(plan: RecoveryPlan, settings: Settings) -> Result<Self, OracleError> {
         let current = std::env::current_dir()
-            .map_err(|error| OracleError::system("find the working directory", error))?;
+            .map_err(|error| OracleError::system("find the working directory", &error))?;
         let working_directory = match &plan.working_directory {
             Some(directory) => current.join(directory),
             None => current,

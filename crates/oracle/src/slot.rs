@@ -57,7 +57,9 @@ impl Slot {
         setup: &Setup,
         mappings: &[PoolMapping],
     ) -> Result<Started, OracleError> {
-        let failed = |error| OracleError::system("start the process that starts recoveries", error);
+        let failed = |error: io::Error| {
+            OracleError::system("start the process that starts recoveries", &error)
+        };
         let (socket, theirs) = UnixStream::pair().map_err(failed)?;
         let zygote = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
             .arg0(ZYGOTE_NAME)
@@ -170,7 +172,7 @@ impl Slot {
             return Err(OracleError::ZygoteDied);
         }
         RunReply::decode(&self.receive()?).map_err(|error| {
-            OracleError::system("understand the process that starts recoveries", error)
+            OracleError::system("understand the process that starts recoveries", &error)
         })
     }
 

@@ -15,8 +15,9 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmou
 
 use crate::plan::PoolMapping;
 
-/// A directory with more entries than this beside the pool is not mounted over.
-const MAX_SIBLINGS: usize = 512;
+/// A directory with more entries than this beside the pool is not mounted over: each costs a mount, some
+/// twenty microseconds of setting up a slot.
+const MAX_SIBLINGS: usize = 4096;
 
 #[derive(Clone, Debug)]
 enum Cover {
@@ -33,7 +34,7 @@ enum Cover {
 /// All covers of a slot.
 #[derive(Debug, Default)]
 pub(crate) struct Covers {
-    covers: Vec<Cover>,
+    all: Vec<Cover>,
     /// Directories that were made of nothing, by mounting a file system in memory.
     made: Vec<PathBuf>,
     placeholders: Vec<PathBuf>,
@@ -66,7 +67,7 @@ impl Covers {
         // What lies deeper is mounted later, on what is mounted already.
         covers.sort_by_key(|cover| cover.at().components().count());
         Self {
-            covers,
+            all: covers,
             made: Vec::new(),
             placeholders: Vec::new(),
         }
@@ -74,7 +75,7 @@ impl Covers {
 
     /// Mounts everything; what was put into private directories to mount on.
     pub(crate) fn mount(&mut self) -> Result<Vec<PathBuf>, String> {
-        for cover in self.covers.clone() {
+        for cover in self.all.clone() {
             self.mount_one(&cover)
                 .map_err(|error| format!("mounting on {}: {error}", cover.at().display()))?;
         }
@@ -87,10 +88,10 @@ impl Covers {
             (Ok(source), Ok(at)) => (source.dev(), source.ino()) == (at.dev(), at.ino()),
             _ => false,
         };
-        if self.covers.iter().all(same) {
+        if self.all.iter().all(same) {
             return Ok(());
         }
-        for cover in self.covers.iter().rev() {
+        for cover in self.all.iter().rev() {
             // It may be gone, which is why we are here.
             let _ = unmount(cover.at(), UnmountFlags::DETACH);
         }

@@ -86,9 +86,8 @@ fn wait_for(child: i32, socket: &UnixStream) -> ! {
             Ok(Waited::Child(_, status)) if libc::WIFEXITED(status) => {
                 exit(libc::WEXITSTATUS(status))
             }
-            Ok(Waited::Child(..)) => exit(1),
             Ok(Waited::Nothing) => {}
-            Ok(Waited::NoChildren) | Err(_) => exit(1),
+            Ok(Waited::Child(..) | Waited::NoChildren) | Err(_) => exit(1),
         }
     }
 }

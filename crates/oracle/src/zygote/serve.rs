@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 
 use crate::message::{Level, RunReply, Setup, SetupReply, decode_request};
@@ -72,9 +71,6 @@ fn serve() -> io::Result<()> {
 }
 
 /// The conversation is the standard input, which is then nothing, so that no child gets hold of it.
-#[allow(unsafe_code)]
 fn take_socket() -> io::Result<UnixStream> {
-    let socket = system::move_away(libc::STDIN_FILENO)?;
-    // SAFETY: the descriptor was just made, and nobody else owns it.
-    Ok(unsafe { UnixStream::from_raw_fd(socket) })
+    system::move_away(libc::STDIN_FILENO).map(UnixStream::from)
 }

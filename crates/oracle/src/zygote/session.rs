@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::verdict::Stage;
 use crate::zygote::capture::{Capture, Patterns};
 use crate::zygote::system::{self, Waited};
-use crate::zygote::tracer::Tracer;
+use crate::zygote::tracer::{self, Tracer};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,9 +238,7 @@ impl<'s, 'a> Session<'s, 'a> {
             match system::wait(-1, true)? {
                 Waited::Child(pid, status) if libc::WIFSTOPPED(status) => {
                     // A tracee that stopped before it was ended: it goes on, to its end.
-                    if let Some(tracer) = &mut self.tracer {
-                        tracer.let_go(pid);
-                    }
+                    tracer::let_go(pid);
                 }
                 Waited::Child(pid, status) => self.note(pid, status),
                 Waited::Nothing => {}

@@ -140,8 +140,8 @@ pub(crate) fn close_all_on_exec() {
 }
 
 /// Duplicates a descriptor out of the range of the standard ones and puts `/dev/null` in its place.
-pub(crate) fn move_away(descriptor: RawFd) -> io::Result<RawFd> {
-    // SAFETY: numbers and a constant string.
+pub(crate) fn move_away(descriptor: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: numbers and a constant string; the descriptor that is given away was just made.
     unsafe {
         let moved = check(libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3))?;
         let nothing = check(libc::open(
@@ -152,7 +152,7 @@ pub(crate) fn move_away(descriptor: RawFd) -> io::Result<RawFd> {
         if nothing != descriptor {
             libc::close(nothing);
         }
-        Ok(moved)
+        Ok(OwnedFd::from_raw_fd(moved))
     }
 }
 

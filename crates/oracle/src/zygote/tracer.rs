@@ -67,11 +67,11 @@ impl Tracer {
             resume(pid, signal);
         }
     }
+}
 
-    /// Lets a tracee that is to end go on.
-    pub(crate) fn let_go(&mut self, pid: i32) {
-        resume(pid, libc::SIGKILL);
-    }
+/// Lets a tracee that is to end go on.
+pub(crate) fn let_go(pid: i32) {
+    resume(pid, libc::SIGKILL);
 }
 
 /// The registers of a stopped tracee.

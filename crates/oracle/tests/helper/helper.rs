@@ -15,7 +15,7 @@ fn main() {
         std::process::exit(2);
     };
     let mut plan = RecoveryPlan::new(CommandLine::shell(script));
-    plan.timeout = Duration::from_secs(3600);
+    plan.timeout = Duration::from_hours(1);
     let settings = match mode.as_str() {
         "namespaces" => Settings {
             paths: PathMode::Namespace,

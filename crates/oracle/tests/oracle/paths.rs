@@ -116,6 +116,32 @@ fn other_files_of_the_directory_are_there() {
 }
 
 #[test]
+fn images_may_lie_beside_their_pool() {
+    let place = Place::new();
+    std::fs::write(place.path("pool"), "pool").unwrap();
+    let mapping = PoolMapping {
+        original: place.path("pool"),
+        private: place.private(),
+    };
+    let script = format!(
+        "test $(cat {0}) = image && printf new > {0}.tmp && mv {0}.tmp {0}",
+        place.path("pool").display()
+    );
+    for way in &WAYS[..2] {
+        let oracle = Oracle::new(shell(&script), settings(*way)).unwrap();
+        let mut slot = oracle.slot(std::slice::from_ref(&mapping)).unwrap();
+        for _ in 0..3 {
+            std::fs::remove_file(place.private()).unwrap();
+            std::fs::write(place.private(), "image").unwrap();
+            let verdict = slot.run().unwrap();
+            assert!(is_success(&verdict), "{verdict:?}");
+            assert_eq!(std::fs::read_to_string(place.private()).unwrap(), "new");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(place.path("pool")).unwrap(), "pool");
+}
+
+#[test]
 fn an_image_may_be_replaced_between_runs() {
     let place = Place::new();
     let script = "echo $(cat {pool}); exit 1";

@@ -12,7 +12,7 @@ use powerfail_oracle::{
 };
 
 /// Long enough for a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// How long a test waits for a hang.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
