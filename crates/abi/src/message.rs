@@ -75,6 +75,9 @@ pub enum MessageKind {
     Warning = 8,
     /// The target does what cannot be recorded, and ends now. Text: a sentence.
     Fatal = 9,
+    /// The part of a pool at an address is mapped elsewhere too, or longer: address, new address,
+    /// new length, the stamp from which on that holds.
+    PoolMove = 16,
 }
 
 impl MessageKind {
@@ -90,6 +93,7 @@ impl MessageKind {
             Self::PoolUnmap,
             Self::Warning,
             Self::Fatal,
+            Self::PoolMove,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == number)

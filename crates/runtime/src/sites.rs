@@ -54,6 +54,8 @@ pub(crate) struct Sites {
     functions: BTreeMap<u64, Anatomy>,
     /// Breakpoints at system calls of the C library.
     system_calls: BTreeSet<u64>,
+    /// Copies of those that the kernel must be asked for from the target's own code.
+    system_call_copies: BTreeMap<u64, u64>,
     /// Stores without a trampoline.
     emulated: EmulatedSites,
 }
@@ -116,6 +118,7 @@ impl Sites {
             thread_starter,
             functions: BTreeMap::new(),
             system_calls: BTreeSet::new(),
+            system_call_copies: BTreeMap::new(),
             emulated: EmulatedSites::default(),
         };
         new.make_refill_stub();
@@ -144,7 +147,30 @@ impl Sites {
         }
         self.forget(from, to);
         let functions = self.modules.add(module);
+        if !module.is_of_the_system() {
+            self.sweep_system_calls(&functions);
+        }
         self.sweep(functions);
+    }
+
+    /// Puts breakpoints at the system calls that the target makes itself.
+    fn sweep_system_calls(&mut self, functions: &[Function]) {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        let mut found = Vec::new();
+        for function in functions {
+            // SAFETY: functions of loaded modules are readable.
+            let bytes = unsafe { code::view(function.start, function.end - function.start) };
+            if bytes.windows(2).any(|pair| pair == SYSCALL) {
+                self.classifier.scan(bytes, function.start, |scanned| {
+                    if scanned.is_system_call {
+                        found.push(scanned.address);
+                    }
+                });
+            }
+        }
+        for address in found {
+            self.break_at_system_call(address);
+        }
     }
 
     /// Whether the patches in a range are there: a module that was unloaded and loaded again at the
@@ -226,6 +252,8 @@ impl Sites {
             .retain(|address, _| !(from..to).contains(address));
         self.system_calls
             .retain(|address| !(from..to).contains(address));
+        self.system_call_copies
+            .retain(|address, _| !(from..to).contains(address));
         self.emulated.forget(from, to);
         self.claims.forget_range(from, to);
     }
@@ -245,10 +273,36 @@ impl Sites {
             }
         });
         for address in found {
-            if self.system_calls.insert(address) {
-                code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
-            }
+            self.break_at_system_call(address);
         }
+    }
+
+    fn break_at_system_call(&mut self, address: u64) {
+        if self.claims.owner(address).is_some() {
+            host::warn("a system call lies in a patch, and is not seen");
+        } else if self.system_calls.insert(address) {
+            code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
+        }
+    }
+
+    /// A copy of a `syscall` instruction in whose place a breakpoint is, with a jump back.
+    pub(crate) fn system_call_copy(&mut self, address: u64) -> Option<u64> {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        const JUMP: u8 = 0xe9;
+        if let Some(copy) = self.system_call_copies.get(&address) {
+            return Some(*copy);
+        }
+        let len = 7;
+        let place = self.place_near(address, len).ok()?;
+        let distance = (address + 2).wrapping_sub(place + len) as i32;
+        let mut copy = [0; 7];
+        copy[..2].copy_from_slice(&SYSCALL);
+        copy[2] = JUMP;
+        copy[3..].copy_from_slice(&distance.to_le_bytes());
+        self.arenas.get_mut().take(place, len);
+        self.arenas.get_mut().write(place, &copy);
+        self.system_call_copies.insert(address, place);
+        Some(place)
     }
 
     /// Whether a breakpoint stands for a system call.
