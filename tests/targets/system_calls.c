@@ -150,6 +150,15 @@ static void appended(void)
 	REQUIRE(fsync(fd) == 0);
 }
 
+/* A pool that is not mapped any more. */
+static void unmapped(void)
+{
+	store8(pool, 1);
+	REQUIRE(munmap(pool, MIB) == 0);
+	REQUIRE(pwrite(fd, "later", 5, 64) == 5);
+	REQUIRE(ftruncate(fd, 2 * (off_t)MIB) == 0);
+}
+
 /* Holes and zeros. */
 static void punched(void)
 {
@@ -262,6 +271,7 @@ int main(int argc, char **argv)
 		{"into_file", into_file}, {"resized", resized},
 		{"durable", durable},	  {"told", told},
 		{"appended", appended},	  {"punched", punched},
+		{"unmapped", unmapped},
 		{"raw", raw},		  {"cloned", cloned},
 		{"shared_memory", shared_memory}, {"raw_thread", raw_thread},
 	};

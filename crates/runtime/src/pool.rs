@@ -46,6 +46,8 @@ pub(crate) struct Pools {
     /// Addresses that stand for parts of a pool's file that are not mapped, so that what is written
     /// to the file there can be recorded.
     shadows: Vec<Mapping>,
+    /// Devices and inodes of all files that are or were mapped as pools.
+    files: Vec<(u64, u64)>,
     /// Ranges of the window that are the target's and no pools: from, to.
     pub(crate) others: Vec<(u64, u64)>,
     next: u64,
@@ -54,6 +56,7 @@ pub(crate) struct Pools {
 pub(crate) static POOLS: Lock<Pools> = Lock::new(Pools {
     mappings: Vec::new(),
     shadows: Vec::new(),
+    files: Vec::new(),
     others: Vec::new(),
     next: WINDOW_ADDRESS + ALIGNMENT,
 });
@@ -144,6 +147,9 @@ pub(crate) fn map(request: Request) -> isize {
         let (device, inode) = (status.device, status.inode);
         POOLS.with(|pools| {
             pools.cut(place, len);
+            if !pools.files.contains(&(device, inode)) {
+                pools.files.push((device, inode));
+            }
             pools.mappings.push(Mapping {
                 address: place,
                 len,
@@ -416,14 +422,22 @@ pub(crate) fn file_synced(fd: i32) {
     }
 }
 
-/// Whether a descriptor is that of a pool.
+/// Whether a descriptor is that of a pool, mapped now or before.
 pub(crate) fn is_pool(fd: i32) -> bool {
-    !mappings_of(fd).is_empty()
+    host::attached()
+        && MAPPED.load(Ordering::Acquire)
+        && sys::fstat(fd).is_some_and(|status| {
+            POOLS.with(|pools| pools.files.contains(&(status.device, status.inode)))
+        })
 }
 
 /// A pool's file has a new length.
 pub(crate) fn resized(fd: i32, len: u64) {
-    if let Some(mapping) = mappings_of(fd).first() {
+    if !is_pool(fd) {
+        return;
+    }
+    let mapping = mappings_of(fd).first().copied();
+    if let Some(mapping) = mapping.or_else(|| add_shadow(fd, 0)) {
         append::append(
             EventKind::Resize,
             Some(mapping.address),

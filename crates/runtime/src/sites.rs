@@ -56,6 +56,8 @@ pub(crate) struct Sites {
     system_calls: BTreeSet<u64>,
     /// Copies of those that the kernel must be asked for from the target's own code.
     system_call_copies: BTreeMap<u64, u64>,
+    /// Where the C library and the dynamic linker are.
+    system_modules: Vec<(u64, u64)>,
     /// Stores without a trampoline.
     emulated: EmulatedSites,
 }
@@ -119,6 +121,7 @@ impl Sites {
             functions: BTreeMap::new(),
             system_calls: BTreeSet::new(),
             system_call_copies: BTreeMap::new(),
+            system_modules: Vec::new(),
             emulated: EmulatedSites::default(),
         };
         new.make_refill_stub();
@@ -147,7 +150,9 @@ impl Sites {
         }
         self.forget(from, to);
         let functions = self.modules.add(module);
-        if !module.is_of_the_system() {
+        if module.is_of_the_system() {
+            self.system_modules.push((from, to));
+        } else {
             self.sweep_system_calls(&functions);
         }
         self.sweep(functions);
@@ -410,9 +415,10 @@ impl Sites {
             .emit(site, id, address, flags_dead, &mut out)
             .map_err(refused)?;
         let len = draft.len_bytes as u64;
-        let plan = match self.mode {
-            Mode::Patch => self.plan(site, len, function, bytes, depth),
-            Mode::Trap => None,
+        let plan = if self.mode == Mode::Patch || self.needs_jump(site) {
+            self.plan(site, len, function, bytes, depth)
+        } else {
+            None
         };
         let place = match plan.and_then(|plan| plan.trampoline) {
             Some(place) => place,
@@ -470,6 +476,13 @@ impl Sites {
             None => {}
         }
         Ok(())
+    }
+
+    /// Whether a site is patched in every mode: the C library has locked operations that it does with
+    /// all signals blocked, where a breakpoint would end the target.
+    fn needs_jump(&self, site: &Site) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&site.address());
+        site.is_silent() && self.system_modules.iter().any(holds)
     }
 
     /// A place for a trampoline that nothing jumps to: near enough for what it refers to.

@@ -28,10 +28,35 @@ fn check(recording: &Recording, rounds: u64) {
 
 #[test]
 fn a_library_opened_after_the_pool() {
-    check(&run(Mode::Patch, "1"), 1);
+    for mode in Mode::BOTH {
+        check(&run(mode, "1"), 1);
+    }
 }
 
 #[test]
 fn a_library_closed_and_opened_again() {
-    check(&run(Mode::Patch, "10"), 10);
+    for mode in Mode::BOTH {
+        check(&run(mode, "10"), 10);
+    }
+}
+
+#[test]
+fn threads_open_and_close_a_library_at_the_same_time() {
+    let program = target("plugins_in_threads.c", &["-O2", "-pthread"]);
+    let library = target("plugin.c", &["-O2", "-shared", "-fPIC"]);
+    let library = library.to_str().expect("text");
+    for mode in Mode::BOTH {
+        let recording = record(mode, &program, &["{pool}", library, "4", "30"]);
+        let stores = recording.stores();
+        for thread in 0..4 {
+            let values = stores
+                .iter()
+                .filter(|store| store.offset == 64 * thread)
+                .map(Event::value);
+            assert!(values.eq(1..=30), "thread {thread}");
+        }
+        assert_eq!(recording.count("store"), 120);
+        assert_eq!(recording.count("clflush"), 120);
+        assert_eq!(recording.count("sfence"), 120);
+    }
 }

@@ -256,3 +256,10 @@ fn shared_memory_that_cannot_be_recorded_is_named() {
         assert!(attempt.stderr.contains(sentence), "{attempt:?}");
     }
 }
+
+#[test]
+fn writes_to_a_pool_that_is_not_mapped_any_more() {
+    let recording = run("unmapped");
+    assert_eq!(system_stores(&recording.events()), [(64, "later")]);
+    assert_eq!(recording.summary["pools"][0]["final_len_bytes"], 2 << 20);
+}
