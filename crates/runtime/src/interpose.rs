@@ -10,7 +10,7 @@ use crate::pool::Request;
 use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
-use crate::{code, file, host, own, pool, remap, sys, system_calls, thread};
+use crate::{code, file, generated, host, own, pool, remap, sys, system_calls, thread};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -86,6 +86,7 @@ extern "C" fn munmap(address: *mut c_void, len: usize) -> c_int {
 /// `munmap`, with the arguments and the result of the system call.
 pub(crate) fn raw_munmap(arguments: [usize; 6]) -> isize {
     pool::unmap(arguments[0] as u64, arguments[1] as u64).unwrap_or_else(|| {
+        generated::changes(arguments[0] as u64, arguments[1] as u64);
         // SAFETY: what the target asked for.
         unsafe { sys::call(sys::number::MUNMAP, arguments) }
     })
@@ -121,8 +122,13 @@ pub(crate) fn raw_mprotect(arguments: [usize; 6]) -> isize {
     if host::attached() && WINDOW.contains(address) {
         return remap::protect(address, len, arguments[2]);
     }
+    generated::changes(address, len);
     // SAFETY: what the target asked for.
-    unsafe { sys::call(sys::number::MPROTECT, arguments) }
+    let done = unsafe { sys::call(sys::number::MPROTECT, arguments) };
+    if done == 0 {
+        generated::changed(address, len, arguments[2]);
+    }
+    done
 }
 
 #[unsafe(no_mangle)]
@@ -383,6 +389,7 @@ pub(crate) fn reset_after_fork() {
     SITES.reset_after_fork();
     pool::reset_after_fork();
     file::reset_after_fork();
+    generated::reset_after_fork();
     code::reset_after_fork();
 }
 

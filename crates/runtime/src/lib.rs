@@ -37,6 +37,7 @@ mod code;
 mod emulate;
 mod file;
 mod frame;
+mod generated;
 mod host;
 mod interpose;
 mod lock;

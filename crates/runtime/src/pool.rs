@@ -8,7 +8,7 @@ use powerfail_abi::{EventKind, WINDOW_GUARD_LEN};
 
 use crate::lock::Lock;
 use crate::sites::{Sites, WINDOW};
-use crate::{append, host, signals, sys, thread};
+use crate::{append, generated, host, signals, sys, thread};
 
 /// Pools begin at multiples of this, so that their addresses look like those of DAX mappings.
 const ALIGNMENT: u64 = 2 << 20;
@@ -90,8 +90,15 @@ pub(crate) fn map(request: Request) -> isize {
         offset,
     } = request;
     let plain = || {
+        if flags & sys::MAP_FIXED != 0 {
+            generated::changes(address, len);
+        }
         // SAFETY: what the target asked for.
-        unsafe { sys::mmap(address, len, protection, flags, fd, offset) }
+        let place = unsafe { sys::mmap(address, len, protection, flags, fd, offset) };
+        if place > 0 {
+            generated::changed(place as u64, len, protection);
+        }
+        place
     };
     let is_fixed = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
     let in_window = host::attached() && is_fixed && WINDOW.contains(address);

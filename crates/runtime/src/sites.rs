@@ -19,7 +19,7 @@ use crate::arena::Arenas;
 use crate::emulate::{Emulated, EmulatedSites};
 use crate::lock::Lock;
 use crate::modules::{self, Function, LoadedModule, Modules};
-use crate::{code, host, interpose, thread};
+use crate::{code, generated, host, interpose, thread};
 
 /// Where all pools are.
 pub(crate) const WINDOW: PoolWindow = PoolWindow {
@@ -56,6 +56,8 @@ pub(crate) struct Sites {
     system_calls: BTreeSet<u64>,
     /// Copies of those that the kernel must be asked for from the target's own code.
     system_call_copies: BTreeMap<u64, u64>,
+    /// Where code was generated at run time.
+    generated: Vec<(u64, u64)>,
     /// Where the C library and the dynamic linker are.
     system_modules: Vec<(u64, u64)>,
     /// Stores without a trampoline.
@@ -105,6 +107,7 @@ impl Sites {
                 }
             }
         });
+        generated::look_at_all();
     }
 
     fn new(thread_starter: u64) -> Self {
@@ -121,6 +124,7 @@ impl Sites {
             functions: BTreeMap::new(),
             system_calls: BTreeSet::new(),
             system_call_copies: BTreeMap::new(),
+            generated: Vec::new(),
             system_modules: Vec::new(),
             emulated: EmulatedSites::default(),
         };
@@ -244,6 +248,46 @@ impl Sites {
         if refused > 0 {
             host::warn("some flushes, fences or locked operations could not be patched");
         }
+    }
+
+    fn is_generated(&self, address: u64) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        self.generated.iter().any(holds)
+    }
+
+    /// Puts breakpoints at what does not fault in code that was generated at run time. Whether it
+    /// was code from beginning to end.
+    pub(crate) fn look_at_generated(&mut self, from: u64, to: u64) -> bool {
+        self.forget(from, to);
+        self.generated.push((from, to));
+        // SAFETY: the range was just mapped, readable.
+        let bytes = unsafe { code::view(from, to - from) };
+        let used = bytes.iter().rposition(|byte| *byte != 0);
+        let bytes = &bytes[..used.map_or(0, |last| last + 1)];
+        let mut silent = Vec::new();
+        let mut certain = true;
+        self.classifier.scan(bytes, from, |scanned| {
+            certain &= scanned.is_valid;
+            silent.extend(scanned.silent.filter(|_| certain));
+        });
+        for site in silent {
+            certain &= self.settle(&site, 0).is_ok();
+        }
+        certain
+    }
+
+    /// Takes the breakpoints out of generated code, which is about to change or to go away.
+    pub(crate) fn give_back(&mut self, from: u64, to: u64) {
+        let edits: Vec<(u64, [u8; 1])> = self
+            .entries
+            .range(from..to)
+            .filter(|(_, entry)| entry.patched_byte == Some(code::BREAKPOINT))
+            .map(|(address, entry)| (*address, [entry.site.bytes[0]]))
+            .collect();
+        code::replace(edits.iter().map(|(address, byte)| (*address, &byte[..])));
+        self.forget(from, to);
+        self.generated
+            .retain(|range| range.1 <= from || to <= range.0);
     }
 
     /// The code in a range is gone, or is other code.
@@ -415,7 +459,8 @@ impl Sites {
             .emit(site, id, address, flags_dead, &mut out)
             .map_err(refused)?;
         let len = draft.len_bytes as u64;
-        let plan = if self.mode == Mode::Patch || self.needs_jump(site) {
+        let may_jump = self.mode == Mode::Patch && !self.is_generated(address);
+        let plan = if may_jump || self.needs_jump(site) {
             self.plan(site, len, function, bytes, depth)
         } else {
             None

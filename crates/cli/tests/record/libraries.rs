@@ -1,6 +1,6 @@
-//! Code that is loaded after the pool was mapped.
+//! Code that is loaded or generated after the pool was mapped.
 
-use crate::common::{Event, Mode, Recording, record, target};
+use crate::common::{Event, Mode, Recorder, Recording, record, record_both, target};
 
 fn run(mode: Mode, rounds: &str) -> Recording {
     let program = target("plugins.c", &["-O2"]);
@@ -58,5 +58,45 @@ fn threads_open_and_close_a_library_at_the_same_time() {
         assert_eq!(recording.count("store"), 120);
         assert_eq!(recording.count("clflush"), 120);
         assert_eq!(recording.count("sfence"), 120);
+    }
+}
+
+#[test]
+fn code_that_is_generated_at_run_time() {
+    let program = target("generated.c", &["-O2"]);
+    let recording = record_both(&program, &["before", "{pool}"]);
+    let stored: Vec<_> = recording
+        .stores()
+        .iter()
+        .map(|store| (store.kind.clone(), store.offset, store.value()))
+        .collect();
+    let expected: Vec<_> = [(0, 10), (64, 10), (64, 20), (64, 30)]
+        .into_iter()
+        .flat_map(|(offset, value)| {
+            [
+                ("store".to_owned(), offset, value),
+                ("locked-store".to_owned(), offset, value + 1),
+            ]
+        })
+        .collect();
+    assert_eq!(stored, expected);
+    assert_eq!(recording.count("clflush"), 5);
+    assert_eq!(recording.count("sfence"), 4);
+    assert_eq!(recording.summary["warnings"], serde_json::json!([]));
+}
+
+#[test]
+fn code_that_changes_while_it_is_executable_is_named() {
+    let program = target("generated.c", &["-O2"]);
+    for mode in Mode::BOTH {
+        let recorder = Recorder::new(&program, &["while_executable", "{pool}"]).mode(mode);
+        let attempt = recorder.attempt();
+        assert_eq!(attempt.code, 0, "{attempt:?}");
+        assert!(
+            attempt
+                .stdout
+                .contains("code is generated at run time at 0x"),
+            "{attempt:?}"
+        );
     }
 }
