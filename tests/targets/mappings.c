@@ -146,6 +146,82 @@ static void removed(void)
 	store8(pool + 8, 2);
 }
 
+/* One instruction for all stores, which is patched after the first. */
+__attribute__((noinline)) static void put(char *at, uint64_t value)
+{
+	store8(at, value);
+}
+
+/* mremap in all its ways. */
+static void remapped(void)
+{
+	char *pool = map_pool(paths[0], MIB);
+	put(pool, 1);
+	put(pool + MIB - 8, 2);
+	/* Shorter. */
+	REQUIRE(mremap(pool, MIB, MIB / 2, 0) == pool);
+	put(pool + MIB / 2 - 8, 3);
+	/* Longer, where it is. */
+	REQUIRE(mremap(pool, MIB / 2, MIB, 0) == pool);
+	REQUIRE(*(volatile uint64_t *)(pool + MIB - 8) == 2);
+	put(pool + MIB - 16, 4);
+	/* Something is in the way. */
+	char *next = map_pool(paths[0], MIB);
+	REQUIRE(mremap(pool, MIB, 64 * MIB, 0) == MAP_FAILED);
+	char *moved = mremap(pool, MIB, 64 * MIB, MREMAP_MAYMOVE);
+	REQUIRE(moved != MAP_FAILED && moved != pool);
+	put(moved + 8, 5);
+	REQUIRE(*(volatile uint64_t *)(next + 8) == 5);
+	flush(moved + 8);
+	sfence();
+	/* To a place that the program has chosen: over another mapping. */
+	char *fixed = mremap(moved, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, next);
+	REQUIRE(fixed == next);
+	put(next + 16, 6);
+	/* A second view of the same pages. */
+	char *view = mremap(next, 0, MIB, MREMAP_MAYMOVE);
+	REQUIRE(view != MAP_FAILED && view != next);
+	put(view + 24, 7);
+	REQUIRE(*(volatile uint64_t *)(next + 24) == 7);
+	/* The middle of a mapping. */
+	char *part = mremap(view + 65536, 4096, 8192, MREMAP_MAYMOVE);
+	REQUIRE(part != MAP_FAILED && part != view + 65536);
+	put(part, 8);
+	put(part + 4096, 9);
+	put(view + 131072, 10);
+	REQUIRE(*(volatile uint64_t *)(next + 65536) == 8);
+}
+
+/* Addresses are reserved first; then a pool and other memory are mapped there. */
+static void reserved(void)
+{
+	char *all = mmap(NULL, 16 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	REQUIRE(all != MAP_FAILED);
+	int fd = open_pool(paths[0], MIB);
+	char *pool = mmap(all + 4 * MIB, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	REQUIRE(pool == all + 4 * MIB);
+	char *private = mmap(all + 8 * MIB, MIB, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	REQUIRE(private == all + 8 * MIB);
+	REQUIRE(mprotect(all + 5 * MIB, MIB, PROT_READ | PROT_WRITE) == 0);
+	char *places[] = {pool, private, pool + 4096, all + 5 * MIB, pool + 8192};
+	for (uint64_t at = 0; at < 5; at++) {
+		put(places[at], at + 1);
+		REQUIRE(*(volatile uint64_t *)places[at] == at + 1);
+	}
+	/* Also by the kernel, and in other ways. */
+	int file = memfd_create("source", 0);
+	REQUIRE(write(file, "abcdefgh", 8) == 8);
+	REQUIRE(pread(file, private + 64, 8, 0) == 8 && memcmp(private + 64, "abcdefgh", 8) == 0);
+	REQUIRE(pread(file, pool + 64, 8, 0) == 8);
+	for (int at = 0; at < 3; at++) {
+		memset(places[at] + 128, 0x11, 300);
+		__atomic_fetch_add((uint64_t *)(places[at] + 256), 1, __ATOMIC_SEQ_CST);
+		REQUIRE(*(uint64_t *)(places[at] + 256) == 0x1111111111111112);
+	}
+	REQUIRE(munmap(all, 16 * MIB) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -157,6 +233,7 @@ int main(int argc, char **argv)
 		{"unmapped_in_part", unmapped_in_part}, {"not_pools", not_pools},
 		{"pool_and_others", pool_and_others}, {"sparse", sparse},
 		{"protected", protected},	{"removed", removed},
+		{"remapped", remapped},		{"reserved", reserved},
 	};
 	REQUIRE(argc >= 3);
 	paths = argv + 2;

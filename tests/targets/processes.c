@@ -254,12 +254,23 @@ static void kill_in_store(void)
 	}
 }
 
+/* Lives until it is ended. */
+static void waiting(void)
+{
+	store8(pool, 1);
+	puts("ready");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} all[] = {
+		{"waiting", waiting},
 		{"fork_children", fork_children}, {"fork_at_once", fork_at_once},
 		{"fork_many", fork_many},	  {"grandchildren", grandchildren},
 		{"last_stores", last_stores},

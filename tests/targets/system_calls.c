@@ -1,8 +1,12 @@
 /* System calls that write to a pool, resize it, make it durable or speak to the outside. */
 #define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #include "pool.h"
 
@@ -123,6 +127,140 @@ static void told(void)
 	puts("");
 }
 
+static char *path;
+
+/* Writes that make the file longer, beyond what is mapped. */
+static void appended(void)
+{
+	int end = open(path, O_RDWR | O_APPEND);
+	REQUIRE(end >= 0);
+	REQUIRE(write(end, "one", 3) == 3);
+	/* The kernel appends, whatever the offset. */
+	REQUIRE(pwrite(end, "two", 3, 5) == 3);
+	struct iovec parts[] = {{"thr", 3}, {"ee", 2}};
+	REQUIRE(writev(end, parts, 2) == 5);
+	REQUIRE(pwrite(fd, "far", 3, 3 * MIB) == 3);
+	/* What was written behind the mapping is mapped now. */
+	char *all = map_fd(fd, 4 * MIB, 0);
+	REQUIRE(memcmp(all + MIB, "onetwothree", 11) == 0);
+	store8(all + MIB + 16, 4);
+	REQUIRE(munmap(all, 4 * MIB) == 0 && munmap(pool, MIB) == 0);
+	/* Nothing of it is mapped any more. */
+	REQUIRE(pwrite(fd, "none", 4, 64) == 4);
+	REQUIRE(fsync(fd) == 0);
+}
+
+/* A pool that is not mapped any more. */
+static void unmapped(void)
+{
+	store8(pool, 1);
+	REQUIRE(munmap(pool, MIB) == 0);
+	REQUIRE(pwrite(fd, "later", 5, 64) == 5);
+	REQUIRE(ftruncate(fd, 2 * (off_t)MIB) == 0);
+}
+
+/* Holes and zeros. */
+static void punched(void)
+{
+	memset(pool, 'x', 3 * 4096);
+	REQUIRE(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 100, 5000) == 0);
+	REQUIRE(pool[99] == 'x' && pool[100] == 0 && pool[5099] == 0 && pool[5100] == 'x');
+	store8(pool + 4096, 1);
+	/* Most of this is zero already. */
+	REQUIRE(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)MIB) == 0);
+	REQUIRE(*(volatile uint64_t *)(pool + 4096) == 0 && pool[3 * 4096 - 1] == 0);
+	REQUIRE(fallocate(fd, 0, 0, 2 * (off_t)MIB) == 0);
+}
+
+static inline long own_call(long number, long a, long b, long c, long d)
+{
+	long result;
+	register long fourth __asm__("r10") = d;
+	__asm__ volatile("syscall"
+			 : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+/* System calls past the functions for them. */
+static void raw(void)
+{
+	int source = file_with("abcdefgh");
+	REQUIRE(syscall(SYS_read, source, pool, 3) == 3);
+	REQUIRE(syscall(SYS_pread64, source, pool + 64, 2, 4) == 2);
+	REQUIRE(syscall(SYS_pwrite64, fd, "file", 4, 128) == 4);
+	REQUIRE(syscall(SYS_read, -1, pool, 3) == -1);
+	char *view = (char *)syscall(SYS_mmap, NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	REQUIRE(view != MAP_FAILED && memcmp(view, "abc", 3) == 0);
+	store8(view + 192, 0x3131313131313131);
+	REQUIRE(syscall(SYS_msync, view, 4096, MS_SYNC) == 0);
+	REQUIRE(syscall(SYS_munmap, view, MIB) == 0);
+	REQUIRE(syscall(SYS_getrandom, pool + 256, 4, 0) == 4);
+	memcpy(pool + 256, "rand", 4);
+	/* By an instruction of the program. */
+	for (int round = 0; round < 2; round++) {
+		REQUIRE(own_call(SYS_pread64, source, (long)(pool + 320 + round), 1, round) == 1);
+		REQUIRE(own_call(SYS_getppid, 0, 0, 0, 0) == getppid());
+		REQUIRE(own_call(SYS_read, -1, (long)pool, 1, 0) < 0);
+	}
+}
+
+static int in_clone(void *number)
+{
+	for (uint64_t round = 1; round <= 100; round++) {
+		store8(pool + 64 * (long)number, round);
+		flush(pool + 64 * (long)number);
+		sfence();
+	}
+	return 0;
+}
+
+/* Threads and processes made with clone, and processes made with system calls. */
+static char stacks[4][64 << 10] __attribute__((aligned(64)));
+
+static void cloned(void)
+{
+	static volatile int ended[2] = {1, 1};
+	const int thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+			   CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+	for (long number = 0; number < 2; number++)
+		REQUIRE(clone(in_clone, stacks[number] + sizeof(stacks[number]), thread, (void *)number,
+			      NULL, NULL, (void *)&ended[number]) > 0);
+	in_clone((void *)2L);
+	for (int number = 0; number < 2; number++)
+		while (ended[number] != 0)
+			sched_yield();
+	int child = clone(in_clone, stacks[2] + sizeof(stacks[2]), SIGCHLD, (void *)3L);
+	REQUIRE(child > 0);
+	in_clone((void *)4L);
+	int status;
+	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+	child = (int)syscall(SYS_fork);
+	REQUIRE(child >= 0);
+	in_clone((void *)(child == 0 ? 5L : 6L));
+	if (child == 0)
+		_exit(0);
+	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+	child = (int)own_call(SYS_clone, SIGCHLD, 0, 0, 0);
+	REQUIRE(child >= 0);
+	in_clone((void *)(child == 0 ? 7L : 8L));
+	if (child == 0)
+		_exit(0);
+	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void shared_memory(void)
+{
+	store8(pool, 1);
+	clone(in_clone, stacks[0] + sizeof(stacks[0]), CLONE_VM | SIGCHLD, (void *)0L);
+}
+
+static void raw_thread(void)
+{
+	store8(pool, 1);
+	syscall(SYS_clone, CLONE_VM | CLONE_SIGHAND | CLONE_THREAD, stacks[0] + sizeof(stacks[0]), 0, 0, 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -132,9 +270,14 @@ int main(int argc, char **argv)
 		{"into_pool", into_pool}, {"buffered_into_pool", buffered_into_pool},
 		{"into_file", into_file}, {"resized", resized},
 		{"durable", durable},	  {"told", told},
+		{"appended", appended},	  {"punched", punched},
+		{"unmapped", unmapped},
+		{"raw", raw},		  {"cloned", cloned},
+		{"shared_memory", shared_memory}, {"raw_thread", raw_thread},
 	};
 	REQUIRE(argc == 3);
-	fd = open_pool(argv[2], MIB);
+	path = argv[2];
+	fd = open_pool(path, MIB);
 	pool = map_fd(fd, MIB, 0);
 	for (size_t at = 0; at < sizeof(all) / sizeof(*all); at++) {
 		if (strcmp(argv[1], all[at].name) == 0) {

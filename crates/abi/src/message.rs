@@ -78,6 +78,9 @@ pub enum MessageKind {
     /// A call stack: its number, the number of its site. Text: return addresses, innermost first, 8
     /// bytes each.
     Stack = 10,
+    /// The part of a pool at an address is mapped elsewhere too, or longer: address, new address,
+    /// new length, the stamp from which on that holds.
+    PoolMove = 16,
 }
 
 impl MessageKind {
@@ -94,6 +97,7 @@ impl MessageKind {
             Self::Warning,
             Self::Fatal,
             Self::Stack,
+            Self::PoolMove,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == number)

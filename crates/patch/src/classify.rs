@@ -152,6 +152,8 @@ pub struct Scanned {
     pub branch_target: Option<u64>,
     /// Whether it calls the kernel.
     pub is_system_call: bool,
+    /// Whether it is an instruction at all.
+    pub is_valid: bool,
     /// The instruction in full, if it must be patched before it first runs.
     pub silent: Option<Site>,
 }
@@ -209,6 +211,7 @@ impl Classifier {
                 address: instruction.ip(),
                 branch_target: (target != 0).then_some(target),
                 is_system_call: instruction.mnemonic() == Mnemonic::Syscall,
+                is_valid: !instruction.is_invalid(),
                 silent,
             });
         }

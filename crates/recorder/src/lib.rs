@@ -29,6 +29,7 @@ mod check;
 mod clock;
 mod doorbell;
 mod error;
+mod fresh_pool;
 mod glob;
 mod inspect;
 mod launch;

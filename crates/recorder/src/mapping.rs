@@ -77,6 +77,13 @@ impl Mappings {
         });
     }
 
+    /// What is mapped at one address is mapped at another, too, from then on, and may be longer.
+    pub(crate) fn copy(&mut self, from: u64, to: u64, len_bytes: u64, then: Stamp) {
+        if let Some((pool, offset)) = self.at(then, from) {
+            self.map(to, len_bytes, pool, offset.0, then);
+        }
+    }
+
     /// Nothing is mapped there from now on.
     pub(crate) fn unmap(&mut self, address: u64, len_bytes: u64, now: Stamp) {
         let end = address.saturating_add(len_bytes);
@@ -258,6 +265,17 @@ mod tests {
         assert_eq!(pieces(&mappings, 35, 0x3000, 8), [(0, 0x2000, 0, 8)]);
         mappings.unmap(0, u64::MAX, Stamp(40));
         assert_eq!(pieces(&mappings, 39, 0x1000, 8), [(0, 0, 0, 8)]);
+    }
+
+    #[test]
+    fn moved_and_made_longer() {
+        let mut mappings = Mappings::default();
+        mappings.map(0x1000, 0x2000, PoolIndex(3), 0x5000, Stamp(10));
+        mappings.copy(0x2000, 0x8000, 0x3000, Stamp(20));
+        assert_eq!(pieces(&mappings, 25, 0xa000, 8), [(3, 0x8000, 0, 8)]);
+        assert_eq!(pieces(&mappings, 15, 0x2000, 8), [(3, 0x6000, 0, 8)]);
+        mappings.copy(0x1000, 0x1000, 0x4000, Stamp(30));
+        assert_eq!(pieces(&mappings, 35, 0x4000, 8), [(3, 0x8000, 0, 8)]);
     }
 
     #[test]

@@ -1,20 +1,17 @@
 //! One recording, from the command to the checked trace.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use powerfail_abi::shared::{Mode, Stacks};
 use powerfail_trace::{Meta, TraceWriter, WriterOptions};
 use rustix::time::Timespec;
-use tempfile::TempDir;
 
 use crate::check::self_check;
 use crate::clock::ticks_of_a_millisecond;
 use crate::doorbell::Doorbell;
 use crate::error::RecordError;
+use crate::fresh_pool::FreshPool;
 use crate::inspect::inspect;
 use crate::launch::{Inheritance, Target, runtime_file, start};
 use crate::message::Socket;
@@ -27,9 +24,6 @@ use crate::shared_file::SharedFile;
 use crate::signals::Forwarder;
 use crate::summary::Summary;
 use crate::wait::Exit;
-
-/// What stands for a fresh pool in an argument.
-const POOL_PLACEHOLDER: &[u8] = b"{pool}";
 
 /// A pass follows at the latest after this, while something waits for its place.
 const BUSY_WAIT: Timespec = Timespec {
@@ -59,8 +53,8 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let executable = inspect(command)?;
     let fresh = FreshPool::new(arguments, options.pm_dir.as_deref())?;
     let mut filter = PoolFilter::new(&options.pools);
-    if let Some(directory) = &fresh.directory {
-        filter.also(&directory.path().join(FreshPool::NAME));
+    if let Some(path) = fresh.path() {
+        filter.also(&path);
     }
 
     let shared = Arc::new(SharedFile::create(
@@ -223,79 +217,5 @@ fn meta(options: &Options) -> Meta {
         .into_iter()
         .chain(domain)
         .collect(),
-    }
-}
-
-/// The arguments, with the fresh pool if they ask for one.
-struct FreshPool {
-    arguments: Vec<OsString>,
-    /// Removed when this is dropped.
-    directory: Option<TempDir>,
-}
-
-impl FreshPool {
-    const NAME: &str = "pool";
-
-    fn new(arguments: &[OsString], pm_dir: Option<&Path>) -> Result<Self, RecordError> {
-        if !arguments
-            .iter()
-            .any(|argument| find(argument.as_bytes(), POOL_PLACEHOLDER).is_some())
-        {
-            return Ok(Self {
-                arguments: arguments.to_vec(),
-                directory: None,
-            });
-        }
-        let default = Path::new("/dev/shm");
-        let parent = match pm_dir {
-            Some(parent) => parent.to_path_buf(),
-            None if default.is_dir() => default.to_path_buf(),
-            None => std::env::temp_dir(),
-        };
-        let parent = std::path::absolute(&parent).unwrap_or(parent);
-        let directory = tempfile::Builder::new()
-            .prefix("powerfail-")
-            .tempdir_in(parent)
-            .map_err(|error| RecordError::system("make a directory for the pool", error))?;
-        let path = directory.path().join(Self::NAME);
-        let arguments = arguments
-            .iter()
-            .map(|argument| substitute(argument, path.as_os_str()))
-            .collect();
-        Ok(Self {
-            arguments,
-            directory: Some(directory),
-        })
-    }
-}
-
-fn find(text: &[u8], pattern: &[u8]) -> Option<usize> {
-    text.windows(pattern.len())
-        .position(|window| window == pattern)
-}
-
-fn substitute(argument: &OsStr, path: &OsStr) -> OsString {
-    let mut rest = argument.as_bytes();
-    let mut result = Vec::new();
-    while let Some(at) = find(rest, POOL_PLACEHOLDER) {
-        result.extend_from_slice(&rest[..at]);
-        result.extend_from_slice(path.as_bytes());
-        rest = &rest[at + POOL_PLACEHOLDER.len()..];
-    }
-    result.extend_from_slice(rest);
-    OsString::from_vec(result)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::substitute;
-
-    #[test]
-    fn placeholders() {
-        assert_eq!(
-            substitute("--a={pool}:{pool}".as_ref(), "/x".as_ref()),
-            "--a=/x:/x"
-        );
-        assert_eq!(substitute("{poo}".as_ref(), "/x".as_ref()), "{poo}");
     }
 }

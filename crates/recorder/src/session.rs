@@ -380,6 +380,13 @@ impl Session {
                     .unmap(address, len_bytes, Stamp::now());
                 Ok(())
             }
+            Some(MessageKind::PoolMove) => {
+                let process = self.processes.of(sender);
+                let [from, to, len_bytes, stamp, _] = message.words;
+                let mappings = &mut self.processes.get_mut(process).mappings;
+                mappings.copy(from, to, len_bytes, Stamp(stamp));
+                Ok(())
+            }
             Some(MessageKind::Warning) => {
                 self.warn(String::from_utf8_lossy(&message.text).into_owned());
                 Ok(())

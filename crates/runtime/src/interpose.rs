@@ -10,7 +10,7 @@ use crate::pool::Request;
 use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
-use crate::{code, host, own, pool, stacks, sys, system_calls, thread};
+use crate::{code, file, generated, host, own, pool, remap, stacks, sys, system_calls, thread};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -47,7 +47,7 @@ pub(crate) fn find(name: &'static str) -> usize {
 }
 
 /// The result of a raw system call, as C functions give it.
-fn result(value: isize) -> isize {
+pub(crate) fn result(value: isize) -> isize {
     if value >= 0 {
         return value;
     }
@@ -90,11 +90,16 @@ extern "C" fn mmap64(
 
 #[unsafe(no_mangle)]
 extern "C" fn munmap(address: *mut c_void, len: usize) -> c_int {
-    let done = pool::unmap(address as u64, len as u64).unwrap_or_else(|| {
+    result(raw_munmap([address as usize, len, 0, 0, 0, 0])) as c_int
+}
+
+/// `munmap`, with the arguments and the result of the system call.
+pub(crate) fn raw_munmap(arguments: [usize; 6]) -> isize {
+    pool::unmap(arguments[0] as u64, arguments[1] as u64).unwrap_or_else(|| {
+        generated::changes(arguments[0] as u64, arguments[1] as u64);
         // SAFETY: what the target asked for.
-        unsafe { sys::call(sys::number::MUNMAP, [address as usize, len, 0, 0, 0, 0]) }
-    });
-    result(done) as c_int
+        unsafe { sys::call(sys::number::MUNMAP, arguments) }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -105,56 +110,52 @@ extern "C" fn mremap(
     flags: c_int,
     new_address: *mut c_void,
 ) -> *mut c_void {
-    if host::attached() && WINDOW.contains(address as u64) {
-        host::fatal("the target moves or resizes a pool with mremap, which cannot be recorded yet");
-    }
-    let arguments = [
-        address as usize,
-        old_len,
-        new_len,
-        flags as usize,
-        new_address as usize,
-        0,
-    ];
-    // SAFETY: what the target asked for.
-    result(unsafe { sys::call(sys::number::MREMAP, arguments) }) as *mut c_void
+    let request = remap::Request {
+        address: address as u64,
+        old_len: old_len as u64,
+        new_len: new_len as u64,
+        flags: flags as usize,
+        new_address: new_address as u64,
+    };
+    result(remap::remap(request)) as *mut c_void
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn mprotect(address: *mut c_void, len: usize, protection: c_int) -> c_int {
-    let mut protection = protection as usize;
-    if host::attached() && WINDOW.contains(address as u64) {
-        // Stores must go on to fault; whether the target may store is for the alias to say.
-        let alias = WINDOW.alias(address as u64) as usize;
-        let both = if protection == sys::PROT_NONE {
-            sys::PROT_READ
-        } else {
-            protection
-        };
-        // SAFETY: the alias of the target's own mapping.
-        unsafe { sys::call(sys::number::MPROTECT, [alias, len, both, 0, 0, 0]) };
-        protection &= !sys::PROT_WRITE;
+    let arguments = [address as usize, len, protection as usize, 0, 0, 0];
+    result(raw_mprotect(arguments)) as c_int
+}
+
+/// `mprotect`, with the arguments and the result of the system call.
+pub(crate) fn raw_mprotect(arguments: [usize; 6]) -> isize {
+    let (address, len) = (arguments[0] as u64, arguments[1] as u64);
+    if host::attached() && WINDOW.contains(address) {
+        return remap::protect(address, len, arguments[2]);
     }
+    generated::changes(address, len);
     // SAFETY: what the target asked for.
-    let done = unsafe {
-        sys::call(
-            sys::number::MPROTECT,
-            [address as usize, len, protection, 0, 0, 0],
-        )
-    };
-    result(done) as c_int
+    let done = unsafe { sys::call(sys::number::MPROTECT, arguments) };
+    if done == 0 {
+        generated::changed(address, len, arguments[2]);
+    }
+    done
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn msync(address: *mut c_void, len: usize, flags: c_int) -> c_int {
-    const MS_ASYNC: c_int = 1;
     let arguments = [address as usize, len, flags as usize, 0, 0, 0];
+    result(raw_msync(arguments)) as c_int
+}
+
+/// `msync`, with the arguments and the result of the system call.
+pub(crate) fn raw_msync(arguments: [usize; 6]) -> isize {
+    const MS_ASYNC: usize = 1;
     // SAFETY: what the target asked for.
     let done = unsafe { sys::call(sys::number::MSYNC, arguments) };
-    if done == 0 && flags & MS_ASYNC == 0 {
-        pool::synced(address as u64, len as u64);
+    if done == 0 && arguments[2] & MS_ASYNC == 0 {
+        pool::synced(arguments[0] as u64, arguments[1] as u64);
     }
-    result(done) as c_int
+    done
 }
 
 #[unsafe(no_mangle)]
@@ -216,17 +217,12 @@ extern "C" fn posix_fallocate64(fd: c_int, offset: c_long, len: c_long) -> c_int
 
 #[unsafe(no_mangle)]
 extern "C" fn fallocate(fd: c_int, mode: c_int, offset: c_long, len: c_long) -> c_int {
-    const KEEP_SIZE: c_int = 1;
-    if mode & !KEEP_SIZE != 0 && pool::is_pool(fd) {
-        host::fatal("the target changes a pool with fallocate, which cannot be recorded yet");
+    if pool::is_pool(fd) {
+        return result(file::allocate(fd, mode, offset as u64, len as u64)) as c_int;
     }
-    let done = original!("fallocate" as extern "C" fn(c_int, c_int, c_long, c_long) -> c_int)(
+    original!("fallocate" as extern "C" fn(c_int, c_int, c_long, c_long) -> c_int)(
         fd, mode, offset, len,
-    );
-    if done == 0 {
-        maybe_longer(fd);
-    }
-    done
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -254,6 +250,16 @@ pub(crate) fn main_stack_end() -> u64 {
         let place = dlsym(RTLD_NEXT, c"__libc_stack_end".as_ptr()).cast::<u64>();
         if place.is_null() { 0 } else { place.read() }
     }
+}
+
+/// The C library's own `syscall`.
+pub(crate) fn original_syscall() -> usize {
+    original!("syscall" as fn()) as usize
+}
+
+/// The C library's own `clone`.
+pub(crate) fn original_clone() -> usize {
+    original!("clone" as fn()) as usize
 }
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -424,14 +430,26 @@ extern "C" fn fork() -> c_int {
     if !host::attached() {
         return fork();
     }
-    let child = thread::around_fork(|| fork());
+    around_fork(|| fork())
+}
+
+/// Makes a process that is a copy of this one.
+pub(crate) fn around_fork(fork: impl FnOnce() -> c_int) -> c_int {
+    let child = thread::around_fork(fork);
     if child == 0 {
-        SITES.reset_after_fork();
-        pool::reset_after_fork();
-        code::reset_after_fork();
-        stacks::reset_after_fork();
+        reset_after_fork();
     }
     child
+}
+
+/// In a process that is a copy: other threads, which may have held locks, do not exist.
+pub(crate) fn reset_after_fork() {
+    stacks::reset_after_fork();
+    SITES.reset_after_fork();
+    pool::reset_after_fork();
+    file::reset_after_fork();
+    generated::reset_after_fork();
+    code::reset_after_fork();
 }
 
 /// The target ends by itself.

@@ -160,6 +160,16 @@ impl LoadedModule {
         (start & !0xfff, end.unwrap_or(start))
     }
 
+    /// Whether it is the C library or the dynamic linker, whose own system calls do not concern us
+    /// but for a few, which are known by name.
+    pub(crate) fn is_of_the_system(&self) -> bool {
+        const NAMES: [&[u8]; 4] = [b"libc.so", b"ld-linux", b"libpthread", b"linux-vdso"];
+        let mut path = [0; 4096];
+        let path = self.path(&mut path);
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        NAMES.iter().any(|known| name.starts_with(known))
+    }
+
     /// Where the code segment with an address in it ends.
     fn segment_end(&self, address: u64) -> Option<u64> {
         self.loads()

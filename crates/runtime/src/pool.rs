@@ -8,30 +8,55 @@ use powerfail_abi::{EventKind, WINDOW_GUARD_LEN};
 
 use crate::lock::Lock;
 use crate::sites::{Sites, WINDOW};
-use crate::{append, host, signals, sys, thread};
+use crate::{append, generated, host, signals, sys, thread};
 
 /// Pools begin at multiples of this, so that their addresses look like those of DAX mappings.
 const ALIGNMENT: u64 = 2 << 20;
+pub(crate) const PAGE: u64 = 4096;
 
 /// A mapping of a pool.
 #[derive(Clone, Copy)]
-struct Mapping {
-    address: u64,
-    len: u64,
-    offset: u64,
-    device: u64,
-    inode: u64,
+pub(crate) struct Mapping {
+    pub(crate) address: u64,
+    pub(crate) len: u64,
+    pub(crate) offset: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
-struct Pools {
-    mappings: Vec<Mapping>,
+impl Mapping {
+    fn end(&self) -> u64 {
+        self.address + self.len
+    }
+
+    /// The part of it in a range of addresses.
+    fn part(&self, from: u64, to: u64) -> Option<Self> {
+        let (from, to) = (from.max(self.address), to.min(self.end()));
+        (from < to).then(|| Self {
+            address: from,
+            len: to - from,
+            offset: self.offset + (from - self.address),
+            ..*self
+        })
+    }
+}
+
+pub(crate) struct Pools {
+    pub(crate) mappings: Vec<Mapping>,
+    /// Addresses that stand for parts of a pool's file that are not mapped, so that what is written
+    /// to the file there can be recorded.
+    shadows: Vec<Mapping>,
+    /// Devices and inodes of all files that are or were mapped as pools.
+    files: Vec<(u64, u64)>,
     /// Ranges of the window that are the target's and no pools: from, to.
-    others: Vec<(u64, u64)>,
+    pub(crate) others: Vec<(u64, u64)>,
     next: u64,
 }
 
-static POOLS: Lock<Pools> = Lock::new(Pools {
+pub(crate) static POOLS: Lock<Pools> = Lock::new(Pools {
     mappings: Vec::new(),
+    shadows: Vec::new(),
+    files: Vec::new(),
     others: Vec::new(),
     next: WINDOW_ADDRESS + ALIGNMENT,
 });
@@ -65,13 +90,28 @@ pub(crate) fn map(request: Request) -> isize {
         offset,
     } = request;
     let plain = || {
+        if flags & sys::MAP_FIXED != 0 {
+            generated::changes(address, len);
+        }
         // SAFETY: what the target asked for.
-        unsafe { sys::mmap(address, len, protection, flags, fd, offset) }
+        let place = unsafe { sys::mmap(address, len, protection, flags, fd, offset) };
+        if place > 0 {
+            generated::changed(place as u64, len, protection);
+        }
+        place
     };
     let is_fixed = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
+    let in_window = host::attached() && is_fixed && WINDOW.contains(address);
+    if in_window && flags & sys::MAP_FIXED_NOREPLACE != 0 && !is_free(address, len) {
+        const EEXIST: isize = 17;
+        return -EEXIST;
+    }
     if !host::attached() || thread::slot().is_none() || !may_be_pool(request) {
-        if host::attached() && is_fixed && WINDOW.contains(address) {
+        if in_window {
             return map_other_in_window(request);
+        }
+        if host::attached() && is_reservation(request) {
+            return hand_out(len) as isize;
         }
         return plain();
     }
@@ -82,13 +122,14 @@ pub(crate) fn map(request: Request) -> isize {
             "the target maps {path} at a fixed address ({address:#x}), which cannot be recorded yet"
         ));
     }
-    let len = len.next_multiple_of(4096);
+    let len = len.next_multiple_of(PAGE);
     let place = if is_fixed {
         address
     } else {
         POOLS.with(|pools| pools.allot(len))
     };
     match ask_host(place, len, offset, fd) {
+        Reply::Ignore if in_window => return map_other_in_window(request),
         Reply::Ignore => return plain(),
         Reply::Record => {}
     }
@@ -112,6 +153,10 @@ pub(crate) fn map(request: Request) -> isize {
     if let Some(status) = sys::fstat(fd) {
         let (device, inode) = (status.device, status.inode);
         POOLS.with(|pools| {
+            pools.cut(place, len);
+            if !pools.files.contains(&(device, inode)) {
+                pools.files.push((device, inode));
+            }
             pools.mappings.push(Mapping {
                 address: place,
                 len,
@@ -125,8 +170,62 @@ pub(crate) fn map(request: Request) -> isize {
 }
 
 impl Pools {
+    /// Takes a range out of what is mapped.
+    pub(crate) fn cut(&mut self, address: u64, len: u64) {
+        let end = address + len;
+        let mappings = core::mem::take(&mut self.mappings);
+        for mapping in mappings {
+            self.mappings.extend(mapping.part(0, address));
+            self.mappings.extend(mapping.part(end, u64::MAX));
+        }
+        let others = core::mem::take(&mut self.others);
+        for (from, to) in others {
+            let parts = [(from, to.min(address)), (from.max(end), to)];
+            self.others
+                .extend(parts.into_iter().filter(|part| part.0 < part.1));
+        }
+    }
+
+    /// Whether nothing of the target lies in a range.
+    pub(crate) fn is_free(&self, address: u64, len: u64) -> bool {
+        let end = address + len;
+        let mut mappings = self.mappings.iter().chain(&self.shadows);
+        !mappings.any(|mapping| mapping.part(address, end).is_some())
+            && !self
+                .others
+                .iter()
+                .any(|other| other.0 < end && address < other.1)
+    }
+
+    /// Takes a range, if nothing of the target lies in it and nothing will.
+    pub(crate) fn claim(&mut self, address: u64, len: u64) -> bool {
+        let end = address + len;
+        if !self.is_free(address, len) {
+            return false;
+        }
+        if end + WINDOW_GUARD_LEN > self.next {
+            if address + ALIGNMENT + WINDOW_GUARD_LEN < self.next
+                || end + ALIGNMENT > WINDOW_ADDRESS + WINDOW_LEN
+            {
+                return false;
+            }
+            self.next = (end + WINDOW_GUARD_LEN).next_multiple_of(ALIGNMENT);
+            return true;
+        }
+        // Not up to the neighbour, between which and us a guard must stay.
+        self.is_free(address, len + WINDOW_GUARD_LEN)
+    }
+
+    /// The parts of pools in a range, by address.
+    pub(crate) fn parts(&self, address: u64, len: u64) -> Vec<Mapping> {
+        let part = |mapping: &Mapping| mapping.part(address, address + len);
+        let mut parts: Vec<Mapping> = self.mappings.iter().filter_map(part).collect();
+        parts.sort_unstable_by_key(|part| part.address);
+        parts
+    }
+
     /// Addresses in the window that were never used.
-    fn allot(&mut self, len: u64) -> u64 {
+    pub(crate) fn allot(&mut self, len: u64) -> u64 {
         let place = self.next;
         self.next = (place + len + WINDOW_GUARD_LEN).next_multiple_of(ALIGNMENT);
         if self.next >= WINDOW_ADDRESS + WINDOW_LEN {
@@ -150,10 +249,57 @@ fn map_other_in_window(request: Request) -> isize {
     unsafe {
         let result = sys::mmap(address, len, protection, flags, fd, offset);
         if result >= 0 {
+            let len = len.next_multiple_of(PAGE);
             reserve(WINDOW.alias(address), len, sys::MAP_FIXED);
+            POOLS.with(|pools| {
+                pools.cut(address, len);
+                pools.others.push((address, address + len));
+            });
         }
         result
     }
+}
+
+fn is_free(address: u64, len: u64) -> bool {
+    POOLS.with(|pools| pools.is_free(address, len.next_multiple_of(PAGE)))
+}
+
+/// Whether the target reserves addresses, to map something there later. It may be a pool, so they
+/// must lie in the window.
+fn is_reservation(request: Request) -> bool {
+    const LEN_MIN: u64 = 64 * 1024;
+    request.address == 0
+        && request.protection == sys::PROT_NONE
+        && request.flags & sys::MAP_TYPE == sys::MAP_PRIVATE
+        && request.flags & sys::MAP_ANONYMOUS != 0
+        && request.flags & sys::MAP_FIXED == 0
+        && (LEN_MIN..WINDOW_LEN / 4).contains(&request.len)
+}
+
+/// Gives the target addresses in the window, which are reserved already.
+fn hand_out(len: u64) -> u64 {
+    let len = len.next_multiple_of(PAGE);
+    POOLS.with(|pools| {
+        let place = pools.allot(len);
+        pools.others.push((place, place + len));
+        place
+    })
+}
+
+/// Where the kernel can write what the target sees at an address: the alias, if that is in a pool.
+pub(crate) fn writable(address: usize) -> usize {
+    if is_in_pool(address as u64) {
+        WINDOW.alias(address as u64) as usize
+    } else {
+        address
+    }
+}
+
+/// Whether an address is in a pool.
+pub(crate) fn is_in_pool(address: u64) -> bool {
+    host::attached()
+        && WINDOW.contains(address)
+        && POOLS.with(|pools| !pools.parts(address, 1).is_empty())
 }
 
 /// Whether an address in the window is of memory of the target that is no pool.
@@ -191,7 +337,7 @@ fn path_of(fd: i32) -> Vec<u8> {
     path
 }
 
-fn reserve(address: u64, len: u64, fixed: usize) -> isize {
+pub(crate) fn reserve(address: u64, len: u64, fixed: usize) -> isize {
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE | fixed;
     // SAFETY: nothing is replaced but what the caller gives up.
     unsafe { sys::mmap(address, len, sys::PROT_NONE, flags, -1, 0) }
@@ -227,14 +373,10 @@ pub(crate) fn unmap(address: u64, len: u64) -> Option<isize> {
     if !host::attached() || !WINDOW.contains(address) {
         return None;
     }
-    let len = len.next_multiple_of(4096);
+    let len = len.next_multiple_of(PAGE);
     reserve(address, len, sys::MAP_FIXED);
     reserve(WINDOW.alias(address), len, sys::MAP_FIXED);
-    POOLS.with(|pools| {
-        pools.mappings.retain(|mapping| {
-            !(address <= mapping.address && mapping.address + mapping.len <= address + len)
-        });
-    });
+    POOLS.with(|pools| pools.cut(address, len));
     Some(0)
 }
 
@@ -253,13 +395,31 @@ fn mappings_of(fd: i32) -> Vec<Mapping> {
         return Vec::new();
     };
     POOLS.with(|pools| {
-        pools
-            .mappings
-            .iter()
-            .filter(|mapping| (mapping.device, mapping.inode) == (status.device, status.inode))
+        let all = pools.mappings.iter().chain(&pools.shadows);
+        all.filter(|mapping| (mapping.device, mapping.inode) == (status.device, status.inode))
             .copied()
             .collect()
     })
+}
+
+/// Lets unused addresses stand for a part of a pool's file.
+fn add_shadow(fd: i32, offset: u64) -> Option<Mapping> {
+    const LEN: u64 = 64 << 20;
+    let status = sys::fstat(fd)?;
+    let offset = offset / LEN * LEN;
+    let address = POOLS.with(|pools| pools.allot(LEN));
+    if ask_host(address, LEN, offset, fd) == Reply::Ignore {
+        return None;
+    }
+    let shadow = Mapping {
+        address,
+        len: LEN,
+        offset,
+        device: status.device,
+        inode: status.inode,
+    };
+    POOLS.with(|pools| pools.shadows.push(shadow));
+    Some(shadow)
 }
 
 /// A whole file was made durable.
@@ -269,14 +429,22 @@ pub(crate) fn file_synced(fd: i32) {
     }
 }
 
-/// Whether a descriptor is that of a pool.
+/// Whether a descriptor is that of a pool, mapped now or before.
 pub(crate) fn is_pool(fd: i32) -> bool {
-    !mappings_of(fd).is_empty()
+    host::attached()
+        && MAPPED.load(Ordering::Acquire)
+        && sys::fstat(fd).is_some_and(|status| {
+            POOLS.with(|pools| pools.files.contains(&(status.device, status.inode)))
+        })
 }
 
 /// A pool's file has a new length.
 pub(crate) fn resized(fd: i32, len: u64) {
-    if let Some(mapping) = mappings_of(fd).first() {
+    if !is_pool(fd) {
+        return;
+    }
+    let mapping = mappings_of(fd).first().copied();
+    if let Some(mapping) = mapping.or_else(|| add_shadow(fd, 0)) {
         append::append(
             EventKind::Resize,
             Some(mapping.address),
@@ -287,18 +455,17 @@ pub(crate) fn resized(fd: i32, len: u64) {
 
 /// The target has written to a pool's file with a system call.
 pub(crate) fn file_written(fd: i32, offset: u64, bytes: &[u8]) {
-    let mut seen = false;
-    for mapping in mappings_of(fd) {
-        let (from, to) = (offset.max(mapping.offset), offset + bytes.len() as u64);
-        let to = to.min(mapping.offset + mapping.len);
-        if from < to {
-            let piece = &bytes[(from - offset) as usize..(to - offset) as usize];
-            append::append_system_store(mapping.address + from - mapping.offset, piece);
-            seen = true;
-            break;
-        }
-    }
-    if !seen {
-        host::warn("the target wrote to a part of a pool's file that is not mapped");
+    let (mut at, end) = (offset, offset + bytes.len() as u64);
+    while at < end {
+        let holds = |mapping: &Mapping| at.wrapping_sub(mapping.offset) < mapping.len;
+        let mapping = mappings_of(fd).into_iter().find(holds);
+        let Some(mapping) = mapping.or_else(|| add_shadow(fd, at)) else {
+            host::warn("the target wrote to a part of a pool's file that cannot be shown");
+            return;
+        };
+        let to = end.min(mapping.offset + mapping.len);
+        let piece = &bytes[(at - offset) as usize..(to - offset) as usize];
+        append::append_system_store(mapping.address + (at - mapping.offset), piece);
+        at = to;
     }
 }

@@ -9,7 +9,7 @@ use powerfail_abi::{SCRATCH_SLOTS, Slot, ThreadBlock};
 use crate::emulate::Emulated;
 use crate::frame::{Frame, Greg, Info};
 use crate::sites::{SITES, WINDOW};
-use crate::{append, code, emulate, host, own, pool, stack, stacks, sys, system_calls, thread};
+use crate::{append, code, emulate, host, own, pool, raw, stack, stacks, sys, thread};
 
 pub(crate) const SIGTRAP: usize = 5;
 pub(crate) const SIGBUS: usize = 7;
@@ -268,11 +268,22 @@ fn make_system_call(frame: &Frame, address: u64) {
     .map(|register| frame.get(register) as usize);
     stacks::set_origin(address, frame);
     // SAFETY: what the target wanted to do.
-    let result = unsafe { system_calls::perform(frame.get(Greg::Rax) as usize, arguments) };
+    let result = unsafe { raw::perform(frame.get(Greg::Rax) as usize, arguments) };
     stacks::clear_origin();
     sys::restore_signals(own_mask);
-    frame.set(Greg::Rax, result as u64);
-    frame.set(Greg::Rip, address + SYSCALL_LEN);
+    match result {
+        Some(result) => {
+            frame.set(Greg::Rax, result as u64);
+            frame.set(Greg::Rip, address + SYSCALL_LEN);
+        }
+        None => {
+            let copy = SITES.with(|sites| sites.as_mut()?.system_call_copy(address));
+            match copy {
+                Some(copy) => frame.set(Greg::Rip, copy),
+                None => host::fatal("there is no place for a copy of a system call"),
+            }
+        }
+    }
 }
 
 /// A fault or breakpoint that is the target's own, or a signal that somebody sent.

@@ -20,7 +20,7 @@ use crate::arena::Arenas;
 use crate::emulate::{Emulated, EmulatedSites};
 use crate::lock::Lock;
 use crate::modules::{self, Function, LoadedModule, Modules};
-use crate::{code, host, interpose, stacks, thread};
+use crate::{code, generated, host, interpose, stacks, thread};
 
 /// Where all pools are.
 pub(crate) const WINDOW: PoolWindow = PoolWindow {
@@ -55,6 +55,12 @@ pub(crate) struct Sites {
     functions: BTreeMap<u64, Anatomy>,
     /// Breakpoints at system calls of the C library.
     system_calls: BTreeSet<u64>,
+    /// Copies of those that the kernel must be asked for from the target's own code.
+    system_call_copies: BTreeMap<u64, u64>,
+    /// Where code was generated at run time.
+    generated: Vec<(u64, u64)>,
+    /// Where the C library and the dynamic linker are.
+    system_modules: Vec<(u64, u64)>,
     /// Stores without a trampoline.
     emulated: EmulatedSites,
 }
@@ -102,6 +108,7 @@ impl Sites {
                 }
             }
         });
+        generated::look_at_all();
     }
 
     fn new(thread_starter: u64) -> Self {
@@ -122,6 +129,9 @@ impl Sites {
             thread_starter,
             functions: BTreeMap::new(),
             system_calls: BTreeSet::new(),
+            system_call_copies: BTreeMap::new(),
+            generated: Vec::new(),
+            system_modules: Vec::new(),
             emulated: EmulatedSites::default(),
         };
         new.make_refill_stub();
@@ -150,7 +160,32 @@ impl Sites {
         }
         self.forget(from, to);
         let functions = self.modules.add(module);
+        if module.is_of_the_system() {
+            self.system_modules.push((from, to));
+        } else {
+            self.sweep_system_calls(&functions);
+        }
         self.sweep(functions);
+    }
+
+    /// Puts breakpoints at the system calls that the target makes itself.
+    fn sweep_system_calls(&mut self, functions: &[Function]) {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        let mut found = Vec::new();
+        for function in functions {
+            // SAFETY: functions of loaded modules are readable.
+            let bytes = unsafe { code::view(function.start, function.end - function.start) };
+            if bytes.windows(2).any(|pair| pair == SYSCALL) {
+                self.classifier.scan(bytes, function.start, |scanned| {
+                    if scanned.is_system_call {
+                        found.push(scanned.address);
+                    }
+                });
+            }
+        }
+        for address in found {
+            self.break_at_system_call(address);
+        }
     }
 
     /// Whether the patches in a range are there: a module that was unloaded and loaded again at the
@@ -221,6 +256,46 @@ impl Sites {
         }
     }
 
+    fn is_generated(&self, address: u64) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        self.generated.iter().any(holds)
+    }
+
+    /// Puts breakpoints at what does not fault in code that was generated at run time. Whether it
+    /// was code from beginning to end.
+    pub(crate) fn look_at_generated(&mut self, from: u64, to: u64) -> bool {
+        self.forget(from, to);
+        self.generated.push((from, to));
+        // SAFETY: the range was just mapped, readable.
+        let bytes = unsafe { code::view(from, to - from) };
+        let used = bytes.iter().rposition(|byte| *byte != 0);
+        let bytes = &bytes[..used.map_or(0, |last| last + 1)];
+        let mut silent = Vec::new();
+        let mut certain = true;
+        self.classifier.scan(bytes, from, |scanned| {
+            certain &= scanned.is_valid;
+            silent.extend(scanned.silent.filter(|_| certain));
+        });
+        for site in silent {
+            certain &= self.settle(&site, 0).is_ok();
+        }
+        certain
+    }
+
+    /// Takes the breakpoints out of generated code, which is about to change or to go away.
+    pub(crate) fn give_back(&mut self, from: u64, to: u64) {
+        let edits: Vec<(u64, [u8; 1])> = self
+            .entries
+            .range(from..to)
+            .filter(|(_, entry)| entry.patched_byte == Some(code::BREAKPOINT))
+            .map(|(address, entry)| (*address, [entry.site.bytes[0]]))
+            .collect();
+        code::replace(edits.iter().map(|(address, byte)| (*address, &byte[..])));
+        self.forget(from, to);
+        self.generated
+            .retain(|range| range.1 <= from || to <= range.0);
+    }
+
     /// The code in a range is gone, or is other code.
     fn forget(&mut self, from: u64, to: u64) {
         stacks::forget_code();
@@ -233,6 +308,8 @@ impl Sites {
             .retain(|address, _| !(from..to).contains(address));
         self.system_calls
             .retain(|address| !(from..to).contains(address));
+        self.system_call_copies
+            .retain(|address, _| !(from..to).contains(address));
         self.emulated.forget(from, to);
         self.claims.forget_range(from, to);
     }
@@ -252,15 +329,41 @@ impl Sites {
             }
         });
         for address in found {
-            if self.system_calls.insert(address) {
-                code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
-            }
+            self.break_at_system_call(address);
         }
     }
 
     /// The entry of the unwind table for an address.
     pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
         self.modules.description_at(address)
+    }
+
+    fn break_at_system_call(&mut self, address: u64) {
+        if self.claims.owner(address).is_some() {
+            host::warn("a system call lies in a patch, and is not seen");
+        } else if self.system_calls.insert(address) {
+            code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
+        }
+    }
+
+    /// A copy of a `syscall` instruction in whose place a breakpoint is, with a jump back.
+    pub(crate) fn system_call_copy(&mut self, address: u64) -> Option<u64> {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        const JUMP: u8 = 0xe9;
+        if let Some(copy) = self.system_call_copies.get(&address) {
+            return Some(*copy);
+        }
+        let len = 7;
+        let place = self.place_near(address, len).ok()?;
+        let distance = (address + 2).wrapping_sub(place + len) as i32;
+        let mut copy = [0; 7];
+        copy[..2].copy_from_slice(&SYSCALL);
+        copy[2] = JUMP;
+        copy[3..].copy_from_slice(&distance.to_le_bytes());
+        self.arenas.get_mut().take(place, len);
+        self.arenas.get_mut().write(place, &copy);
+        self.system_call_copies.insert(address, place);
+        Some(place)
     }
 
     /// Whether a breakpoint stands for a system call.
@@ -369,9 +472,11 @@ impl Sites {
             .emit(site, id, address, flags_dead, &mut out)
             .map_err(refused)?;
         let len = draft.len_bytes as u64;
-        let plan = match self.mode {
-            Mode::Patch => self.plan(site, len, function, bytes, depth),
-            Mode::Trap => None,
+        let may_jump = self.mode == Mode::Patch && !self.is_generated(address);
+        let plan = if may_jump || self.needs_jump(site) {
+            self.plan(site, len, function, bytes, depth)
+        } else {
+            None
         };
         let place = match plan.and_then(|plan| plan.trampoline) {
             Some(place) => place,
@@ -429,6 +534,13 @@ impl Sites {
             None => {}
         }
         Ok(())
+    }
+
+    /// Whether a site is patched in every mode: the C library has locked operations that it does with
+    /// all signals blocked, where a breakpoint would end the target.
+    fn needs_jump(&self, site: &Site) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&site.address());
+        site.is_silent() && self.system_modules.iter().any(holds)
     }
 
     /// A place for a trampoline that nothing jumps to: near enough for what it refers to.

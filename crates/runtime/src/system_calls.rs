@@ -6,13 +6,11 @@
 //! `syscall` instructions of a few functions of the C library get a breakpoint, and the call is made
 //! here: on the alias where the kernel is to write, and with a record of what it did.
 //!
-//! Deliberately absent: `syscall` instructions anywhere else. A target that makes its own gets
-//! `EFAULT` for a buffer in a pool.
+//! Those that the target makes itself come through `raw.rs`.
 
 use powerfail_abi::EventKind;
 
-use crate::sites::WINDOW;
-use crate::{append, pool, sys};
+use crate::{append, file, pool, sys};
 
 /// The functions of the C library whose system calls pass through here.
 pub(crate) const FUNCTIONS: [&str; 18] = [
@@ -51,7 +49,6 @@ const PWRITEV: usize = 296;
 const GETRANDOM: usize = 318;
 const PREADV2: usize = 327;
 const PWRITEV2: usize = 328;
-const LSEEK: usize = 8;
 
 /// How much of an output is kept.
 const OUTPUT_KEPT: usize = 256;
@@ -79,6 +76,15 @@ struct Message {
     flags: usize,
 }
 
+/// Whether a system call passes through here.
+pub(crate) fn knows(number: usize) -> bool {
+    const KNOWN: [usize; 15] = [
+        READ, WRITE, PREAD64, PWRITE64, READV, WRITEV, SENDTO, RECVFROM, SENDMSG, RECVMSG, PREADV,
+        PWRITEV, GETRANDOM, PREADV2, PWRITEV2,
+    ];
+    KNOWN.contains(&number)
+}
+
 /// Makes the system call of the target and records what it did.
 ///
 /// # Safety
@@ -92,32 +98,25 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
             READV | PREADV | PREADV2 => receive_parts(number, arguments),
             RECVMSG => receive_message(arguments),
             WRITE | PWRITE64 | SENDTO => {
-                let done = sys::call(number, arguments);
                 let offset = (number == PWRITE64).then_some(arguments[3] as u64);
                 let part = Part {
                     start: arguments[1],
                     len: arguments[2],
                 };
-                sent(arguments[0] as i32, offset, done, &[part]);
-                done
+                send(number, arguments, offset, &[part])
             }
             WRITEV | PWRITEV | PWRITEV2 => {
-                let done = sys::call(number, arguments);
                 let offset = (number != WRITEV).then_some(arguments[3] as u64);
-                sent(
-                    arguments[0] as i32,
-                    offset,
-                    done,
-                    parts(arguments[1], arguments[2]),
-                );
-                done
+                // This offset means the position of the descriptor.
+                let offset = offset.filter(|offset| *offset != u64::MAX);
+                send(number, arguments, offset, parts(arguments[1], arguments[2]))
             }
             SENDMSG => {
                 let done = sys::call(number, arguments);
                 if done > 0 {
                     let message = &*(arguments[1] as *const Message);
                     let parts = parts(message.parts as usize, message.part_count);
-                    sent(arguments[0] as i32, None, done, parts);
+                    told(arguments[0] as i32, done, parts);
                 }
                 done
             }
@@ -136,20 +135,12 @@ unsafe fn parts(start: usize, count: usize) -> &'static [Part] {
     unsafe { core::slice::from_raw_parts(start as *const Part, count) }
 }
 
-fn alias(address: usize) -> usize {
-    if WINDOW.contains(address as u64) {
-        WINDOW.alias(address as u64) as usize
-    } else {
-        address
-    }
-}
-
 /// The kernel has written `len` bytes where the target sees them at `address`.
 ///
 /// # Safety
 /// It has.
 unsafe fn received(address: usize, len: usize) {
-    if WINDOW.contains(address as u64) && len > 0 {
+    if len > 0 && pool::is_in_pool(address as u64) {
         // SAFETY: the caller's.
         let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, len) };
         append::append_system_store(address as u64, bytes);
@@ -160,7 +151,7 @@ unsafe fn received(address: usize, len: usize) {
 /// As `perform`.
 unsafe fn receive(number: usize, mut arguments: [usize; 6], buffer: usize) -> isize {
     let address = arguments[buffer];
-    arguments[buffer] = alias(address);
+    arguments[buffer] = pool::writable(address);
     // SAFETY: the caller's.
     unsafe {
         let done = sys::call(number, arguments);
@@ -187,13 +178,13 @@ unsafe fn receive_parts(number: usize, mut arguments: [usize; 6]) -> isize {
     // SAFETY: the caller's.
     unsafe {
         let parts = parts(arguments[1], arguments[2]);
-        if !parts.iter().any(|part| WINDOW.contains(part.start as u64)) {
+        if !parts.iter().any(|part| pool::is_in_pool(part.start as u64)) {
             return sys::call(number, arguments);
         }
         let moved: Vec<Part> = parts
             .iter()
             .map(|part| Part {
-                start: alias(part.start),
+                start: pool::writable(part.start),
                 ..*part
             })
             .collect();
@@ -214,13 +205,13 @@ unsafe fn receive_message(mut arguments: [usize; 6]) -> isize {
             return sys::call(RECVMSG, arguments);
         }
         let parts = parts((*original).parts as usize, (*original).part_count);
-        if !parts.iter().any(|part| WINDOW.contains(part.start as u64)) {
+        if !parts.iter().any(|part| pool::is_in_pool(part.start as u64)) {
             return sys::call(RECVMSG, arguments);
         }
         let moved: Vec<Part> = parts
             .iter()
             .map(|part| Part {
-                start: alias(part.start),
+                start: pool::writable(part.start),
                 ..*part
             })
             .collect();
@@ -239,39 +230,46 @@ unsafe fn receive_message(mut arguments: [usize; 6]) -> isize {
     }
 }
 
-/// The target has written `done` bytes of the parts to a descriptor: a pool's file, or the outside.
+/// Makes a call that writes the parts to a descriptor: a pool's file, or the outside.
+///
+/// # Safety
+/// As `perform`.
+unsafe fn send(number: usize, arguments: [usize; 6], offset: Option<u64>, parts: &[Part]) -> isize {
+    let fd = arguments[0] as i32;
+    // SAFETY: the caller's.
+    unsafe {
+        if pool::is_pool(fd) {
+            // What the kernel has not read is not looked at.
+            let pieces = parts
+                .iter()
+                .map(|part| core::slice::from_raw_parts(part.start as *const u8, part.len));
+            return file::write(fd, offset, || sys::call(number, arguments), pieces);
+        }
+        let done = sys::call(number, arguments);
+        told(fd, done, parts);
+        done
+    }
+}
+
+/// The target has written `done` bytes of the parts to the outside.
 ///
 /// # Safety
 /// The kernel has read them.
-unsafe fn sent(fd: i32, offset: Option<u64>, done: isize, parts: &[Part]) {
+unsafe fn told(fd: i32, done: isize, parts: &[Part]) {
     if done <= 0 {
         return;
     }
-    let mut left = done as usize;
-    let pieces = parts.iter().map(|part| {
-        let len = part.len.min(left);
-        left -= len;
+    let mut kept = [0; OUTPUT_KEPT];
+    let (mut len, mut left) = (0, done as usize);
+    for part in parts {
+        let count = part.len.min(left);
+        left -= count;
+        let count = count.min(OUTPUT_KEPT - len);
         // SAFETY: the caller's.
-        unsafe { core::slice::from_raw_parts(part.start as *const u8, len) }
-    });
-    if pool::is_pool(fd) {
-        let mut offset = offset.unwrap_or_else(|| {
-            const CURRENT: usize = 1;
-            // SAFETY: asks only.
-            let end = unsafe { sys::call(LSEEK, [fd as usize, 0, CURRENT, 0, 0, 0]) };
-            (end - done) as u64
-        });
-        for piece in pieces {
-            pool::file_written(fd, offset, piece);
-            offset += piece.len() as u64;
-        }
-    } else {
-        let mut kept = Vec::with_capacity(OUTPUT_KEPT);
-        for piece in pieces {
-            let room = OUTPUT_KEPT - kept.len();
-            kept.extend_from_slice(&piece[..piece.len().min(room)]);
-        }
-        let (fd, len) = ((fd as u64).to_le_bytes(), (done as u64).to_le_bytes());
-        append::append(EventKind::Output, None, &[&fd, &len, &kept]);
+        let bytes = unsafe { core::slice::from_raw_parts(part.start as *const u8, count) };
+        kept[len..len + count].copy_from_slice(bytes);
+        len += count;
     }
+    let (fd, done) = ((fd as u64).to_le_bytes(), (done as u64).to_le_bytes());
+    append::append(EventKind::Output, None, &[&fd, &done, &kept[..len]]);
 }

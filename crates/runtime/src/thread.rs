@@ -238,6 +238,12 @@ pub(crate) fn around_fork(fork: impl FnOnce() -> i32) -> i32 {
     child
 }
 
+/// In a process that is a copy of another, whose thread is not recorded at this moment.
+pub(crate) fn attach_after_fork(parent: u32) {
+    ENDED.reset_after_fork();
+    attach_with(sys::gs(), parent);
+}
+
 /// Emitted code exists from now on, and its way out when a chunk is full is at `entry`.
 pub(crate) fn set_refill_entry(entry: u64) {
     REFILL_ENTRY.store(entry, Ordering::Release);

@@ -169,3 +169,38 @@ fn a_pool_removed_while_it_is_mapped() {
     let recording = run("removed");
     assert_eq!(stored(&recording), [(0, 0, 1), (0, 8, 2)]);
 }
+
+#[test]
+fn moved_and_resized_with_mremap() {
+    const MIB: u64 = 1 << 20;
+    let recording = run("remapped");
+    let expected = [
+        (0, 0, 1),
+        (0, MIB - 8, 2),
+        (0, MIB / 2 - 8, 3),
+        (0, MIB - 16, 4),
+        (0, 8, 5),
+        (0, 16, 6),
+        (0, 24, 7),
+        (0, 65536, 8),
+        (0, 65536 + 4096, 9),
+        (0, 131_072, 10),
+    ];
+    assert_eq!(stored(&recording), expected);
+    assert_eq!(recording.count("clflush"), 1);
+}
+
+/// What else lies among the reserved addresses is not recorded, and works.
+#[test]
+fn a_pool_at_an_address_that_was_reserved() {
+    let recording = run("reserved");
+    let stores = recording.stores();
+    let words: Vec<_> = stores
+        .iter()
+        .filter(|store| store.kind == "store" && store.offset % 4096 == 0)
+        .map(|store| (store.offset, store.value()))
+        .collect();
+    assert_eq!(words, [(0, 1), (4096, 3), (8192, 5)]);
+    assert_eq!(recording.count("system-store"), 1);
+    assert_eq!(recording.count("locked-store"), 2);
+}

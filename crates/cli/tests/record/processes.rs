@@ -1,6 +1,8 @@
 //! Children, programs started by programs, and all the ways to end.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use crate::common::{Event, Mode, Recorder, Recording, assert_same_events, record, target};
 
@@ -197,4 +199,37 @@ fn children_killed_in_the_middle_of_stores() {
         let last = recording.stores().pop().expect("stores");
         assert_eq!((last.offset, last.value()), (128, 1));
     }
+}
+
+/// What a killed recording leaves the next one removes.
+#[test]
+fn a_killed_recording_leaves_nothing_for_long() {
+    let program = target("processes.c", &["-O2"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let count = || {
+        std::fs::read_dir(folder.path())
+            .expect("the folder")
+            .count()
+    };
+    let recorder =
+        Recorder::new(&program, &["waiting", "{pool}"]).option("--pm-dir", folder.path());
+    let mut powerfail = recorder
+        .to_command()
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("powerfail runs");
+    let mut line = String::new();
+    let output = powerfail.stdout.take().expect("a pipe");
+    BufReader::new(output)
+        .read_line(&mut line)
+        .expect("a line of the target");
+    assert_eq!(line, "ready\n");
+    powerfail.kill().expect("it was running");
+    powerfail.wait().expect("it was killed");
+    assert_eq!(count(), 1);
+    Recorder::new(&program, &["fork_children", "{pool}"])
+        .option("--pm-dir", folder.path())
+        .run()
+        .assert_exit(0);
+    assert_eq!(count(), 0);
 }

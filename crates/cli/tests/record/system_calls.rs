@@ -156,3 +156,110 @@ fn outputs_are_marks_in_the_order_of_events() {
     });
     assert_same_events(&recordings[0], &recordings[1]);
 }
+
+#[test]
+fn writes_make_a_pool_longer() {
+    const MIB: u64 = 1 << 20;
+    let recording = run("appended");
+    let expected = [
+        (MIB, "one"),
+        (MIB + 3, "two"),
+        (MIB + 6, "thr"),
+        (MIB + 9, "ee"),
+        (3 * MIB, "far"),
+        (64, "none"),
+    ];
+    assert_eq!(system_stores(&recording.events()), expected);
+    assert_eq!(
+        recording.summary["pools"][0]["final_len_bytes"],
+        3 * MIB + 3
+    );
+    assert!(recording.count("sync") > 0);
+}
+
+#[test]
+fn holes_are_stores_of_zeros() {
+    let recording = run("punched");
+    let events = recording.stores();
+    let zeros: u64 = events
+        .iter()
+        .filter(|event| event.kind == "system-store")
+        .map(|event| {
+            assert!(event.bytes.iter().all(|byte| *byte == 0));
+            event.len_bytes
+        })
+        .sum();
+    assert_eq!(
+        zeros,
+        5000 + 3 * 4096,
+        "of the second only what was not zero"
+    );
+    assert_eq!(recording.summary["pools"][0]["final_len_bytes"], 2 << 20);
+}
+
+#[test]
+fn system_calls_past_the_c_library() {
+    let program = target("system_calls.c", &["-O2"]);
+    for mode in Mode::BOTH {
+        let recording = Recorder::new(&program, &["raw", "{pool}"]).mode(mode).run();
+        recording.assert_exit(0);
+        let mut events = recording.events();
+        events.retain(|event| event.kind != "system-store" || event.offset != 256);
+        let expected = [
+            (0, "abc"),
+            (64, "ef"),
+            (128, "file"),
+            (320, "a"),
+            (321, "b"),
+        ];
+        assert_eq!(system_stores(&events), expected);
+        assert_eq!(recording.count("system-store"), 6);
+        assert_eq!(recording.count("sync"), 1);
+        let stores = recording.stores();
+        assert!(stores.iter().any(|store| store.offset == 192));
+    }
+}
+
+#[test]
+fn threads_and_processes_made_with_clone() {
+    let program = target("system_calls.c", &["-O2"]);
+    for mode in Mode::BOTH {
+        let recording = Recorder::new(&program, &["cloned", "{pool}"])
+            .mode(mode)
+            .run();
+        recording.assert_exit(0);
+        let stores = recording.stores();
+        for place in 0..9 {
+            let values: Vec<u64> = stores
+                .iter()
+                .filter(|store| store.offset == 64 * place)
+                .map(Event::value)
+                .collect();
+            assert!(values.iter().copied().eq(1..=100), "{place}: {values:?}");
+        }
+        assert_eq!(recording.count("clflush"), 900);
+        assert_eq!(recording.count("sfence"), 900);
+        assert_eq!(recording.summary["processes"], 4);
+        assert_eq!(recording.summary["threads"], 6);
+    }
+}
+
+#[test]
+fn shared_memory_that_cannot_be_recorded_is_named() {
+    let program = target("system_calls.c", &["-O2"]);
+    for (what, sentence) in [
+        ("shared_memory", "a process that shares its memory"),
+        ("raw_thread", "a thread by a system call of its own"),
+    ] {
+        let attempt = Recorder::new(&program, &[what, "{pool}"]).attempt();
+        assert_eq!(attempt.code, 4, "{attempt:?}");
+        assert!(attempt.stderr.contains(sentence), "{attempt:?}");
+    }
+}
+
+#[test]
+fn writes_to_a_pool_that_is_not_mapped_any_more() {
+    let recording = run("unmapped");
+    assert_eq!(system_stores(&recording.events()), [(64, "later")]);
+    assert_eq!(recording.summary["pools"][0]["final_len_bytes"], 2 << 20);
+}

@@ -134,17 +134,21 @@ fn destructors_of_threads_are_recorded() {
 /// The main thread ends first; the last of the others ends the process.
 #[test]
 fn detached_threads() {
-    let events = run(Mode::Patch, "detached", "8").events();
-    for thread in 0..8 {
-        assert_eq!(values_at(&events, 64 * thread), [7]);
+    for mode in Mode::BOTH {
+        let events = run(mode, "detached", "8").events();
+        for thread in 0..8 {
+            assert_eq!(values_at(&events, 64 * thread), [7]);
+        }
+        assert_eq!(values_at(&events, 4096), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
-    assert_eq!(values_at(&events, 4096), [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
 #[test]
 fn a_cancelled_thread_cleans_up() {
-    let events = run(Mode::Patch, "cancelled", "4").events();
-    for thread in 0..4 {
-        assert_eq!(values_at(&events, 64 * thread), [1, 0xc1ea]);
+    for mode in Mode::BOTH {
+        let events = run(mode, "cancelled", "4").events();
+        for thread in 0..4 {
+            assert_eq!(values_at(&events, 64 * thread), [1, 0xc1ea]);
+        }
     }
 }
