@@ -28,6 +28,5 @@ mod process;
 mod recorded;
 mod run;
 
-pub(crate) use event::Seen;
 pub(crate) use recorded::recorded;
-pub(crate) use run::{Observed, observe};
+pub(crate) use run::{Observed, Part, observe};

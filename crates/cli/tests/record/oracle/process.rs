@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! ptrace and `process_vm_readv` write only to the buffers that they are given here, which live until
-//! the call returns and are as long as the call says. Between fork and exec the child makes two
+//! the call returns and are as long as the call says; so do the calls on processors. Between fork and exec the child makes two
 //! system calls and nothing else.
 #![allow(unsafe_code)]
 
@@ -20,6 +20,8 @@ const STATE_LEN: usize = 16 << 10;
 /// A stopped child. Whoever started it must be the thread that uses it. It is killed when dropped.
 pub(super) struct Process {
     child: Child,
+    /// Where this thread may run when the child is no more.
+    processors: libc::cpu_set_t,
 }
 
 /// Why a process has stopped.
@@ -52,8 +54,9 @@ impl Process {
         };
         // SAFETY: the closure makes two system calls that are allowed after fork.
         unsafe { command.pre_exec(prepare) };
+        let processors = stay_here();
         let child = command.spawn().expect("the target starts");
-        let process = Self { child };
+        let process = Self { child, processors };
         assert_eq!(process.wait(), Stop::Step, "it stops when it is loaded");
         let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
         process.request(libc::PTRACE_SETOPTIONS, 0, options as usize);
@@ -78,7 +81,8 @@ impl Process {
     fn wait(&self) -> Stop {
         let mut status = 0;
         // SAFETY: the status is ours.
-        let waited = unsafe { libc::waitpid(self.child.id() as i32, &raw mut status, libc::__WALL) };
+        let waited =
+            unsafe { libc::waitpid(self.child.id() as i32, &raw mut status, libc::__WALL) };
         assert_eq!(waited, self.child.id() as i32, "a child of ours");
         if libc::WIFEXITED(status) {
             return Stop::Ended(libc::WEXITSTATUS(status));
@@ -150,15 +154,36 @@ impl Process {
         });
         let id = self.child.id() as i32;
         // SAFETY: `bytes` is as long as it says; the remote side is read.
-        let read = unsafe { libc::process_vm_readv(id, &raw const local, 1, remote.as_ptr(), 2, 0) };
+        let read =
+            unsafe { libc::process_vm_readv(id, &raw const local, 1, remote.as_ptr(), 2, 0) };
         let read = usize::try_from(read).expect("the memory of a child can be read");
         bytes.truncate(read);
         bytes
     }
 }
 
+/// Keeps this thread, and the children that it starts, on the processor on which it is: two that
+/// take turns need not wake each other's processor, which takes far longer than a step. Gives where it
+/// was allowed to run before.
+fn stay_here() -> libc::cpu_set_t {
+    let mut before = std::mem::MaybeUninit::zeroed();
+    let len = size_of::<libc::cpu_set_t>();
+    // SAFETY: the sets are as long as it says, and zeros are a set too.
+    unsafe {
+        let got = libc::sched_getaffinity(0, len, before.as_mut_ptr());
+        assert_eq!(got, 0, "the processors of this thread are known");
+        let mut here = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut here);
+        assert_eq!(libc::sched_setaffinity(0, len, &raw const here), 0);
+        before.assume_init()
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
+        let len = size_of::<libc::cpu_set_t>();
+        // SAFETY: the set is as long as it says. If it fails, a test runs slower.
+        unsafe { libc::sched_setaffinity(0, len, &raw const self.processors) };
         // Both fail if it has ended and was waited for, which is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();

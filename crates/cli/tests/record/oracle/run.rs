@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use iced_x86::InstructionInfoFactory;
 use libc::user_regs_struct;
@@ -19,26 +19,40 @@ const INSTRUCTION_LEN_MAX: usize = 15;
 const STEPS_MAX: u64 = 30_000_000;
 const ZERO_FLAG: u64 = 1 << 6;
 
+/// Which part of a run is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// From the first mapping of a pool on.
+    Whole,
+    /// Between the two moments at which the target writes [`BEGIN`] and [`END`] to anywhere, for
+    /// programs of which the rest would take too many steps. No flush may be under way at the first.
+    Marked,
+}
+
+pub(super) const BEGIN: &[u8] = b"begin";
+pub(super) const END: &[u8] = b"end";
+
 /// What a run did to its pools.
 pub(crate) struct Observed {
+    pub(crate) part: Part,
     pub(crate) events: Vec<Seen>,
     /// Instructions whose stores were joined.
     pub(super) strings: HashSet<Site>,
-    /// How many instructions were executed one by one.
-    pub(crate) steps: u64,
 }
 
 /// Runs a target. Every file in the folder that it maps shared and writable is a pool. It must exit
 /// with zero, and have one thread.
-pub(crate) fn observe(program: &Path, arguments: &[String], folder: &Path) -> Observed {
+pub(crate) fn observe(program: &Path, arguments: &[String], folder: &Path, part: Part) -> Observed {
     let mut command = Command::new(program);
     command
         .args(arguments)
         .env("PMEM_IS_PMEM_FORCE", "1")
-        .stdout(std::process::Stdio::null());
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut run = Run {
         process: Process::start(command),
         folder,
+        part,
         mappings: Mappings::default(),
         pools: Vec::new(),
         effects: HashMap::new(),
@@ -48,19 +62,20 @@ pub(crate) fn observe(program: &Path, arguments: &[String], folder: &Path) -> Ob
         strings: HashSet::new(),
         steps: 0,
     };
-    if run.to_first_pool() {
+    if run.to_begin() {
         run.to_end();
     }
     Observed {
+        part,
         events: join_strings(run.events, &run.strings),
         strings: run.strings,
-        steps: run.steps,
     }
 }
 
 struct Run<'a> {
     process: Process,
     folder: &'a Path,
+    part: Part,
     mappings: Mappings,
     /// In the order of their first mapping.
     pools: Vec<PathBuf>,
@@ -79,28 +94,51 @@ fn check_end(code: i32) {
 }
 
 impl Run<'_> {
-    /// At full speed, since there is nothing to see without a pool. False if there never was one.
-    fn to_first_pool(&mut self) -> bool {
+    /// At full speed, to the beginning or the end of a system call that is wanted. False if the
+    /// process ends before.
+    fn run_to(&mut self, mut is_wanted: impl FnMut(&mut Self) -> bool) -> bool {
         let mut signal = 0;
         loop {
-            match self.process.to_system_call(signal) {
+            let stop = self.process.to_system_call(signal);
+            signal = 0;
+            match stop {
                 Stop::Ended(code) => {
                     check_end(code);
                     return false;
                 }
                 Stop::Signal(number) => signal = number,
-                Stop::Step => signal = 0,
-                Stop::SystemCall => {
-                    signal = 0;
-                    if self.process.registers().orig_rax == libc::SYS_mmap as u64 {
-                        self.look_at_mappings();
-                    }
-                    if !self.pools.is_empty() {
-                        return true;
-                    }
-                }
+                Stop::Step => {}
+                Stop::SystemCall if is_wanted(self) => return true,
+                Stop::SystemCall => {}
             }
         }
+    }
+
+    /// To where steps begin to matter. False if that never comes.
+    fn to_begin(&mut self) -> bool {
+        match self.part {
+            Part::Whole => self.run_to(|run| {
+                if run.process.registers().orig_rax == libc::SYS_mmap as u64 {
+                    run.look_at_mappings();
+                }
+                !run.pools.is_empty()
+            }),
+            Part::Marked => {
+                let has_begun = self.run_to(|run| {
+                    let registers = run.process.registers();
+                    run.writes(registers.orig_rax, &registers, BEGIN)
+                });
+                self.look_at_mappings();
+                has_begun
+            }
+        }
+    }
+
+    /// Whether a system call with this number and these registers writes a text.
+    fn writes(&self, number: u64, registers: &user_regs_struct, text: &[u8]) -> bool {
+        number == libc::SYS_write as u64
+            && registers.rdx == text.len() as u64
+            && self.process.read(registers.rsi, text.len()) == text
     }
 
     fn look_at_mappings(&mut self) {
@@ -160,6 +198,13 @@ impl Run<'_> {
                 Some((*range, pool, offset))
             })
             .collect();
+        if effect.kind == EffectKind::SystemCall
+            && self.part == Part::Marked
+            && self.writes(before.rax, &before, END)
+        {
+            self.run_to(|_| false);
+            return true;
+        }
         if self.step() {
             return true;
         }
@@ -223,8 +268,7 @@ impl Run<'_> {
     }
 
     fn locked(&mut self, effect: &Effect, in_pool: &[(Range, usize, u64)], address: u64) {
-        let has_failed =
-            || effect.compares() && self.process.registers().eflags & ZERO_FLAG == 0;
+        let has_failed = || effect.compares() && self.process.registers().eflags & ZERO_FLAG == 0;
         if in_pool.is_empty() {
             if self.is_pending {
                 self.fence(FenceKind::Locked, address);
