@@ -14,5 +14,6 @@ mod refused;
 mod signals;
 mod single_steps;
 mod software;
+mod storms;
 mod system_calls;
 mod threads;
