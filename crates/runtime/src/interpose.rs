@@ -136,12 +136,15 @@ extern "C" fn mprotect(address: *mut c_void, len: usize, protection: c_int) -> c
 
 #[unsafe(no_mangle)]
 extern "C" fn msync(address: *mut c_void, len: usize, flags: c_int) -> c_int {
-    const MS_ASYNC: c_int = 1;
+    const MS_SYNC: c_int = 4;
+    const PAGE_LEN: u64 = 4096;
     let arguments = [address as usize, len, flags as usize, 0, 0, 0];
     // SAFETY: what the target asked for.
     let done = unsafe { sys::call(sys::number::MSYNC, arguments) };
-    if done == 0 && flags & MS_ASYNC == 0 {
-        pool::synced(address as u64, len as u64);
+    // Without that flag the kernel writes nothing back, whatever the others are.
+    if done == 0 && flags & MS_SYNC != 0 {
+        // And with it, whole pages.
+        pool::synced(address as u64, (len as u64).next_multiple_of(PAGE_LEN));
     }
     result(done) as c_int
 }
