@@ -166,9 +166,9 @@ fn far_bit(instruction: &Instruction, registers: &user_regs_struct) -> i64 {
         return 0;
     }
     let register = instruction.op1_register();
-    let len = register.size() as i64;
+    let len = register.size().cast_signed() as i64;
     let unused = 64 - 8 * len;
-    let number = (register_value(registers, register) as i64) << unused >> unused;
+    let number = register_value(registers, register).cast_signed() << unused >> unused;
     number.div_euclid(8 * len) * len
 }
 

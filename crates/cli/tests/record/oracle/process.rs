@@ -59,7 +59,7 @@ impl Process {
         let process = Self { child, processors };
         assert_eq!(process.wait(), Stop::Step, "it stops when it is loaded");
         let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
-        process.request(libc::PTRACE_SETOPTIONS, 0, options as usize);
+        process.request(libc::PTRACE_SETOPTIONS, 0, options.cast_unsigned() as usize);
         process
     }
 
@@ -82,8 +82,8 @@ impl Process {
         let mut status = 0;
         // SAFETY: the status is ours.
         let waited =
-            unsafe { libc::waitpid(self.child.id() as i32, &raw mut status, libc::__WALL) };
-        assert_eq!(waited, self.child.id() as i32, "a child of ours");
+            unsafe { libc::waitpid(self.child.id().cast_signed(), &raw mut status, libc::__WALL) };
+        assert_eq!(waited, self.child.id().cast_signed(), "a child of ours");
         if libc::WIFEXITED(status) {
             return Stop::Ended(libc::WEXITSTATUS(status));
         }
@@ -99,18 +99,19 @@ impl Process {
 
     /// One instruction, and before it the delivery of a signal if that is not zero.
     pub(super) fn step(&self, signal: i32) -> Stop {
-        self.request(libc::PTRACE_SINGLESTEP, 0, signal as usize);
+        self.request(libc::PTRACE_SINGLESTEP, 0, signal.cast_unsigned() as usize);
         self.wait()
     }
 
     /// Runs to the next beginning or end of a system call.
     pub(super) fn to_system_call(&self, signal: i32) -> Stop {
-        self.request(libc::PTRACE_SYSCALL, 0, signal as usize);
+        self.request(libc::PTRACE_SYSCALL, 0, signal.cast_unsigned() as usize);
         self.wait()
     }
 
     pub(super) fn instruction_pointer(&self) -> u64 {
-        self.request(libc::PTRACE_PEEKUSER, INSTRUCTION_POINTER_AT, 0) as u64
+        self.request(libc::PTRACE_PEEKUSER, INSTRUCTION_POINTER_AT, 0)
+            .cast_unsigned()
     }
 
     pub(super) fn registers(&self) -> user_regs_struct {
@@ -152,7 +153,7 @@ impl Process {
             iov_base: start as *mut c_void,
             iov_len: len,
         });
-        let id = self.child.id() as i32;
+        let id = self.child.id().cast_signed();
         // SAFETY: `bytes` is as long as it says; the remote side is read.
         let read =
             unsafe { libc::process_vm_readv(id, &raw const local, 1, remote.as_ptr(), 2, 0) };
@@ -173,7 +174,8 @@ fn stay_here() -> libc::cpu_set_t {
         let got = libc::sched_getaffinity(0, len, before.as_mut_ptr());
         assert_eq!(got, 0, "the processors of this thread are known");
         let mut here = std::mem::zeroed();
-        libc::CPU_SET(libc::sched_getcpu() as usize, &mut here);
+        let number = usize::try_from(libc::sched_getcpu()).expect("a number");
+        libc::CPU_SET(number, &mut here);
         assert_eq!(libc::sched_setaffinity(0, len, &raw const here), 0);
         before.assume_init()
     }

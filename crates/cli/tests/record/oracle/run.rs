@@ -62,8 +62,8 @@ pub(crate) fn observe(program: &Path, arguments: &[String], folder: &Path, part:
         strings: HashSet::new(),
         steps: 0,
     };
-    if run.to_begin() {
-        run.to_end();
+    if run.run_to_begin() {
+        run.step_to_end();
     }
     Observed {
         part,
@@ -107,15 +107,14 @@ impl Run<'_> {
                     return false;
                 }
                 Stop::Signal(number) => signal = number,
-                Stop::Step => {}
                 Stop::SystemCall if is_wanted(self) => return true,
-                Stop::SystemCall => {}
+                Stop::SystemCall | Stop::Step => {}
             }
         }
     }
 
     /// To where steps begin to matter. False if that never comes.
-    fn to_begin(&mut self) -> bool {
+    fn run_to_begin(&mut self) -> bool {
         match self.part {
             Part::Whole => self.run_to(|run| {
                 if run.process.registers().orig_rax == libc::SYS_mmap as u64 {
@@ -150,7 +149,7 @@ impl Run<'_> {
         }
     }
 
-    fn to_end(&mut self) {
+    fn step_to_end(&mut self) {
         loop {
             let address = self.process.instruction_pointer();
             // Taken out meanwhile, so that it can be looked at while events are added.
@@ -232,7 +231,7 @@ impl Run<'_> {
 
     fn after_system_call(&mut self, before: &user_regs_struct) {
         let changes = [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap];
-        if changes.contains(&(before.rax as i64)) {
+        if changes.contains(&before.rax.cast_signed()) {
             self.look_at_mappings();
         }
     }
