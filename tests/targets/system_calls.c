@@ -99,8 +99,35 @@ static void durable(void)
 	REQUIRE(fdatasync(fd) == 0);
 	/* These make nothing durable. */
 	REQUIRE(msync(pool, 4096, MS_ASYNC) == 0);
+	REQUIRE(msync(pool, 4096, MS_INVALIDATE) == 0);
+	REQUIRE(msync(pool, 4096, 0) == 0);
 	REQUIRE(msync(pool + 1, 4096, MS_SYNC) == -1);
 	REQUIRE(fsync(-1) == -1);
+}
+
+/* Through another mapping, another descriptor, and for files that are no pools. */
+static void durable_elsewhere(void)
+{
+	char *part = map_fd(fd, 8192, 4096);
+	store8(part + 4096, 1);
+	REQUIRE(msync(part + 4096, 4096, MS_SYNC) == 0);
+	store8(part, 2);
+	/* The kernel knows pages only. */
+	REQUIRE(msync(part, 100, MS_SYNC) == 0);
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int again = open(path, O_RDWR);
+	REQUIRE(again >= 0);
+	store8(pool, 3);
+	REQUIRE(fdatasync(again) == 0);
+	int other = memfd_create("other", 0);
+	REQUIRE(fsync(other) == 0 && fdatasync(other) == 0);
+	char *private = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(private != MAP_FAILED && msync(private, 4096, MS_SYNC) == 0);
+	store8(pool + 8, 4);
+	/* Its file is durable whether it is mapped or not. */
+	REQUIRE(munmap(part, 8192) == 0);
+	REQUIRE(fsync(fd) == 0);
 }
 
 static void told(void)
@@ -274,6 +301,7 @@ int main(int argc, char **argv)
 		{"unmapped", unmapped},
 		{"raw", raw},		  {"cloned", cloned},
 		{"shared_memory", shared_memory}, {"raw_thread", raw_thread},
+		{"durable_elsewhere", durable_elsewhere},
 	};
 	REQUIRE(argc == 3);
 	path = argv[2];

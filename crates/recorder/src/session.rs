@@ -29,7 +29,7 @@ use crate::reader::Scan;
 use crate::shared_file::{ChunkIndex, ChunkOwner, SharedFile, SlotIndex};
 use crate::site::tactic_from_number;
 use crate::target_thread::{Life, ReadResult, TargetThread};
-use crate::unperformed::unperformed;
+use crate::unperformed::{Suspect, suspects};
 
 /// How much may wait for its place before chunks are left unread.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -56,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) greeted: bool,
     pub(crate) uncommitted: u64,
     pub(crate) unperformed: u64,
+    /// Stores of dead threads that may not have happened.
+    suspects: Vec<Suspect>,
     pub(crate) warnings: Vec<String>,
     pub(crate) fatal: Vec<String>,
 }
@@ -92,6 +94,7 @@ impl Session {
             greeted: false,
             uncommitted: 0,
             unperformed: 0,
+            suspects: Vec::new(),
             warnings: Vec::new(),
             fatal: Vec::new(),
         }
@@ -110,9 +113,10 @@ impl Session {
             self.shared.announce_freed();
         }
         let limit = if deserted {
+            self.judge(Stamp::MAX);
             Limit::Everything
         } else {
-            Limit::Before(limit)
+            Limit::Before(self.judge(limit))
         };
         let mut wrote = self.write(limit)?;
         wrote |= self.relieve(wrote)?;
@@ -143,6 +147,7 @@ impl Session {
             thread.life = Life::Ended;
         }
         self.read(&chunks, Stamp::MAX);
+        self.judge(Stamp::MAX);
         self.write(Limit::Everything)?;
         self.finish_threads()?;
         if self.merge.late() > 0 {
@@ -244,28 +249,45 @@ impl Session {
             ));
         }
         for number in dead {
-            self.drop_unperformed(number);
+            self.suspect(number);
         }
         (limit, total.freed > 0)
     }
 
-    /// Takes out what a dead thread announced and did not do.
-    fn drop_unperformed(&mut self, number: u32) {
+    /// Looks whether a dead thread did all that it announced.
+    fn suspect(&mut self, number: u32) {
         let Some(Some(thread)) = self.threads.get(number as usize) else {
             return;
         };
         let mappings = &self.processes.get(thread.process).mappings;
-        let found = unperformed(
+        let found = suspects(
             &mut self.merge,
             number,
             thread.final_depth,
             mappings,
             &self.output.pools,
         );
-        self.unperformed += found.len() as u64;
-        self.merge
-            .queue(number)
-            .retain(|position| !found.contains(&position));
+        self.suspects.extend(found);
+    }
+
+    /// Takes out what dead threads announced and did not do, as far as that can be told when
+    /// everything below a stamp is known. Gives the stamp below which all is settled.
+    fn judge(&mut self, known: Stamp) -> Stamp {
+        let mut settled = known;
+        let mut suspects = std::mem::take(&mut self.suspects);
+        // The newest first: what did not happen explains nothing.
+        suspects.sort_unstable_by_key(|suspect| std::cmp::Reverse(suspect.stamp));
+        for suspect in suspects {
+            if known.minus(self.slack_ticks) <= suspect.looked_at {
+                settled = settled.min(suspect.stamp);
+                self.suspects.push(suspect);
+            } else if suspect.is_unperformed(&self.merge) {
+                self.unperformed += 1;
+                let queue = self.merge.queue(suspect.thread);
+                queue.retain(|position| position != suspect.position);
+            }
+        }
+        settled
     }
 
     fn write(&mut self, limit: Limit) -> Result<bool, RecordError> {

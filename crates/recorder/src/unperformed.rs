@@ -1,9 +1,13 @@
 //! Finds stores that a killed thread announced and did not make.
 //!
 //! Records are written ahead: of a thread that was killed the newest one may be of a store that did
-//! not happen. It is taken for that if the pool has other bytes now, and no later record explains
-//! them. Only records that still wait are looked at; one that its thread announced and then did not
-//! make for longer than the slack of clocks is found by the self-check.
+//! not happen. It is taken for that if the pool has other bytes, and no later record explains them.
+//! Whoever stored over it may not have been read yet when the pool is looked at, so this takes two
+//! steps: a record is suspected, and judged when everything that was announced by then is known. Until
+//! then nothing that comes after it is written.
+//!
+//! Only records that still wait are looked at; one that its thread announced and then did not make for
+//! longer than the slack of clocks is found by the self-check.
 
 use powerfail_abi::EventKind::{StoreLocked, StoreNonTemporal, StorePlain, StoreSystem};
 use powerfail_abi::{Record, Records};
@@ -14,25 +18,37 @@ use crate::merge::Merge;
 use crate::pool::Pools;
 use crate::queue::{Item, Position};
 
-/// A store whose bytes are not in the pool.
-struct Missing {
-    stamp: Stamp,
-    position: Position,
+/// A store of a dead thread whose bytes were not in the pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suspect {
+    pub(crate) thread: u32,
+    pub(crate) stamp: Stamp,
+    pub(crate) position: Position,
     address: u64,
     len_bytes: u64,
+    /// A moment after the pool was looked at.
+    pub(crate) looked_at: Stamp,
 }
 
-/// The records of a thread that died `depth` handlers deep, and whose stores did not happen.
-pub(crate) fn unperformed(
+impl Suspect {
+    /// Whether the store did not happen: nothing that waits explains the bytes in the pool. To be asked
+    /// when everything is known that was announced before the pool was looked at.
+    pub(crate) fn is_unperformed(&self, merge: &Merge) -> bool {
+        !is_overwritten(merge, self)
+    }
+}
+
+/// The records of a thread that died `depth` handlers deep, and whose stores are not in the pool.
+pub(crate) fn suspects(
     merge: &mut Merge,
     thread: u32,
     depth: u32,
     mappings: &Mappings,
     pools: &Pools,
-) -> Vec<Position> {
+) -> Vec<Suspect> {
     // In a handler the newest record of the code that it interrupted can be any.
     let candidates_max = if depth == 0 { 1 } else { usize::MAX };
-    let missing: Vec<Missing> = merge
+    merge
         .queue(thread)
         .iter()
         .rev()
@@ -40,18 +56,16 @@ pub(crate) fn unperformed(
         .filter_map(|(entry, item)| {
             let record = store_of(item)?;
             let address = record.address?;
-            is_missing(&record, address, entry.stamp, mappings, pools).then_some(Missing {
+            is_missing(&record, address, entry.stamp, mappings, pools).then(|| Suspect {
+                thread,
                 stamp: entry.stamp,
                 position: entry.position,
                 address,
                 len_bytes: u64::from(record.header.value_len),
+                looked_at: Stamp::now(),
             })
         })
-        .collect();
-    let unexplained = missing
-        .iter()
-        .filter(|missing| !is_overwritten(merge, thread, missing));
-    unexplained.map(|missing| missing.position).collect()
+        .collect()
 }
 
 /// The record, if it is of a store.
@@ -93,8 +107,8 @@ fn is_missing(
 }
 
 /// Whether a later store, of any thread, is to some of the same bytes.
-fn is_overwritten(merge: &Merge, thread: u32, missing: &Missing) -> bool {
-    let key = (missing.stamp, thread, missing.position);
+fn is_overwritten(merge: &Merge, missing: &Suspect) -> bool {
+    let key = (missing.stamp, missing.thread, missing.position);
     let end = missing.address.saturating_add(missing.len_bytes);
     merge.queues().any(|(other, queue)| {
         let later = queue

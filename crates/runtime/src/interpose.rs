@@ -149,11 +149,15 @@ extern "C" fn msync(address: *mut c_void, len: usize, flags: c_int) -> c_int {
 
 /// `msync`, with the arguments and the result of the system call.
 pub(crate) fn raw_msync(arguments: [usize; 6]) -> isize {
-    const MS_ASYNC: usize = 1;
+    const MS_SYNC: usize = 4;
+    const PAGE_LEN: u64 = 4096;
     // SAFETY: what the target asked for.
     let done = unsafe { sys::call(sys::number::MSYNC, arguments) };
-    if done == 0 && arguments[2] & MS_ASYNC == 0 {
-        pool::synced(arguments[0] as u64, arguments[1] as u64);
+    // Without that flag the kernel writes nothing back, whatever the others are.
+    if done == 0 && arguments[2] & MS_SYNC != 0 {
+        // And with it, whole pages.
+        let len = (arguments[1] as u64).next_multiple_of(PAGE_LEN);
+        pool::synced(arguments[0] as u64, len);
     }
     done
 }

@@ -248,12 +248,17 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// The file.
+    pub(crate) fn trace(&self) -> PathBuf {
+        self.folder.path().join("trace")
+    }
+
     /// `powerfail trace` with some arguments.
     fn look(&self, arguments: &[&str]) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_powerfail"))
             .arg("trace")
             .args(arguments)
-            .arg(self.folder.path().join("trace"))
+            .arg(self.trace())
             .output()
             .expect("powerfail runs");
         let attempt = Attempt::from(output);

@@ -1,6 +1,7 @@
 //! Real software: PMDK, LMDB, memcached and fio, as Debian has them.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -111,6 +112,69 @@ fn pmempool_makes_a_pool() {
         &["check", pool.to_str().expect("text")],
     );
     assert!(checked.status.success(), "{checked:?}");
+}
+
+/// A pool whose header has a wrong checksum: checking it stores nothing, repairing it does.
+#[test]
+fn pmempool_checks_and_repairs_a_pool() {
+    const CHECKSUM_AT: u64 = 4096 - 8;
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    let path = pool.to_str().expect("text");
+    let pmempool = Path::new("pmempool");
+    let made = native(pmempool, &["create", "log", "--size=8M", path]);
+    assert!(made.status.success(), "{made:?}");
+    let file = std::fs::OpenOptions::new().write(true).open(&pool);
+    let file = file.expect("the pool is there");
+    file.write_all_at(&[0xee; 8], CHECKSUM_AT)
+        .expect("the pool is writable");
+    let found = Recorder::new(pmempool, &["check", path]).run();
+    found.assert_exit(1);
+    assert_eq!(found.pool_count(), 1);
+    assert_eq!(found.stores(), []);
+    let arguments = ["check", "--repair", "--advanced", "--yes", path];
+    let repaired = Recorder::new(pmempool, &arguments).run();
+    repaired.assert_exit(0);
+    let stores = repaired.stores();
+    let touches_checksum =
+        |store: &Event| (store.offset..store.offset + store.len_bytes).contains(&CHECKSUM_AT);
+    assert!(stores.iter().any(touches_checksum));
+    let checked = native(pmempool, &["check", path]);
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+/// Both parts are pools of their own; offsets are those in the files.
+#[test]
+fn a_pool_set_of_two_parts() {
+    const PART_LEN: u64 = 16 << 20;
+    let program = target("pool_set.c", &["-O2", "-lpmemobj"]);
+    let recordings = Mode::BOTH.map(|mode| {
+        let recorder = Recorder::new(&program, &[]).mode(mode);
+        let parts = ["one", "other"].map(|name| recorder.folder().join(name));
+        let set = recorder.folder().join("set");
+        let lines: Vec<String> = parts
+            .iter()
+            .map(|part| format!("{PART_LEN} {}\n", part.display()))
+            .collect();
+        std::fs::write(&set, format!("PMEMPOOLSET\n{}", lines.concat())).expect("writable");
+        let recording = recorder.argument(&set).run();
+        recording.assert_exit(0);
+        assert_eq!(recording.output, "checked\n");
+        let pools = recording.summary["pools"].as_array().expect("pools");
+        let paths: Vec<_> = pools.iter().map(|pool| pool["path"].as_str()).collect();
+        assert_eq!(paths, parts.each_ref().map(|part| part.to_str()));
+        recording
+    });
+    let [patch, trap] = &recordings;
+    assert_same_shape(patch, trap);
+    // Where the ends of the five blocks lie.
+    for (pool, block_marks) in [(0, 2), (1, 3)] {
+        let stores = patch.stores();
+        let marks = stores.iter().filter(|store| {
+            store.pool == pool && store.len_bytes == 8 && (1000..1005).contains(&store.value())
+        });
+        assert_eq!(marks.count(), block_marks, "in part {pool}");
+    }
 }
 
 #[test]

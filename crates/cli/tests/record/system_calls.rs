@@ -109,6 +109,29 @@ fn syncs_are_recorded_where_they_succeed() {
 }
 
 #[test]
+fn syncs_of_other_mappings_and_descriptors() {
+    let recording = run("durable_elsewhere");
+    let events = recording.pool_events();
+    let seen: Vec<_> = events
+        .iter()
+        .map(|event| (event.kind.as_str(), event.offset, event.len_bytes))
+        .collect();
+    let expected = [
+        ("store", 8192, 8),
+        ("sync", 8192, 4096),
+        ("store", 4096, 8),
+        ("sync", 4096, 4096),
+        ("store", 0, 8),
+        // Of a file there is one for each of its mappings.
+        ("sync", 0, 1 << 20),
+        ("sync", 4096, 8192),
+        ("store", 8, 8),
+        ("sync", 0, 1 << 20),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
 fn outputs_are_marks_in_the_order_of_events() {
     let program = target("system_calls.c", &["-O2"]);
     let recordings = Mode::BOTH.map(|mode| {

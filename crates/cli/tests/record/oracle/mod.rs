@@ -1,0 +1,32 @@
+//! An oracle for the recorder: the same program, without the runtime, one instruction at a time.
+//!
+//! The target runs natively under ptrace. From the moment at which a pool is mapped every
+//! instruction is a step of its own; its operands say what it is about to store, flush or order,
+//! and memory after the step says what it stored. Nothing here is shared with the runtime, the
+//! trampolines or the host: only the decoder (a library), and the words of the model for kinds.
+//!
+//! What is compared: every store, flush and fence, with kind, pool, offset, bytes, the instruction
+//! that did it (module and offset) and its place in the order. Not what the kernel does: other tests
+//! judge system calls.
+//!
+//! Conventions, where an instruction and an event are not one to one:
+//!
+//! - A string operation is one run of bytes. The oracle sees an element at each step and the
+//!   recorder writes pieces of up to a kilobyte, so neighbouring stores of one string instruction are
+//!   joined on both sides; those of all other instructions are compared one by one.
+//! - A masked store is one store for each run of bytes that its mask selects.
+//! - A locked compare-and-swap that fails stores nothing and is a locked fence; without `lock` it
+//!   writes back what it found, as the manual says, and is a store.
+//! - A locked operation on memory that is no pool is a fence if it completes something: if its
+//!   thread has executed clflushopt, clwb or a non-temporal store on a pool since its last fence.
+//! - A flush of memory that is no pool is nothing.
+
+mod effect;
+mod event;
+mod mappings;
+mod process;
+mod recorded;
+mod run;
+
+pub(crate) use recorded::recorded;
+pub(crate) use run::{Observed, Part, observe};
