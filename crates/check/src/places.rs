@@ -181,10 +181,12 @@ fn push_frames(
         return;
     }
     for source in &resolved.frames {
+        let file = source.file.as_ref().map(|file| file.display().to_string());
         out.push(StackFrame {
             function: source.function.clone(),
-            file: source.file.as_ref().map(|file| file.display().to_string()),
             line: source.line,
+            trusted: trusted || file.as_deref().is_some_and(is_system),
+            file,
             ..plain.clone()
         });
     }

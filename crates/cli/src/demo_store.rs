@@ -8,10 +8,10 @@
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use anyhow::Context;
-use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use crate::args::DemoStoreArgs;
 use crate::exit::Exit;
@@ -41,34 +41,32 @@ struct Store {
     entries: [Entry; ENTRIES as usize],
 }
 
-fn write(place: *mut u64, value: u64) {
-    // SAFETY: see the head of the file.
-    unsafe { place.write_volatile(value) };
+/// Macros, because then a finding shows the line that uses them.
+macro_rules! write {
+    ($place:expr, $value:expr) => {{
+        let (place, value): (*mut u64, u64) = ($place, $value);
+        // SAFETY: see the head of the file.
+        unsafe { std::arch::asm!("mov [{}], {}", in(reg) place, in(reg) value, options(nostack)) };
+    }};
+}
+
+macro_rules! flush {
+    ($place:expr) => {
+        // SAFETY: a flush changes nothing; every x86-64 processor has it.
+        unsafe { std::arch::asm!("clflush [{}]", in(reg) $place, options(nostack)) }
+    };
+}
+
+macro_rules! fence {
+    () => {
+        // SAFETY: a fence changes nothing.
+        unsafe { std::arch::asm!("sfence", options(nostack)) }
+    };
 }
 
 fn read(place: *const u64) -> u64 {
     // SAFETY: see the head of the file.
     unsafe { place.read_volatile() }
-}
-
-#[inline(always)]
-#[expect(
-    clippy::inline_always,
-    reason = "the line of the caller is the one to show"
-)]
-fn flush<T>(place: *const T) {
-    // SAFETY: a flush changes nothing; every x86-64 processor has it.
-    unsafe { std::arch::asm!("clflush [{}]", in(reg) place, options(nostack, preserves_flags)) };
-}
-
-#[inline(always)]
-#[expect(
-    clippy::inline_always,
-    reason = "the line of the caller is the one to show"
-)]
-fn fence() {
-    // SAFETY: a fence changes nothing.
-    unsafe { std::arch::asm!("sfence", options(nostack, preserves_flags)) };
 }
 
 pub(crate) fn run(args: &DemoStoreArgs) -> anyhow::Result<Exit> {
@@ -101,26 +99,32 @@ fn open(path: &Path) -> anyhow::Result<*mut Store> {
     }
     // SAFETY: a new mapping of a file that is long enough.
     let store = unsafe {
-        mmap(
+        libc::mmap(
             std::ptr::null_mut(),
             len,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED,
-            &file,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
             0,
-        )?
-    }
-    .cast::<Store>();
+        )
+    };
+    anyhow::ensure!(
+        store != libc::MAP_FAILED,
+        "{} cannot be mapped",
+        path.display()
+    );
+    let store = store.cast::<Store>();
     // SAFETY: the fields are in the mapping.
     let magic = unsafe { &raw mut (*store).header.magic };
     if read(magic) != MAGIC {
-        write(magic, MAGIC);
-        flush(magic);
-        fence();
+        write!(magic, MAGIC);
+        flush!(magic);
+        fence!();
     }
     Ok(store)
 }
 
+#[inline(never)]
 fn insert(store: *mut Store, key: u64, value: u64) {
     // SAFETY: the fields are in the mapping; the demo makes fewer entries than fit.
     let (count, entry) = unsafe {
@@ -133,31 +137,33 @@ fn insert(store: *mut Store, key: u64, value: u64) {
     // SAFETY: as above.
     let (key_place, value_place) = unsafe { (&raw mut (*entry).key, &raw mut (*entry).value) };
     // Bug 1: the count is durable before the entry that it counts.
-    write(count, read(count) + 1);
-    flush(count);
-    fence();
-    write(key_place, key);
-    write(value_place, value);
-    flush(entry);
-    fence();
+    write!(count, read(count) + 1);
+    flush!(count);
+    fence!();
+    write!(key_place, key);
+    write!(value_place, value);
+    flush!(entry);
+    fence!();
     // Bug 2: nothing was stored to the entry since it was flushed.
-    flush(entry);
-    fence();
+    flush!(entry);
+    fence!();
     // Bug 3: nothing was flushed since the last fence.
-    fence();
+    fence!();
 }
 
+#[inline(never)]
 fn touch(store: *mut Store) {
     // SAFETY: the fields are in the mapping.
     let (at, by) = unsafe { (&raw mut (*store).used.key, &raw mut (*store).used.value) };
-    write(at, 1);
-    flush(at);
-    fence();
+    write!(at, 1);
+    flush!(at);
+    fence!();
     // Bug 4: this is never flushed, though its line is.
-    write(by, 2);
+    write!(by, 2);
 }
 
 /// What recovery checks: every entry that is counted is there.
+#[inline(never)]
 fn is_sound(store: *mut Store) -> bool {
     // SAFETY: the fields are in the mapping.
     let count = unsafe { read(&raw const (*store).header.count) };

@@ -6,7 +6,7 @@ use super::snippet::Sources;
 use crate::text::{FAINT, plural, printable, width};
 
 /// Frames shown of one stack; recursion can make thousands.
-const FRAMES_SHOWN: usize = 16;
+const FRAMES_SHOWN: usize = 12;
 
 /// Names longer than this do not push the files of all frames to the right.
 const NAME_COLUMNS_MAX: usize = 40;
@@ -47,8 +47,13 @@ const fn name(role: Role) -> &'static str {
 fn up_to_main(stack: &[StackFrame]) -> &[StackFrame] {
     let main = stack
         .iter()
-        .rposition(|frame| frame.function.as_deref() == Some("main"));
+        .position(|frame| frame.function.as_deref().is_some_and(is_main));
     main.map_or(stack, |main| &stack[..=main])
+}
+
+/// `main`, or `store::main` as Rust calls it.
+fn is_main(function: &str) -> bool {
+    function == "main" || function.ends_with("::main")
 }
 
 fn common_callers(one: &[StackFrame], other: &[StackFrame]) -> usize {
