@@ -7,6 +7,7 @@
 //! table has a fixed length. Nobody else has the file.
 #![allow(unsafe_code)]
 
+use std::arch::x86_64::{_mm_clflush, _mm_sfence};
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -39,29 +40,6 @@ struct Store {
     /// When the store was last used: in a line of its own.
     used: Entry,
     entries: [Entry; ENTRIES as usize],
-}
-
-/// Macros, because then a finding shows the line that uses them.
-macro_rules! write {
-    ($place:expr, $value:expr) => {{
-        let (place, value): (*mut u64, u64) = ($place, $value);
-        // SAFETY: see the head of the file.
-        unsafe { std::arch::asm!("mov [{}], {}", in(reg) place, in(reg) value, options(nostack)) };
-    }};
-}
-
-macro_rules! flush {
-    ($place:expr) => {
-        // SAFETY: a flush changes nothing; every x86-64 processor has it.
-        unsafe { std::arch::asm!("clflush [{}]", in(reg) $place, options(nostack)) }
-    };
-}
-
-macro_rules! fence {
-    () => {
-        // SAFETY: a fence changes nothing.
-        unsafe { std::arch::asm!("sfence", options(nostack)) }
-    };
 }
 
 fn read(place: *const u64) -> u64 {
@@ -114,52 +92,52 @@ fn open(path: &Path) -> anyhow::Result<*mut Store> {
         path.display()
     );
     let store = store.cast::<Store>();
-    // SAFETY: the fields are in the mapping.
-    let magic = unsafe { &raw mut (*store).header.magic };
-    if read(magic) != MAGIC {
-        write!(magic, MAGIC);
-        flush!(magic);
-        fence!();
+    // SAFETY: see the head of the file.
+    unsafe {
+        let magic = &raw mut (*store).header.magic;
+        if magic.read_volatile() != MAGIC {
+            magic.write_volatile(MAGIC);
+            _mm_clflush(magic.cast());
+            _mm_sfence();
+        }
     }
     Ok(store)
 }
 
 #[inline(never)]
 fn insert(store: *mut Store, key: u64, value: u64) {
-    // SAFETY: the fields are in the mapping; the demo makes fewer entries than fit.
-    let (count, entry) = unsafe {
+    // SAFETY: see the head of the file; the demo makes fewer entries than fit.
+    unsafe {
         let count = &raw mut (*store).header.count;
-        (
-            count,
-            &raw mut (*store).entries[(read(count) % ENTRIES) as usize],
-        )
-    };
-    // SAFETY: as above.
-    let (key_place, value_place) = unsafe { (&raw mut (*entry).key, &raw mut (*entry).value) };
-    // Bug 1: the count is durable before the entry that it counts.
-    write!(count, read(count) + 1);
-    flush!(count);
-    fence!();
-    write!(key_place, key);
-    write!(value_place, value);
-    flush!(entry);
-    fence!();
-    // Bug 2: nothing was stored to the entry since it was flushed.
-    flush!(entry);
-    fence!();
-    // Bug 3: nothing was flushed since the last fence.
-    fence!();
+        let number = count.read_volatile();
+        let entry = &raw mut (*store).entries[(number % ENTRIES) as usize];
+        // Bug 1: the count is durable before the entry that it counts.
+        count.write_volatile(number + 1);
+        _mm_clflush(count.cast());
+        _mm_sfence();
+        (&raw mut (*entry).key).write_volatile(key);
+        (&raw mut (*entry).value).write_volatile(value);
+        _mm_clflush(entry.cast());
+        _mm_sfence();
+        // Bug 2: nothing was stored to the entry since it was flushed.
+        _mm_clflush(entry.cast());
+        _mm_sfence();
+        // Bug 3: nothing was flushed since the last fence.
+        _mm_sfence();
+    }
 }
 
 #[inline(never)]
 fn touch(store: *mut Store) {
-    // SAFETY: the fields are in the mapping.
-    let (at, by) = unsafe { (&raw mut (*store).used.key, &raw mut (*store).used.value) };
-    write!(at, 1);
-    flush!(at);
-    fence!();
-    // Bug 4: this is never flushed, though its line is.
-    write!(by, 2);
+    // SAFETY: see the head of the file.
+    unsafe {
+        let used = &raw mut (*store).used;
+        (&raw mut (*used).key).write_volatile(1);
+        _mm_clflush(used.cast());
+        _mm_sfence();
+        // Bug 4: this is never flushed, though its line is.
+        (&raw mut (*used).value).write_volatile(2);
+    }
 }
 
 /// What recovery checks: every entry that is counted is there.
