@@ -231,6 +231,12 @@ impl Bench<'_, '_> {
             let Some(symptom) = self.judge(trial, tried) else {
                 continue;
             };
+            // Where nothing can be lost, all that is sure is all that there is.
+            let trial = if tried.state.versions.is_empty() {
+                &Trial::prefix(trial.at)
+            } else {
+                trial
+            };
             let planned = points.get(number);
             let stack = match planned {
                 Some(planned) => planned.point.stack,

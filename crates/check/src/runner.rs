@@ -124,6 +124,8 @@ impl<'t> Runner<'t> {
                 })
                 .collect();
             runner.recoveries.push(oracle.slot(&mappings)?);
+            // The oracle mounts into the directory what lies beside the pools.
+            image.leave_extras();
         }
         Ok(runner)
     }

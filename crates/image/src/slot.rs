@@ -23,6 +23,7 @@ pub struct Slot {
     layout: Layout,
     /// In the order of the layout's files; `None` before the first time.
     files: Vec<Option<PrivateFile>>,
+    leaves_extras: bool,
 }
 
 /// What it took to prepare a slot.
@@ -46,7 +47,14 @@ impl Slot {
             directory,
             layout,
             files,
+            leaves_extras: false,
         }
+    }
+
+    /// From now on what is neither a pool nor a companion stays: somebody else uses the directory, too,
+    /// and sees to what a recovery leaves there.
+    pub fn leave_extras(&mut self) {
+        self.leaves_extras = true;
     }
 
     /// Its directory. Exists from the first [`prepare`](Self::prepare) on.
@@ -85,7 +93,9 @@ impl Slot {
                 make_directory(&self.directory.join(relative))?;
             }
         }
-        prepared.extras_removed = self.remove_extras()?;
+        if !self.leaves_extras {
+            prepared.extras_removed = self.remove_extras()?;
+        }
         for (file, slot) in self.layout.pool_files().iter().zip(&mut self.files) {
             let path = self.directory.join(&file.relative);
             let private = match slot.take().filter(|private| private.is_at(&path)) {

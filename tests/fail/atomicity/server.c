@@ -1,5 +1,5 @@
 // powerfail: workload = "{bin} serve {pool} {port}"
-// powerfail: ready = "{bin} ping {port}"
+// powerfail: ready = "port"
 // powerfail: client = "{bin} fill {port}"
 // powerfail: client-recover = "{bin} verify {port}"
 // powerfail: stop = "{bin} quit {port}"

@@ -4,7 +4,7 @@
 #include "../../programs/pm.h"
 
 struct Entry {
-	explicit Entry(std::uint64_t key) : key(0) // expect: PF0505@key
+	explicit Entry(std::uint64_t key) : key(~0ul) // expect: PF0505@key
 	{
 		this->key = key; // expect: PF0505@key
 		pm_persist(this);

@@ -9,6 +9,6 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 8; i++)
 		pm_store_past_cache(&pool[i], i + 1);
 	pm_fence();
-	__asm__ volatile("mfence" ::: "memory"); // expect: PF0502
+	pm_fence(); // expect: PF0502
 	return 0;
 }

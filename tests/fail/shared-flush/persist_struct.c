@@ -1,5 +1,5 @@
 // powerfail: needs = "-lpmem"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // pmem_persist of a whole struct.
 #include <libpmem.h>
 

@@ -1,5 +1,5 @@
 // powerfail: needs = "-lpmem"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // Two pmem_flush and one pmem_drain.
 #include <libpmem.h>
 

@@ -1,4 +1,4 @@
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // A put that leaves the fence to whoever calls it.
 #include "../../programs/pm.h"
 

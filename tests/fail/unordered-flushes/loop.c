@@ -1,5 +1,5 @@
 // powerfail: opt = "-O2"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // A loop flushes, and the fence follows behind it.
 #include "../../programs/pm.h"
 

@@ -1,5 +1,5 @@
 // powerfail: opt = "-O2"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // All elements of an array under one flush.
 #include "../../programs/pm.h"
 

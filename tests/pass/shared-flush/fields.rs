@@ -1,4 +1,4 @@
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // Two fields of a struct under one flush.
 #[macro_use]
 #[path = "../../programs/pm.rs"]

@@ -1,4 +1,4 @@
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // Two members set by one function.
 #include "../../programs/pm.h"
 

@@ -1,4 +1,4 @@
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // Two fields happen to share a line.
 #include "../../programs/pm.h"
 

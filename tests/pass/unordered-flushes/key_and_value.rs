@@ -1,4 +1,4 @@
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // Key and value lie in two lines and share a fence.
 #[macro_use]
 #[path = "../../programs/pm.rs"]

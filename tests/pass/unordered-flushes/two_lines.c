@@ -1,4 +1,4 @@
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // Two lines under one fence.
 #include "../../programs/pm.h"
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use powerfail_finding::{Finding, Report};
+use powerfail_finding::{Finding, Report, Role, SourcePlace};
 
 use crate::program::{Expectation, Kind, Program};
 use crate::run::Attempt;
@@ -67,14 +67,22 @@ fn compare(program: &Program, findings: &[Finding]) -> Vec<String> {
 
 /// The line of a finding's first place, if that lies in the program itself.
 fn line_in(program: &Program, finding: &Finding) -> Option<u32> {
-    let place = finding.places.first()?;
+    line_of(program, finding.places.first()?)
+}
+
+fn line_of(program: &Program, place: &SourcePlace) -> Option<u32> {
     let file = Path::new(place.file.as_ref()?);
     file.ends_with(program.name()).then_some(place.line)?
 }
 
+/// A finding is where its first place is; one that a crash shows, where its survivor is.
 fn meets(program: &Program, expectation: &Expectation, finding: &Finding) -> bool {
+    let survivor = finding.places.iter().find(|it| it.role == Role::Survivor);
+    let place = survivor.or(finding.places.first());
     finding.code == expectation.code
-        && line_in(program, finding).is_some_and(|line| expectation.lines.contains(&line))
+        && place
+            .and_then(|place| line_of(program, place))
+            .is_some_and(|line| expectation.lines.contains(&line))
 }
 
 fn is_allowed(program: &Program, finding: &Finding) -> bool {
