@@ -37,31 +37,41 @@ fn main() {
     assert!(powerfail.exists(), "{} is not built", powerfail.display());
     let folder = tempfile::tempdir().expect("temporary folder");
     println!(
-        "{:>10} {:>10} {:>10} {:>7} {:>12} {:>8} {:>8} {:>9}",
-        "", "native s", "recorded s", "ratio", "events", "trapped", "B/event", "drained s"
+        "{:>10} {:>6} {:>10} {:>10} {:>7} {:>12} {:>8} {:>8} {:>9}",
+        "",
+        "stacks",
+        "native s",
+        "recorded s",
+        "ratio",
+        "events",
+        "trapped",
+        "B/event",
+        "drained s"
     );
     for target in &TARGETS {
         let program = compile(here, folder.path(), target.name);
         let native = (0..ROUNDS)
             .map(|_| native(&program, target))
             .fold(f64::MAX, f64::min);
-        let runs: Vec<Run> = (0..ROUNDS)
-            .map(|_| record(&powerfail, &program, target, folder.path()))
-            .collect();
-        let best = runs
-            .iter()
-            .min_by(|one, other| one.cpu_s.total_cmp(&other.cpu_s))
-            .expect("at least one round");
-        println!(
-            "{:>10} {native:>10.3} {:>10.3} {:>7.2} {:>12} {:>7.3}% {:>8.2} {:>9.3}",
-            target.name,
-            best.cpu_s,
-            best.cpu_s / native,
-            best.events,
-            100.0 * best.trapped / best.events,
-            best.trace_bytes / best.events,
-            best.wall_s
-        );
+        for stacks in ["none", "sites", "full"] {
+            let runs: Vec<Run> = (0..ROUNDS)
+                .map(|_| record(&powerfail, &program, target, stacks, folder.path()))
+                .collect();
+            let best = runs
+                .iter()
+                .min_by(|one, other| one.cpu_s.total_cmp(&other.cpu_s))
+                .expect("at least one round");
+            println!(
+                "{:>10} {stacks:>6} {native:>10.3} {:>10.3} {:>7.2} {:>12} {:>7.3}% {:>8.2} {:>9.3}",
+                target.name,
+                best.cpu_s,
+                best.cpu_s / native,
+                best.events,
+                100.0 * best.trapped / best.events,
+                best.trace_bytes / best.events,
+                best.wall_s
+            );
+        }
     }
 }
 
@@ -130,11 +140,11 @@ struct Run {
     trace_bytes: f64,
 }
 
-fn record(powerfail: &Path, program: &Path, target: &Target, folder: &Path) -> Run {
+fn record(powerfail: &Path, program: &Path, target: &Target, stacks: &str, folder: &Path) -> Run {
     let pool = PoolPath::new();
     let summary = folder.join("summary.json");
     let status = Command::new(powerfail)
-        .args(["record", "--json", "-o"])
+        .args(["record", "--stacks", stacks, "--json", "-o"])
         .arg(folder.join("trace"))
         .arg("--")
         .args([

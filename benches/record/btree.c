@@ -90,8 +90,41 @@ static void insert(struct root *root, unsigned long key, unsigned long value)
 	root->count++;
 }
 
+/* How many keys a tree has, if they are in order; else ends the process. */
+static unsigned long verified(PMEMoid id, unsigned long *last)
+{
+	struct node *node = node_of(id);
+	unsigned long count = (unsigned long)node->count;
+	for (int i = 0; i <= node->count; i++) {
+		if (!node->is_leaf)
+			count += verified(node->child[i], last);
+		if (i < node->count) {
+			if (*last > node->key[i])
+				exit(3);
+			*last = node->key[i];
+		}
+	}
+	return count;
+}
+
+/* Recovery: opens the pool, and looks whether the tree is one. */
+static int verify(const char *path)
+{
+	PMEMobjpool *pool = pmemobj_open(path, "btree");
+	if (pool == NULL)
+		return 2;
+	struct root *root = pmemobj_direct(pmemobj_root(pool, sizeof(struct root)));
+	unsigned long last = 0;
+	unsigned long count = OID_IS_NULL(root->top) ? 0 : verified(root->top, &last);
+	int is_sound = count == root->count;
+	pmemobj_close(pool);
+	return is_sound ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc > 2 && strcmp(argv[2], "verify") == 0)
+		return verify(argv[1]);
 	long operations = argc > 2 ? atol(argv[2]) : 1000;
 	PMEMobjpool *pool = create_pool(argv[1], "btree", operations);
 	struct root *root = pmemobj_direct(pmemobj_root(pool, sizeof(struct root)));

@@ -21,8 +21,8 @@ pub(crate) fn trials(trace: &Trace, rules: Rules, hit: &Hit) -> Result<Vec<Trial
     for site in hit.sites.iter().filter(|site| site.role == Role::Store) {
         let Some(place) = site.place else { continue };
         let first = place.offset.0 / line_bytes;
-        let last = (place.offset.0 + site.len_bytes.max(1) - 1) / line_bytes;
-        for line in first..=last {
+        let end = (place.offset.0 + site.len_bytes.max(1) - 1) / line_bytes;
+        for line in first..=end {
             let line = LineId {
                 pool: place.pool,
                 line: LineIndex(line),

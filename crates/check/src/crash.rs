@@ -390,7 +390,7 @@ impl Bench<'_, '_> {
             .collect();
         let start = failed.trial.at.0.saturating_sub(EVENTS_MAX);
         let mut records = self.trace.records_from(EventIndex(start));
-        let mut last = std::collections::BTreeMap::new();
+        let mut newest = std::collections::BTreeMap::new();
         while let Some(record) = records.next_record()? {
             if record.index >= failed.trial.at {
                 break;
@@ -406,12 +406,12 @@ impl Bench<'_, '_> {
                         line: powerfail_model::LineIndex(line),
                     };
                     if lost.contains(&id) {
-                        last.insert(id, record.index);
+                        newest.insert(id, record.index);
                     }
                 }
             }
         }
-        Ok(last.values().min().copied())
+        Ok(newest.values().min().copied())
     }
 
     fn finish(

@@ -1,14 +1,12 @@
 //! One finding for one root cause.
 
-use powerfail_finding::{Finding, Role, Severity, SourcePlace, assign_ids};
+use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, assign_ids};
+
+/// A line to blame, and for what.
+type Blamed = (Role, Option<String>, Option<u32>, Option<String>);
 
 /// What makes two findings the same bug: the kind, and the lines to blame.
-fn key(
-    finding: &Finding,
-) -> (
-    String,
-    Vec<(Role, Option<String>, Option<u32>, Option<String>)>,
-) {
+fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
     let blamed = |place: &&SourcePlace| {
         matches!(
             place.role,
@@ -29,7 +27,7 @@ fn key(
             place.function.clone(),
         )
     });
-    (finding.code.to_string(), lines.collect())
+    (finding.code, lines.collect())
 }
 
 /// Puts findings of the same bug together, sorts them and gives them their ids.

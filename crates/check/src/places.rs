@@ -1,5 +1,6 @@
 //! From call stacks to places in the sources.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use powerfail_detect::{Business, Standing, Symbols, Trust};
@@ -59,7 +60,10 @@ impl<'t> Places<'t> {
         }
         if !access.bytes.is_empty() {
             let shown = &access.bytes[..access.bytes.len().min(BYTES_SHOWN)];
-            let mut text: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            let mut text = String::new();
+            for byte in shown {
+                let _ = write!(text, "{byte:02x}");
+            }
             if access.len_bytes > shown.len() as u64 {
                 text.push_str("...");
             }

@@ -204,8 +204,8 @@ impl<'t> Runner<'t> {
             }
             let mut free: Vec<usize> = (0..jobs.len()).collect();
             let mut finished = 0;
-            let mut take = |wait: bool, free: &mut Vec<usize>, tried: &mut Vec<Tried>| {
-                while wait {
+            let mut take = |free: &mut Vec<usize>, tried: &mut Vec<Tried>| {
+                loop {
                     match done.recv_timeout(LOOK_EVERY) {
                         Ok((worker, number, verdict)) => {
                             tried[number].verdict = Some(verdict?);
@@ -223,7 +223,6 @@ impl<'t> Runner<'t> {
                         Err(RecvTimeoutError::Disconnected) => return Ok(()),
                     }
                 }
-                Ok(())
             };
             for number in order {
                 if is_interrupted() {
@@ -236,7 +235,7 @@ impl<'t> Runner<'t> {
                     continue;
                 };
                 while free.is_empty() {
-                    take(true, &mut free, &mut tried)?;
+                    take(&mut free, &mut tried)?;
                 }
                 let Some(worker) = free.pop() else { continue };
                 images[worker].prepare(&cursor, &state)?;
@@ -246,7 +245,7 @@ impl<'t> Runner<'t> {
                 }
             }
             while free.len() < jobs.len() {
-                take(true, &mut free, &mut tried)?;
+                take(&mut free, &mut tried)?;
             }
             Ok(())
         })?;

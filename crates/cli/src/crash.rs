@@ -319,6 +319,8 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
     })
 }
 
+const MIB: u64 = 1 << 20;
+
 /// How recovery is to be run, from flags and configuration.
 pub(crate) fn recovery(
     args: &RecoveryArgs,
@@ -353,7 +355,6 @@ pub(crate) fn recovery(
         client.is_none() || ready.is_some(),
         "a client needs to know when its server is ready: give --ready"
     );
-    const MIB: u64 = 1 << 20;
     Ok(Recovery {
         recover,
         checker: words(&args.checker, &section.checker),
