@@ -52,7 +52,6 @@ impl Pass<'_> {
     /// Completes what the thread has flushed.
     pub(super) fn fence(&mut self, now: Moment) {
         let thread = self.threads.get(now.thread);
-        thread.last_fence = Some(now.event);
         if thread.promises.is_empty() {
             return;
         }
