@@ -442,8 +442,7 @@ impl Naive<'_> {
             };
             // A locked operation is a fence first and a store then.
             let whole = self.live(pointer, sure - 1).len() == 8;
-            let lost = !self.live(data, sure - 1).is_empty() && !self.durable(data, sure);
-            if (whole || sure == event + 1) && lost {
+            if whole || sure == event + 1 {
                 let sites = vec![self.site(data.event), self.site(event)];
                 found.push((Code::PublishedBeforeDurable, sites, 1));
             }

@@ -64,7 +64,7 @@ impl Pass<'_> {
             self.make_durable(promise.line, promise.up_to);
         }
         self.promises = promises;
-        self.judge_matured();
+        self.count_matured();
     }
 
     /// The stores of a line up to an event are durable.
@@ -124,7 +124,7 @@ impl Pass<'_> {
                 .add(Seen::new(now.event, now.stack, user), !useful);
         }
         self.fence(now);
-        self.judge_matured();
+        self.count_matured();
     }
 
     pub(super) fn open_lines_in(&self, pool: PoolIndex, first: u64, last: u64) -> Vec<LineSlot> {

@@ -38,7 +38,7 @@ impl Pass<'_> {
         match kind {
             FlushKind::Clflush => {
                 self.make_durable(slot, now.event);
-                self.judge_matured();
+                self.count_matured();
             }
             FlushKind::Clflushopt | FlushKind::Clwb => {
                 if let Some(open) = open {

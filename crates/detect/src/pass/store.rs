@@ -53,7 +53,7 @@ impl Pass<'_> {
             offset = offset.wrapping_add(piece.len() as u64);
             rest = after;
         }
-        self.judge_matured();
+        self.count_matured();
     }
 
     pub(super) fn store_piece(
