@@ -1,5 +1,6 @@
 //! One module: which files tell about it, and what they tell.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ pub(crate) struct LoadedModule {
     debug_info: Option<DebugInfo>,
     symbols: Option<SymbolTable>,
     /// Read when it is needed; nothing inside if the file has none.
-    imports: Option<Option<Imports>>,
+    imports: OnceCell<Option<Imports>>,
     report: ModuleReport,
     /// Why there are no lines at all.
     no_lines: Option<Arc<Problem>>,
@@ -96,7 +97,7 @@ impl LoadedModule {
             image_base,
             debug_info,
             symbols,
-            imports: None,
+            imports: OnceCell::new(),
             report,
         }
     }
@@ -141,9 +142,9 @@ impl LoadedModule {
 
     /// The name of the function of another module whose call returns to an offset. `module` is the one
     /// that this was loaded for.
-    pub(crate) fn called(&mut self, module: &Module, offset: u64) -> Option<String> {
+    pub(crate) fn called(&self, module: &Module, offset: u64) -> Option<String> {
         let address = self.image_base?.checked_add(offset)?;
-        let imports = self.imports.get_or_insert_with(|| {
+        let imports = self.imports.get_or_init(|| {
             let mut loader = Loader {
                 module,
                 recorded: BuildId(module.build_id.clone()),

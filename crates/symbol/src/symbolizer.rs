@@ -96,7 +96,7 @@ impl Symbolizer {
         };
         let slot = self.modules.get_mut(module.0 as usize)?;
         slot.load(&self.debug_directories);
-        slot.loaded.as_mut()?.called(&slot.module, offset)
+        slot.loaded.as_ref()?.called(&slot.module, offset)
     }
 
     /// What is at the frames of a whole call stack, innermost first: the first address is that of an
