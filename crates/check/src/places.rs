@@ -156,6 +156,11 @@ impl Symbols for Places<'_> {
             .and_then(|frame| frame.function.as_deref());
         function.map_or(Business::Unknown, Business::of_function)
     }
+
+    fn business_of_call(&mut self, caller: Frame) -> Business {
+        let function = self.symbolizer.called(caller);
+        function.map_or(Business::Unknown, |name| Business::of_function(&name))
+    }
 }
 
 fn push_frames(

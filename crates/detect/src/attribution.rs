@@ -47,6 +47,11 @@ pub trait Symbols {
     /// trusted library, that is, about the function that the user called; the frame's address is a
     /// return address unless `is_site`. See [`Business::of_function`].
     fn business(&mut self, frame: Frame, is_site: bool) -> Business;
+
+    /// On whose behalf the function of another module acts that is called at `caller`, whose address
+    /// is a return address. Asked if the frames of a trusted library do not tell: a function that
+    /// ends in a jump leaves no frame, and the one that it jumps to may have no name.
+    fn business_of_call(&mut self, caller: Frame) -> Business;
 }
 
 /// Knows no function: what opaque libraries do is never reported.
@@ -55,6 +60,10 @@ pub struct NoSymbols;
 
 impl Symbols for NoSymbols {
     fn business(&mut self, _: Frame, _: bool) -> Business {
+        Business::Unknown
+    }
+
+    fn business_of_call(&mut self, _: Frame) -> Business {
         Business::Unknown
     }
 }
@@ -142,7 +151,7 @@ impl<'t> Attribution<'t> {
         let mut outermost_trusted = None;
         let mut outermost_opaque = None;
         let mut next = stack;
-        loop {
+        let caller = loop {
             // A library that nobody seems to have called: only sites were recorded, or a thread of
             // its own.
             let Some(node) = self.trace.stack_node(next) else {
@@ -150,18 +159,22 @@ impl<'t> Attribution<'t> {
             };
             let standing = self.standing(node.frame);
             if standing == Standing::User {
-                break;
+                break node.frame;
             }
             outermost_trusted = Some((node.frame, next == stack));
             if standing == Standing::Opaque {
                 outermost_opaque = outermost_trusted;
             }
             next = node.caller;
-        }
+        };
         let Some((frame, is_site)) = outermost_opaque.or(outermost_trusted) else {
             return User(next.0);
         };
-        let reported = match self.symbols.business(frame, is_site) {
+        let business = match self.symbols.business(frame, is_site) {
+            Business::Unknown => self.symbols.business_of_call(caller),
+            known => known,
+        };
+        let reported = match business {
             Business::Callers => true,
             Business::Own => false,
             Business::Unknown => outermost_opaque.is_none(),

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attribution::Attribution;
 use crate::blame::{Culprit, culprits};
 use crate::hit::{Hit, HitSite};
-use crate::lines::{LineSlot, flag as line_flag};
+use crate::lines::LineSlot;
 use crate::pass::{Pass, words};
 use crate::stores::{NO_FLUSH, Store, flag};
 use crate::tally::{Seen, Tallies, Tally};
@@ -105,19 +105,6 @@ impl MeantToLast {
                 let user = pass.users.of_store(StackId(stack));
                 if user.is_somebody() {
                     frames.insert(frame(trace, user.node()));
-                }
-            }
-        }
-        let lines = &pass.lines;
-        for open in lines.open_slots() {
-            let opened = lines.opened(open);
-            let line = lines.line(opened.line);
-            if line.has(line_flag::NEIGHBOUR_FLUSHED) && !line.has(line_flag::REWRITTEN) {
-                for store in pass.stores.list(opened.stores) {
-                    if !store.has(flag::SILENT) {
-                        let user = pass.users.of_store(store.stack);
-                        frames.insert(frame(trace, user.node()));
-                    }
                 }
             }
         }

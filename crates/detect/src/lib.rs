@@ -13,8 +13,7 @@
 //! 3. A locked operation completes flushes but does not make the next sfence redundant: it was
 //!    executed for another reason.
 //! 4. A store to a line that is never flushed is transient data, unless the same code stores to lines
-//!    that are flushed, or its thread flushed the neighbouring line right after it: then the flush
-//!    was forgotten.
+//!    that are flushed: then the flush was forgotten.
 //! 5. Words that locked operations write are locks and counters unless they hold pointers, and are
 //!    not missed when they are lost.
 //! 6. What trusted libraries do among themselves is not reported; see [`Trust`].

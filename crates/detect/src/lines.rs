@@ -23,10 +23,6 @@ pub(crate) mod flag {
     pub(crate) const REACHABLE: u8 = 2;
     /// Stored to, other than non-temporally, since a flush instruction covered it.
     pub(crate) const WRITTEN_SINCE_FLUSH: u8 = 4;
-    /// A store replaced one that was not flushed and not zero.
-    pub(crate) const REWRITTEN: u8 = 8;
-    /// A neighbour was flushed right after it was stored to, and it was not.
-    pub(crate) const NEIGHBOUR_FLUSHED: u8 = 16;
 }
 
 /// What is known of a line for the whole run.

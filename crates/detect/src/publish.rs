@@ -2,19 +2,20 @@
 //!
 //! A pointer is recognised by its value: an address in a mapped pool, or an offset in the pool that it
 //! is stored to. That is a guess, so a hit is a candidate.
+//!
+//! It does not matter in which order the two are flushed later: the cache may write the line of the
+//! pointer back at any time after the store, and then the pointer is durable before its target.
 
 use powerfail_model::PoolIndex;
 use powerfail_trace::{Pool, StackId};
 
-use crate::lines::{LINE_BYTES, LineSlot};
+use crate::lines::LINE_BYTES;
 
 /// A pointer that was stored, and what it points to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Publish {
-    pub(crate) line: LineSlot,
     pub(crate) event: u64,
     pub(crate) stack: StackId,
-    pub(crate) target: LineSlot,
     pub(crate) data_event: u64,
     pub(crate) data_stack: StackId,
 }

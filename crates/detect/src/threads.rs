@@ -35,8 +35,6 @@ pub(crate) struct Thread {
     pub(crate) call: Option<FlushCall>,
     /// A flush or a non-temporal store since the last fence instruction.
     pub(crate) worked: bool,
-    /// The last event that was a fence of any kind.
-    pub(crate) last_fence: Option<u64>,
     pub(crate) in_transaction: bool,
     pub(crate) in_creation: bool,
 }

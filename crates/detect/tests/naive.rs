@@ -214,48 +214,6 @@ impl Naive<'_> {
         self.steps[event].site
     }
 
-    fn rewritten(&self, line: u64) -> bool {
-        let pieces = self.pieces();
-        let pieces: Vec<_> = pieces.iter().filter(|piece| piece.line == line).collect();
-        pieces.iter().any(|new| {
-            let end = new.start + new.bytes.len() as u64;
-            pieces.iter().any(|old| {
-                old.event < new.event
-                    && Self::nonzero(old)
-                    && self.flushed(old, new.event).is_none()
-                    && self.pending(old, new.event)
-                    && self
-                        .live(old, new.event)
-                        .iter()
-                        .any(|at| (new.start..end).contains(at))
-            })
-        })
-    }
-
-    fn neighbour_flushed(&self, line: u64) -> bool {
-        (0..self.steps.len()).any(|flush| {
-            let thread = self.steps[flush].thread;
-            let beside = self.flushes(flush, line + 1) || line > 0 && self.flushes(flush, line - 1);
-            let pieces = self.pieces();
-            beside
-                && pieces.iter().any(|piece| {
-                    piece.line == line
-                        && self.pending(piece, flush)
-                        && self.steps[piece.event].thread == thread
-                        && self.flushed(piece, flush).is_none()
-                        && !(piece.event + 1..flush).any(|event| self.fences(event, thread))
-                })
-                && !(0..flush).any(|event| self.covers_open(event, line))
-        })
-    }
-
-    /// Whether an event is a flush of the line, or a sync that found something in it.
-    fn covers_open(&self, event: usize, line: u64) -> bool {
-        self.flushes(event, line)
-            || self.streams(event, line)
-            || self.syncs(event, line) && self.is_open(line, event)
-    }
-
     fn is_open(&self, line: u64, end: usize) -> bool {
         let pieces = self.pieces();
         let mut pieces = pieces.iter().filter(|piece| piece.line == line);
@@ -268,10 +226,7 @@ impl Naive<'_> {
             let by_flush = self.flushed(piece, end).is_some_and(|flush| {
                 !self.live(piece, flush + 1).is_empty() && !self.durable(piece, flush)
             });
-            let by_neighbour = self.pending(piece, end)
-                && self.neighbour_flushed(piece.line)
-                && !self.rewritten(piece.line);
-            self.site(piece.event) == site && (by_flush || by_neighbour)
+            self.site(piece.event) == site && by_flush
         })
     }
 
@@ -487,8 +442,7 @@ impl Naive<'_> {
             };
             // A locked operation is a fence first and a store then.
             let whole = self.live(pointer, sure - 1).len() == 8;
-            let lost = !self.live(data, sure - 1).is_empty() && !self.durable(data, sure);
-            if (whole || sure == event + 1) && lost {
+            if whole || sure == event + 1 {
                 let sites = vec![self.site(data.event), self.site(event)];
                 found.push((Code::PublishedBeforeDurable, sites, 1));
             }

@@ -7,7 +7,8 @@ use powerfail_detect::{Business, LintOptions, Standing, Symbols, Trust};
 use powerfail_finding::Code;
 use powerfail_trace::{Frame, ModuleIndex};
 
-/// `pmemobj_persist` is at 500, a function of the C library for locks at 600.
+/// `pmemobj_persist` is at 500, a function of the C library for locks at 600. The program calls
+/// `pmemobj_flush` at 40.
 struct Functions;
 
 impl Symbols for Functions {
@@ -20,6 +21,18 @@ impl Symbols for Functions {
             Business::of_function("pmemobj_persist")
         } else if frame == at(LIBC, 600) {
             Business::of_function("pthread_mutex_unlock")
+        } else {
+            Business::Unknown
+        }
+    }
+
+    fn business_of_call(&mut self, caller: Frame) -> Business {
+        let calls_flush = Frame::Module {
+            module: ModuleIndex(PROGRAM),
+            offset: 40,
+        };
+        if caller == calls_flush {
+            Business::of_function("pmemobj_flush")
         } else {
             Business::Unknown
         }
@@ -50,6 +63,11 @@ fn a_flush_is_its_callers_unless_the_library_makes_it_for_itself() {
     assert_eq!(
         flush_by(&[(LIBPMEM, 7), (LIBPMEMOBJ, 500), (LIBPMEMOBJ, 9), USER]),
         []
+    );
+    // It left no frame, but its call is known.
+    assert_eq!(
+        flush_by(&[(LIBPMEM, 7), (LIBPMEMOBJ, 9), (PROGRAM, 40)]),
+        [(Code::RedundantFlush, vec![40], 1)]
     );
     // A constructor of the user's, called by the library.
     assert_eq!(flush_by(&[USER, (LIBPMEMOBJ, 9), (PROGRAM, 30)]), users);

@@ -182,6 +182,34 @@ impl Elf {
         Some(start..start.saturating_add(section.sh_size.get(LE)))
     }
 
+    /// The tables of relocations that the dynamic linker applies.
+    pub(crate) fn loaded_relocations(&self) -> Result<Vec<Vec<u8>>, Problem> {
+        self.sections
+            .iter()
+            .filter(|section| {
+                section.sh_type.get(LE) == elf::SHT_RELA
+                    && section.sh_flags.get(LE).0 & elf::SHF_ALLOC.0 != 0
+            })
+            .map(|section| self.section_bytes(section))
+            .collect()
+    }
+
+    /// Bytes of the file that are loaded at an address; nothing if they are not, or not all of them.
+    pub(crate) fn loaded_bytes(&self, address: u64, len_bytes: u64) -> Option<Vec<u8>> {
+        self.segments
+            .iter()
+            .filter(|segment| segment.p_type.get(LE) == elf::PT_LOAD)
+            .find_map(|segment| {
+                let within = address.checked_sub(segment.p_vaddr.get(LE))?;
+                let end = within.checked_add(len_bytes)?;
+                if end > segment.p_filesz.get(LE) {
+                    return None;
+                }
+                let at = segment.p_offset.get(LE).checked_add(within)?;
+                self.read(at, len_bytes).ok()
+            })
+    }
+
     /// The checksum of the whole file, as `.gnu_debuglink` has it.
     pub(crate) fn checksum(&self) -> Result<u32, Problem> {
         if self.len_bytes > MAX_DEBUG_BYTES {

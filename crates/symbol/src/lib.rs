@@ -39,6 +39,7 @@ mod build_id;
 mod demangle;
 mod dwarf;
 mod elf;
+mod imports;
 mod locate;
 mod module;
 mod problem;

@@ -1,5 +1,6 @@
 //! One module: which files tell about it, and what they tell.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use powerfail_trace::Module;
 use crate::demangle::demangle;
 use crate::dwarf::DebugInfo;
 use crate::elf::Elf;
+use crate::imports::Imports;
 use crate::locate::{self, DebugLink, Supplement};
 use crate::symbols::SymbolTable;
 use crate::{AddressKind, BuildId, NoSource, Problem, SourceFrame};
@@ -56,6 +58,8 @@ pub(crate) struct LoadedModule {
     image_base: Option<u64>,
     debug_info: Option<DebugInfo>,
     symbols: Option<SymbolTable>,
+    /// Read when it is needed; nothing inside if the file has none.
+    imports: OnceCell<Option<Imports>>,
     report: ModuleReport,
     /// Why there are no lines at all.
     no_lines: Option<Arc<Problem>>,
@@ -93,6 +97,7 @@ impl LoadedModule {
             image_base,
             debug_info,
             symbols,
+            imports: OnceCell::new(),
             report,
         }
     }
@@ -133,6 +138,24 @@ impl LoadedModule {
         let has_source = frames.first().is_some_and(|frame| frame.file.is_some());
         let no_source = no_lines.map_or(NoSource::NotCovered, NoSource::Module);
         (frames, (!has_source).then_some(no_source))
+    }
+
+    /// The name of the function of another module whose call returns to an offset. `module` is the one
+    /// that this was loaded for.
+    pub(crate) fn called(&self, module: &Module, offset: u64) -> Option<String> {
+        let address = self.image_base?.checked_add(offset)?;
+        let imports = self.imports.get_or_init(|| {
+            let mut loader = Loader {
+                module,
+                recorded: BuildId(module.build_id.clone()),
+                debug_directories: &[],
+                // What is wrong with the file was reported when it was opened first.
+                report: ModuleReport::default(),
+            };
+            let imports = Imports::load(loader.open_module()?);
+            loader.note(imports)
+        });
+        demangle(imports.as_ref()?.called(address)?)
     }
 
     /// Takes the name of the outermost function from the symbols, if debug information does not have

@@ -87,6 +87,18 @@ impl Symbolizer {
         resolved
     }
 
+    /// The name of the function of another module that is called at a frame whose address is that to
+    /// which the call returns. Nothing if it is a function of the same module, or if only the running
+    /// program knew where the call leads.
+    pub fn called(&mut self, frame: Frame) -> Option<String> {
+        let Frame::Module { module, offset } = frame else {
+            return None;
+        };
+        let slot = self.modules.get_mut(module.0 as usize)?;
+        slot.load(&self.debug_directories);
+        slot.loaded.as_ref()?.called(&slot.module, offset)
+    }
+
     /// What is at the frames of a whole call stack, innermost first: the first address is that of an
     /// instruction, the others are those to which calls return.
     pub fn resolve_stack(&mut self, stack: impl IntoIterator<Item = Frame>) -> Vec<Arc<Resolved>> {

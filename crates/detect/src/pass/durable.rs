@@ -52,7 +52,6 @@ impl Pass<'_> {
     /// Completes what the thread has flushed.
     pub(super) fn fence(&mut self, now: Moment) {
         let thread = self.threads.get(now.thread);
-        thread.last_fence = Some(now.event);
         if thread.promises.is_empty() {
             return;
         }
@@ -65,7 +64,7 @@ impl Pass<'_> {
             self.make_durable(promise.line, promise.up_to);
         }
         self.promises = promises;
-        self.judge_matured();
+        self.count_matured();
     }
 
     /// The stores of a line up to an event are durable.
@@ -125,7 +124,7 @@ impl Pass<'_> {
                 .add(Seen::new(now.event, now.stack, user), !useful);
         }
         self.fence(now);
-        self.judge_matured();
+        self.count_matured();
     }
 
     pub(super) fn open_lines_in(&self, pool: PoolIndex, first: u64, last: u64) -> Vec<LineSlot> {

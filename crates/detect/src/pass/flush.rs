@@ -31,7 +31,6 @@ impl Pass<'_> {
                 open.dirty || open.flushers & bit(now.thread) == 0
             });
         self.count_flush(now, at.pool, number, useful);
-        self.suspect_neighbours(now, at.pool, number);
         self.flush_line(now, slot, Some((now.event, now.stack)));
         let line = self.lines.line_mut(slot);
         line.flags &= !line_flag::WRITTEN_SINCE_FLUSH;
@@ -39,7 +38,7 @@ impl Pass<'_> {
         match kind {
             FlushKind::Clflush => {
                 self.make_durable(slot, now.event);
-                self.judge_matured();
+                self.count_matured();
             }
             FlushKind::Clflushopt | FlushKind::Clwb => {
                 if let Some(open) = open {
@@ -91,33 +90,6 @@ impl Pass<'_> {
     pub(crate) fn end_calls(&mut self) {
         for thread in 0..self.threads.count() {
             self.end_call(thread);
-        }
-    }
-
-    /// Marks the neighbours of a line that is flushed, if this thread has just stored to them: they
-    /// look like parts of one object.
-    pub(super) fn suspect_neighbours(&mut self, now: Moment, pool: PoolIndex, number: u64) {
-        let last_fence = self.threads.get(now.thread).last_fence;
-        for neighbour in [number.checked_sub(1), number.checked_add(1)] {
-            let Some(slot) = neighbour.and_then(|number| self.lines.find(pool, number)) else {
-                continue;
-            };
-            let line = self.lines.line(slot);
-            if line.has(line_flag::EVER_FLUSHED) {
-                continue;
-            }
-            let Some(open) = line.open() else {
-                continue;
-            };
-            let head = self.lines.opened(open).stores;
-            let recent = self.stores.list(head).any(|store| {
-                store.thread == now.thread
-                    && last_fence.is_none_or(|fence| store.event >= fence)
-                    && !store.has(flag::FLUSHED)
-            });
-            if recent {
-                self.lines.line_mut(slot).flags |= line_flag::NEIGHBOUR_FLUSHED;
-            }
         }
     }
 

@@ -45,36 +45,29 @@ impl Pass<'_> {
             return;
         };
         let publish = Publish {
-            line,
             event: now.event,
             stack: now.stack,
-            target: target_line,
             data_event: data.event,
             data_stack: data.stack,
         };
-        if let Some(open) = self.lines.line(publish.line).open() {
+        if let Some(open) = self.lines.line(line).open() {
             let newest = self.lines.opened(open).stores;
             self.stores.get_mut(newest).flags |= flag::PUBLISH;
             self.publishes.insert(now.event, publish);
         }
     }
 
-    /// Pointers became durable: is what they point to?
-    pub(super) fn judge_matured(&mut self) {
+    /// Counts pointers that became durable, so that they were meant to last: what they point to was
+    /// not durable when they were stored.
+    pub(super) fn count_matured(&mut self) {
         while let Some(publish) = self.matured.pop() {
-            let Some(open) = self.lines.line(publish.target).open() else {
-                continue;
-            };
-            let mut stores = self.stores.list(self.lines.opened(open).stores);
-            if stores.any(|store| store.event == publish.data_event) {
-                let data = self.users.of_store(publish.data_stack);
-                let pointer = self.users.of_store(publish.stack);
-                let places = [
-                    Seen::new(publish.data_event, publish.data_stack, data),
-                    Seen::new(publish.event, publish.stack, pointer),
-                ];
-                self.tallies.add(Code::PublishedBeforeDurable, &places);
-            }
+            let data = self.users.of_store(publish.data_stack);
+            let pointer = self.users.of_store(publish.stack);
+            let places = [
+                Seen::new(publish.data_event, publish.data_stack, data),
+                Seen::new(publish.event, publish.stack, pointer),
+            ];
+            self.tallies.add(Code::PublishedBeforeDurable, &places);
         }
     }
 }

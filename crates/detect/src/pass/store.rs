@@ -53,7 +53,7 @@ impl Pass<'_> {
             offset = offset.wrapping_add(piece.len() as u64);
             rest = after;
         }
-        self.judge_matured();
+        self.count_matured();
     }
 
     pub(super) fn store_piece(
@@ -110,25 +110,22 @@ impl Pass<'_> {
 
     /// Takes from the older stores of a line the bytes that `new` replaces.
     pub(super) fn overwrite(&mut self, head: &mut u32, slot: LineSlot, new: &Store, judged: bool) {
-        let mut rewritten = false;
         let mut judged_store = None;
         let publishes = &mut self.publishes;
         self.stores.retain(head, |old| {
             if old.live & new.written == 0 {
                 return true;
             }
-            if !old.has(flag::FLUSHED) {
-                rewritten |= old.has(flag::NONZERO);
-                if judged
-                    && old.thread == new.thread
-                    && old.written == new.written
-                    && old.live == old.written
-                    && old.value != 0
-                    && old.value != new.value
-                    && old.flags & (flag::PLAIN | flag::SILENT | flag::TRANSACTION) == flag::PLAIN
-                {
-                    judged_store = Some(*old);
-                }
+            if judged
+                && !old.has(flag::FLUSHED)
+                && old.thread == new.thread
+                && old.written == new.written
+                && old.live == old.written
+                && old.value != 0
+                && old.value != new.value
+                && old.flags & (flag::PLAIN | flag::SILENT | flag::TRANSACTION) == flag::PLAIN
+            {
+                judged_store = Some(*old);
             }
             if old.has(flag::PUBLISH) {
                 publishes.remove(&old.event);
@@ -137,9 +134,6 @@ impl Pass<'_> {
             old.live &= !new.written;
             old.live != 0
         });
-        if rewritten {
-            self.lines.line_mut(slot).flags |= line_flag::REWRITTEN;
-        }
         if let Some(old) = judged_store {
             self.dirty_overwrite(slot, &old, new);
         }

@@ -2,6 +2,7 @@
 //!
 //! Needs gcc, g++, rustc and the binutils, as the tools that this crate must understand; nothing else.
 
+mod calls;
 mod damage;
 mod lines;
 mod program;
