@@ -171,13 +171,18 @@ fn acknowledged(ack: &Regex, line: &[u8], end: EventIndex) -> Option<Operation> 
     })
 }
 
-fn content(code: Code, dump: &[u8], difference: String) -> Symptom {
+/// The beginning of a content, as a finding has it.
+pub fn shown_content(dump: &[u8]) -> String {
     let text = String::from_utf8_lossy(dump);
     let lines: Vec<&str> = text.lines().take(SHOWN_LINES).collect();
+    lines.join("\n")
+}
+
+fn content(code: Code, dump: &[u8], difference: String) -> Symptom {
     Symptom {
         code,
         outcome: RecoveryOutcome::Content {
-            output: lines.join("\n"),
+            output: shown_content(dump),
         },
         backtrace: None,
         difference: Some(difference),

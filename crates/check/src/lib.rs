@@ -26,6 +26,7 @@ mod reason;
 mod runner;
 mod symptom;
 
+pub use content::shown_content;
 pub use crash::{Crashed, crash};
 pub use error::{CheckError, Undisturbed};
 pub use lint::lint;

@@ -1,7 +1,7 @@
 //! What the lint found, as findings.
 
 use powerfail_detect::{Hit, LintOptions, lint as find};
-use powerfail_finding::{Code, Finding, Role, SourcePlace};
+use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
@@ -17,8 +17,15 @@ pub fn lint(
     let mut places = Places::new(trace, &options.trust);
     let hits = hits(trace, options, &mut places, progress)?;
     let shown = hits.iter().filter(|hit| hit.confirmed || options.warnings);
-    let findings = shown.map(|hit| finding(hit, &mut places)).collect();
-    Ok(group(findings))
+    let findings = shown.map(|hit| {
+        let mut finding = finding(hit, &mut places);
+        if !hit.confirmed {
+            // Only a crash can show that it is one.
+            finding.severity = Severity::Warning;
+        }
+        finding
+    });
+    Ok(group(findings.collect()))
 }
 
 pub(crate) fn hits(

@@ -289,7 +289,7 @@ pub(crate) struct ReplayArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Where the trace and the evidence go [default: a temporary directory]
+    /// Where the trace and the evidence go [default: powerfail-out]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }

@@ -7,8 +7,8 @@ use anyhow::Context;
 use clap::Parser;
 
 use crate::args::{Cli, Command, DemoArgs};
-use crate::check;
 use crate::exit::Exit;
+use crate::{check, evidence};
 
 const BEFORE: &str = "\
 This is a small key-value store in persistent memory, and it is inside of powerfail itself. It has
@@ -29,11 +29,10 @@ What to try next:
 
 pub(crate) fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
     let own = std::env::current_exe().context("find this program")?;
-    let temporary = tempfile::tempdir().context("a directory for the evidence")?;
     let out = args
         .out
         .clone()
-        .unwrap_or_else(|| temporary.path().join("evidence"));
+        .unwrap_or_else(|| PathBuf::from(evidence::DEFAULT));
     let own = own.display().to_string();
     let recover = format!("'{own}' demo-store --recover {{pool}}");
     let words = [

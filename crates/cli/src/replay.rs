@@ -143,7 +143,9 @@ fn run(
     drop(runner);
     let verdict = tried.into_iter().next().and_then(|tried| tried.verdict);
     let same = match (&shown.recovery, &verdict) {
-        (RecoveryOutcome::Content { .. }, Some(Verdict::Success { dump })) => dump.is_some(),
+        (RecoveryOutcome::Content { output }, Some(Verdict::Success { dump: Some(dump) })) => {
+            powerfail_check::shown_content(dump) == *output
+        }
         (expected, Some(verdict)) => {
             symptom_of(verdict).is_some_and(|symptom| is_alike(expected, &symptom.outcome))
         }

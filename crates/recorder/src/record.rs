@@ -25,6 +25,10 @@ use crate::signals::Forwarder;
 use crate::summary::Summary;
 use crate::wait::Exit;
 
+/// For how long a record waits for others that could belong before it: more than a thread that loses its
+/// processor in the middle of an append is usually without one.
+const SLACK_MS: u64 = 10;
+
 /// A pass follows at the latest after this, while something waits for its place.
 const BUSY_WAIT: Timespec = Timespec {
     tv_sec: 0,
@@ -78,7 +82,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         Arc::clone(&shared),
         socket,
         output,
-        ticks_of_a_millisecond(),
+        SLACK_MS * ticks_of_a_millisecond(),
     );
 
     let mut forwarder = Forwarder::install();

@@ -211,6 +211,8 @@ impl Run<'_> {
             EffectKind::SystemCall => self.after_system_call(&before),
             EffectKind::Fence(kind) => self.fence(kind, address),
             EffectKind::Flush(kind) => {
+                // Of volatile memory, too: the recorder does not look where it is.
+                self.is_pending |= kind != FlushKind::Clflush;
                 for (_, pool, offset) in in_pool {
                     self.flush(kind, pool, offset, address);
                 }
