@@ -12,7 +12,7 @@ const SCHEMA: u32 = 1;
 #[derive(Debug, Error)]
 pub enum BaselineError {
     /// Not a report at all.
-    #[error("not a report of powerfail: {0}")]
+    #[error("not a report of powerfail")]
     NotAReport(#[from] serde_json::Error),
     /// A report of a newer powerfail.
     #[error(
