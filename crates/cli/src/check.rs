@@ -36,9 +36,10 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         workload = section.command.iter().flatten().map(Into::into).collect();
     }
     anyhow::ensure!(
-        !workload.is_empty(),
+        workload.first().is_some_and(|program| !program.is_empty()),
         "there is no workload: give a command after --, as in powerfail check -- ./my-program {{pool}}"
     );
+    crash::refuse_slips(&args.recovery, &args.report, section)?;
     let out = args.report.out.clone().or(section.out.clone());
     let out = out.unwrap_or_else(|| PathBuf::from(evidence::DEFAULT));
     evidence::create(&out)?;
@@ -64,6 +65,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     let recovery = crash::recovery(&args.recovery, &args.report, section, &workload, &trace)?;
     crash::judge(&Work {
         trace: &trace,
+        trace_path: &trace_path,
         recovery: &recovery,
         recovery_args: &args.recovery,
         report_args: &args.report,
