@@ -9,6 +9,7 @@ use clap::Parser;
 use crate::args::{Cli, Command, DemoArgs};
 use crate::check;
 use crate::exit::Exit;
+use crate::interrupt;
 
 const BEFORE: &str = "\
 This is a small key-value store in persistent memory, and it is inside of powerfail itself. It has
@@ -29,6 +30,8 @@ What to try next:
 
 pub(crate) fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
     let own = std::env::current_exe().context("find this program")?;
+    // Before there is anything to remove.
+    interrupt::watch();
     let temporary = tempfile::tempdir().context("a directory for the evidence")?;
     let out = args
         .out
@@ -55,7 +58,10 @@ pub(crate) fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
     let Command::Check(check) = Cli::try_parse_from(words)?.command else {
         anyhow::bail!("the command line of the demo is not one of check");
     };
-    check::check(&check)?;
+    let exit = check::check(&check)?;
+    if exit != Exit::Findings {
+        return Ok(exit);
+    }
     let _ = writeln!(err, "{AFTER}");
     Ok(Exit::Clean)
 }
