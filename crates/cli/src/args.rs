@@ -194,7 +194,7 @@ pub(crate) struct RecoveryArgs {
     #[arg(long, value_name = "TIME", value_parser = powerfail_config::parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,
     /// How many recoveries run at a time [default: the number of processors]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) jobs: Option<u64>,
     /// How long all recoveries together may take, about; the most valuable come first
     #[arg(long, value_name = "TIME", value_parser = powerfail_config::parse_duration)]

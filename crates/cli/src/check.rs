@@ -28,6 +28,9 @@ use crate::words::command;
 /// How often readiness is asked for.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 
+/// What is said if nothing was tried yet.
+const INTERRUPTED: &str = "interrupted while the workload was recorded; nothing was checked";
+
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     let config = crash::configuration()?;
     let section = &config.check;
@@ -36,9 +39,11 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         workload = section.command.iter().flatten().map(Into::into).collect();
     }
     anyhow::ensure!(
-        !workload.is_empty(),
+        workload.first().is_some_and(|program| !program.is_empty()),
         "there is no workload: give a command after --, as in powerfail check -- ./my-program {{pool}}"
     );
+    crash::refuse_slips(&args.recovery, &args.report, section)?;
+    interrupt::watch();
     let out = args.report.out.clone().or(section.out.clone());
     let out = out.unwrap_or_else(|| PathBuf::from(evidence::DEFAULT));
     evidence::create(&out)?;
@@ -59,17 +64,26 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     if let Some(exit) = record(args, section, &options, port)? {
         return Ok(exit);
     }
-    interrupt::watch();
+    if interrupt::is_interrupted() {
+        complain(INTERRUPTED);
+        return Ok(Exit::Setup);
+    }
     let trace = open_trace(&trace_path)?;
     let recovery = crash::recovery(&args.recovery, &args.report, section, &workload, &trace)?;
     crash::judge(&Work {
         trace: &trace,
+        trace_path: &trace_path,
         recovery: &recovery,
         recovery_args: &args.recovery,
         report_args: &args.report,
         config: &config,
         out: Some(&out),
     })
+}
+
+/// Whether this is how a target ends to which an interruption was passed on.
+fn is_interruption(status: TargetStatus) -> bool {
+    matches!(status, TargetStatus::Killed(libc::SIGINT | libc::SIGTERM))
 }
 
 /// Records the workload; an exit code if that is all there is to do.
@@ -105,6 +119,10 @@ fn record(
         powerfail_recorder::record(options, RUNTIME)
     })?;
     let (summary, client_failure) = summary;
+    if server.as_ref().is_some_and(|server| server.stop.is_none()) {
+        // The signal was our own, and came after the recorder if the server ended by itself.
+        interrupt::forget();
+    }
     let summary = match summary {
         Ok(summary) => summary,
         Err(RecordError::Unsupported(unsupported)) => {
@@ -114,6 +132,12 @@ fn record(
         Err(error @ RecordError::SelfCheck(_)) => {
             complain(&error.to_string());
             return Ok(Some(Exit::Internal));
+        }
+        Err(RecordError::RuntimeSilent { status })
+            if server.is_none() && is_interruption(status) =>
+        {
+            complain(INTERRUPTED);
+            return Ok(Some(Exit::Setup));
         }
         Err(error) => return Err(error.into()),
     };
@@ -131,6 +155,10 @@ fn record(
         return Ok(Some(Exit::Setup));
     }
     let stopped_by_us = server.is_some();
+    if !stopped_by_us && is_interruption(summary.status) {
+        complain(INTERRUPTED);
+        return Ok(Some(Exit::Setup));
+    }
     let is_fine = match summary.status {
         TargetStatus::Exited(code) => code == 0,
         TargetStatus::Killed(_) => stopped_by_us,
@@ -230,6 +258,8 @@ impl ServerWorkload<'_> {
         }
         match self.stop {
             Some(stop) => failure = failure.or_else(|| self.run(stop)),
+            // It may have ended by itself; then there is nobody to pass it on.
+            None if self.ended.load(Ordering::Relaxed) => {}
             None => {
                 // The recorder passes it on to the target.
                 let _ = rustix::process::kill_process(

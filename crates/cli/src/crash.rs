@@ -14,7 +14,7 @@ use powerfail_finding::{Code, Finding, Report, Severity, Totals};
 use powerfail_model::Domain;
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;
-use powerfail_trace::Trace;
+use powerfail_trace::{Completeness, Trace};
 
 use crate::args::{CrashArgs, FormatArg, LintArgs, RecoveryArgs, ReportArgs};
 use crate::evidence::{self, Recovery};
@@ -23,6 +23,8 @@ use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::{Progress, open_trace};
 use crate::words::command;
+
+const MIB: u64 = 1 << 20;
 
 /// What powerfail.toml says, if it is there.
 pub(crate) fn configuration() -> anyhow::Result<Config> {
@@ -33,16 +35,29 @@ pub(crate) fn configuration() -> anyhow::Result<Config> {
     }
 }
 
+/// Opens a trace that is to be judged. Of one that ends early nothing can be said: what it lacks may be
+/// the flush of a store.
+fn open_whole_trace(path: &Path) -> anyhow::Result<Trace> {
+    let trace = open_trace(path)?;
+    anyhow::ensure!(
+        trace.completeness() == Completeness::Complete,
+        "{}: the recording ended before the trace was finished, so it cannot be judged; record again",
+        path.display()
+    );
+    Ok(trace)
+}
+
 pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
     let config = configuration()?;
-    let trace = open_trace(&args.trace)?;
+    let trace = open_whole_trace(&args.trace)?;
     let options = lint_options(&args.report, &config.check, &trace);
     let progress = Progress::items(trace.event_count());
     let mut last = 0;
     let findings = powerfail_check::lint(&trace, &options, &mut |done| {
         progress.advance(done.saturating_sub(last));
         last = done;
-    })?;
+    })
+    .with_context(|| args.trace.display().to_string())?;
     drop(progress);
     let totals = Totals {
         events: trace.event_count(),
@@ -66,8 +81,9 @@ pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
 
 pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
     let config = configuration()?;
+    refuse_slips(&args.recovery, &args.report, &config.check)?;
     interrupt::watch();
-    let trace = open_trace(&args.trace)?;
+    let trace = open_whole_trace(&args.trace)?;
     let workload: Vec<_> = trace.meta().command.clone();
     let recovery = recovery(
         &args.recovery,
@@ -87,6 +103,7 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
     }
     judge(&Work {
         trace: &trace,
+        trace_path: &args.trace,
         recovery: &recovery,
         recovery_args: &args.recovery,
         report_args: &args.report,
@@ -98,6 +115,7 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
 /// What is to be judged.
 pub(crate) struct Work<'a> {
     pub(crate) trace: &'a Trace,
+    pub(crate) trace_path: &'a Path,
     pub(crate) recovery: &'a Recovery,
     pub(crate) recovery_args: &'a RecoveryArgs,
     pub(crate) report_args: &'a ReportArgs,
@@ -143,6 +161,12 @@ pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
         Err(CheckError::Interrupted) => {
             complain("interrupted; everything that was started is ended and removed");
             return Ok(Exit::Setup);
+        }
+        Err(
+            error @ (CheckError::Trace(_)
+            | CheckError::Image(powerfail_image::ImageError::Trace(_))),
+        ) => {
+            return Err(error).with_context(|| work.trace_path.display().to_string());
         }
         Err(error) => return Err(error.into()),
     };
@@ -203,12 +227,8 @@ fn sifted(mut report: Report, args: &ReportArgs, config: &Config) -> anyhow::Res
     let unused = sifted.unused.iter().map(findings::unused_suppression);
     report.notes.extend(unused);
     report.findings = sifted.kept;
-    if let Some(path) = &args.baseline {
-        let name = || path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(name)?;
-        let comparison = Baseline::parse(&text)
-            .with_context(name)?
-            .compare(report.findings);
+    if let Some(baseline) = baseline_of(args)? {
+        let comparison = baseline.compare(report.findings);
         report.findings = comparison.new;
         report.totals.in_baseline = comparison.known;
         report.totals.fixed = comparison.fixed;
@@ -293,17 +313,7 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         }
     };
     let per_stack = args.per_stack.or(section.per_stack).unwrap_or(3);
-    let ack = args.ack.as_ref().or(section.ack.as_ref());
-    let ack = ack
-        .map(|pattern| {
-            regex::bytes::Regex::new(pattern)
-                .with_context(|| format!("--ack: `{pattern}` is not a regular expression"))
-        })
-        .transpose()?;
-    anyhow::ensure!(
-        ack.is_none() || work.recovery.dump.is_some(),
-        "--ack says what must survive, and --dump how to see what did: give both"
-    );
+    let ack = ack_of(args, section)?;
     Ok(CrashOptions {
         tree: TreeOptions {
             granularity,
@@ -319,7 +329,86 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
     })
 }
 
-const MIB: u64 = 1 << 20;
+fn fill_of(args: &RecoveryArgs, section: &CheckSection) -> anyhow::Result<Option<u8>> {
+    let fill = args.fill.as_ref().or(section.fill.as_ref());
+    fill.map(|text| {
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u8::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        number.with_context(|| format!("--fill: `{text}` is not a byte"))
+    })
+    .transpose()
+}
+
+fn ack_of(
+    args: &RecoveryArgs,
+    section: &CheckSection,
+) -> anyhow::Result<Option<regex::bytes::Regex>> {
+    let ack = args.ack.as_ref().or(section.ack.as_ref());
+    anyhow::ensure!(
+        ack.is_none() || args.dump.is_some() || section.dump.is_some(),
+        "--ack says what must survive, and --dump how to see what did: give both"
+    );
+    ack.map(|pattern| {
+        regex::bytes::Regex::new(pattern)
+            .with_context(|| format!("--ack: `{pattern}` is not a regular expression"))
+    })
+    .transpose()
+}
+
+/// Finds what is wrong with flags and configuration by themselves. A workload can take long, and so
+/// can recoveries: what can be said before is said before.
+pub(crate) fn refuse_slips(
+    args: &RecoveryArgs,
+    report: &ReportArgs,
+    section: &CheckSection,
+) -> anyhow::Result<()> {
+    for (name, flag, key) in [
+        ("--recover", &args.recover, &section.recover),
+        ("--checker", &args.checker, &section.checker),
+        ("--dump", &args.dump, &section.dump),
+        (
+            "--client-recover",
+            &args.client_recover,
+            &section.client_recover,
+        ),
+        ("--stop", &args.stop, &section.stop),
+    ] {
+        // To a shell it would be a command that always succeeds.
+        let text = flag.as_ref().or(key.as_ref());
+        anyhow::ensure!(
+            text.is_none_or(|text| !text.trim().is_empty()),
+            "{name}: the command is empty"
+        );
+    }
+    fill_of(args, section)?;
+    ack_of(args, section)?;
+    for pattern in &args.fail_pattern {
+        evidence::regex(pattern).context("--fail-pattern")?;
+    }
+    let ready = args.ready.as_ref().or(section.ready.as_ref());
+    if let Some(ready) = ready {
+        ready
+            .parse::<powerfail_oracle::Ready>()
+            .map_err(anyhow::Error::msg)?;
+    }
+    anyhow::ensure!(
+        ready.is_some() || (args.client_recover.is_none() && section.client_recover.is_none()),
+        "a client needs to know when its server is ready: give --ready"
+    );
+    baseline_of(report)?;
+    Ok(())
+}
+
+fn baseline_of(args: &ReportArgs) -> anyhow::Result<Option<Baseline>> {
+    let read = |path: &PathBuf| {
+        let name = || path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(name)?;
+        Baseline::parse(&text).with_context(name)
+    };
+    args.baseline.as_ref().map(read).transpose()
+}
 
 /// How recovery is to be run, from flags and configuration.
 pub(crate) fn recovery(
@@ -339,22 +428,14 @@ pub(crate) fn recovery(
         !recover.is_empty(),
         "the trace does not say how it was made; give --recover"
     );
-    let fill = args.fill.as_ref().or(section.fill.as_ref());
-    let fill = fill
-        .map(|text| {
-            let number = match text.strip_prefix("0x") {
-                Some(digits) => u8::from_str_radix(digits, 16),
-                None => text.parse(),
-            };
-            number.with_context(|| format!("--fill: `{text}` is not a byte"))
-        })
-        .transpose()?;
+    let fill = fill_of(args, section)?;
     let ready = args.ready.clone().or(section.ready.clone());
     let client = words(&args.client_recover, &section.client_recover);
     anyhow::ensure!(
         client.is_none() || ready.is_some(),
         "a client needs to know when its server is ready: give --ready"
     );
+
     Ok(Recovery {
         recover,
         checker: words(&args.checker, &section.checker),

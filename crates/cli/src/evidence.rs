@@ -37,7 +37,8 @@ pub(crate) struct Recovery {
     pub(crate) fill: Option<u8>,
 }
 
-fn regex(text: &str) -> anyhow::Result<regex::bytes::Regex> {
+/// A regular expression of the user.
+pub(crate) fn regex(text: &str) -> anyhow::Result<regex::bytes::Regex> {
     regex::bytes::Regex::new(text).with_context(|| format!("`{text}` is not a regular expression"))
 }
 

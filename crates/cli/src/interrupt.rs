@@ -29,6 +29,12 @@ pub(crate) fn watch() {
     }
 }
 
+/// What was noted so far was no interruption.
+pub(crate) fn forget() {
+    INTERRUPTED.store(false, Ordering::Relaxed);
+    watch();
+}
+
 /// Whether to stop.
 pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)

@@ -13,7 +13,7 @@ const SCHEMA: u32 = 1;
 pub enum BaselineError {
     /// Not a report at all.
     #[error("not a report of powerfail: {0}")]
-    NotAReport(#[from] serde_json::Error),
+    NotAReport(serde_json::Error),
     /// A report of a newer powerfail.
     #[error(
         "a report of version {0}; this powerfail knows version {SCHEMA}: make a new baseline, or use a newer powerfail"
@@ -70,13 +70,14 @@ impl Baseline {
     /// Reads a report that `--format json` printed.
     pub fn parse(json: &str) -> Result<Self, BaselineError> {
         // The version is asked first: a newer report may lack what we expect.
-        let value: serde_json::Value = serde_json::from_str(json)?;
+        let value: serde_json::Value =
+            serde_json::from_str(json).map_err(BaselineError::NotAReport)?;
         if let Some(schema) = value.get("schema").and_then(serde_json::Value::as_u64)
             && schema > u64::from(SCHEMA)
         {
             return Err(BaselineError::Newer(schema.try_into().unwrap_or(u32::MAX)));
         }
-        let report: Report = serde_json::from_value(value)?;
+        let report: Report = serde_json::from_value(value).map_err(BaselineError::NotAReport)?;
         Ok(Self {
             findings: report.findings,
         })

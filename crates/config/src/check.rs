@@ -161,7 +161,7 @@ impl CheckSection {
             out: path("out")?,
             seed: table.number("seed")?,
             failure_points: table.string("failure-points")?,
-            per_stack: positive("per-stack")?,
+            per_stack: table.number("per-stack")?,
             only,
             fill: table.string("fill")?,
             ok_exit: table.exit_codes("ok-exit")?,

@@ -135,11 +135,20 @@ fn one(
         && let Some(evidence) = options.out
     {
         let (id, evidence) = (printable(&finding.id), evidence.display().to_string());
-        let evidence = printable(&evidence).into_owned();
+        let evidence = shell_word(&printable(&evidence));
         fact("replay", format!("powerfail replay {id} --out {evidence}"));
     }
     let renderer = Renderer::styled().term_width(options.width.unwrap_or(DEFAULT_WIDTH));
     writeln!(out, "{}", renderer.render(&[group]))
+}
+
+/// A word as a shell has to be given it.
+fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@%,=".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// What was accessed: `a.pool, offset 0x40, 8 bytes: 2a00000000000000`.

@@ -1,0 +1,196 @@
+//! A folder of its own for each test, in which programs are built and `powerfail` runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use powerfail_finding::{Finding, Report};
+use tempfile::TempDir;
+
+/// Ends a run that hangs. Far beyond what any of them takes.
+const GUARD_SECONDS: &str = "120";
+
+/// Exit codes of powerfail.
+pub(crate) const CLEAN: i32 = 0;
+pub(crate) const FINDINGS: i32 = 1;
+pub(crate) const SETUP: i32 = 2;
+pub(crate) const UNSUPPORTED: i32 = 4;
+
+/// What a run of `powerfail` gave.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("not killed by a signal"),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+}
+
+impl Run {
+    /// The report on standard output.
+    pub(crate) fn report(&self) -> Report {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("no report: {error}: {self:?}"))
+    }
+
+    /// The codes of the findings in the report, sorted.
+    pub(crate) fn codes(&self) -> Vec<&'static str> {
+        let report = self.report();
+        let mut codes: Vec<_> = report.findings.iter().map(|it| it.code.as_str()).collect();
+        codes.sort_unstable();
+        codes
+    }
+
+    /// The only finding with this code.
+    pub(crate) fn finding(&self, code: &str) -> Finding {
+        let findings = self.report().findings.into_iter();
+        let mut found: Vec<_> = findings.filter(|it| it.code.as_str() == code).collect();
+        assert_eq!(found.len(), 1, "{code}: {}", self.stdout);
+        found.remove(0)
+    }
+
+    /// Checks the exit code, and shows all that was said if it is another.
+    #[track_caller]
+    pub(crate) fn ends_with(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{}\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Checks that it was refused with one line of error that has all these words.
+    #[track_caller]
+    pub(crate) fn is_refused_with(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert_eq!(self.stdout, "", "a refusal is no report");
+        let error = self.stderr.lines().find(|line| line.starts_with("error:"));
+        let error = error.unwrap_or_else(|| panic!("no error: {}", self.stderr));
+        for word in words {
+            assert!(error.contains(word), "no `{word}` in: {}", self.stderr);
+        }
+    }
+}
+
+/// See the module header. Everything is removed with it.
+pub(crate) struct Folder {
+    folder: TempDir,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("tmp")).expect("a folder for temporary files");
+        Self { folder }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn text_path(&self, name: &str) -> String {
+        self.path(name).to_str().expect("text").to_owned()
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("a file that can be written");
+    }
+
+    /// Builds one of the programs with planted bugs as `./name`: `build("bug", "fail/ordering/x.c")`.
+    pub(crate) fn build_planted(&self, name: &str, source: &str) {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
+        self.build(name, &tests.join(source), &[]);
+    }
+
+    /// Builds one of the programs beside these tests as `./name`.
+    pub(crate) fn build_own(&self, name: &str, source: &str, flags: &[&str]) {
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/check/programs");
+        self.build(name, &programs.join(source), flags);
+    }
+
+    fn build(&self, name: &str, source: &Path, flags: &[&str]) {
+        let processors = fs::read_to_string("/proc/cpuinfo").expect("a list of processors");
+        let has_clwb = processors.split_whitespace().any(|flag| flag == "clwb");
+        let text = fs::read_to_string(source).expect("a source");
+        let needs = text
+            .lines()
+            .find_map(|line| line.strip_prefix("// powerfail: needs = \""));
+        let needs = needs.and_then(|needs| needs.strip_suffix('"'));
+        let mut compiler = Command::new("gcc");
+        // No lazy binding: it takes locks, and a locked operation is a fence.
+        compiler.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g"]);
+        compiler.arg("-Wl,-z,now");
+        if !has_clwb {
+            compiler.arg("-DPM_CLFLUSHOPT");
+        }
+        compiler.args(flags).arg(source).arg("-o");
+        compiler.arg(self.path(name));
+        compiler.args(needs.unwrap_or_default().split_whitespace());
+        let output = compiler.output().expect("the compiler is installed");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {errors}", source.display());
+    }
+
+    /// A command that runs in this folder, with its own place for temporary files.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.folder.path())
+            .env("TMPDIR", self.path("tmp"));
+        command
+    }
+
+    /// Runs `powerfail` in this folder.
+    pub(crate) fn powerfail(&self, arguments: &[&str]) -> Run {
+        let mut command = self.command("timeout");
+        command
+            .args(["--kill-after=10", GUARD_SECONDS])
+            .arg(env!("CARGO_BIN_EXE_powerfail"))
+            .args(arguments);
+        command.output().expect("powerfail runs").into()
+    }
+
+    /// Runs `powerfail check` on `./bug {pool}`, with `./bug {pool} recover` as recovery, into JSON.
+    pub(crate) fn check(&self, options: &[&str]) -> Run {
+        let mut arguments = vec!["check", "--format", "json", "--recover", RECOVER];
+        arguments.extend(options);
+        arguments.extend(["--", "./bug", "{pool}"]);
+        self.powerfail(&arguments)
+    }
+
+    /// The same, into text.
+    pub(crate) fn check_into_text(&self, options: &[&str]) -> Run {
+        let mut arguments = vec!["check", "--recover", RECOVER];
+        arguments.extend(options);
+        arguments.extend(["--", "./bug", "{pool}"]);
+        self.powerfail(&arguments)
+    }
+
+    /// Records `./bug {pool}` into `run.trace`.
+    pub(crate) fn record(&self) {
+        let run = self.powerfail(&["record", "-o", "run.trace", "--", "./bug", "{pool}"]);
+        run.ends_with(CLEAN);
+    }
+}
+
+/// How `./bug` recovers.
+pub(crate) const RECOVER: &str = "./bug {pool} recover";
+
+/// All files below a folder.
+pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files
+}
