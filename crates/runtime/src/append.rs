@@ -1,7 +1,7 @@
 //! Records that the runtime itself makes: what the kernel does for the target.
 
 use powerfail_abi::shared::{CHUNKS_ADDRESS, chunk_address, chunk_of};
-use powerfail_abi::{EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, SiteId};
+use powerfail_abi::{EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, SiteId, chunk};
 
 use crate::{stacks, sys, thread};
 
@@ -56,6 +56,43 @@ pub(crate) fn append_of(site: SiteId, kind: EventKind, address: Option<u64>, val
             .write_volatile(sys::stamp());
     }
     sys::restore_signals(mask);
+}
+
+/// Appends a mark of the calling thread, if it is recorded, as emitted code would: the place is reserved
+/// by one instruction, so no signal has to be blocked. Transactions are many.
+pub(crate) fn append_mark(code: u32) {
+    const LEN: u16 = 16;
+    let Some(block) = thread::block() else { return };
+    let header = Header {
+        kind: EventKind::Mark,
+        flags: 0,
+        value_len: LEN,
+        site: NO_SITE,
+    };
+    let record_len = u64::from(header.record_len());
+    let mut start = record_len;
+    // SAFETY: the block is this thread's; a reservation that does not fit is given up, as the protocol
+    // says, and one that fits is nobody else's.
+    unsafe {
+        core::arch::asm!(
+            "xadd [{cursor}], {start}",
+            cursor = in(reg) &raw mut (*block).cursor,
+            start = inout(reg) start,
+            options(nostack)
+        );
+        if chunk::overflows(start + record_len - 1) {
+            let value = [u64::from(code).to_le_bytes(), [0; 8]];
+            append(EventKind::Mark, None, &[&value[0], &value[1]]);
+            return;
+        }
+        let record = start as *mut u64;
+        record.write_volatile(header.word());
+        record.add(2).write_volatile(code.into());
+        record.add(3).write_volatile(0);
+        record
+            .byte_add(STAMP_AT as usize)
+            .write_volatile(sys::stamp());
+    }
 }
 
 /// The kernel has written `bytes`, which the target sees at `address`, to a pool.

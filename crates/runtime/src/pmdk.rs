@@ -6,15 +6,14 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use powerfail_abi::{EventKind, mark};
+use powerfail_abi::mark;
 
 use crate::interpose::original;
 use crate::{append, host, thread};
 
 fn leave(code: u32) {
     if host::attached() {
-        let code = u64::from(code).to_le_bytes();
-        append::append(EventKind::Mark, None, &[&code, &0u64.to_le_bytes()]);
+        append::append_mark(code);
     }
 }
 

@@ -235,11 +235,13 @@ impl Sites {
                 continue;
             }
             let before = silent.len();
-            let anatomy = self.decode(function, bytes, |scanned| {
+            self.classifier.scan(bytes, function.start, |scanned| {
                 let is_stack = |site: &Site| site.instruction.is_stack_instruction();
                 silent.extend(scanned.silent.filter(|site| !is_stack(site)));
             });
+            // Most have nothing, and what is allocated is never given back.
             if silent.len() > before {
+                let anatomy = self.decode(function, bytes, |_| ());
                 self.functions.insert(function.start, anatomy);
             }
         }
@@ -761,14 +763,20 @@ impl Surroundings for Known<'_> {
 
 /// Whether any of these bytes could belong to a flush, a fence or a locked operation.
 fn may_have_silent_sites(bytes: &[u8]) -> bool {
-    const LOCK: u8 = 0xf0;
-    const XCHG: [u8; 2] = [0x86, 0x87];
-    bytes
-        .iter()
-        .any(|byte| *byte == LOCK || XCHG.contains(byte))
-        || bytes
-            .windows(2)
-            .any(|pair| pair == [0x0f, 0xae] || pair == [0x0f, 0xc7])
+    // Operands in registers need no lock: what follows xchg names memory below this.
+    const REGISTERS: u8 = 0xc0;
+    let may_be = |pair: &[u8]| match pair[0] {
+        0x86 | 0x87 => pair[1] < REGISTERS,
+        0x0f => pair[1] == 0xae || pair[1] == 0xc7,
+        // A lock goes before prefixes and before what reads, changes and writes.
+        0xf0 => matches!(
+            pair[1],
+            0x00..=0x3f | 0x40..=0x4f | 0x64..=0x67 | 0x80..=0x83 | 0x86 | 0x87 | 0xf2 | 0xf3
+                | 0xf6 | 0xf7 | 0xfe | 0xff
+        ),
+        _ => false,
+    };
+    bytes.windows(2).any(may_be)
 }
 
 /// What `xsave` of all enabled components takes.

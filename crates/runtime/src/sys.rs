@@ -188,8 +188,6 @@ pub(crate) fn restore_signals(mask: u64) {
 }
 
 const ARCH_SET_GS: usize = 0x1001;
-const ARCH_GET_FS: usize = 0x1003;
-const ARCH_GET_GS: usize = 0x1004;
 
 /// Sets the GS base of the calling thread.
 pub(crate) fn set_gs(address: u64) {
@@ -204,23 +202,17 @@ pub(crate) fn set_gs(address: u64) {
 
 /// The GS base of the calling thread.
 pub(crate) fn gs() -> u64 {
-    segment_base(ARCH_GET_GS)
+    let base;
+    // SAFETY: reads a register; targets run only where the instruction is there.
+    unsafe { core::arch::asm!("rdgsbase {}", out(reg) base, options(nomem, nostack)) };
+    base
 }
 
 /// The FS base of the calling thread.
 pub(crate) fn fs() -> u64 {
-    segment_base(ARCH_GET_FS)
-}
-
-fn segment_base(which: usize) -> u64 {
-    let mut base = 0u64;
-    // SAFETY: the kernel writes one word, to this stack.
-    unsafe {
-        call(
-            number::ARCH_PRCTL,
-            [which, &raw mut base as usize, 0, 0, 0, 0],
-        )
-    };
+    let base;
+    // SAFETY: as above.
+    unsafe { core::arch::asm!("rdfsbase {}", out(reg) base, options(nomem, nostack)) };
     base
 }
 
