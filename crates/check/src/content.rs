@@ -30,6 +30,9 @@ pub(crate) struct Operation {
 pub(crate) struct Contents {
     operations: Vec<Operation>,
     promises: bool,
+    /// Several operations end at one moment: the program's output comes in bulk, and where each of them
+    /// ended nobody knows.
+    is_bulk: bool,
     /// Content by the number of operations that have ended.
     known: BTreeMap<usize, Vec<u8>>,
 }
@@ -66,8 +69,18 @@ impl Contents {
         }
         Ok(Self {
             promises: operations.iter().any(|op| op.promise.is_some()),
+            is_bulk: operations.windows(2).any(|pair| pair[0].end == pair[1].end),
             operations,
             known: BTreeMap::new(),
+        })
+    }
+
+    /// What limits the comparison of contents, if anything does.
+    pub(crate) fn note(&self) -> Option<String> {
+        (self.is_bulk && !self.promises).then(|| {
+            "contents are not compared: several operations are acknowledged in one write, so where \
+             each of them ended is not known; let the workload flush its output after each one"
+                .into()
         })
     }
 
@@ -87,7 +100,7 @@ impl Contents {
         moments: &[EventIndex],
         trace: &Trace,
     ) -> Vec<(usize, EventIndex)> {
-        if self.promises || self.operations.is_empty() {
+        if self.promises || self.is_bulk || self.operations.is_empty() {
             return Vec::new();
         }
         let mut numbers: Vec<usize> = moments
@@ -142,7 +155,7 @@ impl Contents {
                 format!("- {missing}\n"),
             ));
         }
-        if self.operations.is_empty() {
+        if self.is_bulk || self.operations.is_empty() {
             return None;
         }
         let allowed = [self.known.get(&ended), self.known.get(&(ended + 1))];
@@ -210,4 +223,69 @@ fn difference(expected: &[u8], found: &[u8]) -> String {
         text.push_str("the same lines in another order or number\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Contents, Operation};
+    use powerfail_finding::Code;
+    use powerfail_model::EventIndex;
+    use powerfail_oracle::Verdict;
+
+    fn contents(ends: &[u64], promises: &[Option<&str>], known: &[(usize, &str)]) -> Contents {
+        let operations: Vec<Operation> = ends
+            .iter()
+            .zip(promises)
+            .map(|(end, promise)| Operation {
+                end: EventIndex(*end),
+                promise: promise.map(|text| text.as_bytes().to_vec()),
+            })
+            .collect();
+        Contents {
+            promises: promises.iter().any(Option::is_some),
+            is_bulk: ends.windows(2).any(|pair| pair[0] == pair[1]),
+            operations,
+            known: known
+                .iter()
+                .map(|(number, text)| (*number, text.as_bytes().to_vec()))
+                .collect(),
+        }
+    }
+
+    fn code(contents: &Contents, at: u64, dump: &str) -> Option<Code> {
+        let verdict = Verdict::Success {
+            dump: Some(dump.as_bytes().to_vec()),
+        };
+        let symptom = contents.judge(EventIndex(at), &verdict);
+        symptom.map(|symptom| symptom.code)
+    }
+
+    #[test]
+    fn old_or_new_and_nothing_else() {
+        let known = [(0, ""), (1, "a\n"), (2, "a\nb\n")];
+        let contents = contents(&[10, 20], &[None, None], &known);
+        assert_eq!(code(&contents, 15, "a\n"), None);
+        assert_eq!(code(&contents, 15, "a\nb\n"), None);
+        assert_eq!(code(&contents, 15, "b\n"), Some(Code::ContentTorn));
+        assert_eq!(code(&contents, 15, ""), Some(Code::AcknowledgedLost));
+        assert_eq!(code(&contents, 5, ""), None);
+    }
+
+    #[test]
+    fn a_promise_must_be_kept() {
+        let contents = contents(&[10, 20], &[Some("a"), Some("b")], &[]);
+        assert_eq!(code(&contents, 9, ""), None);
+        assert_eq!(code(&contents, 10, ""), Some(Code::AcknowledgedLost));
+        assert_eq!(code(&contents, 19, "x\na\n"), None);
+        assert_eq!(code(&contents, 20, "ab\na\n"), Some(Code::AcknowledgedLost));
+    }
+
+    /// A program whose output is buffered says nothing about where its operations ended.
+    #[test]
+    fn acknowledgements_in_bulk_blame_nobody() {
+        let known = [(0, ""), (1, "a\nb\n"), (2, "a\nb\n")];
+        let contents = contents(&[20, 20], &[None, None], &known);
+        assert_eq!(code(&contents, 15, "a\n"), None);
+        assert!(contents.note().is_some());
+    }
 }

@@ -69,6 +69,7 @@ pub fn crash<'t>(
         },
     );
     let mut contents = Contents::new(trace, options.ack.as_ref())?;
+    let bulk_note = contents.note();
     let trials = trials_of(&plan, &contents, options);
     let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
     observer.plan(trials.len() as u64, tree.point_count(), estimate);
@@ -105,7 +106,7 @@ pub fn crash<'t>(
     Ok(Crashed {
         findings: group(findings),
         totals,
-        notes: notes(&plan),
+        notes: notes(&plan).into_iter().chain(bulk_note).collect(),
     })
 }
 

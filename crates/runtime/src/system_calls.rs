@@ -51,7 +51,7 @@ const PREADV2: usize = 327;
 const PWRITEV2: usize = 328;
 
 /// How much of an output is kept.
-const OUTPUT_KEPT: usize = 256;
+const OUTPUT_KEPT: usize = powerfail_abi::MAX_VALUE_LEN as usize - 16;
 /// The most parts that the kernel takes.
 const PARTS_MAX: usize = 1024;
 
