@@ -39,6 +39,8 @@ pub const CONTROL_ADDRESS: u64 = 0x1a00_0000_0000;
 pub const CHUNKS_ADDRESS: u64 = 0x1800_0000_0000;
 /// First address of the pool window, of the same length as its alias, which follows it.
 pub const WINDOW_ADDRESS: u64 = 0x1000_0000_0000;
+/// What `PMEM_MMAP_HINT` is set to, for the target and for recovery: far enough inside of the window.
+pub const PMDK_HINT_ADDRESS: u64 = WINDOW_ADDRESS + (1 << 30);
 /// Length of the pool window.
 pub const WINDOW_LEN: u64 = 1 << 42;
 

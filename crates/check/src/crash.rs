@@ -84,9 +84,6 @@ pub fn crash<'t>(
     let failed = bench.failures(&trials, &tried, &plan.points)?;
     let mut findings = bench.explain(failed, &mut places)?;
     for hit in &hits {
-        if !(options.wanted)(hit.code) {
-            continue;
-        }
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
         } else {
@@ -94,7 +91,6 @@ pub fn crash<'t>(
         };
         findings.extend(finding);
     }
-    findings.retain(|finding| (options.wanted)(finding.code));
     let totals = Totals {
         events,
         failure_points: tree.point_count(),

@@ -2,7 +2,6 @@
 
 use powerfail_detect::LintOptions;
 use powerfail_explore::TreeOptions;
-use powerfail_finding::Code;
 use regex::bytes::Regex;
 use std::time::Duration;
 
@@ -17,8 +16,6 @@ pub struct CrashOptions {
     pub lint: LintOptions,
     /// What in the output of the workload acknowledges an operation.
     pub ack: Option<Regex>,
-    /// Which findings are wanted; others are not looked for where that saves work.
-    pub wanted: fn(Code) -> bool,
 }
 
 /// What is being done.

@@ -93,8 +93,8 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
         &trace,
     )?;
     let out = args.report.out.clone().or(config.check.out.clone());
+    let _owned = out.as_deref().map(evidence::create).transpose()?;
     if let Some(out) = &out {
-        evidence::create(out)?;
         let to = out.join(evidence::TRACE);
         let same = to.canonicalize().ok() == args.trace.canonicalize().ok();
         if !same {
@@ -325,7 +325,6 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         budget: args.budget.or(section.budget),
         lint: lint_options(work.report_args, section, work.trace),
         ack,
-        wanted: |_| true,
     })
 }
 

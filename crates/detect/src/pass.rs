@@ -7,6 +7,7 @@ mod store;
 
 use std::collections::BTreeMap;
 
+use powerfail_abi::mark::{CREATION_BEGIN, CREATION_END, TRANSACTION_BEGIN, TRANSACTION_END};
 use powerfail_model::{Domain, Event, PoolIndex};
 use powerfail_trace::{Body, EventBlock, MarkKind, Record, Result, StackId, Trace};
 use rustc_hash::FxHashMap;
@@ -20,12 +21,6 @@ use crate::publish::{AddressMap, Publish};
 use crate::stores::Stores;
 use crate::tally::{Calls, Seen, Tallies};
 use crate::threads::{Promise, Threads};
-
-/// Marks around transactions and the creation of pools, as the recorder writes them.
-const TRANSACTION_BEGIN: u32 = 0x0100;
-const TRANSACTION_END: u32 = 0x0101;
-const CREATION_BEGIN: u32 = 0x0102;
-const CREATION_END: u32 = 0x0103;
 
 /// Finds all patterns of misuse in a trace, each distinct one once, in the order of codes and then
 /// of first events. `progress` hears from time to time how many events are done.

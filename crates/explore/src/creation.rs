@@ -14,11 +14,6 @@ use rustc_hash::FxHashMap;
 
 use crate::samples::Samples;
 
-/// The code of the annotation mark at which a thread begins to create a pool.
-pub const CREATE_BEGIN: u32 = 0x0102;
-/// The code of the annotation mark at which it has created it, or failed to.
-pub const CREATE_END: u32 = 0x0103;
-
 /// See the module header.
 #[derive(Debug, Default)]
 pub(crate) struct Creation {

@@ -22,12 +22,12 @@ mod samples;
 mod strategy;
 mod tree;
 
-pub use creation::{CREATE_BEGIN, CREATE_END};
 pub use digest::{DigestedImage, ImageDigest};
 pub use granularity::Granularity;
 pub use lost_lines::{LostLine, LostLines};
 pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
 pub use point::{FailurePoint, Trigger};
+pub use powerfail_abi::mark::{CREATION_BEGIN as CREATE_BEGIN, CREATION_END as CREATE_END};
 pub use prefix::Prefix;
 pub use random::Random;
 pub use strategy::{FrontierView, Strategy};

@@ -14,12 +14,13 @@ use powerfail_model::{Event, EventIndex};
 use powerfail_trace::{Body, ImageRun, MarkKind, Pool, Record, Result, StackId, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::creation::{CREATE_BEGIN, CREATE_END, Creation};
+use crate::creation::Creation;
 use crate::digest::DigestedImage;
 use crate::granularity::Granularity;
 use crate::point::FailurePoint;
 use crate::random::Random;
 use crate::samples::Samples;
+use crate::{CREATE_BEGIN, CREATE_END};
 
 /// What is a failure point, and how many to keep of each call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

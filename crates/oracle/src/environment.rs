@@ -3,20 +3,21 @@
 
 use std::ffi::OsString;
 
-use powerfail_abi::shared::WINDOW_ADDRESS;
+use powerfail_abi::shared::PMDK_HINT_ADDRESS;
 
 /// Makes libpmem flush files that are not on DAX.
 const FORCE_VARIABLE: &str = "PMEM_IS_PMEM_FORCE";
 /// Makes libpmem map pools at the address that they had in the recording.
 const HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
-/// The recorder's choice for [`HINT_VARIABLE`].
-const HINT_ADDRESS: u64 = WINDOW_ADDRESS + (1 << 30);
 
 /// All variables. What the plan adds counts more than what is inherited.
 pub(crate) fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let mut variables = vec![
         (FORCE_VARIABLE.into(), "1".into()),
-        (HINT_VARIABLE.into(), format!("{HINT_ADDRESS:x}").into()),
+        (
+            HINT_VARIABLE.into(),
+            format!("{PMDK_HINT_ADDRESS:x}").into(),
+        ),
     ];
     for (name, value) in std::env::vars_os().chain(added.iter().cloned()) {
         match variables.iter_mut().find(|(known, _)| *known == name) {

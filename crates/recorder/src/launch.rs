@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Instant;
 
-use powerfail_abi::shared::{SHARED_FD_VARIABLE, SOCKET_FD_VARIABLE, WINDOW_ADDRESS};
+use powerfail_abi::shared::{PMDK_HINT_ADDRESS, SHARED_FD_VARIABLE, SOCKET_FD_VARIABLE};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, Resource, Signal};
 
@@ -32,8 +32,6 @@ const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 const FORCE_VARIABLE: &str = "PMEM_IS_PMEM_FORCE";
 /// Makes libpmem map pools at the same address in every run.
 const HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
-/// Far enough inside the window of pools.
-const HINT_ADDRESS: u64 = WINDOW_ADDRESS + (1 << 30);
 
 /// The target, started. Killed and reaped when it is dropped before it ended.
 #[derive(Debug)]
@@ -104,7 +102,7 @@ pub(crate) fn start(
         child.env(FORCE_VARIABLE, "1");
     }
     if std::env::var_os(HINT_VARIABLE).is_none() {
-        child.env(HINT_VARIABLE, format!("{HINT_ADDRESS:x}"));
+        child.env(HINT_VARIABLE, format!("{PMDK_HINT_ADDRESS:x}"));
     }
     let parent = rustix::process::getpid().as_raw_nonzero().get();
     // SAFETY: the closure keeps to what the module's header says; the numbers it uses are of
