@@ -46,7 +46,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     interrupt::watch();
     let out = args.report.out.clone().or(section.out.clone());
     let out = out.unwrap_or_else(|| PathBuf::from(evidence::DEFAULT));
-    evidence::create(&out)?;
+    let _owned = evidence::create(&out)?;
     let trace_path = out.join(evidence::TRACE);
     let port = free_port(&workload, args)?;
     let recorded: Vec<OsString> = workload.iter().map(|word| with_port(word, port)).collect();

@@ -99,9 +99,18 @@ fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> anyhow::Result<T> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// Makes the directory.
-pub(crate) fn create(out: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(out).with_context(|| out.display().to_string())
+/// Makes the directory. It belongs to this run for as long as the result lives.
+pub(crate) fn create(out: &Path) -> anyhow::Result<fs::File> {
+    let name = || out.display().to_string();
+    fs::create_dir_all(out).with_context(name)?;
+    let directory = fs::File::open(out).with_context(name)?;
+    match directory.try_lock() {
+        Ok(()) => Ok(directory),
+        Err(fs::TryLockError::WouldBlock) => {
+            anyhow::bail!("{} is in use by another run; give another --out", name())
+        }
+        Err(fs::TryLockError::Error(error)) => Err(error).with_context(name),
+    }
 }
 
 /// Writes what a replay needs besides the trace.

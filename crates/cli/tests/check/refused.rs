@@ -41,6 +41,18 @@ fn a_workload_that_cannot_be_run() {
     check("").is_refused_with(SETUP, &["no workload"]);
 }
 
+/// Two runs would write over each other's trace.
+#[test]
+fn an_output_directory_that_another_run_uses() {
+    let folder = folder_with_bug();
+    fs::create_dir(folder.path("shared")).unwrap();
+    let other_run = fs::File::open(folder.path("shared")).unwrap();
+    other_run.lock().unwrap();
+    let out = folder.path("shared").display().to_string();
+    check_is_refused(&folder, &["--out", &out], &["shared", "in use"]);
+    assert_eq!(fs::read_dir(folder.path("shared")).unwrap().count(), 0);
+}
+
 #[test]
 fn no_workload_at_all() {
     let run = Folder::new().powerfail(&["check"]);
