@@ -39,3 +39,12 @@ pub(crate) fn forget() {
 pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
+
+extern "C" fn nothing(_signal: libc::c_int) {}
+
+/// From now on Ctrl-C is for the program that runs in the foreground: a debugger. A handler and not
+/// "ignore", which the program would inherit.
+pub(crate) fn leave_to_child() {
+    // SAFETY: the handler does nothing.
+    unsafe { libc::signal(libc::SIGINT, nothing as *const () as libc::sighandler_t) };
+}

@@ -1,7 +1,6 @@
 //! `powerfail replay`: a finding, once more.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -201,14 +200,13 @@ fn debug(
             }
         }
     }
-    let status = Command::new("gdb")
+    interrupt::leave_to_child();
+    Command::new("gdb")
         .arg("--args")
         .args(&words)
         .current_dir(&recovery.working_directory)
         .env("PMEM_IS_PMEM_FORCE", "1")
-        .process_group(0)
         .status()
         .context("gdb cannot be started; is it installed?")?;
-    let _ = status;
     Ok(Exit::Findings)
 }
