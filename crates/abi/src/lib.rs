@@ -40,6 +40,7 @@
 
 mod block;
 pub mod chunk;
+pub mod explore;
 pub mod mark;
 pub mod message;
 mod record;

@@ -1,0 +1,276 @@
+//! What the runtime shares with the oracle when it lives in a *recovery*: the plan of an execution and
+//! what was observed in it.
+//!
+//! The oracle's zygote makes one file (a memfd) for each command of a plan, of the layout below, and starts
+//! the command with its number and that of a socket in the environment. Everybody maps it at
+//! [`ADDRESS`]. The parts that describe a crash (the *table*) are written before an execution begins;
+//! the parts that describe the execution are written by it.
+//!
+//! # Life of a recovery
+//!
+//! 1. The process starts, and stops just before it first touches a pool: **the snapshot**. It says
+//!    [`MessageKind::AtSnapshot`] and waits for an order.
+//! 2. At [`Order::Run`] it forks. The child goes on as one execution; the snapshot waits for its end and
+//!    says [`MessageKind::Ended`]. And so on, as often as it is asked.
+//! 3. In a lazy execution the child forks by itself wherever a load can observe several values
+//!    ([`flag::FORK`]): the parent waits for the end of the child, says [`MessageKind::Ended`], waits for
+//!    an order, and takes the next value; the last value it takes itself. So one process runs at a time,
+//!    and the choices in the file are those of whoever runs.
+//!
+//! # Which memory is whose
+//!
+//! With [`flag::PRIVATE`] an execution changes nothing that another one sees: the pool is mapped privately,
+//! pages with open lines live in private memory. Without it, the pool is mapped shared, and what is known
+//! of lines and the content of open pages lies in the file, so that a later command of the same plan
+//! (a checker) goes on where the first one ended.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// First word of the file.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"PFEXPLOR");
+/// Version of everything in this module.
+pub const VERSION: u32 = 1;
+/// Environment variable with the number of the descriptor of the file.
+pub const FILE_VARIABLE: &str = "POWERFAIL_EXPLORE_FD";
+/// Environment variable with the number of the descriptor of the socket, which keeps message borders.
+pub const SOCKET_VARIABLE: &str = "POWERFAIL_EXPLORE_SOCKET";
+/// Where every process maps the file.
+pub const ADDRESS: u64 = 0x1c00_0000_0000;
+
+/// Offset of the pools: [`Pool`]s, then their paths.
+pub const POOLS_AT: u64 = 64 << 10;
+/// Offset of the open lines: [`Line`]s by pool and offset.
+pub const LINES_AT: u64 = 1 << 20;
+/// Offset of the contents of lines, one after the other: see [`Line::contents_at`].
+pub const CONTENTS_AT: u64 = 64 << 20;
+/// Offset of what is known of lines, without [`flag::PRIVATE`]; private memory has the same layout.
+pub const KNOWLEDGE_AT: u64 = 1 << 30;
+/// Offset of the pages with open or watched lines, without [`flag::PRIVATE`], in the order of
+/// [`OpenPage`]s.
+pub const PAGES_AT: u64 = 2 << 30;
+/// Offset of the table of pages with open or watched lines: [`OpenPage`]s by pool and offset.
+pub const OPEN_PAGES_AT: u64 = 3 << 30;
+/// Offset of the choices to follow: `u32`s.
+pub const PREFIX_AT: u64 = 4 << 30;
+/// Offset of the choices that were made: [`Choice`]s.
+pub const CHOICES_AT: u64 = (4 << 30) + (64 << 20);
+/// Offset of the log of what recovery does to pools: [`LogHeader`]s with their bytes.
+pub const LOG_AT: u64 = 5 << 30;
+/// Offset of the addresses of instructions that loaded from or stored to protected pages: `u64`s.
+pub const SITES_AT: u64 = 6 << 30;
+/// Length of the file. Only what is used takes memory.
+pub const FILE_LEN: u64 = 7 << 30;
+
+/// How many choices an execution can make.
+pub const CHOICES_MAX: u32 = 1 << 20;
+/// How many bytes the log can hold.
+pub const LOG_MAX: u64 = 1 << 30;
+/// How many sites are noted.
+pub const SITES_MAX: u32 = 1 << 20;
+
+/// Bits of [`Control::flags`].
+pub mod flag {
+    /// Loads from open lines are choices. Without it an execution just runs.
+    pub const LAZY: u32 = 1;
+    /// Branch by forking at the load. Without it the first value is taken, and the others are left.
+    pub const FORK: u32 = 2;
+    /// An execution changes nothing that others see.
+    pub const PRIVATE: u32 = 4;
+    /// Log all stores to pools, flushes and fences.
+    pub const LOG: u32 = 8;
+}
+
+/// The first page of the file.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct Control {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Bits of [`flag`].
+    pub flags: u32,
+    /// Length of a line: 64, or 512 for a page cache.
+    pub line_bytes: u32,
+    /// How many pools there are.
+    pub pool_count: u32,
+    /// How many open lines.
+    pub line_count: u32,
+    /// How many pages have open or watched lines.
+    pub page_count: u32,
+    /// How many of the choices in the file are to be followed, before new ones are made.
+    pub prefix_len: u32,
+    /// How many processes may wait in branches at a time; at more a branch is left.
+    pub waiting_max: u32,
+    /// How many choices the execution that runs has made.
+    pub choice_count: AtomicU32,
+    /// The process that runs now.
+    pub active: AtomicU32,
+    /// How many processes wait in branches.
+    pub waiting: AtomicU32,
+    /// How many processes have a pool mapped: more than one at a time is refused.
+    pub attached: AtomicU32,
+    /// How long the log is, in bytes.
+    pub log_len: AtomicU64,
+    /// How many sites are noted.
+    pub site_count: AtomicU32,
+    /// Faults and breakpoints that were handled, over all executions.
+    pub traps: AtomicU64,
+    /// Loads and stores that were single-stepped, over all executions.
+    pub steps: AtomicU64,
+    /// Loads from open lines that could observe one value only.
+    pub forced: AtomicU64,
+}
+
+/// A pool.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pool {
+    /// Where its path is: offset in the file.
+    pub path_at: u64,
+    /// How long it is.
+    pub path_len: u64,
+}
+
+/// A page of a pool that is protected.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct OpenPage {
+    /// The pool.
+    pub pool: u32,
+    /// How many lines of it are open.
+    pub open_lines: u32,
+    /// Its offset in the pool.
+    pub offset: u64,
+    /// Lines of it, in units of 64 bytes, that somebody wants to know to be read: a bit each.
+    pub watched: u64,
+    /// Those that were read, by any execution since the table was written.
+    pub read: AtomicU64,
+}
+
+/// An open line.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Line {
+    /// The pool.
+    pub pool: u32,
+    /// How many contents it can have.
+    pub content_count: u32,
+    /// Its offset in the pool.
+    pub offset: u64,
+    /// Where they are: offset from [`CONTENTS_AT`]. The newest first; all are different.
+    pub contents_at: u64,
+    /// Where the words of the possible ones are: offset from [`KNOWLEDGE_AT`]. Before them lies the set
+    /// of overwritten bytes ([`OVERWRITTEN_BYTES`]).
+    pub knowledge_at: u64,
+}
+
+/// Length of the set of overwritten bytes of a line.
+pub const OVERWRITTEN_BYTES: u64 = 64;
+/// How many return addresses a choice keeps.
+pub const CHOICE_FRAMES: usize = 12;
+
+/// A load that could observe several values, and the one that was taken.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The line, by its place in the table.
+    pub line: u32,
+    /// First byte in the line.
+    pub from: u16,
+    /// End of the bytes in the line.
+    pub to: u16,
+    /// How many values there were.
+    pub class_count: u16,
+    /// Which was taken, by the first content of each class.
+    pub class: u16,
+    /// The first content that has it.
+    pub content: u32,
+    /// 1: the values after this one were left to be explored later.
+    pub left: u32,
+    /// How many stores recovery had logged before.
+    pub log_events: u32,
+    /// Where: the instruction, then return addresses, innermost first; zero where there is none.
+    pub frames: [u64; CHOICE_FRAMES],
+}
+
+/// What was logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum LogKind {
+    /// A store; its bytes follow, padded to 8.
+    Store = 1,
+    /// A non-temporal store; its bytes follow, padded to 8.
+    StoreNonTemporal = 2,
+    /// clflush.
+    Flush = 3,
+    /// clflushopt or clwb.
+    FlushOptimized = 4,
+    /// A fence, or a locked operation.
+    Fence = 5,
+    /// msync, fsync or fdatasync of a range.
+    Sync = 6,
+}
+
+/// An event of recovery.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogHeader {
+    /// [`LogKind`] as a number.
+    pub kind: u32,
+    /// The pool.
+    pub pool: u32,
+    /// Offset in the pool.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// The instruction.
+    pub site: u64,
+    /// The thread.
+    pub thread: u32,
+    /// How many choices were made before.
+    pub choices: u32,
+}
+
+/// What a process says to the zygote: the first word of a message of [`MESSAGE_LEN`] bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum MessageKind {
+    /// The snapshot is ready: its process number.
+    AtSnapshot = 1,
+    /// There is no snapshot, and the process just runs. Text: why.
+    NoSnapshot = 2,
+    /// An execution has ended: its process number, its status as of `wait4`.
+    Ended = 3,
+    /// The process does what cannot be explored, and ends. Text: why.
+    Refused = 4,
+    /// Something worth knowing. Text: what.
+    Warning = 5,
+}
+
+/// Length of every message: kind, three words, text that ends with a zero.
+pub const MESSAGE_LEN: usize = 512;
+
+/// What the zygote says to a process that waits for an order: one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Order {
+    /// The snapshot runs one execution; a branch takes its next value.
+    Run = 1,
+    /// The process ends at once.
+    Stop = 2,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHOICES_AT, CHOICES_MAX, Choice, Control, LINES_AT, LOG_AT, POOLS_AT, SITES_AT};
+    use super::{FILE_LEN, LOG_MAX, SITES_MAX};
+
+    #[test]
+    fn areas_do_not_overlap() {
+        assert!(size_of::<Control>() as u64 <= POOLS_AT);
+        const { assert!(POOLS_AT < LINES_AT && LOG_AT + LOG_MAX <= SITES_AT) };
+        assert!(CHOICES_AT + u64::from(CHOICES_MAX) * size_of::<Choice>() as u64 <= LOG_AT);
+        assert!(SITES_AT + 8 * u64::from(SITES_MAX) <= FILE_LEN);
+    }
+}

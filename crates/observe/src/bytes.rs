@@ -1,0 +1,81 @@
+//! Sets of bytes of a line.
+
+/// The longest line: a sector of a page cache.
+pub const LINE_BYTES_MAX: usize = 512;
+
+const WORDS: usize = LINE_BYTES_MAX / 64;
+
+/// A set of bytes of a line, by their offset in it. Zeros are the empty set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ByteSet {
+    words: [u64; WORDS],
+}
+
+impl ByteSet {
+    /// No byte.
+    pub const EMPTY: Self = Self { words: [0; WORDS] };
+
+    /// The bytes from an offset to another one, which is not in it. Offsets beyond the longest line are
+    /// cut.
+    pub fn range(from: usize, to: usize) -> Self {
+        let mut set = Self::EMPTY;
+        set.insert(from, to);
+        set
+    }
+
+    /// Adds the bytes from an offset to another one, which is not in it.
+    pub fn insert(&mut self, from: usize, to: usize) {
+        let to = to.min(LINE_BYTES_MAX);
+        for (number, word) in self.words.iter_mut().enumerate() {
+            let (low, high) = (from.max(64 * number), to.min(64 * number + 64));
+            if low < high {
+                let ones = u64::MAX >> (64 - (high - low));
+                *word |= ones << (low - 64 * number);
+            }
+        }
+    }
+
+    /// Whether a byte is in it.
+    pub fn contains(&self, at: usize) -> bool {
+        self.words
+            .get(at / 64)
+            .is_some_and(|word| word >> (at % 64) & 1 != 0)
+    }
+
+    /// The bytes that are in it and not in another one.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let mut left = *self;
+        for (word, taken) in left.words.iter_mut().zip(&other.words) {
+            *word &= !taken;
+        }
+        left
+    }
+
+    /// Whether no byte is in it.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// Its bytes, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        (0..LINE_BYTES_MAX).filter(|at| self.contains(*at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ByteSet;
+
+    #[test]
+    fn ranges_cross_words() {
+        let set = ByteSet::range(60, 70);
+        for at in 0..512 {
+            assert_eq!(set.contains(at), (60..70).contains(&at), "{at}");
+        }
+        assert!(ByteSet::range(5, 5).is_empty());
+        assert!(ByteSet::range(0, 512).contains(511));
+        assert!(set.without(&ByteSet::range(0, 64)).iter().eq(64..70));
+    }
+}
