@@ -144,8 +144,12 @@ pub struct PointKey(u128);
 pub struct NestedPoint {
     /// Just before this event of the log; its length: at its end.
     pub position: usize,
-    /// How many choices had been made before the last store. Those after it cannot matter: loads leave
-    /// nothing behind.
+    /// The event of the last store before that. Crash states of this point are those of the moment just after
+    /// it, too: what comes between leaves nothing behind.
+    pub last_store: usize,
+    /// How many choices had been made before the last store. Those after it are open again: whoever shows
+    /// this failure by running recovery stops it after the last store, since what it does then can be
+    /// something else.
     pub choices: usize,
     /// What it has in common with equal ones of other executions.
     pub key: PointKey,
@@ -316,6 +320,7 @@ impl Pass<'_> {
         let seen = Seen::of(&outer.table, choices.iter().copied())?;
         Ok(Some(NestedPoint {
             position,
+            last_store,
             choices: made,
             key,
             crash: self.crash(&seen),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use powerfail_model::{CrashState, EventIndex, Frontier, Rules, Step};
 
-use crate::machine::{Behaviour, Effect, Logged, Plain, Program, THREAD, run};
+use crate::machine::{Behaviour, Logged, Plain, Program, THREAD, run};
 use crate::workload::{image_of, newest};
 
 /// The pool after a crash: the newest content, except for the lines that a state names.
@@ -69,10 +69,4 @@ pub(crate) fn behaviours(program: &Program, pools: &BTreeSet<Vec<u8>>) -> BTreeS
         .iter()
         .map(|pool| behaviour_on(program, pool).0)
         .collect()
-}
-
-/// The last store among effects.
-pub(crate) fn last_store(log: &[Logged]) -> Option<usize> {
-    log.iter()
-        .rposition(|logged| matches!(&logged.effect, Effect::Store(_, _, b) if !b.is_empty()))
 }
