@@ -134,8 +134,8 @@ impl Origins {
     }
 }
 
-/// What tells nested failure points apart: executions with the same choices up to a store have the failure
-/// point after it in common.
+/// What tells the nested failure points after one crash apart: executions with the same choices up to a
+/// store have the failure point after it in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PointKey(u128);
 
@@ -178,6 +178,27 @@ impl CrashPoint {
             table,
             ..Self::default()
         }
+    }
+
+    /// Equal for crashes that leave the same. Different executions can be interrupted so that it does not
+    /// matter any more which of them it was; exploring one of them is enough.
+    pub fn digest(&self) -> u128 {
+        let mut bytes = Vec::new();
+        let mut add = |id: LineId, count: usize| {
+            let numbers = [u64::from(id.pool.0), id.line.0, count as u64];
+            bytes.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
+        };
+        let mut digests = Vec::new();
+        for (id, line) in self.overlay.lines() {
+            add(id, 1);
+            digests.push(digest_bytes(line));
+        }
+        for line in &self.table.lines {
+            add(line.id, line.contents.len());
+            digests.extend(line.contents.iter().map(|c| digest_bytes(&c.bytes)));
+        }
+        bytes.extend(digests.into_iter().flat_map(u128::to_le_bytes));
+        digest_bytes(&bytes)
     }
 
     /// The image of one crash state that shows recovery what it saw: the lines that differ from the image

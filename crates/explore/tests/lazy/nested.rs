@@ -58,9 +58,12 @@ fn lazily(
     pool: &[u8],
     depth: usize,
     shown: &mut BTreeSet<Behaviour>,
-) -> usize {
+    explored: &mut HashSet<(u128, usize)>,
+) {
+    if !explored.insert((crash.digest(), depth)) {
+        return;
+    }
     let executions = explore(program, crash, pool);
-    let mut count = executions.len();
     let mut known = HashSet::new();
     for execution in &executions {
         shown.insert(execution.behaviour.clone());
@@ -69,10 +72,10 @@ fn lazily(
         }
         for point in points_of(rules, crash, execution, pool, &mut known) {
             assert!(point.crash.table.is_complete());
-            count += lazily(rules, program, &point.crash, pool, depth - 1, shown);
+            let crash = &point.crash;
+            lazily(rules, program, crash, pool, depth - 1, shown, explored);
         }
     }
-    count
 }
 
 fn brute(
@@ -116,7 +119,16 @@ fn compare_random(rules: Rules, depth: usize, wanted: usize, log10_states: f64) 
             let mut shown = BTreeSet::new();
             let crash = CrashPoint::first(CrashTable::of(frontier));
             let pool = newest(frontier, len);
-            lazily(rules, &program, &crash, &pool, depth, &mut shown);
+            let mut explored = HashSet::new();
+            lazily(
+                rules,
+                &program,
+                &crash,
+                &pool,
+                depth,
+                &mut shown,
+                &mut explored,
+            );
             assert_eq!(shown, expected, "{rules:?} {workload:?} {program:?}");
             compared.points += 1;
             let without = brute(rules, &program, frontier, len, depth - 1);
@@ -171,13 +183,16 @@ fn depth_is_what_it_takes_to_get_deep() {
     let outcomes = |depth| -> BTreeSet<u8> {
         let mut shown = BTreeSet::new();
         let crash = CrashPoint::first(CrashTable::of(&frontier));
+        let pool = newest(&frontier, 64);
+        let mut explored = HashSet::new();
         lazily(
             rules,
             &program,
             &crash,
-            &newest(&frontier, 64),
+            &pool,
             depth,
             &mut shown,
+            &mut explored,
         );
         assert_eq!(shown, brute(rules, &program, &frontier, 64, depth));
         shown.iter().map(|behaviour| behaviour.outcome).collect()
