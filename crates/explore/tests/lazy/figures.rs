@@ -133,9 +133,10 @@ fn the_array_takes_as_many_executions_however_long_it_is() {
         let mut workload: Workload = (0..n).map(|at| store(8 * at, at + 1)).collect();
         let initialised = frontier_at(Rules::default(), &workload);
         let states = initialised.crash_state_count();
-        assert_eq!(states, BigUint::from(9_u32).pow((n / 8) as u32));
+        let lines = u32::try_from(n / 8).unwrap();
+        assert_eq!(states, BigUint::from(9_u32).pow(lines));
         let log10 = CrashTable::of(&initialised).log10_states;
-        assert!((log10 - 9_f64.log10() * (n / 8) as f64).abs() < 1e-6);
+        assert!((log10 - 9_f64.log10() * f64::from(lines)).abs() < 1e-6);
         workload.extend((0..n / 8).map(|line| clflush(64 * line)));
         workload.extend([store(commit, 1), clflush(commit)]);
         let mut program = vec![

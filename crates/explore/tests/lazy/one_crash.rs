@@ -38,16 +38,16 @@ fn compare(frontier: &Frontier, program: &Program, len: usize, compared: &mut Co
     let mut covered = BTreeSet::new();
     for execution in &executions {
         let seen = Seen::of(&crash.table, execution.observed.iter().copied()).unwrap();
-        let mut count = 0;
+        let mut count = 0_u32;
         for state in seen
             .states()
             .chain([seen.newest_state(), seen.oldest_state()])
         {
             let image = crash_image(frontier, &state, len);
             assert_eq!(behaviour_on(program, &image).0, execution.behaviour);
-            count += usize::from(covered.insert(image));
+            count += u32::from(covered.insert(image));
         }
-        assert!((10_f64.powf(seen.log10_states()) - count as f64).abs() < 0.5);
+        assert!((10_f64.powf(seen.log10_states()) - f64::from(count)).abs() < 0.5);
     }
     assert_eq!(covered, images);
 
