@@ -108,7 +108,7 @@ pub struct Control {
     pub active: AtomicU32,
     /// How many processes wait in branches.
     pub waiting: AtomicU32,
-    /// How many processes have a pool mapped: more than one at a time is refused.
+    /// The process that has a pool mapped, or zero: a second one at the same time is refused.
     pub attached: AtomicU32,
     /// How long the log is, in bytes.
     pub log_len: AtomicU64,
@@ -120,6 +120,12 @@ pub struct Control {
     pub steps: AtomicU64,
     /// Loads from open lines that could observe one value only.
     pub forced: AtomicU64,
+    /// The first process of the command, which alone can be a snapshot: set by itself, where there is
+    /// zero. (Its number stays the same when it executes another program.)
+    pub root: AtomicU32,
+    /// Without [`flag::PRIVATE`]: whether what is known of lines, and the content of open pages, in the file
+    /// are those of a former command of the same execution. The host writes zero before the first one.
+    pub begun: AtomicU32,
 }
 
 /// A pool.
