@@ -99,18 +99,13 @@ impl<'t> Seen<'t> {
         if known.possible.binary_search(&observed.content).is_err() {
             return Err(impossible);
         }
-        let bytes: Vec<usize> = observed.bytes.iter().collect();
-        if bytes
-            .last()
-            .is_some_and(|last| *last >= self.table.line_bytes)
-        {
+        let whole = ByteSet::range(0, self.table.line_bytes);
+        if !observed.bytes.without(&whole).is_empty() {
             return Err(impossible);
         }
         known.possible.retain(|&content| {
-            let content = &line.contents[content];
-            bytes
-                .iter()
-                .all(|&at| content.bytes[at] == chosen.bytes[at])
+            let bytes = &line.contents[content].bytes;
+            observed.bytes.agree(bytes, &chosen.bytes)
         });
         known.bytes = known.bytes.union(&observed.bytes);
         self.choices += 1;
