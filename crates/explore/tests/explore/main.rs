@@ -1,6 +1,8 @@
 //! Failure points and plans of small traces, against naive readings of their definitions.
 
+mod change_log;
 mod common;
 mod creation;
+mod history;
 mod naive;
 mod plan;
