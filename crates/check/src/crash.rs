@@ -1,8 +1,12 @@
 //! The power fails: undisturbed first, then at the chosen failure points, then the reasons.
 
+mod lost;
+
 use std::time::{Duration, Instant};
 
-use powerfail_explore::{FailurePointTree, Plan, PlanOptions, PlannedPoint, runs_within};
+use powerfail_explore::{
+    FailurePointTree, Plan, PlanOptions, PlannedPoint, TreeOptions, runs_within,
+};
 use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace, Totals,
 };
@@ -13,8 +17,9 @@ use crate::confirm;
 use crate::content::Contents;
 use crate::error::{CheckError, Undisturbed};
 use crate::group::group;
+use crate::lazy;
 use crate::lint;
-use crate::options::{CrashOptions, Observer, Step};
+use crate::options::{CrashOptions, LazyOptions, LazyTime, Observer, Step};
 use crate::places::Places;
 use crate::reason::{Direction, Search};
 use crate::runner::{Runner, Trial, TrialState, Tried};
@@ -22,6 +27,9 @@ use crate::symptom::{Symptom, symptom_of};
 
 /// Of acknowledgements with the same call stack, how many are tried.
 const ACKNOWLEDGEMENTS_MAX: usize = 64;
+
+/// How long lost and reordered lines are explored at least where nobody says how long crashes may take.
+const SHARE_MIN: Duration = Duration::from_secs(30);
 
 /// What crashes have shown.
 #[derive(Clone, Debug)]
@@ -32,6 +40,8 @@ pub struct Crashed {
     pub totals: Totals,
     /// Whatever limits what was done.
     pub notes: Vec<String>,
+    /// The user has stopped it, and this is what was found until then.
+    pub is_interrupted: bool,
 }
 
 /// A failure point at which something went wrong.
@@ -72,16 +82,24 @@ pub fn crash<'t>(
     let bulk_note = contents.note();
     let trials = trials_of(&plan, &contents, options);
     let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
-    observer.plan(trials.len() as u64, tree.point_count(), estimate);
+    if options.prefix {
+        observer.plan(trials.len() as u64, tree.point_count(), estimate);
+    }
+    let begun = Instant::now();
 
     let mut bench = Bench {
         trace,
         runner,
         observer,
         contents: &mut contents,
+        is_interrupted: false,
     };
     let tried = bench.run(Step::Crashes, &trials)?;
     let failed = bench.failures(&trials, &tried, &plan.points)?;
+    let known: Vec<(StackId, Code)> = failed
+        .iter()
+        .map(|failed| (failed.stack, failed.symptom.code))
+        .collect();
     let mut findings = bench.explain(failed, &mut places)?;
     for hit in &hits {
         let finding = if hit.confirmed {
@@ -91,19 +109,49 @@ pub fn crash<'t>(
         };
         findings.extend(finding);
     }
+    let mut notes = if options.prefix {
+        notes(&plan)
+    } else {
+        Vec::new()
+    };
+    notes.extend(bulk_note);
+    let mut exploration = None;
+    if let Some(lazy) = &options.lazy {
+        let time = lazy_time(lazy.time, options.budget, begun.elapsed());
+        let mut explored = bench.explore(lazy, options.tree, time, each)?;
+        exploration = Some(std::mem::take(&mut explored.exploration));
+        notes.extend(bench.explain_lost(explored, &known, &mut findings, &mut places)?);
+    }
+    let is_interrupted = bench.is_interrupted;
     let totals = Totals {
         events,
         failure_points: tree.point_count(),
         failure_point_stacks: tree.stacks().len() as u64,
-        failure_points_run: plan.points.len() as u64,
+        failure_points_run: if options.prefix {
+            plan.points.len() as u64
+        } else {
+            0
+        },
         recovery_runs: runner.runs,
+        exploration,
         ..Totals::default()
     };
     Ok(Crashed {
         findings: group(findings),
         totals,
-        notes: notes(&plan).into_iter().chain(bulk_note).collect(),
+        notes,
+        is_interrupted,
     })
+}
+
+/// How long lost and reordered lines may be explored, after other crashes took `spent`.
+fn lazy_time(time: LazyTime, budget: Option<Duration>, spent: Duration) -> Option<Duration> {
+    match (time, budget) {
+        (LazyTime::Any, _) | (LazyTime::Budget, None) => None,
+        (LazyTime::Budget, Some(budget)) => Some(budget.saturating_sub(spent)),
+        (LazyTime::Share, Some(budget)) => Some(budget.saturating_sub(spent) / 2),
+        (LazyTime::Share, None) => Some(SHARE_MIN.max(2 * spent)),
+    }
 }
 
 /// Recovery must succeed where no crash is to blame. Gives how long a recovery takes.
@@ -142,6 +190,9 @@ fn undisturbed(
 }
 
 fn trials_of(plan: &Plan, contents: &Contents, options: &CrashOptions) -> Vec<Trial> {
+    if !options.prefix {
+        return Vec::new();
+    }
     let mut trials: Vec<Trial> = plan
         .points
         .iter()
@@ -184,24 +235,59 @@ struct Bench<'b, 't> {
     runner: &'b mut Runner<'t>,
     observer: &'b mut dyn Observer,
     contents: &'b mut Contents,
+    /// Nothing can be run any more.
+    is_interrupted: bool,
 }
 
 impl Bench<'_, '_> {
     /// Runs trials, and whatever is needed to judge them.
     fn run(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {
         let moments: Vec<EventIndex> = trials.iter().map(|trial| trial.at).collect();
-        let missing = self.contents.missing(&moments, self.trace);
+        self.learn(step, &moments)?;
+        self.run_all(step, trials)
+    }
+
+    /// Learns the contents that are needed to judge what is recovered at these moments.
+    fn learn(&mut self, step: Step, moments: &[EventIndex]) -> Result<(), CheckError> {
+        let missing = self.contents.missing(moments, self.trace);
         let references: Vec<Trial> = missing.iter().map(|(_, at)| Trial::prefix(*at)).collect();
         let known = self.run_all(step, &references)?;
         for ((number, _), tried) in missing.iter().zip(&known) {
             self.contents.learn(*number, tried.verdict.as_ref());
         }
-        self.run_all(step, trials)
+        Ok(())
+    }
+
+    /// Explores lost and reordered lines.
+    fn explore(
+        &mut self,
+        options: &LazyOptions,
+        tree: TreeOptions,
+        time: Option<Duration>,
+        each: Duration,
+    ) -> Result<lazy::Explored, CheckError> {
+        let points = lazy::Points::of(self.trace, self.runner, tree)?;
+        let moments: Vec<EventIndex> = points.moments().collect();
+        self.learn(Step::Lost, &moments)?;
+        lazy::explore(
+            self.trace,
+            self.runner,
+            &points,
+            self.contents,
+            options,
+            time,
+            each,
+            tree.seed,
+            self.observer,
+        )
     }
 
     fn run_all(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {
         if trials.is_empty() {
             return Ok(Vec::new());
+        }
+        if self.is_interrupted {
+            return Err(CheckError::Interrupted);
         }
         let of = trials.len() as u64;
         let observer = std::cell::RefCell::new(&mut *self.observer);
@@ -280,7 +366,9 @@ impl Bench<'_, '_> {
                 searches.push(Search::new(self.trace, direction, failed.trial.at)?);
             }
         }
-        self.search(&mut searches)?;
+        if !self.is_interrupted {
+            self.search(&mut searches)?;
+        }
         let mut findings = Vec::new();
         for (failed, pair) in prefixes.iter().zip(searches.chunks_exact(2)) {
             findings.push(self.prefix_finding(failed, &pair[0], &pair[1], places)?);
@@ -421,14 +509,20 @@ impl Bench<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
         let backtrace = match failed.symptom.code {
-            Code::RecoveryCrashes => self.runner.backtrace(&Trial {
-                at: failed.trial.at,
-                state: TrialState::Exactly(failed.state.clone()),
-            })?,
+            Code::RecoveryCrashes if !self.is_interrupted => {
+                let state = match &failed.trial.state {
+                    again @ TrialState::Again(..) => again.clone(),
+                    _ => TrialState::Exactly(failed.state.clone()),
+                };
+                self.runner.backtrace(&Trial {
+                    at: failed.trial.at,
+                    state,
+                })?
+            }
             _ => failed.symptom.backtrace.clone(),
         };
         if let Some(backtrace) = &backtrace {
-            found.push(places.of_backtrace(backtrace));
+            found.push(places.of_backtrace(Role::Recovery, backtrace));
         }
         let code = failed.symptom.code;
         Ok(Finding {

@@ -9,7 +9,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use powerfail_explore::{LostLines, Strategy};
-use powerfail_image::{CursorOptions, Fill, ImageCursor, Layout, RunDirectory, Slot as ImageSlot};
+use powerfail_image::{
+    CursorOptions, Fill, ImageCursor, Layout, Patch, RunDirectory, Slot as ImageSlot,
+};
 use powerfail_model::{CrashState, EventIndex, Rules};
 use powerfail_oracle::{Backtrace, Oracle, OracleError, PoolMapping, Slot, Verdict};
 use powerfail_trace::Trace;
@@ -49,6 +51,18 @@ pub enum TrialState {
     Lost(LostLines),
     /// All, except that these lines have these versions.
     Exactly(CrashState),
+    /// The same, and then a recovery had written these bytes when the power failed again.
+    Again(CrashState, Vec<Patch>),
+}
+
+impl TrialState {
+    /// What lies on top of what survives.
+    fn overlay(&self) -> &[Patch] {
+        match self {
+            Self::Again(_, overlay) => overlay,
+            _ => &[],
+        }
+    }
 }
 
 /// How images are made and recoveries run.
@@ -145,6 +159,23 @@ impl<'t> Runner<'t> {
         self.options.rules.domain.line_bytes() as u64
     }
 
+    /// What fresh memory holds.
+    pub(crate) const fn fill(&self) -> Option<Fill> {
+        self.options.fill
+    }
+
+    /// The processes that start recoveries.
+    pub(crate) fn zygotes(&self) -> Vec<u32> {
+        self.recoveries.iter().map(Slot::zygote_id).collect()
+    }
+
+    /// The trace, and private files with whoever runs recovery on them.
+    pub(crate) fn slots(
+        &mut self,
+    ) -> (&'t Trace, impl Iterator<Item = (&mut ImageSlot, &mut Slot)>) {
+        (self.trace, self.images.iter_mut().zip(&mut self.recoveries))
+    }
+
     /// How recovery is kept apart.
     pub fn isolation(&self) -> Option<&powerfail_oracle::Isolation> {
         self.recoveries.first().map(Slot::isolation)
@@ -238,7 +269,7 @@ impl<'t> Runner<'t> {
                     take(&mut free, &mut tried)?;
                 }
                 let Some(worker) = free.pop() else { continue };
-                images[worker].prepare(&cursor, &state)?;
+                images[worker].prepare_with(&cursor, &state, trial.state.overlay())?;
                 tried[number].state = state;
                 if jobs[worker].send(number).is_err() {
                     return Err(CheckError::Oracle(OracleError::ZygoteDied));
@@ -280,7 +311,7 @@ impl<'t> Runner<'t> {
         let state = state_at(&cursor, &trial.state).unwrap_or(CrashState {
             versions: Vec::new(),
         });
-        self.images[0].prepare(&cursor, &state)?;
+        self.images[0].prepare_with(&cursor, &state, trial.state.overlay())?;
         Ok(())
     }
 }
@@ -301,12 +332,12 @@ pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &TrialState) -> Option<
             let frontier = cursor.frontier()?;
             lost.crash_states(Some(frontier)).next()
         }
-        TrialState::Exactly(state) => Some(state.clone()),
+        TrialState::Exactly(state) | TrialState::Again(state, _) => Some(state.clone()),
     }
 }
 
 /// Ends zygotes, and with them everything that they have started: whoever waits for one is told.
-fn end(zygotes: &[u32]) {
+pub(crate) fn end(zygotes: &[u32]) {
     for zygote in zygotes {
         if let Some(zygote) = rustix::process::Pid::from_raw(zygote.cast_signed()) {
             let _ = rustix::process::kill_process(zygote, rustix::process::Signal::KILL);

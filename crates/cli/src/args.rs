@@ -127,6 +127,11 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) recovery: RecoveryArgs,
     #[command(flatten)]
+    pub(crate) lazy: LazyArgs,
+    /// Do not explore lost and reordered lines; all stores before a failure survive
+    #[arg(long, conflicts_with_all = ["exhaustive", "depth", "max_executions"])]
+    pub(crate) no_lazy: bool,
+    #[command(flatten)]
     pub(crate) report: ReportArgs,
     /// Which files are pools: a path or a pattern such as '/mnt/pmem/*.pool'; can be repeated
     #[arg(long, value_name = "PATH|GLOB")]
@@ -148,8 +153,13 @@ pub(crate) struct CheckArgs {
 pub(crate) struct CrashArgs {
     /// The trace
     pub(crate) trace: PathBuf,
+    /// What is tried of what a crash can leave
+    #[arg(long, value_enum, default_value_t, value_name = "STRATEGY")]
+    pub(crate) strategy: StrategyArg,
     #[command(flatten)]
     pub(crate) recovery: RecoveryArgs,
+    #[command(flatten)]
+    pub(crate) lazy: LazyArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }
@@ -160,6 +170,33 @@ pub(crate) struct LintArgs {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
+}
+
+/// What is tried of what a crash can leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StrategyArg {
+    /// All stores before a failure survive
+    #[default]
+    Prefix,
+    /// Everything that recovery can observe: lost and reordered lines are chosen where it reads them
+    Lazy,
+}
+
+/// How far lost and reordered lines are explored.
+#[derive(Debug, Args)]
+pub(crate) struct LazyArgs {
+    /// How often the power fails, at most: 2 is once more while recovery runs [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) depth: Option<u32>,
+    /// Explore lost and reordered lines with this many executions of recovery, about
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_executions: Option<u64>,
+    /// Explore without limits: neither time nor executions at a failure point are bounded
+    #[arg(long)]
+    pub(crate) exhaustive: bool,
+    /// Execute recovery again for each value that it can observe, instead of forking it
+    #[arg(long)]
+    pub(crate) no_fork: bool,
 }
 
 /// How recovery is run, and when the power fails.
