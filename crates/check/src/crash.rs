@@ -492,11 +492,13 @@ fn evidence(failed: &Failed, line_bytes: u64) -> Evidence {
         failure: FailurePoint {
             event: failed.trial.at.0,
             lost_lines: lost.collect(),
+            again: None,
         },
         recovery: failed.symptom.outcome.clone(),
         last_good_event: None,
         next_good_event: None,
         difference: failed.symptom.difference.clone(),
+        choices: Vec::new(),
     }
 }
 

@@ -111,7 +111,7 @@ fn write(
         },
     )?;
     cursor.move_to(at)?;
-    write_image(&cursor, state, &Layout::of(trace, &[])?, to)?;
+    write_image(&cursor, state, &[], &Layout::of(trace, &[])?, to)?;
     Ok(())
 }
 

@@ -16,6 +16,16 @@ impl ByteSet {
     /// No byte.
     pub const EMPTY: Self = Self { words: [0; WORDS] };
 
+    /// The set with these words: byte *n* is bit `n % 64` of word `n / 64`.
+    pub const fn from_words(words: [u64; WORDS]) -> Self {
+        Self { words }
+    }
+
+    /// Its words: byte *n* is bit `n % 64` of word `n / 64`.
+    pub const fn words(&self) -> [u64; WORDS] {
+        self.words
+    }
+
     /// The bytes from an offset to another one, which is not in it. Offsets beyond the longest line are
     /// cut.
     pub fn range(from: usize, to: usize) -> Self {
