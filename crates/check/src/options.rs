@@ -1,7 +1,8 @@
 //! What to try, and whom to tell.
 
 use powerfail_detect::LintOptions;
-use powerfail_explore::TreeOptions;
+use powerfail_explore::{EagerOptions, TreeOptions};
+use powerfail_finding::Eager;
 use regex::bytes::Regex;
 use std::time::Duration;
 
@@ -16,6 +17,10 @@ pub struct CrashOptions {
     pub lint: LintOptions,
     /// What in the output of the workload acknowledges an operation.
     pub ack: Option<Regex>,
+    /// Let all stores before a failure survive, at the failure points of the tree.
+    pub prefix: bool,
+    /// Try every combination of what may survive, or a sample of them.
+    pub eager: Option<EagerOptions>,
 }
 
 /// What is being done.
@@ -40,6 +45,9 @@ pub trait Observer {
     /// Before recovery runs on crash images: how many will be run, of how many failure points, and how
     /// long it will take, about.
     fn plan(&mut self, runs: u64, points: u64, estimate: Duration);
+    /// Before recovery runs on combinations of what may survive: how many there are, how many will be run,
+    /// and how long it will take, about.
+    fn combinations(&mut self, eager: &Eager, states: u64, estimate: Duration);
     /// Whether to stop.
     fn is_interrupted(&self) -> bool;
 }

@@ -1,11 +1,15 @@
 //! Numbers of combinations: products that soon have more digits than anybody reads.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use powerfail_model::BigUint;
 
 /// Beyond this many digits only the logarithm is kept.
 const DIGITS_EXACT: f64 = 400.0;
+
+/// More digits are not read by anybody.
+const DIGITS_READ: f64 = 15.0;
 
 /// A number that is exact while that is worth anything, and has a decimal logarithm in any case.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +65,24 @@ impl Magnitude {
         } else {
             large + 10f64.powf(small - large).ln_1p() / std::f64::consts::LN_10
         };
+    }
+}
+
+/// In full while it can be read, then as a power of ten: `123456` or `3.70e78`.
+impl fmt::Display for Magnitude {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.exact {
+            Some(exact) if self.log10 < DIGITS_READ => exact.fmt(f),
+            _ => {
+                let exponent = self.log10.floor();
+                let (digits, exponent) = match 10f64.powf(self.log10 - exponent) {
+                    // It would be shown as 10.00.
+                    digits if digits >= 9.995 => (1.0, exponent + 1.0),
+                    digits => (digits, exponent),
+                };
+                write!(f, "{digits:.2}e{exponent}")
+            }
+        }
     }
 }
 
@@ -152,6 +174,12 @@ mod tests {
         assert!((sum.log10() - 200f64.log10()).abs() < 1e-9);
         sum.add(&power(1000));
         assert_eq!(sum.exact(), None);
+        assert_eq!(sum.to_string(), "1.00e1000");
+        assert_eq!(
+            Magnitude::new(78.5682, || BigUint::ZERO).to_string(),
+            "3.70e78"
+        );
+        assert_eq!(Magnitude::default().to_string(), "0");
         assert!((sum.log10() - 1000.0).abs() < 1e-9);
     }
 }

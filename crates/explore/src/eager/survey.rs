@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use powerfail_model::{EventIndex, Image};
 use powerfail_trace::{Result, Trace};
+use rustc_hash::FxHashSet;
 
 use super::count::Magnitude;
 use super::pass::SegmentPass;
@@ -45,6 +46,8 @@ pub struct Survey {
     pub exhaustive_combinations: u64,
     /// Of segments that are sampled, how many have more corners than the sample has room for.
     pub cramped_segments: u64,
+    /// How many different call stacks the power fails at.
+    pub stacks: u64,
     /// How many states run at most: images that are equal run once.
     pub states: u64,
 }
@@ -56,6 +59,7 @@ impl Survey {
         let mut survey = Self::default();
         let wanted = options.segments.clone().unwrap_or(0..usize::MAX);
         let mut raw = Vec::new();
+        let mut stacks = FxHashSet::default();
         while let Some(segment) = pass.next_segment()? {
             let factors = pass.open.factors();
             let product = factors.product();
@@ -65,6 +69,7 @@ impl Survey {
                 log10: product.log10(),
             });
             if wanted.contains(&segment.number) {
+                stacks.insert(segment.stack);
                 raw.push((segment, product, pass.open.raw_count(), factors.lines()));
             }
             // A creation that is under way may still turn out to leave its segments out.
@@ -76,6 +81,7 @@ impl Survey {
         survey.writes = pass.open.tally.writes;
         survey.flushes = pass.open.tally.flushes;
         survey.fences = pass.open.tally.fences;
+        survey.stacks = stacks.len() as u64;
         let end = survey.segments.len();
         survey.chosen = wanted.start.min(end)..wanted.end.min(end);
         Ok(survey)
