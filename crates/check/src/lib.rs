@@ -17,6 +17,8 @@
 mod confirm;
 mod content;
 mod crash;
+pub mod diagnose;
+mod eager;
 mod error;
 mod group;
 mod lazy;

@@ -1,7 +1,8 @@
 //! What to try, and whom to tell.
 
 use powerfail_detect::LintOptions;
-use powerfail_explore::TreeOptions;
+use powerfail_explore::{EagerOptions, TreeOptions};
+use powerfail_finding::Eager;
 use regex::bytes::Regex;
 use std::time::Duration;
 
@@ -18,7 +19,9 @@ pub struct CrashOptions {
     pub ack: Option<Regex>,
     /// Let all stores before a failure survive, at the failure points of the tree.
     pub prefix: bool,
-    /// Explore what else a crash can leave.
+    /// Try every combination of what may survive, or a sample of them.
+    pub eager: Option<EagerOptions>,
+    /// Explore everything that recovery can observe.
     pub lazy: Option<LazyOptions>,
 }
 
@@ -84,6 +87,9 @@ pub trait Observer {
     /// Before recovery runs on crash images: how many will be run, of how many failure points, and how
     /// long it will take, about.
     fn plan(&mut self, runs: u64, points: u64, estimate: Duration);
+    /// Before recovery runs on combinations of what may survive: how many there are, how many will be run,
+    /// and how long it will take, about.
+    fn combinations(&mut self, eager: &Eager, states: u64, estimate: Duration);
     /// Whether to stop.
     fn is_interrupted(&self) -> bool;
 }

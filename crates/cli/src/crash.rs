@@ -352,6 +352,7 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         lint: lint_options(work.report_args, section, work.trace),
         ack,
         prefix: work.prefix,
+        eager: None,
         lazy: work.lazy.clone(),
     })
 }
@@ -528,6 +529,14 @@ impl Observer for Watcher {
             "{}",
             powerfail_report::findings::plan_sentence(runs, points, estimate)
         );
+    }
+
+    fn combinations(
+        &mut self,
+        _eager: &powerfail_finding::Eager,
+        _states: u64,
+        _estimate: Duration,
+    ) {
     }
 
     fn is_interrupted(&self) -> bool {

@@ -74,3 +74,41 @@ pub struct Exploration {
     /// How many crash states trying each of them would take: decimal, rounded if it is large.
     pub states: String,
 }
+
+/// Eager exploration, in numbers: how many combinations of what may survive there are, and how many were
+/// tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Eager {
+    /// Stores of the run.
+    pub writes: u64,
+    /// Flushes of the run.
+    pub flushes: u64,
+    /// Fences of the run.
+    pub fences: u64,
+    /// Segments that were to be tried.
+    pub segments: u64,
+    /// Combinations of different contents in all of them: decimal, rounded if it is large.
+    pub combinations: String,
+    /// The same, where stores that change nothing and contents that come back count, too.
+    pub raw_combinations: String,
+    /// Segments with more combinations than this were sampled.
+    pub threshold: u64,
+    /// How many combinations of such a segment were chosen.
+    pub sample: u64,
+    /// Segments of which all combinations were chosen.
+    pub exhaustive_segments: u64,
+    /// Their combinations.
+    pub exhaustive_combinations: u64,
+    /// Combinations that were chosen, in all segments.
+    pub chosen: u64,
+    /// Of these, how many were not run because an earlier one has the same image.
+    pub equal_images: u64,
+    /// Crash states on which recovery ran.
+    pub run: u64,
+    /// Those on which it failed.
+    pub failed: u64,
+    /// Kinds of crash states: by call stack at the failure, and by the stores that are lost and kept.
+    pub groups: u64,
+    /// Kinds of which at least one state was run.
+    pub groups_covered: u64,
+}

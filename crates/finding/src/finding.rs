@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::code::{Class, Code, Severity};
-use crate::exploration::{Choice, Exploration, SecondFailure};
+use crate::exploration::{Choice, Eager, Exploration, SecondFailure};
 use crate::place::SourcePlace;
 
 /// One distinct bug.
@@ -167,4 +167,7 @@ pub struct Totals {
     /// How far all that a crash can leave was explored, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exploration: Option<Exploration>,
+    /// The combinations that eager exploration tried, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eager: Option<Eager>,
 }

@@ -65,17 +65,8 @@ impl fmt::Debug for ImageCursor<'_> {
 impl<'t> ImageCursor<'t> {
     /// Before the first event of a trace.
     pub fn new(trace: &'t Trace, options: CursorOptions) -> Result<Self> {
-        let mut pools = PoolImages::new(
-            trace.pools().iter().map(|pool| pool.len_bytes),
-            options.fill,
-            options.memory_limit_bytes.unwrap_or(u64::MAX),
-        );
-        let mut runs = trace.initial_images();
-        while let Some(run) = runs.next_run()? {
-            pools.write(Place::new(run.pool, run.offset), run.bytes);
-            pools.check()?;
-        }
-        pools.begin_events()?;
+        let limit_bytes = options.memory_limit_bytes.unwrap_or(u64::MAX);
+        let pools = PoolImages::initial(trace, options.fill, limit_bytes)?;
         let pass = match options.rules {
             Some(rules) => Pass::Tracked(Box::new(Frontier::new(rules, pools))),
             None => Pass::Newest(pools),
