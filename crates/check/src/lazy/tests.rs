@@ -287,7 +287,7 @@ fn what_recovery_does_not_read_needs_no_run() {
     assert_eq!(progress.done(), points(&trace).len() as u64);
     assert!(progress.unchanged > 20, "{}", progress.unchanged);
     assert!(progress.saved >= progress.unchanged);
-    assert!(progress.studied.len() >= 5);
+    assert!(progress.studied.len() >= 3);
 }
 
 #[test]
