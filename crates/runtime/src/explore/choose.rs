@@ -116,6 +116,7 @@ fn choose(mut choice: Choice, firsts: &[u32], code: Registers) -> usize {
         let log_len = control.log_len.load(Ordering::Relaxed);
         let log_events = log::events();
         control.waiting.fetch_add(1, Ordering::Relaxed);
+        talk::mark_output();
         let child = process::fork();
         if child == 0 {
             let before = &control.attached;
