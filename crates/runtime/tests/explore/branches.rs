@@ -84,6 +84,7 @@ fn threads_leave_values() {
     let table = Table::default().line(0, &[&[(0, 1), (1, 2)], &[(0, 1)], &[]]);
     let forked = Zygote::fork_all(&table, "threads").unwrap();
     // The second thread has ended when the first one reads: that can branch.
+    assert!(forked.iter().all(|it| it.end == Ok(0)), "{forked:?}");
     let outputs: Vec<&str> = forked.iter().map(|it| it.output.as_str()).collect();
     assert_eq!(outputs, ["1 2\n", "1 0\n"]);
     let mut repeated = Zygote::reexecute_all(&table, "threads").unwrap();
