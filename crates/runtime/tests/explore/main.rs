@@ -9,6 +9,7 @@
 mod branches;
 mod loads;
 mod orders;
+mod software;
 mod system_calls;
 mod zygote;
 

@@ -23,19 +23,21 @@ const LINE: usize = 64;
 
 /// The recovery, built once.
 fn program() -> &'static Path {
-    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = PROGRAM.get_or_init(|| {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("recovery");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/explore/recovery.c");
-        let status = Command::new("gcc")
-            .args(["-O1", "-g", "-pthread", "-Wall", "-Werror", "-o"])
-            .args([&path, &source])
-            .status()
-            .unwrap();
-        assert!(status.success());
-        (directory, path)
-    });
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| build("recovery", &[]))
+}
+
+/// Builds a program of the tests.
+pub(crate) fn build(name: &str, flags: &[&str]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/explore");
+    let status = Command::new("gcc")
+        .args(["-O1", "-g", "-pthread", "-Wall", "-Werror", "-o"])
+        .args([&path, &sources.join(name).with_extension("c")])
+        .args(flags)
+        .status()
+        .unwrap();
+    assert!(status.success());
     path
 }
 
@@ -61,6 +63,8 @@ fn runtime() -> &'static Path {
 pub(crate) struct Table {
     pub(crate) lines: BTreeMap<u64, Vec<[u8; LINE]>>,
     pub(crate) watched: BTreeMap<u64, u64>,
+    /// The pool, but for the open lines; zeros if it is empty.
+    pub(crate) image: Vec<u8>,
 }
 
 impl Table {
@@ -272,7 +276,8 @@ impl Zygote {
 
     /// Makes the pool as the failure point left it: a new file with the newest content.
     pub(crate) fn prepare(&self) {
-        let mut image = vec![0; POOL_LEN];
+        let mut image = self.table.image.clone();
+        image.resize(image.len().max(POOL_LEN), 0);
         for (offset, contents) in &self.table.lines {
             image[*offset as usize..*offset as usize + LINE].copy_from_slice(&contents[0]);
         }
@@ -465,9 +470,15 @@ impl Zygote {
 
     /// All outcomes, by forking.
     pub(crate) fn fork_all(table: &Table, mode: &str) -> Result<Vec<Outcome>, String> {
+        let mut command = Command::new(program());
+        Self::fork_all_of(table, command.arg(mode))
+    }
+
+    /// All outcomes of a command, to which the pool is added.
+    pub(crate) fn fork_all_of(table: &Table, command: &mut Command) -> Result<Vec<Outcome>, String> {
         let mut zygote = Self::new(table.clone());
         zygote.prepare();
-        zygote.start_mode(mode);
+        zygote.start(command.arg(&zygote.pool.clone()));
         let snapshot = zygote.snapshot();
         zygote.begin(flag::LAZY | flag::FORK | flag::PRIVATE, &[]);
         let before = fs::read(&zygote.pool).unwrap();
@@ -479,9 +490,18 @@ impl Zygote {
 
     /// All outcomes, one execution for each.
     pub(crate) fn reexecute_all(table: &Table, mode: &str) -> Result<Vec<Outcome>, String> {
+        let mut command = Command::new(program());
+        Self::reexecute_all_of(table, command.arg(mode))
+    }
+
+    /// All outcomes of a command, to which the pool is added, one execution for each.
+    pub(crate) fn reexecute_all_of(
+        table: &Table,
+        command: &mut Command,
+    ) -> Result<Vec<Outcome>, String> {
         let mut zygote = Self::new(table.clone());
         zygote.prepare();
-        zygote.start_mode(mode);
+        zygote.start(command.arg(&zygote.pool.clone()));
         let snapshot = zygote.snapshot();
         let mut outcomes = Vec::new();
         let mut left: Vec<Vec<u16>> = vec![Vec::new()];
