@@ -10,7 +10,9 @@ use crate::pool::Request;
 use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
-use crate::{code, explore, file, generated, host, own, pool, remap, stacks, sys, system_calls, thread};
+use crate::{
+    code, explore, file, generated, host, own, pool, remap, stacks, sys, system_calls, thread,
+};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;

@@ -97,10 +97,7 @@ pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
         state.log_flush(flush_kind(&instruction), line, address);
     } else {
         state.log_fence(address);
-        if !matches!(
-            instruction.mnemonic(),
-            Mnemonic::Sfence | Mnemonic::Mfence
-        ) {
+        if !matches!(instruction.mnemonic(), Mnemonic::Sfence | Mnemonic::Mfence) {
             code::replace(core::iter::once((address, &[byte][..])));
             frame.set(Greg::Rip, address);
             state.step.forget_accesses();
@@ -143,4 +140,3 @@ pub(super) fn rearm(address: u64) {
         code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
     }
 }
-

@@ -98,7 +98,10 @@ fn copies_with_a_pool_are_refused() {
     let reason = "the recovery forks while a pool is mapped";
     let refused = Zygote::fork_all(&two(), "forking").unwrap_err();
     assert_eq!(refused, format!("reexecute: {reason}"));
-    assert_eq!(Zygote::reexecute_all(&two(), "forking").unwrap_err(), reason);
+    assert_eq!(
+        Zygote::reexecute_all(&two(), "forking").unwrap_err(),
+        reason
+    );
 }
 
 #[test]

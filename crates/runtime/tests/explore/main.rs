@@ -4,7 +4,11 @@
 //!
 //! The file that is shared with a recovery is reached by pointers, at the places that the protocol names.
 #![allow(unsafe_code)]
-#![allow(clippy::cast_sign_loss, clippy::cast_possible_wrap, clippy::mut_from_ref)]
+#![allow(
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    clippy::mut_from_ref
+)]
 
 mod branches;
 mod loads;

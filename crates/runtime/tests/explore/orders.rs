@@ -84,7 +84,10 @@ fn what_recovery_does_is_logged() {
     zygote.prepare();
     zygote.start_mode("logged");
     let snapshot = zygote.snapshot();
-    for flags in [flag::LAZY | flag::LOG, flag::LAZY | flag::LOG | flag::PRIVATE] {
+    for flags in [
+        flag::LAZY | flag::LOG,
+        flag::LAZY | flag::LOG | flag::PRIVATE,
+    ] {
         zygote.prepare();
         zygote.begin(flags, &[]);
         let outcomes = zygote.run(snapshot, |_| ()).unwrap();

@@ -15,11 +15,16 @@ fn libpmemobj_rolls_back_whatever_reached_memory() {
         .env("PMEM_IS_PMEM_FORCE", "1")
         .output()
         .unwrap();
-    let place: u64 = String::from_utf8_lossy(&made.stdout).trim().parse().unwrap();
+    let place: u64 = String::from_utf8_lossy(&made.stdout)
+        .trim()
+        .parse()
+        .unwrap();
     let image = std::fs::read(&pool).unwrap();
     // The line of the root: as it is, with one of the two stores, and with none.
     let start = place / 64 * 64;
-    let newest: [u8; 64] = image[start as usize..start as usize + 64].try_into().unwrap();
+    let newest: [u8; 64] = image[start as usize..start as usize + 64]
+        .try_into()
+        .unwrap();
     let at = (place - start) as usize;
     assert_eq!(newest[at], 70);
     let (mut older, mut oldest) = (newest, newest);

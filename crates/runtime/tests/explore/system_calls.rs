@@ -4,7 +4,14 @@ use super::outputs;
 use super::zygote::{Table, Zygote};
 
 fn letters() -> Table {
-    Table::default().line(0, &[&[(0, b'a'), (1, b'b')], &[(0, b'a'), (1, b'c')], &[(0, b'd'), (1, b'c')]])
+    Table::default().line(
+        0,
+        &[
+            &[(0, b'a'), (1, b'b')],
+            &[(0, b'a'), (1, b'c')],
+            &[(0, b'd'), (1, b'c')],
+        ],
+    )
 }
 
 fn three() -> Table {
@@ -28,7 +35,10 @@ fn streams_are_no_way_around() {
 
 #[test]
 fn the_file_shows_what_the_mapping_shows() {
-    assert_eq!(outputs(&three(), "from_file"), ["1 1 55 66\n", "0 0 55 66\n"]);
+    assert_eq!(
+        outputs(&three(), "from_file"),
+        ["1 1 55 66\n", "0 0 55 66\n"]
+    );
 }
 
 #[test]
@@ -39,7 +49,10 @@ fn writing_to_the_file_overwrites() {
 
 #[test]
 fn the_kernel_writes_to_pools() {
-    assert_eq!(outputs(&three(), "into_pool"), ["abcdefgh 2\n", "abcdefgh 0\n"]);
+    assert_eq!(
+        outputs(&three(), "into_pool"),
+        ["abcdefgh 2\n", "abcdefgh 0\n"]
+    );
 }
 
 #[test]
@@ -77,7 +90,10 @@ fn branches_have_their_own_positions() {
 #[test]
 fn a_length_that_changes_needs_the_file() {
     let refused = Zygote::fork_all(&three(), "shortening").unwrap_err();
-    assert_eq!(refused, "reexecute: the recovery changes the length of a pool");
+    assert_eq!(
+        refused,
+        "reexecute: the recovery changes the length of a pool"
+    );
     let outcomes = Zygote::reexecute_all(&three(), "shortening").unwrap();
     assert_eq!(outcomes.len(), 1);
 }

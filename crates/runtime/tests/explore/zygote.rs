@@ -201,7 +201,13 @@ impl Zygote {
 
     fn put<T>(&self, at: u64, index: usize, value: T) {
         // SAFETY: inside of the file.
-        unsafe { self.memory.add(at as usize).cast::<T>().add(index).write(value) };
+        unsafe {
+            self.memory
+                .add(at as usize)
+                .cast::<T>()
+                .add(index)
+                .write(value)
+        };
     }
 
     /// Something of the file, by its place.
@@ -446,7 +452,11 @@ impl Zygote {
 
     /// Runs one execution from the snapshot, or a tree of branches; all outcomes, or why it is refused.
     /// `watch` is called while an execution runs.
-    pub(crate) fn run(&mut self, snapshot: i32, mut watch: impl FnMut(&Self)) -> Result<Vec<Outcome>, String> {
+    pub(crate) fn run(
+        &mut self,
+        snapshot: i32,
+        mut watch: impl FnMut(&Self),
+    ) -> Result<Vec<Outcome>, String> {
         let mut outcomes = Vec::new();
         self.order(Order::Run);
         loop {
@@ -454,7 +464,10 @@ impl Zygote {
             let message = self.hear().expect("an end");
             if message.is(MessageKind::Refused) {
                 // Everybody who waits is to end.
-                while self.hear().is_some_and(|message| message.sender != snapshot) {
+                while self
+                    .hear()
+                    .is_some_and(|message| message.sender != snapshot)
+                {
                     self.order(Order::Stop);
                 }
                 return Err(message.text);
@@ -475,7 +488,10 @@ impl Zygote {
     }
 
     /// All outcomes of a command, to which the pool is added.
-    pub(crate) fn fork_all_of(table: &Table, command: &mut Command) -> Result<Vec<Outcome>, String> {
+    pub(crate) fn fork_all_of(
+        table: &Table,
+        command: &mut Command,
+    ) -> Result<Vec<Outcome>, String> {
         let mut zygote = Self::new(table.clone());
         zygote.prepare();
         zygote.start(command.arg(&zygote.pool.clone()));
