@@ -56,6 +56,7 @@ impl State {
             left: 0,
             log_events: log::events(),
             frames: [0; CHOICE_FRAMES],
+            observed: line.open_bytes(from, to).words(),
         };
         let class = choose(choice, firsts, code);
         let content = firsts[class] as usize;
