@@ -111,7 +111,7 @@ pub struct Control {
     pub active: AtomicU32,
     /// How many processes wait in branches.
     pub waiting: AtomicU32,
-    /// How many processes have a pool mapped: more than one at a time is refused.
+    /// The process that has a pool mapped, or zero: a second one at the same time is refused.
     pub attached: AtomicU32,
     /// How long the log is, in bytes.
     pub log_len: AtomicU64,
@@ -123,9 +123,12 @@ pub struct Control {
     pub steps: AtomicU64,
     /// Loads from open lines that could observe one value only.
     pub forced: AtomicU64,
-    /// Which command of the plan runs, from 0. Knowledge and pages in the file are as the table says when
-    /// the first one begins; a later one goes on with what it finds.
-    pub stage: u32,
+    /// The first process of the command, which alone can be a snapshot: set by itself, where there is
+    /// zero. (Its number stays the same when it executes another program.)
+    pub root: AtomicU32,
+    /// Without [`flag::PRIVATE`]: whether what is known of lines, and the content of open pages, in the file
+    /// are those of a former command of the same execution. The host writes zero before the first one.
+    pub begun: AtomicU32,
     /// A branch that is about to fork writes these bytes, at once, to the pipe of [`OUTPUT_VARIABLE`]: what
     /// was written before belongs to the branch and to its child, what comes after only to the child. They
     /// are random, so that no program writes them by itself.

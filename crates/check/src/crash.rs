@@ -1,9 +1,11 @@
 //! The power fails: undisturbed first, then at the chosen failure points, then the reasons.
 
+mod lost;
+
 use std::time::{Duration, Instant};
 
 use powerfail_explore::{
-    EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, runs_within,
+    EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, TreeOptions, runs_within,
 };
 use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace, Totals,
@@ -17,8 +19,9 @@ use crate::diagnose::{Diagnosis, Jury};
 use crate::eager;
 use crate::error::{CheckError, Undisturbed};
 use crate::group::group;
+use crate::lazy;
 use crate::lint;
-use crate::options::{CrashOptions, Observer, Step};
+use crate::options::{CrashOptions, LazyOptions, LazyTime, Observer, Step};
 use crate::places::Places;
 use crate::reason::{Direction, Search};
 use crate::runner::{Runner, Trial, TrialState, Tried};
@@ -26,6 +29,9 @@ use crate::symptom::{Symptom, symptom_of};
 
 /// Of acknowledgements with the same call stack, how many are tried.
 const ACKNOWLEDGEMENTS_MAX: usize = 64;
+
+/// How long lost and reordered lines are explored at least where nobody says how long crashes may take.
+const SHARE_MIN: Duration = Duration::from_secs(30);
 
 /// What crashes have shown.
 #[derive(Clone, Debug)]
@@ -36,7 +42,7 @@ pub struct Crashed {
     pub totals: Totals,
     /// Whatever limits what was done.
     pub notes: Vec<String>,
-    /// The user wanted to stop before everything was done.
+    /// The user has stopped it, and this is what was found until then.
     pub is_interrupted: bool,
 }
 
@@ -76,14 +82,17 @@ pub fn crash<'t>(
         is_interrupted: false,
     };
     crashed.notes.extend(contents.note());
+    let begun = Instant::now();
     let mut bench = Bench {
         trace,
         runner,
         observer,
         contents: &mut contents,
+        is_interrupted: false,
     };
-    if options.prefix {
-        bench.prefix_crashes(options, limit, each, &mut crashed, &mut places)?;
+    let mut known = Vec::new();
+    if options.eager.is_none() {
+        known = bench.prefix_crashes(options, limit, each, &mut crashed, &mut places)?;
     }
     if let Some(eager) = &options.eager {
         bench.eager_crashes(eager, limit, each, &mut crashed, &mut places)?;
@@ -91,16 +100,35 @@ pub fn crash<'t>(
     for hit in &hits {
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
-        } else if crashed.is_interrupted {
+        } else if bench.is_interrupted {
             None
         } else {
             bench.confirm(hit, &mut places)?
         };
         crashed.findings.extend(finding);
     }
+    if let Some(lazy) = &options.lazy {
+        let time = lazy_time(lazy.time, options.budget, begun.elapsed());
+        let mut explored = bench.explore(lazy, options.tree, time, each)?;
+        crashed.totals.exploration = Some(std::mem::take(&mut explored.exploration));
+        let findings = &mut crashed.findings;
+        let notes = bench.explain_lost(explored, &known, findings, &mut places)?;
+        crashed.notes.extend(notes);
+    }
+    crashed.is_interrupted = bench.is_interrupted;
     crashed.totals.recovery_runs = runner.runs;
     crashed.findings = group(crashed.findings);
     Ok(crashed)
+}
+
+/// How long lost and reordered lines may be explored, after other crashes took `spent`.
+fn lazy_time(time: LazyTime, budget: Option<Duration>, spent: Duration) -> Option<Duration> {
+    match (time, budget) {
+        (LazyTime::Any, _) | (LazyTime::Budget, None) => None,
+        (LazyTime::Budget, Some(budget)) => Some(budget.saturating_sub(spent)),
+        (LazyTime::Share, Some(budget)) => Some(budget.saturating_sub(spent) / 2),
+        (LazyTime::Share, None) => Some(SHARE_MIN.max(2 * spent)),
+    }
 }
 
 /// Recovery must succeed where no crash is to blame. Gives how long a recovery takes.
@@ -139,6 +167,9 @@ fn undisturbed(
 }
 
 fn trials_of(plan: &Plan, contents: &Contents, options: &CrashOptions) -> Vec<Trial> {
+    if !options.prefix {
+        return Vec::new();
+    }
     let mut trials: Vec<Trial> = plan
         .points
         .iter()
@@ -181,6 +212,8 @@ pub(crate) struct Bench<'b, 't> {
     pub(crate) runner: &'b mut Runner<'t>,
     pub(crate) observer: &'b mut dyn Observer,
     pub(crate) contents: &'b mut Contents,
+    /// Nothing can be run any more.
+    pub(crate) is_interrupted: bool,
 }
 
 impl Jury for Bench<'_, '_> {
@@ -194,7 +227,8 @@ impl Jury for Bench<'_, '_> {
 }
 
 impl Bench<'_, '_> {
-    /// Lets the power fail at the failure points of the tree, with every store before them durable.
+    /// Lets the power fail at the failure points of the tree, with every store before them durable. Gives
+    /// the kinds of failures, by call stack.
     fn prefix_crashes(
         &mut self,
         options: &CrashOptions,
@@ -202,7 +236,7 @@ impl Bench<'_, '_> {
         each: Duration,
         crashed: &mut Crashed,
         places: &mut Places<'_>,
-    ) -> Result<(), CheckError> {
+    ) -> Result<Vec<(StackId, Code)>, CheckError> {
         let events = self.trace.event_count();
         self.observer.progress(Step::Points, 0, events);
         let tree = FailurePointTree::of(self.trace, options.tree)?;
@@ -217,15 +251,19 @@ impl Bench<'_, '_> {
         let jobs = self.runner.job_count();
         let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
         let points = tree.point_count();
-        self.observer.plan(trials.len() as u64, points, estimate);
-        let tried = self.run(Step::Crashes, &trials)?;
-        let failed = self.failures(&trials, &tried, &plan.points)?;
-        crashed.findings.extend(self.explain(failed, places)?);
         crashed.totals.failure_points = points;
         crashed.totals.failure_point_stacks = tree.stacks().len() as u64;
-        crashed.totals.failure_points_run = plan.points.len() as u64;
-        crashed.notes.extend(notes(&plan));
-        Ok(())
+        if options.prefix {
+            self.observer.plan(trials.len() as u64, points, estimate);
+            crashed.totals.failure_points_run = plan.points.len() as u64;
+            crashed.notes.extend(notes(&plan));
+        }
+        let tried = self.run(Step::Crashes, &trials)?;
+        let failed = self.failures(&trials, &tried, &plan.points)?;
+        let known = failed.iter().map(|it| (it.stack, it.symptom.code));
+        let known = known.collect();
+        crashed.findings.extend(self.explain(failed, places)?);
+        Ok(known)
     }
 
     /// Lets the power fail in every segment, with every combination of what may survive.
@@ -240,20 +278,28 @@ impl Bench<'_, '_> {
         let explored = eager::explore(self, options, limit, each, places)?;
         crashed.findings.extend(explored.findings);
         let prefixes = once_for_each_stack(explored.prefixes);
-        if explored.is_interrupted {
-            for failed in &prefixes {
-                crashed.findings.push(self.undiagnosed(failed, places)?);
-            }
-        } else {
-            crashed.findings.extend(self.explain(prefixes, places)?);
-        }
+        crashed.findings.extend(self.explain(prefixes, places)?);
         crashed.totals.failure_points = explored.eager.segments;
         crashed.totals.failure_point_stacks = explored.stacks;
         crashed.totals.failure_points_run = explored.eager.segments;
         crashed.totals.eager = Some(explored.eager);
         crashed.notes.extend(explored.notes);
-        crashed.is_interrupted |= explored.is_interrupted;
         Ok(())
+    }
+
+    /// Notes that the user has stopped something: what was found until then is reported all the same.
+    pub(crate) fn go_on<T>(
+        &mut self,
+        outcome: Result<T, CheckError>,
+    ) -> Result<Option<T>, CheckError> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(CheckError::Interrupted) => {
+                self.is_interrupted = true;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// A failure of which nothing is known but that it is there.
@@ -296,12 +342,19 @@ impl Bench<'_, '_> {
             })?,
             _ => diagnosis.symptom.backtrace.clone(),
         };
-        let recovery = backtrace.map(|backtrace| places.of_backtrace(&backtrace));
+        let recovery = backtrace.map(|backtrace| places.of_backtrace(Role::Recovery, &backtrace));
         finding.places.extend(recovery);
         Ok(finding)
     }
 
-    /// Finds out what is needed to judge trials at these moments.
+    /// Runs trials, and whatever is needed to judge them.
+    fn run(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {
+        let moments: Vec<EventIndex> = trials.iter().map(|trial| trial.at).collect();
+        self.learn(step, &moments)?;
+        self.run_all(step, trials)
+    }
+
+    /// Learns the contents that are needed to judge what is recovered at these moments.
     pub(crate) fn learn(&mut self, step: Step, moments: &[EventIndex]) -> Result<(), CheckError> {
         let missing = self.contents.missing(moments, self.trace);
         let references: Vec<Trial> = missing.iter().map(|(_, at)| Trial::prefix(*at)).collect();
@@ -312,16 +365,36 @@ impl Bench<'_, '_> {
         Ok(())
     }
 
-    /// Runs trials, and whatever is needed to judge them.
-    fn run(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {
-        let moments: Vec<EventIndex> = trials.iter().map(|trial| trial.at).collect();
-        self.learn(step, &moments)?;
-        self.run_all(step, trials)
+    /// Explores lost and reordered lines.
+    fn explore(
+        &mut self,
+        options: &LazyOptions,
+        tree: TreeOptions,
+        time: Option<Duration>,
+        each: Duration,
+    ) -> Result<lazy::Explored, CheckError> {
+        let points = lazy::Points::of(self.trace, self.runner, tree)?;
+        let moments: Vec<EventIndex> = points.moments().collect();
+        self.learn(Step::Lost, &moments)?;
+        lazy::explore(
+            self.trace,
+            self.runner,
+            &points,
+            self.contents,
+            options,
+            time,
+            each,
+            tree.seed,
+            self.observer,
+        )
     }
 
     fn run_all(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {
         if trials.is_empty() {
             return Ok(Vec::new());
+        }
+        if self.is_interrupted {
+            return Err(CheckError::Interrupted);
         }
         let of = trials.len() as u64;
         let observer = std::cell::RefCell::new(&mut *self.observer);
@@ -405,7 +478,9 @@ impl Bench<'_, '_> {
                 searches.push(Search::new(self.trace, direction, failed.trial.at)?);
             }
         }
-        self.search(&mut searches)?;
+        if !self.is_interrupted {
+            self.search(&mut searches)?;
+        }
         let mut findings = Vec::new();
         for (failed, pair) in prefixes.iter().zip(searches.chunks_exact(2)) {
             findings.push(self.prefix_finding(failed, &pair[0], &pair[1], places)?);
@@ -546,14 +621,20 @@ impl Bench<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
         let backtrace = match failed.symptom.code {
-            Code::RecoveryCrashes => self.runner.backtrace(&Trial {
-                at: failed.trial.at,
-                state: TrialState::Exactly(failed.state.clone()),
-            })?,
+            Code::RecoveryCrashes if !self.is_interrupted => {
+                let state = match &failed.trial.state {
+                    again @ TrialState::Again(..) => again.clone(),
+                    _ => TrialState::Exactly(failed.state.clone()),
+                };
+                self.runner.backtrace(&Trial {
+                    at: failed.trial.at,
+                    state,
+                })?
+            }
             _ => failed.symptom.backtrace.clone(),
         };
         if let Some(backtrace) = &backtrace {
-            found.push(places.of_backtrace(backtrace));
+            found.push(places.of_backtrace(Role::Recovery, backtrace));
         }
         let code = failed.symptom.code;
         Ok(Finding {

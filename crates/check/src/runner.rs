@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use powerfail_explore::{LostLines, Strategy};
 use powerfail_image::{
-    CursorOptions, Fill, ImageCursor, Layout, PoolImages, RunDirectory, Slot as ImageSlot,
+    CursorOptions, Fill, ImageCursor, Layout, Patch, PoolImages, RunDirectory, Slot as ImageSlot,
 };
 use powerfail_model::{CrashState, EventIndex, Rules};
 use powerfail_oracle::{Backtrace, Oracle, OracleError, PoolMapping, Slot, Verdict};
@@ -51,6 +51,18 @@ pub enum TrialState {
     Lost(LostLines),
     /// All, except that these lines have these versions.
     Exactly(CrashState),
+    /// The same, and then a recovery had written these bytes when the power failed again.
+    Again(CrashState, Vec<Patch>),
+}
+
+impl TrialState {
+    /// What lies on top of what survives.
+    fn overlay(&self) -> &[Patch] {
+        match self {
+            Self::Again(_, overlay) => overlay,
+            _ => &[],
+        }
+    }
 }
 
 /// How images are made and recoveries run.
@@ -156,6 +168,23 @@ impl<'t> Runner<'t> {
     /// The length of a line.
     pub(crate) const fn line_bytes(&self) -> u64 {
         self.options.rules.domain.line_bytes() as u64
+    }
+
+    /// What fresh memory holds.
+    pub(crate) const fn fill(&self) -> Option<Fill> {
+        self.options.fill
+    }
+
+    /// The processes that start recoveries.
+    pub(crate) fn zygotes(&self) -> Vec<u32> {
+        self.recoveries.iter().map(Slot::zygote_id).collect()
+    }
+
+    /// The trace, and private files with whoever runs recovery on them.
+    pub(crate) fn slots(
+        &mut self,
+    ) -> (&'t Trace, impl Iterator<Item = (&mut ImageSlot, &mut Slot)>) {
+        (self.trace, self.images.iter_mut().zip(&mut self.recoveries))
     }
 
     /// How recovery is kept apart.
@@ -289,7 +318,7 @@ impl<'t> Runner<'t> {
                     continue;
                 };
                 let Some(worker) = free.pop() else { continue };
-                images[worker].prepare(&cursor, &state)?;
+                images[worker].prepare_with(&cursor, &state, trial.state.overlay())?;
                 running[worker] = Some((name, state));
                 if jobs[worker].send(()).is_err() {
                     return Err(CheckError::Oracle(OracleError::ZygoteDied));
@@ -330,7 +359,7 @@ impl<'t> Runner<'t> {
         let state = state_at(&cursor, &trial.state).unwrap_or(CrashState {
             versions: Vec::new(),
         });
-        self.images[0].prepare(&cursor, &state)?;
+        self.images[0].prepare_with(&cursor, &state, trial.state.overlay())?;
         Ok(())
     }
 }
@@ -351,12 +380,12 @@ pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &TrialState) -> Option<
             let frontier = cursor.frontier()?;
             lost.crash_states(Some(frontier)).next()
         }
-        TrialState::Exactly(state) => Some(state.clone()),
+        TrialState::Exactly(state) | TrialState::Again(state, _) => Some(state.clone()),
     }
 }
 
 /// Ends zygotes, and with them everything that they have started: whoever waits for one is told.
-fn end(zygotes: &[u32]) {
+pub(crate) fn end(zygotes: &[u32]) {
     for zygote in zygotes {
         if let Some(zygote) = rustix::process::Pid::from_raw(zygote.cast_signed()) {
             let _ = rustix::process::kill_process(zygote, rustix::process::Signal::KILL);

@@ -63,6 +63,16 @@ impl ByteSet {
         left
     }
 
+    /// The bytes that are in it or in another one.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut both = *self;
+        for (word, more) in both.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+        both
+    }
+
     /// Whether no byte is in it.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
@@ -87,5 +97,11 @@ mod tests {
         assert!(ByteSet::range(5, 5).is_empty());
         assert!(ByteSet::range(0, 512).contains(511));
         assert!(set.without(&ByteSet::range(0, 64)).iter().eq(64..70));
+        assert!(
+            set.union(&ByteSet::range(3, 4))
+                .iter()
+                .eq((3..4).chain(60..70))
+        );
+        assert_eq!(ByteSet::from_words(set.words()), set);
     }
 }
