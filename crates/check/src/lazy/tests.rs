@@ -343,7 +343,7 @@ fn a_recovery_that_does_not_repeat_itself_ends() {
     impl Explorer for Fickle<'_> {
         fn explore(
             &mut self,
-            request: &super::contract::ExploreRequest<'_>,
+            request: &powerfail_oracle::ExploreRequest<'_>,
         ) -> Result<Attempt, CheckError> {
             self.1 += 1;
             let Attempt::Explored(mut explored) = self.0.explore(request)? else {

@@ -16,11 +16,9 @@ use powerfail_trace::{
 };
 
 use crate::error::CheckError;
-use crate::lazy::contract::{
-    Choice, Execution, ExploreRequest, Explored, LineTable, PageMask,
-};
 use crate::lazy::lab::{Lab, Pools};
 use crate::lazy::walk::{Attempt, Explorer};
+use powerfail_oracle::{Choice, Execution, ExploreRequest, Explored, LineTable, PageMask};
 
 const POOL: PoolIndex = PoolIndex(0);
 const LINE: usize = 64;
@@ -179,9 +177,7 @@ impl Explorer for Simulated<'_> {
             });
         }
         if self.engine == Engine::Again && request.fork {
-            return Ok(Attempt::Refused {
-                reason: "reexecute: threads are running".to_owned(),
-            });
+            return Ok(Attempt::NotForkable);
         }
         let mut read = BTreeMap::new();
         let mut explored = Explored::default();
