@@ -462,10 +462,10 @@ fn avx512_code_is_what_it_should_be() {
         let instruction = Classifier::new().classify(&bytes, at).instruction;
         let mut out = [0; MAX_ACCESS_LEN];
         let to = at + 0x1000;
-        let Ok(emitted) = emitter.emit(&instruction, &bytes, to, false, &mut out) else {
+        let Ok(made) = emitter.emit(&instruction, &bytes, to, false, &mut out) else {
             continue;
         };
-        let mut decoder = Decoder::with_ip(64, &out[..emitted.len_bytes], to, 0);
+        let mut decoder = Decoder::with_ip(64, &out[..made.len_bytes], to, 0);
         let copies: Vec<_> = decoder
             .iter()
             .filter(|copy| copy.code().encoding() == EncodingKind::EVEX)
@@ -473,10 +473,10 @@ fn avx512_code_is_what_it_should_be() {
         let [moved, original] = &copies[..] else {
             panic!("{code:?} is there {} times", copies.len())
         };
-        assert_eq!(moved.ip() - to, emitted.moved_at as u64);
-        assert_eq!(original.ip() - to, emitted.original_at as u64);
+        assert_eq!(moved.ip() - to, made.moved_at as u64);
+        assert_eq!(original.ip() - to, made.original_at as u64);
         assert_eq!(original.memory_base(), Register::RSI);
-        let scratch = Register::RAX + u32::from(emitted.scratch);
+        let scratch = Register::RAX + u32::from(made.scratch);
         assert_eq!(moved.memory_base(), scratch);
         assert_eq!(
             (moved.memory_displacement64(), moved.memory_index()),
