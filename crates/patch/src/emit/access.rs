@@ -4,7 +4,8 @@
 //! and their bytes live in a copy somewhere else. Every access faults, which is right the first time
 //! and far too slow in a loop. The trampoline of such an instruction asks two tables: one byte for each
 //! line says whether loads and stores of it can go to the copy as they are ([`LOADS_MOVE`],
-//! [`STORES_MOVE`]), and one word for each page says how far away the copy is.
+//! [`STORES_MOVE`]), and one word for each page says how far away the copy is. Of some lines somebody wants
+//! to know that they were read: a load sets their bit in a word of the page, once ([`UNREAD_SHIFT`]).
 //!
 //! ```text
 //!     below the red zone: save A and RAX;  A = address;  save flags
@@ -15,9 +16,12 @@
 //!     restore A; jump back
 //! ORIGINAL:
 //!     restore; the instruction as it was; jump back
+//! UNREAD:
+//!     the first line is unread and this is a load? else go to ORIGINAL
+//!     set its bit; from now on it is movable; look again
 //! ```
 //!
-//! Zero in both tables is the beginning and is always right: the instruction as it was either works,
+//! Zero in all tables is the beginning and is always right: the instruction as it was either works,
 //! because its page is accessible, or faults, and then whoever handles faults sees a copy of the
 //! instruction in the state that the program had before it, stack pointer included.
 //!
@@ -40,6 +44,10 @@ pub const LOADS_MOVE: u8 = 1;
 /// Bit of a line's byte: stores can go to the copy. Only together with [`LOADS_MOVE`].
 pub const STORES_MOVE: u8 = 2;
 
+/// A line that is to become movable with its first load, which is noted: its byte is that of afterwards,
+/// shifted to the left by this.
+pub const UNREAD_SHIFT: u8 = 2;
+
 /// No trampoline of an access is longer than this.
 pub const MAX_ACCESS_LEN: usize = 384;
 
@@ -49,6 +57,8 @@ const LINE_MASK: i32 = -64;
 const PAGE_MASK: i32 = -4096;
 /// An access is never longer than a line, so it touches two at most.
 const MAX_LEN: usize = 64;
+const LINES_OF_PAGE: i32 = 64;
+const LOCK: u8 = 0xf0;
 const RED_ZONE: i64 = 128;
 /// What lies between the stack pointer and the program's when the address is computed.
 const PUSHED: i64 = RED_ZONE + 16;
@@ -68,6 +78,9 @@ pub struct AccessSettings {
     /// Address of the word of the first page of the window; as long as there are pages, and one. Code is
     /// shortest if this is `base / 512`.
     pub page_table: u64,
+    /// Address of the word of the first page of another such table: the address of a word that has a bit
+    /// for each line of the page, set when that is read. Only used for lines that are unread.
+    pub mark_table: u64,
     /// Whether `rdfsbase` and `rdgsbase` can be executed (`AT_HWCAP2`, bit 1).
     pub has_fsgsbase: bool,
 }
@@ -167,12 +180,14 @@ impl AccessEmitter {
             settings: &self.settings,
             instruction,
             access,
-            constants: [None; 2],
+            constants: [None; 3],
         };
-        let original = body.asm.label();
+        let [original, unread, look] = [(); 3].map(|()| body.asm.label());
         body.enter(keeps_flags);
         body.check_window(original);
-        let crossing = body.check_lines(original);
+        body.asm.bind(look);
+        let is_load = body.access.bit == LOADS_MOVE;
+        let crossing = body.check_lines(if is_load { unread } else { original });
         let moved_at = body.work(keeps_flags);
         body.asm.bind(original);
         body.leave_unchanged(keeps_flags);
@@ -180,6 +195,9 @@ impl AccessEmitter {
         body.original(code);
         if let Some((crossing, checked)) = crossing {
             body.check_crossing(crossing, checked, original);
+        }
+        if is_load {
+            body.note_read(unread, look, original);
         }
         body.place_constants();
         let scratch = body.access.scratch.number() as u8;
@@ -309,7 +327,7 @@ struct Body<'a> {
     instruction: &'a Instruction,
     access: Access,
     /// Words that lie behind the code, because no instruction can have them inside.
-    constants: [Option<(Label, u64)>; 2],
+    constants: [Option<(Label, u64)>; 3],
 }
 
 impl Body<'_> {
@@ -401,12 +419,12 @@ impl Body<'_> {
         }
     }
 
-    /// Goes to `original` if the first line cannot be moved. Gives the label to be bound to the check
+    /// Goes to `not_movable` if the first line cannot be moved. Gives the label to be bound to the check
     /// of a second line, and the one to go on at after it; none if there never is one.
-    fn check_lines(&mut self, original: Label) -> Option<(Label, Label)> {
+    fn check_lines(&mut self, not_movable: Label) -> Option<(Label, Label)> {
         let scratch = self.access.scratch;
         self.asm.rr(Code::Mov_r64_rm64, Register::RAX, scratch);
-        self.test_line(original);
+        self.test_line(self.access.bit, not_movable);
         if self.access.len == 1 {
             return None;
         }
@@ -431,26 +449,57 @@ impl Body<'_> {
         self.asm.ri(Code::Test_rm64_imm32, Register::RAX, mask);
     }
 
-    /// Goes to `original` if the line of the address in RAX cannot be moved.
-    fn test_line(&mut self, original: Label) {
+    /// RAX becomes part of what addresses the byte of the line of the address in it.
+    fn line_byte(&mut self) -> MemoryOperand {
         let first_line = self.settings.base >> LINE_SHIFT;
         let bias = self.settings.line_table.wrapping_sub(first_line);
         self.asm.ri(Code::Shr_rm64_imm8, Register::RAX, LINE_SHIFT);
-        let byte = if let Ok(bias) = i32::try_from(bias.cast_signed()) {
+        if let Ok(bias) = i32::try_from(bias.cast_signed()) {
             memory(Register::RAX, bias)
         } else {
             self.add_constant(Register::RAX, bias);
             memory(Register::RAX, 0)
-        };
-        self.asm
-            .mi(Code::Test_rm8_imm8, byte, self.access.bit.into());
-        self.asm.jump_if(Condition::Equal, original);
+        }
+    }
+
+    /// Goes to a label if the line of the address in RAX has not this bit.
+    fn test_line(&mut self, bit: u8, without: Label) {
+        let byte = self.line_byte();
+        self.asm.mi(Code::Test_rm8_imm8, byte, bit.into());
+        self.asm.jump_if(Condition::Equal, without);
+    }
+
+    /// The first line cannot be moved. If that is because nobody has read it, it is read now.
+    fn note_read(&mut self, unread: Label, look: Label, original: Label) {
+        let scratch = self.access.scratch;
+        self.asm.bind(unread);
+        self.asm.rr(Code::Mov_r64_rm64, Register::RAX, scratch);
+        self.test_line(LOADS_MOVE << UNREAD_SHIFT, original);
+        self.asm.rr(Code::Mov_r64_rm64, Register::RAX, scratch);
+        let mark = self.word_of_page(self.settings.mark_table, Register::RAX);
+        self.asm.rm(Code::Mov_r64_rm64, Register::RAX, mark);
+        self.asm.r(Code::Push_r64, scratch);
+        self.asm.ri(Code::Shr_rm64_imm8, scratch, LINE_SHIFT);
+        self.asm.ri(Code::And_rm64_imm8, scratch, LINES_OF_PAGE - 1);
+        self.asm.raw(&[LOCK]);
+        let word = memory(Register::RAX, 0);
+        self.asm.mr(Code::Bts_rm64_r64, word, scratch);
+        self.asm.r(Code::Pop_r64, scratch);
+        self.asm.rr(Code::Mov_r64_rm64, Register::RAX, scratch);
+        let byte = self.line_byte();
+        self.asm.mi(Code::Shr_rm8_imm8, byte, UNREAD_SHIFT.into());
+        self.asm.jump(look);
+    }
+
+    /// The word that says how far away the copy of a page is.
+    fn page_word(&mut self, address: Register) -> MemoryOperand {
+        self.word_of_page(self.settings.page_table, address)
     }
 
     /// The word of the page of the address in a register, which is used up.
-    fn page_word(&mut self, address: Register) -> MemoryOperand {
+    fn word_of_page(&mut self, table: u64, address: Register) -> MemoryOperand {
         let first_page = self.settings.base >> PAGE_SHIFT;
-        let bias = self.settings.page_table.wrapping_sub(8 * first_page);
+        let bias = table.wrapping_sub(8 * first_page);
         self.asm.ri(Code::Shr_rm64_imm8, address, PAGE_SHIFT);
         if let Ok(bias) = i32::try_from(bias.cast_signed()) {
             return MemoryOperand::new(
@@ -544,7 +593,7 @@ impl Body<'_> {
         let scratch = self.access.scratch;
         self.asm.bind(crossing);
         self.last_byte();
-        self.test_line(original);
+        self.test_line(self.access.bit, original);
         self.compare_ends(PAGE_MASK);
         self.asm.jump_if(Condition::Equal, checked);
         self.last_byte();

@@ -40,7 +40,7 @@ use powerfail_abi::SiteId;
 
 pub use access::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, LOADS_MOVE, MAX_ACCESS_LEN,
-    STORES_MOVE,
+    STORES_MOVE, UNREAD_SHIFT,
 };
 pub use settings::{LockedFences, Settings, StampOrder, VolatileFlushes};
 pub use state::{StateMap, Trampoline};
