@@ -37,6 +37,13 @@ impl Anatomy {
         anatomy.branch_targets.sort_unstable();
         anatomy
     }
+
+    /// Where instructions begin in a range.
+    pub(crate) fn starts_in(&self, from: u64, to: u64) -> &[u64] {
+        let first = self.starts.partition_point(|start| *start < from);
+        let behind = self.starts.partition_point(|start| *start < to);
+        &self.starts[first..behind.max(first)]
+    }
 }
 
 /// What the planner asks.
