@@ -210,13 +210,17 @@ impl State {
         }
         self.split(address);
         self.split(end);
-        self.mappings
-            .retain(|it| it.end() <= address || end <= it.address);
+        let is_left = |it: &Mapping| it.end() <= address || end <= it.address;
+        for index in 0..self.mappings.len() {
+            if !is_left(&self.mappings[index]) {
+                self.withdraw(index);
+            }
+        }
+        self.mappings.retain(is_left);
         let crowded = core::mem::take(&mut self.crowded);
         for (pool, offset) in crowded {
-            let is_here = |it: &Mapping| {
-                it.pool == pool && !it.is_private && it.address_of(offset).is_some()
-            };
+            let is_here =
+                |it: &Mapping| it.pool == pool && !it.is_private && it.address_of(offset).is_some();
             let holders = self.mappings.iter().filter(|it| is_here(it)).count();
             if holders > 1 {
                 self.crowded.insert((pool, offset));
@@ -294,6 +298,7 @@ impl State {
                     protect(place, PAGE, sys::PROT_NONE);
                 }
             }
+            self.publish_all(index);
         }
         0
     }

@@ -11,6 +11,7 @@ use crate::stacks::Registers;
 use crate::sys;
 
 use super::access::{self, Access, Accesses, Unknown};
+use super::hot::{self, Advice};
 use super::pools::{PAGE, State};
 use super::{file, order, process, sites, turn};
 
@@ -99,6 +100,7 @@ pub(super) extern "C" fn on_fault(signal: i32, info: *mut c_void, context: *mut 
         turn::leave();
     }
     if matches!(outcome, Outcome::Deliver) {
+        hot::undo(&frame);
         signals::deliver(signal as usize, info, context);
     }
 }
@@ -114,11 +116,13 @@ pub(super) fn registers_of(frame: &Frame, pc: u64) -> Registers {
 
 impl State {
     fn fault(&mut self, frame: &Frame, address: u64, runs_alone: bool) -> Outcome {
-        let site = frame.get(Greg::Rip);
+        // Where it is, and where the recovery has it.
+        let at = frame.get(Greg::Rip);
+        let site = hot::instruction_at(at);
         let is_ours = self.mapping_at(address).is_some();
         if runs_alone && (!is_ours || self.step.shown_count > 0) {
             if is_ours && self.needs_step(address) {
-                let mnemonic = access::decode(site).mnemonic();
+                let mnemonic = access::decode(at).mnemonic();
                 super::refuse(&format!(
                     "the instruction {mnemonic:?} at {site:#x} touches more than is known of it"
                 ));
@@ -130,8 +134,12 @@ impl State {
         if !is_ours {
             return Outcome::Deliver;
         }
+        if !runs_alone && let Advice::GoTo(next) = hot::trapped(at, || !self.has_company) {
+            frame.set(Greg::Rip, next);
+            return Outcome::Done;
+        }
         file::control().traps.fetch_add(1, Ordering::Relaxed);
-        let instruction = access::decode(site);
+        let instruction = access::decode(at);
         if let Some(line) = access::flushed(&instruction, frame) {
             let kind = order::flush_kind(&instruction);
             self.log_flush(kind, line, site);
@@ -163,8 +171,13 @@ impl State {
         frame.set(Greg::Flags, frame.get(Greg::Flags) | TRAP_FLAG);
     }
 
-    fn begin_step(&mut self, frame: &Frame, instruction: &Instruction, runs_alone: bool) -> Outcome {
-        let site = frame.get(Greg::Rip);
+    fn begin_step(
+        &mut self,
+        frame: &Frame,
+        instruction: &Instruction,
+        runs_alone: bool,
+    ) -> Outcome {
+        let site = hot::instruction_at(frame.get(Greg::Rip));
         let Some(factory) = self.factory.as_mut() else {
             return Outcome::Deliver;
         };
@@ -309,7 +322,12 @@ impl State {
         });
         // What was closed may have got another place.
         for shown in 0..self.step.shown_count {
-            let Shown { pool, offset, truth, .. } = self.step.shown[shown];
+            let Shown {
+                pool,
+                offset,
+                truth,
+                ..
+            } = self.step.shown[shown];
             if truth != 0 {
                 self.settle_truth(pool, offset, shown);
             }
@@ -379,6 +397,7 @@ impl State {
                 let protection = self.mappings[page.mapping].protection;
                 super::pages::protect(page.address, PAGE, protection);
                 self.mappings[page.mapping].own.insert(page.offset);
+                self.publish(page.mapping, page.offset);
             } else {
                 self.hide(page.address, page.truth, is_written);
             }
@@ -392,7 +411,10 @@ impl State {
         }
         for number in 0..count {
             let page = self.step.shown[number];
-            if let Some(index) = self.table_page(page.pool, page.offset).filter(|_| page.truth != 0) {
+            if let Some(index) = self
+                .table_page(page.pool, page.offset)
+                .filter(|_| page.truth != 0)
+            {
                 self.maybe_settle(index, was_open[number]);
             }
         }
@@ -402,10 +424,12 @@ impl State {
     /// Whether what was written to a page of the table went to a private page of the recovery.
     fn is_own_write(&self, page: usize, _from: u64) -> bool {
         let entry = &file::open_pages()[page];
-        self.step.shown[..self.step.shown_count].iter().any(|shown| {
-            (shown.pool, shown.offset) == (entry.pool, entry.offset)
-                && self.mappings[shown.mapping].is_private
-        })
+        self.step.shown[..self.step.shown_count]
+            .iter()
+            .any(|shown| {
+                (shown.pool, shown.offset) == (entry.pool, entry.offset)
+                    && self.mappings[shown.mapping].is_private
+            })
     }
 
     fn log_stores(&mut self) {
