@@ -38,6 +38,7 @@ mod registers;
 mod sites;
 mod snapshot;
 mod step;
+mod strings;
 mod table;
 mod talk;
 mod transfer;

@@ -149,6 +149,9 @@ impl State {
             frame.set(Greg::Rip, instruction.next_ip());
             return Outcome::Done;
         }
+        if !runs_alone && self.run_string(frame, &instruction) {
+            return Outcome::Done;
+        }
         self.begin_step(frame, &instruction, runs_alone)
     }
 

@@ -145,3 +145,33 @@ pub(super) fn clear_page(page: u64) {
         }
     }
 }
+
+/// Where the bytes at an address are that an instruction could load or store without anybody looking, and how
+/// many of `most`, which lie in one page. Notes that lines are read.
+pub(super) fn movable(address: u64, most: u64, is_store: bool) -> Option<(u64, u64)> {
+    if !is_there() || address >= WINDOW_LEN {
+        return None;
+    }
+    let page = address / PAGE * PAGE;
+    let bit = if is_store { STORES_MOVE } else { LOADS_MOVE };
+    let (first, end) = (address % PAGE, address % PAGE + most);
+    let mut until = first;
+    // SAFETY: inside of the tables; a mark is the address of a word of the shared file.
+    let distance = unsafe {
+        let bytes = &mut *line_bytes(page);
+        for line in first / LINE..end.div_ceil(LINE) {
+            let byte = &mut bytes[line as usize];
+            if !is_store && *byte & LOADS_MOVE << UNREAD_SHIFT != 0 {
+                let mark = mark_word(page).read() as *const AtomicU64;
+                (*mark).fetch_or(1 << line, Ordering::Relaxed);
+                *byte >>= UNREAD_SHIFT;
+            }
+            if *byte & bit == 0 {
+                break;
+            }
+            until = ((line + 1) * LINE).min(end);
+        }
+        page_word(page).read()
+    };
+    (until > first).then(|| (address.wrapping_add(distance), until - first))
+}
