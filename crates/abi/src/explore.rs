@@ -185,6 +185,8 @@ pub struct Line {
 pub const OVERWRITTEN_BYTES: u64 = 64;
 /// How many return addresses a choice keeps.
 pub const CHOICE_FRAMES: usize = 12;
+/// Words of a set of bytes of a line, in a choice.
+pub const OBSERVED_WORDS: usize = OVERWRITTEN_BYTES as usize / 8;
 
 /// A load that could observe several values, and the one that was taken.
 #[repr(C)]
@@ -208,6 +210,10 @@ pub struct Choice {
     pub log_events: u32,
     /// Where: the instruction, then return addresses, innermost first; zero where there is none.
     pub frames: [u64; CHOICE_FRAMES],
+    /// The bytes of the line that told the values apart: those of the load that recovery had not
+    /// overwritten before it. Byte *n* is bit `n % 64` of word `n / 64`. Without them nobody could follow
+    /// the choices who does not know the stores between them.
+    pub observed: [u64; OBSERVED_WORDS],
 }
 
 /// What was logged.

@@ -56,6 +56,7 @@ impl State {
             left: 0,
             log_events: log::events(),
             frames: [0; CHOICE_FRAMES],
+            observed: line.open_bytes(from, to).words(),
         };
         let class = choose(choice, firsts, code);
         let content = firsts[class] as usize;
@@ -116,15 +117,11 @@ fn choose(mut choice: Choice, firsts: &[u32], code: Registers) -> usize {
         let log_len = control.log_len.load(Ordering::Relaxed);
         let log_events = log::events();
         control.waiting.fetch_add(1, Ordering::Relaxed);
+        talk::mark_output();
         let child = process::fork();
         if child == 0 {
             let before = &control.attached;
-            let _ = before.compare_exchange(
-                me,
-                sys::getpid(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let _ = before.compare_exchange(me, sys::getpid(), Ordering::AcqRel, Ordering::Relaxed);
             return class;
         }
         if child < 0 {

@@ -102,6 +102,7 @@ pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
         if !matches!(instruction.mnemonic(), Mnemonic::Sfence | Mnemonic::Mfence) {
             code::replace(core::iter::once((address, &[byte][..])));
             frame.set(Greg::Rip, address);
+            state.step.forget_accesses();
             state.run_alone(frame, address);
             state.step.rearm = address;
             return true;

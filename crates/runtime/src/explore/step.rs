@@ -70,6 +70,12 @@ impl Step {
         is_locked: false,
         rearm: 0,
     };
+
+    /// What the instruction touches is not known, or no pool.
+    pub(super) fn forget_accesses(&mut self) {
+        self.accesses = Accesses::NONE;
+        self.is_locked = false;
+    }
 }
 
 /// What becomes of a fault.
