@@ -12,6 +12,7 @@
 
 mod branches;
 mod loads;
+mod made_up;
 mod orders;
 mod software;
 mod system_calls;
