@@ -11,6 +11,7 @@
 )]
 
 mod branches;
+mod hot;
 mod loads;
 mod made_up;
 mod orders;

@@ -271,6 +271,19 @@ impl Zygote {
         self.get(at, 0)
     }
 
+    /// Forgets which lines of a page of the table were read.
+    pub(crate) fn forget_reads(&self, page: usize) {
+        // SAFETY: inside of the file.
+        let page = unsafe {
+            &*self
+                .memory
+                .add(OPEN_PAGES_AT as usize)
+                .cast::<OpenPage>()
+                .add(page)
+        };
+        page.read.store(0, Ordering::Relaxed);
+    }
+
     /// Makes the pool as the failure point left it: a new file with the newest content.
     pub(crate) fn prepare(&self) {
         self.prepare_with(|_| 0);
