@@ -290,6 +290,45 @@ static void logged(void) {
     printf("%lx\n", LOAD(uint64_t, 8192));
 }
 
+static void streamed(void) {
+    FILE *file = fopen(path, "rb");
+    unsigned char bytes[16];
+    if (!file || fread(bytes, 1, 16, file) != 16)
+        exit(4);
+    printf("%x %x\n", bytes[0], bytes[8]);
+    fclose(file);
+}
+
+static void looked_at(void) {
+    struct stat first, second;
+    struct statx third;
+    // By a path that is spelt in another way.
+    char other[4096];
+    char *name = strrchr(path, '/');
+    snprintf(other, sizeof other, "%.*s/.//%s", (int)(name - path), path, name + 1);
+    if (stat(other, &first) || lstat(path, &second) || access(path, R_OK) ||
+        statx(AT_FDCWD, path, 0, STATX_INO, &third))
+        exit(4);
+    if (first.st_ino != second.st_ino || first.st_ino != third.stx_ino)
+        exit(5);
+    printf("%lu\n", (unsigned long)first.st_ino);
+}
+
+static void linked(void) {
+    // A link to the pool, made before it is touched, from its directory.
+    char link[4096];
+    snprintf(link, sizeof link, "%s.link", path);
+    symlink(path, link);
+    if (chdir(link) == 0)
+        exit(5);
+    *strrchr(link, '/') = 0;
+    if (chdir(link))
+        exit(4);
+    fd = open("pool.link", O_RDWR);
+    unsigned char *pool = map_as(PROT_READ, MAP_SHARED);
+    printf("%x\n", LOAD(uint8_t, 0));
+}
+
 // A program in words: what it does is read from the environment, so that tests can make it up.
 __attribute__((target("avx2"))) static void scripted(void) {
     unsigned char *pool = map();
@@ -381,6 +420,7 @@ static const struct {
     {"crashing", crashing}, {"hanging", hanging},     {"handled", handled},
     {"threads", threads},   {"forking", forking},     {"shortening", shortening},
     {"locking", locking},   {"with_file", with_file}, {"logged", logged},
+    {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
     {"scripted", scripted},
 };
 
