@@ -8,6 +8,7 @@ mod configuration;
 mod demo;
 mod determinism;
 mod interrupted;
+mod lazy;
 mod options;
 mod refused;
 mod replay;
