@@ -154,52 +154,31 @@ fn the_table_comes_first_and_its_numbers_are_in_the_report() {
 
 #[test]
 fn samples_budgets_and_segments_leave_out_and_say_so() {
-    let folder = recorded(0);
-    let all = eager(&folder, &[]).report().totals.eager.expect("numbers");
-    let run = eager(
-        &folder,
-        &["--threshold", "2", "--sample", "3", "--seed", "7"],
-    )
-    .ends_with(CLEAN);
-    let report = run.report();
-    let some = report.totals.eager.clone().expect("numbers");
+    let folder = recorded(1);
+    let numbers = |run: &Run| run.report().totals.eager.expect("numbers");
+    let all = numbers(&eager(&folder, &[]));
+    let sample = ["--threshold", "2", "--sample", "9", "--seed", "7"];
+    let run = eager(&folder, &sample);
+    let some = numbers(&run);
     assert!(some.run < all.run, "{some:?}");
-    assert!(
-        report.notes.iter().any(|note| note.contains("sampled")),
-        "{:?}",
-        report.notes
-    );
-    assert_eq!(
-        eager(
-            &folder,
-            &["--threshold", "2", "--sample", "3", "--seed", "7"]
-        )
-        .stdout,
-        run.stdout,
-        "the same seed, the same report"
-    );
-    let part = eager(&folder, &["--segments", "1..3"]).report().totals;
-    assert_eq!(part.eager.expect("numbers").segments, 2);
-    let report = eager(&folder, &["--budget", "1ms"]).report();
-    let budget = report.totals.eager.clone().expect("numbers");
-    assert!(
-        budget.run < all.run && budget.groups_covered <= budget.groups,
-        "{budget:?}"
-    );
-    assert!(
-        report.notes.iter().any(|note| note.contains("budget")),
-        "{:?}",
-        report.notes
-    );
-    let joined = eager(&folder, &["--coalesce"])
-        .report()
-        .totals
-        .eager
-        .expect("numbers");
-    assert!(
-        joined.run < all.run,
-        "two stores of a record are one: {joined:?}"
-    );
+    assert!(some.exhaustive_segments < some.segments, "{some:?}");
+    let has_note = |run: &Run, words: &str| {
+        let notes = run.report().notes;
+        assert!(notes.iter().any(|it| it.contains(words)), "{notes:?}");
+    };
+    has_note(&run, "sampled");
+    let again = eager(&folder, &sample).stdout;
+    assert_eq!(again, run.stdout, "the same seed, the same report");
+    let part = numbers(&eager(&folder, &["--segments", "1..3"]));
+    assert_eq!(part.segments, 2);
+    let run = eager(&folder, &["--budget", "1ms"]);
+    let budget = numbers(&run);
+    assert!(budget.run < all.run, "{budget:?}");
+    assert!(budget.groups_covered < budget.groups, "{budget:?}");
+    has_note(&run, "budget");
+    // The two stores of a record are one.
+    let joined = numbers(&eager(&folder, &["--coalesce"]));
+    assert!(joined.run < all.run, "{joined:?}");
 }
 
 #[test]
