@@ -107,13 +107,13 @@ pub fn crash<'t>(
         };
         crashed.findings.extend(finding);
     }
-    if let Some(lazy) = &options.lazy {
+    if let Some(lazy) = options.lazy.as_ref().filter(|_| !bench.is_interrupted) {
         let time = lazy_time(lazy.time, options.budget, begun.elapsed());
-        let mut explored = bench.explore(lazy, options.tree, time, each)?;
-        crashed.totals.exploration = Some(std::mem::take(&mut explored.exploration));
-        let findings = &mut crashed.findings;
-        let notes = bench.explain_lost(explored, &known, findings, &mut places)?;
-        crashed.notes.extend(notes);
+        let explored = bench.explore(lazy, options.tree, time, each);
+        if let Some(mut explored) = bench.go_on(explored)? {
+            crashed.totals.exploration = Some(std::mem::take(&mut explored.exploration));
+            bench.explain_lost(explored, &known, &mut crashed, &mut places)?;
+        }
     }
     crashed.is_interrupted = bench.is_interrupted;
     crashed.totals.recovery_runs = runner.runs;
@@ -167,9 +167,6 @@ fn undisturbed(
 }
 
 fn trials_of(plan: &Plan, contents: &Contents, options: &CrashOptions) -> Vec<Trial> {
-    if !options.prefix {
-        return Vec::new();
-    }
     let mut trials: Vec<Trial> = plan
         .points
         .iter()
@@ -478,9 +475,7 @@ impl Bench<'_, '_> {
                 searches.push(Search::new(self.trace, direction, failed.trial.at)?);
             }
         }
-        if !self.is_interrupted {
-            self.search(&mut searches)?;
-        }
+        self.search(&mut searches)?;
         let mut findings = Vec::new();
         for (failed, pair) in prefixes.iter().zip(searches.chunks_exact(2)) {
             findings.push(self.prefix_finding(failed, &pair[0], &pair[1], places)?);

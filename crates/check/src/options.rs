@@ -21,7 +21,7 @@ pub struct CrashOptions {
     pub prefix: bool,
     /// Try every combination of what may survive, or a sample of them.
     pub eager: Option<EagerOptions>,
-    /// Explore what else a crash can leave.
+    /// Explore everything that recovery can observe.
     pub lazy: Option<LazyOptions>,
 }
 

@@ -26,6 +26,7 @@ use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::{Progress, open_trace};
+use crate::record::RUNTIME;
 use crate::words::command;
 
 const MIB: u64 = 1 << 20;
@@ -191,7 +192,11 @@ pub(crate) struct Work<'a> {
 pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
     let trace = work.trace;
     let section = &work.config.check;
-    let oracle = Oracle::new(work.recovery.plan()?, Settings::default())?;
+    let settings = Settings {
+        runtime: work.lazy.is_some().then(|| RUNTIME.into()),
+        ..Settings::default()
+    };
+    let oracle = Oracle::new(work.recovery.plan()?, settings)?;
     let parent = powerfail_image::default_parent();
     let _ = powerfail_image::sweep_leftovers(&parent);
     let jobs = work.recovery_args.jobs.or(section.jobs);

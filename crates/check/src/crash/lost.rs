@@ -6,17 +6,17 @@ use powerfail_finding::{Code, Finding, Role, SecondFailure, Severity, SourcePlac
 use powerfail_model::{CrashState, EventIndex};
 use powerfail_trace::{Frame, StackId};
 
-use super::{Bench, Failed, evidence, message, name_of};
+use super::{Bench, Crashed, Failed, evidence, message, once_for_each_stack};
+use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
 use crate::lazy::{Explored, Failure, choices};
-use crate::options::Step;
 use crate::places::Places;
 use crate::runner::{Trial, TrialState};
 
 /// How many kinds of failures are explained.
 const KINDS_MAX: usize = 64;
-/// With more lost lines than this, which of them matter is not looked for.
-const LINES_MAX: usize = 64;
+/// How many stores of a line are looked at to see whether another finding is about it.
+const STORES_MAX: usize = 64;
 
 /// What makes failures of different failure points the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +27,9 @@ struct Kind {
     store: Option<StackId>,
 }
 
+/// What names a line of code, also where there are no sources.
+type Line = (Option<String>, Option<u32>, Option<String>, Option<u64>);
+
 impl Bench<'_, '_> {
     /// Adds what exploring has shown to the findings. `known` are failures of prefix crashes that were
     /// found before.
@@ -34,140 +37,193 @@ impl Bench<'_, '_> {
         &mut self,
         explored: Explored,
         known: &[(StackId, Code)],
-        findings: &mut Vec<Finding>,
+        crashed: &mut Crashed,
         places: &mut Places<'_>,
-    ) -> Result<Vec<String>, CheckError> {
+    ) -> Result<(), CheckError> {
         self.is_interrupted = explored.is_interrupted;
-        let mut notes = explored.notes;
+        crashed.notes.extend(explored.notes);
         let mut whole: Vec<Failed> = Vec::new();
-        let mut kinds: BTreeMap<Kind, (Failure, u64)> = BTreeMap::new();
+        let mut kinds: BTreeMap<Kind, Failure> = BTreeMap::new();
         for (failure, stack) in explored.failures.into_iter().zip(explored.stacks) {
             if failure.state.versions.is_empty() && failure.again.is_none() {
-                let code = failure.symptom.code;
-                let same = whole
-                    .iter_mut()
-                    .find(|whole| (whole.stack, whole.symptom.code) == (stack, code));
-                match same {
-                    Some(same) => same.count += failure.count,
-                    None if known.contains(&(stack, code)) => {}
-                    None => whole.push(Failed {
-                        trial: Trial::prefix(failure.at),
-                        state: failure.state,
-                        stack,
-                        symptom: failure.symptom,
-                        count: failure.count,
-                    }),
-                }
+                whole.push(Failed {
+                    trial: Trial::prefix(failure.at),
+                    state: failure.state,
+                    stack,
+                    symptom: failure.symptom,
+                    count: failure.count,
+                });
                 continue;
             }
             let count = failure.count;
             kinds
                 .entry(kind(&failure))
-                .and_modify(|(_, known)| *known += count)
-                .or_insert((failure, count));
-        }
-        for finding in self.explain(whole, places)? {
-            merge(findings, finding);
+                .and_modify(|known| known.count += count)
+                .or_insert(failure);
         }
         let left = kinds.len().saturating_sub(KINDS_MAX);
         if left > 0 {
-            notes.push(format!(
+            crashed.notes.push(format!(
                 "{left} more kinds of failures with lost lines are not explained; repair the others first"
             ));
         }
-        for (mut failure, count) in kinds.into_values().take(KINDS_MAX) {
-            failure.count = count;
-            let finding = self.lost_finding(failure, places)?;
-            merge(findings, finding);
+        let all = kinds.into_values().take(KINDS_MAX);
+        let (again, once): (Vec<Failure>, Vec<Failure>) =
+            all.partition(|failure| failure.again.is_some());
+        self.explain_once(once, &mut whole, crashed, places)?;
+        for failure in again {
+            let finding = self.again_finding(&failure, places)?;
+            add(&mut crashed.findings, finding, &[], None);
         }
-        Ok(notes)
+        whole.retain(|failed| !known.contains(&(failed.stack, failed.symptom.code)));
+        let whole = once_for_each_stack(whole);
+        if self.is_interrupted {
+            for failed in &whole {
+                let finding = self.undiagnosed(failed, places)?;
+                crashed.findings.push(finding);
+            }
+        } else {
+            for finding in self.explain(whole, places)? {
+                add(&mut crashed.findings, finding, &[], None);
+            }
+        }
+        Ok(())
     }
 
-    fn lost_finding(
+    /// Finds the causes of failures, and adds findings for them. What needs nothing to be lost goes to
+    /// `whole`.
+    fn explain_once(
         &mut self,
-        mut failure: Failure,
+        failures: Vec<Failure>,
+        whole: &mut Vec<Failed>,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let line_bytes = self.runner.line_bytes();
+        if self.is_interrupted {
+            for failure in failures {
+                let failed = failed_of(&failure);
+                let mut finding = self.undiagnosed(&failed, places)?;
+                if let Some(evidence) = &mut finding.evidence {
+                    evidence.choices =
+                        choices(self.trace, &failure, &failed.state, line_bytes, places)?;
+                }
+                let doubtful = self.doubtful(&failure, &failed.state, places)?;
+                add(&mut crashed.findings, finding, &doubtful, None);
+            }
+            return Ok(());
+        }
+        let failing: Vec<Failing> = failures
+            .iter()
+            .map(|failure| Failing {
+                at: failure.at,
+                state: failure.state.clone(),
+                symptom: failure.symptom.clone(),
+            })
+            .collect();
+        let rules = self.runner.rules();
+        let diagnoses = diagnose(self.trace, rules, &failing, self)?;
+        for (failure, diagnosis) in failures.iter().zip(&diagnoses) {
+            if diagnosis.cause == Cause::ProgramOrder {
+                whole.push(Failed {
+                    trial: Trial::prefix(diagnosis.at),
+                    state: CrashState {
+                        versions: Vec::new(),
+                    },
+                    stack: self.stack_of(diagnosis.at)?,
+                    symptom: diagnosis.symptom.clone(),
+                    count: failure.count,
+                });
+                continue;
+            }
+            let doubtful = self.doubtful(failure, &diagnosis.state, places)?;
+            let pair = pair(diagnosis, places)?;
+            let mut finding = self.diagnosed(diagnosis, failure.count, places)?;
+            if let Some(evidence) = &mut finding.evidence {
+                evidence.choices =
+                    choices(self.trace, failure, &diagnosis.state, line_bytes, places)?;
+            }
+            add(&mut crashed.findings, finding, &doubtful, pair);
+        }
+        Ok(())
+    }
+
+    /// The lines of code whose stores are in doubt together with those that are lost: one flush is for all
+    /// of them.
+    fn doubtful(
+        &self,
+        failure: &Failure,
+        state: &CrashState,
+        places: &mut Places<'_>,
+    ) -> Result<Vec<Line>, CheckError> {
+        let mut stacks: Vec<StackId> = Vec::new();
+        let mut lines = Vec::new();
+        for (line, stores) in &failure.stores {
+            if !state.versions.iter().any(|(lost, _)| lost == line) {
+                continue;
+            }
+            for store in stores.iter().rev().take(STORES_MAX) {
+                let stack = self.stack_of(*store)?;
+                if !stacks.contains(&stack) {
+                    stacks.push(stack);
+                    lines.push(line_of(&places.of_event(Role::Store, *store)?));
+                }
+            }
+        }
+        Ok(lines)
+    }
+
+    /// A failure that takes a second crash.
+    fn again_finding(
+        &mut self,
+        failure: &Failure,
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
-        let state = self.minimal(&failure)?;
-        failure
-            .lost
-            .retain(|(line, _)| state.versions.iter().any(|(kept, _)| kept == line));
-        let trial = Trial {
-            at: failure.at,
-            state: match &failure.again {
-                None => TrialState::Exactly(state.clone()),
-                Some(again) => TrialState::Again(state.clone(), again.overlay.clone()),
-            },
-        };
-        let failed = Failed {
-            trial,
-            state,
-            stack: StackId::NONE,
-            symptom: failure.symptom.clone(),
-            count: failure.count,
-        };
+        let failed = failed_of(failure);
         let mut found = Vec::new();
         if let Some(again) = &failure.again {
-            found.extend(again.lost.iter().map(|stack| {
-                let mut place = places.of_backtrace(Role::Store, &stack.stack);
-                place.pool_offset = Some(stack.offset);
-                place.len_bytes = Some(stack.len_bytes);
+            found.extend(again.lost.iter().map(|lost| {
+                let mut place = places.of_backtrace(Role::Store, &lost.stack);
+                place.pool_offset = Some(lost.offset);
+                place.len_bytes = Some(lost.len_bytes);
                 place
             }));
         }
-        let lost = failure.lost.iter().map(|(_, event)| *event).min();
-        if let Some(lost) = lost {
-            found.push(places.of_event(Role::Store, lost)?);
-        }
-        if let Some(survivor) = survivor(&failure, lost) {
-            found.push(places.of_event(Role::Survivor, survivor)?);
+        if let Some(store) = self.first_lost_store(&failed)? {
+            found.push(places.of_event(Role::Store, store)?);
         }
         found.push(places.of_event(Role::Failure, failure.at)?);
-        let mut message = message(failed.symptom.code, &found);
-        if failure.again.is_some() {
-            message += ", and again in recovery";
-        }
-        let suggestion = suggestion(&found);
+        let message = format!(
+            "{}, and again in recovery",
+            message(failed.symptom.code, &found)
+        );
+        let suggestion = "let recovery make durable what it repairs before it marks it as repaired";
         let line_bytes = self.runner.line_bytes();
         let mut evidence = evidence(&failed, line_bytes);
-        evidence.choices = choices(self.trace, &failure, &failed.state, line_bytes, places)?;
+        evidence.choices = choices(self.trace, failure, &failed.state, line_bytes, places)?;
         evidence.failure.again = failure.again.as_ref().map(|again| SecondFailure {
             failures: again.failures,
             events: again.events,
             written: again.overlay.iter().map(written).collect(),
         });
+        let suggestion = Some(suggestion.to_owned());
         self.finish(&failed, found, message, suggestion, evidence, places)
     }
+}
 
-    /// The fewest lost lines that make recovery fail in the same way.
-    fn minimal(&mut self, failure: &Failure) -> Result<CrashState, CheckError> {
-        let mut state = failure.state.clone();
-        if self.is_interrupted || failure.again.is_some() || state.versions.len() > LINES_MAX {
-            return Ok(state);
-        }
-        while state.versions.len() > 1 {
-            // Without each of the lines in turn: what fails all the same does not need it.
-            let trials: Vec<Trial> = (0..state.versions.len())
-                .map(|number| {
-                    let mut versions = state.versions.clone();
-                    versions.remove(number);
-                    Trial {
-                        at: failure.at,
-                        state: TrialState::Exactly(CrashState { versions }),
-                    }
-                })
-                .collect();
-            let tried = self.run(Step::Reasons, &trials)?;
-            let same = trials.iter().zip(&tried).find(|(trial, tried)| {
-                let symptom = self.judge(trial, tried);
-                symptom.is_some_and(|symptom| symptom.code == failure.symptom.code)
-            });
-            match same {
-                Some((_, tried)) => state = tried.state.clone(),
-                None => break,
-            }
-        }
-        Ok(state)
+fn failed_of(failure: &Failure) -> Failed {
+    Failed {
+        trial: Trial {
+            at: failure.at,
+            state: match &failure.again {
+                None => TrialState::Exactly(failure.state.clone()),
+                Some(again) => TrialState::Again(failure.state.clone(), again.overlay.clone()),
+            },
+        },
+        state: failure.state.clone(),
+        stack: StackId::NONE,
+        symptom: failure.symptom.clone(),
+        count: failure.count,
     }
 }
 
@@ -189,28 +245,17 @@ fn kind(failure: &Failure) -> Kind {
     }
 }
 
-/// The newest store that was read where recovery reads what is lost, if it came after that.
-fn survivor(failure: &Failure, lost: Option<EventIndex>) -> Option<EventIndex> {
-    let decisive = failure.loads.iter().filter(|load| load.decisive);
-    let read = decisive.filter_map(|load| load.sources.get(load.taken)?.stores.last().copied());
-    read.filter(|event| lost.is_some_and(|lost| *event > lost))
-        .max()
-}
-
-fn suggestion(found: &[SourcePlace]) -> Option<String> {
-    let lost = found.first().filter(|place| place.role == Role::Store)?;
-    let survivor = found.iter().find(|place| place.role == Role::Survivor);
-    Some(match survivor {
-        Some(survivor) => format!(
-            "flush {} and fence before {}",
-            name_of(lost),
-            name_of(survivor)
-        ),
-        None => format!(
-            "flush {} and fence before anything depends on it",
-            name_of(lost)
-        ),
-    })
+/// The two lines of code that belong together, if that is the cause.
+fn pair(diagnosis: &Diagnosis, places: &mut Places<'_>) -> Result<Option<[Line; 2]>, CheckError> {
+    let (Cause::Atomicity, Some(lost), Some(survivor)) =
+        (diagnosis.cause, diagnosis.lost.first(), diagnosis.survivor)
+    else {
+        return Ok(None);
+    };
+    let mut line = |event: EventIndex| -> Result<Line, CheckError> {
+        Ok(line_of(&places.of_event(Role::Store, event)?))
+    };
+    Ok(Some([line(lost.event)?, line(survivor)?]))
 }
 
 fn written(patch: &powerfail_image::Patch) -> Written {
@@ -226,18 +271,18 @@ fn written(patch: &powerfail_image::Patch) -> Written {
     }
 }
 
-/// Adds a finding, unless another one is about the same lost store: one bug has one finding, and the
-/// first one says it best.
-fn merge(findings: &mut Vec<Finding>, finding: Finding) {
-    let store = |finding: &Finding| {
-        let place = finding.places.first()?;
-        (place.role == Role::Store).then(|| line_of(place))
+/// Adds a finding, unless another one is about the same bug: one that says that a store is lost which one
+/// flush would have saved together with this one's, or that names the same two stores. The first one
+/// says it best.
+fn add(findings: &mut Vec<Finding>, finding: Finding, doubtful: &[Line], pair: Option<[Line; 2]>) {
+    let lost: Vec<Line> = stores(&finding).map(line_of).collect();
+    let is_same = |known: &Finding| {
+        let mut blamed = stores(known).map(line_of);
+        known.severity == Severity::Error
+            && (blamed.any(|line| lost.contains(&line) || doubtful.contains(&line))
+                || pair.as_ref().is_some_and(|pair| names(known, pair)))
     };
-    let lost = store(&finding);
-    let same = findings
-        .iter_mut()
-        .find(|known| known.severity == Severity::Error && lost.is_some() && store(known) == lost);
-    match same {
+    match findings.iter_mut().find(|known| is_same(known)) {
         Some(known) => {
             known.count += finding.count;
             known.evidence = known.evidence.take().or(finding.evidence);
@@ -246,8 +291,24 @@ fn merge(findings: &mut Vec<Finding>, finding: Finding) {
     }
 }
 
-/// What names a line of code, also where there are no sources.
-fn line_of(place: &SourcePlace) -> (Option<String>, Option<u32>, Option<String>, Option<u64>) {
+/// The stores that are lost.
+fn stores(finding: &Finding) -> impl Iterator<Item = &SourcePlace> {
+    let places = finding.places.iter();
+    places.filter(|place| place.role == Role::Store)
+}
+
+/// Whether a finding is about two stores.
+fn names(finding: &Finding, pair: &[Line; 2]) -> bool {
+    let blamed: Vec<Line> = finding
+        .places
+        .iter()
+        .filter(|place| matches!(place.role, Role::Store | Role::Survivor | Role::Publish))
+        .map(line_of)
+        .collect();
+    pair.iter().all(|line| blamed.contains(line))
+}
+
+fn line_of(place: &SourcePlace) -> Line {
     let offset = match place.file {
         Some(_) => None,
         None => place.stack.first().map(|frame| frame.offset),

@@ -10,14 +10,14 @@ use powerfail_model::{CrashState, EventIndex, LineId};
 use powerfail_oracle::{Backtrace, Verdict};
 use powerfail_trace::StackId;
 
-use super::contract::{Choice, Execution, ExploreRequest};
 use super::lab::Lab;
-use super::reuse::{Reads, without_contents};
+use super::reuse::Reads;
 use super::sample::sample;
 use super::walk::{Attempt, Explorer, Extent, Task, classes_of, common_len, walk};
 use crate::content::Contents;
 use crate::error::CheckError;
 use crate::symptom::Symptom;
+use powerfail_oracle::{Choice, Execution, ExploreRequest};
 
 /// Of executions that fail in the same way, how many are tried to be confirmed.
 const CONFIRM_MAX: usize = 3;
@@ -82,8 +82,8 @@ pub(crate) struct Failure {
     pub(crate) state: CrashState,
     /// What a recovery had written when the power failed again.
     pub(crate) again: Option<Again>,
-    /// The first store that each of these lines has lost.
-    pub(crate) lost: Vec<(LineId, EventIndex)>,
+    /// The stores to each of these lines that are not surely durable.
+    pub(crate) stores: Vec<(LineId, Vec<EventIndex>)>,
     pub(crate) symptom: Symptom,
     pub(crate) loads: Vec<Load>,
     pub(crate) key: Key,
@@ -204,7 +204,6 @@ pub(crate) fn study(
         unconfirmed: 0,
         second_failures: 0,
         reads: Some(Reads {
-            table: without_contents(&table),
             watched,
             read: walked
                 .read
@@ -285,7 +284,7 @@ fn confirm(
             };
             confirmed = Some(Failure {
                 at: studied.at,
-                lost: lost(table, &state),
+                stores: stores(table, &state),
                 state,
                 again: None,
                 symptom: again,
@@ -359,11 +358,11 @@ fn store_of(table: &CrashTable, choice: &Choice) -> Option<EventIndex> {
         .copied()
 }
 
-/// The first store that each line of a state has lost.
-fn lost(table: &CrashTable, state: &CrashState) -> Vec<(LineId, EventIndex)> {
-    let lines = state.versions.iter().filter_map(|(id, version)| {
+/// The stores to the lines of a state that are not surely durable.
+fn stores(table: &CrashTable, state: &CrashState) -> Vec<(LineId, Vec<EventIndex>)> {
+    let lines = state.versions.iter().filter_map(|(id, _)| {
         let place = table.lines.binary_search_by_key(id, |line| line.id).ok()?;
-        Some((*id, *table.lines[place].stores.get(*version)?))
+        Some((*id, table.lines[place].stores.clone()))
     });
     lines.collect()
 }
@@ -466,14 +465,14 @@ fn sampled(
                 known.count += 1;
                 // The fewer lines are lost, the better it explains.
                 if known.loads.is_empty() && state.versions.len() < known.state.versions.len() {
-                    known.lost = lost(table, &state);
+                    known.stores = stores(table, &state);
                     known.state = state;
                     known.symptom = symptom;
                 }
             }
             None => studied.failures.push(Failure {
                 at: studied.at,
-                lost: lost(table, &state),
+                stores: stores(table, &state),
                 state,
                 again: None,
                 symptom,
