@@ -153,6 +153,19 @@ fn the_table_comes_first_and_its_numbers_are_in_the_report() {
 }
 
 #[test]
+fn snapshots_make_no_difference() {
+    let folder = recorded(2);
+    let with = eager(&folder, &[]).ends_with(FINDINGS).report();
+    let without = eager(&folder, &["--no-snapshot"])
+        .ends_with(FINDINGS)
+        .report();
+    assert_eq!(with.findings, without.findings);
+    assert_eq!(with.totals, without.totals);
+    // A note says why it does not work, if it does not.
+    assert_eq!(without.notes, [""; 0]);
+}
+
+#[test]
 fn samples_budgets_and_segments_leave_out_and_say_so() {
     let folder = recorded(1);
     let numbers = |run: &Run| run.report().totals.eager.expect("numbers");
