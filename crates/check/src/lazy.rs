@@ -13,7 +13,9 @@
 mod choices;
 mod driver;
 mod lab;
+mod nested;
 mod reuse;
+mod robustness;
 mod sample;
 mod states;
 mod study;
@@ -37,9 +39,11 @@ use crate::runner::Runner;
 use driver::{Bounds, Progress, round};
 use lab::SlotLab;
 use reuse::{Changes, Reuse};
+use robustness::Moments;
 use study::{Reason, Setting, Thoroughness};
 
 pub(crate) use choices::choices;
+pub(crate) use robustness::Contradiction;
 pub(crate) use study::Failure;
 
 /// The first round has at least this many failure points.
@@ -54,6 +58,8 @@ pub(crate) struct Explored {
     pub(crate) failures: Vec<Failure>,
     /// Where: the call stack of each failure's point.
     pub(crate) stacks: Vec<StackId>,
+    /// Stores that contradict each other in what recovery read, and in how many executions.
+    pub(crate) contradictions: BTreeMap<Contradiction, u64>,
     pub(crate) exploration: Exploration,
     pub(crate) notes: Vec<String>,
     pub(crate) is_interrupted: bool,
@@ -137,6 +143,7 @@ pub(crate) fn explore<'t>(
         depth: options.depth,
         limit: options.limit,
         sample: SAMPLE,
+        robustness: options.robustness,
         seed,
         deadline: deadline.map(|deadline| (deadline, each)),
     };
@@ -157,7 +164,7 @@ pub(crate) fn explore<'t>(
         let changes = Changes::of(trace, runner.rules(), &moments)?;
         let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
         let zygotes = runner.zygotes();
-        let labs = runner.labs()?;
+        let labs = runner.labs(options.robustness)?;
         let mut tick = |done| {
             observer.progress(Step::Lost, done, total);
             !observer.is_interrupted()
@@ -207,6 +214,9 @@ fn sum_up(progress: Progress, total: u64) -> Explored {
         totals.choices += studied.choices;
         totals.second_failures += studied.second_failures;
         unconfirmed += studied.unconfirmed;
+        for (pair, count) in studied.contradictions {
+            *explored.contradictions.entry(pair).or_default() += count;
+        }
         for warning in studied.warnings {
             *warnings.entry(warning).or_default() += 1;
         }
@@ -242,9 +252,10 @@ fn sum_up(progress: Progress, total: u64) -> Explored {
 
 impl<'t> Runner<'t> {
     /// Places to explore in, one for each worker, at the beginning of the trace.
-    fn labs(&mut self) -> Result<Vec<SlotLab<'_, 't>>, CheckError> {
+    fn labs(&mut self, robustness: bool) -> Result<Vec<SlotLab<'_, 't>>, CheckError> {
+        let rules = self.rules();
         let options = CursorOptions {
-            rules: Some(self.rules()),
+            rules: Some(rules),
             fill: self.fill(),
             memory_limit_bytes: None,
         };
@@ -258,6 +269,8 @@ impl<'t> Runner<'t> {
                     slot,
                     stacks: HashMap::new(),
                     modules: Vec::new(),
+                    rules,
+                    moments: robustness.then(|| Moments::new(trace, rules)).transpose()?,
                 })
             })
             .collect()

@@ -36,6 +36,8 @@ pub struct LazyOptions {
     pub limit: Option<u64>,
     /// Executions in all, about. `None` is any number.
     pub max_executions: Option<u64>,
+    /// Look for executions that no moment of the run explains.
+    pub robustness: bool,
     /// How long it may take.
     pub time: LazyTime,
 }
@@ -58,6 +60,7 @@ impl Default for LazyOptions {
             fork: true,
             limit: Some(2_000),
             max_executions: None,
+            robustness: false,
             time: LazyTime::Share,
         }
     }

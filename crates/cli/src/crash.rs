@@ -168,6 +168,7 @@ pub(crate) fn lazy(args: &LazyArgs, time: LazyTime) -> LazyOptions {
         fork: !args.no_fork,
         limit: usual.limit.filter(|_| !args.exhaustive),
         max_executions: args.max_executions,
+        robustness: false,
         time: if args.exhaustive { LazyTime::Any } else { time },
     }
 }
@@ -393,6 +394,10 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
     };
     let per_stack = args.per_stack.or(section.per_stack).unwrap_or(3);
     let ack = ack_of(args, section)?;
+    let mut lazy = work.lazy.clone();
+    if let Some(lazy) = &mut lazy {
+        lazy.robustness = work.report_args.warnings || work.report_args.deny.is_some();
+    }
     let seed = args.seed.or(section.seed).unwrap_or(0);
     let include_create = args.include_create || section.include_create.unwrap_or(false);
     let mut eager = work.eager.clone();
@@ -413,7 +418,7 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         lint: lint_options(work.report_args, section, work.trace),
         ack,
         prefix: work.prefix,
-        lazy: work.lazy.clone(),
+        lazy,
         eager,
     })
 }

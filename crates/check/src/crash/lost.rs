@@ -9,7 +9,7 @@ use powerfail_trace::{Frame, StackId};
 use super::{Bench, Crashed, Failed, evidence, message, once_for_each_stack};
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
-use crate::lazy::{Explored, Failure, choices};
+use crate::lazy::{Contradiction, Explored, Failure, choices};
 use crate::places::Places;
 use crate::runner::{Trial, TrialState};
 
@@ -75,6 +75,7 @@ impl Bench<'_, '_> {
             let finding = self.again_finding(&failure, places)?;
             add(&mut crashed.findings, finding, &[], None);
         }
+        self.warn(explored.contradictions, crashed, places)?;
         whole.retain(|failed| !known.contains(&(failed.stack, failed.symptom.code)));
         let whole = once_for_each_stack(whole);
         if self.is_interrupted {
@@ -86,6 +87,67 @@ impl Bench<'_, '_> {
             for finding in self.explain(whole, places)? {
                 add(&mut crashed.findings, finding, &[], None);
             }
+        }
+        Ok(())
+    }
+
+    /// Adds warnings about executions that no moment of the run explains, one for each pair of lines of
+    /// code. What another finding says is not said again.
+    fn warn(
+        &self,
+        contradictions: BTreeMap<Contradiction, u64>,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let mut pairs: BTreeMap<(StackId, StackId), (Contradiction, u64)> = BTreeMap::new();
+        for (pair, count) in contradictions {
+            let stacks = (self.stack_of(pair.lost)?, self.stack_of(pair.seen)?);
+            pairs.entry(stacks).or_insert((pair, 0)).1 += count;
+        }
+        for (pair, count) in pairs.into_values() {
+            let lost = places.of_event(Role::Store, pair.lost)?;
+            let seen = places.of_event(Role::Survivor, pair.seen)?;
+            let lines = [line_of(&lost), line_of(&seen)];
+            let is_said = crashed.findings.iter().any(|finding| {
+                finding.severity == Severity::Error
+                    && (names(finding, &lines)
+                        || stores(finding).any(|store| line_of(store) == lines[0]))
+            });
+            if is_said {
+                continue;
+            }
+            let code = Code::NotRobust;
+            let name = |place: &SourcePlace| match (&place.file, place.line) {
+                (Some(file), Some(line)) => {
+                    format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
+                }
+                _ => "the place of the store".to_owned(),
+            };
+            let suggestion = format!(
+                "flush what is stored at {} and fence before the store at {}",
+                name(&lost),
+                name(&seen)
+            );
+            let whose = |place: &SourcePlace| {
+                let function = place.function.as_deref();
+                function.map_or_else(String::new, |function| format!(" in {function}"))
+            };
+            let message = format!(
+                "recovery can read the store{} and miss the earlier one{}",
+                whose(&seen),
+                whose(&lost)
+            );
+            crashed.findings.push(Finding {
+                id: String::new(),
+                code,
+                class: code.class(),
+                severity: code.severity(),
+                message,
+                count,
+                places: vec![lost, seen],
+                suggestion: Some(suggestion),
+                evidence: None,
+            });
         }
         Ok(())
     }

@@ -28,15 +28,20 @@ pub(crate) fn choices(
         let mut lines = lost.versions.iter();
         load.taken != 0 && lines.any(|(line, _)| *line == load.line)
     };
-    let (mattered, others): (Vec<&Load>, Vec<&Load>) = failure
+    let marked = failure
         .loads
         .iter()
-        .partition(|load| load.decisive || is_lost(load));
-    let room = CHOICES_MAX.saturating_sub(mattered.len());
-    let marked = mattered.into_iter().map(|load| (load, true));
-    let marked = marked.chain(others.into_iter().take(room).map(|load| (load, false)));
+        .map(|load| (load, load.decisive || is_lost(load)));
+    let mattered = marked.clone().filter(|(_, decisive)| *decisive).count();
+    let mut room = CHOICES_MAX.saturating_sub(mattered);
     let mut choices = Vec::new();
-    for (load, decisive) in marked.take(CHOICES_MAX) {
+    for (load, decisive) in marked {
+        if !decisive {
+            if room == 0 {
+                continue;
+            }
+            room -= 1;
+        }
         let mut place = match &load.stack {
             Some(stack) => places.of_backtrace(Role::Load, stack),
             None => SourcePlace::new(Role::Load),

@@ -8,15 +8,16 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use powerfail_explore::lazy::{CrashTable, PageLines};
+use powerfail_explore::lazy::{CrashTable, PageLines, ReadLine, Seen};
 use powerfail_image::{ImageCursor, Patch, Slot as ImageSlot};
-use powerfail_model::{CrashState, EventIndex, PoolIndex, PoolOffset};
+use powerfail_model::{CrashState, EventIndex, Place, PoolIndex, PoolOffset, Rules};
 use powerfail_oracle::{
     Backtrace, ExploreRequest, LineTable, OracleError, PageMask, Slot, Stage, TableLine,
     ThreadStack, Verdict,
 };
 use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
 
+use super::robustness::Moments;
 use super::walk::Attempt;
 use crate::error::CheckError;
 
@@ -38,6 +39,13 @@ pub(crate) trait Lab {
     fn run(&mut self, state: &CrashState, overlay: &[Patch]) -> Result<Verdict, CheckError>;
     /// What addresses in a command of the last exploration mean, innermost first.
     fn stack(&mut self, stage: Stage, frames: &[u64]) -> Option<Backtrace>;
+    /// What survives.
+    fn rules(&self) -> Rules;
+    /// The newest bytes here.
+    fn read(&self, at: Place, out: &mut [u8]);
+    /// The lines that an execution chose from, and when they had what was read; nothing if nobody asked for
+    /// that.
+    fn read_lines(&self, seen: &Seen<'_>, crash: EventIndex) -> Option<Vec<ReadLine>>;
     /// The call stack of an event.
     fn stack_of(&mut self, event: EventIndex) -> Result<StackId, CheckError>;
 }
@@ -103,6 +111,9 @@ pub(crate) struct SlotLab<'w, 't> {
     pub(crate) image: &'w mut ImageSlot,
     pub(crate) slot: &'w mut Slot,
     pub(crate) stacks: HashMap<EventIndex, StackId>,
+    pub(crate) rules: Rules,
+    /// If robustness is asked for.
+    pub(crate) moments: Option<Moments<'t>>,
     /// Where files lie in recovery, as far as they were asked for since the last exploration.
     pub(crate) modules: Vec<(Stage, Vec<Module>)>,
 }
@@ -113,7 +124,23 @@ const NOTHING_LOST: CrashState = CrashState {
 
 impl Lab for SlotLab<'_, '_> {
     fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
+        if let Some(moments) = &mut self.moments {
+            moments.move_to(at)?;
+        }
         Ok(self.cursor.move_to(at)?)
+    }
+
+    fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    fn read(&self, at: Place, out: &mut [u8]) {
+        self.cursor.read(at, out);
+    }
+
+    fn read_lines(&self, seen: &Seen<'_>, crash: EventIndex) -> Option<Vec<ReadLine>> {
+        let moments = self.moments.as_ref()?;
+        Some(moments.read_lines(seen, crash))
     }
 
     fn crash_table(&self) -> CrashTable {

@@ -1,8 +1,9 @@
 //! One failure point: all of its executions, judged, and those that fail confirmed on a crash state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
+use powerfail_explore::lazy::nested::CrashPoint;
 use powerfail_explore::lazy::{CrashTable, Observed, PageLines, Seen};
 use powerfail_finding::Code;
 use powerfail_image::Patch;
@@ -10,8 +11,10 @@ use powerfail_model::{CrashState, EventIndex, LineId};
 use powerfail_oracle::{Backtrace, Verdict};
 use powerfail_trace::StackId;
 
-use super::lab::Lab;
+use super::lab::{Lab, Pools};
+use super::nested::{LoggedExecution, Nest};
 use super::reuse::Reads;
+use super::robustness::{Contradiction, contradiction};
 use super::sample::sample;
 use super::walk::{Attempt, Explorer, Extent, Task, classes_of, common_len, walk};
 use crate::content::Contents;
@@ -33,6 +36,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) limit: Option<u64>,
     /// Crash states that are tried where not all can be explored.
     pub(crate) sample: usize,
+    /// Look for executions that no moment of the run explains.
+    pub(crate) robustness: bool,
     pub(crate) seed: u64,
     /// When to stop, and how long one execution takes, about.
     pub(crate) deadline: Option<(Instant, Duration)>,
@@ -69,6 +74,8 @@ pub(crate) struct Studied {
     /// Executions that fail, and whose crash states do not.
     pub(crate) unconfirmed: u64,
     pub(crate) second_failures: u64,
+    /// Stores that contradict each other, and in how many executions.
+    pub(crate) contradictions: BTreeMap<Contradiction, u64>,
     /// What was read; nothing if that is not known of all executions.
     pub(crate) reads: Option<Reads>,
     pub(crate) warnings: Vec<String>,
@@ -142,9 +149,9 @@ pub(crate) struct LoadSource {
 }
 
 /// Puts the image of a failure point under the executions.
-struct At<'l, 'o> {
-    lab: &'l mut dyn Lab,
-    overlay: &'o [Patch],
+pub(crate) struct At<'l, 'o> {
+    pub(crate) lab: &'l mut dyn Lab,
+    pub(crate) overlay: &'o [Patch],
 }
 
 impl Explorer for At<'_, '_> {
@@ -154,9 +161,9 @@ impl Explorer for At<'_, '_> {
 }
 
 /// An execution, as far as it matters afterwards.
-struct Leaf {
-    classes: Vec<u32>,
-    failed: Option<(Symptom, Execution)>,
+pub(crate) struct Leaf {
+    pub(crate) classes: Vec<u32>,
+    pub(crate) failed: Option<(Symptom, Execution)>,
 }
 
 /// Studies a failure point. `watched` are lines of which the read set must be known.
@@ -176,16 +183,24 @@ pub(crate) fn study(
     let task = Task {
         table: &lines,
         fork: setting.fork,
-        log: false,
+        log: setting.depth > 1,
         limit,
     };
     let mut leaves: Vec<Leaf> = Vec::new();
+    let mut successes: Vec<LoggedExecution> = Vec::new();
+    let mut observed: Vec<Vec<Choice>> = Vec::new();
     let mut explorer = At {
         lab: &mut *lab,
         overlay: &[],
     };
-    let walked = walk(&mut explorer, task, &mut |execution| {
+    let walked = walk(&mut explorer, task, &mut |mut execution| {
         let symptom = setting.contents.judge(at, &execution.verdict);
+        if setting.robustness && execution.choices.len() > 1 {
+            observed.push(execution.choices.clone());
+        }
+        if symptom.is_none() && setting.depth > 1 {
+            successes.push(LoggedExecution::of(&mut execution));
+        }
         leaves.push(Leaf {
             classes: classes_of(&execution),
             failed: symptom.map(|symptom| (symptom, execution)),
@@ -203,6 +218,7 @@ pub(crate) fn study(
         failures: Vec::new(),
         unconfirmed: 0,
         second_failures: 0,
+        contradictions: contradictions(lab, &table, at, &observed),
         reads: Some(Reads {
             watched,
             read: walked
@@ -221,18 +237,71 @@ pub(crate) fn study(
         Extent::Cut => Some(Reason::TooMany),
         Extent::Refused { reason } => Some(Reason::Refused(reason)),
     };
+    let is_cut = nested(lab, &table, pools, successes, setting, &mut studied)?;
     if let Some(reason) = reason {
         let is_all = sampled(lab, &table, setting, &mut studied)?;
         studied.reads = None;
         if !is_all {
             studied.thoroughness = Thoroughness::Sampled { reason };
         }
+    } else if is_cut {
+        studied.reads = None;
+        studied.thoroughness = Thoroughness::Sampled {
+            reason: Reason::TooMany,
+        };
     }
     Ok(studied)
 }
 
+/// Lets the power fail again in executions that succeeded. Whether something was left out.
+fn nested(
+    lab: &mut dyn Lab,
+    table: &CrashTable,
+    pools: Pools,
+    successes: Vec<LoggedExecution>,
+    setting: &Setting<'_>,
+    studied: &mut Studied,
+) -> Result<bool, CheckError> {
+    if successes.is_empty() {
+        return Ok(false);
+    }
+    let mut nest = Nest {
+        setting,
+        studied,
+        pools,
+        known: HashSet::new(),
+        executions: 0,
+        is_cut: false,
+    };
+    let first = CrashPoint::first(table.clone());
+    nest.explore(lab, &first, successes, 2)?;
+    Ok(nest.is_cut)
+}
+
+/// The stores that contradict each other in executions that no moment of the run explains.
+fn contradictions(
+    lab: &dyn Lab,
+    table: &CrashTable,
+    at: EventIndex,
+    executions: &[Vec<Choice>],
+) -> BTreeMap<Contradiction, u64> {
+    let mut found = BTreeMap::new();
+    for choices in executions {
+        let Ok(seen) = Seen::of_choices(table, choices) else {
+            continue;
+        };
+        let Some(lines) = lab.read_lines(&seen, at) else {
+            break;
+        };
+        if let Some(contradiction) = contradiction(&lines) {
+            *found.entry(contradiction).or_default() += 1;
+        }
+    }
+    found
+}
+
 /// How many executions there may be, and whether time is why there are not more.
-fn limit(setting: &Setting<'_>) -> (u64, bool) {
+pub(crate) fn limit(setting: &Setting<'_>) -> (u64, bool) {
     let limit = setting.limit.unwrap_or(u64::MAX);
     let Some((deadline, each)) = setting.deadline else {
         return (limit, false);
@@ -304,7 +373,7 @@ fn confirm(
 
 /// For each execution that fails, the last choice at which another value leads to success; nothing where
 /// there is none. The executions are in the order of their choices.
-fn decisive_choices(leaves: &[Leaf]) -> Vec<Option<usize>> {
+pub(crate) fn decisive_choices(leaves: &[Leaf]) -> Vec<Option<usize>> {
     let mut common = vec![None; leaves.len()];
     // The success that shares most with an execution is one of its neighbours in the order.
     let mut pass = |order: &mut dyn Iterator<Item = usize>| {
@@ -368,7 +437,7 @@ fn stores(table: &CrashTable, state: &CrashState) -> Vec<(LineId, Vec<EventIndex
 }
 
 /// The choices of an execution, in words of the trace.
-fn loads(
+pub(crate) fn loads(
     lab: &mut dyn Lab,
     table: &CrashTable,
     execution: &Execution,

@@ -38,6 +38,7 @@ fn setting(contents: &Contents) -> Setting<'_> {
         depth: 1,
         limit: Some(1000),
         sample: 64,
+        robustness: false,
         seed: 0,
         deadline: None,
     }

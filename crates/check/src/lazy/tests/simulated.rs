@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use powerfail_explore::lazy::CrashTable;
+use powerfail_explore::lazy::{CrashTable, ReadLine, Seen};
 use powerfail_finding::RecoveryOutcome;
 use powerfail_image::{CursorOptions, ImageCursor, Patch};
 use powerfail_model::{
@@ -262,6 +262,18 @@ impl Lab for Simulated<'_> {
         };
         let success = (self.recovery)(&mut memory);
         Ok(verdict(success || self.succeeds_without_exploration))
+    }
+
+    fn rules(&self) -> Rules {
+        Rules::default()
+    }
+
+    fn read(&self, at: Place, out: &mut [u8]) {
+        self.cursor.read(at, out);
+    }
+
+    fn read_lines(&self, _seen: &Seen<'_>, _crash: EventIndex) -> Option<Vec<ReadLine>> {
+        None
     }
 
     fn stack(&mut self, _stage: Stage, _frames: &[u64]) -> Option<Backtrace> {
