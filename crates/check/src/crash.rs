@@ -95,7 +95,7 @@ pub fn crash<'t>(
         known = bench.prefix_crashes(options, limit, each, &mut crashed, &mut places)?;
     }
     if let Some(eager) = &options.eager {
-        bench.eager_crashes(eager, limit, each, &mut crashed, &mut places)?;
+        bench.eager_crashes(eager, options.budget, &mut crashed, &mut places)?;
     }
     for hit in &hits {
         let finding = if hit.confirmed {
@@ -267,12 +267,11 @@ impl Bench<'_, '_> {
     fn eager_crashes(
         &mut self,
         options: &EagerOptions,
-        limit: Option<usize>,
-        each: Duration,
+        budget: Option<Duration>,
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
-        let explored = eager::explore(self, options, limit, each, places)?;
+        let explored = eager::explore(self, options, budget, places)?;
         crashed.findings.extend(explored.findings);
         let prefixes = once_for_each_stack(explored.prefixes);
         crashed.findings.extend(self.explain(prefixes, places)?);

@@ -12,7 +12,9 @@ mod failures;
 use std::cell::RefCell;
 use std::time::Duration;
 
-use powerfail_explore::{EagerOptions, EagerState, EagerStates, GroupId, Representatives, Survey};
+use powerfail_explore::{
+    EagerOptions, EagerState, EagerStates, GroupId, Representatives, Survey, runs_within,
+};
 use powerfail_finding::{Eager, Finding};
 use powerfail_image::PoolImages;
 use powerfail_model::{CrashState, EventIndex};
@@ -57,8 +59,7 @@ struct Ran {
 pub(crate) fn explore(
     bench: &mut Bench<'_, '_>,
     options: &EagerOptions,
-    limit: Option<usize>,
-    each: Duration,
+    budget: Option<Duration>,
     places: &mut Places<'_>,
 ) -> Result<Explored, CheckError> {
     bench
@@ -82,9 +83,12 @@ pub(crate) fn explore(
         }
     }
     let mut totals = totals(&survey, &options);
+    let end = Trial::prefix(EventIndex(bench.trace.event_count()));
+    let each = bench.runner.time_of_streamed(&end)?;
+    let jobs = bench.runner.job_count();
+    let limit = budget.map(|budget| runs_within(budget, each, jobs));
     let states = limit.map_or(survey.states, |limit| survey.states.min(limit as u64));
-    let jobs = bench.runner.job_count() as u64;
-    let runs = u32::try_from(states.div_ceil(jobs)).unwrap_or(u32::MAX);
+    let runs = u32::try_from(states.div_ceil(jobs as u64)).unwrap_or(u32::MAX);
     bench
         .observer
         .combinations(&totals, states, each.saturating_mul(runs));
@@ -96,6 +100,10 @@ pub(crate) fn explore(
 
     let mut ran = Ran::default();
     let mut notes = notes(&survey, &options);
+    let reason = bench.runner.snapshot_note();
+    notes.extend(reason.map(|reason| {
+        format!("recovery is started anew for each crash state, not from a snapshot: {reason}")
+    }));
     match limit {
         Some(limit) if survey.states > limit as u64 => {
             let groups = run_representatives(bench, &options, &survey, limit, &mut ran)?;

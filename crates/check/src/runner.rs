@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use powerfail_explore::{LostLines, Strategy};
 use powerfail_image::{
@@ -85,6 +85,14 @@ pub struct Tried {
     pub verdict: Option<Verdict>,
     /// Lines that did not have their newest content.
     pub state: CrashState,
+}
+
+/// How a batch is run.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    needs_frontier: bool,
+    /// Recoveries are executed, not forked from snapshots.
+    is_plain: bool,
 }
 
 impl Default for Tried {
@@ -230,7 +238,10 @@ impl<'t> Runner<'t> {
         let mut next = order.iter();
         let mut finished = 0;
         self.drive(
-            needs_frontier,
+            Way {
+                needs_frontier,
+                is_plain: true,
+            },
             is_interrupted,
             &mut || Ok(next.next().map(|number| (*number, trials[*number].clone()))),
             &mut |number, done| {
@@ -244,24 +255,30 @@ impl<'t> Runner<'t> {
 
     /// Tries crash images as they come, and hands over what became of each: for more of them than
     /// anybody wants to hold in memory. `next` gives each with something to know it by, in the order of
-    /// the moments; it is asked only when a recovery can begin. Results come in any order.
+    /// the moments; it is asked only when a recovery can begin. Results come in any order. Recoveries are
+    /// forked from snapshots where the oracle can do that; what they show is to be confirmed by [`run`](Self::run),
+    /// which executes them.
     pub fn stream<T>(
         &mut self,
         is_interrupted: &dyn Fn() -> bool,
         next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
         done: &mut dyn FnMut(T, Tried),
     ) -> Result<(), CheckError> {
-        self.drive(true, is_interrupted, next, done)
+        let way = Way {
+            needs_frontier: true,
+            is_plain: false,
+        };
+        self.drive(way, is_interrupted, next, done)
     }
 
     fn drive<T>(
         &mut self,
-        needs_frontier: bool,
+        way: Way,
         is_interrupted: &dyn Fn() -> bool,
         next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
         done: &mut dyn FnMut(T, Tried),
     ) -> Result<(), CheckError> {
-        let mut cursor = self.cursor(needs_frontier)?;
+        let mut cursor = self.cursor(way.needs_frontier)?;
         let images = &mut self.images;
         let zygotes: Vec<u32> = self.recoveries.iter().map(Slot::zygote_id).collect();
         let runs = &mut self.runs;
@@ -273,7 +290,12 @@ impl<'t> Runner<'t> {
                 let verdicts = verdict_sender.clone();
                 scope.spawn(move || {
                     for () in next {
-                        if verdicts.send((worker, slot.run())).is_err() {
+                        let verdict = if way.is_plain {
+                            slot.run_plain()
+                        } else {
+                            slot.run()
+                        };
+                        if verdicts.send((worker, verdict)).is_err() {
                             return;
                         }
                     }
@@ -340,10 +362,35 @@ impl<'t> Runner<'t> {
         self.prepare_first(trial)?;
         let mut verdicts = Vec::new();
         for _ in 0..times {
-            verdicts.push(self.recoveries[0].run()?);
+            verdicts.push(self.recoveries[0].run_plain()?);
             self.runs += 1;
         }
         Ok(verdicts)
+    }
+
+    /// How long a recovery takes that is run as those of a stream are. The fastest of a few counts, because
+    /// the first ones are also compared.
+    pub(crate) fn time_of_streamed(&mut self, trial: &Trial) -> Result<Duration, CheckError> {
+        const TIMES: usize = 5;
+        const ENOUGH: Duration = Duration::from_millis(200);
+        self.prepare_first(trial)?;
+        let begun = Instant::now();
+        let mut fastest = Duration::MAX;
+        for _ in 0..TIMES {
+            let one = Instant::now();
+            self.recoveries[0].run()?;
+            self.runs += 1;
+            fastest = fastest.min(one.elapsed());
+            if begun.elapsed() > ENOUGH {
+                break;
+            }
+        }
+        Ok(fastest)
+    }
+
+    /// Why recoveries are not forked from snapshots although that was asked for.
+    pub fn snapshot_note(&self) -> Option<&str> {
+        self.recoveries.first()?.snapshot_note()
     }
 
     /// Where recovery crashes on an image.

@@ -208,6 +208,12 @@ pub(crate) struct EagerArgs {
     /// Eager: only these segments, numbered from 0 and without the last: 10..20, ..5, 7..
     #[arg(long, value_name = "A..B", value_parser = parse_segments)]
     pub(crate) segments: Option<(usize, Option<usize>)>,
+    /// Eager: start recovery anew for each crash state
+    ///
+    /// Where it works, recovery is started once, stopped before it first touches the pool, and forked there
+    /// for each state. The first states are also run without that, and compared.
+    #[arg(long)]
+    pub(crate) no_snapshot: bool,
 }
 
 /// How far lost and reordered lines are explored.

@@ -81,6 +81,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         out: Some(&out),
         prefix: true,
         eager: None,
+        no_snapshot: false,
         lazy: (!args.no_lazy).then(|| crash::lazy(&args.lazy, LazyTime::Share)),
     })
 }

@@ -117,6 +117,7 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
         out: out.as_deref(),
         prefix: strategy == StrategyArg::Prefix,
         lazy: (strategy == StrategyArg::Lazy).then(|| lazy(&args.lazy, LazyTime::Budget)),
+        no_snapshot: args.eager.no_snapshot || config.check.snapshot == Some(false),
         eager: (strategy == StrategyArg::Eager).then(|| eager(&args.eager, &config.check)),
     })
 }
@@ -133,6 +134,7 @@ fn strategy_of(args: &CrashArgs, section: &CheckSection) -> anyhow::Result<Strat
             (eager.sample.is_some(), "--sample"),
             (eager.coalesce, "--coalesce"),
             (eager.segments.is_some(), "--segments"),
+            (eager.no_snapshot, "--no-snapshot"),
         ] {
             anyhow::ensure!(!is_given, "{flag} is for --strategy eager");
         }
@@ -187,6 +189,8 @@ pub(crate) struct Work<'a> {
     pub(crate) lazy: Option<LazyOptions>,
     /// Try combinations of what may survive; seed and rules are filled in.
     pub(crate) eager: Option<EagerOptions>,
+    /// Start each recovery anew.
+    pub(crate) no_snapshot: bool,
 }
 
 /// Lints, crashes, recovers, reports.
@@ -194,7 +198,9 @@ pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
     let trace = work.trace;
     let section = &work.config.check;
     let settings = Settings {
-        runtime: work.lazy.is_some().then(|| RUNTIME.into()),
+        runtime: (work.lazy.is_some() || work.eager.is_some()).then(|| RUNTIME.into()),
+        // Many short runs of one command: what starting it takes is most of their time.
+        snapshot: work.eager.is_some() && !work.no_snapshot,
         ..Settings::default()
     };
     let oracle = Oracle::new(work.recovery.plan()?, settings)?;

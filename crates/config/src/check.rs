@@ -69,6 +69,8 @@ pub struct CheckSection {
     pub sample: Option<u64>,
     /// Whether adjacent stores to one line are one.
     pub coalesce: Option<bool>,
+    /// Whether recoveries are forked from a snapshot where that works.
+    pub snapshot: Option<bool>,
 }
 
 /// What a run is restricted to.
@@ -130,6 +132,7 @@ pub(crate) const KEYS: &[&str] = &[
     "threshold",
     "sample",
     "coalesce",
+    "snapshot",
 ];
 
 const STRATEGIES: &[&str] = &["prefix", "eager", "lazy"];
@@ -199,6 +202,7 @@ impl CheckSection {
             threshold: positive("threshold")?,
             sample: positive("sample")?,
             coalesce: table.boolean("coalesce")?,
+            snapshot: table.boolean("snapshot")?,
         })
     }
 }

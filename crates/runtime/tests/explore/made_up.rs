@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::Command;
 
+use powerfail_abi::explore::{LogKind, flag};
+
 use super::zygote::{Table, Zygote, program};
 
 const LINE: u64 = 64;
@@ -102,6 +104,25 @@ fn all_states(table: &Table, command: &mut Command) -> BTreeSet<String> {
     outputs
 }
 
+/// The log, played on the pool as it was, must give the pool as it is.
+fn check_log(table: &Table, command: &mut Command, name: &str) {
+    let mut zygote = Zygote::new(table.clone());
+    zygote.prepare();
+    zygote.start(command.arg(zygote.pool.clone()));
+    let snapshot = zygote.snapshot();
+    zygote.prepare();
+    zygote.begin(flag::LOG, &[]);
+    let mut image = std::fs::read(&zygote.pool).unwrap();
+    zygote.run(snapshot, |_| ()).unwrap();
+    for (kind, offset, bytes) in zygote.log() {
+        if kind <= LogKind::StoreNonTemporal as u32 {
+            image[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
+        }
+    }
+    assert!(std::fs::read(&zygote.pool).unwrap() == image, "{name}");
+    zygote.stop();
+}
+
 fn check(seed: u64) {
     let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let table = table(&mut numbers);
@@ -112,6 +133,7 @@ fn check(seed: u64) {
         command.arg("scripted").env("SCRIPT", &script);
         command
     };
+    check_log(&table, &mut command(), &format!("{seed}: {script}"));
     let expected = all_states(&table, &mut command());
     let forked = Zygote::fork_all_of(&table, &mut command()).unwrap();
     let states: usize = table.lines.values().map(Vec::len).product();

@@ -314,6 +314,15 @@ static void looked_at(void) {
     printf("%lu\n", (unsigned long)first.st_ino);
 }
 
+static void tidy(void) {
+    // As daemons do.
+    for (int other = 3; other < 1024; other++)
+        close(other);
+    unsigned char *pool = map();
+    close_range(3, ~0U, 0);
+    printf("%x\n", LOAD(uint8_t, 0));
+}
+
 static void linked(void) {
     // A link to the pool, made before it is touched, from its directory.
     char link[4096];
@@ -421,6 +430,7 @@ static const struct {
     {"threads", threads},   {"forking", forking},     {"shortening", shortening},
     {"locking", locking},   {"with_file", with_file}, {"logged", logged},
     {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
+    {"tidy", tidy},
     {"scripted", scripted},
 };
 

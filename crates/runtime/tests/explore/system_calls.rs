@@ -48,6 +48,11 @@ fn streams_read_files_of_pools() {
 }
 
 #[test]
+fn who_closes_everything_does_not_close_ours() {
+    assert_eq!(outputs(&three(), "tidy"), ["1\n", "0\n"]);
+}
+
+#[test]
 fn links_lead_to_pools() {
     assert_eq!(outputs(&three(), "linked"), ["1\n", "0\n"]);
 }
