@@ -7,7 +7,12 @@ type Blamed = (Role, Option<String>, Option<u32>, Option<String>);
 
 /// What makes two findings the same bug: the kind, and the lines to blame.
 fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
+    // One store is to blame, whichever other one shows it.
+    let is_of_one_store = matches!(finding.code, Code::StoreNotFlushed | Code::FlushNotFenced);
     let blamed = |place: &&SourcePlace| {
+        if is_of_one_store {
+            return place.role == Role::Store;
+        }
         matches!(
             place.role,
             Role::Store
@@ -35,10 +40,26 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
     let mut grouped: Vec<Finding> = Vec::new();
     for finding in findings {
         match grouped.iter_mut().find(|known| key(known) == key(&finding)) {
+            // What a crash has shown says more than what the trace says alone.
+            Some(known) if known.evidence.is_none() && finding.evidence.is_some() => {
+                let count = known.count.max(finding.count);
+                *known = Finding { count, ..finding };
+            }
+            Some(known) if known.evidence.is_some() && finding.evidence.is_none() => {}
             Some(known) => known.count += finding.count,
             None => grouped.push(finding),
         }
     }
+    // What recovery misses when it is lost is no transient data.
+    let missed: Vec<_> = grouped
+        .iter()
+        .filter(|finding| finding.code == Code::StoreNotFlushed && finding.evidence.is_some())
+        .flat_map(|finding| key(finding).1)
+        .collect();
+    grouped.retain(|finding| {
+        finding.code != Code::TransientData
+            || !key(finding).1.iter().any(|place| missed.contains(place))
+    });
     let order = |finding: &Finding| {
         let first = finding.places.first();
         (

@@ -127,6 +127,11 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) recovery: RecoveryArgs,
     #[command(flatten)]
+    pub(crate) lazy: LazyArgs,
+    /// Do not explore lost and reordered lines; all stores before a failure survive
+    #[arg(long, conflicts_with_all = ["exhaustive", "depth", "max_executions"])]
+    pub(crate) no_lazy: bool,
+    #[command(flatten)]
     pub(crate) report: ReportArgs,
     /// Which files are pools: a path or a pattern such as '/mnt/pmem/*.pool'; can be repeated
     #[arg(long, value_name = "PATH|GLOB")]
@@ -148,8 +153,13 @@ pub(crate) struct CheckArgs {
 pub(crate) struct CrashArgs {
     /// The trace
     pub(crate) trace: PathBuf,
+    /// What is tried of what a crash can leave
+    #[arg(long, value_enum, default_value_t, value_name = "STRATEGY")]
+    pub(crate) strategy: StrategyArg,
     #[command(flatten)]
     pub(crate) recovery: RecoveryArgs,
+    #[command(flatten)]
+    pub(crate) lazy: LazyArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }
@@ -160,6 +170,33 @@ pub(crate) struct LintArgs {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
+}
+
+/// What is tried of what a crash can leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StrategyArg {
+    /// All stores before a failure survive
+    #[default]
+    Prefix,
+    /// Everything that recovery can observe: lost and reordered lines are chosen where it reads them
+    Lazy,
+}
+
+/// How far lost and reordered lines are explored.
+#[derive(Debug, Args)]
+pub(crate) struct LazyArgs {
+    /// How often the power fails, at most: 2 is once more while recovery runs [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) depth: Option<u32>,
+    /// Explore lost and reordered lines with this many executions of recovery, about
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_executions: Option<u64>,
+    /// Explore without limits: neither time nor executions at a failure point are bounded
+    #[arg(long)]
+    pub(crate) exhaustive: bool,
+    /// Execute recovery again for each value that it can observe, instead of forking it
+    #[arg(long)]
+    pub(crate) no_fork: bool,
 }
 
 /// How recovery is run, and when the power fails.
@@ -215,6 +252,9 @@ pub(crate) struct RecoveryArgs {
     /// What bytes of a fresh pool hold that were never written, instead of zeros: 0xff, 165
     #[arg(long, value_name = "BYTE")]
     pub(crate) fill: Option<String>,
+    /// What becomes durable in one piece [default: store]
+    #[arg(long, value_enum, value_name = "UNIT")]
+    pub(crate) atomicity: Option<AtomicityArg>,
     /// Exit codes of recovery that are a success besides 0
     #[arg(long, value_name = "CODES", value_delimiter = ',')]
     pub(crate) ok_exit: Vec<u8>,
@@ -533,11 +573,17 @@ pub(crate) struct RulesArgs {
 impl From<RulesArgs> for Rules {
     fn from(args: RulesArgs) -> Self {
         let domain = args.domain.into();
-        let atomicity = match args.atomicity {
-            AtomicityArg::Store => Atomicity::Store,
-            AtomicityArg::Word => Atomicity::Word,
-        };
+        let atomicity = args.atomicity.into();
         Self { domain, atomicity }
+    }
+}
+
+impl From<AtomicityArg> for Atomicity {
+    fn from(arg: AtomicityArg) -> Self {
+        match arg {
+            AtomicityArg::Store => Self::Store,
+            AtomicityArg::Word => Self::Word,
+        }
     }
 }
 
@@ -574,7 +620,7 @@ pub(crate) enum DomainArg {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum AtomicityArg {
+pub(crate) enum AtomicityArg {
     /// A store, as far as it lies in one line
     #[default]
     Store,

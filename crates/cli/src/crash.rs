@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use anyhow::Context;
 use powerfail_check::{
-    CheckError, CrashOptions, Observer, Runner, RunnerOptions, Step, Undisturbed,
+    CheckError, CrashOptions, LazyOptions, LazyTime, Observer, Runner, RunnerOptions, Step,
+    Undisturbed,
 };
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
 use powerfail_detect::{LintOptions, Standing, Trust};
 use powerfail_explore::{Granularity, TreeOptions};
 use powerfail_finding::{Code, Finding, Report, Severity, Totals};
-use powerfail_model::Domain;
+use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;
 use powerfail_trace::{Completeness, Trace};
 
-use crate::args::{CrashArgs, FormatArg, LintArgs, RecoveryArgs, ReportArgs};
+use crate::args::{
+    CrashArgs, FormatArg, LazyArgs, LintArgs, RecoveryArgs, ReportArgs, StrategyArg,
+};
 use crate::evidence::{self, Recovery};
 use crate::exit::{Exit, complain};
 use crate::interrupt;
@@ -109,7 +112,21 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
         report_args: &args.report,
         config: &config,
         out: out.as_deref(),
+        prefix: args.strategy == StrategyArg::Prefix,
+        lazy: (args.strategy == StrategyArg::Lazy).then(|| lazy(&args.lazy, LazyTime::Budget)),
     })
+}
+
+/// How far lost and reordered lines are explored.
+pub(crate) fn lazy(args: &LazyArgs, time: LazyTime) -> LazyOptions {
+    let usual = LazyOptions::default();
+    LazyOptions {
+        depth: args.depth.unwrap_or(usual.depth),
+        fork: !args.no_fork,
+        limit: usual.limit.filter(|_| !args.exhaustive),
+        max_executions: args.max_executions,
+        time: if args.exhaustive { LazyTime::Any } else { time },
+    }
 }
 
 /// What is to be judged.
@@ -122,6 +139,10 @@ pub(crate) struct Work<'a> {
     pub(crate) config: &'a Config,
     /// Where evidence goes; the trace is there.
     pub(crate) out: Option<&'a Path>,
+    /// Let all stores before a failure survive.
+    pub(crate) prefix: bool,
+    /// Explore lost and reordered lines.
+    pub(crate) lazy: Option<LazyOptions>,
 }
 
 /// Lints, crashes, recovers, reports.
@@ -192,7 +213,12 @@ pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
     if let Some(out) = work.out {
         evidence::save(out, &report, work.recovery)?;
     }
-    finish(&report, work.report_args, work.out)
+    let exit = finish(&report, work.report_args, work.out)?;
+    if crashed.is_interrupted && exit == Exit::Clean {
+        complain("interrupted; everything that was started is ended and removed");
+        return Ok(Exit::Setup);
+    }
+    Ok(exit)
 }
 
 /// Recovery fails without a crash: nothing is blamed on one.
@@ -325,6 +351,9 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         budget: args.budget.or(section.budget),
         lint: lint_options(work.report_args, section, work.trace),
         ack,
+        prefix: work.prefix,
+        eager: None,
+        lazy: work.lazy.clone(),
     })
 }
 
@@ -456,8 +485,17 @@ pub(crate) fn recovery(
         file_bytes: args.file_limit.map(|limit| limit * MIB),
         working_directory: working_directory(trace),
         domain: domain_of(report, section, trace).name().into(),
+        atomicity: Some(atomicity_of(args, section).name().into()),
         fill,
     })
+}
+
+fn atomicity_of(args: &RecoveryArgs, section: &CheckSection) -> Atomicity {
+    let configured = section.atomicity.as_deref().and_then(Atomicity::from_name);
+    args.atomicity
+        .map(Into::into)
+        .or(configured)
+        .unwrap_or_default()
 }
 
 fn working_directory(trace: &Trace) -> PathBuf {
@@ -500,6 +538,14 @@ impl Observer for Watcher {
             "{}",
             powerfail_report::findings::plan_sentence(runs, points, estimate)
         );
+    }
+
+    fn combinations(
+        &mut self,
+        _eager: &powerfail_finding::Eager,
+        _states: u64,
+        _estimate: Duration,
+    ) {
     }
 
     fn is_interrupted(&self) -> bool {

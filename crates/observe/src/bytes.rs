@@ -16,6 +16,16 @@ impl ByteSet {
     /// No byte.
     pub const EMPTY: Self = Self { words: [0; WORDS] };
 
+    /// The set with these words: byte *n* is bit `n % 64` of word `n / 64`.
+    pub const fn from_words(words: [u64; WORDS]) -> Self {
+        Self { words }
+    }
+
+    /// Its words: byte *n* is bit `n % 64` of word `n / 64`.
+    pub const fn words(&self) -> [u64; WORDS] {
+        self.words
+    }
+
     /// The bytes from an offset to another one, which is not in it. Offsets beyond the longest line are
     /// cut.
     pub fn range(from: usize, to: usize) -> Self {
@@ -53,6 +63,16 @@ impl ByteSet {
         left
     }
 
+    /// The bytes that are in it or in another one.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut both = *self;
+        for (word, more) in both.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+        both
+    }
+
     /// Whether no byte is in it.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
@@ -77,5 +97,11 @@ mod tests {
         assert!(ByteSet::range(5, 5).is_empty());
         assert!(ByteSet::range(0, 512).contains(511));
         assert!(set.without(&ByteSet::range(0, 64)).iter().eq(64..70));
+        assert!(
+            set.union(&ByteSet::range(3, 4))
+                .iter()
+                .eq((3..4).chain(60..70))
+        );
+        assert_eq!(ByteSet::from_words(set.words()), set);
     }
 }

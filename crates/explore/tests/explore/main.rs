@@ -2,5 +2,6 @@
 
 mod common;
 mod creation;
+mod eager;
 mod naive;
 mod plan;
