@@ -17,7 +17,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < 3; i++) {
-		pool->elements[i] = 7 + i; // lost: PF0301
+		pool->elements[i] = 7 + i; // lost: PF0201
 		pool->count = i + 1;
 		pm_persist(&pool->count);
 		pm_persist(&pool->elements[i]);

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 	pm_persist(&pool->current);
 	for (uint64_t version = 1; version <= 2; version++) {
 		struct record *record = &pool->records[pool->current];
-		record->value = version; // lost: PF0301
+		record->value = version; // lost: PF0201
 		pm_flush(&pool->current); // may: PF0501
 		pm_fence(); // may: PF0502
 		pool->version = version;

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < COUNT; i++)
-		pool->elements[i] = i + 1; // lost: PF0301
+		pool->elements[i] = i + 1; // lost: PF0201
 	pm_flush_range(pool->elements, COUNT * sizeof(uint32_t));
 	pm_fence();
 	pool->is_filled = 1;

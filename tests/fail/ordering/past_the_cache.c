@@ -17,7 +17,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < 8; i++)
-		pm_store_past_cache(&pool->words[i], i + 1); // lost: PF0301
+		pm_store_past_cache(&pool->words[i], i + 1); // lost: PF0201
 	pool->is_valid = 1;
 	pm_persist(&pool->is_valid);
 	return 0;

@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < 4; i += 2) {
-		pool->chunks[i][0] = 2; // lost: PF0402
+		pool->chunks[i][0] = 2; // lost: PF0201
 		pm_flush(pool->chunks[i]);
 		pool->end = i + 2;
 		pm_flush(&pool->end);

@@ -31,8 +31,8 @@ int main(int argc, char **argv)
 	pool->balances[1] = 20;
 	pool->balances[0] = 50;
 	pm_persist(pool->balances);
-	pool->log[0].slot = 1; // lost: PF0301@entry
-	pool->log[0].old = pool->balances[1]; // lost: PF0301@entry
+	pool->log[0].slot = 1; // lost: PF0201@entry
+	pool->log[0].old = pool->balances[1]; // lost: PF0201@entry
 	pm_flush(pool->log);
 	pool->count = 1;
 	pm_flush(&pool->count);

@@ -29,8 +29,8 @@ int main(int argc, char **argv)
 	pool->first = 0;
 	pm_persist(&pool->first);
 	for (uint64_t i = 1; i <= 3; i++) {
-		pool->nodes[i].value = 1; // lost: PF0401@node
-		pool->nodes[i].next = pool->first; // lost: PF0401@node
+		pool->nodes[i].value = 1; // lost: PF0201@node
+		pool->nodes[i].next = pool->first; // lost: PF0201@node
 		pm_flush(&pool->nodes[i]);
 		pool->first = i;
 		pm_flush(&pool->first);

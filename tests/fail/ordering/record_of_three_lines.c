@@ -18,8 +18,8 @@ int main(int argc, char **argv)
 		return sum != record->len;
 	}
 	for (int i = 7; i >= 0; i--) {
-		record->second[i] = 1; // lost: PF0301@halves
-		record->first[i] = 1; // lost: PF0301@halves
+		record->second[i] = 1; // lost: PF0201@halves
+		record->first[i] = 1; // lost: PF0201@halves
 	}
 	record->len = 16;
 	pm_flush(record->first);

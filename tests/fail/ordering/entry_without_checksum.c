@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 	}
 	for (uint64_t i = 0; i < 3; i++) {
 		struct entry *entry = &pool->entries[i];
-		entry->data = 100 + i; // lost: PF0301
+		entry->data = 100 + i; // lost: PF0201
 		entry->number = i + 1;
 		entry->checksum = checksum(entry);
 		pm_flush(entry);

@@ -12,7 +12,7 @@ int main(int argc, char **argv)
 	struct pool *pool = pm_open(argv[1], 4096);
 	if (pm_mode(argc, argv, "recover"))
 		return pool->is_valid == 1 && pool->value != 42;
-	pool->value = 42; // lost: PF0301
+	pool->value = 42; // lost: PF0201
 	pm_flush(&pool->value);
 	pool->is_valid = 1;
 	pm_flush(&pool->is_valid);

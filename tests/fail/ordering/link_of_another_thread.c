@@ -26,7 +26,7 @@ static void *append_first(void *unused)
 {
 	pool->nodes[1].value = 11;
 	pm_persist(&pool->nodes[1]);
-	pool->nodes[0].next = 1; // lost: PF0301
+	pool->nodes[0].next = 1; // lost: PF0201
 	sem_post(&visible);
 	sem_wait(&done);
 	pm_persist(&pool->nodes[0]);

@@ -15,9 +15,9 @@ struct pool {
 
 static void construct(struct table *table)
 {
-	table->used = 0; // lost: PF0301@table
+	table->used = 0; // lost: PF0101@table
 	for (int i = 0; i < 4; i++)
-		table->slots[i] = 0; // lost: PF0301@table
+		table->slots[i] = 0; // lost: PF0101@table
 }
 
 int main(int argc, char **argv)

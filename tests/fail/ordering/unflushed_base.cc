@@ -7,7 +7,7 @@
 
 class Counted {
 public:
-	Counted() : references(0) // lost: PF0301
+	Counted() : references(0) // lost: PF0201
 	{
 	}
 	std::uint64_t references PM_LINE;
