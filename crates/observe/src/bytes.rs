@@ -78,9 +78,33 @@ impl ByteSet {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Its bytes, in ascending order.
+    /// Its bytes, in ascending order. Costs what is in it.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
-        (0..LINE_BYTES_MAX).filter(|at| self.contains(*at))
+        let words = self.words.into_iter().enumerate();
+        words.flat_map(|(number, word)| {
+            core::iter::successors(Some(word), |rest| Some(rest & rest.checked_sub(1)?))
+                .take_while(|rest| *rest != 0)
+                .map(move |rest| 64 * number + rest.trailing_zeros() as usize)
+        })
+    }
+
+    /// Whether two contents agree on its bytes. Those beyond the end of one of them do not count.
+    pub fn agree(&self, one: &[u8], other: &[u8]) -> bool {
+        let chunks = one.chunks(64).zip(other.chunks(64));
+        for (&word, (one, other)) in self.words.iter().zip(chunks) {
+            if word == 0 || one == other {
+                continue;
+            }
+            let differ = |at: usize| one.get(at) != other.get(at);
+            let mut rest = word;
+            while rest != 0 {
+                if differ(rest.trailing_zeros() as usize) {
+                    return false;
+                }
+                rest &= rest - 1;
+            }
+        }
+        true
     }
 }
 
@@ -103,5 +127,16 @@ mod tests {
                 .eq((3..4).chain(60..70))
         );
         assert_eq!(ByteSet::from_words(set.words()), set);
+    }
+
+    #[test]
+    fn only_its_bytes_count() {
+        let one = [0; 512];
+        for at in [0, 59, 60, 63, 64, 69, 70, 511] {
+            let mut other = one;
+            other[at] = 1;
+            let set = ByteSet::range(60, 70);
+            assert_eq!(set.agree(&one, &other), !set.contains(at), "{at}");
+        }
     }
 }

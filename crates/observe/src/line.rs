@@ -180,8 +180,7 @@ impl<'a> Line<'a> {
         if one == other {
             return true;
         }
-        let (one, other) = (self.content(one), self.content(other));
-        bytes.iter().all(|at| one[at] == other[at])
+        bytes.agree(self.content(one), self.content(other))
     }
 }
 

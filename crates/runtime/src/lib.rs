@@ -36,6 +36,7 @@ mod arena;
 mod clone;
 mod code;
 mod emulate;
+mod explore;
 mod file;
 mod frame;
 mod generated;
@@ -72,6 +73,9 @@ extern "C" fn end() {
 
 /// Runs when the dynamic linker has loaded the runtime.
 extern "C" fn start() {
+    if explore::start() {
+        return;
+    }
     if host::attach() {
         pool::reserve_window();
         stacks::set_main_stack_end(interpose::main_stack_end());

@@ -5,7 +5,7 @@ use core::arch::naked_asm;
 use core::ffi::c_int;
 
 use crate::pool::{self, Request};
-use crate::{clone, file, host, interpose, remap, stack, sys, system_calls, thread};
+use crate::{clone, explore, file, host, interpose, remap, stack, sys, system_calls, thread};
 
 const MMAP: usize = 9;
 const MPROTECT: usize = 10;
@@ -115,7 +115,9 @@ struct Decision {
 extern "C" fn decide(arguments: &[usize; 6], last: usize) -> Decision {
     let [fifth, fourth, third, second, first, number] = *arguments;
     // SAFETY: what the target asked for.
-    let done = if host::attached() && thread::slot().is_some() {
+    let done = if explore::is_active() {
+        explore::perform(number, [first, second, third, fourth, fifth, last])
+    } else if host::attached() && thread::slot().is_some() {
         unsafe { perform(number, [first, second, third, fourth, fifth, last]) }
     } else {
         None

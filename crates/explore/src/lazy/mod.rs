@@ -12,6 +12,7 @@
 
 mod digest;
 mod distinct;
+mod filled;
 mod history;
 pub mod nested;
 mod reuse;
@@ -19,6 +20,7 @@ mod robust;
 mod seen;
 mod table;
 
+pub use filled::FilledImage;
 pub use history::History;
 pub use reuse::{
     ChangeLog, ChangeLogBuilder, Decision, LineChange, PageLines, ReadSets, ReuseCounts,

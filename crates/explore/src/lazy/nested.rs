@@ -134,8 +134,8 @@ impl Origins {
     }
 }
 
-/// What tells nested failure points apart: executions with the same choices up to a store have the failure
-/// point after it in common.
+/// What tells the nested failure points after one crash apart: executions with the same choices up to a
+/// store have the failure point after it in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PointKey(u128);
 
@@ -144,8 +144,12 @@ pub struct PointKey(u128);
 pub struct NestedPoint {
     /// Just before this event of the log; its length: at its end.
     pub position: usize,
-    /// How many choices had been made before the last store. Those after it cannot matter: loads leave
-    /// nothing behind.
+    /// The event of the last store before that. Crash states of this point are those of the moment just after
+    /// it, too: what comes between leaves nothing behind.
+    pub last_store: usize,
+    /// How many choices had been made before the last store. Those after it are open again: whoever shows
+    /// this failure by running recovery stops it after the last store, since what it does then can be
+    /// something else.
     pub choices: usize,
     /// What it has in common with equal ones of other executions.
     pub key: PointKey,
@@ -174,6 +178,27 @@ impl CrashPoint {
             table,
             ..Self::default()
         }
+    }
+
+    /// Equal for crashes that leave the same. Different executions can be interrupted so that it does not
+    /// matter any more which of them it was; exploring one of them is enough.
+    pub fn digest(&self) -> u128 {
+        let mut bytes = Vec::new();
+        let mut add = |id: LineId, count: usize| {
+            let numbers = [u64::from(id.pool.0), id.line.0, count as u64];
+            bytes.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
+        };
+        let mut digests = Vec::new();
+        for (id, line) in self.overlay.lines() {
+            add(id, 1);
+            digests.push(digest_bytes(line));
+        }
+        for line in &self.table.lines {
+            add(line.id, line.contents.len());
+            digests.extend(line.contents.iter().map(|c| digest_bytes(&c.bytes)));
+        }
+        bytes.extend(digests.into_iter().flat_map(u128::to_le_bytes));
+        digest_bytes(&bytes)
     }
 
     /// The image of one crash state that shows recovery what it saw: the lines that differ from the image
@@ -316,6 +341,7 @@ impl Pass<'_> {
         let seen = Seen::of(&outer.table, choices.iter().copied())?;
         Ok(Some(NestedPoint {
             position,
+            last_store,
             choices: made,
             key,
             crash: self.crash(&seen),

@@ -16,14 +16,17 @@ use std::collections::BTreeMap;
 
 use powerfail_model::{Event, EventIndex, Frontier, Image, LineId, LineIndex, OpenLine, Place};
 use powerfail_model::{PoolIndex, PoolOffset, Rules, Step};
+use powerfail_trace::Trace;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lazy::digest::digest_bytes;
-use crate::lazy::table::CrashTable;
+use crate::lazy::filled::FilledImage;
 
 const PAGE_BYTES: u64 = 4096;
 /// Lines with more versions than this are told apart by their stores instead of their contents.
 const VERSIONS_COMPARED: usize = 64;
+/// Stands for the digest of what nobody has touched or filled.
+const UNTOUCHED: u128 = 0;
 
 /// Another set of contents is possible for a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,32 @@ struct PointChanges {
 }
 
 impl ChangeLog {
+    /// Passes over a trace whose fresh memory is filled with a byte, or zero. `points` are in ascending
+    /// order.
+    pub fn of(
+        trace: &Trace,
+        rules: Rules,
+        fill: Option<u8>,
+        points: &[EventIndex],
+    ) -> powerfail_trace::Result<Self> {
+        let image = FilledImage::of(trace, fill)?;
+        let mut builder = ChangeLogBuilder::new(rules, image);
+        builder.is_filled = fill.is_some();
+        let mut rest = points.iter().copied().peekable();
+        let mut records = trace.records_from(EventIndex(0));
+        while rest.peek().is_some() {
+            let record = records.next_record()?;
+            let position = record.as_ref().map_or(EventIndex(u64::MAX), |it| it.index);
+            while let Some(at) = rest.next_if(|at| *at <= position) {
+                builder.point(at);
+            }
+            if let Some(step) = record.and_then(|record| record.step()) {
+                builder.apply(&step);
+            }
+        }
+        Ok(builder.finish())
+    }
+
     /// How many failure points there are.
     pub fn point_count(&self) -> usize {
         self.points.len()
@@ -79,6 +108,10 @@ pub struct ChangeLogBuilder<I> {
     /// Digests of the lines that were ever touched, as of the last failure point.
     known: FxHashMap<LineId, u128>,
     is_resized: bool,
+    /// Where memory is filled, the first store to a page changes all of it: nobody fills what is not
+    /// touched.
+    is_filled: bool,
+    pages: FxHashSet<(PoolIndex, u64)>,
     log: ChangeLog,
 }
 
@@ -91,6 +124,8 @@ impl<I: Image> ChangeLogBuilder<I> {
             open: Vec::new(),
             known: FxHashMap::default(),
             is_resized: false,
+            is_filled: false,
+            pages: FxHashSet::default(),
             log: ChangeLog {
                 line_bytes: rules.domain.line_bytes(),
                 points: Vec::new(),
@@ -111,10 +146,14 @@ impl<I: Image> ChangeLogBuilder<I> {
                 let first = at.offset.0 / line_bytes;
                 let last = at.offset.0.saturating_add(bytes.len() as u64 - 1) / line_bytes;
                 for line in first..=last {
-                    self.touch(LineId {
+                    let id = LineId {
                         pool: at.pool,
                         line: LineIndex(line),
-                    });
+                    };
+                    if self.is_filled {
+                        self.fill_page_of(id);
+                    }
+                    self.touch(id);
                 }
             }
             Event::Resize { .. } => self.is_resized = true,
@@ -127,6 +166,23 @@ impl<I: Image> ChangeLogBuilder<I> {
         if self.touched.insert(id) && !self.known.contains_key(&id) {
             let digest = self.digest(id);
             self.known.insert(id, digest);
+        }
+    }
+
+    fn fill_page_of(&mut self, id: LineId) {
+        let line_bytes = self.log.line_bytes as u64;
+        let (page, _) = place_in_page(id, self.log.line_bytes);
+        if !self.pages.insert(page) {
+            return;
+        }
+        let first = page.1 / line_bytes;
+        for line in first..first + PAGE_BYTES / line_bytes {
+            let id = LineId {
+                pool: id.pool,
+                line: LineIndex(line),
+            };
+            self.known.entry(id).or_insert(UNTOUCHED);
+            self.touched.insert(id);
         }
     }
 
@@ -382,22 +438,21 @@ impl<'l> ReadSets<'l> {
         }
     }
 
-    /// A failure point was explored, exhaustively, with these lines watched besides the open ones of its
-    /// table. `read` are the lines, open or watched, that any of its executions has read, those after
-    /// nested failures included.
+    /// A failure point was explored, exhaustively, with these lines watched. `read` are those of them that
+    /// any of its executions has read, the ones after nested failures included; it may name others, too.
+    ///
+    /// That a line is open does not mean that it is watched: the runtime loses sight of a page when
+    /// nothing on it is in doubt any more, which can be because recovery has overwritten what was.
     pub fn explored(
         &mut self,
         point: usize,
         executions: u64,
-        table: &CrashTable,
         watched: &[PageLines],
         read: &[PageLines],
     ) {
         self.move_to(point);
-        let open = table.lines.iter().map(|line| line.id);
-        let open = PageLines::of(open, self.log.line_bytes);
         let mut unread: FxHashMap<(PoolIndex, u64), u64> = FxHashMap::default();
-        for page in open.iter().chain(watched) {
+        for page in watched {
             *unread.entry((page.pool, page.offset.0)).or_default() |= page.lines;
         }
         for page in read {

@@ -99,18 +99,13 @@ impl<'t> Seen<'t> {
         if known.possible.binary_search(&observed.content).is_err() {
             return Err(impossible);
         }
-        let bytes: Vec<usize> = observed.bytes.iter().collect();
-        if bytes
-            .last()
-            .is_some_and(|last| *last >= self.table.line_bytes)
-        {
+        let whole = ByteSet::range(0, self.table.line_bytes);
+        if !observed.bytes.without(&whole).is_empty() {
             return Err(impossible);
         }
         known.possible.retain(|&content| {
-            let content = &line.contents[content];
-            bytes
-                .iter()
-                .all(|&at| content.bytes[at] == chosen.bytes[at])
+            let bytes = &line.contents[content].bytes;
+            observed.bytes.agree(bytes, &chosen.bytes)
         });
         known.bytes = known.bytes.union(&observed.bytes);
         self.choices += 1;
@@ -267,5 +262,105 @@ impl Iterator for SeenStates<'_> {
             self.wheels = None;
         }
         Some(CrashState { versions })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_model::{LineId, LineIndex};
+
+    use super::*;
+    use crate::lazy::table::CrashLine;
+
+    const BYTES: usize = 64;
+
+    /// Three contents: 7 7, 7 0 and 0 0; the versions of the second one surround that of the first.
+    fn table() -> CrashTable {
+        let content = |bytes: [u8; 2], versions: &[usize]| {
+            let mut line = vec![0; BYTES];
+            line[..2].copy_from_slice(&bytes);
+            Content {
+                bytes: line,
+                versions: versions.to_vec(),
+            }
+        };
+        let line = |number| CrashLine {
+            id: LineId {
+                line: LineIndex(number),
+                ..LineId::default()
+            },
+            contents: vec![
+                content([7, 7], &[2, 4]),
+                content([7, 0], &[1, 3]),
+                content([0, 0], &[0]),
+            ],
+            ..CrashLine::default()
+        };
+        CrashTable {
+            line_bytes: BYTES,
+            lines: vec![line(0), line(1)],
+            ..CrashTable::default()
+        }
+    }
+
+    fn observed(line: usize, at: usize, content: usize) -> Observed {
+        Observed {
+            line,
+            bytes: ByteSet::range(at, at + 1),
+            content,
+        }
+    }
+
+    fn versions(state: &CrashState) -> Vec<(u64, usize)> {
+        let versions = state.versions.iter();
+        versions
+            .map(|(id, version)| (id.line.0, *version))
+            .collect()
+    }
+
+    #[test]
+    fn what_agrees_stays_possible_and_states_show_it() {
+        let table = table();
+        let mut seen = Seen::nothing(&table);
+        assert!(versions(&seen.newest_state()).is_empty());
+        assert_eq!(versions(&seen.oldest_state()), [(0, 0), (1, 0)]);
+        seen.observe(&observed(0, 0, 0)).unwrap();
+        assert_eq!(seen.possible(0), [0, 1]);
+        assert_eq!(versions(&seen.oldest_state()), [(0, 1), (1, 0)]);
+        seen.observe(&observed(0, 1, 1)).unwrap();
+        assert_eq!(seen.possible(0), [1]);
+        assert_eq!(versions(&seen.newest_state()), [(0, 3)]);
+        assert_eq!(versions(&seen.state_with(&[(1, 2)])), [(0, 3), (1, 0)]);
+        assert_eq!(seen.states().count(), 3);
+        assert_eq!(seen.observed_lines(), [0]);
+        assert!(seen.observed_bytes(0).iter().eq([0, 1]));
+    }
+
+    #[test]
+    fn choices_that_cannot_be_are_refused() {
+        let table = table();
+        let of = |choices: &[Observed]| Seen::of(&table, choices.iter().copied()).err();
+        let impossible = |choice| Some(Impossible { choice });
+        assert_eq!(of(&[observed(2, 0, 0)]), impossible(0));
+        assert_eq!(of(&[observed(0, 0, 3)]), impossible(0));
+        assert_eq!(of(&[observed(0, 64, 0)]), impossible(0));
+        assert_eq!(of(&[observed(0, 0, 2), observed(0, 1, 1)]), impossible(1));
+        assert_eq!(of(&[observed(0, 0, 1), observed(0, 1, 1)]), None);
+    }
+
+    #[test]
+    fn a_choice_of_the_runtime_is_taken_with_its_bytes() {
+        let mut choice = Choice {
+            line: 1,
+            from: 0,
+            to: 2,
+            content: 1,
+            ..Choice::default()
+        };
+        // Recovery had overwritten the first byte.
+        choice.observed[0] = 0b10;
+        let table = table();
+        let seen = Seen::of_choices(&table, &[choice]).unwrap();
+        assert_eq!(seen.possible(1), [1, 2]);
     }
 }

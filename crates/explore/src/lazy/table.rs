@@ -244,3 +244,129 @@ impl CrashLine {
         bytes(self) == bytes(other)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use powerfail_model::{
+        Event, FlushKind, Frontier, LineIndex, Place, PoolIndex, PoolOffset, Rules, SparseImage,
+        Step, StoreKind, ThreadIndex,
+    };
+
+    use super::*;
+
+    struct Run {
+        frontier: Frontier,
+        next: u64,
+    }
+
+    impl Run {
+        fn new() -> Self {
+            Self {
+                frontier: Frontier::new(Rules::default(), SparseImage::new()),
+                next: 0,
+            }
+        }
+
+        fn apply(&mut self, event: Event<'_>) {
+            self.frontier.apply(&Step {
+                index: EventIndex(self.next),
+                thread: ThreadIndex(0),
+                event,
+            });
+            self.next += 1;
+        }
+
+        fn store(&mut self, offset: u64, bytes: &[u8]) {
+            self.apply(Event::Store {
+                kind: StoreKind::Plain,
+                at: Place::new(PoolIndex(0), PoolOffset(offset)),
+                bytes,
+            });
+        }
+
+        fn flush(&mut self, offset: u64) {
+            self.apply(Event::Flush {
+                kind: FlushKind::Clflush,
+                at: Place::new(PoolIndex(0), PoolOffset(offset)),
+            });
+        }
+    }
+
+    fn line(number: u64) -> LineId {
+        LineId {
+            pool: PoolIndex(0),
+            line: LineIndex(number),
+        }
+    }
+
+    #[test]
+    fn a_line_without_a_difference_is_not_in_it() {
+        let mut run = Run::new();
+        run.store(0, &[0]);
+        run.store(70, &[1]);
+        run.store(70, &[0]);
+        run.store(71, &[0]);
+        let table = CrashTable::of(&run.frontier);
+        assert_eq!(table.lines.len(), 1);
+        assert_eq!(table.index_of(line(1)), Some(0));
+        let changed = table.line(line(1)).unwrap();
+        assert_eq!(changed.stores, [1, 2, 3].map(EventIndex));
+        let versions: Vec<_> = changed.contents.iter().map(|c| &c.versions[..]).collect();
+        assert_eq!(versions, [&[0, 2, 3][..], &[1]]);
+        assert!((table.log10_states - 8_f64.log10()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn limits_hold_and_are_told() {
+        let mut run = Run::new();
+        for value in 0..100_u8 {
+            run.store(0, &[value]);
+            run.store(64, &[value % 5]);
+        }
+        let limits = TableLimits {
+            contents_per_line: 10,
+            ..TableLimits::default()
+        };
+        let table = CrashTable::within(&run.frontier, limits);
+        assert!(!table.is_complete());
+        let note = |contents, kept| Truncated {
+            id: line(0),
+            contents,
+            kept,
+        };
+        assert_eq!(table.truncated, [note(100, 10)]);
+        assert_eq!(table.lines[0].contents.len(), 10);
+        assert_eq!(table.lines[0].contents[0].newest_version(), 100);
+        assert_eq!(table.lines[0].contents[9].oldest_version(), 0);
+        assert_eq!(table.lines[1].contents.len(), 5);
+        // Too many bytes: the line with the most contents loses some.
+        let limits = TableLimits {
+            contents_per_line: 64,
+            bytes: 30 * 64,
+            ..TableLimits::default()
+        };
+        let table = CrashTable::within(&run.frontier, limits);
+        assert_eq!(table.truncated, [note(100, 16)]);
+        assert_eq!(table.lines[1].contents.len(), 5);
+        assert!(CrashTable::of(&run.frontier).is_complete());
+    }
+
+    #[test]
+    fn changes_are_those_that_can_be_observed() {
+        let mut run = Run::new();
+        for number in 0..5 {
+            run.store(64 * number, &[1]);
+        }
+        let before = CrashTable::of(&run.frontier);
+        run.store(0, &[1]); // silent
+        run.flush(64); // sure now
+        run.store(128, &[2]); // one more
+        run.store(192, &[0]); // the same two, but the other is newest
+        run.store(320, &[7]); // new
+        let after = CrashTable::of(&run.frontier);
+        let changed = [1, 2, 3, 5].map(line);
+        assert_eq!(after.changed_since(&before), changed);
+        assert_eq!(before.changed_since(&after), changed);
+        assert!(after.changed_since(&after).is_empty());
+    }
+}

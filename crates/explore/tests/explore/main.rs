@@ -1,5 +1,6 @@
 //! Failure points and plans of small traces, against naive readings of their definitions.
 
+mod change_log;
 mod common;
 mod creation;
 mod eager;
