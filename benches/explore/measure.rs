@@ -85,7 +85,10 @@ impl Bench {
         crash.args(["--format", "json", "--recover", &words.join(" "), "--out"]);
         crash.arg(self.folder.path().join("out"));
         // The lint has its say about transient locks and the like; here only crashes count.
-        crash.args(["--only", "atomicity,durability,recovery-crash,recovery-hang"]);
+        crash.args([
+            "--only",
+            "atomicity,durability,recovery-crash,recovery-hang",
+        ]);
         let begun = Instant::now();
         let text = run(&mut crash);
         let time_s = begun.elapsed().as_secs_f64();

@@ -20,7 +20,7 @@
  */
 #include "index.h"
 
-#define BUCKETS 4UL
+#define BUCKETS 2UL
 #define SLOTS_IN_BUCKET 4UL
 #define SLOTS (BUCKETS * SLOTS_IN_BUCKET)
 /* How many slots, from the first one of a bucket on, a key may be in. */

@@ -19,7 +19,7 @@
 #include "index.h"
 
 /* Half of the keys differ in their last byte only, so that there are nodes of all kinds. */
-#define KEY(number) ((number) % 4 == 3 ? mix(number) : 0x6b65790000000000UL + (number))
+#define KEY(number) ((number) % 4 == 3 ? mix(number) : 0x6b65790000000001UL + (number))
 #define KEY_BYTES 8U
 
 enum kind { NODE4 = 4, NODE16 = 16, NODE48 = 48, NODE256 = 256 };
