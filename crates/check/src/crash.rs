@@ -42,7 +42,7 @@ pub struct Crashed {
     pub totals: Totals,
     /// Whatever limits what was done.
     pub notes: Vec<String>,
-    /// The user wanted to stop before everything was done.
+    /// The user has stopped it, and this is what was found until then.
     pub is_interrupted: bool,
 }
 
@@ -91,7 +91,7 @@ pub fn crash<'t>(
         is_interrupted: false,
     };
     let mut known = Vec::new();
-    if options.prefix {
+    if options.eager.is_none() {
         known = bench.prefix_crashes(options, limit, each, &mut crashed, &mut places)?;
     }
     if let Some(eager) = &options.eager {
@@ -100,20 +100,22 @@ pub fn crash<'t>(
     for hit in &hits {
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
-        } else if crashed.is_interrupted {
+        } else if bench.is_interrupted {
             None
         } else {
             bench.confirm(hit, &mut places)?
         };
         crashed.findings.extend(finding);
     }
-    if let Some(lazy) = &options.lazy {
+    if let Some(lazy) = options.lazy.as_ref().filter(|_| !bench.is_interrupted) {
         let time = lazy_time(lazy.time, options.budget, begun.elapsed());
-        let mut explored = bench.explore(lazy, options.tree, time, each)?;
-        crashed.totals.exploration = Some(std::mem::take(&mut explored.exploration));
-        bench.explain_lost(explored, &known, &mut crashed, &mut places)?;
-        crashed.is_interrupted |= bench.is_interrupted;
+        let explored = bench.explore(lazy, options.tree, time, each);
+        if let Some(mut explored) = bench.go_on(explored)? {
+            crashed.totals.exploration = Some(std::mem::take(&mut explored.exploration));
+            bench.explain_lost(explored, &known, &mut crashed, &mut places)?;
+        }
     }
+    crashed.is_interrupted = bench.is_interrupted;
     crashed.totals.recovery_runs = runner.runs;
     crashed.findings = group(crashed.findings);
     Ok(crashed)
@@ -223,7 +225,7 @@ impl Jury for Bench<'_, '_> {
 
 impl Bench<'_, '_> {
     /// Lets the power fail at the failure points of the tree, with every store before them durable. Gives
-    /// the call stacks at which recovery failed, and how.
+    /// the kinds of failures, by call stack.
     fn prefix_crashes(
         &mut self,
         options: &CrashOptions,
@@ -246,18 +248,18 @@ impl Bench<'_, '_> {
         let jobs = self.runner.job_count();
         let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
         let points = tree.point_count();
-        self.observer.plan(trials.len() as u64, points, estimate);
-        let tried = self.run(Step::Crashes, &trials)?;
-        let failed = self.failures(&trials, &tried, &plan.points)?;
-        let known = failed
-            .iter()
-            .map(|failed| (failed.stack, failed.symptom.code))
-            .collect();
-        crashed.findings.extend(self.explain(failed, places)?);
         crashed.totals.failure_points = points;
         crashed.totals.failure_point_stacks = tree.stacks().len() as u64;
-        crashed.totals.failure_points_run = plan.points.len() as u64;
-        crashed.notes.extend(notes(&plan));
+        if options.prefix {
+            self.observer.plan(trials.len() as u64, points, estimate);
+            crashed.totals.failure_points_run = plan.points.len() as u64;
+            crashed.notes.extend(notes(&plan));
+        }
+        let tried = self.run(Step::Crashes, &trials)?;
+        let failed = self.failures(&trials, &tried, &plan.points)?;
+        let known = failed.iter().map(|it| (it.stack, it.symptom.code));
+        let known = known.collect();
+        crashed.findings.extend(self.explain(failed, places)?);
         Ok(known)
     }
 
@@ -273,20 +275,28 @@ impl Bench<'_, '_> {
         let explored = eager::explore(self, options, limit, each, places)?;
         crashed.findings.extend(explored.findings);
         let prefixes = once_for_each_stack(explored.prefixes);
-        if explored.is_interrupted {
-            for failed in &prefixes {
-                crashed.findings.push(self.undiagnosed(failed, places)?);
-            }
-        } else {
-            crashed.findings.extend(self.explain(prefixes, places)?);
-        }
+        crashed.findings.extend(self.explain(prefixes, places)?);
         crashed.totals.failure_points = explored.eager.segments;
         crashed.totals.failure_point_stacks = explored.stacks;
         crashed.totals.failure_points_run = explored.eager.segments;
         crashed.totals.eager = Some(explored.eager);
         crashed.notes.extend(explored.notes);
-        crashed.is_interrupted |= explored.is_interrupted;
         Ok(())
+    }
+
+    /// Notes that the user has stopped something: what was found until then is reported all the same.
+    pub(crate) fn go_on<T>(
+        &mut self,
+        outcome: Result<T, CheckError>,
+    ) -> Result<Option<T>, CheckError> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(CheckError::Interrupted) => {
+                self.is_interrupted = true;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// A failure of which nothing is known but that it is there.
@@ -334,7 +344,14 @@ impl Bench<'_, '_> {
         Ok(finding)
     }
 
-    /// Finds out what is needed to judge trials at these moments.
+    /// Runs trials, and whatever is needed to judge them.
+    fn run(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {
+        let moments: Vec<EventIndex> = trials.iter().map(|trial| trial.at).collect();
+        self.learn(step, &moments)?;
+        self.run_all(step, trials)
+    }
+
+    /// Learns the contents that are needed to judge what is recovered at these moments.
     pub(crate) fn learn(&mut self, step: Step, moments: &[EventIndex]) -> Result<(), CheckError> {
         let missing = self.contents.missing(moments, self.trace);
         let references: Vec<Trial> = missing.iter().map(|(_, at)| Trial::prefix(*at)).collect();
@@ -367,13 +384,6 @@ impl Bench<'_, '_> {
             tree.seed,
             self.observer,
         )
-    }
-
-    /// Runs trials, and whatever is needed to judge them.
-    fn run(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {
-        let moments: Vec<EventIndex> = trials.iter().map(|trial| trial.at).collect();
-        self.learn(step, &moments)?;
-        self.run_all(step, trials)
     }
 
     fn run_all(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {

@@ -41,7 +41,6 @@ pub(crate) struct Explored {
     pub(crate) eager: Eager,
     pub(crate) stacks: u64,
     pub(crate) notes: Vec<String>,
-    pub(crate) is_interrupted: bool,
 }
 
 /// What was run so far.
@@ -52,7 +51,6 @@ struct Ran {
     failed: u64,
     groups: FxHashSet<GroupId>,
     equal_images: u64,
-    is_interrupted: bool,
 }
 
 /// Lets the power fail in every segment.
@@ -69,12 +67,19 @@ pub(crate) fn explore(
     let mut options = options.clone();
     options.pass.fresh_pages_differ = bench.runner.is_filled();
     let survey = Survey::of(bench.trace, bench.runner.initial_pools()?, &options)?;
-    let wanted = options.segments.clone().unwrap_or_default();
-    if wanted.end > survey.segments.len() {
-        return Err(CheckError::NoSuchSegment {
-            wanted: wanted.end - 1,
-            count: survey.segments.len(),
-        });
+    let count = survey.segments.len();
+    if let Some(wanted) = &options.segments {
+        // The end may be open.
+        let is_beyond = wanted.end > count && wanted.end < usize::MAX;
+        let last = if is_beyond {
+            wanted.end - 1
+        } else {
+            wanted.start
+        };
+        if last >= count {
+            let wanted = last;
+            return Err(CheckError::NoSuchSegment { wanted, count });
+        }
     }
     let mut totals = totals(&survey, &options);
     let states = limit.map_or(survey.states, |limit| survey.states.min(limit as u64));
@@ -111,7 +116,7 @@ pub(crate) fn explore(
     totals.run = ran.states;
     totals.failed = ran.failed;
     totals.equal_images = ran.equal_images;
-    if ran.is_interrupted {
+    if bench.is_interrupted {
         notes.push(format!(
             "interrupted after {} of up to {states} crash states; what failed is shown as it was found, \
              with more lines lost than may be needed",
@@ -124,7 +129,6 @@ pub(crate) fn explore(
         eager: totals,
         stacks: survey.stacks,
         notes,
-        is_interrupted: ran.is_interrupted,
     };
     conclude(bench, ran.failures, &mut explored, places)?;
     Ok(explored)
@@ -197,13 +201,7 @@ fn run_states(
         },
     );
     ran.equal_images = ran.equal_images.max(states.equal_images());
-    match outcome {
-        Err(CheckError::Interrupted) => {
-            ran.is_interrupted = true;
-            Ok(())
-        }
-        other => other,
-    }
+    bench.go_on(outcome).map(|_| ())
 }
 
 /// Runs one state of each group, then more of those that failed or are large. How many groups there are.
@@ -238,7 +236,7 @@ fn run_representatives(
         ran,
     )?;
     let left = limit - first.len();
-    if left > 0 && !ran.is_interrupted {
+    if left > 0 && !bench.is_interrupted {
         let mut again = states(bench, &options, survey)?;
         let mut sequence = Vec::new();
         while let Some(state) = again.next_state()? {
@@ -305,22 +303,17 @@ fn conclude(
 ) -> Result<(), CheckError> {
     let (whole, mut left) = failures.into_parts();
     explored.prefixes.extend(whole.into_iter().map(prefix_of));
-    if explored.is_interrupted {
-        for found in left {
-            explored
-                .findings
-                .push(bench.undiagnosed(&failed_of(found), places)?);
-        }
-        return Ok(());
-    }
     for _ in 0..ROUNDS_MAX {
         let batch = failures::next_batch(&left, DIAGNOSED_AT_A_TIME);
-        if batch.is_empty() {
+        if batch.is_empty() || bench.is_interrupted {
             break;
         }
         let failing: Vec<Failing> = batch.iter().map(|number| left[*number].failing()).collect();
         let rules = bench.runner.rules();
-        let diagnoses = diagnose(bench.trace, rules, &failing, bench)?;
+        let diagnoses = diagnose(bench.trace, rules, &failing, bench);
+        let Some(diagnoses) = bench.go_on(diagnoses)? else {
+            break;
+        };
         for (number, diagnosis) in batch.iter().zip(&diagnoses) {
             if left[*number].is_explained {
                 // Another of this batch had the same cause.
@@ -356,7 +349,14 @@ fn conclude(
             }
         }
     }
-    let rest = left.iter().filter(|found| !found.is_explained).count();
+    left.retain(|found| !found.is_explained);
+    if bench.is_interrupted {
+        for found in left.drain(..) {
+            let finding = bench.undiagnosed(&failed_of(found), places)?;
+            explored.findings.push(finding);
+        }
+    }
+    let rest = left.len();
     if rest > 0 {
         explored.notes.push(format!(
             "{rest} more kinds of crash states fail whose causes were not looked for"

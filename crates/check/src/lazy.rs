@@ -11,7 +11,6 @@
 //! ```
 
 mod choices;
-mod contract;
 mod driver;
 mod lab;
 mod reuse;
@@ -258,6 +257,7 @@ impl<'t> Runner<'t> {
                     image,
                     slot,
                     stacks: HashMap::new(),
+                    modules: Vec::new(),
                 })
             })
             .collect()

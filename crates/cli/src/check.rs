@@ -80,6 +80,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         config: &config,
         out: Some(&out),
         prefix: true,
+        eager: None,
         lazy: (!args.no_lazy).then(|| crash::lazy(&args.lazy, LazyTime::Share)),
     })
 }

@@ -4,27 +4,29 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueEnum;
 use powerfail_check::{
     CheckError, CrashOptions, LazyOptions, LazyTime, Observer, Runner, RunnerOptions, Step,
     Undisturbed,
 };
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
 use powerfail_detect::{LintOptions, Standing, Trust};
-use powerfail_explore::{Granularity, TreeOptions};
-use powerfail_finding::{Code, Finding, Report, Severity, Totals};
+use powerfail_explore::{EagerOptions, Granularity, PassOptions, TreeOptions};
+use powerfail_finding::{Code, Eager, Finding, Report, Severity, Totals};
 use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;
 use powerfail_trace::{Completeness, Trace};
 
 use crate::args::{
-    CrashArgs, FormatArg, LazyArgs, LintArgs, RecoveryArgs, ReportArgs, StrategyArg,
+    CrashArgs, EagerArgs, FormatArg, LazyArgs, LintArgs, RecoveryArgs, ReportArgs, StrategyArg,
 };
 use crate::evidence::{self, Recovery};
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::{Progress, open_trace};
+use crate::record::RUNTIME;
 use crate::words::command;
 
 const MIB: u64 = 1 << 20;
@@ -85,6 +87,7 @@ pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
 pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
     let config = configuration()?;
     refuse_slips(&args.recovery, &args.report, &config.check)?;
+    let strategy = strategy_of(args, &config.check)?;
     interrupt::watch();
     let trace = open_whole_trace(&args.trace)?;
     let workload: Vec<_> = trace.meta().command.clone();
@@ -112,9 +115,47 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
         report_args: &args.report,
         config: &config,
         out: out.as_deref(),
-        prefix: args.strategy == StrategyArg::Prefix,
-        lazy: (args.strategy == StrategyArg::Lazy).then(|| lazy(&args.lazy, LazyTime::Budget)),
+        prefix: strategy == StrategyArg::Prefix,
+        lazy: (strategy == StrategyArg::Lazy).then(|| lazy(&args.lazy, LazyTime::Budget)),
+        eager: (strategy == StrategyArg::Eager).then(|| eager(&args.eager, &config.check)),
     })
+}
+
+/// The strategy, from flags and configuration. Flags of another one are a slip.
+fn strategy_of(args: &CrashArgs, section: &CheckSection) -> anyhow::Result<StrategyArg> {
+    let named = section.strategy.as_deref();
+    let named = named.and_then(|name| StrategyArg::from_str(name, false).ok());
+    let strategy = args.strategy.or(named).unwrap_or_default();
+    if strategy != StrategyArg::Eager {
+        let eager = &args.eager;
+        for (is_given, flag) in [
+            (eager.threshold.is_some(), "--threshold"),
+            (eager.sample.is_some(), "--sample"),
+            (eager.coalesce, "--coalesce"),
+            (eager.segments.is_some(), "--segments"),
+        ] {
+            anyhow::ensure!(!is_given, "{flag} is for --strategy eager");
+        }
+    }
+    Ok(strategy)
+}
+
+/// Which combinations of stores are tried.
+fn eager(args: &EagerArgs, section: &CheckSection) -> EagerOptions {
+    let threshold = args.threshold.or(section.threshold);
+    let threshold = threshold.unwrap_or(EagerOptions::THRESHOLD);
+    let sample = args.sample.or(section.sample).unwrap_or(threshold);
+    let segments = args.segments;
+    EagerOptions {
+        pass: PassOptions {
+            coalesce: args.coalesce || section.coalesce.unwrap_or(false),
+            ..PassOptions::default()
+        },
+        threshold,
+        sample: usize::try_from(sample).unwrap_or(usize::MAX),
+        segments: segments.map(|(from, to)| from..to.unwrap_or(usize::MAX)),
+        ..EagerOptions::default()
+    }
 }
 
 /// How far lost and reordered lines are explored.
@@ -143,13 +184,19 @@ pub(crate) struct Work<'a> {
     pub(crate) prefix: bool,
     /// Explore lost and reordered lines.
     pub(crate) lazy: Option<LazyOptions>,
+    /// Try combinations of what may survive; seed and rules are filled in.
+    pub(crate) eager: Option<EagerOptions>,
 }
 
 /// Lints, crashes, recovers, reports.
 pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
     let trace = work.trace;
     let section = &work.config.check;
-    let oracle = Oracle::new(work.recovery.plan()?, Settings::default())?;
+    let settings = Settings {
+        runtime: work.lazy.is_some().then(|| RUNTIME.into()),
+        ..Settings::default()
+    };
+    let oracle = Oracle::new(work.recovery.plan()?, settings)?;
     let parent = powerfail_image::default_parent();
     let _ = powerfail_image::sweep_leftovers(&parent);
     let jobs = work.recovery_args.jobs.or(section.jobs);
@@ -340,20 +387,28 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
     };
     let per_stack = args.per_stack.or(section.per_stack).unwrap_or(3);
     let ack = ack_of(args, section)?;
+    let seed = args.seed.or(section.seed).unwrap_or(0);
+    let include_create = args.include_create || section.include_create.unwrap_or(false);
+    let mut eager = work.eager.clone();
+    if let Some(eager) = &mut eager {
+        eager.seed = seed;
+        eager.include_create = include_create;
+        eager.pass.rules = work.recovery.rules();
+    }
     Ok(CrashOptions {
         tree: TreeOptions {
             granularity,
             per_stack: usize::try_from(per_stack).unwrap_or(usize::MAX),
-            seed: args.seed.or(section.seed).unwrap_or(0),
-            include_create: args.include_create || section.include_create.unwrap_or(false),
+            seed,
+            include_create,
             digests: true,
         },
         budget: args.budget.or(section.budget),
         lint: lint_options(work.report_args, section, work.trace),
         ack,
         prefix: work.prefix,
-        eager: None,
         lazy: work.lazy.clone(),
+        eager,
     })
 }
 
@@ -540,12 +595,9 @@ impl Observer for Watcher {
         );
     }
 
-    fn combinations(
-        &mut self,
-        _eager: &powerfail_finding::Eager,
-        _states: u64,
-        _estimate: Duration,
-    ) {
+    fn combinations(&mut self, eager: &Eager, states: u64, estimate: Duration) {
+        self.progress = None;
+        let _ = findings::combinations(&mut anstream::stderr(), eager, states, estimate);
     }
 
     fn is_interrupted(&self) -> bool {

@@ -5,12 +5,12 @@
 //! - [`Plan`]: which of them to try within a budget, and what that leaves out.
 //! - [`Strategy`]: given the frontier at a failure point, which crash states, in which order.
 //!   [`Prefix`] and [`LostLines`] are strategies.
-//! - [`lazy`]: what a crash can leave is decided only when recovery reads it. Tables of what is possible,
-//!   what choices rule out, whether one moment explains what was read, which failure points need no run,
-//!   and failures during recovery.
 //! - [`SegmentPass`], [`Survey`], [`EagerStates`]: eager exploration, every combination of what may
 //!   survive. It goes on while a trace is passed, so it is no [`Strategy`] of one frontier.
 //! - [`Representatives`]: which of many crash states come first under a budget.
+//! - [`lazy`]: what a crash can leave is decided only when recovery reads it. Tables of what is possible,
+//!   what choices rule out, whether one moment explains what was read, which failure points need no run,
+//!   and failures during recovery.
 //!
 //! Knows no processes and no files: it reads a [`Trace`](powerfail_trace::Trace) and answers with
 //! numbers. Crash images are the matter of `powerfail-image`. Everything here is a function of the

@@ -7,6 +7,7 @@
 //! Sources are read if they are there; a report without them is complete, only less pleasant.
 
 mod choices;
+mod combinations;
 mod evidence;
 mod label;
 mod snippet;
@@ -24,6 +25,7 @@ use schemars::Schema;
 
 use crate::text::{count, plural, printable};
 
+pub use combinations::combinations;
 pub use summary::summary;
 
 /// How wide text may be where no terminal says.

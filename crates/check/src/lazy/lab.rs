@@ -11,10 +11,12 @@ use std::path::PathBuf;
 use powerfail_explore::lazy::{CrashTable, PageLines};
 use powerfail_image::{ImageCursor, Patch, Slot as ImageSlot};
 use powerfail_model::{CrashState, EventIndex, PoolIndex, PoolOffset};
-use powerfail_oracle::{Backtrace, Slot, Stage, Verdict};
-use powerfail_trace::{StackId, Trace};
+use powerfail_oracle::{
+    Backtrace, ExploreRequest, LineTable, OracleError, PageMask, Slot, Stage, TableLine,
+    ThreadStack, Verdict,
+};
+use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
 
-use super::contract::{ExploreRequest, LineTable, PageMask, TableLine};
 use super::walk::Attempt;
 use crate::error::CheckError;
 
@@ -101,6 +103,8 @@ pub(crate) struct SlotLab<'w, 't> {
     pub(crate) image: &'w mut ImageSlot,
     pub(crate) slot: &'w mut Slot,
     pub(crate) stacks: HashMap<EventIndex, StackId>,
+    /// Where files lie in recovery, as far as they were asked for since the last exploration.
+    pub(crate) modules: Vec<(Stage, Vec<Module>)>,
 }
 
 const NOTHING_LOST: CrashState = CrashState {
@@ -142,19 +146,47 @@ impl Lab for SlotLab<'_, '_> {
     ) -> Result<Attempt, CheckError> {
         self.image
             .prepare_with(&self.cursor, &NOTHING_LOST, overlay)?;
-        let _ = request;
-        Ok(Attempt::Refused {
-            reason: "not yet".to_owned(),
-        })
+        match self.slot.explore(request) {
+            Ok(explored) => {
+                self.modules.clear();
+                Ok(Attempt::Explored(explored))
+            }
+            Err(OracleError::NotExplorable { reason }) => Ok(Attempt::Refused { reason }),
+            Err(OracleError::NotForkable { .. }) => Ok(Attempt::NotForkable),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn run(&mut self, state: &CrashState, overlay: &[Patch]) -> Result<Verdict, CheckError> {
         self.image.prepare_with(&self.cursor, state, overlay)?;
-        Ok(self.slot.run()?)
+        Ok(self.slot.run_plain()?)
     }
 
-    fn stack(&mut self, _stage: Stage, _frames: &[u64]) -> Option<Backtrace> {
-        None
+    fn stack(&mut self, stage: Stage, frames: &[u64]) -> Option<Backtrace> {
+        if self.modules.is_empty() {
+            self.modules = self.slot.modules().ok()?;
+        }
+        let (_, modules) = self.modules.iter().find(|(known, _)| *known == stage)?;
+        let place = |address: u64| {
+            let module = modules.iter().zip(0..).find(|(module, _)| {
+                let end = module.load_address.saturating_add(module.len_bytes);
+                (module.load_address..end).contains(&address)
+            });
+            match module {
+                Some((module, number)) => Frame::Module {
+                    module: ModuleIndex(number),
+                    offset: address - module.load_address,
+                },
+                None => Frame::Absolute { address },
+            }
+        };
+        Some(Backtrace {
+            modules: modules.clone(),
+            threads: vec![ThreadStack {
+                name: String::new(),
+                frames: frames.iter().map(|address| place(*address)).collect(),
+            }],
+        })
     }
 
     fn stack_of(&mut self, event: EventIndex) -> Result<StackId, CheckError> {

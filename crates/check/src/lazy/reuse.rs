@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::{
-    ChangeLog, ChangeLogBuilder, CrashLine, CrashTable, Decision, PageLines, ReadSets, ReuseLimits,
+    ChangeLog, ChangeLogBuilder, Decision, PageLines, ReadSets, ReuseLimits,
 };
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
@@ -22,8 +22,6 @@ const CANDIDATES: usize = 64;
 /// What a study has shown about reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reads {
-    /// The open lines, without their contents.
-    pub(crate) table: CrashTable,
     pub(crate) watched: Vec<PageLines>,
     pub(crate) read: Vec<PageLines>,
 }
@@ -152,22 +150,8 @@ impl<'c> Reuse<'c> {
 
     fn add(&mut self, at: EventIndex, executions: u64, reads: &Reads) {
         if let Some(number) = self.changes.numbers.get(&at) {
-            let (table, watched, read) = (&reads.table, &reads.watched, &reads.read);
-            self.sets
-                .explored(*number, executions, table, watched, read);
+            let (watched, read) = (&reads.watched, &reads.read);
+            self.sets.explored(*number, executions, watched, read);
         }
-    }
-}
-
-/// A table that knows its lines only.
-pub(crate) fn without_contents(table: &CrashTable) -> CrashTable {
-    let lines = table.lines.iter().map(|line| CrashLine {
-        id: line.id,
-        ..CrashLine::default()
-    });
-    CrashTable {
-        line_bytes: table.line_bytes,
-        lines: lines.collect(),
-        ..CrashTable::default()
     }
 }

@@ -10,14 +10,14 @@ use powerfail_model::{CrashState, EventIndex, LineId};
 use powerfail_oracle::{Backtrace, Verdict};
 use powerfail_trace::StackId;
 
-use super::contract::{Choice, Execution, ExploreRequest};
 use super::lab::Lab;
-use super::reuse::{Reads, without_contents};
+use super::reuse::Reads;
 use super::sample::sample;
 use super::walk::{Attempt, Explorer, Extent, Task, classes_of, common_len, walk};
 use crate::content::Contents;
 use crate::error::CheckError;
 use crate::symptom::Symptom;
+use powerfail_oracle::{Choice, Execution, ExploreRequest};
 
 /// Of executions that fail in the same way, how many are tried to be confirmed.
 const CONFIRM_MAX: usize = 3;
@@ -204,7 +204,6 @@ pub(crate) fn study(
         unconfirmed: 0,
         second_failures: 0,
         reads: Some(Reads {
-            table: without_contents(&table),
             watched,
             read: walked
                 .read

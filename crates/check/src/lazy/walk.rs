@@ -6,11 +6,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::contract::{Execution, ExploreRequest, Explored, LineTable, PageMask};
 use crate::error::CheckError;
-
-/// How a request to be told so begins: the process cannot branch, and can be executed again.
-const REEXECUTE: &str = "reexecute:";
+use powerfail_oracle::{Execution, ExploreRequest, Explored, LineTable, PageMask};
 
 /// Runs recovery where loads from open lines are choices. The image is made new for each request.
 pub(crate) trait Explorer {
@@ -22,7 +19,11 @@ pub(crate) trait Explorer {
 #[derive(Clone, Debug)]
 pub(crate) enum Attempt {
     Explored(Explored),
-    Refused { reason: String },
+    /// The process cannot branch, and can be executed again.
+    NotForkable,
+    Refused {
+        reason: String,
+    },
 }
 
 /// What to explore, and how.
@@ -91,16 +92,18 @@ pub(crate) fn walk(
         };
         let explored = match explorer.explore(&request)? {
             Attempt::Explored(explored) => explored,
-            Attempt::Refused { reason } if fork && reason.starts_with(REEXECUTE) => {
+            Attempt::NotForkable if fork => {
                 fork = false;
                 pending.push(prefix);
                 continue;
             }
+            Attempt::NotForkable => {
+                let reason = "it can neither be forked nor executed again".to_owned();
+                walk.extent = Extent::Refused { reason };
+                break;
+            }
             Attempt::Refused { reason } => {
-                let reason = reason.strip_prefix(REEXECUTE).unwrap_or(&reason).trim();
-                walk.extent = Extent::Refused {
-                    reason: reason.to_owned(),
-                };
+                walk.extent = Extent::Refused { reason };
                 break;
             }
         };

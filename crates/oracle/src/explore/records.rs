@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use powerfail_abi::explore::{CHOICE_FRAMES, Choice, LogHeader, LogKind};
+use powerfail_abi::explore::{CHOICE_FRAMES, Choice, LogHeader, LogKind, OBSERVED_WORDS};
 
 use crate::explore::Logged;
 
@@ -13,10 +13,15 @@ pub(crate) fn choices_of(bytes: &[u8]) -> Vec<Choice> {
 }
 
 fn choice(record: &[u8]) -> Choice {
+    let words = |at: usize, words: &mut [u64]| {
+        for (number, word) in words.iter_mut().enumerate() {
+            *word = u64_at(record, at + 8 * number);
+        }
+    };
     let mut frames = [0; CHOICE_FRAMES];
-    for (number, frame) in frames.iter_mut().enumerate() {
-        *frame = u64_at(record, offset_of!(Choice, frames) + 8 * number);
-    }
+    words(offset_of!(Choice, frames), &mut frames);
+    let mut observed = [0; OBSERVED_WORDS];
+    words(offset_of!(Choice, observed), &mut observed);
     Choice {
         line: u32_at(record, offset_of!(Choice, line)),
         from: u16_at(record, offset_of!(Choice, from)),
@@ -27,6 +32,7 @@ fn choice(record: &[u8]) -> Choice {
         left: u32_at(record, offset_of!(Choice, left)),
         log_events: u32_at(record, offset_of!(Choice, log_events)),
         frames,
+        observed,
     }
 }
 

@@ -55,6 +55,11 @@ impl Branches {
     pub(crate) fn go_on(&mut self) -> Option<Capture> {
         self.waiting.pop()
     }
+
+    /// Whether a process should be waiting.
+    pub(crate) fn is_somebody_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
 }
 
 fn find(bytes: &[u8], mark: &[u8]) -> Option<usize> {

@@ -123,11 +123,12 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             Some(template) => self.fork_from(template)?,
             None => self.start(stage, command)?,
         };
-        self.wait_for(place, place)?;
-        if self.session.running[place].ended.is_none() {
-            // Its dump is too long, and it need not go on.
+        let waited = self.wait_for(place, place);
+        if waited.is_err() || self.session.running[place].ended.is_none() {
+            // It was refused, or its dump is too long: it need not go on.
             self.stop_execution(place)?;
         }
+        waited?;
         self.from = None;
         self.session.end_all()?;
         if self.session.too_long(place) {
@@ -209,6 +210,10 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     /// Waits for something to happen, and deals with what the runtime says.
     fn pump(&mut self, deadline: Instant) -> Result<(), Stopped> {
         self.session.pump(deadline)?;
+        self.deal_with_messages()
+    }
+
+    fn deal_with_messages(&mut self) -> Result<(), Stopped> {
         for place in 0..self.session.running.len() {
             while let Some(said) = self.session.running[place].said.pop_front() {
                 let running = &mut self.session.running[place];
@@ -250,8 +255,16 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         for process in template.children() {
             system::kill(process, libc::SIGKILL);
         }
-        while self.session.running[place].ended.is_none() && Instant::now() < deadline {
-            self.pump(deadline)?;
+        loop {
+            match self.deal_with_messages() {
+                // It was refused already.
+                Ok(()) | Err(Stopped::Refused(_)) => {}
+                Err(stopped) => return Err(stopped),
+            }
+            if self.session.running[place].ended.is_some() || Instant::now() >= deadline {
+                break;
+            }
+            self.session.pump(deadline)?;
         }
         if self.session.running[place].ended.is_none() {
             self.session.give_up(template.pid)?;

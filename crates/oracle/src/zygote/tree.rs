@@ -55,6 +55,13 @@ impl Run<'_, '_, '_> {
             // Whoever lost its parent belonged to the branch that ended.
             self.session.goes_on();
             self.session.end_all()?;
+            let branches = self.session.running[place].branches.as_ref();
+            if sender == template.pid && branches.is_some_and(Branches::is_somebody_waiting) {
+                // What they had still to do is lost.
+                self.from = None;
+                let reason = "a branch has ended those that waited for it";
+                return Err(Stopped::Refused(format!("reexecute: {reason}")));
+            }
             let reply = self.reply_of(place, ended);
             let execution = self.execution(reply, request.log)?;
             self.note_modules(&execution, sender);

@@ -37,7 +37,7 @@ struct choice {
     uint32_t line;
     uint16_t from, to, class_count, class;
     uint32_t content, left, log_events;
-    uint64_t frames[12];
+    uint64_t frames[12], observed[8];
 };
 
 struct open_page {
@@ -128,9 +128,9 @@ int choose(int line, int classes) {
     } else if (c->flags & FORK) {
         while (choice.class + 1 < classes) {
             if (write(output, c->mark, sizeof c->mark) != sizeof c->mark) abort();
-            fflush(NULL);
             pid_t child = fork();
             if (child == 0) {
+                setsid();
                 c->active = getpid();
                 break;
             }
