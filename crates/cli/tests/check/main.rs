@@ -7,6 +7,7 @@ mod common;
 mod configuration;
 mod demo;
 mod determinism;
+mod eager;
 mod interrupted;
 mod options;
 mod refused;

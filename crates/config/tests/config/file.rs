@@ -44,6 +44,10 @@ pool = ["/mnt/pmem/*.pool"]
 pm-dir = "/dev/shm"
 domain = "eadr"
 include-create = true
+strategy = "eager"
+threshold = 1000
+sample = 64
+coalesce = true
 
 [[suppress]]
 code = "PF0505"
@@ -84,13 +88,17 @@ reason = "the order of eviction may be lost"
             pm_dir: Some(PathBuf::from("/dev/shm")),
             domain: text_of("eadr"),
             include_create: Some(true),
+            strategy: text_of("eager"),
+            threshold: Some(1000),
+            sample: Some(64),
+            coalesce: Some(true),
         }
     );
     let [suppression] = &config.suppress[..] else {
         panic!("one entry: {:?}", config.suppress);
     };
     assert_eq!(suppression.code, Some(Code::DirtyOverwrite));
-    assert_eq!(suppression.line, 29);
+    assert_eq!(suppression.line, 33);
     assert_eq!(suppression.reason, "the order of eviction may be lost");
 }
 

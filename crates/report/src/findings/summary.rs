@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use powerfail_finding::{Exploration, Report, Severity, Totals};
+use powerfail_finding::{Eager, Exploration, Report, Severity, Totals};
 
 use super::{Options, shown};
 use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
@@ -57,6 +57,9 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     writeln!(out, "{style}{sentence}{style:#}")?;
     let totals = &report.totals;
     writeln!(out, "{}", coverage(totals))?;
+    if let Some(eager) = &totals.eager {
+        writeln!(out, "{}", combinations(eager))?;
+    }
     if let Some(exploration) = &totals.exploration {
         writeln!(out, "{}", explored(exploration))?;
     }
@@ -94,6 +97,24 @@ fn coverage(totals: &Totals) -> String {
         count(totals.failure_points_run),
         plural(totals.failure_points, "failure point"),
         plural(totals.failure_point_stacks, "distinct call stack"),
+    )
+}
+
+/// How many combinations of what may survive were tried, and of which kinds.
+fn combinations(eager: &Eager) -> String {
+    let all = eager
+        .combinations
+        .parse()
+        .map_or_else(|_| eager.combinations.clone(), count);
+    format!(
+        "lost lines: {} of {} exhaustive, {} of {} combinations in {}; {} of {} covered",
+        count(eager.exhaustive_segments),
+        plural(eager.segments, "segment"),
+        count(eager.run + eager.equal_images),
+        all,
+        plural(eager.run, "crash state"),
+        count(eager.groups_covered),
+        plural(eager.groups, "update behaviour"),
     )
 }
 
