@@ -525,6 +525,9 @@ extern "C" fn pthread_create(
         }
     }
     thread::expect_company();
+    if explore::is_active() {
+        explore::expect_company();
+    }
     // A new thread has the GS base of this one at first: until it has its own, no handler of the
     // target may run on it.
     let mask = sys::block_signals();

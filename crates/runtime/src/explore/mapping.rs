@@ -210,8 +210,13 @@ impl State {
         }
         self.split(address);
         self.split(end);
-        self.mappings
-            .retain(|it| it.end() <= address || end <= it.address);
+        let is_left = |it: &Mapping| it.end() <= address || end <= it.address;
+        for index in 0..self.mappings.len() {
+            if !is_left(&self.mappings[index]) {
+                self.withdraw(index);
+            }
+        }
+        self.mappings.retain(is_left);
         let crowded = core::mem::take(&mut self.crowded);
         for (pool, offset) in crowded {
             let is_here =
@@ -293,6 +298,7 @@ impl State {
                     protect(place, PAGE, sys::PROT_NONE);
                 }
             }
+            self.publish_all(index);
         }
         0
     }

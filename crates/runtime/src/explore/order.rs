@@ -15,7 +15,7 @@ use crate::frame::{Frame, Greg};
 use crate::lock::Lock;
 use crate::{code, modules};
 
-use super::{access, pools, turn};
+use super::{access, hot, pools, turn};
 
 /// Breakpoints, with the bytes that they replace.
 static SITES: Lock<BTreeMap<u64, u8>> = Lock::new(BTreeMap::new());
@@ -65,7 +65,9 @@ pub(super) fn prepare() {
             if !crate::sites::may_have_silent_sites(bytes) {
                 continue;
             }
-            classifier.scan(bytes, from, |scanned| {
+            let mut bytes = bytes.to_vec();
+            hot::restore(from, &mut bytes);
+            classifier.scan(&bytes, from, |scanned| {
                 let Some(site) = scanned.silent else { return };
                 let is_locked = matches!(site.action, Action::Store(_));
                 if !(is_system && is_locked) {

@@ -6,7 +6,7 @@ use powerfail_abi::explore::flag;
 
 use crate::{code, sys};
 
-use super::{file, pools, turn};
+use super::{file, hot, pools, turn};
 
 const OPEN: usize = 2;
 const STAT: usize = 4;
@@ -242,5 +242,6 @@ pub(crate) fn before_fork() {
 /// The recovery has made a copy of itself, and this is the copy.
 pub(crate) fn after_fork() {
     turn::reset_after_fork();
+    hot::reset_after_fork();
     code::reset_after_fork();
 }

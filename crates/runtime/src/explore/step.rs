@@ -11,6 +11,7 @@ use crate::stacks::Registers;
 use crate::sys;
 
 use super::access::{self, Access, Accesses, Unknown};
+use super::hot::{self, Advice};
 use super::pages::table_page;
 use super::pools::{PAGE, State};
 use super::{file, order, process, sites, turn};
@@ -106,6 +107,7 @@ pub(super) extern "C" fn on_fault(signal: i32, info: *mut c_void, context: *mut 
         turn::leave();
     }
     if matches!(outcome, Outcome::Deliver) {
+        hot::undo(&frame);
         signals::deliver(signal as usize, info, context);
     }
 }
@@ -121,11 +123,13 @@ pub(super) fn registers_of(frame: &Frame, pc: u64) -> Registers {
 
 impl State {
     fn fault(&mut self, frame: &Frame, address: u64, runs_alone: bool) -> Outcome {
-        let site = frame.get(Greg::Rip);
+        // Where it is, and where the recovery has it.
+        let at = frame.get(Greg::Rip);
+        let site = hot::instruction_at(at);
         let is_ours = self.mapping_at(address).is_some();
         if runs_alone && (!is_ours || self.step.shown_count > 0) {
             if is_ours && self.needs_step(address) {
-                let mnemonic = access::decode(site).mnemonic();
+                let mnemonic = access::decode(at).mnemonic();
                 super::refuse(&format!(
                     "the instruction {mnemonic:?} at {site:#x} touches more than is known of it"
                 ));
@@ -137,8 +141,12 @@ impl State {
         if !is_ours {
             return Outcome::Deliver;
         }
+        if !runs_alone && let Advice::GoTo(next) = hot::trapped(at, || !self.has_company) {
+            frame.set(Greg::Rip, next);
+            return Outcome::Done;
+        }
         file::control().traps.fetch_add(1, Ordering::Relaxed);
-        let instruction = access::decode(site);
+        let instruction = access::decode(at);
         if let Some(line) = access::flushed(&instruction, frame) {
             let kind = order::flush_kind(&instruction);
             self.log_flush(kind, line, site);
@@ -146,6 +154,9 @@ impl State {
                 self.end_step(frame, false);
             }
             frame.set(Greg::Rip, instruction.next_ip());
+            return Outcome::Done;
+        }
+        if !runs_alone && self.run_string(frame, &instruction) {
             return Outcome::Done;
         }
         self.begin_step(frame, &instruction, runs_alone)
@@ -176,7 +187,7 @@ impl State {
         instruction: &Instruction,
         runs_alone: bool,
     ) -> Outcome {
-        let site = frame.get(Greg::Rip);
+        let site = hot::instruction_at(frame.get(Greg::Rip));
         let Some(factory) = self.factory.as_mut() else {
             return Outcome::Deliver;
         };
@@ -223,7 +234,7 @@ impl State {
     }
 
     fn run_alone_warning(&mut self) {
-        if !self.has_warned_of_threads && process::thread_count() > 1 {
+        if self.has_company && !self.has_warned_of_threads && process::thread_count() > 1 {
             self.has_warned_of_threads = true;
             super::warn(
                 "other threads run while a load is decided: what they read at that moment is not seen",
@@ -395,6 +406,7 @@ impl State {
                 let protection = self.mappings[page.mapping].protection;
                 super::pages::protect(page.address, PAGE, protection);
                 self.mappings[page.mapping].own.insert(page.offset);
+                self.publish(page.mapping, page.offset);
             } else {
                 self.hide(page.address, page.truth, is_written);
             }

@@ -407,6 +407,7 @@ impl State {
         self.show(mapping, address, truth);
         protect(address, PAGE, self.mappings[mapping].protection);
         self.mappings[mapping].own.insert(page);
+        self.publish(mapping, page);
     }
 
     /// Writes bytes that lie in one page of a pool.

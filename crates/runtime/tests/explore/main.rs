@@ -11,7 +11,9 @@
 )]
 
 mod branches;
+mod hot;
 mod loads;
+mod made_up;
 mod orders;
 mod software;
 mod system_calls;
