@@ -73,7 +73,7 @@ impl Run {
         }
     }
 
-    /// Explores everything that a crash can leave.
+    /// Explores everything that a crash can leave. Flags say which findings are asked for.
     pub(crate) fn explore(&self, recover: &[&str], flags: &[&str]) -> Explored {
         let mut words = vec![self.program.display().to_string(), "{pool}".to_owned()];
         words.extend(recover.iter().map(|&word| word.to_owned()));
@@ -82,11 +82,6 @@ impl Run {
         command.args(["--strategy", "lazy", "--exhaustive", "--jobs", "1"]);
         command.args(["--format", "json", "--recover", &words.join(" "), "--out"]);
         command.arg(self.folder.path().join("out")).args(flags);
-        // What the lint says of locks in a pool and the like is not asked here.
-        command.args([
-            "--only",
-            "atomicity,durability,ordering,recovery-crash,recovery-hang",
-        ]);
         Explored::of(command.output().expect("powerfail runs"))
     }
 }

@@ -23,7 +23,9 @@ impl Numbers {
     /// An offset near one of the lines.
     fn place(&mut self, lines: &[u64], len: u64) -> u64 {
         let line = lines[self.below(lines.len() as u64) as usize];
-        (line + self.below(LINE + 16)).saturating_sub(8).min(16384 - len)
+        (line + self.below(LINE + 16))
+            .saturating_sub(8)
+            .min(16384 - len)
     }
 }
 
