@@ -13,7 +13,7 @@ use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
 use powerfail_detect::{LintOptions, Standing, Trust};
 use powerfail_explore::{EagerOptions, Granularity, PassOptions, TreeOptions};
 use powerfail_finding::{Code, Eager, Finding, Report, Severity, Totals};
-use powerfail_model::Domain;
+use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;
 use powerfail_trace::{Completeness, Trace};
@@ -551,8 +551,17 @@ pub(crate) fn recovery(
         file_bytes: args.file_limit.map(|limit| limit * MIB),
         working_directory: working_directory(trace),
         domain: domain_of(report, section, trace).name().into(),
+        atomicity: Some(atomicity_of(args, section).name().into()),
         fill,
     })
+}
+
+fn atomicity_of(args: &RecoveryArgs, section: &CheckSection) -> Atomicity {
+    let configured = section.atomicity.as_deref().and_then(Atomicity::from_name);
+    args.atomicity
+        .map(Into::into)
+        .or(configured)
+        .unwrap_or_default()
 }
 
 fn working_directory(trace: &Trace) -> PathBuf {

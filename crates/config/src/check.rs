@@ -59,6 +59,8 @@ pub struct CheckSection {
     pub pm_dir: Option<PathBuf>,
     /// What survives a crash without any instruction.
     pub domain: Option<String>,
+    /// What becomes durable in one piece.
+    pub atomicity: Option<String>,
     /// Whether crashes during the creation of a pool count.
     pub include_create: Option<bool>,
     /// What is tried of what a crash can leave; the words are those of the flag of `crash`.
@@ -127,6 +129,7 @@ pub(crate) const KEYS: &[&str] = &[
     "pool",
     "pm-dir",
     "domain",
+    "atomicity",
     "include-create",
     "strategy",
     "threshold",
@@ -138,6 +141,7 @@ pub(crate) const KEYS: &[&str] = &[
 const STRATEGIES: &[&str] = &["prefix", "eager", "lazy"];
 
 const DOMAINS: &[&str] = &["adr", "eadr", "pagecache"];
+const ATOMICITIES: &[&str] = &["store", "8"];
 
 impl CheckSection {
     pub(crate) fn read(table: &Table<'_>) -> Result<Self, ConfigError> {
@@ -192,6 +196,11 @@ impl CheckSection {
                 "domain",
                 &format!("one of {}", DOMAINS.join(", ")),
                 |word| DOMAINS.contains(&word).then(|| word.to_owned()),
+            )?,
+            atomicity: table.word(
+                "atomicity",
+                &format!("one of {}", ATOMICITIES.join(", ")),
+                |word| ATOMICITIES.contains(&word).then(|| word.to_owned()),
             )?,
             include_create: table.boolean("include-create")?,
             strategy: table.word(
