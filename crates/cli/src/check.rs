@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use powerfail_check::LazyTime;
 use powerfail_oracle::Ready;
 use powerfail_recorder::{Options, RecordError, Stacks, TargetStatus};
 use regex::bytes::Regex;
@@ -78,6 +79,10 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         report_args: &args.report,
         config: &config,
         out: Some(&out),
+        prefix: true,
+        eager: None,
+        no_snapshot: false,
+        lazy: (!args.no_lazy).then(|| crash::lazy(&args.lazy, LazyTime::Share)),
     })
 }
 

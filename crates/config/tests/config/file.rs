@@ -44,6 +44,11 @@ pool = ["/mnt/pmem/*.pool"]
 pm-dir = "/dev/shm"
 domain = "eadr"
 include-create = true
+strategy = "eager"
+threshold = 1000
+sample = 64
+coalesce = true
+snapshot = false
 
 [[suppress]]
 code = "PF0505"
@@ -84,13 +89,18 @@ reason = "the order of eviction may be lost"
             pm_dir: Some(PathBuf::from("/dev/shm")),
             domain: text_of("eadr"),
             include_create: Some(true),
+            strategy: text_of("eager"),
+            threshold: Some(1000),
+            sample: Some(64),
+            coalesce: Some(true),
+            snapshot: Some(false),
         }
     );
     let [suppression] = &config.suppress[..] else {
         panic!("one entry: {:?}", config.suppress);
     };
     assert_eq!(suppression.code, Some(Code::DirtyOverwrite));
-    assert_eq!(suppression.line, 29);
+    assert_eq!(suppression.line, 34);
     assert_eq!(suppression.reason, "the order of eviction may be lost");
 }
 
@@ -143,6 +153,14 @@ fn a_wrong_value_says_what_it_must_be() {
         (
             "domain = \"adrr\"",
             "`domain` must be one of adr, eadr, pagecache",
+        ),
+        (
+            "threshold = 0",
+            "`threshold` must be a whole number above 0",
+        ),
+        (
+            "strategy = \"greedy\"",
+            "`strategy` must be one of prefix, eager, lazy",
         ),
         (
             "include-create = 1",

@@ -128,6 +128,7 @@ pub(crate) fn lost_store() -> Finding {
                 pool_offset: 0x40,
                 version: 0,
             }],
+            again: None,
         },
         recovery: RecoveryOutcome::Content {
             output: "0 entries\n".to_owned(),
@@ -135,6 +136,7 @@ pub(crate) fn lost_store() -> Finding {
         last_good_event: Some(12),
         next_good_event: None,
         difference: Some("-1 = 2\n+\n unchanged".to_owned()),
+        choices: Vec::new(),
     });
     finding
 }
@@ -175,6 +177,7 @@ pub(crate) fn recovery_crash() -> Finding {
         failure: FailurePoint {
             event: 2_001,
             lost_lines: Vec::new(),
+            again: None,
         },
         recovery: RecoveryOutcome::Signal {
             signal: 11,
@@ -184,6 +187,7 @@ pub(crate) fn recovery_crash() -> Finding {
         last_good_event: Some(1_998),
         next_good_event: Some(2_002),
         difference: None,
+        choices: Vec::new(),
     });
     finding
 }

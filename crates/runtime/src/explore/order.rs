@@ -15,7 +15,7 @@ use crate::frame::{Frame, Greg};
 use crate::lock::Lock;
 use crate::{code, modules};
 
-use super::{access, pools, turn};
+use super::{access, hot, pools, turn};
 
 /// Breakpoints, with the bytes that they replace.
 static SITES: Lock<BTreeMap<u64, u8>> = Lock::new(BTreeMap::new());
@@ -65,7 +65,9 @@ pub(super) fn prepare() {
             if !crate::sites::may_have_silent_sites(bytes) {
                 continue;
             }
-            classifier.scan(bytes, from, |scanned| {
+            let mut bytes = bytes.to_vec();
+            hot::restore(from, &mut bytes);
+            classifier.scan(&bytes, from, |scanned| {
                 let Some(site) = scanned.silent else { return };
                 let is_locked = matches!(site.action, Action::Store(_));
                 if !(is_system && is_locked) {
@@ -97,12 +99,10 @@ pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
         state.log_flush(flush_kind(&instruction), line, address);
     } else {
         state.log_fence(address);
-        if !matches!(
-            instruction.mnemonic(),
-            Mnemonic::Sfence | Mnemonic::Mfence
-        ) {
+        if !matches!(instruction.mnemonic(), Mnemonic::Sfence | Mnemonic::Mfence) {
             code::replace(core::iter::once((address, &[byte][..])));
             frame.set(Greg::Rip, address);
+            state.step.forget_accesses();
             state.run_alone(frame, address);
             state.step.rearm = address;
             return true;
@@ -142,4 +142,3 @@ pub(super) fn rearm(address: u64) {
         code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
     }
 }
-

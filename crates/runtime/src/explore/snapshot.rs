@@ -40,12 +40,19 @@ pub(super) fn reached() {
     };
     if let Some(reason) = reason {
         talk::send(MessageKind::NoSnapshot, [me.into(), 0, 0], reason);
+        prepare();
         pools::identify_all();
         return;
     }
     talk::send(MessageKind::AtSnapshot, [me.into(), 0, 0], "");
-    if talk::order() == Order::Stop {
-        sys::exit_group(0);
+    match talk::order() {
+        Order::Run => {}
+        Order::Go => {
+            prepare();
+            pools::identify_all();
+            return;
+        }
+        Order::Stop => sys::exit_group(0),
     }
     loop {
         prepare();
@@ -64,9 +71,6 @@ pub(super) fn reached() {
 
 /// What is done before each execution, once for all that follow.
 fn prepare() {
-    let control = file::control();
-    control.choice_count.store(0, Ordering::Relaxed);
-    control.log_len.store(0, Ordering::Relaxed);
     order::prepare();
     sites::patch_noted();
 }

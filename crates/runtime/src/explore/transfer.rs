@@ -3,6 +3,8 @@
 //! A call that concerns a pool is made on a buffer of ours. Before bytes of a pool go out, what they can
 //! be is decided; bytes that come in overwrite what was there.
 
+use core::sync::atomic::Ordering;
+
 use crate::sys;
 
 use super::calls::Call;
@@ -10,9 +12,9 @@ use super::calls::number::{
     GETRANDOM, PREAD64, PREADV, PREADV2, PWRITE64, PWRITEV, PWRITEV2, READ, READV, RECVFROM,
     RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
 };
-use super::pages::protect;
+use super::pages::{protect, table_page};
 use super::pools::{self, PAGE, State};
-use super::turn;
+use super::{file, turn};
 
 const LSEEK: usize = 8;
 const SEEK_SET: usize = 0;
@@ -366,12 +368,12 @@ impl State {
 
     /// Decides what bytes of a hidden page are; where they are then.
     fn decide_bytes(&mut self, pool: u32, page: u64, from: u64, len: u64, call: &Call) -> u64 {
-        if let Some(index) = self.table_page(pool, page) {
+        if let Some(index) = table_page(pool, page) {
             let was_open = self.pages[index].open > 0;
             self.observe(index, from, from + len, call.code);
             self.maybe_settle(index, was_open);
         }
-        self.count_trap();
+        file::control().traps.fetch_add(1, Ordering::Relaxed);
         self.truth(pool, page, None) + from
     }
 
@@ -405,12 +407,13 @@ impl State {
         self.show(mapping, address, truth);
         protect(address, PAGE, self.mappings[mapping].protection);
         self.mappings[mapping].own.insert(page);
+        self.publish(mapping, page);
     }
 
     /// Writes bytes that lie in one page of a pool.
     fn write_page(&mut self, pool: u32, offset: u64, from: u64, len: u64, site: u64) {
         let page = offset / PAGE * PAGE;
-        let index = self.table_page(pool, page);
+        let index = table_page(pool, page);
         let was_open = index.is_some_and(|index| self.pages[index].open > 0);
         let put = |to: u64| {
             // SAFETY: mapped, writable memory of ours, or of the pool with rights that were just given.
@@ -465,12 +468,19 @@ impl State {
     }
 
     /// Where bytes of a file are, if not in the file.
-    fn decide_file(&mut self, pool: u32, page: u64, from: u64, len: u64, call: &Call) -> Option<u64> {
+    fn decide_file(
+        &mut self,
+        pool: u32,
+        page: u64,
+        from: u64,
+        len: u64,
+        call: &Call,
+    ) -> Option<u64> {
         let is_known = page < self.pools[pool as usize].len;
         if !is_known {
             return None;
         }
-        if self.table_page(pool, page).is_some() {
+        if table_page(pool, page).is_some() {
             return Some(self.decide_bytes(pool, page, from, len, call));
         }
         self.is_private
@@ -485,7 +495,14 @@ impl State {
             if offset < self.pools[pool as usize].len {
                 self.write_page(pool, offset, from + (offset - at), next - offset, site);
             } else {
-                self.log_store(false, pool, offset, next - offset, site, from + (offset - at));
+                self.log_store(
+                    false,
+                    pool,
+                    offset,
+                    next - offset,
+                    site,
+                    from + (offset - at),
+                );
             }
             offset = next;
         }
