@@ -273,15 +273,8 @@ impl Zygote {
 
     /// Forgets which lines of a page of the table were read.
     pub(crate) fn forget_reads(&self, page: usize) {
-        // SAFETY: inside of the file.
-        let page = unsafe {
-            &*self
-                .memory
-                .add(OPEN_PAGES_AT as usize)
-                .cast::<OpenPage>()
-                .add(page)
-        };
-        page.read.store(0, Ordering::Relaxed);
+        let at = OPEN_PAGES_AT + (page * size_of::<OpenPage>() + offset_of!(OpenPage, read)) as u64;
+        self.put(at, 0, 0u64);
     }
 
     /// Makes the pool as the failure point left it: a new file with the newest content.
