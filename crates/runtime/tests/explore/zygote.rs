@@ -96,6 +96,8 @@ pub(crate) struct Outcome {
     pub(crate) end: Result<i32, i32>,
     /// The classes that it took.
     pub(crate) classes: Vec<u16>,
+    /// What was logged: kind, offset, bytes.
+    pub(crate) log: Vec<(u32, u64, Vec<u8>)>,
 }
 
 /// A message.
@@ -443,6 +445,7 @@ impl Zygote {
             output: self.output(),
             end: status.code().ok_or_else(|| status.signal().unwrap()),
             classes: self.choices().iter().map(|choice| choice.class).collect(),
+            log: self.log(),
         }
     }
 
