@@ -33,7 +33,7 @@ fn main() {
         let settings = Settings {
             paths,
             processes,
-            zygote: None,
+            ..Settings::default()
         };
         match measure(settings) {
             Ok((plain, ours)) => {

@@ -1,8 +1,10 @@
 //! The oracle with real processes.
 
 mod backtraces;
+mod exploring;
 mod judging;
 mod paths;
 mod processes;
 mod servers;
+mod snapshots;
 mod support;

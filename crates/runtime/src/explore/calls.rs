@@ -1,12 +1,10 @@
 //! System calls that could concern a pool.
 
-use core::sync::atomic::Ordering;
-
 use crate::stacks::Registers;
 use crate::sys;
 
 use super::mapping::Request;
-use super::pools::{PAGE, State};
+use super::pools::PAGE;
 use super::{file, paths, pools, snapshot, turn};
 
 pub(super) mod number {
@@ -62,7 +60,12 @@ pub(super) mod number {
     pub(crate) const OPENAT2: usize = 437;
     pub(crate) const FACCESSAT2: usize = 439;
 }
-use number::*;
+use number::{
+    ACCESS, CHMOD, CHOWN, COPY_FILE_RANGE, CREAT, FACCESSAT, FACCESSAT2, FALLOCATE, FCNTL,
+    FDATASYNC, FLOCK, FSYNC, FTRUNCATE, LSTAT, MADVISE, MLOCK, MMAP, MPROTECT, MREMAP, MSYNC,
+    MUNMAP, NEWFSTATAT, OPEN, OPENAT, OPENAT2, READLINK, RENAME, RENAMEAT, RENAMEAT2, SENDFILE,
+    SPLICE, STAT, STATX, TRUNCATE, UNLINK, UNLINKAT,
+};
 
 const AT_FDCWD: i32 = -100;
 const O_TRUNC: usize = 0o1000;
@@ -333,11 +336,4 @@ fn allocate(call: &Call, pool: u32) -> isize {
         );
     }
     call.make()
-}
-
-impl State {
-    /// Counts what was done for the recovery.
-    pub(super) fn count_trap(&self) {
-        file::control().traps.fetch_add(1, Ordering::Relaxed);
-    }
 }

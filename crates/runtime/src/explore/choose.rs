@@ -7,6 +7,7 @@ use powerfail_abi::explore::{CHOICE_FRAMES, CHOICES_MAX, Choice, flag};
 use crate::stacks::Registers;
 use crate::sys;
 
+use super::lines::note_read;
 use super::pools::{PAGE, State};
 use super::{file, frames, log, process, talk};
 
@@ -16,7 +17,7 @@ const CLASSES_MAX: usize = 64;
 impl State {
     /// The recovery reads bytes of a page of the table, at `code`.
     pub(super) fn observe(&mut self, page: usize, from: u64, to: u64, code: Registers) {
-        self.note_read(page, from, to);
+        note_read(page, from, to);
         let was_open = self.pages[page].open > 0;
         if !was_open {
             return;

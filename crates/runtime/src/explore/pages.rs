@@ -23,14 +23,14 @@ pub(super) fn protect(address: u64, len: u64, protection: usize) -> isize {
     unsafe { sys::call(sys::number::MPROTECT, arguments) }
 }
 
-impl State {
-    /// The page of the table at an offset.
-    pub(super) fn table_page(&self, pool: u32, offset: u64) -> Option<usize> {
-        file::open_pages()
-            .binary_search_by(|page| (page.pool, page.offset).cmp(&(pool, offset)))
-            .ok()
-    }
+/// The page of the table at an offset.
+pub(super) fn table_page(pool: u32, offset: u64) -> Option<usize> {
+    file::open_pages()
+        .binary_search_by(|page| (page.pool, page.offset).cmp(&(pool, offset)))
+        .ok()
+}
 
+impl State {
     /// Whether a page of the table is stepped.
     pub(super) fn is_watched(&self, index: usize) -> bool {
         self.pages[index].is_hidden
@@ -48,14 +48,12 @@ impl State {
     /// Whether every access to a page is made alone.
     pub(super) fn is_stepped(&self, pool: u32, offset: u64) -> bool {
         self.crowded.contains(&(pool, offset))
-            || self
-                .table_page(pool, offset)
-                .is_some_and(|index| self.is_watched(index))
+            || table_page(pool, offset).is_some_and(|index| self.is_watched(index))
     }
 
     /// Where the content of a stepped page is.
     pub(super) fn truth(&self, pool: u32, offset: u64, index: Option<usize>) -> u64 {
-        let index = index.or_else(|| self.table_page(pool, offset));
+        let index = index.or_else(|| table_page(pool, offset));
         match index {
             Some(index) if !self.is_private && self.pages[index].open > 0 => {
                 ADDRESS + PAGES_AT + index as u64 * PAGE
@@ -190,7 +188,7 @@ impl State {
         // other threads store to the truth meanwhile.
         let may_store = place.protection & sys::PROT_WRITE != 0
             && !(place.is_private || self.is_logged || self.has_company);
-        let index = self.table_page(place.pool, offset);
+        let index = table_page(place.pool, offset);
         let entry = index.map(|index| &file::open_pages()[index]);
         table::set_page(&Moved {
             page,

@@ -89,6 +89,7 @@ pub(super) struct Page {
 }
 
 /// Everything.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct State {
     pub(super) has_begun: bool,
     pub(super) is_private: bool,

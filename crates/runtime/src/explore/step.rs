@@ -12,6 +12,7 @@ use crate::sys;
 
 use super::access::{self, Access, Accesses, Unknown};
 use super::hot::{self, Advice};
+use super::pages::table_page;
 use super::pools::{PAGE, State};
 use super::{file, order, process, sites, turn};
 
@@ -315,7 +316,7 @@ impl State {
                 let from = access.address.max(shown.address);
                 let to = (access.address + access.len).min(shown.address + PAGE);
                 if from < to
-                    && let Some(page) = self.table_page(shown.pool, shown.offset)
+                    && let Some(page) = table_page(shown.pool, shown.offset)
                 {
                     work(self, page, from - shown.address, to - shown.address);
                 }
@@ -371,7 +372,7 @@ impl State {
             if page.truth == 0 || !is_written || !self.mappings[page.mapping].is_private {
                 continue;
             }
-            if let Some(index) = self.table_page(page.pool, page.offset) {
+            if let Some(index) = table_page(page.pool, page.offset) {
                 self.observe(index, 0, PAGE, code);
             }
         }
@@ -387,10 +388,9 @@ impl State {
         }
         let count = self.step.shown_count;
         let mut was_open = [false; SHOWN_MAX];
-        for number in 0..count {
-            let page = self.step.shown[number];
-            let index = self.table_page(page.pool, page.offset);
-            was_open[number] = index.is_some_and(|index| self.pages[index].open > 0);
+        for (was_open, page) in was_open.iter_mut().zip(&self.step.shown[..count]) {
+            let index = table_page(page.pool, page.offset);
+            *was_open = index.is_some_and(|index| self.pages[index].open > 0);
         }
         for number in 0..count {
             let page = self.step.shown[number];
@@ -413,25 +413,23 @@ impl State {
         }
         if has_run {
             self.for_each_part(false, |state, page, from, to| {
-                if !state.is_own_write(page, from) {
+                if !state.is_own_write(page) {
                     state.overwritten(page, from, to);
                 }
             });
         }
-        for number in 0..count {
-            let page = self.step.shown[number];
-            if let Some(index) = self
-                .table_page(page.pool, page.offset)
-                .filter(|_| page.truth != 0)
-            {
-                self.maybe_settle(index, was_open[number]);
+        let shown = self.step.shown;
+        for (was_open, page) in was_open.into_iter().zip(&shown[..count]) {
+            let index = table_page(page.pool, page.offset);
+            if let Some(index) = index.filter(|_| page.truth != 0) {
+                self.maybe_settle(index, was_open);
             }
         }
         self.step.shown_count = 0;
     }
 
     /// Whether what was written to a page of the table went to a private page of the recovery.
-    fn is_own_write(&self, page: usize, _from: u64) -> bool {
+    fn is_own_write(&self, page: usize) -> bool {
         let entry = &file::open_pages()[page];
         self.step.shown[..self.step.shown_count]
             .iter()
@@ -445,7 +443,7 @@ impl State {
         if !self.is_logged {
             return;
         }
-        if self.step.is_locked && self.step.rearm == 0 {
+        if self.step.is_locked && !order::sees(self.step.site) {
             self.log_fence(self.step.site);
         }
         for access in self.step.accesses.as_slice() {

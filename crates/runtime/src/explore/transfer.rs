@@ -3,6 +3,8 @@
 //! A call that concerns a pool is made on a buffer of ours. Before bytes of a pool go out, what they can
 //! be is decided; bytes that come in overwrite what was there.
 
+use core::sync::atomic::Ordering;
+
 use crate::sys;
 
 use super::calls::Call;
@@ -10,9 +12,9 @@ use super::calls::number::{
     GETRANDOM, PREAD64, PREADV, PREADV2, PWRITE64, PWRITEV, PWRITEV2, READ, READV, RECVFROM,
     RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
 };
-use super::pages::protect;
+use super::pages::{protect, table_page};
 use super::pools::{self, PAGE, State};
-use super::turn;
+use super::{file, turn};
 
 const LSEEK: usize = 8;
 const SEEK_SET: usize = 0;
@@ -366,12 +368,12 @@ impl State {
 
     /// Decides what bytes of a hidden page are; where they are then.
     fn decide_bytes(&mut self, pool: u32, page: u64, from: u64, len: u64, call: &Call) -> u64 {
-        if let Some(index) = self.table_page(pool, page) {
+        if let Some(index) = table_page(pool, page) {
             let was_open = self.pages[index].open > 0;
             self.observe(index, from, from + len, call.code);
             self.maybe_settle(index, was_open);
         }
-        self.count_trap();
+        file::control().traps.fetch_add(1, Ordering::Relaxed);
         self.truth(pool, page, None) + from
     }
 
@@ -411,7 +413,7 @@ impl State {
     /// Writes bytes that lie in one page of a pool.
     fn write_page(&mut self, pool: u32, offset: u64, from: u64, len: u64, site: u64) {
         let page = offset / PAGE * PAGE;
-        let index = self.table_page(pool, page);
+        let index = table_page(pool, page);
         let was_open = index.is_some_and(|index| self.pages[index].open > 0);
         let put = |to: u64| {
             // SAFETY: mapped, writable memory of ours, or of the pool with rights that were just given.
@@ -478,7 +480,7 @@ impl State {
         if !is_known {
             return None;
         }
-        if self.table_page(pool, page).is_some() {
+        if table_page(pool, page).is_some() {
             return Some(self.decide_bytes(pool, page, from, len, call));
         }
         self.is_private

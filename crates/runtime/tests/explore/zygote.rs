@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Read;
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -202,12 +203,9 @@ impl Zygote {
     fn put<T>(&self, at: u64, index: usize, value: T) {
         // SAFETY: inside of the file.
         unsafe {
-            self.memory
-                .add(at as usize)
-                .cast::<T>()
-                .add(index)
-                .write(value)
-        };
+            let place = self.memory.add(at as usize).cast::<T>();
+            place.add(index).write(value);
+        }
     }
 
     /// Something of the file, by its place.
@@ -269,28 +267,14 @@ impl Zygote {
 
     /// Which lines of a page of the table were read.
     pub(crate) fn read_lines(&self, page: usize) -> u64 {
-        // SAFETY: inside of the file.
-        let page = unsafe {
-            &*self
-                .memory
-                .add(OPEN_PAGES_AT as usize)
-                .cast::<OpenPage>()
-                .add(page)
-        };
-        page.read.load(Ordering::Relaxed)
+        let at = OPEN_PAGES_AT + (page * size_of::<OpenPage>() + offset_of!(OpenPage, read)) as u64;
+        self.get(at, 0)
     }
 
     /// Forgets which lines of a page of the table were read.
     pub(crate) fn forget_reads(&self, page: usize) {
-        // SAFETY: inside of the file.
-        let page = unsafe {
-            &*self
-                .memory
-                .add(OPEN_PAGES_AT as usize)
-                .cast::<OpenPage>()
-                .add(page)
-        };
-        page.read.store(0, Ordering::Relaxed);
+        let at = OPEN_PAGES_AT + (page * size_of::<OpenPage>() + offset_of!(OpenPage, read)) as u64;
+        self.put(at, 0, 0u64);
     }
 
     /// Makes the pool as the failure point left it: a new file with the newest content.
@@ -345,6 +329,8 @@ impl Zygote {
             .env(SOCKET_VARIABLE, theirs.as_raw_fd().to_string())
             .stdin(Stdio::null())
             .stdout(output)
+            // A file would be one that is open for writing.
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         self.child = Some(child);
@@ -507,7 +493,7 @@ impl Zygote {
     ) -> Result<Vec<Outcome>, String> {
         let mut zygote = Self::new(table.clone());
         zygote.prepare();
-        zygote.start(command.arg(&zygote.pool.clone()));
+        zygote.start(command.arg(zygote.pool.clone()));
         let snapshot = zygote.snapshot();
         zygote.begin(flag::LAZY | flag::FORK | flag::PRIVATE, &[]);
         let before = fs::read(&zygote.pool).unwrap();
@@ -530,7 +516,7 @@ impl Zygote {
     ) -> Result<Vec<Outcome>, String> {
         let mut zygote = Self::new(table.clone());
         zygote.prepare();
-        zygote.start(command.arg(&zygote.pool.clone()));
+        zygote.start(command.arg(zygote.pool.clone()));
         let snapshot = zygote.snapshot();
         let mut outcomes = Vec::new();
         let mut left: Vec<Vec<u16>> = vec![Vec::new()];
