@@ -330,6 +330,8 @@ macro_rules! pass_on {
     };
 }
 
+pass_on!(close, "close", 3, (fd: c_int) -> c_int);
+pass_on!(close_range, "close_range", 436, (first: u32, last: u32, flags: c_int) -> c_int);
 pass_on!(flock, "flock", 73, (fd: c_int, how: c_int) -> c_int);
 // Takes one argument more at most, which is in the same place whatever it is.
 pass_on!(fcntl, "fcntl", 72, (fd: c_int, command: c_int, argument: usize) -> c_int);

@@ -10,6 +10,7 @@ use super::{file, paths, pools, snapshot, turn};
 pub(super) mod number {
     pub(crate) const READ: usize = 0;
     pub(crate) const WRITE: usize = 1;
+    pub(crate) const CLOSE: usize = 3;
     pub(crate) const OPEN: usize = 2;
     pub(crate) const STAT: usize = 4;
     pub(crate) const LSTAT: usize = 6;
@@ -57,16 +58,18 @@ pub(super) mod number {
     pub(crate) const PREADV2: usize = 327;
     pub(crate) const PWRITEV2: usize = 328;
     pub(crate) const STATX: usize = 332;
+    pub(crate) const CLOSE_RANGE: usize = 436;
     pub(crate) const OPENAT2: usize = 437;
     pub(crate) const FACCESSAT2: usize = 439;
 }
 use number::{
-    ACCESS, CHMOD, CHOWN, COPY_FILE_RANGE, CREAT, FACCESSAT, FACCESSAT2, FALLOCATE, FCNTL,
-    FDATASYNC, FLOCK, FSYNC, FTRUNCATE, LSTAT, MADVISE, MLOCK, MMAP, MPROTECT, MREMAP, MSYNC,
-    MUNMAP, NEWFSTATAT, OPEN, OPENAT, OPENAT2, READLINK, RENAME, RENAMEAT, RENAMEAT2, SENDFILE,
-    SPLICE, STAT, STATX, TRUNCATE, UNLINK, UNLINKAT,
+    ACCESS, CHMOD, CHOWN, CLOSE, CLOSE_RANGE, COPY_FILE_RANGE, CREAT, FACCESSAT, FACCESSAT2,
+    FALLOCATE, FCNTL, FDATASYNC, FLOCK, FSYNC, FTRUNCATE, LSTAT, MADVISE, MLOCK, MMAP, MPROTECT,
+    MREMAP, MSYNC, MUNMAP, NEWFSTATAT, OPEN, OPENAT, OPENAT2, READLINK, RENAME, RENAMEAT,
+    RENAMEAT2, SENDFILE, SPLICE, STAT, STATX, TRUNCATE, UNLINK, UNLINKAT,
 };
 
+const EBADF: isize = 9;
 const AT_FDCWD: i32 = -100;
 const O_TRUNC: usize = 0o1000;
 
@@ -136,6 +139,11 @@ pub(super) fn perform_call(call: &Call) -> Option<isize> {
     if paths[0].is_some() {
         return with_paths(call, paths);
     }
+    match call.number {
+        CLOSE => return is_ours(call.fd()).then_some(-EBADF),
+        CLOSE_RANGE => return close_range(call),
+        _ => {}
+    }
     if !super::is_lazy() || !snapshot::has_passed() {
         return None;
     }
@@ -176,6 +184,35 @@ pub(super) fn perform_call(call: &Call) -> Option<isize> {
         SENDFILE | COPY_FILE_RANGE | SPLICE => refuse_moves(call),
         _ => super::transfer::perform(call),
     }
+}
+
+/// Whether a descriptor is ours: to the recovery it is not there.
+fn is_ours(fd: i32) -> bool {
+    file::owns(fd) || turn::take(|state| state.pools.iter().any(|pool| pool.fd == fd))
+}
+
+/// Closes descriptors, but for ours.
+fn close_range(call: &Call) -> Option<isize> {
+    const DESCRIPTORS_MAX: usize = 1 << 16;
+    let [first, last, flags, ..] = call.arguments;
+    let last = last.min(u32::MAX as usize);
+    let mut from = first;
+    let ours = (first..=last.min(DESCRIPTORS_MAX)).filter(|fd| is_ours(*fd as i32));
+    let mut done = None;
+    for fd in ours {
+        let part = Call {
+            arguments: [from, fd.wrapping_sub(1), flags, 0, 0, 0],
+            ..*call
+        };
+        done = Some(if from < fd { part.make() } else { 0 });
+        from = fd + 1;
+    }
+    done?;
+    let part = Call {
+        arguments: [from, last, flags, 0, 0, 0],
+        ..*call
+    };
+    Some(if from <= last { part.make() } else { 0 })
 }
 
 /// A call that takes paths: the snapshot is before the first one that leads to a pool.

@@ -169,9 +169,23 @@ impl State {
                 offsets.insert(address - file.home);
             });
         }
+        // Pages that have only to be hidden are many, and often side by side.
+        let mut hidden = (0, 0);
         for offset in offsets {
-            self.arrange(index, offset);
+            if !self.only_hides(index, offset) {
+                self.arrange(index, offset);
+                continue;
+            }
+            let mapping = &self.mappings[index];
+            let address = mapping.address + (offset - mapping.offset);
+            if hidden.1 != address {
+                hide_range(hidden);
+                hidden.0 = address;
+            }
+            hidden.1 = address + PAGE;
+            self.publish(index, offset);
         }
+        hide_range(hidden);
     }
 
     /// Brings home what the recovery has changed in pages that it has for itself.
@@ -358,6 +372,13 @@ impl State {
             self.unmap([address as usize, old_len as usize, 0, 0, 0, 0]);
         }
         Some(place)
+    }
+}
+
+/// Takes all rights from a range of addresses, which may be empty.
+fn hide_range((from, to): (u64, u64)) {
+    if from < to {
+        protect(from, to - from, sys::PROT_NONE);
     }
 }
 

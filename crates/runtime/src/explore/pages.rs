@@ -96,6 +96,14 @@ impl State {
         self.publish(mapping, offset);
     }
 
+    /// Whether a page of a new mapping has only to be hidden: nothing else must lie there.
+    pub(super) fn only_hides(&self, mapping: usize, offset: u64) -> bool {
+        let place = &self.mappings[mapping];
+        let home = self.pools[place.pool as usize].home + offset;
+        self.is_stepped(place.pool, offset)
+            && (self.is_private || place.is_private || self.truth(place.pool, offset, None) == home)
+    }
+
     fn arrange_rights(&self, mapping: usize, offset: u64) {
         let place = &self.mappings[mapping];
         let Some(address) = place.address_of(offset) else {

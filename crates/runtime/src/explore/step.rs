@@ -234,7 +234,7 @@ impl State {
     }
 
     fn run_alone_warning(&mut self) {
-        if !self.has_warned_of_threads && process::thread_count() > 1 {
+        if self.has_company && !self.has_warned_of_threads && process::thread_count() > 1 {
             self.has_warned_of_threads = true;
             super::warn(
                 "other threads run while a load is decided: what they read at that moment is not seen",

@@ -13,6 +13,7 @@
 mod branches;
 mod hot;
 mod loads;
+mod made_up;
 mod orders;
 mod software;
 mod system_calls;

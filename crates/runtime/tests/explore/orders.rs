@@ -1,5 +1,6 @@
 //! Snapshots, executions that just run, and logs.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use powerfail_abi::explore::{LogKind, MessageKind, Order, flag};
@@ -29,6 +30,22 @@ fn executions_see_the_pool_of_the_moment() {
         assert_eq!(outcomes[0].output, format!("41 42 {byte:x}\n"));
         // Nothing is private.
         assert_eq!(std::fs::read(&zygote.pool).unwrap()[3], 0x41);
+    }
+    zygote.stop();
+}
+
+#[test]
+fn looking_at_the_pool_is_touching_it() {
+    let mut zygote = Zygote::new(Table::default());
+    zygote.prepare();
+    zygote.start_mode("looked_at");
+    let snapshot = zygote.snapshot();
+    for _ in 0..2 {
+        zygote.prepare();
+        let number = std::fs::metadata(&zygote.pool).unwrap().ino();
+        zygote.begin(0, &[]);
+        let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+        assert_eq!(outcomes[0].output, format!("{number}\n"));
     }
     zygote.stop();
 }

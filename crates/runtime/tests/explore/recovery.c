@@ -290,6 +290,132 @@ static void logged(void) {
     printf("%lx\n", LOAD(uint64_t, 8192));
 }
 
+static void streamed(void) {
+    FILE *file = fopen(path, "rb");
+    unsigned char bytes[16];
+    if (!file || fread(bytes, 1, 16, file) != 16)
+        exit(4);
+    printf("%x %x\n", bytes[0], bytes[8]);
+    fclose(file);
+}
+
+static void looked_at(void) {
+    struct stat first, second;
+    struct statx third;
+    // By a path that is spelt in another way.
+    char other[4096];
+    char *name = strrchr(path, '/');
+    snprintf(other, sizeof other, "%.*s/.//%s", (int)(name - path), path, name + 1);
+    if (stat(other, &first) || lstat(path, &second) || access(path, R_OK) ||
+        statx(AT_FDCWD, path, 0, STATX_INO, &third))
+        exit(4);
+    if (first.st_ino != second.st_ino || first.st_ino != third.stx_ino)
+        exit(5);
+    printf("%lu\n", (unsigned long)first.st_ino);
+}
+
+static void tidy(void) {
+    // As daemons do.
+    for (int other = 3; other < 1024; other++)
+        close(other);
+    unsigned char *pool = map();
+    close_range(3, ~0U, 0);
+    printf("%x\n", LOAD(uint8_t, 0));
+}
+
+static void linked(void) {
+    // A link to the pool, made before it is touched, from its directory.
+    char link[4096];
+    snprintf(link, sizeof link, "%s.link", path);
+    symlink(path, link);
+    if (chdir(link) == 0)
+        exit(5);
+    *strrchr(link, '/') = 0;
+    if (chdir(link))
+        exit(4);
+    fd = open("pool.link", O_RDWR);
+    unsigned char *pool = map_as(PROT_READ, MAP_SHARED);
+    printf("%x\n", LOAD(uint8_t, 0));
+}
+
+// A program in words: what it does is read from the environment, so that tests can make it up.
+__attribute__((target("avx2"))) static void scripted(void) {
+    unsigned char *pool = map();
+    unsigned char bytes[4096];
+    char *rest = getenv("SCRIPT");
+    char what[8];
+    unsigned long at, len, value;
+    int used, skip = 0;
+    uint64_t seen = 0;
+    while (rest && sscanf(rest, "%7s %lu %lu %lu %n", what, &at, &len, &value, &used) == 4) {
+        rest += used;
+        if (skip) {
+            skip = 0;
+            continue;
+        }
+        size_t count = 0;
+        if (!strcmp(what, "load")) {
+            uint64_t got = len == 1   ? LOAD(uint8_t, at)
+                           : len == 2 ? LOAD(uint16_t, at)
+                           : len == 4 ? LOAD(uint32_t, at)
+                                      : LOAD(uint64_t, at);
+            memcpy(bytes, &got, count = 8);
+        } else if (!strcmp(what, "vector")) {
+            __m256i got = _mm256_loadu_si256((void *)(pool + at));
+            __asm__ volatile("" : "+x"(got));
+            _mm256_storeu_si256((void *)bytes, got);
+            count = 32;
+        } else if (!strcmp(what, "store")) {
+            if (len == 1)
+                LOAD(uint8_t, at) = value;
+            else if (len == 2)
+                LOAD(uint16_t, at) = value;
+            else if (len == 4)
+                LOAD(uint32_t, at) = value;
+            else
+                LOAD(uint64_t, at) = value;
+        } else if (!strcmp(what, "copy")) {
+            memcpy(bytes, pool + at, count = len);
+        } else if (!strcmp(what, "move")) {
+            memmove(pool + value, pool + at, len);
+        } else if (!strcmp(what, "set")) {
+            memset(pool + at, value, len);
+        } else if (!strcmp(what, "rep")) {
+            void *to = bytes, *from = pool + at;
+            count = len;
+            __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len) : : "memory");
+        } else if (!strcmp(what, "repset")) {
+            void *to = pool + at;
+            __asm__ volatile("rep stosb" : "+D"(to), "+c"(len) : "a"(value) : "memory");
+        } else if (!strcmp(what, "add")) {
+            uint64_t got = __atomic_fetch_add((uint64_t *)(pool + at), value, __ATOMIC_SEQ_CST);
+            memcpy(bytes, &got, count = 8);
+        } else if (!strcmp(what, "pread")) {
+            if (pread(fd, bytes, count = len, at) != (ssize_t)len)
+                exit(4);
+        } else if (!strcmp(what, "pwrite")) {
+            memset(bytes, value, len);
+            if (pwrite(fd, bytes, len, at) != (ssize_t)len)
+                exit(4);
+        } else if (!strcmp(what, "push")) {
+            // From one page of the pool to its file.
+            if (pwrite(fd, pool + at, len, value) != (ssize_t)len)
+                exit(4);
+        } else if (!strcmp(what, "again")) {
+            munmap(pool, LEN);
+            pool = map_as(PROT_READ | PROT_WRITE, MAP_SHARED);
+        } else if (!strcmp(what, "equal")) {
+            bytes[0] = memcmp(pool + at, pool + value, len) == 0;
+            count = 1;
+        } else if (!strcmp(what, "if")) {
+            skip = LOAD(uint8_t, at) & 1;
+        }
+        for (size_t i = 0; i < count; i++)
+            seen = (seen ^ bytes[i]) * 0x100000001b3;
+    }
+    printf("%lx\n", seen);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -303,6 +429,9 @@ static const struct {
     {"crashing", crashing}, {"hanging", hanging},     {"handled", handled},
     {"threads", threads},   {"forking", forking},     {"shortening", shortening},
     {"locking", locking},   {"with_file", with_file}, {"logged", logged},
+    {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
+    {"tidy", tidy},
+    {"scripted", scripted},
 };
 
 int main(int count, char **arguments) {

@@ -42,6 +42,22 @@ fn the_file_shows_what_the_mapping_shows() {
 }
 
 #[test]
+fn streams_read_files_of_pools() {
+    let expected = ["1 2\n", "1 0\n", "0 0\n"];
+    assert_eq!(outputs(&three(), "streamed"), expected);
+}
+
+#[test]
+fn who_closes_everything_does_not_close_ours() {
+    assert_eq!(outputs(&three(), "tidy"), ["1\n", "0\n"]);
+}
+
+#[test]
+fn links_lead_to_pools() {
+    assert_eq!(outputs(&three(), "linked"), ["1\n", "0\n"]);
+}
+
+#[test]
 fn writing_to_the_file_overwrites() {
     let expected = ["1234 1234 2\n", "1234 1234 0\n"];
     assert_eq!(outputs(&three(), "to_file"), expected);

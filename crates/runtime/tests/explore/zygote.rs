@@ -23,7 +23,7 @@ const PAGE: u64 = 4096;
 const LINE: usize = 64;
 
 /// The recovery, built once.
-fn program() -> &'static Path {
+pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| build("recovery", &[]))
 }
@@ -279,10 +279,16 @@ impl Zygote {
 
     /// Makes the pool as the failure point left it: a new file with the newest content.
     pub(crate) fn prepare(&self) {
+        self.prepare_with(|_| 0);
+    }
+
+    /// Makes a pool in which each line, by its number, has one of its contents.
+    pub(crate) fn prepare_with(&self, content: impl Fn(usize) -> usize) {
         let mut image = self.table.image.clone();
         image.resize(image.len().max(POOL_LEN), 0);
-        for (offset, contents) in &self.table.lines {
-            image[*offset as usize..*offset as usize + LINE].copy_from_slice(&contents[0]);
+        for (number, (offset, contents)) in self.table.lines.iter().enumerate() {
+            let place = &mut image[*offset as usize..*offset as usize + LINE];
+            place.copy_from_slice(&contents[content(number)]);
         }
         let new = self.pool.with_extension("new");
         fs::write(&new, image).unwrap();
