@@ -337,6 +337,8 @@ impl Zygote {
             .env(SOCKET_VARIABLE, theirs.as_raw_fd().to_string())
             .stdin(Stdio::null())
             .stdout(output)
+            // A file would be one that is open for writing.
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         self.child = Some(child);
