@@ -153,7 +153,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
 
     /// Starts an execution from a snapshot.
     pub(crate) fn fork_from(&mut self, template: Rc<Template>) -> Result<usize, Stopped> {
-        self.begin(template.stage)?;
+        self.begin(template.stage, true)?;
         let running = template.running()?;
         let place = self.session.add(running);
         let ordered = template.conversation.order(Order::Run);
@@ -173,7 +173,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             if let Some(reason) = self.snapshots.cannot_preload(command) {
                 return Err(Stopped::Refused(format!("the {stage} command: {reason}")));
             }
-            self.begin(stage)?;
+            self.begin(stage, false)?;
         }
         let traced = self.session.tracer.is_some();
         match self.kit.start(stage, command, traced, explored)? {
@@ -183,10 +183,12 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     }
 
     /// A command with the runtime in it begins.
-    fn begin(&mut self, stage: Stage) -> io::Result<()> {
+    fn begin(&mut self, stage: Stage, from_snapshot: bool) -> io::Result<()> {
         if let Some(runtime) = &self.kit.runtime {
             runtime.file.nobody_runs()?;
             if self.mode == Mode::Lazy {
+                self.snapshots
+                    .use_sites(from_snapshot.then_some(stage), &runtime.file)?;
                 self.begun.push((stage, runtime.file.choice_count()?));
             }
         }

@@ -1,11 +1,13 @@
 //! The snapshots of the commands of a plan: made when they are first needed, or not at all, and why.
 
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
 use powerfail_trace::Module;
 
+use crate::explore::ExploreFile;
 use crate::verdict::Stage;
 use crate::zygote::conversation::Message;
 use crate::zygote::kit::{Command, Kit};
@@ -21,6 +23,10 @@ pub(crate) struct Snapshots {
     all: HashMap<Stage, Snapshot>,
     /// Where files lay in the processes of each command.
     modules: HashMap<Stage, Vec<Module>>,
+    /// Instructions that were noted in executions of each snapshot, but for the last one's, which are in the
+    /// shared file.
+    sites: HashMap<Stage, Vec<u8>>,
+    last: Option<Stage>,
 }
 
 #[derive(Debug)]
@@ -86,7 +92,7 @@ impl Snapshots {
     }
 
     /// Ends all of them; they are made again when they are needed.
-    pub(crate) fn end(&mut self, session: &mut Session<'_, '_>) -> std::io::Result<()> {
+    pub(crate) fn end(&mut self, session: &mut Session<'_, '_>) -> io::Result<()> {
         for snapshot in self.all.values() {
             if let Snapshot::Ready(template) = snapshot {
                 session.give_up(template.pid)?;
@@ -126,6 +132,21 @@ impl Snapshots {
                 known.push(module);
             }
         }
+    }
+
+    /// Instructions in the shared file are those of the program that runs next: a command that is forked from
+    /// its snapshot, or nobody knows which.
+    pub(crate) fn use_sites(&mut self, next: Option<Stage>, file: &ExploreFile) -> io::Result<()> {
+        if next.is_some() && next == self.last {
+            return Ok(());
+        }
+        if let Some(last) = self.last {
+            self.sites.insert(last, file.sites()?);
+        }
+        let sites = next.and_then(|next| self.sites.remove(&next));
+        file.set_sites(&sites.unwrap_or_default())?;
+        self.last = next;
+        Ok(())
     }
 
     pub(crate) fn modules(&self) -> Vec<(Stage, Vec<Module>)> {
