@@ -2,10 +2,10 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -26,7 +26,10 @@ pub(crate) fn runtime_file(runtime: &[u8]) -> io::Result<OwnedFd> {
     }
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
-    Ok(file)
+    // A process that has a file open for writing is not forked, and recoveries have this one open.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(read_only)
 }
 
 /// Sends two descriptors.
