@@ -92,6 +92,28 @@ pub struct Control {
     pub next_site: AtomicU32,
     /// The chunks.
     pub chunks: [ChunkState; CHUNKS_MAX],
+    /// How threads are scheduled.
+    pub schedule: Schedule,
+    /// How many operations the scheduler has counted, over all processes.
+    pub schedule_steps: AtomicU64,
+}
+
+/// How the threads of each process are scheduled at their operations on pools: by priorities that are
+/// drawn at random, and lowered at a few moments that are drawn at random.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// How many priorities matter: the moments of change, and one. 0: threads run as they like.
+    pub depth: u32,
+    /// Decides everything that is drawn.
+    pub seed: u64,
+    /// Among so many operations the moments are drawn. 0: nobody knows how many there will be.
+    pub length: u64,
+}
+
+impl Schedule {
+    /// The greatest depth.
+    pub const DEPTH_MAX: u32 = 32;
 }
 
 /// How stores are caught.

@@ -37,6 +37,9 @@ Examples:
   powerfail explain PF0101
       what this finding means, and what to do about it";
 
+/// How many priorities matter if nobody says: two changes of the order of threads.
+pub(crate) const DEFAULT_SCHEDULE_DEPTH: u32 = 3;
+
 /// Finds the bugs that a power failure would.
 ///
 /// powerfail works out what a crash can leave behind of a program's persistent memory: which
@@ -324,6 +327,22 @@ pub(crate) struct RecordArgs {
     /// What is recorded of the calls that led to an event
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub(crate) stacks: StacksArg,
+    /// Schedule the threads of the target: which one goes on at its operations is drawn at random,
+    /// and this number decides it
+    #[arg(long, value_name = "N")]
+    pub(crate) schedule_seed: Option<u64>,
+    /// How often the order of threads changes, and once more
+    #[arg(
+        long,
+        default_value_t = DEFAULT_SCHEDULE_DEPTH,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=32),
+        requires = "schedule_seed"
+    )]
+    pub(crate) schedule_depth: u32,
+    /// Among how many operations it changes [default: no idea; small numbers are as likely as large]
+    #[arg(long, value_name = "N", requires = "schedule_seed")]
+    pub(crate) schedule_length: Option<u64>,
     /// What survives a crash without any instruction; noted in the trace for later commands
     #[arg(long, value_enum, value_name = "DOMAIN")]
     pub(crate) domain: Option<DomainArg>,

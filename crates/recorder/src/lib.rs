@@ -58,6 +58,6 @@ mod wait;
 pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported};
 pub use inspect::{Executable, inspect};
 pub use options::Options;
-pub use powerfail_abi::shared::{Mode, Stacks};
+pub use powerfail_abi::shared::{Mode, Schedule, Stacks};
 pub use record::record;
 pub use summary::{IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use powerfail_abi::shared::{Mode, Stacks};
+use powerfail_abi::shared::{Mode, Schedule, Stacks};
 use powerfail_model::Domain;
 
 /// What to record, and how.
@@ -28,6 +28,8 @@ pub struct Options {
     pub domain: Option<Domain>,
     /// How much of each output of the target the trace keeps, at most.
     pub output_prefix_bytes: usize,
+    /// How the threads of the target are scheduled.
+    pub schedule: Schedule,
     /// How many chunks of shared memory the target has, of 256 KiB each.
     pub chunk_count: u32,
 }
@@ -44,6 +46,7 @@ impl Options {
             stacks: Stacks::Full,
             domain: None,
             output_prefix_bytes: 256,
+            schedule: Schedule::default(),
             chunk_count: 64,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use powerfail_abi::shared::{Mode, Stacks};
+use powerfail_abi::shared::{Mode, Schedule, Stacks};
 use powerfail_trace::{Meta, TraceWriter, WriterOptions};
 use rustix::time::Timespec;
 
@@ -65,6 +65,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         options.chunk_count,
         options.mode,
         options.stacks,
+        options.schedule,
     )?);
     let (socket, target_socket) = Socket::pair()
         .map_err(|error| RecordError::system("make a socket for the target", error))?;
@@ -137,6 +138,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         trace_bytes: written.file_bytes,
         warnings: session.warnings,
         fatal: session.fatal,
+        schedule_steps: shared.schedule_steps(),
         counts,
     };
     if !session.greeted {
@@ -205,6 +207,15 @@ fn meta(options: &Options) -> Meta {
         Stacks::Full => "full",
     };
     let domain = options.domain.map(|domain| note("domain", domain.name()));
+    let schedule = options.schedule;
+    let scheduled = (schedule.depth > 0).then(|| {
+        let Schedule {
+            depth,
+            seed,
+            length,
+        } = schedule;
+        note("schedule", &format!("seed {seed}, depth {depth}, length {length}"))
+    });
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -220,6 +231,7 @@ fn meta(options: &Options) -> Meta {
         ]
         .into_iter()
         .chain(domain)
+        .chain(scheduled)
         .collect(),
     }
 }

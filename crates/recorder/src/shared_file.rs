@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use powerfail_abi::shared::{
-    CHUNKS_MAX, ChunkState, Control, MAGIC, Mode, Reply, SLOTS_AT, SLOTS_MAX, Stacks, ThreadSlot,
+    CHUNKS_MAX, ChunkState, Control, MAGIC, Mode, Reply, SLOTS_AT, SLOTS_MAX, Schedule, Stacks, ThreadSlot,
     chunk_offset, file_len,
 };
 use powerfail_abi::{PROTOCOL_VERSION, chunk};
@@ -68,6 +68,7 @@ impl SharedFile {
         chunk_count: u32,
         mode: Mode,
         stacks: Stacks,
+        schedule: Schedule,
     ) -> Result<Self, RecordError> {
         let chunk_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
         let failed = |error| RecordError::system("make the shared memory", error);
@@ -105,6 +106,7 @@ impl SharedFile {
             (*control).chunk_count = chunk_count;
             (*control).mode = mode as u32;
             (*control).stacks = stacks as u32;
+            (*control).schedule = schedule;
         }
         for index in shared.chunk_indexes() {
             shared
@@ -113,6 +115,12 @@ impl SharedFile {
                 .store(NO_SEQUENCE, Ordering::Release);
         }
         Ok(shared)
+    }
+
+    /// How many operations of the target were counted by its scheduler.
+    pub(crate) fn schedule_steps(&self) -> u64 {
+        // SAFETY: the control page is mapped, and the number only used as an atomic.
+        unsafe { (*(&raw const (*self.control()).schedule_steps)).load(Ordering::Relaxed) }
     }
 
     fn control(&self) -> *mut Control {

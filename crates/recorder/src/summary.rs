@@ -37,6 +37,9 @@ pub struct Summary {
     pub cpu_time: Duration,
     /// Length of the trace.
     pub trace_bytes: u64,
+    /// How many operations the scheduler of the target has counted, if there was one: those that were
+    /// made while there were several threads.
+    pub schedule_steps: u64,
     /// What the recording may not show, in sentences.
     pub warnings: Vec<String>,
     /// Why the runtime ended a process of the target, in sentences.

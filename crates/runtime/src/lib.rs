@@ -49,10 +49,12 @@ mod pmdk;
 mod pool;
 mod raw;
 mod remap;
+mod schedule;
 mod signals;
 mod sites;
 mod stack;
 mod stacks;
+mod synchronise;
 mod sys;
 mod system_calls;
 mod thread;
@@ -77,4 +79,5 @@ extern "C" fn start() {
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
     }
+    synchronise::decide();
 }

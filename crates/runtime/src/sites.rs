@@ -20,7 +20,7 @@ use crate::arena::Arenas;
 use crate::emulate::{Emulated, EmulatedSites};
 use crate::lock::Lock;
 use crate::modules::{self, Function, LoadedModule, Modules};
-use crate::{code, generated, host, interpose, stacks, thread};
+use crate::{code, generated, host, interpose, schedule, stacks, thread};
 
 /// Where all pools are.
 pub(crate) const WINDOW: PoolWindow = PoolWindow {
@@ -116,6 +116,7 @@ impl Sites {
             classifier: Classifier::new(),
             emitter: Emitter::new(Settings {
                 names_stacks: stacks::are_wanted(),
+                asks_for_turns: schedule::is_on(),
                 // A flush that does no good is worth knowing.
                 volatile_flushes: VolatileFlushes::Recorded,
                 ..Settings::new(WINDOW)

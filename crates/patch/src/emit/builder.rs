@@ -338,6 +338,21 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Lets the runtime hold the thread up until it is its turn. Nothing of a record is there yet, so
+    /// that whoever goes on meanwhile is recorded before. Uses RAX.
+    pub(super) fn ask_for_turn(&mut self) {
+        if !self.settings.asks_for_turns {
+            return;
+        }
+        let go_on = self.asm.label();
+        self.asm.load_constant(Register::RAX, 1);
+        self.asm.save(Slot::Turn, Register::RAX);
+        self.asm.address_of(Register::RAX, go_on);
+        self.asm.save(Slot::Resume, Register::RAX);
+        self.asm.m(Code::Jmp_rm64, gs(offset::REFILL_ENTRY));
+        self.asm.bind(go_on);
+    }
+
     /// Reserves a record with an address, and writes header and address.
     pub(super) fn begin_record(&mut self, header: Header) {
         self.find_stack();

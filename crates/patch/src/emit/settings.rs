@@ -19,6 +19,8 @@ pub struct Settings {
     pub executes_flushes: bool,
     /// Whether records name the call stack instead of the site.
     pub names_stacks: bool,
+    /// Whether the runtime is asked before each operation whether it is the turn of this thread.
+    pub asks_for_turns: bool,
 }
 
 impl Settings {
@@ -32,6 +34,7 @@ impl Settings {
             volatile_flushes: VolatileFlushes::Ignored,
             executes_flushes: true,
             names_stacks: false,
+            asks_for_turns: false,
         }
     }
 }
