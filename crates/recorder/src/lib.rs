@@ -49,6 +49,7 @@ mod session;
 mod shared_file;
 mod signals;
 mod site;
+mod sleepers;
 mod sparse;
 mod summary;
 mod target_thread;

@@ -22,6 +22,7 @@ use crate::pool_filter::PoolFilter;
 use crate::session::Session;
 use crate::shared_file::SharedFile;
 use crate::signals::Forwarder;
+use crate::sleepers::Sleepers;
 use crate::summary::Summary;
 use crate::wait::Exit;
 
@@ -86,6 +87,9 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         SLACK_MS * ticks_of_a_millisecond(),
     );
 
+    let sleepers = (options.schedule.depth > 0)
+        .then(|| Sleepers::start(&shared))
+        .transpose()?;
     let mut forwarder = Forwarder::install();
     let inheritance = Inheritance {
         shared: &shared,
@@ -107,7 +111,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
             return Err(error);
         }
     };
-    drop(doorbell);
+    drop((doorbell, sleepers));
     session.finish()?;
 
     let images = session.output.pools.final_images()?;
@@ -139,6 +143,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         warnings: session.warnings,
         fatal: session.fatal,
         schedule_steps: shared.schedule_steps(),
+        schedule_lapses: shared.schedule_lapses(),
         counts,
     };
     if !session.greeted {
@@ -214,7 +219,10 @@ fn meta(options: &Options) -> Meta {
             seed,
             length,
         } = schedule;
-        note("schedule", &format!("seed {seed}, depth {depth}, length {length}"))
+        note(
+            "schedule",
+            &format!("seed {seed}, depth {depth}, length {length}"),
+        )
     });
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -40,6 +40,8 @@ pub struct Summary {
     /// How many operations the scheduler of the target has counted, if there was one: those that were
     /// made while there were several threads.
     pub schedule_steps: u64,
+    /// How often it went on without a thread that did not say that it waits: then time decided.
+    pub schedule_lapses: u64,
     /// What the recording may not show, in sentences.
     pub warnings: Vec<String>,
     /// Why the runtime ended a process of the target, in sentences.

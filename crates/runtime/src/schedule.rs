@@ -11,9 +11,10 @@
 //! 1. Only what is listed above is a moment at which threads change. Between two of them a thread runs
 //!    as it likes; but all others wait for their turns, so it runs alone.
 //! 2. A thread that waits for something in the kernel must not hold up the others. What
-//!    `synchronise.rs` stands in for is known to block, and for what. Of everything else the clock tells:
-//!    if the thread whose turn it is asks for no other for some looks in a row, it counts as asleep until
-//!    it asks again. That makes the order depend on time, but nothing waits for ever.
+//!    `synchronise.rs` stands in for is known to block, and for what. Everything else takes time to find
+//!    out: a thread that uses no processor and sleeps, as the host can tell, or uses it and asks for no
+//!    turn, counts as asleep until it asks again. That makes the order depend on time, so it is counted,
+//!    but nothing waits for ever.
 //! 3. The number of threads is not known, so priorities are numbers of 62 bits instead of a permutation.
 //! 4. If nobody knows how many operations there will be, moments are drawn so that every order of
 //!    magnitude has the same chance.
@@ -24,19 +25,19 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use powerfail_abi::shared::Schedule;
+use powerfail_abi::shared::{Doubt, Schedule};
 
 use crate::lock::Lock;
 use crate::{host, sys, thread};
 
 /// How long a thread waits before it looks at the one whose turn it is.
 const LOOK_EVERY_NS: u64 = 1_000_000;
-/// So many looks in a row at which it had used no processor, and it is asleep.
-const IDLE_LOOKS: u32 = 5;
-/// So many at which it had, and it is busy with something else, or waits by spinning.
-const BUSY_LOOKS: u32 = 10;
-/// So many at which it had its turn and did not notice: it has no processor.
-const LATE_LOOKS: u32 = 50;
+/// After so many looks in a row at which it had used no processor the host is asked whether it sleeps.
+const IDLE_LOOKS: u32 = 2;
+/// If it has used so much since its last turn, it is busy with something else, or waits by spinning.
+const BUSY_NS: u64 = 10_000_000;
+/// After so many looks nobody waits any longer, whatever the reason.
+const LOOKS_MAX: u32 = 500;
 
 static MEMBERS: Lock<Members> = Lock::new(Members::NONE);
 /// How many threads are scheduled.
@@ -54,6 +55,8 @@ enum State {
         on: u64,
         /// What it needs besides, when it was woken: a mutex.
         then: u64,
+        /// Whether it waits in the kernel, or here for another attempt.
+        in_kernel: bool,
     },
     /// It asked for no turn for so long that nobody waits for it.
     Asleep,
@@ -69,9 +72,12 @@ struct Member {
     /// How many turns it had, now and at the last look.
     turns: u64,
     turns_seen: u64,
-    /// Processor time at the last look.
+    /// Processor time at the first look since its last turn, and at the last look.
+    processor_first_ns: u64,
     processor_ns: u64,
+    /// Looks since its last turn, and those in a row at which it had used no processor.
     looks: u32,
+    idle_looks: u32,
 }
 
 struct Members {
@@ -141,8 +147,10 @@ impl Members {
             is_waiting: false,
             turns: 0,
             turns_seen: 0,
+            processor_first_ns: 0,
             processor_ns: 0,
             looks: 0,
+            idle_looks: 0,
         });
         COUNT.store(self.all.len() as u32, Ordering::Release);
     }
@@ -210,63 +218,80 @@ impl Members {
             return;
         }
         self.looked_at_ns = now;
-        let process = sys::getpid();
         let Some(member) = self.current() else { return };
-        let processor_ns = match member.thread_id {
-            0 => None,
-            thread => sys::processor_time_ns(thread),
-        };
         if member.turns != member.turns_seen {
             member.turns_seen = member.turns;
             member.looks = 0;
         }
-        let is_gone = member.thread_id != 0
-            && processor_ns.is_none()
-            && !sys::is_alive(process, member.thread_id);
-        let is_idle = processor_ns == Some(member.processor_ns);
-        member.processor_ns = processor_ns.unwrap_or(0);
-        member.looks += 1;
-        let limit = match (member.is_waiting, is_idle) {
-            (true, _) => LATE_LOOKS,
-            (false, true) => IDLE_LOOKS,
-            (false, false) => BUSY_LOOKS,
+        let (number, thread) = (member.number, member.thread_id);
+        let processor_ns = if thread == 0 {
+            // It is not there yet.
+            Some(0)
+        } else {
+            sys::processor_time_ns(thread)
         };
-        if is_gone {
-            let number = member.number;
+        let Some(processor_ns) = processor_ns else {
+            // It ended and nobody noticed.
             self.remove(number);
-        } else if member.looks >= limit {
+            return;
+        };
+        if member.looks == 0 {
+            member.processor_first_ns = processor_ns;
+        }
+        member.looks += 1;
+        if processor_ns == member.processor_ns && !member.is_waiting && thread != 0 {
+            member.idle_looks += 1;
+        } else {
+            member.idle_looks = 0;
+        }
+        member.processor_ns = processor_ns;
+        let sleeps = member.idle_looks >= IDLE_LOOKS && asks_whether_it_sleeps(number);
+        let is_busy = processor_ns - member.processor_first_ns > BUSY_NS;
+        if sleeps || is_busy || member.looks > LOOKS_MAX {
             member.looks = 0;
+            member.idle_looks = 0;
             member.state = State::Asleep;
+            note_lapse();
             next();
         }
     }
 
-    /// Threads that wait for something can go on, the first of them first.
-    fn wake(&mut self, on: u64, count: usize) {
-        for _ in 0..count {
-            let blocked = self.all.iter_mut().filter_map(|member| match member.state {
+    /// Threads that wait for something can go on: all that wait for another attempt, and of those in
+    /// the kernel so many, the first of them first.
+    fn wake(&mut self, on: u64, in_kernel: usize) {
+        let mut woken = Vec::new();
+        for (place, member) in self.all.iter_mut().enumerate() {
+            match member.state {
                 State::Blocked {
                     since,
                     on: other,
                     then,
-                } if other == on => Some((since, then, member)),
-                _ => None,
-            });
-            let Some((since, then, member)) = blocked.min_by_key(|(since, ..)| *since) else {
-                return;
-            };
+                    in_kernel: true,
+                } if other == on => woken.push((since, then, place)),
+                State::Blocked { on: other, .. } if other == on => {
+                    member.state = State::Active;
+                    member.looks = 0;
+                }
+                _ => {}
+            }
+        }
+        woken.sort_unstable();
+        woken.truncate(in_kernel);
+        for (since, then, place) in woken {
+            let member = &mut self.all[place];
+            member.looks = 0;
             member.state = if is_locked(then) {
                 State::Blocked {
                     since,
                     on: then,
                     then: 0,
+                    in_kernel: true,
                 }
             } else {
                 State::Active
             };
-            member.looks = 0;
-            next();
         }
+        next();
     }
 }
 
@@ -274,6 +299,33 @@ impl Members {
 fn is_locked(mutex: u64) -> bool {
     // SAFETY: zero, or what a thread waits with; its first word says so.
     mutex != 0 && unsafe { (mutex as *const u32).read_volatile() } != 0
+}
+
+/// Asks the host whether a thread sleeps; whether it has answered that it does.
+fn asks_whether_it_sleeps(number: u32) -> bool {
+    let mut slots = host::slots().iter();
+    let Some(slot) = slots.find(|slot| slot.thread.load(Ordering::Relaxed) == number + 1) else {
+        return true;
+    };
+    let doubt = slot.doubt.load(Ordering::Acquire);
+    if doubt == Doubt::Asked as u32 {
+        return false;
+    }
+    if doubt == Doubt::Sleeps as u32 {
+        slot.doubt.store(Doubt::None as u32, Ordering::Release);
+        return true;
+    }
+    slot.doubt.store(Doubt::Asked as u32, Ordering::Release);
+    let doubts = &host::control().schedule_doubts;
+    doubts.fetch_add(1, Ordering::AcqRel);
+    sys::futex_wake(doubts);
+    false
+}
+
+/// Time decides who goes on.
+fn note_lapse() {
+    let lapses = &host::control().schedule_lapses;
+    lapses.fetch_add(1, Ordering::Relaxed);
 }
 
 /// It may be the turn of another thread.
@@ -392,12 +444,17 @@ pub(crate) fn yield_turn() {
     }
 }
 
-fn block(number: u32, on: u64, then: u64) {
+fn block(number: u32, on: u64, then: u64, in_kernel: bool) {
     MEMBERS.with(|members| {
         members.blocks += 1;
         let since = members.blocks;
         if let Some(member) = members.member(number) {
-            member.state = State::Blocked { since, on, then };
+            member.state = State::Blocked {
+                since,
+                on,
+                then,
+                in_kernel,
+            };
             member.is_waiting = false;
         }
         next();
@@ -420,7 +477,7 @@ pub(crate) fn blocking<R>(on: u64, then: u64, work: impl FnOnce() -> R) -> R {
         return work();
     };
     turn();
-    block(number, on, then);
+    block(number, on, then, true);
     let result = work();
     unblock(number);
     turn();
@@ -439,7 +496,7 @@ pub(crate) fn acquire<R>(on: u64, attempt: impl Fn() -> Option<R>) -> Option<R> 
         if let Some(result) = attempt() {
             return Some(result);
         }
-        block(number, on, 0);
+        block(number, on, 0, false);
         // Whoever held it may have given it back before.
         let mut result = attempt();
         while result.is_none() && looks < LOOKS {
@@ -454,6 +511,10 @@ pub(crate) fn acquire<R>(on: u64, attempt: impl Fn() -> Option<R>) -> Option<R> 
             if sys::futex_wait_for(&TURN, turn, LOOK_EVERY_NS) {
                 looks += 1;
                 result = attempt();
+                if result.is_some() {
+                    // Nobody said that it was free.
+                    note_lapse();
+                }
             }
         }
         unblock(number);
@@ -465,9 +526,20 @@ pub(crate) fn acquire<R>(on: u64, attempt: impl Fn() -> Option<R>) -> Option<R> 
     None
 }
 
-/// Those who wait for `on` can go on, as many as that.
-pub(crate) fn wake(on: u64, count: usize) {
+/// Those who wait for `on` can go on; of those who wait in the kernel, as many as that.
+pub(crate) fn wake(on: u64, in_kernel: usize) {
     if COUNT.load(Ordering::Acquire) > 1 {
-        MEMBERS.with(|members| members.wake(on, count));
+        MEMBERS.with(|members| members.wake(on, in_kernel));
     }
+}
+
+/// The calling thread has what all wait for who wait for `on`. Unless another one has said so before.
+pub(crate) fn wake_all_if_first(on: u64) {
+    let Some(number) = number() else { return };
+    MEMBERS.with(|members| {
+        let state = members.member(number).map(|member| member.state);
+        if matches!(state, Some(State::Blocked { .. })) {
+            members.wake(on, usize::MAX);
+        }
+    });
 }

@@ -90,9 +90,9 @@ stands_in! {
         || find_version("pthread_cond_timedwait\0", CONDITIONS);
     fn pthread_cond_clockwait(condition: Object, mutex: Object, clock: c_int, time: Object) -> c_int
         = wait_until_clock, || find("pthread_cond_clockwait\0");
-    fn pthread_cond_signal(condition: Object) -> c_int = signal,
+    fn pthread_cond_signal(condition: Object) -> c_int = release,
         || find_version("pthread_cond_signal\0", CONDITIONS);
-    fn pthread_cond_broadcast(condition: Object) -> c_int = release,
+    fn pthread_cond_broadcast(condition: Object) -> c_int = broadcast,
         || find_version("pthread_cond_broadcast\0", CONDITIONS);
     fn pthread_barrier_wait(barrier: Object) -> c_int = meet, || find("pthread_barrier_wait\0");
     fn sem_wait(semaphore: Object) -> c_int = take_semaphore, || find("sem_wait\0");
@@ -129,10 +129,16 @@ fn lock_spin(original: Of1, of: Object) -> c_int {
     lock(of, original!("pthread_spin_trylock" as Of1), original)
 }
 
-/// Gives something back for which any number may wait.
+/// Gives something back, which one of those can take who wait for it.
 fn release(original: Of1, of: Object) -> c_int {
     let result = original(of);
-    schedule::wake(of as u64, usize::MAX);
+    schedule::wake(of as u64, 1);
+    result
+}
+
+fn broadcast(original: Of1, condition: Object) -> c_int {
+    let result = original(condition);
+    schedule::wake(condition as u64, usize::MAX);
     result
 }
 
@@ -157,7 +163,7 @@ fn take_semaphore(original: Of1, semaphore: Object) -> c_int {
 fn wait_for(condition: Object, mutex: Object, wait: impl FnOnce() -> c_int) -> c_int {
     schedule::turn();
     // Those who wait for the mutex see soon enough that it is free.
-    schedule::wake(mutex as u64, usize::MAX);
+    schedule::wake(mutex as u64, 1);
     schedule::blocking(condition as u64, mutex as u64, wait)
 }
 
@@ -179,17 +185,10 @@ fn wait_until_clock(
     wait_for(condition, mutex, || original(condition, mutex, clock, time))
 }
 
-fn signal(original: Of1, condition: Object) -> c_int {
-    let result = original(condition);
-    schedule::wake(condition as u64, 1);
-    result
-}
-
 fn meet(original: Of1, barrier: Object) -> c_int {
     let result = schedule::blocking(barrier as u64, 0, || {
         let result = original(barrier);
-        // Whoever comes out first says it for all.
-        schedule::wake(barrier as u64, usize::MAX);
+        schedule::wake_all_if_first(barrier as u64);
         result
     });
     schedule::turn();
@@ -238,7 +237,10 @@ fn rest_by_clock(
 ///
 /// # Safety
 /// As the system call.
-pub(crate) unsafe fn futex(arguments: [usize; 6], perform: impl FnOnce() -> isize) -> Option<isize> {
+pub(crate) unsafe fn futex(
+    arguments: [usize; 6],
+    perform: impl FnOnce() -> isize,
+) -> Option<isize> {
     const OPERATION: usize = 0x7f;
     const WAIT: usize = 0;
     const WAKE: usize = 1;
@@ -266,4 +268,3 @@ pub(crate) unsafe fn futex(arguments: [usize; 6], perform: impl FnOnce() -> isiz
         _ => None,
     }
 }
-

@@ -120,6 +120,7 @@ fn attach_with(private: u64, parent: u32, number: Option<u32>) {
     };
     slot.process_id.store(sys::getpid(), Ordering::Relaxed);
     slot.chunks_taken.store(0, Ordering::Relaxed);
+    slot.thread_id.store(sys::gettid(), Ordering::Relaxed);
     let block = core::ptr::from_ref(&slot.block).cast_mut();
     let shield = private as *mut ThreadBlock;
     // SAFETY: the slot is ours since the exchange, and so is the private memory.
