@@ -137,6 +137,23 @@ pub(crate) struct CheckArgs {
     /// Where the pool for {pool} is made [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub(crate) pm_dir: Option<PathBuf>,
+    /// Record the workload so many times, with other orders of its threads, and check each that is
+    /// different [default: 1]
+    ///
+    /// The first time the threads run as they like; then which of them goes on at its operations on
+    /// persistent memory is drawn at random. The workload must use {pool}, so that each time begins with
+    /// the same content.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) schedules: Option<u64>,
+    /// How often the order of threads changes in each, and once more
+    #[arg(
+        long,
+        default_value_t = DEFAULT_SCHEDULE_DEPTH,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=32),
+        requires = "schedules"
+    )]
+    pub(crate) schedule_depth: u32,
     /// For a workload that is a server: the command that talks to it while it is recorded
     #[arg(long, value_name = "CMD")]
     pub(crate) client: Option<String>,

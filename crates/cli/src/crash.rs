@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use powerfail_check::{
-    CheckError, CrashOptions, Observer, Runner, RunnerOptions, Step, Undisturbed,
+    CheckError, CrashOptions, Crashed, Observer, Runner, RunnerOptions, Step, Undisturbed,
 };
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
 use powerfail_detect::{LintOptions, Standing, Trust};
 use powerfail_explore::{Granularity, TreeOptions};
-use powerfail_finding::{Code, Finding, Report, Severity, Totals};
+use powerfail_finding::{Code, Finding, RecoveryOutcome, Report, Severity, Totals};
 use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;
@@ -109,6 +109,8 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
         report_args: &args.report,
         config: &config,
         out: out.as_deref(),
+        schedule: 0,
+        share: 1,
     })
 }
 
@@ -122,10 +124,39 @@ pub(crate) struct Work<'a> {
     pub(crate) config: &'a Config,
     /// Where evidence goes; the trace is there.
     pub(crate) out: Option<&'a Path>,
+    /// Which of several recordings of one workload it is.
+    pub(crate) schedule: u64,
+    /// Among how many of them the budget is divided.
+    pub(crate) share: u32,
+}
+
+/// What came of crashes.
+pub(crate) enum Examined {
+    Done(Crashed),
+    /// Recovery fails without a crash.
+    Fails {
+        image: Undisturbed,
+        outcome: Box<RecoveryOutcome>,
+    },
+    Interrupted,
 }
 
 /// Lints, crashes, recovers, reports.
 pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
+    match examine(work)? {
+        Examined::Done(crashed) => conclude(work, crashed),
+        Examined::Fails { image, outcome } => Ok(refuse(image, &outcome)),
+        Examined::Interrupted => Ok(say_interrupted()),
+    }
+}
+
+pub(crate) fn say_interrupted() -> Exit {
+    complain("interrupted; everything that was started is ended and removed");
+    Exit::Setup
+}
+
+/// Lints, crashes, recovers.
+pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
     let trace = work.trace;
     let section = &work.config.check;
     let oracle = Oracle::new(work.recovery.plan()?, Settings::default())?;
@@ -153,15 +184,12 @@ pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
         Ok((crashed, reasons))
     });
     watcher.progress = None;
-    let (crashed, reasons) = match crashed {
+    let (mut crashed, reasons) = match crashed {
         Ok(crashed) => crashed,
         Err(CheckError::Undisturbed { image, outcome }) => {
-            return Ok(refuse(image, &outcome));
+            return Ok(Examined::Fails { image, outcome });
         }
-        Err(CheckError::Interrupted) => {
-            complain("interrupted; everything that was started is ended and removed");
-            return Ok(Exit::Setup);
-        }
+        Err(CheckError::Interrupted) => return Ok(Examined::Interrupted),
         Err(
             error @ (CheckError::Trace(_)
             | CheckError::Image(powerfail_image::ImageError::Trace(_))),
@@ -170,22 +198,26 @@ pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error.into()),
     };
-    let mut notes = crashed.notes;
-    notes.extend(
+    crashed.notes.extend(
         reasons
             .iter()
             .map(|reason| format!("recovery is not fully kept apart: {reason}")),
     );
+    Ok(Examined::Done(crashed))
+}
+
+/// Reports what crashes have shown.
+pub(crate) fn conclude(work: &Work<'_>, crashed: Crashed) -> anyhow::Result<Exit> {
     let report = Report {
         schema: 1,
         powerfail: env!("CARGO_PKG_VERSION").into(),
-        command: command_of(trace),
+        command: command_of(work.trace),
         findings: crashed.findings,
         totals: crashed.totals,
-        notes,
+        notes: crashed.notes,
     };
     let mut report = sifted(report, work.report_args, work.config)?;
-    let wanted = wanted_codes(work.report_args, section);
+    let wanted = wanted_codes(work.report_args, &work.config.check);
     report
         .findings
         .retain(|finding| wanted.contains(&finding.code));
@@ -196,12 +228,8 @@ pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
 }
 
 /// Recovery fails without a crash: nothing is blamed on one.
-fn refuse(image: Undisturbed, outcome: &powerfail_finding::RecoveryOutcome) -> Exit {
-    let on_what = match image {
-        Undisturbed::Final => "on the pool as the workload left it",
-        Undisturbed::FinalAgain => "the second time in a row on the pool as the workload left it",
-        Undisturbed::Initial => "on the pool as it was before the workload",
-    };
+pub(crate) fn refuse(image: Undisturbed, outcome: &RecoveryOutcome) -> Exit {
+    let on_what = image_name(image);
     let (what, output) = findings::outcome_sentence(outcome);
     complain(&format!(
         "recovery fails without any crash, {on_what}: it {what}. Nothing can be blamed on crashes \
@@ -212,6 +240,15 @@ fn refuse(image: Undisturbed, outcome: &powerfail_finding::RecoveryOutcome) -> E
         let _ = writeln!(anstream::stderr(), "{output}");
     }
     Exit::Setup
+}
+
+/// What recovery runs on without a crash.
+pub(crate) const fn image_name(image: Undisturbed) -> &'static str {
+    match image {
+        Undisturbed::Final => "on the pool as the workload left it",
+        Undisturbed::FinalAgain => "the second time in a row on the pool as the workload left it",
+        Undisturbed::Initial => "on the pool as it was before the workload",
+    }
 }
 
 fn command_of(trace: &Trace) -> Vec<String> {
@@ -318,14 +355,23 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         tree: TreeOptions {
             granularity,
             per_stack: usize::try_from(per_stack).unwrap_or(usize::MAX),
-            seed: args.seed.or(section.seed).unwrap_or(0),
+            // Other failure points of the same call stacks in each recording.
+            seed: seed_of(args, section).wrapping_add(work.schedule),
             include_create: args.include_create || section.include_create.unwrap_or(false),
             digests: true,
         },
-        budget: args.budget.or(section.budget),
+        budget: args
+            .budget
+            .or(section.budget)
+            .map(|budget| budget / work.share.max(1)),
         lint: lint_options(work.report_args, section, work.trace),
         ack,
     })
+}
+
+/// What decides all that is chosen at random.
+pub(crate) fn seed_of(args: &RecoveryArgs, section: &CheckSection) -> u64 {
+    args.seed.or(section.seed).unwrap_or(0)
 }
 
 fn fill_of(args: &RecoveryArgs, section: &CheckSection) -> anyhow::Result<Option<u8>> {

@@ -13,6 +13,7 @@
 mod creation;
 mod digest;
 mod granularity;
+mod interleaving;
 mod lost_lines;
 mod plan;
 mod point;
@@ -24,6 +25,7 @@ mod tree;
 
 pub use digest::{DigestedImage, ImageDigest};
 pub use granularity::Granularity;
+pub use interleaving::Interleaving;
 pub use lost_lines::{LostLine, LostLines};
 pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
 pub use point::{FailurePoint, Trigger};

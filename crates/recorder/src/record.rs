@@ -1,10 +1,11 @@
 //! One recording, from the command to the checked trace.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use powerfail_abi::shared::{Mode, Schedule, Stacks};
 use powerfail_trace::{Meta, TraceWriter, WriterOptions};
+use rustix::process::Signal;
 use rustix::time::Timespec;
 
 use crate::check::self_check;
@@ -103,8 +104,9 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         &mut forwarder,
         &shared,
         &doorbell,
+        options.time_limit,
     );
-    let (exit, wall_time) = match drained {
+    let (exit, wall_time, timed_out) = match drained {
         Ok(result) => result,
         Err(error) => {
             session.processes.kill();
@@ -128,6 +130,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let written = writer.finish(&images)?;
     let summary = Summary {
         status: exit.status,
+        timed_out,
         process_count: session.processes.count() as u32,
         thread_count: session.thread_count,
         pools,
@@ -168,8 +171,10 @@ fn drain(
     forwarder: &mut Forwarder,
     shared: &SharedFile,
     doorbell: &Doorbell,
-) -> Result<(Exit, std::time::Duration), RecordError> {
+    time_limit: Option<Duration>,
+) -> Result<(Exit, Duration, bool), RecordError> {
     let mut ended = None;
+    let mut timed_out = false;
     loop {
         let seen = shared.retirements();
         for signal in forwarder.pending() {
@@ -180,13 +185,18 @@ fn drain(
             ended = target.look()?.map(|exit| (exit, target.started.elapsed()));
         }
         let progress = session.pass()?;
+        if !timed_out && time_limit.is_some_and(|limit| target.started.elapsed() > limit) {
+            timed_out = true;
+            target.signal(Signal::KILL);
+            session.processes.kill();
+        }
         doorbell.arm();
         // Descendants that nobody can record may live as long as they like, but not hold an
         // impatient user up.
-        if let Some(ended) = ended
+        if let Some((exit, wall_time)) = ended
             && (progress.deserted || interrupted)
         {
-            return Ok(ended);
+            return Ok((exit, wall_time, timed_out));
         }
         shared.wait_for_retirement(
             seen,

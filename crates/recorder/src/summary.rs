@@ -13,6 +13,8 @@ use powerfail_trace::RecordKind;
 pub struct Summary {
     /// How the target ended.
     pub status: TargetStatus,
+    /// It was killed because its time was over.
+    pub timed_out: bool,
     /// How many processes and threads of it were recorded.
     pub process_count: u32,
     /// Over all processes.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use powerfail_finding::{Report, Severity, Totals};
 
-use super::{Options, shown};
+use super::{Options, schedules_sentence, shown};
 use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
 
 /// Counts, coverage, notes. A clear sentence if nothing was found.
@@ -57,6 +57,10 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     writeln!(out, "{style}{sentence}{style:#}")?;
     let totals = &report.totals;
     writeln!(out, "{}", coverage(totals))?;
+    if totals.schedules > 0 {
+        let schedules = schedules_sentence(totals.schedules, totals.distinct_schedules);
+        writeln!(out, "{schedules}")?;
+    }
     let taken = [
         (totals.suppressed, "suppressed"),
         (totals.in_baseline, "known by the baseline"),
