@@ -44,6 +44,7 @@ pub mod explore;
 pub mod mark;
 pub mod message;
 mod record;
+mod schedule;
 pub mod shared;
 pub mod stack;
 mod window;

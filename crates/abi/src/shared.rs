@@ -13,6 +13,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+pub use crate::schedule::Schedule;
 use crate::{ThreadBlock, chunk};
 
 /// First word of the file.
@@ -114,24 +115,6 @@ pub enum Doubt {
     Sleeps = 2,
     /// It runs, or would if it had a processor.
     Runs = 3,
-}
-
-/// How the threads of each process are scheduled at their operations on pools: by priorities that are
-/// drawn at random, and lowered at a few moments that are drawn at random.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Schedule {
-    /// How many priorities matter: the moments of change, and one. 0: threads run as they like.
-    pub depth: u32,
-    /// Decides everything that is drawn.
-    pub seed: u64,
-    /// Among so many operations the moments are drawn. 0: nobody knows how many there will be.
-    pub length: u64,
-}
-
-impl Schedule {
-    /// The greatest depth.
-    pub const DEPTH_MAX: u32 = 32;
 }
 
 /// How stores are caught.

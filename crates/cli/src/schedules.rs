@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use powerfail_check::{Crashed, merge};
 use powerfail_explore::Interleaving;
+use powerfail_finding::Severity;
 use powerfail_recorder::{Options, Schedule, Summary};
 use powerfail_report::findings;
 use powerfail_trace::Trace;
@@ -127,8 +128,12 @@ pub(crate) fn judge(
     })
 }
 
-/// Says in all evidence which trace shows it.
+/// Says in all evidence which trace shows it. What is superfluous in one order of threads only is not: the
+/// first recording decides about that.
 fn named(mut crashed: Crashed, trace: &str) -> Crashed {
+    crashed
+        .findings
+        .retain(|finding| finding.severity == Severity::Error);
     for finding in &mut crashed.findings {
         if let Some(evidence) = &mut finding.evidence {
             evidence.trace = Some(trace.to_owned());

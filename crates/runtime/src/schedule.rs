@@ -25,7 +25,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use powerfail_abi::shared::{Doubt, Schedule};
+use powerfail_abi::shared::Doubt;
 
 use crate::lock::Lock;
 use crate::{host, sys, thread};
@@ -102,32 +102,6 @@ pub(crate) fn concerns_caller() -> bool {
     COUNT.load(Ordering::Acquire) > 1 && thread::slot().is_some()
 }
 
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// `SplitMix64`: any number that looks random.
-const fn mix(word: u64) -> u64 {
-    let mut z = word.wrapping_add(GOLDEN);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// The step at which the priority of a thread becomes `number`, which is below that of any new one.
-fn moment(schedule: &Schedule, number: u32) -> u64 {
-    const MAGNITUDES: u64 = 20;
-    let drawn = mix(schedule.seed ^ mix(u64::from(number)));
-    let length = match schedule.length {
-        0 => 2 << (mix(drawn) % MAGNITUDES),
-        length => length,
-    };
-    1 + ((u128::from(drawn) * u128::from(length)) >> 64) as u64
-}
-
-fn first_priority(schedule: &Schedule, number: u32) -> i64 {
-    let drawn = mix(schedule.seed ^ mix(1 << 32 | u64::from(number)));
-    (drawn >> 2) as i64 + i64::from(Schedule::DEPTH_MAX)
-}
-
 impl Members {
     const NONE: Self = Self {
         all: Vec::new(),
@@ -142,7 +116,7 @@ impl Members {
         self.all.push(Member {
             number,
             thread_id,
-            priority: first_priority(&host::control().schedule, number),
+            priority: host::control().schedule.first_priority(number),
             state: State::Active,
             is_waiting: false,
             turns: 0,
@@ -190,11 +164,9 @@ impl Members {
             self.steps += 1;
             let control = host::control();
             control.schedule_steps.fetch_add(1, Ordering::Relaxed);
-            let schedule = control.schedule;
-            let depth = schedule.depth.min(Schedule::DEPTH_MAX);
-            let lowered = (1..depth).find(|number| moment(&schedule, *number) == self.steps);
+            let lowered = control.schedule.lowered_at(self.steps);
             if let (Some(priority), Some(member)) = (lowered, self.member(number)) {
-                member.priority = priority.into();
+                member.priority = priority;
                 next();
                 return self
                     .current()

@@ -2,5 +2,6 @@
 
 mod common;
 mod creation;
+mod interleaving;
 mod naive;
 mod plan;

@@ -215,6 +215,15 @@ fn call_stacks_are_named() {
     assert!(ran > 1500, "only {ran} instances ran");
 }
 
+#[test]
+fn turns_are_asked_for() {
+    let ran = sweep(Layout::Near, 4, 6, |settings| {
+        settings.names_stacks = true;
+        settings.asks_for_turns = true;
+    });
+    assert!(ran > 1500, "only {ran} instances ran");
+}
+
 /// The same stack again is found in the table; a changed word of it is another stack.
 #[test]
 fn a_known_stack_is_not_asked_for_again() {
