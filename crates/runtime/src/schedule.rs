@@ -80,7 +80,8 @@ struct Member {
     idle_looks: u32,
 }
 
-struct Members {
+/// The threads that are scheduled.
+pub(crate) struct Members {
     all: Vec<Member>,
     /// How many turns were counted, and how many times a thread was blocked.
     steps: u64,
@@ -174,6 +175,26 @@ impl Members {
             }
         }
         true
+    }
+
+    fn block(&mut self, number: u32, on: u64, then: u64, in_kernel: bool) {
+        self.blocks += 1;
+        let since = self.blocks;
+        if let Some(member) = self.member(number) {
+            member.state = State::Blocked {
+                since,
+                on,
+                then,
+                in_kernel,
+            };
+            member.is_waiting = false;
+        }
+        next();
+    }
+
+    /// Whether a thread has nothing more to do than to end, by the name that the C library has for it.
+    pub(crate) fn has_ended(&self, name: u64) -> bool {
+        self.ended.contains(&name)
     }
 
     fn has_gone_on(&mut self, number: u32) {
@@ -363,11 +384,6 @@ pub(crate) fn end() {
     });
 }
 
-/// Whether a thread has nothing more to do than to end.
-pub(crate) fn has_ended(name: u64) -> bool {
-    MEMBERS.with(|members| members.ended.contains(&name))
-}
-
 /// Before an operation on a pool.
 pub(crate) fn step() {
     wait(true);
@@ -416,23 +432,6 @@ pub(crate) fn yield_turn() {
     }
 }
 
-fn block(number: u32, on: u64, then: u64, in_kernel: bool) {
-    MEMBERS.with(|members| {
-        members.blocks += 1;
-        let since = members.blocks;
-        if let Some(member) = members.member(number) {
-            member.state = State::Blocked {
-                since,
-                on,
-                then,
-                in_kernel,
-            };
-            member.is_waiting = false;
-        }
-        next();
-    });
-}
-
 fn unblock(number: u32) {
     MEMBERS.with(|members| {
         if let Some(member) = members.member(number) {
@@ -449,7 +448,7 @@ pub(crate) fn blocking<R>(on: u64, then: u64, work: impl FnOnce() -> R) -> R {
         return work();
     };
     turn();
-    block(number, on, then, true);
+    MEMBERS.with(|members| members.block(number, on, then, true));
     let result = work();
     unblock(number);
     turn();
@@ -459,18 +458,25 @@ pub(crate) fn blocking<R>(on: u64, then: u64, work: impl FnOnce() -> R) -> R {
 /// Takes something that others may hold: `attempt` says what came of it, if anything. The thread is out of
 /// the others' way while it has to wait. `None` if it waited too long; then it is to be left to the
 /// C library, which knows more.
-pub(crate) fn acquire<R>(on: u64, attempt: impl Fn() -> Option<R>) -> Option<R> {
+///
+/// An attempt and what follows from it are one step to the scheduler: whoever gives something back does
+/// so before, or says so afterwards. So attempts must not wait for anything.
+pub(crate) fn acquire<R>(on: u64, attempt: impl Fn(&Members) -> Option<R>) -> Option<R> {
     const LOOKS: u32 = 20;
     let number = number()?;
     turn();
     let mut looks = 0;
     while looks < LOOKS {
-        if let Some(result) = attempt() {
-            return Some(result);
+        let mut result = MEMBERS.with(|members| {
+            let result = attempt(members);
+            if result.is_none() {
+                members.block(number, on, 0, false);
+            }
+            result
+        });
+        if result.is_some() {
+            return result;
         }
-        block(number, on, 0, false);
-        // Whoever held it may have given it back before.
-        let mut result = attempt();
         while result.is_none() && looks < LOOKS {
             let turn = TURN.load(Ordering::Acquire);
             let is_blocked = MEMBERS.with(|members| {
@@ -482,7 +488,7 @@ pub(crate) fn acquire<R>(on: u64, attempt: impl Fn() -> Option<R>) -> Option<R> 
             }
             if sys::futex_wait_for(&TURN, turn, LOOK_EVERY_NS) {
                 looks += 1;
-                result = attempt();
+                result = MEMBERS.with(|members| attempt(members));
                 if result.is_some() {
                     // Nobody said that it was free.
                     note_lapse();

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::interpose::{errno, find, find_version, original};
-use crate::schedule;
+use crate::schedule::{self, Members};
 
 const EBUSY: c_int = 16;
 
@@ -108,7 +108,7 @@ stands_in! {
 
 /// Takes a lock, of which `attempt` says at once whether it is free.
 fn lock(of: Object, attempt: Of1, original: Of1) -> c_int {
-    let attempt = || Some(attempt(of)).filter(|result| *result != EBUSY);
+    let attempt = |_: &Members| Some(attempt(of)).filter(|result| *result != EBUSY);
     schedule::acquire(of as u64, attempt)
         .unwrap_or_else(|| schedule::blocking(of as u64, 0, || original(of)))
 }
@@ -144,7 +144,7 @@ fn broadcast(original: Of1, condition: Object) -> c_int {
 
 fn take_semaphore(original: Of1, semaphore: Object) -> c_int {
     let attempt = original!("sem_trywait" as Of1);
-    let attempt = || {
+    let attempt = |_: &Members| {
         let before = errno();
         // SAFETY: the place is this thread's.
         unsafe {
@@ -197,13 +197,18 @@ fn meet(original: Of1, barrier: Object) -> c_int {
 
 fn join(original: Of2, thread: Object, result: Object) -> c_int {
     let attempt = original!("pthread_tryjoin_np" as Of2);
-    let attempt = || match schedule::has_ended(thread as u64) {
-        // It takes a moment only.
-        true => Some(original(thread, result)),
-        false => Some(attempt(thread, result)).filter(|result| *result != EBUSY),
+    let attempt = |members: &Members| {
+        if members.has_ended(thread as u64) {
+            return Some(None);
+        }
+        Some(Some(attempt(thread, result))).filter(|result| *result != Some(EBUSY))
     };
-    schedule::acquire(thread as u64, attempt)
-        .unwrap_or_else(|| schedule::blocking(thread as u64, 0, || original(thread, result)))
+    match schedule::acquire(thread as u64, attempt) {
+        Some(Some(result)) => result,
+        // It takes a moment only.
+        Some(None) => original(thread, result),
+        None => schedule::blocking(thread as u64, 0, || original(thread, result)),
+    }
 }
 
 fn give_way(original: extern "C" fn() -> c_int) -> c_int {

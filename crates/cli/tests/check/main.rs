@@ -12,3 +12,4 @@ mod options;
 mod refused;
 mod replay;
 mod reporting;
+mod schedules;
