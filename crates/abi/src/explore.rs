@@ -34,6 +34,9 @@ pub const VERSION: u32 = 1;
 pub const FILE_VARIABLE: &str = "POWERFAIL_EXPLORE_FD";
 /// Environment variable with the number of the descriptor of the socket, which keeps message borders.
 pub const SOCKET_VARIABLE: &str = "POWERFAIL_EXPLORE_SOCKET";
+/// Environment variable with the number of the descriptor of the pipe that standard output and standard
+/// error lead to. It is not for text: see [`Control::output_mark`].
+pub const OUTPUT_VARIABLE: &str = "POWERFAIL_EXPLORE_OUTPUT_FD";
 /// Where every process maps the file.
 pub const ADDRESS: u64 = 0x1c00_0000_0000;
 
@@ -108,7 +111,7 @@ pub struct Control {
     pub active: AtomicU32,
     /// How many processes wait in branches.
     pub waiting: AtomicU32,
-    /// How many processes have a pool mapped: more than one at a time is refused.
+    /// The process that has a pool mapped, or zero: a second one at the same time is refused.
     pub attached: AtomicU32,
     /// How long the log is, in bytes.
     pub log_len: AtomicU64,
@@ -120,7 +123,20 @@ pub struct Control {
     pub steps: AtomicU64,
     /// Loads from open lines that could observe one value only.
     pub forced: AtomicU64,
+    /// The first process of the command, which alone can be a snapshot: set by itself, where there is
+    /// zero. (Its number stays the same when it executes another program.)
+    pub root: AtomicU32,
+    /// Without [`flag::PRIVATE`]: whether what is known of lines, and the content of open pages, in the file
+    /// are those of a former command of the same execution. The host writes zero before the first one.
+    pub begun: AtomicU32,
+    /// A branch that is about to fork writes these bytes, at once, to the pipe of [`OUTPUT_VARIABLE`]: what
+    /// was written before belongs to the branch and to its child, what comes after only to the child. They
+    /// are random, so that no program writes them by itself.
+    pub output_mark: [u8; OUTPUT_MARK_BYTES],
 }
+
+/// Length of [`Control::output_mark`]: short enough for a pipe to take it whole.
+pub const OUTPUT_MARK_BYTES: usize = 32;
 
 /// A pool.
 #[repr(C)]
@@ -169,6 +185,8 @@ pub struct Line {
 pub const OVERWRITTEN_BYTES: u64 = 64;
 /// How many return addresses a choice keeps.
 pub const CHOICE_FRAMES: usize = 12;
+/// Words of a set of bytes of a line, in a choice.
+pub const OBSERVED_WORDS: usize = OVERWRITTEN_BYTES as usize / 8;
 
 /// A load that could observe several values, and the one that was taken.
 #[repr(C)]
@@ -192,6 +210,10 @@ pub struct Choice {
     pub log_events: u32,
     /// Where: the instruction, then return addresses, innermost first; zero where there is none.
     pub frames: [u64; CHOICE_FRAMES],
+    /// The bytes of the line that told the values apart: those of the load that recovery had not
+    /// overwritten before it. Byte *n* is bit `n % 64` of word `n / 64`. Without them nobody could follow
+    /// the choices who does not know the stores between them.
+    pub observed: [u64; OBSERVED_WORDS],
 }
 
 /// What was logged.
@@ -259,6 +281,9 @@ pub enum Order {
     Run = 1,
     /// The process ends at once.
     Stop = 2,
+    /// Only to a snapshot: it goes on itself as the one execution, without forking, and says nothing when it
+    /// ends. For commands that are run once: servers, and programs that a script starts.
+    Go = 3,
 }
 
 #[cfg(test)]

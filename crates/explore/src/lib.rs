@@ -5,6 +5,9 @@
 //! - [`Plan`]: which of them to try within a budget, and what that leaves out.
 //! - [`Strategy`]: given the frontier at a failure point, which crash states, in which order.
 //!   [`Prefix`] and [`LostLines`] are strategies.
+//! - [`lazy`]: what a crash can leave is decided only when recovery reads it. Tables of what is possible,
+//!   what choices rule out, whether one moment explains what was read, which failure points need no run,
+//!   and failures during recovery.
 //!
 //! Knows no processes and no files: it reads a [`Trace`](powerfail_trace::Trace) and answers with
 //! numbers. Crash images are the matter of `powerfail-image`. Everything here is a function of the
@@ -14,6 +17,7 @@ mod creation;
 mod digest;
 mod granularity;
 mod interleaving;
+pub mod lazy;
 mod lost_lines;
 mod plan;
 mod point;

@@ -16,6 +16,16 @@ impl ByteSet {
     /// No byte.
     pub const EMPTY: Self = Self { words: [0; WORDS] };
 
+    /// The set with these words: byte *n* is bit `n % 64` of word `n / 64`.
+    pub const fn from_words(words: [u64; WORDS]) -> Self {
+        Self { words }
+    }
+
+    /// Its words: byte *n* is bit `n % 64` of word `n / 64`.
+    pub const fn words(&self) -> [u64; WORDS] {
+        self.words
+    }
+
     /// The bytes from an offset to another one, which is not in it. Offsets beyond the longest line are
     /// cut.
     pub fn range(from: usize, to: usize) -> Self {
@@ -53,14 +63,48 @@ impl ByteSet {
         left
     }
 
+    /// The bytes that are in it or in another one.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut both = *self;
+        for (word, more) in both.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+        both
+    }
+
     /// Whether no byte is in it.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Its bytes, in ascending order.
+    /// Its bytes, in ascending order. Costs what is in it.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
-        (0..LINE_BYTES_MAX).filter(|at| self.contains(*at))
+        let words = self.words.into_iter().enumerate();
+        words.flat_map(|(number, word)| {
+            core::iter::successors(Some(word), |rest| Some(rest & rest.checked_sub(1)?))
+                .take_while(|rest| *rest != 0)
+                .map(move |rest| 64 * number + rest.trailing_zeros() as usize)
+        })
+    }
+
+    /// Whether two contents agree on its bytes. Those beyond the end of one of them do not count.
+    pub fn agree(&self, one: &[u8], other: &[u8]) -> bool {
+        let chunks = one.chunks(64).zip(other.chunks(64));
+        for (&word, (one, other)) in self.words.iter().zip(chunks) {
+            if word == 0 || one == other {
+                continue;
+            }
+            let differ = |at: usize| one.get(at) != other.get(at);
+            let mut rest = word;
+            while rest != 0 {
+                if differ(rest.trailing_zeros() as usize) {
+                    return false;
+                }
+                rest &= rest - 1;
+            }
+        }
+        true
     }
 }
 
@@ -77,5 +121,22 @@ mod tests {
         assert!(ByteSet::range(5, 5).is_empty());
         assert!(ByteSet::range(0, 512).contains(511));
         assert!(set.without(&ByteSet::range(0, 64)).iter().eq(64..70));
+        assert!(
+            set.union(&ByteSet::range(3, 4))
+                .iter()
+                .eq((3..4).chain(60..70))
+        );
+        assert_eq!(ByteSet::from_words(set.words()), set);
+    }
+
+    #[test]
+    fn only_its_bytes_count() {
+        let one = [0; 512];
+        for at in [0, 59, 60, 63, 64, 69, 70, 511] {
+            let mut other = one;
+            other[at] = 1;
+            let set = ByteSet::range(60, 70);
+            assert_eq!(set.agree(&one, &other), !set.contains(at), "{at}");
+        }
     }
 }

@@ -24,7 +24,7 @@ pub struct TooMany;
 #[derive(Debug)]
 pub struct Line<'a> {
     contents: &'a [u8],
-    line_bytes: usize,
+    bytes_each: usize,
     knowledge: Knowledge<'a>,
 }
 
@@ -54,19 +54,19 @@ impl<'a> Line<'a> {
         assert!(knowledge.possible.len() >= words_for(contents.len() / line_bytes));
         Self {
             contents,
-            line_bytes,
+            bytes_each: line_bytes,
             knowledge,
         }
     }
 
     /// How many contents there were at first.
     pub fn content_count(&self) -> usize {
-        self.contents.len() / self.line_bytes
+        self.contents.len() / self.bytes_each
     }
 
     /// A content.
     pub fn content(&self, number: usize) -> &'a [u8] {
-        &self.contents[number * self.line_bytes..(number + 1) * self.line_bytes]
+        &self.contents[number * self.bytes_each..(number + 1) * self.bytes_each]
     }
 
     /// Makes every content possible, and no byte overwritten.
@@ -95,7 +95,7 @@ impl<'a> Line<'a> {
 
     /// Of a range of bytes, those that recovery has not overwritten.
     pub fn open_bytes(&self, from: usize, to: usize) -> ByteSet {
-        ByteSet::range(from, to.min(self.line_bytes)).without(self.knowledge.overwritten)
+        ByteSet::range(from, to.min(self.bytes_each)).without(self.knowledge.overwritten)
     }
 
     /// What a load of these bytes can observe. One class, or none if nothing is possible: it tells
@@ -144,12 +144,12 @@ impl<'a> Line<'a> {
     pub fn overwrite(&mut self, from: usize, to: usize) {
         self.knowledge
             .overwritten
-            .insert(from, to.min(self.line_bytes));
+            .insert(from, to.min(self.bytes_each));
     }
 
     /// Whether nothing is left to observe: all that is possible agrees on all that is not overwritten.
     pub fn is_closed(&self) -> bool {
-        let bytes = self.open_bytes(0, self.line_bytes);
+        let bytes = self.open_bytes(0, self.bytes_each);
         let mut possible = self.possible();
         let Some(first) = possible.next() else {
             return true;
@@ -167,9 +167,9 @@ impl<'a> Line<'a> {
     /// # Panics
     /// If `memory` is not as long as the line.
     pub fn fill(&self, content: usize, memory: &mut [u8]) {
-        assert_eq!(memory.len(), self.line_bytes);
+        assert_eq!(memory.len(), self.bytes_each);
         let source = self.content(content);
-        for at in 0..self.line_bytes {
+        for at in 0..self.bytes_each {
             if !self.knowledge.overwritten.contains(at) {
                 memory[at] = source[at];
             }
@@ -180,8 +180,7 @@ impl<'a> Line<'a> {
         if one == other {
             return true;
         }
-        let (one, other) = (self.content(one), self.content(other));
-        bytes.iter().all(|at| one[at] == other[at])
+        bytes.agree(self.content(one), self.content(other))
     }
 }
 

@@ -114,6 +114,12 @@ impl Info {
         unsafe { self.0.add(CODE_AT).cast::<i32>().read() > 0 }
     }
 
+    /// Why it was sent.
+    pub(crate) fn code(&self) -> i32 {
+        // SAFETY: inside what the kernel gave.
+        unsafe { self.0.add(CODE_AT).cast::<i32>().read() }
+    }
+
     /// The address of a fault.
     pub(crate) fn address(&self) -> u64 {
         // SAFETY: inside what the kernel gave.

@@ -9,7 +9,7 @@ use powerfail_abi::shared::{
 };
 use powerfail_abi::{PROTOCOL_VERSION, chunk};
 
-use crate::sys;
+use crate::{explore, sys};
 
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
@@ -217,11 +217,18 @@ pub(crate) fn send(kind: MessageKind, words: [u64; 5], text: &[u8], fd: Option<i
 
 /// Something that the recording cannot show.
 pub(crate) fn warn(sentence: &str) {
+    if explore::is_active() {
+        explore::warn(sentence);
+        return;
+    }
     send(MessageKind::Warning, [0; 5], sentence.as_bytes(), None);
 }
 
 /// The target does what cannot be recorded: says so and ends it.
 pub(crate) fn fatal(sentence: &str) -> ! {
+    if explore::is_active() {
+        explore::refuse(sentence);
+    }
     send(MessageKind::Fatal, [0; 5], sentence.as_bytes(), None);
     sys::exit_group(125)
 }

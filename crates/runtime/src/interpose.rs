@@ -11,7 +11,8 @@ use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
 use crate::{
-    code, file, generated, host, own, pool, remap, schedule, stacks, sys, system_calls, thread,
+    code, explore, file, generated, host, own, pool, remap, schedule, stacks, sys, system_calls,
+    thread,
 };
 
 unsafe extern "C" {
@@ -65,6 +66,27 @@ pub(crate) fn errno() -> *mut c_int {
     unsafe { __errno_location() }
 }
 
+/// As `find`, of a function that need not be there.
+pub(crate) fn maybe_find(name: &'static str) -> Option<u64> {
+    // SAFETY: the name is a string with an end.
+    let address = unsafe { dlsym(RTLD_NEXT, name.as_ptr().cast()) } as u64;
+    (address != 0).then_some(address)
+}
+
+/// Whether somebody is interested in what the target does: it is recorded, or explored.
+fn is_watched() -> bool {
+    host::attached() || explore::is_active()
+}
+
+/// What explore mode makes of a system call, if that is anything.
+fn explored(number: usize, arguments: [usize; 6]) -> Option<isize> {
+    if explore::is_active() {
+        explore::perform(number, arguments)
+    } else {
+        None
+    }
+}
+
 /// The result of a raw system call, as C functions give it.
 pub(crate) fn result(value: isize) -> isize {
     if value >= 0 {
@@ -84,6 +106,17 @@ extern "C" fn mmap(
     fd: c_int,
     offset: c_long,
 ) -> *mut c_void {
+    let arguments = [
+        address as usize,
+        len,
+        protection as usize,
+        flags as usize,
+        fd as usize,
+        offset as usize,
+    ];
+    if let Some(done) = explored(sys::number::MMAP, arguments) {
+        return result(done) as *mut c_void;
+    }
     let request = Request {
         address: address as u64,
         len: len as u64,
@@ -114,6 +147,9 @@ extern "C" fn munmap(address: *mut c_void, len: usize) -> c_int {
 
 /// `munmap`, with the arguments and the result of the system call.
 pub(crate) fn raw_munmap(arguments: [usize; 6]) -> isize {
+    if let Some(done) = explored(sys::number::MUNMAP, arguments) {
+        return done;
+    }
     pool::unmap(arguments[0] as u64, arguments[1] as u64).unwrap_or_else(|| {
         generated::changes(arguments[0] as u64, arguments[1] as u64);
         // SAFETY: what the target asked for.
@@ -129,6 +165,17 @@ extern "C" fn mremap(
     flags: c_int,
     new_address: *mut c_void,
 ) -> *mut c_void {
+    let arguments = [
+        address as usize,
+        old_len,
+        new_len,
+        flags as usize,
+        new_address as usize,
+        0,
+    ];
+    if let Some(done) = explored(sys::number::MREMAP, arguments) {
+        return result(done) as *mut c_void;
+    }
     let request = remap::Request {
         address: address as u64,
         old_len: old_len as u64,
@@ -147,6 +194,9 @@ extern "C" fn mprotect(address: *mut c_void, len: usize, protection: c_int) -> c
 
 /// `mprotect`, with the arguments and the result of the system call.
 pub(crate) fn raw_mprotect(arguments: [usize; 6]) -> isize {
+    if let Some(done) = explored(sys::number::MPROTECT, arguments) {
+        return done;
+    }
     let (address, len) = (arguments[0] as u64, arguments[1] as u64);
     if host::attached() && WINDOW.contains(address) {
         return remap::protect(address, len, arguments[2]);
@@ -170,6 +220,9 @@ extern "C" fn msync(address: *mut c_void, len: usize, flags: c_int) -> c_int {
 pub(crate) fn raw_msync(arguments: [usize; 6]) -> isize {
     const MS_SYNC: usize = 4;
     const PAGE_LEN: u64 = 4096;
+    if let Some(done) = explored(sys::number::MSYNC, arguments) {
+        return done;
+    }
     schedule::step();
     // SAFETY: what the target asked for.
     let done = unsafe { sys::call(sys::number::MSYNC, arguments) };
@@ -184,6 +237,9 @@ pub(crate) fn raw_msync(arguments: [usize; 6]) -> isize {
 
 #[unsafe(no_mangle)]
 extern "C" fn fsync(fd: c_int) -> c_int {
+    if let Some(done) = explored(sys::number::FSYNC, [fd as usize, 0, 0, 0, 0, 0]) {
+        return result(done) as c_int;
+    }
     schedule::step();
     let done = original!("fsync" as extern "C" fn(c_int) -> c_int)(fd);
     if done == 0 {
@@ -194,6 +250,9 @@ extern "C" fn fsync(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
+    if let Some(done) = explored(sys::number::FDATASYNC, [fd as usize, 0, 0, 0, 0, 0]) {
+        return result(done) as c_int;
+    }
     schedule::step();
     let done = original!("fdatasync" as extern "C" fn(c_int) -> c_int)(fd);
     if done == 0 {
@@ -204,6 +263,10 @@ extern "C" fn fdatasync(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn ftruncate(fd: c_int, len: c_long) -> c_int {
+    let arguments = [fd as usize, len as usize, 0, 0, 0, 0];
+    if let Some(done) = explored(sys::number::FTRUNCATE, arguments) {
+        return result(done) as c_int;
+    }
     schedule::step();
     let done = original!("ftruncate" as extern "C" fn(c_int, c_long) -> c_int)(fd, len);
     if done == 0 {
@@ -228,6 +291,10 @@ fn maybe_longer(fd: c_int) {
 
 #[unsafe(no_mangle)]
 extern "C" fn posix_fallocate(fd: c_int, offset: c_long, len: c_long) -> c_int {
+    let arguments = [fd as usize, 0, offset as usize, len as usize, 0, 0];
+    if let Some(done) = explored(sys::number::FALLOCATE, arguments) {
+        return -done as c_int;
+    }
     schedule::step();
     let done = original!("posix_fallocate" as extern "C" fn(c_int, c_long, c_long) -> c_int)(
         fd, offset, len,
@@ -245,6 +312,17 @@ extern "C" fn posix_fallocate64(fd: c_int, offset: c_long, len: c_long) -> c_int
 
 #[unsafe(no_mangle)]
 extern "C" fn fallocate(fd: c_int, mode: c_int, offset: c_long, len: c_long) -> c_int {
+    let arguments = [
+        fd as usize,
+        mode as usize,
+        offset as usize,
+        len as usize,
+        0,
+        0,
+    ];
+    if let Some(done) = explored(sys::number::FALLOCATE, arguments) {
+        return result(done) as c_int;
+    }
     if pool::is_pool(fd) {
         schedule::step();
         return result(file::allocate(fd, mode, offset as u64, len as u64)) as c_int;
@@ -393,6 +471,11 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
         number,
     } = *start;
     thread::attach_as(number);
+    if explore::is_active() {
+        thread::attach_unrecorded();
+    } else {
+        thread::attach();
+    }
     if let Some(own) = own::own() {
         // SAFETY: the state is this thread's.
         unsafe { (*own).blocked = blocked };
@@ -429,7 +512,7 @@ extern "C" fn pthread_create(
 ) -> c_int {
     type Create = extern "C" fn(*mut c_void, *const c_void, Routine, *mut c_void) -> c_int;
     let create = original!("pthread_create" as Create);
-    if !host::attached() {
+    if !is_watched() {
         return create(handle, attributes, routine, argument);
     }
     if END_KEY.load(Ordering::Acquire) == u32::MAX {
@@ -468,6 +551,14 @@ extern "C" fn pthread_create(
 #[unsafe(no_mangle)]
 extern "C" fn fork() -> c_int {
     let fork = original!("fork" as extern "C" fn() -> c_int);
+    if explore::is_active() {
+        explore::before_fork();
+        let child = fork();
+        if child == 0 {
+            explore::after_fork();
+        }
+        return child;
+    }
     if !host::attached() {
         return fork();
     }
@@ -517,7 +608,9 @@ extern "C" fn _Exit(code: c_int) -> ! {
 extern "C" fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void {
     type Open = extern "C" fn(*const c_char, c_int) -> *mut c_void;
     let handle = original!("dlopen" as Open)(path, mode);
-    if host::attached() {
+    if explore::is_active() {
+        explore::loaded_code();
+    } else if host::attached() {
         Sites::update();
     }
     handle
@@ -526,7 +619,9 @@ extern "C" fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void {
 #[unsafe(no_mangle)]
 extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let done = original!("dlclose" as extern "C" fn(*mut c_void) -> c_int)(handle);
-    if host::attached() {
+    if explore::is_active() {
+        explore::loaded_code();
+    } else if host::attached() {
         Sites::update();
     }
     done
@@ -597,7 +692,7 @@ extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> 
     type Sigaction = extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
     let set = original!("sigaction" as Sigaction);
     let number = signal as usize;
-    if !host::attached() || !(1..65).contains(&number) {
+    if !is_watched() || !(1..65).contains(&number) {
         return set(signal, new, old);
     }
     let is_ours = signals::OURS & 1 << (number - 1) != 0 && signals::are_installed();
@@ -663,7 +758,7 @@ type MaskFunction = extern "C" fn(c_int, *const u64, *mut u64) -> c_int;
 fn change_mask(change: MaskFunction, how: c_int, set: *const u64, old: *mut u64) -> c_int {
     const BLOCK: c_int = 0;
     const UNBLOCK: c_int = 1;
-    let own = if host::attached() { own::own() } else { None };
+    let own = if is_watched() { own::own() } else { None };
     let Some(own) = own else {
         return change(how, set, old);
     };
@@ -705,7 +800,7 @@ extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64) -> c_i
 
 #[unsafe(no_mangle)]
 extern "C" fn sigaltstack(new: *const Described, old: *mut Described) -> c_int {
-    if host::attached() {
+    if is_watched() {
         // SAFETY: what the target gave.
         if let Some(done) = unsafe { stack::exchange(new, old) } {
             return result(done) as c_int;

@@ -36,6 +36,7 @@ mod arena;
 mod clone;
 mod code;
 mod emulate;
+mod explore;
 mod file;
 mod frame;
 mod generated;
@@ -74,7 +75,7 @@ extern "C" fn end() {
 
 /// Runs when the dynamic linker has loaded the runtime.
 extern "C" fn start() {
-    if host::attach() {
+    if !explore::start() && host::attach() {
         pool::reserve_window();
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();

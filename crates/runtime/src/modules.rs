@@ -109,7 +109,7 @@ impl Modules {
         self.seen.push((start, end));
         let new = Vec::new();
         // Our own code must not record itself.
-        if (start..end).contains(&(visit as *const () as u64)) {
+        if is_this(module) {
             OWN[0].store(start, Ordering::Relaxed);
             OWN[1].store(end, Ordering::Relaxed);
             self.own = module.functions();
@@ -191,7 +191,7 @@ impl LoadedModule {
     }
 
     /// Its functions, as the unwind table has them.
-    fn functions(&self) -> Vec<Function> {
+    pub(crate) fn functions(&self) -> Vec<Function> {
         let mut found = Vec::new();
         for table in self.unwind_tables() {
             functions(table, |start, end, description| {
@@ -234,6 +234,12 @@ extern "C" fn visit(module: *const LoadedModule, _size: usize, data: *mut c_void
     let (module, show) = unsafe { (&*module, &mut *data.cast::<&mut dyn FnMut(&LoadedModule)>()) };
     show(module);
     0
+}
+
+/// Whether a module is our own.
+pub(crate) fn is_this(module: &LoadedModule) -> bool {
+    let (start, end) = module.range();
+    (start..end).contains(&(visit as *const () as u64))
 }
 
 fn function_in(functions: &[Function], address: u64) -> Option<Function> {

@@ -6,7 +6,8 @@ use core::ffi::c_int;
 
 use crate::pool::{self, Request};
 use crate::{
-    clone, file, host, interpose, remap, schedule, stack, synchronise, sys, system_calls, thread,
+    clone, explore, file, host, interpose, remap, schedule, stack, synchronise, sys, system_calls,
+    thread,
 };
 
 const MMAP: usize = 9;
@@ -125,7 +126,9 @@ struct Decision {
 extern "C" fn decide(arguments: &[usize; 6], last: usize) -> Decision {
     let [fifth, fourth, third, second, first, number] = *arguments;
     // SAFETY: what the target asked for.
-    let done = if host::attached() && thread::slot().is_some() {
+    let done = if explore::is_active() {
+        explore::perform(number, [first, second, third, fourth, fifth, last])
+    } else if host::attached() && thread::slot().is_some() {
         unsafe { perform(number, [first, second, third, fourth, fifth, last]) }
     } else {
         None

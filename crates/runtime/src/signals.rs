@@ -75,6 +75,13 @@ fn set_action(signal: usize, handler: usize) {
 
 /// Takes over the signals that we need. What the target had wished for them is kept.
 pub(crate) fn install() {
+    install_handlers(on_breakpoint, on_fault);
+}
+
+pub(crate) type Handler = extern "C" fn(i32, *mut c_void, *mut c_void);
+
+/// Takes over breakpoints and faults, with handlers that keep the rules of this crate.
+pub(crate) fn install_handlers(on_breakpoint: Handler, on_fault: Handler) {
     if INSTALLED.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -287,11 +294,11 @@ fn make_system_call(frame: &Frame, address: u64) {
 }
 
 /// A fault or breakpoint that is the target's own, or a signal that somebody sent.
-fn deliver(signal: usize, info: *mut c_void, context: *mut c_void) {
+pub(crate) fn deliver(signal: usize, info: *mut c_void, context: *mut c_void) {
     const SA_RESETHAND: u64 = 0x8000_0000;
     let frame = Frame::new(context);
     let is_fault = Info::new(info).is_fault();
-    if is_fault {
+    if is_fault && host::attached() {
         show_fault(&frame, &Info::new(info));
     }
     let wished = wish(signal);
@@ -369,7 +376,7 @@ fn undo_trampoline(frame: &Frame) {
 
 /// Stands in for every handler of the target: keeps what emitted code had in its slots.
 pub(crate) extern "C" fn stand_in(signal: i32, info: *mut c_void, context: *mut c_void) {
-    if signal as usize == SIGBUS && Info::new(info).is_fault() {
+    if host::attached() && signal as usize == SIGBUS && Info::new(info).is_fault() {
         show_fault(&Frame::new(context), &Info::new(info));
     }
     let wished = wish(signal as usize);

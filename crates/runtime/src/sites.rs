@@ -763,7 +763,7 @@ impl Surroundings for Known<'_> {
 }
 
 /// Whether any of these bytes could belong to a flush, a fence or a locked operation.
-fn may_have_silent_sites(bytes: &[u8]) -> bool {
+pub(crate) fn may_have_silent_sites(bytes: &[u8]) -> bool {
     // Operands in registers need no lock: what follows xchg names memory below this.
     const REGISTERS: u8 = 0xc0;
     let may_be = |pair: &[u8]| match pair[0] {

@@ -12,7 +12,7 @@ use core::ffi::c_void;
 use crate::frame::{CONTEXT_LEN, Frame, Greg, Info};
 use crate::own::{self, AlternateStack};
 use crate::signals::{Kept, OURS, Wished};
-use crate::{sys, thread};
+use crate::{explore, sys, thread};
 
 const SA_ONSTACK: u64 = 0x0800_0000;
 const SA_NODEFER: u64 = 0x4000_0000;
@@ -101,7 +101,7 @@ pub(crate) fn mask_in_handler(signal: usize, frame: &Frame, wished: Wished) -> u
 /// What lies above a frame that was moved.
 #[repr(C)]
 struct Above {
-    kept: Kept,
+    kept: Option<Kept>,
     mask: u64,
 }
 
@@ -135,8 +135,8 @@ extern "C" fn after_handler(context: *mut c_void) {
             .cast::<Above>()
             .read()
     };
-    if let Some(block) = thread::block() {
-        above.kept.restore(block);
+    if let (Some(block), Some(kept)) = (thread::block(), above.kept) {
+        kept.restore(block);
     }
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn must_move(context: *mut c_void) -> bool {
     // What was interrupted on our stack goes on there: below it is our own frame.
     thread::is_on_own_stack(context as u64)
         && !thread::is_on_own_stack(Frame::new(context).get(Greg::Rsp))
-        && thread::block().is_some()
+        && (thread::block().is_some() || explore::is_active())
 }
 
 /// Length of the vector state of a frame.
@@ -206,12 +206,10 @@ pub(crate) unsafe fn move_to_target(
         core::ptr::copy_nonoverlapping(context.cast::<u8>(), new_context as *mut u8, CONTEXT_LEN);
         core::ptr::copy_nonoverlapping(info.cast::<u8>(), new_info as *mut u8, Info::LEN);
         let above = (start + FRAME_LEN as u64) as *mut Above;
-        if let Some(block) = thread::block() {
-            above.write(Above {
-                kept: Kept::save(block, &frame),
-                mask,
-            });
-        }
+        above.write(Above {
+            kept: thread::block().map(|block| Kept::save(block, &frame)),
+            mask,
+        });
         core::arch::asm!(
             "mov rsp, r8",
             "syscall",

@@ -257,6 +257,11 @@ impl Memory {
 /// Finds the rule at an address in the unwind table of its module.
 fn look_up(pc: u64) -> Option<Row> {
     let at = SITES.with(|sites| sites.as_ref()?.description_at(pc))?;
+    rule_of(at, pc)
+}
+
+/// The rule at an address, by the entry of the unwind table for it.
+pub(crate) fn rule_of(at: u64, pc: u64) -> Option<Row> {
     // SAFETY: an entry of the unwind table of a loaded module: its length comes first.
     let description = unsafe {
         let whole = |at: u64| {

@@ -20,6 +20,9 @@ pub(crate) mod number {
     pub(crate) const GETPID: usize = 39;
     pub(crate) const SENDMSG: usize = 46;
     pub(crate) const FCNTL: usize = 72;
+    pub(crate) const FSYNC: usize = 74;
+    pub(crate) const FDATASYNC: usize = 75;
+    pub(crate) const FTRUNCATE: usize = 77;
     pub(crate) const READLINK: usize = 89;
     pub(crate) const GETTID: usize = 186;
     pub(crate) const FUTEX: usize = 202;

@@ -91,6 +91,18 @@ pub(crate) fn attach_as(number: Option<u32>) {
     attach_with(private, 0, number);
 }
 
+/// Gives the calling thread, which is not recorded, what our handlers need.
+pub(crate) fn attach_unrecorded() {
+    let Some(start) = sys::map_anywhere(3 * PRIVATE_LEN) else {
+        host::fatal("there is no memory for another thread")
+    };
+    let private = start.next_multiple_of(PRIVATE_LEN);
+    // SAFETY: the memory is this thread's since just now.
+    unsafe { own::begin(private) };
+    sys::set_gs(private);
+    stack::use_own(private + PRIVATE_LEN, PRIVATE_LEN);
+}
+
 /// The private memory of the calling thread, if it is or was recorded.
 pub(crate) fn private() -> Option<u64> {
     if let Some(slot) = slot() {

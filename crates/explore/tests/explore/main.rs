@@ -1,7 +1,9 @@
 //! Failure points and plans of small traces, against naive readings of their definitions.
 
+mod change_log;
 mod common;
 mod creation;
+mod history;
 mod interleaving;
 mod naive;
 mod plan;

@@ -1,0 +1,31 @@
+//! Lazy exploration, the part that needs no process: what a crash can leave, and what follows from what a
+//! recovery has observed of it.
+//!
+//! - [`CrashTable`]: the different contents of each open line at a failure point. An execution of
+//!   recovery chooses among them where it loads.
+//! - [`Seen`]: follows the choices of an execution: what is still possible, and crash states that show
+//!   the same to recovery.
+//! - [`robust`]: whether one moment of the run explains all that was read, and if not, which flush is missing.
+//! - [`ChangeLog`] and [`ReadSets`]: which failure points need no run, because recovery read nothing that
+//!   has changed.
+//! - [`nested`]: the power fails again while recovery runs.
+
+mod digest;
+mod distinct;
+mod filled;
+mod history;
+pub mod nested;
+mod reuse;
+mod robust;
+mod seen;
+mod table;
+
+pub use filled::FilledImage;
+pub use history::History;
+pub use reuse::{
+    ChangeLog, ChangeLogBuilder, Decision, LineChange, PageLines, ReadSets, ReuseCounts,
+    ReuseLimits,
+};
+pub use robust::{Moment, ReadLine, RunStore, Span, Unexplained, robust};
+pub use seen::{Impossible, Observed, Seen, SeenStates};
+pub use table::{Content, CrashLine, CrashTable, TableLimits, Truncated};

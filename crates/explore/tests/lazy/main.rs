@@ -1,0 +1,12 @@
+//! Lazy exploration against brute force: simulated recoveries run on every crash state, and lazily.
+
+mod brute;
+mod figures;
+mod generate;
+mod lazily;
+mod machine;
+mod nested;
+mod one_crash;
+mod reuse;
+mod robust;
+mod workload;

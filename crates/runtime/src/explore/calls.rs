@@ -1,0 +1,343 @@
+//! System calls that could concern a pool.
+
+use core::sync::atomic::Ordering;
+
+use crate::stacks::Registers;
+use crate::sys;
+
+use super::mapping::Request;
+use super::pools::{PAGE, State};
+use super::{file, paths, pools, snapshot, turn};
+
+pub(super) mod number {
+    pub(crate) const READ: usize = 0;
+    pub(crate) const WRITE: usize = 1;
+    pub(crate) const OPEN: usize = 2;
+    pub(crate) const STAT: usize = 4;
+    pub(crate) const LSTAT: usize = 6;
+    pub(crate) const MMAP: usize = 9;
+    pub(crate) const MPROTECT: usize = 10;
+    pub(crate) const MUNMAP: usize = 11;
+    pub(crate) const PREAD64: usize = 17;
+    pub(crate) const PWRITE64: usize = 18;
+    pub(crate) const READV: usize = 19;
+    pub(crate) const WRITEV: usize = 20;
+    pub(crate) const ACCESS: usize = 21;
+    pub(crate) const MREMAP: usize = 25;
+    pub(crate) const MSYNC: usize = 26;
+    pub(crate) const MADVISE: usize = 28;
+    pub(crate) const SENDFILE: usize = 40;
+    pub(crate) const SENDTO: usize = 44;
+    pub(crate) const RECVFROM: usize = 45;
+    pub(crate) const SENDMSG: usize = 46;
+    pub(crate) const RECVMSG: usize = 47;
+    pub(crate) const FCNTL: usize = 72;
+    pub(crate) const FLOCK: usize = 73;
+    pub(crate) const FSYNC: usize = 74;
+    pub(crate) const FDATASYNC: usize = 75;
+    pub(crate) const TRUNCATE: usize = 76;
+    pub(crate) const FTRUNCATE: usize = 77;
+    pub(crate) const RENAME: usize = 82;
+    pub(crate) const CREAT: usize = 85;
+    pub(crate) const UNLINK: usize = 87;
+    pub(crate) const READLINK: usize = 89;
+    pub(crate) const CHMOD: usize = 90;
+    pub(crate) const CHOWN: usize = 92;
+    pub(crate) const MLOCK: usize = 149;
+    pub(crate) const OPENAT: usize = 257;
+    pub(crate) const NEWFSTATAT: usize = 262;
+    pub(crate) const UNLINKAT: usize = 263;
+    pub(crate) const RENAMEAT: usize = 264;
+    pub(crate) const FACCESSAT: usize = 269;
+    pub(crate) const SPLICE: usize = 275;
+    pub(crate) const FALLOCATE: usize = 285;
+    pub(crate) const PREADV: usize = 295;
+    pub(crate) const PWRITEV: usize = 296;
+    pub(crate) const RENAMEAT2: usize = 316;
+    pub(crate) const GETRANDOM: usize = 318;
+    pub(crate) const COPY_FILE_RANGE: usize = 326;
+    pub(crate) const PREADV2: usize = 327;
+    pub(crate) const PWRITEV2: usize = 328;
+    pub(crate) const STATX: usize = 332;
+    pub(crate) const OPENAT2: usize = 437;
+    pub(crate) const FACCESSAT2: usize = 439;
+}
+use number::*;
+
+const AT_FDCWD: i32 = -100;
+const O_TRUNC: usize = 0o1000;
+
+/// A system call that the recovery wants to make.
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    pub(super) number: usize,
+    pub(super) arguments: [usize; 6],
+    /// Where.
+    pub(super) code: Registers,
+    /// The signals to block meanwhile; none if they are as the recovery has them.
+    pub(super) mask: Option<u64>,
+}
+
+impl Call {
+    /// Asks the kernel, with the signals that the recovery wants.
+    pub(super) fn make(&self) -> isize {
+        let before = self.mask.map(|mask| {
+            let before = sys::block_signals();
+            sys::restore_signals(mask);
+            before
+        });
+        // SAFETY: what the recovery wanted to do, or the same with other memory.
+        let done = unsafe { sys::call(self.number, self.arguments) };
+        if let Some(before) = before {
+            sys::restore_signals(before);
+        }
+        done
+    }
+
+    /// The descriptor in the first argument.
+    pub(super) fn fd(&self) -> i32 {
+        self.arguments[0] as i32
+    }
+
+    /// Directories and paths that it names.
+    fn paths(&self) -> [Option<(i32, usize)>; 2] {
+        let [first, second, third, fourth, ..] = self.arguments;
+        match self.number {
+            OPEN | CREAT | STAT | LSTAT | ACCESS | TRUNCATE | UNLINK | READLINK | CHMOD | CHOWN => {
+                [Some((AT_FDCWD, first)), None]
+            }
+            OPENAT | OPENAT2 | NEWFSTATAT | STATX | UNLINKAT | FACCESSAT | FACCESSAT2 => {
+                [Some((first as i32, second)), None]
+            }
+            RENAME => [Some((AT_FDCWD, first)), Some((AT_FDCWD, second))],
+            RENAMEAT | RENAMEAT2 => [Some((first as i32, second)), Some((third as i32, fourth))],
+            _ => [None, None],
+        }
+    }
+}
+
+/// Does what the recovery asks the kernel for, where that concerns us; `None`: nothing is to be done but
+/// ask the kernel.
+pub(crate) fn perform(number: usize, arguments: [usize; 6]) -> Option<isize> {
+    let call = Call {
+        number,
+        arguments,
+        code: sys::registers(),
+        mask: None,
+    };
+    perform_call(&call)
+}
+
+pub(super) fn perform_call(call: &Call) -> Option<isize> {
+    let paths = call.paths();
+    if paths[0].is_some() {
+        return with_paths(call, paths);
+    }
+    if !super::is_lazy() || !snapshot::has_passed() {
+        return None;
+    }
+    match call.number {
+        MMAP => {
+            let request = Request::of(call.arguments);
+            // Most mappings are no pool's, and replace none.
+            if request.pool().is_none() && request.flags & sys::MAP_FIXED == 0 {
+                return None;
+            }
+            Some(turn::take(|state| state.map(request)))
+        }
+        MUNMAP => concerns_pool(call).then(|| turn::take(|state| state.unmap(call.arguments))),
+        MPROTECT => {
+            concerns_pool(call).then(|| turn::take(|state| state.change_rights(call.arguments)))
+        }
+        MREMAP => turn::take(|state| state.remap(call.arguments)),
+        MSYNC => {
+            let done = call.make();
+            if done == 0 {
+                synced_memory(call);
+            }
+            Some(done)
+        }
+        MADVISE => concerns_pool(call).then(|| advise(call)),
+        MLOCK => concerns_pool(call).then_some(0),
+        FSYNC | FDATASYNC => pools::pool_of(call.fd()).map(|pool| {
+            let done = call.make();
+            if done == 0 {
+                turn::take(|state| state.log_sync(pool, 0, u64::MAX, call.code.pc));
+            }
+            done
+        }),
+        FTRUNCATE => pools::pool_of(call.fd()).map(|pool| truncate(call, pool)),
+        FALLOCATE => pools::pool_of(call.fd()).map(|pool| allocate(call, pool)),
+        FLOCK => pools::pool_of(call.fd()).map(|_| 0),
+        FCNTL if is_lock(call.arguments[1]) => pools::pool_of(call.fd()).map(|_| 0),
+        SENDFILE | COPY_FILE_RANGE | SPLICE => refuse_moves(call),
+        _ => super::transfer::perform(call),
+    }
+}
+
+/// A call that takes paths: the snapshot is before the first one that leads to a pool.
+fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
+    if snapshot::has_passed() && !super::is_lazy() {
+        return None;
+    }
+    let find = |path: Option<(i32, usize)>| paths::pool_at(path?.0, path?.1);
+    let [first, second] = [find(paths[0]), find(paths[1])];
+    let pool = first.or(second)?;
+    snapshot::reached();
+    if !super::is_lazy() {
+        return None;
+    }
+    let flags = match call.number {
+        OPEN => call.arguments[1],
+        CREAT => O_TRUNC,
+        OPENAT => call.arguments[2],
+        // SAFETY: the kernel would read the flags there, too.
+        OPENAT2 => unsafe { (call.arguments[2] as *const u64).read() as usize },
+        _ => 0,
+    };
+    match call.number {
+        UNLINK | UNLINKAT => needs_file("removes a pool"),
+        RENAME | RENAMEAT | RENAMEAT2 => needs_file("renames a pool"),
+        TRUNCATE => needs_file("truncates a pool by its path"),
+        _ if flags & O_TRUNC != 0 && is_used(pool) => {
+            super::refuse(&with_engine(
+                "the recovery truncates a pool when it opens it",
+            ));
+        }
+        _ => {}
+    }
+    let done = call.make();
+    if done >= 0 && matches!(call.number, OPEN | CREAT | OPENAT | OPENAT2) {
+        pools::identify(pool);
+    }
+    Some(done)
+}
+
+/// Whether the table has anything of a pool.
+fn is_used(pool: u32) -> bool {
+    file::open_pages().iter().any(|page| page.pool == pool)
+        || super::has_flag(powerfail_abi::explore::flag::PRIVATE)
+}
+
+fn with_engine(reason: &str) -> String {
+    if super::has_flag(powerfail_abi::explore::flag::PRIVATE) {
+        format!("reexecute: {reason}")
+    } else {
+        reason.to_owned()
+    }
+}
+
+/// What can only be done to the file itself.
+fn needs_file(what: &str) {
+    if super::has_flag(powerfail_abi::explore::flag::PRIVATE) {
+        super::refuse(&format!("reexecute: the recovery {what}"));
+    }
+}
+
+/// Whether a range of memory, in the first two arguments, has to do with a pool.
+fn concerns_pool(call: &Call) -> bool {
+    let from = call.arguments[0] as u64;
+    let to = from.saturating_add(call.arguments[1] as u64);
+    turn::take(|state| {
+        let mut mappings = state.mappings.iter();
+        mappings.any(|it| it.address < to && from < it.end())
+    })
+}
+
+fn synced_memory(call: &Call) {
+    const MS_SYNC: usize = 4;
+    let (address, len) = (call.arguments[0] as u64, call.arguments[1] as u64);
+    if call.arguments[2] & MS_SYNC == 0 {
+        return;
+    }
+    let end = address.saturating_add(len).next_multiple_of(PAGE);
+    turn::take(|state| {
+        for it in &state.mappings {
+            let (from, to) = (address.max(it.address), end.min(it.end()));
+            if from < to && !it.is_private {
+                let offset = it.offset + (from - it.address);
+                state.log_sync(it.pool, offset, to - from, call.code.pc);
+            }
+        }
+    });
+}
+
+/// Advice on memory of a pool: what would lose private changes is not given.
+fn advise(call: &Call) -> isize {
+    const DONTNEED: usize = 4;
+    const FREE: usize = 8;
+    const REMOVE: usize = 9;
+    match call.arguments[2] {
+        DONTNEED => 0,
+        FREE | REMOVE => super::refuse("the recovery frees pages of a pool with madvise"),
+        _ => call.make(),
+    }
+}
+
+/// Whether a command of fcntl is about locks. Branches of an execution must not lock each other out.
+fn is_lock(command: usize) -> bool {
+    const SETLK: usize = 6;
+    const SETLKW: usize = 7;
+    const OFD_SETLK: usize = 37;
+    const OFD_SETLKW: usize = 38;
+    matches!(command, SETLK | SETLKW | OFD_SETLK | OFD_SETLKW)
+}
+
+fn refuse_moves(call: &Call) -> Option<isize> {
+    let [first, second, third, ..] = call.arguments;
+    let other = if call.number == SENDFILE {
+        second
+    } else {
+        third
+    };
+    if pools::pool_of(first as i32)
+        .or_else(|| pools::pool_of(other as i32))
+        .is_some()
+    {
+        super::refuse("the recovery lets the kernel copy from or to the file of a pool");
+    }
+    None
+}
+
+fn truncate(call: &Call, pool: u32) -> isize {
+    let len = call.arguments[1] as u64;
+    let before = sys::fstat(call.fd()).map_or(0, |status| status.len_bytes);
+    if len == before {
+        return 0;
+    }
+    needs_file("changes the length of a pool");
+    let is_cut = |page: &powerfail_abi::explore::OpenPage| {
+        page.pool == pool && page.offset + PAGE > len && page.open_lines > 0
+    };
+    if file::open_pages().iter().any(is_cut) {
+        super::refuse("the recovery cuts off a part of a pool that could hold several contents");
+    }
+    call.make()
+}
+
+fn allocate(call: &Call, pool: u32) -> isize {
+    const KEEP_SIZE: usize = 1;
+    let [_, mode, offset, len, ..] = call.arguments;
+    let (offset, end) = (offset as u64, (offset + len) as u64);
+    let before = sys::fstat(call.fd()).map_or(0, |status| status.len_bytes);
+    if mode == 0 && end <= before || mode == KEEP_SIZE {
+        return 0;
+    }
+    needs_file("changes the file of a pool with fallocate");
+    let is_hit = |page: &powerfail_abi::explore::OpenPage| {
+        page.pool == pool && page.offset < end && offset < page.offset + PAGE && page.open_lines > 0
+    };
+    if mode != 0 && file::open_pages().iter().any(is_hit) {
+        super::refuse(
+            "the recovery changes a part of a pool with fallocate that could hold several contents",
+        );
+    }
+    call.make()
+}
+
+impl State {
+    /// Counts what was done for the recovery.
+    pub(super) fn count_trap(&self) {
+        file::control().traps.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,161 @@
+//! What a load observes, and the branches where it can observe several things.
+
+use core::sync::atomic::Ordering;
+
+use powerfail_abi::explore::{CHOICE_FRAMES, CHOICES_MAX, Choice, flag};
+
+use crate::stacks::Registers;
+use crate::sys;
+
+use super::pools::{PAGE, State};
+use super::{file, frames, log, process, talk};
+
+/// How many values a load is allowed to observe.
+const CLASSES_MAX: usize = 64;
+
+impl State {
+    /// The recovery reads bytes of a page of the table, at `code`.
+    pub(super) fn observe(&mut self, page: usize, from: u64, to: u64, code: Registers) {
+        self.note_read(page, from, to);
+        let was_open = self.pages[page].open > 0;
+        if !was_open {
+            return;
+        }
+        for number in self.lines_in(page, from, to) {
+            let at = file::lines()[number as usize].offset % PAGE;
+            let first = from.saturating_sub(at) as usize;
+            let end = (to - at).min(self.line_bytes as u64) as usize;
+            self.observe_line(page, number, first, end, code);
+        }
+    }
+
+    /// The recovery reads bytes of a line.
+    fn observe_line(&mut self, page: usize, number: u32, from: usize, to: usize, code: Registers) {
+        let mut line = self.line(number);
+        if line.is_closed() {
+            return;
+        }
+        let Ok(classes) = line.classes::<CLASSES_MAX>(from, to) else {
+            super::refuse(&format!(
+                "the load at {:#x} can observe more than {CLASSES_MAX} values",
+                code.pc
+            ));
+        };
+        let firsts = classes.firsts();
+        if firsts.len() <= 1 {
+            file::control().forced.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let choice = Choice {
+            line: number,
+            from: from as u16,
+            to: to as u16,
+            class_count: firsts.len() as u16,
+            class: 0,
+            content: 0,
+            left: 0,
+            log_events: log::events(),
+            frames: [0; CHOICE_FRAMES],
+            observed: line.open_bytes(from, to).words(),
+        };
+        let class = choose(choice, firsts, code);
+        let content = firsts[class] as usize;
+        line.observe(from, to, content);
+        let memory = self.memory_of(page, number);
+        line.fill(content, memory);
+        if line.is_closed() {
+            self.pages[page].open -= 1;
+        }
+    }
+
+    /// The recovery has written bytes of a page of the table.
+    pub(super) fn overwritten(&mut self, page: usize, from: u64, to: u64) {
+        if self.pages[page].open == 0 {
+            return;
+        }
+        for number in self.lines_in(page, from, to) {
+            let at = file::lines()[number as usize].offset % PAGE;
+            let mut line = self.line(number);
+            if line.is_closed() {
+                continue;
+            }
+            let first = from.saturating_sub(at) as usize;
+            let end = (to - at).min(self.line_bytes as u64) as usize;
+            line.overwrite(first, end);
+            if line.is_closed() {
+                self.pages[page].open -= 1;
+            }
+        }
+    }
+}
+
+/// Chooses one of several classes: as the prefix says, or each in a process of its own, or the first.
+fn choose(mut choice: Choice, firsts: &[u32], code: Registers) -> usize {
+    let control = file::control();
+    let number = control.choice_count.load(Ordering::Relaxed);
+    if number >= CHOICES_MAX {
+        super::refuse("the recovery makes more choices than can be noted");
+    }
+    frames::walk(code, &mut choice.frames);
+    let write = |class: usize, left: u32| note(number, &choice, firsts, class, left);
+    if let Some(&class) = file::prefix().get(number as usize) {
+        let class = class as usize;
+        if class >= firsts.len() {
+            super::refuse("the recovery does something else when it is repeated");
+        }
+        write(class, 0);
+        return class;
+    }
+    let last = firsts.len() - 1;
+    let me = sys::getpid();
+    for class in 0..last {
+        if !can_branch() {
+            write(class, 1);
+            return class;
+        }
+        write(class, 0);
+        let log_len = control.log_len.load(Ordering::Relaxed);
+        let log_events = log::events();
+        control.waiting.fetch_add(1, Ordering::Relaxed);
+        let child = process::fork();
+        if child == 0 {
+            let before = &control.attached;
+            let _ = before.compare_exchange(me, sys::getpid(), Ordering::AcqRel, Ordering::Relaxed);
+            return class;
+        }
+        if child < 0 {
+            control.waiting.fetch_sub(1, Ordering::Relaxed);
+            write(class, 1);
+            return class;
+        }
+        let status = process::wait(child);
+        control.waiting.fetch_sub(1, Ordering::Relaxed);
+        talk::ended(child, status);
+        control.active.store(me, Ordering::Relaxed);
+        control.attached.store(me, Ordering::Relaxed);
+        control.log_len.store(log_len, Ordering::Relaxed);
+        log::set_events(log_events);
+    }
+    write(last, 0);
+    last
+}
+
+/// Notes a choice in the file.
+fn note(number: u32, choice: &Choice, firsts: &[u32], class: usize, left: u32) {
+    let mut choice = *choice;
+    choice.class = class as u16;
+    choice.content = firsts[class];
+    choice.left = left;
+    // SAFETY: inside of the file, which is mapped for good.
+    unsafe { file::choice(number).write_volatile(choice) };
+    let count = &file::control().choice_count;
+    count.store(number + 1, Ordering::Release);
+}
+
+fn can_branch() -> bool {
+    let control = file::control();
+    control.flags & flag::FORK != 0
+        && control.waiting.load(Ordering::Relaxed) < control.waiting_max
+        && process::is_execution()
+        && process::company().is_none()
+}

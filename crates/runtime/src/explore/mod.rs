@@ -1,0 +1,90 @@
+//! Explore mode: the runtime in a *recovery*, which decides what the recovery observes of lines that a
+//! crash has left open.
+//!
+//! [`powerfail_abi::explore`] says what is shared with the oracle and how a recovery lives. In short:
+//! the process stops before it first touches a pool, executions are forked from there, and in a lazy
+//! execution each load from an open line is a choice.
+//!
+//! # How a load is seen
+//!
+//! Pages with open lines have no access rights where the recovery sees them; their content, the *truth*,
+//! is elsewhere ([`pools`] says where). A load faults; [`access`] says which bytes the instruction reads
+//! and writes; [`choose`] decides what it observes, and may branch; [`step`] shows the page, lets the
+//! instruction run alone, and hides the page again. What the kernel reads and writes comes through
+//! [`calls`]: system calls of the C library have breakpoints.
+//!
+//! # One at a time
+//!
+//! All of this is done under one lock, the [`turn`], which is held while an instruction runs alone.
+
+mod access;
+mod calls;
+mod choose;
+mod file;
+mod frames;
+mod lines;
+mod log;
+mod mapping;
+mod order;
+mod pages;
+mod paths;
+mod pools;
+mod process;
+mod registers;
+mod sites;
+mod snapshot;
+mod step;
+mod talk;
+mod transfer;
+mod trap;
+mod turn;
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use powerfail_abi::explore::{MessageKind, flag};
+
+use crate::{signals, sys, thread};
+
+pub(crate) use calls::perform;
+pub(crate) use process::{after_fork, before_fork};
+pub(crate) use trap::loaded_code;
+
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is a recovery that is explored.
+pub(crate) fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
+/// Whether loads from open lines are choices, or what is done to pools is logged.
+fn is_lazy() -> bool {
+    is_active() && file::control().flags & (flag::LAZY | flag::LOG) != 0
+}
+
+fn has_flag(bit: u32) -> bool {
+    file::control().flags & bit != 0
+}
+
+/// Attaches to the oracle, if there is one that explores.
+pub(crate) fn start() -> bool {
+    if !file::attach() {
+        return false;
+    }
+    ACTIVE.store(true, Ordering::Relaxed);
+    thread::attach_unrecorded();
+    signals::install_handlers(trap::on_breakpoint, step::on_fault);
+    snapshot::begin();
+    trap::watch_paths();
+    true
+}
+
+/// Something worth knowing.
+pub(crate) fn warn(sentence: &str) {
+    talk::send(MessageKind::Warning, [0; 3], sentence);
+}
+
+/// The recovery does what cannot be explored: says so and ends it.
+pub(crate) fn refuse(sentence: &str) -> ! {
+    talk::send(MessageKind::Refused, [sys::getpid().into(), 0, 0], sentence);
+    sys::exit_group(125)
+}

@@ -1,0 +1,26 @@
+//! The instructions that met a protected page: whoever wants to make them faster finds them in the file.
+
+use core::sync::atomic::Ordering;
+
+use powerfail_abi::explore::{ADDRESS, SITES_AT, SITES_MAX};
+
+use super::file;
+use super::pools::State;
+
+/// Notes an instruction, unless this process knows that it was noted.
+pub(super) fn note(state: &mut State, site: u64) {
+    if !state.sites.insert(site) {
+        return;
+    }
+    let count = &file::control().site_count;
+    let number = count.load(Ordering::Relaxed);
+    if number < SITES_MAX {
+        let place = ((ADDRESS + SITES_AT) as *mut u64).wrapping_add(number as usize);
+        // SAFETY: inside of the file, which is mapped for good.
+        unsafe { place.write_volatile(site) };
+        count.store(number + 1, Ordering::Release);
+    }
+}
+
+/// In the snapshot, before an execution is forked: the place to patch what was noted so far.
+pub(super) fn patch_noted() {}

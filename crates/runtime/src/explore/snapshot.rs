@@ -1,0 +1,72 @@
+//! The snapshot: the recovery just before it first touches a pool.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use powerfail_abi::explore::{MessageKind, Order};
+
+use crate::sys;
+
+use super::{file, order, pools, process, sites, talk};
+
+/// Whether the moment has passed.
+static PASSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the moment has passed.
+pub(super) fn has_passed() -> bool {
+    PASSED.load(Ordering::Relaxed)
+}
+
+/// The process has started.
+pub(super) fn begin() {
+    let control = file::control();
+    let me = sys::getpid();
+    let root = &control.root;
+    let _ = root.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed);
+    if root.load(Ordering::Acquire) == me {
+        control.active.store(me, Ordering::Relaxed);
+    }
+}
+
+/// The recovery is about to touch a pool. Returns in each execution, or at once if there is no snapshot.
+pub(super) fn reached() {
+    if PASSED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let me = sys::getpid();
+    let reason = if file::control().root.load(Ordering::Acquire) == me {
+        process::company()
+    } else {
+        Some("a child process of the recovery uses the pool")
+    };
+    if let Some(reason) = reason {
+        talk::send(MessageKind::NoSnapshot, [me.into(), 0, 0], reason);
+        pools::identify_all();
+        return;
+    }
+    talk::send(MessageKind::AtSnapshot, [me.into(), 0, 0], "");
+    if talk::order() == Order::Stop {
+        sys::exit_group(0);
+    }
+    loop {
+        prepare();
+        let child = process::fork();
+        if child == 0 {
+            pools::identify_all();
+            return;
+        }
+        if child < 0 {
+            super::refuse("the snapshot cannot fork");
+        }
+        let status = process::wait(child);
+        talk::ended(child, status);
+    }
+}
+
+/// What is done before each execution, once for all that follow.
+fn prepare() {
+    let control = file::control();
+    control.choice_count.store(0, Ordering::Relaxed);
+    control.log_len.store(0, Ordering::Relaxed);
+    order::prepare();
+    sites::patch_noted();
+}
