@@ -470,11 +470,10 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
         blocked,
         number,
     } = *start;
-    thread::attach_as(number);
     if explore::is_active() {
         thread::attach_unrecorded();
     } else {
-        thread::attach();
+        thread::attach_as(number);
     }
     if let Some(own) = own::own() {
         // SAFETY: the state is this thread's.

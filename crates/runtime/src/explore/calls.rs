@@ -110,7 +110,10 @@ impl Call {
                 [Some((first as i32, second)), None]
             }
             RENAME => [Some((AT_FDCWD, first)), Some((AT_FDCWD, second))],
-            RENAMEAT | RENAMEAT2 => [Some((first as i32, second)), Some((third as i32, fourth))],
+            RENAMEAT | RENAMEAT2 => [
+                Some((first as i32, second)),
+                Some((third as i32, fourth)),
+            ],
             _ => [None, None],
         }
     }
@@ -200,9 +203,7 @@ fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
         RENAME | RENAMEAT | RENAMEAT2 => needs_file("renames a pool"),
         TRUNCATE => needs_file("truncates a pool by its path"),
         _ if flags & O_TRUNC != 0 && is_used(pool) => {
-            super::refuse(&with_engine(
-                "the recovery truncates a pool when it opens it",
-            ));
+            super::refuse(&with_engine("the recovery truncates a pool when it opens it"));
         }
         _ => {}
     }
@@ -285,11 +286,7 @@ fn is_lock(command: usize) -> bool {
 
 fn refuse_moves(call: &Call) -> Option<isize> {
     let [first, second, third, ..] = call.arguments;
-    let other = if call.number == SENDFILE {
-        second
-    } else {
-        third
-    };
+    let other = if call.number == SENDFILE { second } else { third };
     if pools::pool_of(first as i32)
         .or_else(|| pools::pool_of(other as i32))
         .is_some()
@@ -328,9 +325,7 @@ fn allocate(call: &Call, pool: u32) -> isize {
         page.pool == pool && page.offset < end && offset < page.offset + PAGE && page.open_lines > 0
     };
     if mode != 0 && file::open_pages().iter().any(is_hit) {
-        super::refuse(
-            "the recovery changes a part of a pool with fallocate that could hold several contents",
-        );
+        super::refuse("the recovery changes a part of a pool with fallocate that could hold several contents");
     }
     call.make()
 }

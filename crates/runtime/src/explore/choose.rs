@@ -120,7 +120,12 @@ fn choose(mut choice: Choice, firsts: &[u32], code: Registers) -> usize {
         let child = process::fork();
         if child == 0 {
             let before = &control.attached;
-            let _ = before.compare_exchange(me, sys::getpid(), Ordering::AcqRel, Ordering::Relaxed);
+            let _ = before.compare_exchange(
+                me,
+                sys::getpid(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
             return class;
         }
         if child < 0 {

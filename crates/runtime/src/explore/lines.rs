@@ -73,12 +73,7 @@ impl State {
     }
 
     /// The lines of a page of the table in a range of bytes of the page.
-    pub(super) fn lines_in(
-        &self,
-        page: usize,
-        from: u64,
-        to: u64,
-    ) -> impl Iterator<Item = u32> + use<> {
+    pub(super) fn lines_in(&self, page: usize, from: u64, to: u64) -> impl Iterator<Item = u32> + use<> {
         let (first, behind) = self.pages[page].lines;
         let len = self.line_bytes as u64;
         (first..behind).filter(move |number| {
@@ -92,8 +87,6 @@ impl State {
         const UNIT: u64 = 64;
         let (first, last) = (from / UNIT, (to - 1) / UNIT);
         let bits = u64::MAX >> (63 - (last - first)) << first;
-        file::open_pages()[page]
-            .read
-            .fetch_or(bits, Ordering::Relaxed);
+        file::open_pages()[page].read.fetch_or(bits, Ordering::Relaxed);
     }
 }

@@ -214,8 +214,9 @@ impl State {
             .retain(|it| it.end() <= address || end <= it.address);
         let crowded = core::mem::take(&mut self.crowded);
         for (pool, offset) in crowded {
-            let is_here =
-                |it: &Mapping| it.pool == pool && !it.is_private && it.address_of(offset).is_some();
+            let is_here = |it: &Mapping| {
+                it.pool == pool && !it.is_private && it.address_of(offset).is_some()
+            };
             let holders = self.mappings.iter().filter(|it| is_here(it)).count();
             if holders > 1 {
                 self.crowded.insert((pool, offset));

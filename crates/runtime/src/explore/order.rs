@@ -97,7 +97,10 @@ pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
         state.log_flush(flush_kind(&instruction), line, address);
     } else {
         state.log_fence(address);
-        if !matches!(instruction.mnemonic(), Mnemonic::Sfence | Mnemonic::Mfence) {
+        if !matches!(
+            instruction.mnemonic(),
+            Mnemonic::Sfence | Mnemonic::Mfence
+        ) {
             code::replace(core::iter::once((address, &[byte][..])));
             frame.set(Greg::Rip, address);
             state.run_alone(frame, address);
@@ -139,3 +142,4 @@ pub(super) fn rearm(address: u64) {
         code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
     }
 }
+

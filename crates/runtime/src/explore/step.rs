@@ -163,12 +163,7 @@ impl State {
         frame.set(Greg::Flags, frame.get(Greg::Flags) | TRAP_FLAG);
     }
 
-    fn begin_step(
-        &mut self,
-        frame: &Frame,
-        instruction: &Instruction,
-        runs_alone: bool,
-    ) -> Outcome {
+    fn begin_step(&mut self, frame: &Frame, instruction: &Instruction, runs_alone: bool) -> Outcome {
         let site = frame.get(Greg::Rip);
         let Some(factory) = self.factory.as_mut() else {
             return Outcome::Deliver;
@@ -314,12 +309,7 @@ impl State {
         });
         // What was closed may have got another place.
         for shown in 0..self.step.shown_count {
-            let Shown {
-                pool,
-                offset,
-                truth,
-                ..
-            } = self.step.shown[shown];
+            let Shown { pool, offset, truth, .. } = self.step.shown[shown];
             if truth != 0 {
                 self.settle_truth(pool, offset, shown);
             }
@@ -402,10 +392,7 @@ impl State {
         }
         for number in 0..count {
             let page = self.step.shown[number];
-            if let Some(index) = self
-                .table_page(page.pool, page.offset)
-                .filter(|_| page.truth != 0)
-            {
+            if let Some(index) = self.table_page(page.pool, page.offset).filter(|_| page.truth != 0) {
                 self.maybe_settle(index, was_open[number]);
             }
         }
@@ -415,12 +402,10 @@ impl State {
     /// Whether what was written to a page of the table went to a private page of the recovery.
     fn is_own_write(&self, page: usize, _from: u64) -> bool {
         let entry = &file::open_pages()[page];
-        self.step.shown[..self.step.shown_count]
-            .iter()
-            .any(|shown| {
-                (shown.pool, shown.offset) == (entry.pool, entry.offset)
-                    && self.mappings[shown.mapping].is_private
-            })
+        self.step.shown[..self.step.shown_count].iter().any(|shown| {
+            (shown.pool, shown.offset) == (entry.pool, entry.offset)
+                && self.mappings[shown.mapping].is_private
+        })
     }
 
     fn log_stores(&mut self) {

@@ -465,14 +465,7 @@ impl State {
     }
 
     /// Where bytes of a file are, if not in the file.
-    fn decide_file(
-        &mut self,
-        pool: u32,
-        page: u64,
-        from: u64,
-        len: u64,
-        call: &Call,
-    ) -> Option<u64> {
+    fn decide_file(&mut self, pool: u32, page: u64, from: u64, len: u64, call: &Call) -> Option<u64> {
         let is_known = page < self.pools[pool as usize].len;
         if !is_known {
             return None;
@@ -492,14 +485,7 @@ impl State {
             if offset < self.pools[pool as usize].len {
                 self.write_page(pool, offset, from + (offset - at), next - offset, site);
             } else {
-                self.log_store(
-                    false,
-                    pool,
-                    offset,
-                    next - offset,
-                    site,
-                    from + (offset - at),
-                );
+                self.log_store(false, pool, offset, next - offset, site, from + (offset - at));
             }
             offset = next;
         }
