@@ -21,7 +21,7 @@ impl Schedule {
     /// of 62 bits.
     pub const fn first_priority(&self, thread: u32) -> i64 {
         let drawn = mix(self.seed ^ mix(1 << 32 | thread as u64));
-        (drawn >> 2) as i64 + Self::DEPTH_MAX as i64
+        (drawn >> 2).cast_signed() + Self::DEPTH_MAX as i64
     }
 
     /// If the thread that makes the operation with this number, from 1, falls behind: its new priority,

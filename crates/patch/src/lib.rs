@@ -29,7 +29,7 @@ pub use classify::{
 };
 pub use emit::{
     EmitError, Emitter, LockedFences, MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, Settings, StampOrder,
-    StateMap, Trampoline, VolatileFlushes,
+    StateMap, Trampoline, Turns, VolatileFlushes,
 };
 pub use flow::flags_are_dead;
 pub use redirect::Redirected;

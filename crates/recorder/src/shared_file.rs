@@ -120,18 +120,18 @@ impl SharedFile {
     /// How many operations of the target were counted by its scheduler.
     pub(crate) fn schedule_steps(&self) -> u64 {
         // SAFETY: the control page is mapped, and the number only used as an atomic.
-        unsafe { (*(&raw const (*self.control()).schedule_steps)).load(Ordering::Relaxed) }
+        unsafe { (*self.control()).schedule_steps.load(Ordering::Relaxed) }
     }
 
     /// How often the scheduler went on without a thread that did not say that it waits.
     pub(crate) fn schedule_lapses(&self) -> u64 {
         // SAFETY: as above.
-        unsafe { (*(&raw const (*self.control()).schedule_lapses)).load(Ordering::Relaxed) }
+        unsafe { (*self.control()).schedule_lapses.load(Ordering::Relaxed) }
     }
 
     fn doubt_word(&self) -> &AtomicU32 {
         // SAFETY: the control page is mapped, and the word only used as an atomic.
-        unsafe { &*(&raw const (*self.control()).schedule_doubts) }
+        unsafe { &(*self.control()).schedule_doubts }
     }
 
     /// Changes when a doubt is to be answered.
@@ -155,13 +155,8 @@ impl SharedFile {
         for index in (0..SLOTS_MAX as u32).map(SlotIndex) {
             let slot = self.slot(index);
             // SAFETY: these fields of a slot are only used as atomics.
-            let (doubt, process, thread) = unsafe {
-                (
-                    &*(&raw const (*slot).doubt),
-                    &*(&raw const (*slot).process_id),
-                    &*(&raw const (*slot).thread_id),
-                )
-            };
+            let (doubt, process, thread) =
+                unsafe { (&(*slot).doubt, &(*slot).process_id, &(*slot).thread_id) };
             if doubt.load(Ordering::Acquire) == Doubt::Asked as u32 {
                 let (process, thread) = (
                     process.load(Ordering::Relaxed),

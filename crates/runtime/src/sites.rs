@@ -12,8 +12,8 @@ use powerfail_patch::tactic::{
 };
 use powerfail_patch::{
     Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_RELOCATED_LEN,
-    MAX_TRAMPOLINE_LEN, Means, Redirected, Scanned, Settings, Site, StateMap, VolatileFlushes,
-    flags_are_dead,
+    MAX_TRAMPOLINE_LEN, Means, Redirected, Scanned, Settings, Site, StateMap, Turns,
+    VolatileFlushes, flags_are_dead,
 };
 
 use crate::arena::Arenas;
@@ -116,7 +116,11 @@ impl Sites {
             classifier: Classifier::new(),
             emitter: Emitter::new(Settings {
                 names_stacks: stacks::are_wanted(),
-                asks_for_turns: schedule::is_on(),
+                turns: if schedule::is_on() {
+                    Turns::AskedFor
+                } else {
+                    Turns::NotAskedFor
+                },
                 // A flush that does no good is worth knowing.
                 volatile_flushes: VolatileFlushes::Recorded,
                 ..Settings::new(WINDOW)

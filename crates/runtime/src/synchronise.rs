@@ -48,8 +48,7 @@ macro_rules! stands_in {
                 pub(super) extern "C" fn slow($($argument: $kind),*) -> $result {
                     let mut address = ADDRESS.load(Ordering::Relaxed);
                     if address == 0 {
-                        let find: fn() -> usize = $find;
-                        address = find();
+                        address = $find;
                         ADDRESS.store(address, Ordering::Relaxed);
                     }
                     // SAFETY: the C library has this function with this signature.
@@ -77,33 +76,33 @@ type Of3 = extern "C" fn(Object, Object, Object) -> c_int;
 type OfClock = extern "C" fn(Object, Object, c_int, Object) -> c_int;
 
 stands_in! {
-    fn pthread_mutex_lock(mutex: Object) -> c_int = lock_mutex, || find("pthread_mutex_lock\0");
-    fn pthread_mutex_unlock(mutex: Object) -> c_int = release, || find("pthread_mutex_unlock\0");
-    fn pthread_rwlock_rdlock(lock: Object) -> c_int = lock_to_read, || find("pthread_rwlock_rdlock\0");
-    fn pthread_rwlock_wrlock(lock: Object) -> c_int = lock_to_write, || find("pthread_rwlock_wrlock\0");
-    fn pthread_rwlock_unlock(lock: Object) -> c_int = release, || find("pthread_rwlock_unlock\0");
-    fn pthread_spin_lock(lock: Object) -> c_int = lock_spin, || find("pthread_spin_lock\0");
-    fn pthread_spin_unlock(lock: Object) -> c_int = release, || find("pthread_spin_unlock\0");
+    fn pthread_mutex_lock(mutex: Object) -> c_int = lock_mutex, find("pthread_mutex_lock\0");
+    fn pthread_mutex_unlock(mutex: Object) -> c_int = release, find("pthread_mutex_unlock\0");
+    fn pthread_rwlock_rdlock(lock: Object) -> c_int = lock_to_read, find("pthread_rwlock_rdlock\0");
+    fn pthread_rwlock_wrlock(lock: Object) -> c_int = lock_to_write, find("pthread_rwlock_wrlock\0");
+    fn pthread_rwlock_unlock(lock: Object) -> c_int = release, find("pthread_rwlock_unlock\0");
+    fn pthread_spin_lock(lock: Object) -> c_int = lock_spin, find("pthread_spin_lock\0");
+    fn pthread_spin_unlock(lock: Object) -> c_int = release, find("pthread_spin_unlock\0");
     fn pthread_cond_wait(condition: Object, mutex: Object) -> c_int = wait,
-        || find_version("pthread_cond_wait\0", CONDITIONS);
+        find_version("pthread_cond_wait\0", CONDITIONS);
     fn pthread_cond_timedwait(condition: Object, mutex: Object, time: Object) -> c_int = wait_until,
-        || find_version("pthread_cond_timedwait\0", CONDITIONS);
+        find_version("pthread_cond_timedwait\0", CONDITIONS);
     fn pthread_cond_clockwait(condition: Object, mutex: Object, clock: c_int, time: Object) -> c_int
-        = wait_until_clock, || find("pthread_cond_clockwait\0");
+        = wait_until_clock, find("pthread_cond_clockwait\0");
     fn pthread_cond_signal(condition: Object) -> c_int = release,
-        || find_version("pthread_cond_signal\0", CONDITIONS);
+        find_version("pthread_cond_signal\0", CONDITIONS);
     fn pthread_cond_broadcast(condition: Object) -> c_int = broadcast,
-        || find_version("pthread_cond_broadcast\0", CONDITIONS);
-    fn pthread_barrier_wait(barrier: Object) -> c_int = meet, || find("pthread_barrier_wait\0");
-    fn sem_wait(semaphore: Object) -> c_int = take_semaphore, || find("sem_wait\0");
-    fn sem_post(semaphore: Object) -> c_int = release, || find("sem_post\0");
-    fn pthread_join(thread: Object, result: Object) -> c_int = join, || find("pthread_join\0");
-    fn sched_yield() -> c_int = give_way, || find("sched_yield\0");
-    fn sleep(seconds: c_uint) -> c_uint = rest_seconds, || find("sleep\0");
-    fn usleep(microseconds: c_uint) -> c_int = rest_microseconds, || find("usleep\0");
-    fn nanosleep(time: Object, left: Object) -> c_int = rest, || find("nanosleep\0");
+        find_version("pthread_cond_broadcast\0", CONDITIONS);
+    fn pthread_barrier_wait(barrier: Object) -> c_int = meet, find("pthread_barrier_wait\0");
+    fn sem_wait(semaphore: Object) -> c_int = take_semaphore, find("sem_wait\0");
+    fn sem_post(semaphore: Object) -> c_int = release, find("sem_post\0");
+    fn pthread_join(thread: Object, result: Object) -> c_int = join, find("pthread_join\0");
+    fn sched_yield() -> c_int = give_way, find("sched_yield\0");
+    fn sleep(seconds: c_uint) -> c_uint = rest_seconds, find("sleep\0");
+    fn usleep(microseconds: c_uint) -> c_int = rest_microseconds, find("usleep\0");
+    fn nanosleep(time: Object, left: Object) -> c_int = rest, find("nanosleep\0");
     fn clock_nanosleep(clock: c_int, flags: c_int, time: Object, left: Object) -> c_int
-        = rest_by_clock, || find("clock_nanosleep\0");
+        = rest_by_clock, find("clock_nanosleep\0");
 }
 
 /// Takes a lock, of which `attempt` says at once whether it is free.

@@ -20,7 +20,7 @@ use powerfail_abi::{
     ADDRESS_AT, EventKind, FLAG_ADDRESS, Header, STAMP_AT, SiteId, Slot, VALUE_AT, chunk, offset,
 };
 
-use super::settings::{LockedFences, Settings, StampOrder};
+use super::settings::{LockedFences, Settings, StampOrder, Turns};
 use super::stack::Search;
 use super::state::Trampoline;
 use super::{EmitError, relocate};
@@ -341,7 +341,7 @@ impl<'a> Builder<'a> {
     /// Lets the runtime hold the thread up until it is its turn. Nothing of a record is there yet, so
     /// that whoever goes on meanwhile is recorded before. Uses RAX.
     pub(super) fn ask_for_turn(&mut self) {
-        if !self.settings.asks_for_turns {
+        if self.settings.turns == Turns::NotAskedFor {
             return;
         }
         let go_on = self.asm.label();

@@ -34,7 +34,7 @@ mod stub;
 use iced_x86::{Code, Encoder, Instruction};
 use powerfail_abi::SiteId;
 
-pub use settings::{LockedFences, Settings, StampOrder, VolatileFlushes};
+pub use settings::{LockedFences, Settings, StampOrder, Turns, VolatileFlushes};
 pub use state::{StateMap, Trampoline};
 
 use crate::assembler::Assembler;

@@ -3,7 +3,7 @@
 //! the records must say what was written.
 
 use iced_x86::{Code, Mnemonic};
-use powerfail_patch::{Action, LockedFences, Settings, StampOrder, Store, StoreForm};
+use powerfail_patch::{Action, LockedFences, Settings, StampOrder, Store, StoreForm, Turns};
 
 use crate::bench::Bench;
 use crate::cases::{Case, STATUS_FLAGS, random_case};
@@ -219,7 +219,7 @@ fn call_stacks_are_named() {
 fn turns_are_asked_for() {
     let ran = sweep(Layout::Near, 4, 6, |settings| {
         settings.names_stacks = true;
-        settings.asks_for_turns = true;
+        settings.turns = Turns::AskedFor;
     });
     assert!(ran > 1500, "only {ran} instances ran");
 }

@@ -2,7 +2,7 @@
 
 use iced_x86::Mnemonic;
 use powerfail_abi::{EventKind, Record, SiteId};
-use powerfail_patch::{Action, LockedFences, Store, StoreForm};
+use powerfail_patch::{Action, LockedFences, Store, StoreForm, Turns};
 
 use crate::bench::Bench;
 use crate::cases::Case;
@@ -66,7 +66,7 @@ impl Evidence<'_> {
             SITE
         };
         let (asks, turns) = (
-            bench.emitter.settings().asks_for_turns,
+            bench.emitter.settings().turns == Turns::AskedFor,
             bench.machine.turns(),
         );
         let records = bench.machine.records();
