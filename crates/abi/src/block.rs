@@ -71,6 +71,8 @@ pub enum Slot {
     StackPc,
     /// What the runtime makes a record for, outside of emitted code: first of three.
     Origin(u8),
+    /// Not zero: the thread asks whether it is its turn, before it makes a record.
+    Turn,
 }
 
 impl Slot {
@@ -91,6 +93,7 @@ impl Slot {
             Self::StackSite => 33,
             Self::StackPc => 34,
             Self::Origin(number) => 35 + (number % 3) as usize,
+            Self::Turn => 38,
         }
     }
 
@@ -141,6 +144,7 @@ mod tests {
             Slot::Origin(0),
             Slot::Origin(1),
             Slot::Origin(2),
+            Slot::Turn,
         ];
         let mut seen = [false; SCRATCH_SLOTS];
         let all = (0..16)
@@ -152,6 +156,6 @@ mod tests {
             seen[slot.index()] = true;
             assert!((slot.offset() as usize) < size_of::<ThreadBlock>());
         }
-        assert_eq!(seen.iter().filter(|used| **used).count(), 38);
+        assert_eq!(seen.iter().filter(|used| **used).count(), 39);
     }
 }

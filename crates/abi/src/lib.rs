@@ -44,6 +44,7 @@ pub mod explore;
 pub mod mark;
 pub mod message;
 mod record;
+mod schedule;
 pub mod shared;
 pub mod stack;
 mod window;
@@ -56,4 +57,4 @@ pub use record::{
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;

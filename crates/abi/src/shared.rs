@@ -13,6 +13,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+pub use crate::schedule::Schedule;
 use crate::{ThreadBlock, chunk};
 
 /// First word of the file.
@@ -92,6 +93,28 @@ pub struct Control {
     pub next_site: AtomicU32,
     /// The chunks.
     pub chunks: [ChunkState; CHUNKS_MAX],
+    /// How threads are scheduled.
+    pub schedule: Schedule,
+    /// How many operations the scheduler has counted, over all processes.
+    pub schedule_steps: AtomicU64,
+    /// How often it went on without a thread that did not say that it waits.
+    pub schedule_lapses: AtomicU64,
+    /// Futex: grows whenever a [`ThreadSlot::doubt`] is to be answered.
+    pub schedule_doubts: AtomicU32,
+}
+
+/// Whether a thread sleeps, which only the host can find out without descriptors of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Doubt {
+    /// Nobody asks.
+    None = 0,
+    /// Does it?
+    Asked = 1,
+    /// It does.
+    Sleeps = 2,
+    /// It runs, or would if it had a processor.
+    Runs = 3,
 }
 
 /// How stores are caught.
@@ -142,6 +165,10 @@ pub struct ThreadSlot {
     pub reply: AtomicU32,
     /// How many chunks it has taken.
     pub chunks_taken: AtomicU64,
+    /// What the system calls it.
+    pub thread_id: AtomicU32,
+    /// A [`Doubt`] as a number.
+    pub doubt: AtomicU32,
 }
 
 /// The host's answer to [`crate::message::MessageKind::PoolMap`].

@@ -712,6 +712,7 @@ fn evidence(failed: &Failed, line_bytes: u64) -> Evidence {
         recovery: failed.symptom.outcome.clone(),
         last_good_event: None,
         next_good_event: None,
+        trace: None,
         difference: failed.symptom.difference.clone(),
         choices: Vec::new(),
     }

@@ -17,7 +17,7 @@ mod nested;
 mod reuse;
 mod robustness;
 mod sample;
-mod states;
+pub(crate) mod states;
 mod study;
 #[cfg(test)]
 mod tests;

@@ -37,6 +37,9 @@ Examples:
   powerfail explain PF0101
       what this finding means, and what to do about it";
 
+/// How many priorities matter if nobody says: two changes of the order of threads.
+pub(crate) const DEFAULT_SCHEDULE_DEPTH: u32 = 3;
+
 /// Finds the bugs that a power failure would.
 ///
 /// powerfail works out what a crash can leave behind of a program's persistent memory: which
@@ -139,6 +142,23 @@ pub(crate) struct CheckArgs {
     /// Where the pool for {pool} is made [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub(crate) pm_dir: Option<PathBuf>,
+    /// Record the workload so many times, with other orders of its threads, and check each that is
+    /// different [default: 1]
+    ///
+    /// The first time the threads run as they like; then which of them goes on at its operations on
+    /// persistent memory is drawn at random. The workload must use {pool}, so that each time begins with
+    /// the same content.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) schedules: Option<u64>,
+    /// How often the order of threads changes in each, and once more
+    #[arg(
+        long,
+        default_value_t = DEFAULT_SCHEDULE_DEPTH,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=32),
+        requires = "schedules"
+    )]
+    pub(crate) schedule_depth: u32,
     /// For a workload that is a server: the command that talks to it while it is recorded
     #[arg(long, value_name = "CMD")]
     pub(crate) client: Option<String>,
@@ -395,6 +415,22 @@ pub(crate) struct RecordArgs {
     /// What is recorded of the calls that led to an event
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub(crate) stacks: StacksArg,
+    /// Schedule the threads of the target: which one goes on at its operations is drawn at random,
+    /// and this number decides it
+    #[arg(long, value_name = "N")]
+    pub(crate) schedule_seed: Option<u64>,
+    /// How often the order of threads changes, and once more
+    #[arg(
+        long,
+        default_value_t = DEFAULT_SCHEDULE_DEPTH,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=32),
+        requires = "schedule_seed"
+    )]
+    pub(crate) schedule_depth: u32,
+    /// Among how many operations it changes [default: no idea; small numbers are as likely as large]
+    #[arg(long, value_name = "N", requires = "schedule_seed")]
+    pub(crate) schedule_length: Option<u64>,
     /// What survives a crash without any instruction; noted in the trace for later commands
     #[arg(long, value_enum, value_name = "DOMAIN")]
     pub(crate) domain: Option<DomainArg>,

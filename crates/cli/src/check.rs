@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use powerfail_check::LazyTime;
 use powerfail_oracle::Ready;
-use powerfail_recorder::{Options, RecordError, Stacks, TargetStatus};
+use powerfail_recorder::{Options, RecordError, Stacks, Summary, TargetStatus};
 use regex::bytes::Regex;
 
 use crate::args::CheckArgs;
@@ -24,6 +24,7 @@ use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::progress::open_trace;
 use crate::record::RUNTIME;
+use crate::schedules;
 use crate::words::command;
 
 /// How often readiness is asked for.
@@ -44,6 +45,10 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         "there is no workload: give a command after --, as in powerfail check -- ./my-program {{pool}}"
     );
     crash::refuse_slips(&args.recovery, &args.report, section)?;
+    let schedules = args.schedules.or(section.schedules).unwrap_or(1);
+    if schedules > 1 {
+        schedules::refuse_other_pools(&workload)?;
+    }
     interrupt::watch();
     let out = args.report.out.clone().or(section.out.clone());
     let out = out.unwrap_or_else(|| PathBuf::from(evidence::DEFAULT));
@@ -62,8 +67,16 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     options.domain = args.report.domain.map(Into::into);
     // An acknowledgement is looked for in what the workload writes.
     options.output_prefix_bytes = 4096;
-    if let Some(exit) = record(args, section, &options, port)? {
-        return Ok(exit);
+    let summary = match record(args, section, &options, port)? {
+        Recorded::Done(summary) => summary,
+        Recorded::Failed(sentence) => {
+            complain(&sentence);
+            return Ok(Exit::Setup);
+        }
+        Recorded::Ends(exit) => return Ok(exit),
+    };
+    for sentence in &summary.warnings {
+        let _ = writeln!(anstream::stderr(), "warning: {sentence}");
     }
     if interrupt::is_interrupted() {
         complain(INTERRUPTED);
@@ -71,7 +84,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     }
     let trace = open_trace(&trace_path)?;
     let recovery = crash::recovery(&args.recovery, &args.report, section, &workload, &trace)?;
-    crash::judge(&Work {
+    let work = Work {
         trace: &trace,
         trace_path: &trace_path,
         recovery: &recovery,
@@ -83,7 +96,23 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         eager: None,
         no_snapshot: false,
         lazy: (!args.no_lazy).then(|| crash::lazy(&args.lazy, LazyTime::Share)),
-    })
+        schedule: 0,
+        share: 1,
+    };
+    if schedules == 1 {
+        return crash::judge(&work);
+    }
+    let again = |options: &Options| record(args, section, options, port);
+    schedules::judge(&work, schedules, &options, &again, args, &summary)
+}
+
+/// What came of a recording.
+pub(crate) enum Recorded {
+    Done(Box<Summary>),
+    /// The workload fails without any crash: a sentence.
+    Failed(String),
+    /// There is nothing more to do.
+    Ends(Exit),
 }
 
 /// Whether this is how a target ends to which an interruption was passed on.
@@ -91,13 +120,13 @@ fn is_interruption(status: TargetStatus) -> bool {
     matches!(status, TargetStatus::Killed(libc::SIGINT | libc::SIGTERM))
 }
 
-/// Records the workload; an exit code if that is all there is to do.
+/// Records the workload.
 fn record(
     args: &CheckArgs,
     section: &powerfail_config::CheckSection,
     options: &Options,
     port: u16,
-) -> anyhow::Result<Option<Exit>> {
+) -> anyhow::Result<Recorded> {
     let ready = args.recovery.ready.as_ref().or(section.ready.as_ref());
     let client = args.client.as_ref().or(section.client.as_ref());
     let stop = args.recovery.stop.as_ref().or(section.stop.as_ref());
@@ -132,17 +161,17 @@ fn record(
         Ok(summary) => summary,
         Err(RecordError::Unsupported(unsupported)) => {
             complain(&unsupported.to_string());
-            return Ok(Some(Exit::Unsupported));
+            return Ok(Recorded::Ends(Exit::Unsupported));
         }
         Err(error @ RecordError::SelfCheck(_)) => {
             complain(&error.to_string());
-            return Ok(Some(Exit::Internal));
+            return Ok(Recorded::Ends(Exit::Internal));
         }
         Err(RecordError::RuntimeSilent { status })
             if server.is_none() && is_interruption(status) =>
         {
             complain(INTERRUPTED);
-            return Ok(Some(Exit::Setup));
+            return Ok(Recorded::Ends(Exit::Setup));
         }
         Err(error) => return Err(error.into()),
     };
@@ -150,32 +179,32 @@ fn record(
         complain(sentence);
     }
     if !summary.fatal.is_empty() {
-        return Ok(Some(Exit::Unsupported));
-    }
-    for sentence in &summary.warnings {
-        let _ = writeln!(anstream::stderr(), "warning: {sentence}");
+        return Ok(Recorded::Ends(Exit::Unsupported));
     }
     if let Some(failure) = client_failure {
-        complain(&failure);
-        return Ok(Some(Exit::Setup));
+        return Ok(Recorded::Failed(failure));
     }
     let stopped_by_us = server.is_some();
     if !stopped_by_us && is_interruption(summary.status) {
         complain(INTERRUPTED);
-        return Ok(Some(Exit::Setup));
+        return Ok(Recorded::Ends(Exit::Setup));
     }
     let is_fine = match summary.status {
         TargetStatus::Exited(code) => code == 0,
         TargetStatus::Killed(_) => stopped_by_us,
     };
+    if summary.timed_out {
+        return Ok(Recorded::Failed(
+            "the workload did not end in time without any crash".into(),
+        ));
+    }
     if !is_fine {
-        complain(&format!(
+        return Ok(Recorded::Failed(format!(
             "the workload itself fails ({}) without any crash; it has to succeed first",
             summary.status
-        ));
-        return Ok(Some(Exit::Setup));
+        )));
     }
-    Ok(None)
+    Ok(Recorded::Done(Box::new(summary)))
 }
 
 fn with_port(word: &OsString, port: u16) -> OsString {

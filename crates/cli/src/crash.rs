@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ValueEnum;
 use powerfail_check::{
-    CheckError, CrashOptions, LazyOptions, LazyTime, Observer, Runner, RunnerOptions, Step,
-    Undisturbed,
+    CheckError, CrashOptions, Crashed, LazyOptions, LazyTime, Observer, Runner, RunnerOptions,
+    Step, Undisturbed,
 };
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
 use powerfail_detect::{LintOptions, Standing, Trust};
 use powerfail_explore::{EagerOptions, Granularity, PassOptions, TreeOptions};
-use powerfail_finding::{Code, Eager, Finding, Report, Severity, Totals};
+use powerfail_finding::{Code, Eager, Finding, RecoveryOutcome, Report, Severity, Totals};
 use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;
@@ -119,6 +119,8 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
         lazy: (strategy == StrategyArg::Lazy).then(|| lazy(&args.lazy, LazyTime::Budget)),
         no_snapshot: args.eager.no_snapshot || config.check.snapshot == Some(false),
         eager: (strategy == StrategyArg::Eager).then(|| eager(&args.eager, &config.check)),
+        schedule: 0,
+        share: 1,
     })
 }
 
@@ -174,6 +176,7 @@ pub(crate) fn lazy(args: &LazyArgs, time: LazyTime) -> LazyOptions {
 }
 
 /// What is to be judged.
+#[derive(Clone)]
 pub(crate) struct Work<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) trace_path: &'a Path,
@@ -191,10 +194,39 @@ pub(crate) struct Work<'a> {
     pub(crate) eager: Option<EagerOptions>,
     /// Start each recovery anew.
     pub(crate) no_snapshot: bool,
+    /// Which of several recordings of one workload it is.
+    pub(crate) schedule: u64,
+    /// Among how many of them the budget is divided.
+    pub(crate) share: u32,
+}
+
+/// What came of crashes.
+pub(crate) enum Examined {
+    Done(Crashed),
+    /// Recovery fails without a crash.
+    Fails {
+        image: Undisturbed,
+        outcome: Box<RecoveryOutcome>,
+    },
+    Interrupted,
 }
 
 /// Lints, crashes, recovers, reports.
 pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
+    match examine(work)? {
+        Examined::Done(crashed) => conclude(work, crashed),
+        Examined::Fails { image, outcome } => Ok(refuse(image, &outcome)),
+        Examined::Interrupted => Ok(say_interrupted()),
+    }
+}
+
+pub(crate) fn say_interrupted() -> Exit {
+    complain("interrupted; everything that was started is ended and removed");
+    Exit::Setup
+}
+
+/// Lints, crashes, recovers.
+pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
     let trace = work.trace;
     let section = &work.config.check;
     let settings = Settings {
@@ -228,15 +260,12 @@ pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
         Ok((crashed, reasons))
     });
     watcher.progress = None;
-    let (crashed, reasons) = match crashed {
+    let (mut crashed, reasons) = match crashed {
         Ok(crashed) => crashed,
         Err(CheckError::Undisturbed { image, outcome }) => {
-            return Ok(refuse(image, &outcome));
+            return Ok(Examined::Fails { image, outcome });
         }
-        Err(CheckError::Interrupted) => {
-            complain("interrupted; everything that was started is ended and removed");
-            return Ok(Exit::Setup);
-        }
+        Err(CheckError::Interrupted) => return Ok(Examined::Interrupted),
         Err(
             error @ (CheckError::Trace(_)
             | CheckError::Image(powerfail_image::ImageError::Trace(_))),
@@ -245,22 +274,26 @@ pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error.into()),
     };
-    let mut notes = crashed.notes;
-    notes.extend(
+    crashed.notes.extend(
         reasons
             .iter()
             .map(|reason| format!("recovery is not fully kept apart: {reason}")),
     );
+    Ok(Examined::Done(crashed))
+}
+
+/// Reports what crashes have shown.
+pub(crate) fn conclude(work: &Work<'_>, crashed: Crashed) -> anyhow::Result<Exit> {
     let report = Report {
         schema: 1,
         powerfail: env!("CARGO_PKG_VERSION").into(),
-        command: command_of(trace),
+        command: command_of(work.trace),
         findings: crashed.findings,
         totals: crashed.totals,
-        notes,
+        notes: crashed.notes,
     };
     let mut report = sifted(report, work.report_args, work.config)?;
-    let wanted = wanted_codes(work.report_args, section);
+    let wanted = wanted_codes(work.report_args, &work.config.check);
     report
         .findings
         .retain(|finding| wanted.contains(&finding.code));
@@ -276,12 +309,8 @@ pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
 }
 
 /// Recovery fails without a crash: nothing is blamed on one.
-fn refuse(image: Undisturbed, outcome: &powerfail_finding::RecoveryOutcome) -> Exit {
-    let on_what = match image {
-        Undisturbed::Final => "on the pool as the workload left it",
-        Undisturbed::FinalAgain => "the second time in a row on the pool as the workload left it",
-        Undisturbed::Initial => "on the pool as it was before the workload",
-    };
+pub(crate) fn refuse(image: Undisturbed, outcome: &RecoveryOutcome) -> Exit {
+    let on_what = image_name(image);
     let (what, output) = findings::outcome_sentence(outcome);
     complain(&format!(
         "recovery fails without any crash, {on_what}: it {what}. Nothing can be blamed on crashes \
@@ -292,6 +321,15 @@ fn refuse(image: Undisturbed, outcome: &powerfail_finding::RecoveryOutcome) -> E
         let _ = writeln!(anstream::stderr(), "{output}");
     }
     Exit::Setup
+}
+
+/// What recovery runs on without a crash.
+pub(crate) const fn image_name(image: Undisturbed) -> &'static str {
+    match image {
+        Undisturbed::Final => "on the pool as the workload left it",
+        Undisturbed::FinalAgain => "the second time in a row on the pool as the workload left it",
+        Undisturbed::Initial => "on the pool as it was before the workload",
+    }
 }
 
 fn command_of(trace: &Trace) -> Vec<String> {
@@ -410,17 +448,26 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         tree: TreeOptions {
             granularity,
             per_stack: usize::try_from(per_stack).unwrap_or(usize::MAX),
-            seed,
+            // Other failure points of the same call stacks in each recording.
+            seed: seed.wrapping_add(work.schedule),
             include_create,
             digests: true,
         },
-        budget: args.budget.or(section.budget),
+        budget: args
+            .budget
+            .or(section.budget)
+            .map(|budget| budget / work.share.max(1)),
         lint: lint_options(work.report_args, section, work.trace),
         ack,
         prefix: work.prefix,
         lazy,
         eager,
     })
+}
+
+/// What decides all that is chosen at random.
+pub(crate) fn seed_of(args: &RecoveryArgs, section: &CheckSection) -> u64 {
+    args.seed.or(section.seed).unwrap_or(0)
 }
 
 fn fill_of(args: &RecoveryArgs, section: &CheckSection) -> anyhow::Result<Option<u8>> {

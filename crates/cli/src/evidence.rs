@@ -134,7 +134,13 @@ pub(crate) fn load(out: &Path) -> anyhow::Result<(Report, Recovery)> {
 /// Copies everything into a new directory.
 pub(crate) fn export(out: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir(to).with_context(|| to.display().to_string())?;
-    for name in [TRACE, REPORT, RECOVERY] {
+    let (report, _) = load(out)?;
+    let evidence = report.findings.iter().filter_map(|it| it.evidence.as_ref());
+    let mut names = vec![TRACE, REPORT, RECOVERY];
+    names.extend(evidence.filter_map(|evidence| evidence.trace.as_deref()));
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
         let (from, to) = (out.join(name), to.join(name));
         fs::copy(&from, &to).with_context(|| from.display().to_string())?;
     }

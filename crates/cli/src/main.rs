@@ -17,6 +17,7 @@ mod output;
 mod progress;
 mod record;
 mod replay;
+mod schedules;
 mod trace;
 mod words;
 

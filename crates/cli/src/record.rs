@@ -1,7 +1,7 @@
 //! `powerfail record`: runs a command and writes what it did to its pools.
 
 use anyhow::Context;
-use powerfail_recorder::{Mode, Options, RecordError, Stacks};
+use powerfail_recorder::{Mode, Options, RecordError, Schedule, Stacks};
 use powerfail_report::record as report;
 
 use crate::args::{ModeArg, RecordArgs, StacksArg};
@@ -25,6 +25,13 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
         StacksArg::None => Stacks::None,
     };
     options.domain = args.domain.map(Into::into);
+    if let Some(seed) = args.schedule_seed {
+        options.schedule = Schedule {
+            depth: args.schedule_depth,
+            seed,
+            length: args.schedule_length.unwrap_or(0),
+        };
+    }
     let (summary, failure) = match powerfail_recorder::record(&options, RUNTIME) {
         Ok(summary) => (summary, None),
         Err(RecordError::Unsupported(unsupported)) => {

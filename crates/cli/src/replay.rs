@@ -40,10 +40,11 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         evidence::export(&args.out, to)?;
         return Ok(Exit::Clean);
     }
-    let trace = open_trace(&args.out.join(evidence::TRACE))?;
     let Some(shown) = &finding.evidence else {
         return again_by_lint(finding, args);
     };
+    let name = shown.trace.as_deref().unwrap_or(evidence::TRACE);
+    let trace = open_trace(&args.out.join(name))?;
     let crash = Crash {
         trace: &trace,
         recovery: &recovery,

@@ -39,6 +39,8 @@ pub struct CheckSection {
     pub out: Option<PathBuf>,
     /// Seed of everything that is chosen at random.
     pub seed: Option<u64>,
+    /// How often the workload is recorded, with other orders of its threads.
+    pub schedules: Option<u64>,
     /// Which moments are failure points; the words are those of the flag.
     pub failure_points: Option<String>,
     /// Failure points for each distinct call stack.
@@ -119,6 +121,7 @@ pub(crate) const KEYS: &[&str] = &[
     "jobs",
     "out",
     "seed",
+    "schedules",
     "failure-points",
     "per-stack",
     "only",
@@ -181,6 +184,7 @@ impl CheckSection {
             jobs: positive("jobs")?,
             out: path("out")?,
             seed: table.number("seed")?,
+            schedules: positive("schedules")?,
             failure_points: table.string("failure-points")?,
             per_stack: table.number("per-stack")?,
             only,

@@ -20,6 +20,7 @@ mod creation;
 mod digest;
 mod eager;
 mod granularity;
+mod interleaving;
 pub mod lazy;
 mod lost_lines;
 mod plan;
@@ -37,6 +38,7 @@ pub use eager::{
     SegmentCount, SegmentPass, Survey,
 };
 pub use granularity::Granularity;
+pub use interleaving::Interleaving;
 pub use lost_lines::{LostLine, LostLines};
 pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
 pub use point::{FailurePoint, Trigger};

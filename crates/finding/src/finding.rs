@@ -46,6 +46,9 @@ pub struct Evidence {
     /// The first failure point after it at which recovery succeeded again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_good_event: Option<u64>,
+    /// The trace that shows it, in the output directory, if that is not `run.trace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// What differs between what was recovered and what should have been, if content was compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
@@ -126,6 +129,11 @@ pub enum RecoveryOutcome {
     },
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// All that a run has to say, as `--format json` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
@@ -170,4 +178,10 @@ pub struct Totals {
     /// The combinations that eager exploration tried, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eager: Option<Eager>,
+    /// How often the workload was recorded, if its threads were scheduled.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub schedules: u64,
+    /// How many of the recordings were different; each was looked at.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub distinct_schedules: u64,
 }

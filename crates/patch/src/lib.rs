@@ -33,7 +33,7 @@ pub use classify::{
 pub use emit::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter, LOADS_MOVE,
     LockedFences, MAX_ACCESS_LEN, MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, STORES_MOVE, Settings,
-    StampOrder, StateMap, Trampoline, UNREAD_SHIFT, VolatileFlushes,
+    StampOrder, StateMap, Trampoline, Turns, UNREAD_SHIFT, VolatileFlushes,
 };
 pub use flow::flags_are_dead;
 pub use redirect::Redirected;

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use powerfail_abi::shared::{Mode, Stacks};
+use powerfail_abi::shared::{Mode, Schedule, Stacks};
 use powerfail_model::Domain;
 
 /// What to record, and how.
@@ -28,6 +29,10 @@ pub struct Options {
     pub domain: Option<Domain>,
     /// How much of each output of the target the trace keeps, at most.
     pub output_prefix_bytes: usize,
+    /// How long the target may take; then it is killed, and what it did until then is the trace.
+    pub time_limit: Option<Duration>,
+    /// How the threads of the target are scheduled.
+    pub schedule: Schedule,
     /// How many chunks of shared memory the target has, of 256 KiB each.
     pub chunk_count: u32,
 }
@@ -44,6 +49,8 @@ impl Options {
             stacks: Stacks::Full,
             domain: None,
             output_prefix_bytes: 256,
+            time_limit: None,
+            schedule: Schedule::default(),
             chunk_count: 64,
         }
     }

@@ -1,10 +1,11 @@
 //! One recording, from the command to the checked trace.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use powerfail_abi::shared::{Mode, Stacks};
+use powerfail_abi::shared::{Mode, Schedule, Stacks};
 use powerfail_trace::{Meta, TraceWriter, WriterOptions};
+use rustix::process::Signal;
 use rustix::time::Timespec;
 
 use crate::check::self_check;
@@ -22,6 +23,7 @@ use crate::pool_filter::PoolFilter;
 use crate::session::Session;
 use crate::shared_file::SharedFile;
 use crate::signals::Forwarder;
+use crate::sleepers::Sleepers;
 use crate::summary::Summary;
 use crate::wait::Exit;
 
@@ -65,6 +67,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         options.chunk_count,
         options.mode,
         options.stacks,
+        options.schedule,
     )?);
     let (socket, target_socket) = Socket::pair()
         .map_err(|error| RecordError::system("make a socket for the target", error))?;
@@ -85,6 +88,9 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         SLACK_MS * ticks_of_a_millisecond(),
     );
 
+    let sleepers = (options.schedule.depth > 0)
+        .then(|| Sleepers::start(&shared))
+        .transpose()?;
     let mut forwarder = Forwarder::install();
     let inheritance = Inheritance {
         shared: &shared,
@@ -98,15 +104,16 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         &mut forwarder,
         &shared,
         &doorbell,
+        options.time_limit,
     );
-    let (exit, wall_time) = match drained {
+    let (exit, wall_time, timed_out) = match drained {
         Ok(result) => result,
         Err(error) => {
             session.processes.kill();
             return Err(error);
         }
     };
-    drop(doorbell);
+    drop((doorbell, sleepers));
     session.finish()?;
 
     let images = session.output.pools.final_images()?;
@@ -123,6 +130,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let written = writer.finish(&images)?;
     let summary = Summary {
         status: exit.status,
+        timed_out,
         process_count: session.processes.count() as u32,
         thread_count: session.thread_count,
         pools,
@@ -137,6 +145,8 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         trace_bytes: written.file_bytes,
         warnings: session.warnings,
         fatal: session.fatal,
+        schedule_steps: shared.schedule_steps(),
+        schedule_lapses: shared.schedule_lapses(),
         counts,
     };
     if !session.greeted {
@@ -161,8 +171,10 @@ fn drain(
     forwarder: &mut Forwarder,
     shared: &SharedFile,
     doorbell: &Doorbell,
-) -> Result<(Exit, std::time::Duration), RecordError> {
+    time_limit: Option<Duration>,
+) -> Result<(Exit, Duration, bool), RecordError> {
     let mut ended = None;
+    let mut timed_out = false;
     loop {
         let seen = shared.retirements();
         for signal in forwarder.pending() {
@@ -173,13 +185,18 @@ fn drain(
             ended = target.look()?.map(|exit| (exit, target.started.elapsed()));
         }
         let progress = session.pass()?;
+        if !timed_out && time_limit.is_some_and(|limit| target.started.elapsed() > limit) {
+            timed_out = true;
+            target.signal(Signal::KILL);
+            session.processes.kill();
+        }
         doorbell.arm();
         // Descendants that nobody can record may live as long as they like, but not hold an
         // impatient user up.
-        if let Some(ended) = ended
+        if let Some((exit, wall_time)) = ended
             && (progress.deserted || interrupted)
         {
-            return Ok(ended);
+            return Ok((exit, wall_time, timed_out));
         }
         shared.wait_for_retirement(
             seen,
@@ -205,6 +222,18 @@ fn meta(options: &Options) -> Meta {
         Stacks::Full => "full",
     };
     let domain = options.domain.map(|domain| note("domain", domain.name()));
+    let schedule = options.schedule;
+    let scheduled = (schedule.depth > 0).then(|| {
+        let Schedule {
+            depth,
+            seed,
+            length,
+        } = schedule;
+        note(
+            "schedule",
+            &format!("seed {seed}, depth {depth}, length {length}"),
+        )
+    });
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -220,6 +249,7 @@ fn meta(options: &Options) -> Meta {
         ]
         .into_iter()
         .chain(domain)
+        .chain(scheduled)
         .collect(),
     }
 }

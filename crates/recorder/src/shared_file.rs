@@ -13,8 +13,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use powerfail_abi::shared::{
-    CHUNKS_MAX, ChunkState, Control, MAGIC, Mode, Reply, SLOTS_AT, SLOTS_MAX, Stacks, ThreadSlot,
-    chunk_offset, file_len,
+    CHUNKS_MAX, ChunkState, Control, Doubt, MAGIC, Mode, Reply, SLOTS_AT, SLOTS_MAX, Schedule,
+    Stacks, ThreadSlot, chunk_offset, file_len,
 };
 use powerfail_abi::{PROTOCOL_VERSION, chunk};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,6 +68,7 @@ impl SharedFile {
         chunk_count: u32,
         mode: Mode,
         stacks: Stacks,
+        schedule: Schedule,
     ) -> Result<Self, RecordError> {
         let chunk_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
         let failed = |error| RecordError::system("make the shared memory", error);
@@ -105,6 +106,7 @@ impl SharedFile {
             (*control).chunk_count = chunk_count;
             (*control).mode = mode as u32;
             (*control).stacks = stacks as u32;
+            (*control).schedule = schedule;
         }
         for index in shared.chunk_indexes() {
             shared
@@ -113,6 +115,61 @@ impl SharedFile {
                 .store(NO_SEQUENCE, Ordering::Release);
         }
         Ok(shared)
+    }
+
+    /// How many operations of the target were counted by its scheduler.
+    pub(crate) fn schedule_steps(&self) -> u64 {
+        // SAFETY: the control page is mapped, and the number only used as an atomic.
+        unsafe { (*self.control()).schedule_steps.load(Ordering::Relaxed) }
+    }
+
+    /// How often the scheduler went on without a thread that did not say that it waits.
+    pub(crate) fn schedule_lapses(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { (*self.control()).schedule_lapses.load(Ordering::Relaxed) }
+    }
+
+    fn doubt_word(&self) -> &AtomicU32 {
+        // SAFETY: the control page is mapped, and the word only used as an atomic.
+        unsafe { &(*self.control()).schedule_doubts }
+    }
+
+    /// Changes when a doubt is to be answered.
+    pub(crate) fn doubts(&self) -> u32 {
+        self.doubt_word().load(Ordering::Acquire)
+    }
+
+    /// Waits until that is no longer what [`Self::doubts`] gave.
+    pub(crate) fn wait_for_doubt(&self, seen: u32) {
+        let _ = futex::wait(self.doubt_word(), futex::Flags::empty(), seen, None);
+    }
+
+    /// Ends [`Self::wait_for_doubt`].
+    pub(crate) fn announce_doubt(&self) {
+        self.doubt_word().fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(self.doubt_word(), futex::Flags::empty(), u32::MAX >> 1);
+    }
+
+    /// Answers for each thread of which somebody asks whether it sleeps: process and thread.
+    pub(crate) fn answer_doubts(&self, sleeps: impl Fn(u32, u32) -> bool) {
+        for index in (0..SLOTS_MAX as u32).map(SlotIndex) {
+            let slot = self.slot(index);
+            // SAFETY: these fields of a slot are only used as atomics.
+            let (doubt, process, thread) =
+                unsafe { (&(*slot).doubt, &(*slot).process_id, &(*slot).thread_id) };
+            if doubt.load(Ordering::Acquire) == Doubt::Asked as u32 {
+                let (process, thread) = (
+                    process.load(Ordering::Relaxed),
+                    thread.load(Ordering::Relaxed),
+                );
+                let answer = if sleeps(process, thread) {
+                    Doubt::Sleeps
+                } else {
+                    Doubt::Runs
+                };
+                doubt.store(answer as u32, Ordering::Release);
+            }
+        }
     }
 
     fn control(&self) -> *mut Control {

@@ -13,6 +13,8 @@ use powerfail_trace::RecordKind;
 pub struct Summary {
     /// How the target ended.
     pub status: TargetStatus,
+    /// It was killed because its time was over.
+    pub timed_out: bool,
     /// How many processes and threads of it were recorded.
     pub process_count: u32,
     /// Over all processes.
@@ -37,6 +39,11 @@ pub struct Summary {
     pub cpu_time: Duration,
     /// Length of the trace.
     pub trace_bytes: u64,
+    /// How many operations the scheduler of the target has counted, if there was one: those that were
+    /// made while there were several threads.
+    pub schedule_steps: u64,
+    /// How often it went on without a thread that did not say that it waits: then time decided.
+    pub schedule_lapses: u64,
     /// What the recording may not show, in sentences.
     pub warnings: Vec<String>,
     /// Why the runtime ended a process of the target, in sentences.

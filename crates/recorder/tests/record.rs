@@ -10,6 +10,20 @@ use powerfail_trace::{Body, Frame, MarkKind, RecordKind, Trace};
 
 const PAGE: u64 = 4096;
 
+#[test]
+fn a_target_whose_time_is_over_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let command = vec!["sleep".into(), "1000".into()];
+    let mut options = Options::new(command, directory.path().join("trace"));
+    options.time_limit = Some(std::time::Duration::from_millis(50));
+    match record(&options, &[]) {
+        Err(RecordError::RuntimeSilent { status }) => {
+            assert_eq!(status, TargetStatus::Killed(9));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A directory with pools of one page each, and a trace.
 struct Setup {
     directory: tempfile::TempDir,

@@ -80,6 +80,18 @@ pub fn plan_sentence(runs: u64, points: u64, estimate: Duration) -> String {
     )
 }
 
+/// What came of recording the workload several times.
+pub fn schedules_sentence(recordings: u64, distinct: u64) -> String {
+    let recordings = plural(recordings, "recording");
+    match distinct {
+        1 => format!("{recordings} of the workload, all with the same order of threads"),
+        distinct => format!(
+            "{recordings} of the workload, with {} different orders of threads",
+            count(distinct)
+        ),
+    }
+}
+
 /// One finding.
 pub fn finding(out: &mut dyn Write, finding: &Finding, options: &Options<'_>) -> io::Result<()> {
     let mut sources = snippet::Sources::new(options.base);

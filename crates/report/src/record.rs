@@ -73,6 +73,15 @@ pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Resu
             seconds(summary.cpu_time)
         ),
     )?;
+    if summary.schedule_steps > 0 {
+        let steps = plural(summary.schedule_steps, "operation");
+        let lapses = match summary.schedule_lapses {
+            0 => "the same seed gives the same order".to_owned(),
+            1 => "once time decided who goes on".to_owned(),
+            lapses => format!("{} times time decided who goes on", count(lapses)),
+        };
+        field("schedule", &format!("{steps} of several threads; {lapses}"))?;
+    }
     for sentence in &summary.warnings {
         writeln!(out, "{WARNING}warning{WARNING:#}: {sentence}")?;
     }
@@ -147,6 +156,8 @@ pub fn summary_json(trace: &Path, summary: &Summary, failure: Option<&str>) -> V
         "processes": summary.process_count,
         "wall_time_ms": summary.wall_time.as_millis() as u64,
         "cpu_time_ms": summary.cpu_time.as_millis() as u64,
+        "schedule_steps": summary.schedule_steps,
+        "schedule_lapses": summary.schedule_lapses,
         "warnings": summary.warnings,
         "fatal": summary.fatal,
         "self_check_failure": failure,

@@ -6,7 +6,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::{host, interpose, own, signals, sys, thread};
+use crate::{host, interpose, own, schedule, signals, sys, thread};
 
 pub(crate) const CLONE_VM: u64 = 0x100;
 pub(crate) const CLONE_VFORK: u64 = 0x4000;
@@ -109,6 +109,7 @@ extern "C" fn run(start: *mut c_void) -> c_int {
             // SAFETY: the state is this thread's.
             unsafe { (*own).blocked = start.blocked };
         }
+        schedule::begin();
     } else {
         interpose::reset_after_fork();
         thread::attach_after_fork(start.parent);

@@ -14,7 +14,7 @@ use crate::frame::{Frame, Greg};
 use crate::own::{self, Running};
 use crate::signals::OURS;
 use crate::sites::WINDOW;
-use crate::{append, code, host, stacks, sys, thread};
+use crate::{append, code, host, schedule, stacks, sys, thread};
 
 /// An instruction that is run on a buffer.
 #[derive(Clone, Copy)]
@@ -68,6 +68,7 @@ fn len_of(redirected: &Redirected) -> usize {
 
 /// At the fault: prepares the first run.
 pub(crate) fn begin(frame: &Frame, emulated: &Emulated) {
+    schedule::step();
     let redirected = &emulated.redirected;
     let address = redirected.address(|number| frame.register(number), sys::fs());
     let len = len_of(redirected);

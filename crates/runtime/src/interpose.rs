@@ -11,12 +11,14 @@ use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
 use crate::{
-    code, explore, file, generated, host, own, pool, remap, stacks, sys, system_calls, thread,
+    code, explore, file, generated, host, own, pool, remap, schedule, stacks, sys, system_calls,
+    thread,
 };
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
     fn pthread_key_create(key: *mut u32, end: extern "C" fn(*mut c_void)) -> c_int;
     fn pthread_setspecific(key: u32, value: *const c_void) -> c_int;
 }
@@ -46,6 +48,22 @@ pub(crate) fn find(name: &'static str) -> usize {
         host::fatal("the target calls a function that only powerfail has");
     }
     address
+}
+
+/// As `find`, in a version of the C library, if that has it; `version` ends with a zero byte, too.
+pub(crate) fn find_version(name: &'static str, version: &'static str) -> usize {
+    let (function, version) = (name.as_ptr().cast(), version.as_ptr().cast());
+    // SAFETY: name and version are strings with an end.
+    match unsafe { dlvsym(RTLD_NEXT, function, version) } as usize {
+        0 => find(name),
+        address => address,
+    }
+}
+
+/// Where the calling thread's number of the last error is.
+pub(crate) fn errno() -> *mut c_int {
+    // SAFETY: the C library gives the place.
+    unsafe { __errno_location() }
 }
 
 /// As `find`, of a function that need not be there.
@@ -205,6 +223,7 @@ pub(crate) fn raw_msync(arguments: [usize; 6]) -> isize {
     if let Some(done) = explored(sys::number::MSYNC, arguments) {
         return done;
     }
+    schedule::step();
     // SAFETY: what the target asked for.
     let done = unsafe { sys::call(sys::number::MSYNC, arguments) };
     // Without that flag the kernel writes nothing back, whatever the others are.
@@ -221,6 +240,7 @@ extern "C" fn fsync(fd: c_int) -> c_int {
     if let Some(done) = explored(sys::number::FSYNC, [fd as usize, 0, 0, 0, 0, 0]) {
         return result(done) as c_int;
     }
+    schedule::step();
     let done = original!("fsync" as extern "C" fn(c_int) -> c_int)(fd);
     if done == 0 {
         pool::file_synced(fd);
@@ -233,6 +253,7 @@ extern "C" fn fdatasync(fd: c_int) -> c_int {
     if let Some(done) = explored(sys::number::FDATASYNC, [fd as usize, 0, 0, 0, 0, 0]) {
         return result(done) as c_int;
     }
+    schedule::step();
     let done = original!("fdatasync" as extern "C" fn(c_int) -> c_int)(fd);
     if done == 0 {
         pool::file_synced(fd);
@@ -246,6 +267,7 @@ extern "C" fn ftruncate(fd: c_int, len: c_long) -> c_int {
     if let Some(done) = explored(sys::number::FTRUNCATE, arguments) {
         return result(done) as c_int;
     }
+    schedule::step();
     let done = original!("ftruncate" as extern "C" fn(c_int, c_long) -> c_int)(fd, len);
     if done == 0 {
         pool::resized(fd, len as u64);
@@ -273,6 +295,7 @@ extern "C" fn posix_fallocate(fd: c_int, offset: c_long, len: c_long) -> c_int {
     if let Some(done) = explored(sys::number::FALLOCATE, arguments) {
         return -done as c_int;
     }
+    schedule::step();
     let done = original!("posix_fallocate" as extern "C" fn(c_int, c_long, c_long) -> c_int)(
         fd, offset, len,
     );
@@ -301,6 +324,7 @@ extern "C" fn fallocate(fd: c_int, mode: c_int, offset: c_long, len: c_long) -> 
         return result(done) as c_int;
     }
     if pool::is_pool(fd) {
+        schedule::step();
         return result(file::allocate(fd, mode, offset as u64, len as u64)) as c_int;
     }
     original!("fallocate" as extern "C" fn(c_int, c_int, c_long, c_long) -> c_int)(
@@ -386,6 +410,8 @@ struct Start {
     mask: u64,
     /// Which of ours it believes to have blocked.
     blocked: u64,
+    /// Its number, if that is decided.
+    number: Option<u32>,
 }
 
 core::arch::global_asm!(
@@ -399,7 +425,6 @@ core::arch::global_asm!(
 
 unsafe extern "C" {
     fn powerfail_probe(out: *mut c_void) -> *mut c_void;
-    fn pthread_join(handle: usize, result: *mut *mut c_void) -> c_int;
 }
 
 /// An address in the function of the C library that calls the routine of a new thread. A thread runs
@@ -421,8 +446,8 @@ pub(crate) fn thread_starter() -> u64 {
         (&raw mut address).cast(),
     ) == 0
     {
-        // SAFETY: the thread was just made, and the address outlives it.
-        unsafe { pthread_join(handle, core::ptr::null_mut()) };
+        type Join = extern "C" fn(usize, *mut *mut c_void) -> c_int;
+        original!("pthread_join" as Join)(handle, core::ptr::null_mut());
     }
     alone.restore();
     address
@@ -475,11 +500,12 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
         argument,
         mask,
         blocked,
+        number,
     } = *start;
     if explore::is_active() {
         thread::attach_unrecorded();
     } else {
-        thread::attach();
+        thread::attach_as(number);
     }
     if let Some(own) = own::own() {
         // SAFETY: the state is this thread's.
@@ -491,6 +517,7 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
         // SAFETY: the key exists.
         unsafe { pthread_setspecific(key, core::ptr::without_provenance(1)) };
     }
+    schedule::begin();
     routine(argument)
 }
 
@@ -530,6 +557,11 @@ extern "C" fn pthread_create(
     if explore::is_active() {
         explore::expect_company();
     }
+    let number = schedule::is_on().then(thread::reserve_number);
+    if let Some(number) = number {
+        schedule::turn();
+        schedule::expect(number);
+    }
     // A new thread has the GS base of this one at first: until it has its own, no handler of the
     // target may run on it.
     let mask = sys::block_signals();
@@ -540,9 +572,13 @@ extern "C" fn pthread_create(
         mask,
         // SAFETY: the state is this thread's.
         blocked: own::own().map_or(0, |own| unsafe { (*own).blocked }),
+        number,
     }));
     let done = create(handle, attributes, run_thread, start.cast());
     sys::restore_signals(mask);
+    if let Some(number) = number.filter(|_| done != 0) {
+        schedule::expect_no_more(number);
+    }
     done
 }
 
@@ -565,6 +601,7 @@ extern "C" fn fork() -> c_int {
 
 /// Makes a process that is a copy of this one.
 pub(crate) fn around_fork(fork: impl FnOnce() -> c_int) -> c_int {
+    schedule::turn();
     let child = thread::around_fork(fork);
     if child == 0 {
         reset_after_fork();

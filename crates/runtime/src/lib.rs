@@ -51,10 +51,12 @@ mod pmdk;
 mod pool;
 mod raw;
 mod remap;
+mod schedule;
 mod signals;
 mod sites;
 mod stack;
 mod stacks;
+mod synchronise;
 mod sys;
 mod system_calls;
 mod thread;
@@ -74,12 +76,10 @@ extern "C" fn end() {
 
 /// Runs when the dynamic linker has loaded the runtime.
 extern "C" fn start() {
-    if explore::start() {
-        return;
-    }
-    if host::attach() {
+    if !explore::start() && host::attach() {
         pool::reserve_window();
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
     }
+    synchronise::decide();
 }

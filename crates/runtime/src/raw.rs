@@ -5,7 +5,10 @@ use core::arch::naked_asm;
 use core::ffi::c_int;
 
 use crate::pool::{self, Request};
-use crate::{clone, explore, file, host, interpose, remap, stack, sys, system_calls, thread};
+use crate::{
+    clone, explore, file, host, interpose, remap, schedule, stack, synchronise, sys, system_calls,
+    thread,
+};
 
 const MMAP: usize = 9;
 const MPROTECT: usize = 10;
@@ -18,6 +21,7 @@ const FSYNC: usize = 74;
 const FDATASYNC: usize = 75;
 const FTRUNCATE: usize = 77;
 const SIGALTSTACK: usize = 131;
+const FUTEX: usize = 202;
 const EXIT_GROUP: usize = 231;
 const FALLOCATE: usize = 285;
 const CLONE3: usize = 435;
@@ -50,6 +54,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
         }),
         MSYNC => interpose::raw_msync(arguments),
         FSYNC | FDATASYNC | FTRUNCATE if pool::is_pool(fd) => {
+            schedule::step();
             // SAFETY: the caller's.
             let done = unsafe { sys::call(number, arguments) };
             if done == 0 && number == FTRUNCATE {
@@ -60,6 +65,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
             done
         }
         FALLOCATE if pool::is_pool(fd) => {
+            schedule::step();
             file::allocate(fd, second as i32, third as u64, fourth as u64)
         }
         // SAFETY: the caller's.
@@ -80,7 +86,12 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
             return None;
         }
         // SAFETY: the caller's.
-        _ if system_calls::knows(number) => unsafe { system_calls::perform(number, arguments) },
+        FUTEX => return unsafe { synchronise::futex(arguments, || sys::call(number, arguments)) },
+        _ if system_calls::knows(number) => {
+            schedule::turn();
+            // SAFETY: the caller's.
+            unsafe { system_calls::perform(number, arguments) }
+        }
         _ => return None,
     })
 }

@@ -10,7 +10,7 @@ use powerfail_abi::{PoolWindow, SiteId, Slot};
 use powerfail_patch::tactic::{Claims, CodeView, Evicted, Plan, PlanError, Tactic, Targets, plan};
 use powerfail_patch::{
     Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_RELOCATED_LEN,
-    MAX_TRAMPOLINE_LEN, Means, Redirected, Settings, Site, StateMap, VolatileFlushes,
+    MAX_TRAMPOLINE_LEN, Means, Redirected, Settings, Site, StateMap, Turns, VolatileFlushes,
     flags_are_dead,
 };
 
@@ -19,7 +19,7 @@ use crate::arena::Arenas;
 use crate::emulate::{Emulated, EmulatedSites};
 use crate::lock::Lock;
 use crate::modules::{self, Function, LoadedModule, Modules};
-use crate::{code, generated, host, interpose, stacks, thread};
+use crate::{code, generated, host, interpose, schedule, stacks, thread};
 
 /// Where all pools are.
 pub(crate) const WINDOW: PoolWindow = PoolWindow {
@@ -107,6 +107,11 @@ impl Sites {
             classifier: Classifier::new(),
             emitter: Emitter::new(Settings {
                 names_stacks: stacks::are_wanted(),
+                turns: if schedule::is_on() {
+                    Turns::AskedFor
+                } else {
+                    Turns::NotAskedFor
+                },
                 // A flush that does no good is worth knowing.
                 volatile_flushes: VolatileFlushes::Recorded,
                 ..Settings::new(WINDOW)

@@ -27,6 +27,7 @@ pub(crate) mod number {
     pub(crate) const GETTID: usize = 186;
     pub(crate) const FUTEX: usize = 202;
     pub(crate) const EXIT_GROUP: usize = 231;
+    pub(crate) const CLOCK_GETTIME: usize = 228;
     pub(crate) const OPENAT: usize = 257;
     pub(crate) const FALLOCATE: usize = 285;
     pub(crate) const MEMBARRIER: usize = 324;
@@ -142,6 +143,49 @@ pub(crate) fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     ];
     // SAFETY: the word outlives the call.
     unsafe { call(number::FUTEX, arguments) };
+}
+
+/// As `futex_wait`, but not for longer than so many nanoseconds; whether they are over.
+pub(crate) fn futex_wait_for(
+    word: &core::sync::atomic::AtomicU32,
+    value: u32,
+    nanoseconds: u64,
+) -> bool {
+    const ETIMEDOUT: isize = 110;
+    let time = [0, nanoseconds];
+    let arguments = [
+        core::ptr::from_ref(word) as usize,
+        FUTEX_WAIT,
+        value as usize,
+        time.as_ptr() as usize,
+        0,
+        0,
+    ];
+    // SAFETY: word and time outlive the call.
+    unsafe { call(number::FUTEX, arguments) == -ETIMEDOUT }
+}
+
+/// What a clock of the kernel says, in nanoseconds; `None` if there is no such clock.
+fn clock_ns(clock: i32) -> Option<u64> {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut time = [0u64; 2];
+    let arguments = [clock as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes seconds and nanoseconds to this stack.
+    let done = unsafe { call(number::CLOCK_GETTIME, arguments) };
+    (done == 0).then(|| time[0] * SECOND_NS + time[1])
+}
+
+/// The time, from some moment on.
+pub(crate) fn now_ns() -> u64 {
+    const MONOTONIC: i32 = 1;
+    clock_ns(MONOTONIC).unwrap_or(0)
+}
+
+/// How long a thread of this process has run on a processor.
+pub(crate) fn processor_time_ns(thread: u32) -> Option<u64> {
+    /// Of one thread, by what it really used.
+    const OF_THREAD: i32 = 4 | 2;
+    clock_ns(!(thread as i32) << 3 | OF_THREAD)
 }
 
 /// Wakes all who wait for `word`.

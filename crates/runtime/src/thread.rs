@@ -7,7 +7,7 @@ use powerfail_abi::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of}
 use powerfail_abi::{EventKind, PROTOCOL_VERSION, SiteId, Slot, ThreadBlock, chunk};
 
 use crate::lock::Lock;
-use crate::{append, host, own, signals, stack, stacks, sys};
+use crate::{append, host, own, schedule, signals, stack, stacks, sys};
 
 /// Private memory of a thread: at its top the stack of the slow path (the state of the processor,
 /// of which AVX-512 takes 2.7 KB, and the refill function), at its bottom the shield.
@@ -70,6 +70,16 @@ pub(crate) fn index_of(slot: &ThreadSlot) -> u64 {
 
 /// Gives the calling thread a slot and tells the host.
 pub(crate) fn attach() {
+    attach_as(None);
+}
+
+/// Takes a number for a thread that is about to be made.
+pub(crate) fn reserve_number() -> u32 {
+    host::control().next_thread.fetch_add(1, Ordering::Relaxed)
+}
+
+/// As `attach`, with a number that was taken before.
+pub(crate) fn attach_as(number: Option<u32>) {
     // Behind the private memory lies the stack of our handlers; and one length more, because it must
     // be aligned to it.
     let fresh = || Some(sys::map_anywhere(3 * PRIVATE_LEN)?.next_multiple_of(PRIVATE_LEN));
@@ -78,7 +88,7 @@ pub(crate) fn attach() {
     };
     // SAFETY: the memory is this thread's since just now.
     unsafe { own::begin(private) };
-    attach_with(private, 0);
+    attach_with(private, 0, number);
 }
 
 /// Gives the calling thread, which is not recorded, what our handlers need.
@@ -110,8 +120,8 @@ pub(crate) fn is_on_own_stack(address: u64) -> bool {
 }
 
 /// `parent` is the process that this one was forked from just now, or 0.
-fn attach_with(private: u64, parent: u32) {
-    let number = host::control().next_thread.fetch_add(1, Ordering::Relaxed);
+fn attach_with(private: u64, parent: u32, number: Option<u32>) {
+    let number = number.unwrap_or_else(reserve_number);
     let slot = host::slots().iter().find(|slot| {
         slot.thread
             .compare_exchange(0, number + 1, Ordering::AcqRel, Ordering::Relaxed)
@@ -122,6 +132,7 @@ fn attach_with(private: u64, parent: u32) {
     };
     slot.process_id.store(sys::getpid(), Ordering::Relaxed);
     slot.chunks_taken.store(0, Ordering::Relaxed);
+    slot.thread_id.store(sys::gettid(), Ordering::Relaxed);
     let block = core::ptr::from_ref(&slot.block).cast_mut();
     let shield = private as *mut ThreadBlock;
     // SAFETY: the slot is ours since the exchange, and so is the private memory.
@@ -138,6 +149,9 @@ fn attach_with(private: u64, parent: u32) {
     host::send(MessageKind::ThreadStart, words, &[], None);
     sys::set_gs(block as u64);
     stack::use_own(private + PRIVATE_LEN, PRIVATE_LEN);
+    if parent != 0 || !has_company() {
+        schedule::begin_alone(number);
+    }
 }
 
 /// Number of a thread that is not recorded.
@@ -199,6 +213,7 @@ pub(crate) fn conclude() {
 /// The calling thread is recorded no more.
 pub(crate) fn detach() {
     let Some(slot) = slot() else { return };
+    schedule::end();
     conclude();
     sys::block_signals();
     let private = private_of(slot);
@@ -242,7 +257,7 @@ pub(crate) fn around_fork(fork: impl FnOnce() -> i32) -> i32 {
     let child = fork();
     if child == 0 {
         ENDED.reset_after_fork();
-        attach_with(private, parent);
+        attach_with(private, parent, None);
     } else {
         sys::set_gs(block as u64);
     }
@@ -253,7 +268,7 @@ pub(crate) fn around_fork(fork: impl FnOnce() -> i32) -> i32 {
 /// In a process that is a copy of another, whose thread is not recorded at this moment.
 pub(crate) fn attach_after_fork(parent: u32) {
     ENDED.reset_after_fork();
-    attach_with(sys::gs(), parent);
+    attach_with(sys::gs(), parent, None);
 }
 
 /// Emitted code exists from now on, and its way out when a chunk is full is at `entry`.
@@ -284,6 +299,9 @@ extern "C" fn refill(block: *mut ThreadBlock) {
     unsafe {
         if (*block).thread_index == UNRECORDED {
             host::fatal("a thread stored to a pool or flushed it after its end");
+        }
+        if core::mem::take(&mut (*block).scratch[Slot::Turn.index()]) != 0 {
+            schedule::step();
         }
         let asked = &mut (*block).scratch[Slot::StackSite.index()];
         if let Some(site) = core::mem::take(asked).checked_sub(1) {

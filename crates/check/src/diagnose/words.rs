@@ -71,6 +71,7 @@ impl Diagnosis {
             next_good_event: None,
             difference: self.symptom.difference.clone(),
             choices: Vec::new(),
+            trace: None,
         }
     }
 

@@ -24,9 +24,23 @@ pub(crate) fn decimal(log10: f64) -> String {
     format!("{:.2}e{exponent}", 10f64.powf(log10 - exponent))
 }
 
+/// The decimal logarithm of such a text.
+pub(crate) fn log10_of(decimal: &str) -> f64 {
+    let (mantissa, exponent) = decimal.split_once('e').unwrap_or((decimal, "0"));
+    let number = |text: &str| text.parse::<f64>().unwrap_or(0.0);
+    number(mantissa).log10() + number(exponent)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{decimal, log10_of_sum};
+    use super::{decimal, log10_of, log10_of_sum};
+
+    #[test]
+    fn texts_are_numbers() {
+        for text in ["0", "1", "141", "2.51e43", "2.00e1000"] {
+            assert_eq!(decimal(log10_of(text)), text);
+        }
+    }
 
     #[test]
     fn sums_of_small_and_of_huge_numbers() {

@@ -14,3 +14,4 @@ mod options;
 mod refused;
 mod replay;
 mod reporting;
+mod schedules;

@@ -33,6 +33,7 @@ budget = "5m"
 jobs = 4
 out = "evidence"
 seed = 0x2a
+schedules = 20
 failure-points = "prefix"
 per-stack = 2
 only = ["PF0101", "recovery-crash"]
@@ -43,6 +44,7 @@ no-trust = "libpmemobj.so.1"
 pool = ["/mnt/pmem/*.pool"]
 pm-dir = "/dev/shm"
 domain = "eadr"
+atomicity = "8"
 include-create = true
 strategy = "eager"
 threshold = 1000
@@ -75,6 +77,7 @@ reason = "the order of eviction may be lost"
             jobs: Some(4),
             out: Some(PathBuf::from("evidence")),
             seed: Some(42),
+            schedules: Some(20),
             failure_points: text_of("prefix"),
             per_stack: Some(2),
             only: Some(vec![
@@ -88,6 +91,7 @@ reason = "the order of eviction may be lost"
             pool: Some(vec![PathBuf::from("/mnt/pmem/*.pool")]),
             pm_dir: Some(PathBuf::from("/dev/shm")),
             domain: text_of("eadr"),
+            atomicity: text_of("8"),
             include_create: Some(true),
             strategy: text_of("eager"),
             threshold: Some(1000),
@@ -100,7 +104,7 @@ reason = "the order of eviction may be lost"
         panic!("one entry: {:?}", config.suppress);
     };
     assert_eq!(suppression.code, Some(Code::DirtyOverwrite));
-    assert_eq!(suppression.line, 34);
+    assert_eq!(suppression.line, 36);
     assert_eq!(suppression.reason, "the order of eviction may be lost");
 }
 

@@ -5,5 +5,6 @@ mod common;
 mod creation;
 mod eager;
 mod history;
+mod interleaving;
 mod naive;
 mod plan;

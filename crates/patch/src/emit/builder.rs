@@ -20,7 +20,7 @@ use powerfail_abi::{
     ADDRESS_AT, EventKind, FLAG_ADDRESS, Header, STAMP_AT, SiteId, Slot, VALUE_AT, chunk, offset,
 };
 
-use super::settings::{LockedFences, Settings, StampOrder};
+use super::settings::{LockedFences, Settings, StampOrder, Turns};
 use super::stack::Search;
 use super::state::Trampoline;
 use super::{EmitError, relocate};
@@ -336,6 +336,21 @@ impl<'a> Builder<'a> {
             value_len,
             site: self.id,
         }
+    }
+
+    /// Lets the runtime hold the thread up until it is its turn. Nothing of a record is there yet, so
+    /// that whoever goes on meanwhile is recorded before. Uses RAX.
+    pub(super) fn ask_for_turn(&mut self) {
+        if self.settings.turns == Turns::NotAskedFor {
+            return;
+        }
+        let go_on = self.asm.label();
+        self.asm.load_constant(Register::RAX, 1);
+        self.asm.save(Slot::Turn, Register::RAX);
+        self.asm.address_of(Register::RAX, go_on);
+        self.asm.save(Slot::Resume, Register::RAX);
+        self.asm.m(Code::Jmp_rm64, gs(offset::REFILL_ENTRY));
+        self.asm.bind(go_on);
     }
 
     /// Reserves a record with an address, and writes header and address.

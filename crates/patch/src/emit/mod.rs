@@ -42,7 +42,7 @@ pub use access::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, LOADS_MOVE, MAX_ACCESS_LEN,
     STORES_MOVE, UNREAD_SHIFT,
 };
-pub use settings::{LockedFences, Settings, StampOrder, VolatileFlushes};
+pub use settings::{LockedFences, Settings, StampOrder, Turns, VolatileFlushes};
 pub use state::{StateMap, Trampoline};
 
 use crate::assembler::Assembler;

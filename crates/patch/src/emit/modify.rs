@@ -43,6 +43,7 @@ impl Builder<'_> {
         if let Some(changed) = changed {
             self.asm.spill(changed);
         }
+        self.ask_for_turn();
         self.begin_record(self.header(store.kind, FLAG_ADDRESS, store.len_bytes));
         self.switch_to_alias();
         let retry = self.asm.label();
@@ -186,6 +187,7 @@ impl Builder<'_> {
         self.go_inside();
         self.asm.spill(Register::RBX);
         self.asm.spill(Register::RCX);
+        self.ask_for_turn();
         self.begin_record(self.header(store.kind, FLAG_ADDRESS, store.len_bytes));
         self.switch_to_alias();
         let retry = self.asm.label();

@@ -19,6 +19,7 @@ impl Builder<'_> {
         };
         let state = self.asm.state();
         self.go_inside();
+        self.ask_for_turn();
         self.begin_record(self.header(kind, FLAG_ADDRESS, 0));
         self.commit();
         if kind != EventKind::Clflush {
@@ -42,6 +43,7 @@ impl Builder<'_> {
         if self.keeps_flags {
             self.asm.spill_flags();
         }
+        self.ask_for_turn();
         self.record_fence(kind);
         self.original_and_back();
     }

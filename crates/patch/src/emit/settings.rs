@@ -19,6 +19,8 @@ pub struct Settings {
     pub executes_flushes: bool,
     /// Whether records name the call stack instead of the site.
     pub names_stacks: bool,
+    /// Whether threads ask for their turn.
+    pub turns: Turns,
 }
 
 impl Settings {
@@ -32,6 +34,7 @@ impl Settings {
             volatile_flushes: VolatileFlushes::Ignored,
             executes_flushes: true,
             names_stacks: false,
+            turns: Turns::NotAskedFor,
         }
     }
 }
@@ -57,6 +60,15 @@ pub enum LockedFences {
     WhenPending,
     /// None.
     Never,
+}
+
+/// Whether the runtime is asked before each operation whether it is the turn of this thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// Threads run as they like.
+    NotAskedFor,
+    /// By the way that a full chunk goes.
+    AskedFor,
 }
 
 /// Whether flushes of volatile memory are recorded.

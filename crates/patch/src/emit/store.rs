@@ -20,6 +20,7 @@ impl Builder<'_> {
         let outside = self.enter();
         let state = self.asm.state();
         self.go_inside();
+        self.ask_for_turn();
         self.begin_record(self.header(store.kind, FLAG_ADDRESS, store.len_bytes));
         self.reload_operands();
         self.on_record(0);
@@ -38,6 +39,7 @@ impl Builder<'_> {
         let outside = self.enter();
         let state = self.asm.state();
         self.go_inside();
+        self.ask_for_turn();
         self.begin_record(self.header(store.kind, FLAG_ADDRESS | FLAG_MASKED, store.len_bytes));
         let image_len = u32::from(store.len_bytes).next_multiple_of(8);
         for word in (0..image_len).step_by(8) {
@@ -65,6 +67,7 @@ impl Builder<'_> {
         let outside = self.enter();
         let state = self.asm.state();
         self.go_inside();
+        self.ask_for_turn();
         self.begin_record(self.header(store.kind, FLAG_ADDRESS, store.len_bytes));
         self.on_record(0);
         self.commit();

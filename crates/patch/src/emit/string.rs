@@ -46,6 +46,7 @@ impl Builder<'_> {
             self.asm.spill(register);
         }
         self.asm.spill(self.record);
+        self.ask_for_turn();
         self.find_stack();
         self.probe_direction();
 

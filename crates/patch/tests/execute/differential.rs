@@ -3,7 +3,7 @@
 //! the records must say what was written.
 
 use iced_x86::{Code, Mnemonic};
-use powerfail_patch::{Action, LockedFences, Settings, StampOrder, Store, StoreForm};
+use powerfail_patch::{Action, LockedFences, Settings, StampOrder, Store, StoreForm, Turns};
 
 use crate::bench::Bench;
 use crate::cases::{Case, STATUS_FLAGS, random_case};
@@ -212,6 +212,15 @@ fn far_window() {
 #[test]
 fn call_stacks_are_named() {
     let ran = sweep(Layout::Near, 3, 6, |settings| settings.names_stacks = true);
+    assert!(ran > 1500, "only {ran} instances ran");
+}
+
+#[test]
+fn turns_are_asked_for() {
+    let ran = sweep(Layout::Near, 4, 6, |settings| {
+        settings.names_stacks = true;
+        settings.turns = Turns::AskedFor;
+    });
     assert!(ran > 1500, "only {ran} instances ran");
 }
 

@@ -2,7 +2,7 @@
 
 use iced_x86::Mnemonic;
 use powerfail_abi::{EventKind, Record, SiteId};
-use powerfail_patch::{Action, LockedFences, Store, StoreForm};
+use powerfail_patch::{Action, LockedFences, Store, StoreForm, Turns};
 
 use crate::bench::Bench;
 use crate::cases::Case;
@@ -65,7 +65,17 @@ impl Evidence<'_> {
         } else {
             SITE
         };
+        let (asks, turns) = (
+            bench.emitter.settings().turns == Turns::AskedFor,
+            bench.machine.turns(),
+        );
         let records = bench.machine.records();
+        // Once, whatever the number of records. What is only a fence because it is locked needs none.
+        let is_operation = records
+            .iter()
+            .any(|record| record.address.is_some() || record.header.kind != EventKind::FenceLocked);
+        assert!(turns <= u64::from(asks), "{what}");
+        assert!(!asks || !is_operation || turns == 1, "{what}");
         for record in &records {
             assert_eq!(record.header.site, site, "{what}");
             assert_ne!(record.stamp, 0, "{what}");

@@ -27,6 +27,7 @@ pub(crate) struct Context {
     pub(crate) entry: u64,
     pub(crate) stopped: u64,
     pub(crate) refills: u64,
+    pub(crate) turns: u64,
 }
 
 const REGISTERS_AT: usize = offset_of!(Context, registers);

@@ -98,6 +98,9 @@ extern "C" fn refill(block: *mut ThreadBlock) {
     // SAFETY: the stub passes the block at the GS base, which `Machine` mapped and nobody borrows
     // while a snippet runs; the same holds for the context.
     unsafe {
+        if core::mem::take(&mut (*block).scratch[Slot::Turn.index()]) != 0 {
+            (*(CONTEXT as *mut Context)).turns += 1;
+        }
         remember_stack(block);
         if chunk::overflows((*block).cursor) {
             let used = ((*block).cursor - CHUNKS) / chunk::ALIGNMENT;
@@ -364,6 +367,7 @@ impl Machine {
         }
         self.block().cursor = CHUNKS + before_end.map_or(0, |before| chunk::LEN - before);
         self.context().refills = 0;
+        self.context().turns = 0;
     }
 
     /// Empties the ring to its end.
@@ -377,6 +381,11 @@ impl Machine {
     /// How often the ring was refilled since it was reset.
     pub(crate) fn refills(&mut self) -> u64 {
         self.context().refills
+    }
+
+    /// How often a turn was asked for since the ring was reset.
+    pub(crate) fn turns(&mut self) -> u64 {
+        self.context().turns
     }
 
     /// The records since the ring was reset, chunk after chunk.

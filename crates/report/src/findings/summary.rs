@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use powerfail_finding::{Eager, Exploration, Report, Severity, Totals};
 
-use super::{Options, shown};
+use super::{Options, schedules_sentence, shown};
 use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
 
 /// Counts, coverage, notes. A clear sentence if nothing was found.
@@ -62,6 +62,10 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     }
     if let Some(exploration) = &totals.exploration {
         writeln!(out, "{}", explored(exploration))?;
+    }
+    if totals.schedules > 0 {
+        let schedules = schedules_sentence(totals.schedules, totals.distinct_schedules);
+        writeln!(out, "{schedules}")?;
     }
     let taken = [
         (totals.suppressed, "suppressed"),

@@ -135,6 +135,7 @@ pub(crate) fn lost_store() -> Finding {
         },
         last_good_event: Some(12),
         next_good_event: None,
+        trace: None,
         difference: Some("-1 = 2\n+\n unchanged".to_owned()),
         choices: Vec::new(),
     });
@@ -186,6 +187,7 @@ pub(crate) fn recovery_crash() -> Finding {
         },
         last_good_event: Some(1_998),
         next_good_event: Some(2_002),
+        trace: None,
         difference: None,
         choices: Vec::new(),
     });

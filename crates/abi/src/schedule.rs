@@ -1,0 +1,112 @@
+//! What is drawn for the scheduler of a target's threads: the same for the same seed, wherever it is asked.
+
+/// How the threads of each process are scheduled at their operations on pools: by priorities that are
+/// drawn at random, and lowered at a few moments that are drawn at random.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// How many priorities matter: the moments of change, and one. 0: threads run as they like.
+    pub depth: u32,
+    /// Decides everything that is drawn.
+    pub seed: u64,
+    /// Among so many operations the moments are drawn. 0: nobody knows how many there will be.
+    pub length: u64,
+}
+
+impl Schedule {
+    /// The greatest depth.
+    pub const DEPTH_MAX: u32 = 32;
+
+    /// The priority with which a thread begins. Any two threads have different ones, but by an accident
+    /// of 62 bits.
+    pub const fn first_priority(&self, thread: u32) -> i64 {
+        let drawn = mix(self.seed ^ mix(1 << 32 | thread as u64));
+        (drawn >> 2).cast_signed() + Self::DEPTH_MAX as i64
+    }
+
+    /// If the thread that makes the operation with this number, from 1, falls behind: its new priority,
+    /// which is below all with which threads begin.
+    pub fn lowered_at(&self, operation: u64) -> Option<i64> {
+        let moments = 1..self.depth.min(Self::DEPTH_MAX);
+        let number = moments.into_iter().find(|it| self.moment(*it) == operation);
+        number.map(i64::from)
+    }
+
+    /// One of the moments of change, by its number.
+    const fn moment(&self, number: u32) -> u64 {
+        /// If the number of operations is not known, every order of magnitude has the same chance.
+        const MAGNITUDES: u64 = 20;
+        let drawn = mix(self.seed ^ mix(number as u64));
+        let length = match self.length {
+            0 => 2 << (mix(drawn) % MAGNITUDES),
+            length => length,
+        };
+        1 + ((drawn as u128 * length as u128) >> 64) as u64
+    }
+}
+
+/// `SplitMix64`.
+const fn mix(word: u64) -> u64 {
+    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Schedule;
+
+    fn schedule(seed: u64, length: u64) -> Schedule {
+        Schedule {
+            depth: 3,
+            seed,
+            length,
+        }
+    }
+
+    #[test]
+    fn every_operation_can_be_a_moment_of_change() {
+        const LENGTH: u64 = 10;
+        let mut seen = [0; LENGTH as usize + 2];
+        for seed in 0..1000 {
+            let schedule = schedule(seed, LENGTH);
+            for operation in 0..=LENGTH + 1 {
+                seen[operation as usize] += u32::from(schedule.lowered_at(operation).is_some());
+            }
+        }
+        assert_eq!((seen[0], seen[LENGTH as usize + 1]), (0, 0));
+        // Two moments in ten operations, a thousand times.
+        assert!(
+            seen[1..=LENGTH as usize]
+                .iter()
+                .all(|count| (140..260).contains(count)),
+            "{seen:?}"
+        );
+    }
+
+    #[test]
+    fn without_a_length_small_moments_are_as_likely_as_large_ones() {
+        let small = |seed: &u64| schedule(*seed, 0).moment(1) <= 1 << 10;
+        let count = (0..1000).filter(small).count();
+        assert!((400..650).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn whoever_falls_behind_is_behind_all_that_begin() {
+        let schedule = schedule(7, 3);
+        let lowered = (1..=3).filter_map(|operation| schedule.lowered_at(operation));
+        let lowest = (0..100).map(|thread| schedule.first_priority(thread)).min();
+        assert!(lowered.max() < lowest);
+    }
+
+    #[test]
+    fn the_first_thread_is_no_better_than_the_second() {
+        let first = |seed: &u64| {
+            let schedule = schedule(*seed, 0);
+            schedule.first_priority(0) > schedule.first_priority(1)
+        };
+        let count = (0..1000).filter(first).count();
+        assert!((400..600).contains(&count), "{count}");
+    }
+}

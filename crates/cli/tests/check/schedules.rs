@@ -1,0 +1,83 @@
+//! `--schedules`: the workload is recorded with other orders of its threads.
+
+use crate::common::{CLEAN, FINDINGS, Folder, SETUP};
+
+const BUG: &str = "fail/atomicity/interleaved_pushes.c";
+const REPAIRED: &str = "pass/atomicity/interleaved_pushes.c";
+
+#[test]
+fn a_bug_of_another_order_is_found_and_shown_again() {
+    let folder = Folder::new();
+    folder.build_planted("bug", BUG);
+    let run = folder.check(&["--schedules", "20", "--seed", "1"]);
+    let run = run.ends_with(FINDINGS);
+    let report = run.report();
+    assert_eq!(report.totals.schedules, 20);
+    assert!(report.totals.distinct_schedules > 1);
+    let finding = run.finding("PF0301");
+    // All traces that show something are kept, and no others.
+    let evidence = finding.evidence.as_ref().expect("a crash shows it");
+    let trace = evidence.trace.as_ref().expect("a trace besides the first");
+    let out = folder.path("powerfail-out");
+    let mut traces: Vec<_> = std::fs::read_dir(&out)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().into_string().unwrap())
+        .filter(|name| name.contains(".trace"))
+        .collect();
+    traces.sort();
+    assert_eq!(traces, ["run.trace", trace.as_str()]);
+    let again = folder.powerfail(&["replay", &finding.id]);
+    let again = again.ends_with(FINDINGS);
+    assert!(again.stdout.contains("the same again"), "{}", again.stdout);
+    // A portable copy has the trace.
+    folder
+        .powerfail(&["replay", &finding.id, "--export", "copy"])
+        .ends_with(CLEAN);
+    let again = folder.powerfail(&["replay", &finding.id, "--out", "copy"]);
+    again.ends_with(FINDINGS);
+}
+
+#[test]
+fn the_repaired_program_is_silent() {
+    let folder = Folder::new();
+    folder.build_planted("bug", REPAIRED);
+    let run = folder.check_into_text(&["--schedules", "10"]);
+    let run = run.ends_with(CLEAN);
+    assert!(run.stdout.contains("no bugs found"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("10 recordings of the workload, with "),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn one_thread_has_one_order() {
+    let folder = Folder::new();
+    folder.build_planted("bug", "pass/atomicity/count_before_entry.c");
+    let run = folder.check(&["--schedules", "5"]).ends_with(CLEAN);
+    let totals = run.report().totals;
+    assert_eq!((totals.schedules, totals.distinct_schedules), (1, 1));
+}
+
+#[test]
+fn a_workload_that_fails_in_another_order_is_told() {
+    let folder = Folder::new();
+    folder.build_own("bug", "late.c", &["-pthread"]);
+    let run = folder.check(&["--schedules", "20"]).ends_with(FINDINGS);
+    let report = run.report();
+    assert_eq!(report.findings, []);
+    let fails = |note: &String| {
+        note.starts_with("with schedule seed ") && note.contains("the workload itself fails")
+    };
+    assert!(report.notes.iter().any(fails), "{:?}", report.notes);
+}
+
+#[test]
+fn every_recording_needs_a_fresh_pool() {
+    let folder = Folder::new();
+    folder.build_planted("bug", REPAIRED);
+    let path = folder.text_path("pool");
+    let run = folder.powerfail(&["check", "--schedules", "5", "--", "./bug", &path]);
+    run.is_refused_with(SETUP, &["--schedules", "{pool}"]);
+}
