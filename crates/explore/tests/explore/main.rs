@@ -3,6 +3,10 @@
 mod change_log;
 mod common;
 mod creation;
+<<<<<<< HEAD
 mod eager;
+=======
+mod history;
+>>>>>>> wt-runtime
 mod naive;
 mod plan;
