@@ -3,10 +3,7 @@
 mod change_log;
 mod common;
 mod creation;
-<<<<<<< HEAD
 mod eager;
-=======
 mod history;
->>>>>>> wt-runtime
 mod naive;
 mod plan;
