@@ -75,6 +75,16 @@ pub struct CheckSection {
     pub coalesce: Option<bool>,
     /// Whether recoveries are forked from a snapshot where that works.
     pub snapshot: Option<bool>,
+    /// Whether `check` explores lost and reordered lines.
+    pub lazy: Option<bool>,
+    /// How often the power fails, at most.
+    pub depth: Option<u64>,
+    /// With how many executions lost and reordered lines are explored, about.
+    pub max_executions: Option<u64>,
+    /// Whether they are explored without limits.
+    pub exhaustive: Option<bool>,
+    /// Whether recovery is forked where it can observe several values.
+    pub fork: Option<bool>,
 }
 
 /// What a run is restricted to.
@@ -139,6 +149,11 @@ pub(crate) const KEYS: &[&str] = &[
     "sample",
     "coalesce",
     "snapshot",
+    "lazy",
+    "depth",
+    "max-executions",
+    "exhaustive",
+    "fork",
 ];
 
 const STRATEGIES: &[&str] = &["prefix", "eager", "lazy"];
@@ -216,6 +231,11 @@ impl CheckSection {
             sample: positive("sample")?,
             coalesce: table.boolean("coalesce")?,
             snapshot: table.boolean("snapshot")?,
+            lazy: table.boolean("lazy")?,
+            depth: positive("depth")?,
+            max_executions: positive("max-executions")?,
+            exhaustive: table.boolean("exhaustive")?,
+            fork: table.boolean("fork")?,
         })
     }
 }

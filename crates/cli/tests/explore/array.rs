@@ -5,7 +5,7 @@ use crate::common::{Explored, Run, program};
 fn explore(len: usize, bug: u32) -> Explored {
     let len = len.to_string();
     let run = Run::record(&program("array", bug), &["fill", &len]);
-    run.explore(&["recover", &len], &[])
+    run.explore(&["recover", &len], &["--exhaustive"])
 }
 
 #[test]

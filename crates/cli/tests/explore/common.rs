@@ -73,13 +73,13 @@ impl Run {
         }
     }
 
-    /// Explores everything that a crash can leave. Flags say which findings are asked for.
+    /// Explores what a crash can leave. Flags say how far, and which findings are asked for.
     pub(crate) fn explore(&self, recover: &[&str], flags: &[&str]) -> Explored {
         let mut words = vec![self.program.display().to_string(), "{pool}".to_owned()];
         words.extend(recover.iter().map(|&word| word.to_owned()));
         let mut command = powerfail();
         command.arg("crash").arg(self.folder.path().join("trace"));
-        command.args(["--strategy", "lazy", "--exhaustive", "--jobs", "1"]);
+        command.args(["--strategy", "lazy", "--jobs", "1"]);
         command.args(["--format", "json", "--recover", &words.join(" "), "--out"]);
         command.arg(self.folder.path().join("out")).args(flags);
         Explored::of(command.output().expect("powerfail runs"))

@@ -6,7 +6,11 @@ use crate::common::{Explored, Run, program};
 fn explore(name: &str, workload: &str, recover: &str, flags: &[&str]) -> Explored {
     let run = Run::record(&program(name, 0), &[workload]);
     // The last stores of figure 2 are never flushed, about which the lint is right.
-    let crashes = ["--only", "atomicity,ordering,recovery-crash"];
+    let crashes = [
+        "--exhaustive",
+        "--only",
+        "atomicity,ordering,recovery-crash",
+    ];
     let explored = run.explore(&[recover], &[&crashes, flags].concat());
     assert!(explored.is_silent(), "{explored:?}");
     explored

@@ -2,6 +2,8 @@
 
 use crate::common::{Run, program};
 
+/// Everything is tried.
+const ALL: [&str; 1] = ["--exhaustive"];
 /// What a crash shows, and not what the lint says of locks in a pool and the like.
 const CRASHES: [&str; 2] = [
     "--only",
@@ -13,7 +15,7 @@ const FILL: [&str; 2] = ["--fill", "0xcc"];
 fn silent(name: &str, inserts: &str) {
     let run = Run::record(&program(name, 0), &["insert", inserts]);
     for flags in [&[][..], &FILL] {
-        let explored = run.explore(&["recover"], &[&CRASHES, flags].concat());
+        let explored = run.explore(&["recover"], &[&ALL, &CRASHES, flags].concat());
         assert!(
             explored.is_silent(),
             "{name} {inserts} {flags:?}: {explored:?}"
@@ -22,7 +24,7 @@ fn silent(name: &str, inserts: &str) {
     }
 }
 
-/// Explores a program with a planted bug.
+/// Explores a program with a planted bug, within the limits that there are by default.
 fn found(name: &str, bug: u32, inserts: &str, flags: &[&str]) {
     let run = Run::record(&program(name, bug), &["insert", inserts]);
     let explored = run.explore(&["recover"], &[&CRASHES, flags].concat());

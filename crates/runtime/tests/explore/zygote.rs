@@ -480,6 +480,10 @@ impl Zygote {
                 }
                 return Err(message.text);
             }
+            if message.is(MessageKind::NoSnapshot) {
+                // Another program of the same execution.
+                continue;
+            }
             assert!(message.is(MessageKind::Ended), "{message:?}");
             outcomes.push(self.outcome(message.words[1] as i32));
             if message.sender == snapshot {
