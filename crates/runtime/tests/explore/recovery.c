@@ -186,6 +186,15 @@ static void privately(void) {
     printf("%x %x %x\n", first, *(volatile uint8_t *)own, LOAD(uint8_t, 0));
 }
 
+static void into_private(void) {
+    map();
+    unsigned char *pool = map_as(PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    int ends[2];
+    if (pipe(ends) || write(ends[1], "abcdefgh", 8) != 8 || read(ends[0], pool, 8) != 8)
+        exit(4);
+    printf("%.8s %x\n", (char *)pool, LOAD(uint8_t, 8));
+}
+
 static void moved(void) {
     unsigned char *pool = map();
     munmap(pool, LEN);
@@ -448,6 +457,7 @@ static const struct {
     {"locking", locking},   {"with_file", with_file}, {"logged", logged},
     {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
     {"tidy", tidy},
+    {"into_private", into_private},
     {"becoming", becoming}, {"delegating", delegating},
     {"scripted", scripted},
 };
