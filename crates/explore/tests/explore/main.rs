@@ -3,5 +3,6 @@
 mod change_log;
 mod common;
 mod creation;
+mod history;
 mod naive;
 mod plan;

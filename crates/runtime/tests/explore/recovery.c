@@ -186,6 +186,15 @@ static void privately(void) {
     printf("%x %x %x\n", first, *(volatile uint8_t *)own, LOAD(uint8_t, 0));
 }
 
+static void into_private(void) {
+    map();
+    unsigned char *pool = map_as(PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    int ends[2];
+    if (pipe(ends) || write(ends[1], "abcdefgh", 8) != 8 || read(ends[0], pool, 8) != 8)
+        exit(4);
+    printf("%.8s %x\n", (char *)pool, LOAD(uint8_t, 8));
+}
+
 static void moved(void) {
     unsigned char *pool = map();
     munmap(pool, LEN);
@@ -244,6 +253,23 @@ static void forking(void) {
     if (fork() == 0)
         _exit(0);
     wait(NULL);
+}
+
+static void becoming(void) {
+    unsigned char *pool = map();
+    LOAD(uint8_t, 0) = 5;
+    execl("/proc/self/exe", "recovery", "mixed", path, NULL);
+}
+
+static void delegating(void) {
+    unsigned char *pool = map();
+    LOAD(uint8_t, 0) = 5;
+    munmap(pool, LEN);
+    close(fd);
+    char command[8192];
+    snprintf(command, sizeof command, "head -c 1 %s | od -An -tu1", path);
+    if (system(command))
+        exit(4);
 }
 
 static void shortening(void) {
@@ -431,6 +457,8 @@ static const struct {
     {"locking", locking},   {"with_file", with_file}, {"logged", logged},
     {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
     {"tidy", tidy},
+    {"into_private", into_private},
+    {"becoming", becoming}, {"delegating", delegating},
     {"scripted", scripted},
 };
 
