@@ -13,6 +13,7 @@ use crate::substitute::with_port;
 use crate::verdict::Stage;
 use crate::zygote::conversation::Message;
 use crate::zygote::kit::{Command, Kit};
+use crate::zygote::runtime::cannot_preload;
 use crate::zygote::session::{Ended, Session};
 use crate::zygote::snapshots::Snapshots;
 use crate::zygote::stages::ServerCommands;
@@ -170,7 +171,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         // Clients and those who stop a server have no business with pools.
         let explored = self.mode == Mode::Lazy && !matches!(stage, Stage::Client | Stage::Stop);
         if explored {
-            if let Some(reason) = self.snapshots.cannot_preload(command) {
+            if let Some(reason) = cannot_preload(&command.prepared.program) {
                 return Err(Stopped::Refused(format!("the {stage} command: {reason}")));
             }
             self.begin(stage, false)?;

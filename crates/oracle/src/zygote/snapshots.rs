@@ -13,7 +13,7 @@ use crate::zygote::conversation::Message;
 use crate::zygote::kit::{Command, Kit};
 use crate::zygote::modules;
 use crate::zygote::run::Stopped;
-use crate::zygote::runtime;
+use crate::zygote::runtime::cannot_preload;
 use crate::zygote::session::{Running, Session};
 use crate::zygote::template::Template;
 
@@ -56,7 +56,7 @@ impl Snapshots {
             Some(Snapshot::Off(_)) => return Ok(None),
             None => {}
         }
-        let made = match self.unsuitable(command, kit) {
+        let made = match unsuitable(command, kit) {
             Some(reason) => Err(reason.into()),
             None => self.make(stage, command, session, kit)?,
         };
@@ -100,11 +100,6 @@ impl Snapshots {
         }
         self.all.retain(|_, it| matches!(it, Snapshot::Off(_)));
         Ok(())
-    }
-
-    /// Why a command cannot have the runtime in it, if that is known.
-    pub(crate) fn cannot_preload(&self, command: &Command) -> Option<&'static str> {
-        runtime::cannot_preload(&command.prepared.program)
     }
 
     /// Takes note of where files lie in a process, once for each command.
@@ -155,16 +150,6 @@ impl Snapshots {
             .collect()
     }
 
-    fn unsuitable(&self, command: &Command, kit: &Kit) -> Option<&'static str> {
-        if kit.runtime.is_none() {
-            return Some("there is no runtime");
-        }
-        if command.has_port || kit.environment_has_port {
-            return Some("it is told another port each time");
-        }
-        self.cannot_preload(command)
-    }
-
     /// Starts the command and waits until it is about to touch a pool.
     fn make(
         &mut self,
@@ -208,6 +193,17 @@ impl Snapshots {
         session.running.truncate(place);
         Ok(made)
     }
+}
+
+/// Why there cannot be a snapshot of a command, if that is known before it is started.
+fn unsuitable(command: &Command, kit: &Kit) -> Option<&'static str> {
+    if kit.runtime.is_none() {
+        return Some("there is no runtime");
+    }
+    if command.has_port || kit.environment_has_port {
+        return Some("it is told another port each time");
+    }
+    cannot_preload(&command.prepared.program)
 }
 
 /// Whether it has come to its snapshot, or why it never will.
