@@ -24,13 +24,13 @@ fn main() {
     assert!(powerfail.exists(), "{} is not built", powerfail.display());
     let folder = tempfile::tempdir().expect("temporary folder");
     let program = folder.path().join("log");
-    let status = Command::new("gcc")
+    let compiled = Command::new("gcc")
         .args(["-O2", "-g", "-Wl,-z,now", "-o"])
         .arg(&program)
         .arg(here.join("explore/log.c"))
         .status()
         .expect("gcc runs");
-    assert!(status.success(), "the program does not compile");
+    assert!(compiled.success(), "the program does not compile");
     let trace = folder.path().join("log.trace");
     let mut record = Command::new(&powerfail);
     record.args(["record", "-o"]).arg(&trace).arg("--");
