@@ -15,7 +15,7 @@ const FILL: [&str; 2] = ["--fill", "0xcc"];
 fn silent(name: &str, inserts: &str) {
     let run = Run::record(&program(name, 0), &["insert", inserts]);
     for flags in [&[][..], &FILL] {
-        let explored = run.explore(&["recover"], &[&ALL, &CRASHES, flags].concat());
+        let explored = run.explore(&["recover"], &[&ALL[..], &CRASHES, flags].concat());
         assert!(
             explored.is_silent(),
             "{name} {inserts} {flags:?}: {explored:?}"
@@ -27,7 +27,7 @@ fn silent(name: &str, inserts: &str) {
 /// Explores a program with a planted bug, within the limits that there are by default.
 fn found(name: &str, bug: u32, inserts: &str, flags: &[&str]) {
     let run = Run::record(&program(name, bug), &["insert", inserts]);
-    let explored = run.explore(&["recover"], &[&CRASHES, flags].concat());
+    let explored = run.explore(&["recover"], &[&CRASHES[..], flags].concat());
     assert_eq!(explored.code, Some(1), "{name} {bug}: {explored:?}");
     assert!(!explored.report.findings.is_empty(), "{name} {bug}");
 }
