@@ -286,6 +286,9 @@ pub(crate) struct RecoveryArgs {
     /// What bytes of a fresh pool hold that were never written, instead of zeros: 0xff, 165
     #[arg(long, value_name = "BYTE")]
     pub(crate) fill: Option<String>,
+    /// What becomes durable in one piece [default: store]
+    #[arg(long, value_enum, value_name = "UNIT")]
+    pub(crate) atomicity: Option<AtomicityArg>,
     /// Exit codes of recovery that are a success besides 0
     #[arg(long, value_name = "CODES", value_delimiter = ',')]
     pub(crate) ok_exit: Vec<u8>,
@@ -604,11 +607,17 @@ pub(crate) struct RulesArgs {
 impl From<RulesArgs> for Rules {
     fn from(args: RulesArgs) -> Self {
         let domain = args.domain.into();
-        let atomicity = match args.atomicity {
-            AtomicityArg::Store => Atomicity::Store,
-            AtomicityArg::Word => Atomicity::Word,
-        };
+        let atomicity = args.atomicity.into();
         Self { domain, atomicity }
+    }
+}
+
+impl From<AtomicityArg> for Atomicity {
+    fn from(arg: AtomicityArg) -> Self {
+        match arg {
+            AtomicityArg::Store => Self::Store,
+            AtomicityArg::Word => Self::Word,
+        }
     }
 }
 
@@ -645,7 +654,7 @@ pub(crate) enum DomainArg {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum AtomicityArg {
+pub(crate) enum AtomicityArg {
     /// A store, as far as it lies in one line
     #[default]
     Store,

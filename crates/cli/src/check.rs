@@ -82,7 +82,8 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         prefix: true,
         eager: None,
         no_snapshot: false,
-        lazy: (!args.no_lazy).then(|| crash::lazy(&args.lazy, LazyTime::Share)),
+        lazy: (!args.no_lazy && section.lazy.unwrap_or(true))
+            .then(|| crash::lazy(&args.lazy, section, LazyTime::Share)),
     })
 }
 

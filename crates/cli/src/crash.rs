@@ -13,7 +13,7 @@ use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
 use powerfail_detect::{LintOptions, Standing, Trust};
 use powerfail_explore::{EagerOptions, Granularity, PassOptions, TreeOptions};
 use powerfail_finding::{Code, Eager, Finding, Report, Severity, Totals};
-use powerfail_model::Domain;
+use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;
 use powerfail_trace::{Completeness, Trace};
@@ -116,7 +116,8 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
         config: &config,
         out: out.as_deref(),
         prefix: strategy == StrategyArg::Prefix,
-        lazy: (strategy == StrategyArg::Lazy).then(|| lazy(&args.lazy, LazyTime::Budget)),
+        lazy: (strategy == StrategyArg::Lazy)
+            .then(|| lazy(&args.lazy, &config.check, LazyTime::Budget)),
         no_snapshot: args.eager.no_snapshot || config.check.snapshot == Some(false),
         eager: (strategy == StrategyArg::Eager).then(|| eager(&args.eager, &config.check)),
     })
@@ -161,15 +162,17 @@ fn eager(args: &EagerArgs, section: &CheckSection) -> EagerOptions {
 }
 
 /// How far lost and reordered lines are explored.
-pub(crate) fn lazy(args: &LazyArgs, time: LazyTime) -> LazyOptions {
+pub(crate) fn lazy(args: &LazyArgs, section: &CheckSection, time: LazyTime) -> LazyOptions {
     let usual = LazyOptions::default();
+    let depth = section.depth.and_then(|depth| u32::try_from(depth).ok());
+    let exhaustive = args.exhaustive || section.exhaustive.unwrap_or(false);
     LazyOptions {
-        depth: args.depth.unwrap_or(usual.depth),
-        fork: !args.no_fork,
-        limit: usual.limit.filter(|_| !args.exhaustive),
-        max_executions: args.max_executions,
+        depth: args.depth.or(depth).unwrap_or(usual.depth),
+        fork: !args.no_fork && section.fork.unwrap_or(true),
+        limit: usual.limit.filter(|_| !exhaustive),
+        max_executions: args.max_executions.or(section.max_executions),
         robustness: false,
-        time: if args.exhaustive { LazyTime::Any } else { time },
+        time: if exhaustive { LazyTime::Any } else { time },
     }
 }
 
@@ -551,8 +554,17 @@ pub(crate) fn recovery(
         file_bytes: args.file_limit.map(|limit| limit * MIB),
         working_directory: working_directory(trace),
         domain: domain_of(report, section, trace).name().into(),
+        atomicity: Some(atomicity_of(args, section).name().into()),
         fill,
     })
+}
+
+fn atomicity_of(args: &RecoveryArgs, section: &CheckSection) -> Atomicity {
+    let configured = section.atomicity.as_deref().and_then(Atomicity::from_name);
+    args.atomicity
+        .map(Into::into)
+        .or(configured)
+        .unwrap_or_default()
 }
 
 fn working_directory(trace: &Trace) -> PathBuf {

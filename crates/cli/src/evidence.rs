@@ -34,6 +34,8 @@ pub(crate) struct Recovery {
     pub(crate) file_bytes: Option<u64>,
     pub(crate) working_directory: PathBuf,
     pub(crate) domain: String,
+    #[serde(default)]
+    pub(crate) atomicity: Option<String>,
     pub(crate) fill: Option<u8>,
 }
 
@@ -76,7 +78,11 @@ impl Recovery {
     pub(crate) fn rules(&self) -> Rules {
         Rules {
             domain: Domain::from_name(&self.domain).unwrap_or_default(),
-            atomicity: Atomicity::default(),
+            atomicity: self
+                .atomicity
+                .as_deref()
+                .and_then(Atomicity::from_name)
+                .unwrap_or_default(),
         }
     }
 

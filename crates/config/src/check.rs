@@ -59,6 +59,8 @@ pub struct CheckSection {
     pub pm_dir: Option<PathBuf>,
     /// What survives a crash without any instruction.
     pub domain: Option<String>,
+    /// What becomes durable in one piece.
+    pub atomicity: Option<String>,
     /// Whether crashes during the creation of a pool count.
     pub include_create: Option<bool>,
     /// What is tried of what a crash can leave; the words are those of the flag of `crash`.
@@ -71,6 +73,16 @@ pub struct CheckSection {
     pub coalesce: Option<bool>,
     /// Whether recoveries are forked from a snapshot where that works.
     pub snapshot: Option<bool>,
+    /// Whether `check` explores lost and reordered lines.
+    pub lazy: Option<bool>,
+    /// How often the power fails, at most.
+    pub depth: Option<u64>,
+    /// With how many executions lost and reordered lines are explored, about.
+    pub max_executions: Option<u64>,
+    /// Whether they are explored without limits.
+    pub exhaustive: Option<bool>,
+    /// Whether recovery is forked where it can observe several values.
+    pub fork: Option<bool>,
 }
 
 /// What a run is restricted to.
@@ -127,17 +139,24 @@ pub(crate) const KEYS: &[&str] = &[
     "pool",
     "pm-dir",
     "domain",
+    "atomicity",
     "include-create",
     "strategy",
     "threshold",
     "sample",
     "coalesce",
     "snapshot",
+    "lazy",
+    "depth",
+    "max-executions",
+    "exhaustive",
+    "fork",
 ];
 
 const STRATEGIES: &[&str] = &["prefix", "eager", "lazy"];
 
 const DOMAINS: &[&str] = &["adr", "eadr", "pagecache"];
+const ATOMICITIES: &[&str] = &["store", "8"];
 
 impl CheckSection {
     pub(crate) fn read(table: &Table<'_>) -> Result<Self, ConfigError> {
@@ -193,6 +212,11 @@ impl CheckSection {
                 &format!("one of {}", DOMAINS.join(", ")),
                 |word| DOMAINS.contains(&word).then(|| word.to_owned()),
             )?,
+            atomicity: table.word(
+                "atomicity",
+                &format!("one of {}", ATOMICITIES.join(", ")),
+                |word| ATOMICITIES.contains(&word).then(|| word.to_owned()),
+            )?,
             include_create: table.boolean("include-create")?,
             strategy: table.word(
                 "strategy",
@@ -203,6 +227,11 @@ impl CheckSection {
             sample: positive("sample")?,
             coalesce: table.boolean("coalesce")?,
             snapshot: table.boolean("snapshot")?,
+            lazy: table.boolean("lazy")?,
+            depth: positive("depth")?,
+            max_executions: positive("max-executions")?,
+            exhaustive: table.boolean("exhaustive")?,
+            fork: table.boolean("fork")?,
         })
     }
 }

@@ -49,8 +49,8 @@ pub struct Evidence {
     /// What differs between what was recovered and what should have been, if content was compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
-    /// The loads of recovery that could have read from several stores, in their order. Those after which
-    /// nothing depends on them are left out.
+    /// The loads of recovery that could have read from several stores, in their order. If there are very
+    /// many, some of those that are not decisive are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
 }

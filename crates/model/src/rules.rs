@@ -50,6 +50,23 @@ pub enum Atomicity {
     Word,
 }
 
+impl Atomicity {
+    /// As it is written on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Word => "8",
+        }
+    }
+
+    /// The atomicity with a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Store, Self::Word]
+            .into_iter()
+            .find(|atomicity| atomicity.name() == name)
+    }
+}
+
 /// The parameters of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {

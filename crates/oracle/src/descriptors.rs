@@ -1,11 +1,12 @@
 //! Hands descriptors to a zygote: the runtime, and the file that is shared with recovering processes.
 
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -26,10 +27,9 @@ pub(crate) fn runtime_file(runtime: &[u8]) -> io::Result<OwnedFd> {
     }
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
-    // A process that has a file open for writing is not forked, and recoveries have this one open.
+    // Whoever inherits it must not look like somebody who writes to a file.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(read_only)
+    Ok(File::open(path)?.into())
 }
 
 /// Sends two descriptors.

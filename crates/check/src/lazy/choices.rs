@@ -54,13 +54,20 @@ pub(crate) fn choices(
         let mut sources = Vec::new();
         for (number, source) in load.sources.iter().enumerate() {
             let store = newest_in(trace, source, load, line_bytes)?;
-            let store = match store {
-                Some(event) => {
+            let store = match (store, &source.by_recovery) {
+                (Some(event), _) => {
                     let mut place = places.of_event(Role::Store, event)?;
                     place.stack.clear();
                     Some(place)
                 }
-                None => None,
+                (None, Some(by)) => {
+                    let mut place = places.of_backtrace(Role::Store, &by.stack);
+                    place.pool_offset = Some(by.offset);
+                    place.len_bytes = Some(by.len_bytes);
+                    place.stack.clear();
+                    Some(place)
+                }
+                (None, None) => None,
             };
             sources.push(Source {
                 store,

@@ -16,7 +16,8 @@ use powerfail_oracle::{Choice, Execution, Logged, Stage};
 
 use super::lab::{Lab, Pools};
 use super::study::{
-    Again, At, Failure, Key, Leaf, LostAgain, Setting, Studied, decisive_choices, limit, loads,
+    Again, At, Failure, Key, Leaf, Load, RecoveryStore, Setting, Studied, decisive_choices, limit,
+    loads,
 };
 use super::walk::{Extent, Task, classes_of, walk};
 use crate::error::CheckError;
@@ -223,7 +224,8 @@ impl Nest<'_, '_> {
             let nothing_lost = CrashState {
                 versions: Vec::new(),
             };
-            let loads = loads(lab, &point.crash.table, &execution, decisive);
+            let mut loads = loads(lab, &point.crash.table, &execution, decisive);
+            name_sources(lab, log, point, &mut loads);
             let verdict = lab.run(&nothing_lost, &overlay)?;
             let again = self.setting.contents.judge(self.studied.at, &verdict);
             let Some(again) = again.filter(|again| again.code == symptom.code) else {
@@ -241,16 +243,7 @@ impl Nest<'_, '_> {
                 }),
                 stores: Vec::new(),
                 symptom: again,
-                // Their stores are those of recovery, which the trace does not have.
-                loads: loads
-                    .into_iter()
-                    .map(|mut load| {
-                        for source in &mut load.sources {
-                            source.stores.clear();
-                        }
-                        load
-                    })
-                    .collect(),
+                loads,
                 key,
                 count,
             });
@@ -259,9 +252,46 @@ impl Nest<'_, '_> {
     }
 }
 
+/// What the trace calls stores are those of recovery here: says which of them a load could have read from.
+fn name_sources(lab: &mut dyn Lab, log: &[Logged], point: &NestedPoint, loads: &mut [Load]) {
+    let table = &point.crash.table;
+    for load in loads {
+        let place = table.lines.iter().position(|line| line.id == load.line);
+        let Some(place) = place else { continue };
+        let (line, origins) = (&table.lines[place], &point.crash.origins[place]);
+        for source in &mut load.sources {
+            source.stores.clear();
+            let content = line
+                .contents
+                .iter()
+                .find(|content| content.bytes[load.from..load.to] == source.bytes[..]);
+            let survived = content.map_or(0, |content| origins.of(content.newest_version()).stores);
+            let event = survived
+                .checked_sub(1)
+                .and_then(|last| line.stores.get(last));
+            source.by_recovery = event.and_then(|event| store_of(lab, log, event.0));
+        }
+    }
+}
+
+/// A store of recovery, by its place in the log.
+fn store_of(lab: &mut dyn Lab, log: &[Logged], event: u64) -> Option<RecoveryStore> {
+    let logged = log.get(usize::try_from(event).ok()?)?;
+    Some(RecoveryStore {
+        stack: lab.stack(Stage::Recovery, &[logged.site])?,
+        offset: logged.offset,
+        len_bytes: logged.len,
+    })
+}
+
 /// The stores of recovery that a crash state lacks; if it has all of them, the one that did not happen any
 /// more.
-fn lost(lab: &mut dyn Lab, log: &[Logged], point: &NestedPoint, seen: &Seen<'_>) -> Vec<LostAgain> {
+fn lost(
+    lab: &mut dyn Lab,
+    log: &[Logged],
+    point: &NestedPoint,
+    seen: &Seen<'_>,
+) -> Vec<RecoveryStore> {
     let (_, survived) = point.crash.explain(seen);
     let mut events: Vec<usize> = Vec::new();
     for (id, stores) in &survived.versions {
@@ -281,14 +311,7 @@ fn lost(lab: &mut dyn Lab, log: &[Logged], point: &NestedPoint, seen: &Seen<'_>)
     }
     let named = events.into_iter().take(STORES_NAMED);
     named
-        .filter_map(|event| {
-            let logged = log.get(event)?;
-            Some(LostAgain {
-                stack: lab.stack(Stage::Recovery, &[logged.site])?,
-                offset: logged.offset,
-                len_bytes: logged.len,
-            })
-        })
+        .filter_map(|event| store_of(lab, log, event as u64))
         .collect()
 }
 

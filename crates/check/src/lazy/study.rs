@@ -105,12 +105,12 @@ pub(crate) struct Again {
     pub(crate) events: u64,
     pub(crate) overlay: Vec<Patch>,
     /// Stores of the recovery that was interrupted, and that were lost.
-    pub(crate) lost: Vec<LostAgain>,
+    pub(crate) lost: Vec<RecoveryStore>,
 }
 
-/// A store of recovery that was lost.
+/// A store of recovery.
 #[derive(Clone, Debug)]
-pub(crate) struct LostAgain {
+pub(crate) struct RecoveryStore {
     pub(crate) stack: Backtrace,
     pub(crate) offset: u64,
     pub(crate) len_bytes: u64,
@@ -145,6 +145,8 @@ pub(crate) struct Load {
 pub(crate) struct LoadSource {
     /// The stores to the line that have reached memory then, beyond what was sure; oldest first.
     pub(crate) stores: Vec<EventIndex>,
+    /// After a failure during recovery: its newest store to the line that has reached memory then.
+    pub(crate) by_recovery: Option<RecoveryStore>,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -461,6 +463,7 @@ pub(crate) fn loads(
                 let newest = content.newest_version().min(line.stores.len());
                 let source = LoadSource {
                     stores: line.stores[..newest].to_vec(),
+                    by_recovery: None,
                     bytes: content.bytes.get(from..to).unwrap_or_default().to_vec(),
                 };
                 sources.push((told, source));

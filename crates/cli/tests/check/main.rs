@@ -9,6 +9,7 @@ mod demo;
 mod determinism;
 mod eager;
 mod interrupted;
+mod lazy;
 mod options;
 mod refused;
 mod replay;

@@ -49,6 +49,11 @@ threshold = 1000
 sample = 64
 coalesce = true
 snapshot = false
+lazy = true
+depth = 2
+max-executions = 5000
+exhaustive = false
+fork = false
 
 [[suppress]]
 code = "PF0505"
@@ -94,6 +99,11 @@ reason = "the order of eviction may be lost"
             sample: Some(64),
             coalesce: Some(true),
             snapshot: Some(false),
+            lazy: Some(true),
+            depth: Some(2),
+            max_executions: Some(5000),
+            exhaustive: Some(false),
+            fork: Some(false),
         }
     );
     let [suppression] = &config.suppress[..] else {

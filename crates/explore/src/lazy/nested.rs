@@ -20,7 +20,6 @@ use powerfail_model::{
 
 use crate::lazy::digest::digest_bytes;
 use crate::lazy::distinct::{Distinct, distinct};
-use crate::lazy::history::History;
 use crate::lazy::robust::{ReadLine, Span, version_span};
 use crate::lazy::seen::{Impossible, Observed, Seen};
 use crate::lazy::table::{CrashTable, TableLimits};
@@ -482,23 +481,15 @@ pub struct CrashRead<'a> {
 }
 
 /// The lines from which the recoveries of nested failures chose, for [`robust`](crate::lazy::robust):
-/// each is explained by a moment in every run that has stored to it. The position of the history is that of
-/// the first crash.
-pub fn read_lines<I: Image>(crashes: &[CrashRead<'_>], history: &History<I>) -> Vec<ReadLine> {
+/// each is explained by a moment in every run that has stored to it.
+pub fn read_lines(crashes: &[CrashRead<'_>]) -> Vec<ReadLine> {
     let mut lines = Vec::new();
     for (depth, read) in crashes.iter().enumerate() {
+        if depth == 0 {
+            lines.extend(read.seen.read_lines(read.at));
+            continue;
+        }
         for number in read.seen.observed_lines() {
-            let line = &read.crash.table.lines[number];
-            if depth == 0 {
-                let since = history.durable_since(line.id, &read.seen.observed_bytes(number));
-                lines.push(ReadLine::open(
-                    line,
-                    read.seen.possible(number),
-                    since,
-                    read.at,
-                ));
-                continue;
-            }
             let possible = read.seen.possible(number).into_iter();
             let mut explained: Vec<Vec<Span>> = possible
                 .flat_map(|content| explanations(&crashes[..=depth], number, content))
@@ -506,7 +497,7 @@ pub fn read_lines<I: Image>(crashes: &[CrashRead<'_>], history: &History<I>) -> 
             explained.sort_unstable();
             explained.dedup();
             lines.push(ReadLine {
-                id: line.id,
+                id: read.crash.table.lines[number].id,
                 explained,
             });
         }

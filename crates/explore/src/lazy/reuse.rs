@@ -39,6 +39,16 @@ pub struct LineChange {
     pub now: u128,
 }
 
+impl LineChange {
+    /// Keeps in mind what lines had that now have something else.
+    fn apply_to(&self, differing: &mut FxHashMap<LineId, u128>) {
+        let then = *differing.entry(self.id).or_insert(self.before);
+        if then == self.now {
+            differing.remove(&self.id);
+        }
+    }
+}
+
 /// What has changed from each failure point to the next.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeLog {
@@ -374,9 +384,13 @@ impl Candidate {
         if self.is_unread(change.id, line_bytes) {
             return;
         }
-        let then = *self.differing.entry(change.id).or_insert(change.before);
-        if then == change.now {
-            self.differing.remove(&change.id);
+        change.apply_to(&mut self.differing);
+    }
+
+    const fn decision(&self) -> Decision {
+        Decision::Same {
+            point: self.point,
+            executions: self.executions,
         }
     }
 }
@@ -423,19 +437,31 @@ impl<'l> ReadSets<'l> {
     pub fn decide(&mut self, point: usize) -> Decision {
         self.move_to(point);
         // The latest first: what was acknowledged then is most like what is acknowledged now.
-        let same = self.candidates.iter().rev();
-        let same = same.into_iter().find(|then| then.differing.is_empty());
-        match same {
-            Some(then) => {
-                self.counts.points += 1;
-                self.counts.executions += then.executions;
-                Decision::Same {
-                    point: then.point,
-                    executions: then.executions,
-                }
-            }
-            None => Decision::Explore,
+        let mut latest_first = self.candidates.iter().rev();
+        let Some(same) = latest_first.find(|then| then.differing.is_empty()) else {
+            return Decision::Explore;
+        };
+        self.counts.points += 1;
+        self.counts.executions += same.executions;
+        same.decision()
+    }
+
+    /// What [`Self::decide`] would say if nothing were explored until then. Changes and counts nothing.
+    pub fn foresee(&self, point: usize) -> Decision {
+        let ahead = self.log.points.get(self.next..=point).unwrap_or_default();
+        if ahead.iter().any(|changes| changes.is_resized) {
+            return Decision::Explore;
         }
+        let line_bytes = self.log.line_bytes;
+        let same = self.candidates.iter().rev().find(|then| {
+            let mut differing = then.differing.clone();
+            let changes = ahead.iter().flat_map(|changes| &changes.lines);
+            for change in changes.filter(|change| !then.is_unread(change.id, line_bytes)) {
+                change.apply_to(&mut differing);
+            }
+            differing.is_empty()
+        });
+        same.map_or(Decision::Explore, Candidate::decision)
     }
 
     /// A failure point was explored, exhaustively, with these lines watched. `read` are those of them that

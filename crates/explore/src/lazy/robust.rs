@@ -16,6 +16,9 @@
 //! 2. A store that does not become durable as a whole, because it crosses lines or is longer than what
 //!    the hardware writes in one piece, is torn on any machine: no flush could prevent it. So the
 //!    *middle* of a store is a moment, too.
+//! 3. Only lines are looked at from which recovery had a choice. That it read a line that was surely
+//!    durable is not known; but before the fence that made it so, the same line was open, and the crash
+//!    there shows the same pair of stores.
 
 use powerfail_model::{EventIndex, LineId};
 

@@ -5,10 +5,11 @@
 //! Loads that could observe one value only rule out nothing, and are not in the list.
 
 use powerfail_abi::explore::Choice;
-use powerfail_model::CrashState;
+use powerfail_model::{CrashState, EventIndex};
 use powerfail_observe::ByteSet;
 use rustc_hash::FxHashMap;
 
+use crate::lazy::robust::ReadLine;
 use crate::lazy::table::{Content, CrashTable};
 
 /// A load that could observe several values, as far as it matters to what is possible afterwards.
@@ -208,6 +209,17 @@ impl<'t> Seen<'t> {
             wheels: Some(vec![0; possible.len()]),
             possible,
         }
+    }
+
+    /// The lines that were chosen from, for [`robust`](crate::lazy::robust), in a table of the recorded run
+    /// whose power failed before event `crash`. Takes a durable floor as if it had always been there; a
+    /// [`History`](crate::lazy::History) knows since when it was.
+    pub fn read_lines(&self, crash: EventIndex) -> Vec<ReadLine> {
+        let lines = self.observed_lines().into_iter().map(|number| {
+            let line = &self.table.lines[number];
+            ReadLine::open(line, self.possible(number), None, crash)
+        });
+        lines.collect()
     }
 
     /// The decimal logarithm of the number of [`Self::states`].

@@ -4,5 +4,6 @@ mod change_log;
 mod common;
 mod creation;
 mod eager;
+mod history;
 mod naive;
 mod plan;

@@ -74,7 +74,11 @@ fn check(
     let mut saved = ReuseCounts::default();
     for (point, frontier) in frontiers.iter().enumerate() {
         let (shown, executions, read) = explored(program, frontier, len);
-        match sets.decide(point) {
+        let foreseen = sets.foresee(point);
+        let decided = sets.decide(point);
+        assert_eq!(foreseen, decided);
+        assert_eq!(sets.foresee(point), decided, "once more");
+        match decided {
             Decision::Same {
                 point: then,
                 executions: then_executions,

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use powerfail_abi::explore::{
     CHOICES_AT, CHOICES_MAX, Choice, Control, FILE_LEN, LOG_AT, LOG_MAX, OUTPUT_MARK_BYTES,
+    SITES_AT, SITES_MAX,
 };
 use rustix::fs::MemfdFlags;
 
@@ -108,6 +109,18 @@ impl ExploreFile {
     pub(crate) fn log(&self) -> io::Result<Vec<u8>> {
         let len = self.long(control!(log_len))?.min(LOG_MAX);
         self.read(LOG_AT, usize::try_from(len).unwrap_or(0))
+    }
+
+    /// The instructions that were noted in processes so far.
+    pub(crate) fn sites(&self) -> io::Result<Vec<u8>> {
+        let count = self.word(control!(site_count))?.min(SITES_MAX);
+        self.read(SITES_AT, 8 * count as usize)
+    }
+
+    /// Writes the instructions that were noted in processes of the program that runs next.
+    pub(crate) fn set_sites(&self, sites: &[u8]) -> io::Result<()> {
+        self.write(SITES_AT, sites)?;
+        self.set_word(control!(site_count), (sites.len() / 8) as u32)
     }
 
     pub(crate) fn traps(&self) -> io::Result<u64> {

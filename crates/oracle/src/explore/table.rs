@@ -79,99 +79,20 @@ pub(crate) fn write_table(
     prefix: &[u32],
     flags: u32,
 ) -> Result<Vec<u32>, Unfit> {
-    let place_of = |pool: u32| match places.get(pool as usize) {
-        Some(place) => Ok(*place),
-        None => Err(Unfit::Table(format!("there is no pool {pool}"))),
-    };
-    let line_bytes = u64::from(table.line_bytes);
-    if line_bytes == 0 || line_bytes % UNIT_BYTES != 0 || PAGE_BYTES % line_bytes != 0 {
-        return Err(Unfit::Table(format!("lines of {line_bytes} bytes")));
-    }
-    let mut lines = Vec::with_capacity(table.lines.len() * size_of::<Line>());
-    let mut contents = Vec::new();
-    let mut knowledge_bytes = 0_u64;
-    let mut pages: BTreeMap<(u32, u64), (u32, u64)> = BTreeMap::new();
-    let mut order: Vec<u32> = (0..table.lines.len() as u32).collect();
-    order.sort_by_key(|number| {
-        let line = &table.lines[*number as usize];
-        (places.get(line.pool as usize), line.offset)
-    });
-    for number in &order {
-        let line = &table.lines[*number as usize];
-        let place = place_of(line.pool)?;
-        let count = line.contents.len() as u64 / line_bytes;
-        if line.offset % line_bytes != 0
-            || count == 0
-            || line.contents.len() as u64 % line_bytes != 0
-        {
-            let offset = line.offset;
-            return Err(Unfit::Table(format!("the line at {offset} makes no sense")));
-        }
-        let page = line.offset - line.offset % PAGE_BYTES;
-        pages.entry((place, page)).or_default().0 += 1;
-        knowledge_bytes += OVERWRITTEN_BYTES;
-        lines.extend(place.to_ne_bytes());
-        lines.extend((count as u32).to_ne_bytes());
-        lines.extend(line.offset.to_ne_bytes());
-        lines.extend((contents.len() as u64).to_ne_bytes());
-        lines.extend(knowledge_bytes.to_ne_bytes());
-        contents.extend_from_slice(&line.contents);
-        knowledge_bytes += 8 * count.div_ceil(64);
-    }
-    for watched in &table.watched {
-        let place = place_of(watched.pool)?;
-        pages.entry((place, watched.offset)).or_default().1 |= watched.lines;
-    }
-    let mut open_pages = Vec::with_capacity(pages.len() * size_of::<OpenPage>());
-    for ((pool, offset), (open_lines, watched)) in &pages {
-        let mut record = [0; size_of::<OpenPage>()];
-        put(&mut record, offset_of!(OpenPage, pool), &pool.to_ne_bytes());
-        put(
-            &mut record,
-            offset_of!(OpenPage, open_lines),
-            &open_lines.to_ne_bytes(),
-        );
-        put(
-            &mut record,
-            offset_of!(OpenPage, offset),
-            &offset.to_ne_bytes(),
-        );
-        put(
-            &mut record,
-            offset_of!(OpenPage, watched),
-            &watched.to_ne_bytes(),
-        );
-        open_pages.extend_from_slice(&record);
-    }
+    let encoded = Encoded::of(table, places)?;
     let prefix_bytes: Vec<u8> = prefix.iter().flat_map(|it| it.to_ne_bytes()).collect();
-    for (what, bytes, room) in [
-        ("lines", lines.len() as u64, CONTENTS_AT - LINES_AT),
-        (
-            "contents",
-            contents.len() as u64,
-            KNOWLEDGE_AT - CONTENTS_AT,
-        ),
-        ("contents", knowledge_bytes, PAGES_AT - KNOWLEDGE_AT),
-        (
-            "pages",
-            pages.len() as u64 * PAGE_BYTES,
-            OPEN_PAGES_AT - PAGES_AT,
-        ),
-        ("choices", prefix_bytes.len() as u64, CHOICES_AT - PREFIX_AT),
-    ] {
-        if bytes > room {
-            return Err(Unfit::Table(format!("there are too many {what}")));
-        }
+    if prefix_bytes.len() as u64 > CHOICES_AT - PREFIX_AT {
+        return Err(Unfit::Table("there are too many choices".into()));
     }
-    file.write(LINES_AT, &lines)?;
-    file.write(CONTENTS_AT, &contents)?;
-    file.write(OPEN_PAGES_AT, &open_pages)?;
+    file.write(LINES_AT, &encoded.lines)?;
+    file.write(CONTENTS_AT, &encoded.contents)?;
+    file.write(OPEN_PAGES_AT, &encoded.pages)?;
     file.write(PREFIX_AT, &prefix_bytes)?;
     let mut first = FirstPage(file.read(0, size_of::<Control>())?);
     first.word(control!(flags), flags);
     first.word(control!(line_bytes), table.line_bytes);
-    first.word(control!(line_count), table.lines.len() as u32);
-    first.word(control!(page_count), pages.len() as u32);
+    first.word(control!(line_count), encoded.order.len() as u32);
+    first.word(control!(page_count), encoded.page_count);
     first.word(control!(prefix_len), prefix.len() as u32);
     for zero in [
         control!(choice_count),
@@ -191,7 +112,109 @@ pub(crate) fn write_table(
         first.long(zero, 0);
     }
     file.write(0, &first.0)?;
-    Ok(order)
+    Ok(encoded.order)
+}
+
+/// A table, as it is in the file.
+#[derive(Debug)]
+struct Encoded {
+    /// The lines by pool and offset: where they are in the table.
+    order: Vec<u32>,
+    lines: Vec<u8>,
+    contents: Vec<u8>,
+    pages: Vec<u8>,
+    page_count: u32,
+}
+
+impl Encoded {
+    fn of(table: &LineTable, places: &[u32]) -> Result<Self, Unfit> {
+        let place_of = |pool: u32| match places.get(pool as usize) {
+            Some(place) => Ok(*place),
+            None => Err(Unfit::Table(format!("there is no pool {pool}"))),
+        };
+        let line_bytes = u64::from(table.line_bytes);
+        let fits = line_bytes.is_multiple_of(UNIT_BYTES) && PAGE_BYTES.is_multiple_of(line_bytes);
+        if line_bytes == 0 || !fits {
+            return Err(Unfit::Table(format!("lines of {line_bytes} bytes")));
+        }
+        let mut order: Vec<u32> = (0..table.lines.len() as u32).collect();
+        order.sort_by_key(|number| {
+            let line = &table.lines[*number as usize];
+            (places.get(line.pool as usize), line.offset)
+        });
+        let mut lines = Vec::with_capacity(order.len() * size_of::<Line>());
+        let mut contents = Vec::new();
+        let mut knowledge_bytes = 0_u64;
+        // How many lines are open, and which are watched.
+        let mut pages: BTreeMap<(u32, u64), (u32, u64)> = BTreeMap::new();
+        for number in &order {
+            let line = &table.lines[*number as usize];
+            let place = place_of(line.pool)?;
+            let count = line.contents.len() as u64 / line_bytes;
+            let is_whole = (line.contents.len() as u64).is_multiple_of(line_bytes);
+            if !line.offset.is_multiple_of(line_bytes) || count == 0 || !is_whole {
+                let offset = line.offset;
+                return Err(Unfit::Table(format!("the line at {offset} makes no sense")));
+            }
+            let page = line.offset - line.offset % PAGE_BYTES;
+            pages.entry((place, page)).or_default().0 += 1;
+            knowledge_bytes += OVERWRITTEN_BYTES;
+            lines.extend(place.to_ne_bytes());
+            lines.extend((count as u32).to_ne_bytes());
+            lines.extend(line.offset.to_ne_bytes());
+            lines.extend((contents.len() as u64).to_ne_bytes());
+            lines.extend(knowledge_bytes.to_ne_bytes());
+            contents.extend_from_slice(&line.contents);
+            knowledge_bytes += 8 * count.div_ceil(64);
+        }
+        for watched in &table.watched {
+            let place = place_of(watched.pool)?;
+            let page = watched.offset - watched.offset % PAGE_BYTES;
+            pages.entry((place, page)).or_default().1 |= watched.lines;
+        }
+        let page_bytes = pages.len() as u64 * PAGE_BYTES;
+        for (what, bytes, room) in [
+            ("lines", lines.len() as u64, CONTENTS_AT - LINES_AT),
+            (
+                "contents",
+                contents.len() as u64,
+                KNOWLEDGE_AT - CONTENTS_AT,
+            ),
+            ("contents", knowledge_bytes, PAGES_AT - KNOWLEDGE_AT),
+            ("pages", page_bytes, OPEN_PAGES_AT - PAGES_AT),
+        ] {
+            if bytes > room {
+                return Err(Unfit::Table(format!("there are too many {what}")));
+            }
+        }
+        Ok(Self {
+            order,
+            lines,
+            contents,
+            page_count: pages.len() as u32,
+            pages: pages.into_iter().flat_map(page_record).collect(),
+        })
+    }
+}
+
+fn page_record(
+    ((pool, offset), (open_lines, watched)): ((u32, u64), (u32, u64)),
+) -> [u8; size_of::<OpenPage>()] {
+    let mut record = [0; size_of::<OpenPage>()];
+    put(&mut record, offset_of!(OpenPage, pool), &pool.to_ne_bytes());
+    let open_lines = open_lines.to_ne_bytes();
+    put(&mut record, offset_of!(OpenPage, open_lines), &open_lines);
+    put(
+        &mut record,
+        offset_of!(OpenPage, offset),
+        &offset.to_ne_bytes(),
+    );
+    put(
+        &mut record,
+        offset_of!(OpenPage, watched),
+        &watched.to_ne_bytes(),
+    );
+    record
 }
 
 /// Which lines were read, since a table was written.
@@ -244,5 +267,81 @@ impl FirstPage {
 
     fn long(&mut self, at: u64, value: u64) {
         self.bytes(at, &value.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explore::TableLine;
+
+    fn line(pool: u32, offset: u64, contents: usize) -> TableLine {
+        TableLine {
+            pool,
+            offset,
+            contents: vec![7; 64 * contents],
+        }
+    }
+
+    fn table(lines: Vec<TableLine>, watched: Vec<PageMask>) -> LineTable {
+        LineTable {
+            line_bytes: 64,
+            pools: Vec::new(),
+            lines,
+            watched,
+        }
+    }
+
+    fn words(bytes: &[u8]) -> Vec<u64> {
+        let words = bytes.chunks_exact(8);
+        words.map(|it| u64::from_ne_bytes(get(it, 0))).collect()
+    }
+
+    #[test]
+    fn lines_are_in_order_with_room_for_what_is_known() {
+        let lines = vec![line(0, 4096, 2), line(0, 64, 65), line(1, 128, 3)];
+        // The second pool of the table is the first of the file.
+        let encoded = Encoded::of(&table(lines, vec![]), &[1, 0]).unwrap();
+        assert_eq!(encoded.order, [2, 1, 0]);
+        let pool_and_count = |pool: u64, count: u64| pool | count << 32;
+        let expected = [
+            [pool_and_count(0, 3), 128, 0, 64],
+            [pool_and_count(1, 65), 64, 3 * 64, 64 + 8 + 64],
+            [pool_and_count(1, 2), 4096, 68 * 64, 64 + 8 + 64 + 16 + 64],
+        ];
+        assert_eq!(words(&encoded.lines), expected.concat());
+        assert_eq!(encoded.contents.len(), 70 * 64);
+    }
+
+    #[test]
+    fn pages_are_those_with_open_or_watched_lines() {
+        let mask = |offset, lines| PageMask {
+            pool: 0,
+            offset,
+            lines,
+        };
+        let lines = vec![line(0, 8192, 2), line(0, 8256, 2)];
+        let watched = vec![mask(8192, 5), mask(0, 9)];
+        let encoded = Encoded::of(&table(lines, watched), &[0]).unwrap();
+        assert_eq!(encoded.page_count, 2);
+        let open = |lines: u64| lines << 32;
+        let expected = [[open(0), 0, 9, 0], [open(2), 8192, 5, 0]];
+        assert_eq!(words(&encoded.pages), expected.concat());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for lines in [
+            vec![line(1, 0, 2)],
+            vec![line(0, 8, 2)],
+            vec![line(0, 0, 0)],
+        ] {
+            assert!(Encoded::of(&table(lines, vec![]), &[0]).is_err());
+        }
+        let mut odd = table(vec![], vec![]);
+        for line_bytes in [0, 1, 96, 8192] {
+            odd.line_bytes = line_bytes;
+            assert!(Encoded::of(&odd, &[0]).is_err());
+        }
     }
 }

@@ -122,7 +122,7 @@ fn decode(bytes: &[u8]) -> Option<Message> {
         Message::NoSnapshot(text())
     } else if is(MessageKind::Ended) {
         Message::Ended {
-            status: word(2)? as u32 as i32,
+            status: (word(2)? as u32).cast_signed(),
         }
     } else if is(MessageKind::Refused) {
         Message::Refused(text())

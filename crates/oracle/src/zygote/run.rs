@@ -13,6 +13,7 @@ use crate::substitute::with_port;
 use crate::verdict::Stage;
 use crate::zygote::conversation::Message;
 use crate::zygote::kit::{Command, Kit};
+use crate::zygote::runtime::cannot_preload;
 use crate::zygote::session::{Ended, Session};
 use crate::zygote::snapshots::Snapshots;
 use crate::zygote::stages::ServerCommands;
@@ -153,7 +154,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
 
     /// Starts an execution from a snapshot.
     pub(crate) fn fork_from(&mut self, template: Rc<Template>) -> Result<usize, Stopped> {
-        self.begin(template.stage)?;
+        self.begin(template.stage, true)?;
         let running = template.running()?;
         let place = self.session.add(running);
         let ordered = template.conversation.order(Order::Run);
@@ -170,10 +171,10 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         // Clients and those who stop a server have no business with pools.
         let explored = self.mode == Mode::Lazy && !matches!(stage, Stage::Client | Stage::Stop);
         if explored {
-            if let Some(reason) = self.snapshots.cannot_preload(command) {
+            if let Some(reason) = cannot_preload(&command.prepared.program) {
                 return Err(Stopped::Refused(format!("the {stage} command: {reason}")));
             }
-            self.begin(stage)?;
+            self.begin(stage, false)?;
         }
         let traced = self.session.tracer.is_some();
         match self.kit.start(stage, command, traced, explored)? {
@@ -183,10 +184,12 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     }
 
     /// A command with the runtime in it begins.
-    fn begin(&mut self, stage: Stage) -> io::Result<()> {
+    fn begin(&mut self, stage: Stage, from_snapshot: bool) -> io::Result<()> {
         if let Some(runtime) = &self.kit.runtime {
             runtime.file.nobody_runs()?;
             if self.mode == Mode::Lazy {
+                self.snapshots
+                    .use_sites(from_snapshot.then_some(stage), &runtime.file)?;
                 self.begun.push((stage, runtime.file.choice_count()?));
             }
         }

@@ -53,11 +53,8 @@ impl Runtime {
             }
         }
         variables.push(OsString::from_vec(preload));
-        for (number, name) in [FILE_VARIABLE, SOCKET_VARIABLE, OUTPUT_VARIABLE]
-            .into_iter()
-            .enumerate()
-        {
-            let number = first_number + number as RawFd;
+        let names = [FILE_VARIABLE, SOCKET_VARIABLE, OUTPUT_VARIABLE];
+        for (number, name) in (first_number..).zip(names) {
             variables.push(format!("{name}={number}").into());
         }
         Self {

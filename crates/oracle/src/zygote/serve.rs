@@ -73,10 +73,12 @@ fn serve() -> io::Result<()> {
     SetupReply::Ready { placeholders }.encode().send(&socket)?;
     while let Some(message) = wire::receive(&socket)? {
         let request = Request::decode(&message)?;
-        let refreshed = covers.refresh().and_then(|mounted| match mounted {
-            // What a snapshot holds on to may be gone.
-            true => stages.end_snapshots().map_err(|error| error.to_string()),
-            false => Ok(()),
+        let refreshed = covers.refresh().and_then(|mounted| {
+            if mounted {
+                // What a snapshot holds on to may be gone.
+                return stages.end_snapshots().map_err(|error| error.to_string());
+            }
+            Ok(())
         });
         answer(request, refreshed, &mut stages, &socket)?;
     }

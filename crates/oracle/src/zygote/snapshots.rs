@@ -1,17 +1,19 @@
 //! The snapshots of the commands of a plan: made when they are first needed, or not at all, and why.
 
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
 use powerfail_trace::Module;
 
+use crate::explore::ExploreFile;
 use crate::verdict::Stage;
 use crate::zygote::conversation::Message;
 use crate::zygote::kit::{Command, Kit};
 use crate::zygote::modules;
 use crate::zygote::run::Stopped;
-use crate::zygote::runtime;
+use crate::zygote::runtime::cannot_preload;
 use crate::zygote::session::{Running, Session};
 use crate::zygote::template::Template;
 
@@ -21,6 +23,10 @@ pub(crate) struct Snapshots {
     all: HashMap<Stage, Snapshot>,
     /// Where files lay in the processes of each command.
     modules: HashMap<Stage, Vec<Module>>,
+    /// Instructions that were noted in executions of each snapshot, but for the last one's, which are in the
+    /// shared file.
+    sites: HashMap<Stage, Vec<u8>>,
+    last: Option<Stage>,
 }
 
 #[derive(Debug)]
@@ -50,7 +56,7 @@ impl Snapshots {
             Some(Snapshot::Off(_)) => return Ok(None),
             None => {}
         }
-        let made = match self.unsuitable(command, kit) {
+        let made = match unsuitable(command, kit) {
             Some(reason) => Err(reason.into()),
             None => self.make(stage, command, session, kit)?,
         };
@@ -86,7 +92,7 @@ impl Snapshots {
     }
 
     /// Ends all of them; they are made again when they are needed.
-    pub(crate) fn end(&mut self, session: &mut Session<'_, '_>) -> std::io::Result<()> {
+    pub(crate) fn end(&mut self, session: &mut Session<'_, '_>) -> io::Result<()> {
         for snapshot in self.all.values() {
             if let Snapshot::Ready(template) = snapshot {
                 session.give_up(template.pid)?;
@@ -94,11 +100,6 @@ impl Snapshots {
         }
         self.all.retain(|_, it| matches!(it, Snapshot::Off(_)));
         Ok(())
-    }
-
-    /// Why a command cannot have the runtime in it, if that is known.
-    pub(crate) fn cannot_preload(&self, command: &Command) -> Option<&'static str> {
-        runtime::cannot_preload(&command.prepared.program)
     }
 
     /// Takes note of where files lie in a process, once for each command.
@@ -128,20 +129,25 @@ impl Snapshots {
         }
     }
 
+    /// Instructions in the shared file are those of the program that runs next: a command that is forked from
+    /// its snapshot, or nobody knows which.
+    pub(crate) fn use_sites(&mut self, next: Option<Stage>, file: &ExploreFile) -> io::Result<()> {
+        if next.is_some() && next == self.last {
+            return Ok(());
+        }
+        if let Some(last) = self.last {
+            self.sites.insert(last, file.sites()?);
+        }
+        let sites = next.and_then(|next| self.sites.remove(&next));
+        file.set_sites(&sites.unwrap_or_default())?;
+        self.last = next;
+        Ok(())
+    }
+
     pub(crate) fn modules(&self) -> Vec<(Stage, Vec<Module>)> {
         let all = self.modules.iter();
         all.map(|(stage, modules)| (*stage, modules.clone()))
             .collect()
-    }
-
-    fn unsuitable(&self, command: &Command, kit: &Kit) -> Option<&'static str> {
-        if kit.runtime.is_none() {
-            return Some("there is no runtime");
-        }
-        if command.has_port || kit.environment_has_port {
-            return Some("it is told another port each time");
-        }
-        self.cannot_preload(command)
     }
 
     /// Starts the command and waits until it is about to touch a pool.
@@ -187,6 +193,17 @@ impl Snapshots {
         session.running.truncate(place);
         Ok(made)
     }
+}
+
+/// Why there cannot be a snapshot of a command, if that is known before it is started.
+fn unsuitable(command: &Command, kit: &Kit) -> Option<&'static str> {
+    if kit.runtime.is_none() {
+        return Some("there is no runtime");
+    }
+    if command.has_port || kit.environment_has_port {
+        return Some("it is told another port each time");
+    }
+    cannot_preload(&command.prepared.program)
 }
 
 /// Whether it has come to its snapshot, or why it never will.

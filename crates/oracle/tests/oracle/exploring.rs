@@ -51,7 +51,7 @@ fn request<'a>(table: &'a LineTable, prefix: &'a [u32], fork: bool) -> ExploreRe
 }
 
 /// What was observed and what became of it.
-fn told(execution: &Execution) -> (Vec<u16>, String) {
+pub(crate) fn told(execution: &Execution) -> (Vec<u16>, String) {
     let classes = execution.choices.iter().map(|it| it.class).collect();
     let verdict = match &execution.verdict {
         Verdict::Success { dump: None } => "success".into(),

@@ -3,6 +3,7 @@
 mod backtraces;
 mod exploring;
 mod judging;
+mod observing;
 mod paths;
 mod processes;
 mod servers;

@@ -73,8 +73,8 @@ fn the_program_is_executed_once() {
     for _ in 0..20 {
         assert_eq!(output(&failure(slot.run().unwrap())), first);
     }
-    let plain = output(&failure(slot.run_plain().unwrap())).to_owned();
-    assert_ne!(plain, first);
+    let executed = output(&failure(slot.run_plain().unwrap())).to_owned();
+    assert_ne!(executed, first);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use powerfail_finding::RecoveryOutcome;
@@ -112,6 +112,29 @@ pub(crate) fn output(failure: &Failure) -> &str {
     }
 }
 
+/// Settings with the runtime itself. Cargo does not build it for tests, which cannot be linked with it.
+pub(crate) fn with_real_runtime(way: (PathMode, ProcessMode)) -> Settings {
+    static RUNTIME: OnceLock<Arc<[u8]>> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--locked", "--package"])
+            .args(["powerfail-runtime", "--target-dir"])
+            .arg(&target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let library = target.join("debug/libpowerfail_runtime.so");
+        std::fs::read(library).unwrap().into()
+    });
+    Settings {
+        runtime: Some(Arc::clone(runtime)),
+        snapshot: true,
+        ..settings(way)
+    }
+}
+
 /// Settings with the stand-in for the runtime.
 pub(crate) fn with_runtime(way: (PathMode, ProcessMode)) -> Settings {
     Settings {
@@ -142,6 +165,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
             ("server", &[]),
             ("recovery", &["-rdynamic"]),
             ("runtime", &["-shared", "-fPIC"]),
+            ("mapped", &[]),
         ] {
             let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/programs");
             let status = Command::new("gcc")

@@ -30,6 +30,8 @@ pub(super) mod number {
     pub(crate) const RECVFROM: usize = 45;
     pub(crate) const SENDMSG: usize = 46;
     pub(crate) const RECVMSG: usize = 47;
+    pub(crate) const CLONE: usize = 56;
+    pub(crate) const FORK: usize = 57;
     pub(crate) const FCNTL: usize = 72;
     pub(crate) const FLOCK: usize = 73;
     pub(crate) const FSYNC: usize = 74;
@@ -63,13 +65,14 @@ pub(super) mod number {
     pub(crate) const FACCESSAT2: usize = 439;
 }
 use number::{
-    ACCESS, CHMOD, CHOWN, CLOSE, CLOSE_RANGE, COPY_FILE_RANGE, CREAT, FACCESSAT, FACCESSAT2,
-    FALLOCATE, FCNTL, FDATASYNC, FLOCK, FSYNC, FTRUNCATE, LSTAT, MADVISE, MLOCK, MMAP, MPROTECT,
-    MREMAP, MSYNC, MUNMAP, NEWFSTATAT, OPEN, OPENAT, OPENAT2, READLINK, RENAME, RENAMEAT,
+    ACCESS, CHMOD, CHOWN, CLONE, CLOSE, CLOSE_RANGE, COPY_FILE_RANGE, CREAT, FACCESSAT, FACCESSAT2,
+    FALLOCATE, FCNTL, FDATASYNC, FLOCK, FORK, FSYNC, FTRUNCATE, LSTAT, MADVISE, MLOCK, MMAP,
+    MPROTECT, MREMAP, MSYNC, MUNMAP, NEWFSTATAT, OPEN, OPENAT, OPENAT2, READLINK, RENAME, RENAMEAT,
     RENAMEAT2, SENDFILE, SPLICE, STAT, STATX, TRUNCATE, UNLINK, UNLINKAT,
 };
 
 const EBADF: isize = 9;
+const CLONE_VM: usize = 0x100;
 const AT_FDCWD: i32 = -100;
 const O_TRUNC: usize = 0o1000;
 
@@ -142,6 +145,14 @@ pub(super) fn perform_call(call: &Call) -> Option<isize> {
     match call.number {
         CLOSE => return is_ours(call.fd()).then_some(-EBADF),
         CLOSE_RANGE => return close_range(call),
+        FORK => {
+            super::before_fork();
+            return None;
+        }
+        CLONE if call.arguments[0] & CLONE_VM == 0 => {
+            super::before_fork();
+            return None;
+        }
         _ => {}
     }
     if !super::is_lazy() || !snapshot::has_passed() {

@@ -13,8 +13,9 @@
 //! [`instruction_at`] knows.
 //!
 //! How a jump takes the place of an instruction is the same as for recordings ([`powerfail_patch::tactic`]),
-//! but for what cannot be a jump: that goes to its trampoline at the fault. Flushes, fences and locked
-//! operations are left alone, and so are their bytes: they may get breakpoints when an execution is logged.
+//! but for what cannot be a jump: that goes to its trampoline at the fault. Flushes and fences are left alone,
+//! and so are their bytes: they may get breakpoints when an execution is logged. A locked operation may get
+//! its breakpoint where its trampoline begins ([`entry_of`]).
 
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -183,6 +184,11 @@ pub(super) fn undo(frame: &Frame) {
     });
 }
 
+/// Where an instruction is entered: at its trampoline, if it has one.
+pub(super) fn entry_of(instruction: u64) -> Option<u64> {
+    HOT.with(|hot| hot.as_ref()?.entries.get(&instruction).copied())
+}
+
 /// Undoes what patches have made of the bytes of code that lies at an address.
 pub(super) fn restore(address: u64, bytes: &mut [u8]) {
     HOT.with(|hot| {
@@ -243,7 +249,7 @@ impl Hot {
             &from_site[..from_site.len().min(MAX_INSTRUCTION_LEN)],
             address,
         );
-        if site.is_silent() || self.claims.owner(address).is_some() {
+        if self.claims.owner(address).is_some() {
             return None;
         }
         self.emitter.check(&site.instruction).ok()?;
@@ -262,6 +268,10 @@ impl Hot {
             .ok()?;
         let len = draft.len_bytes as u64;
         let plan = self.plan(&site, len, function, bytes, depth);
+        // A breakpoint for it would not be met.
+        if plan.is_none() && site.is_silent() {
+            return None;
+        }
         let place = match plan.and_then(|plan| plan.trampoline) {
             Some(place) => place,
             None => self.place_near(address, len)?,
@@ -404,10 +414,9 @@ impl Hot {
             let is_local = matches!(base, Register::RSP | Register::RIP)
                 || has_frame_pointer && base == Register::RBP;
             let may_be_patched = !is_local
-                && !self.entries.contains_key(at)
                 && !self.refused.contains(at)
                 && self.emitter.check(&other.instruction).is_ok();
-            if other.is_silent() || may_be_patched {
+            if !self.entries.contains_key(at) && (other.is_silent() || may_be_patched) {
                 unsettled.insert(*at);
             }
         }

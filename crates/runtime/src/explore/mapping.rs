@@ -3,8 +3,6 @@
 use core::sync::atomic::Ordering;
 use std::collections::BTreeSet;
 
-use powerfail_abi::explore::flag;
-
 use crate::sys;
 
 use super::pages::protect;
@@ -68,12 +66,6 @@ fn claim() {
     if other != 0 && other != me && sys::is_alive(other, other) {
         let reason = "two processes of the recovery have a pool mapped at the same time";
         super::refuse(reason);
-    }
-    if super::has_flag(flag::PRIVATE) && !super::process::is_execution() {
-        let root = file::control().root.load(Ordering::Relaxed);
-        if root != me {
-            super::refuse("reexecute: a child process of the recovery uses the pool");
-        }
     }
     attached.store(me, Ordering::Release);
 }
@@ -246,7 +238,8 @@ impl State {
                 }
             }
         }
-        if self.mappings.is_empty() {
+        // What a private execution has done is in this process, until it ends.
+        if self.mappings.is_empty() && !self.is_private {
             file::control().attached.store(0, Ordering::Release);
         }
     }

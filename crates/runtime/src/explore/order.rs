@@ -79,7 +79,30 @@ pub(super) fn prepare() {
     code::reset_after_fork();
 }
 
-fn put(address: u64, byte: u8) {
+/// Where the breakpoint of an instruction is: if that was patched, where it goes on.
+fn place_of(site: u64) -> u64 {
+    hot::entry_of(site).unwrap_or(site)
+}
+
+/// Whether an instruction has a breakpoint.
+pub(super) fn sees(site: u64) -> bool {
+    SITES.with(|sites| sites.contains_key(&site)) || {
+        let place = place_of(site);
+        SITES.with(|sites| sites.contains_key(&place))
+    }
+}
+
+fn put(site: u64, byte: u8) {
+    let address = place_of(site);
+    let byte = if address == site {
+        byte
+    } else {
+        // SAFETY: a trampoline of ours.
+        unsafe { code::view(address, 1)[0] }
+    };
+    if sees(site) {
+        return;
+    }
     let is_new = SITES.with(|sites| sites.insert(address, byte).is_none());
     if is_new {
         code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
@@ -98,7 +121,7 @@ pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
     if let Some(line) = access::flushed(&instruction, frame) {
         state.log_flush(flush_kind(&instruction), line, address);
     } else {
-        state.log_fence(address);
+        state.log_fence(hot::instruction_at(address));
         if !matches!(instruction.mnemonic(), Mnemonic::Sfence | Mnemonic::Mfence) {
             code::replace(core::iter::once((address, &[byte][..])));
             frame.set(Greg::Rip, address);

@@ -84,7 +84,11 @@ impl State {
 
     /// Hides a page that was shown; what was written to it is kept.
     pub(super) fn hide(&self, address: u64, truth: u64, was_written: bool) {
-        if self.is_private && was_written {
+        if self.is_private && self.has_company {
+            // Others may have written, too.
+            protect(address, PAGE, sys::PROT_READ);
+            copy(address, truth);
+        } else if self.is_private && was_written {
             copy(address, truth);
         }
         protect(address, PAGE, sys::PROT_NONE);

@@ -21,7 +21,7 @@ use powerfail_observe::words_for;
 use crate::sys;
 
 use super::step::Step;
-use super::{file, frames, table};
+use super::{file, frames, process, table};
 
 pub(super) const PAGE: u64 = 4096;
 /// Where homes are.
@@ -143,6 +143,12 @@ impl State {
         }
         self.has_begun = true;
         let control = file::control();
+        if super::has_flag(flag::PRIVATE) && !process::is_execution() {
+            let root = control.root.load(Ordering::Relaxed);
+            if root != sys::getpid() {
+                super::refuse("reexecute: a child process of the recovery uses the pool");
+            }
+        }
         self.is_private = super::has_flag(flag::PRIVATE);
         self.is_lazy = super::has_flag(flag::LAZY);
         self.is_logged = super::has_flag(flag::LOG);

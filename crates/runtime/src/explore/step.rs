@@ -443,7 +443,7 @@ impl State {
         if !self.is_logged {
             return;
         }
-        if self.step.is_locked && self.step.rearm == 0 {
+        if self.step.is_locked && !order::sees(self.step.site) {
             self.log_fence(self.step.site);
         }
         for access in self.step.accesses.as_slice() {

@@ -105,6 +105,24 @@ fn copies_with_a_pool_are_refused() {
 }
 
 #[test]
+fn what_is_private_cannot_be_handed_over() {
+    let refused = Zygote::fork_all(&two(), "becoming").unwrap_err();
+    assert_eq!(
+        refused,
+        "reexecute: the recovery becomes another program after it has used a pool"
+    );
+    let refused = Zygote::fork_all(&two(), "delegating").unwrap_err();
+    assert_eq!(
+        refused,
+        "reexecute: a child process of the recovery uses the pool"
+    );
+    for (mode, output) in [("becoming", "5 0 0 0\n"), ("delegating", "   5\n")] {
+        let outcomes = Zygote::reexecute_all(&two(), mode).unwrap();
+        assert_eq!(ends(&outcomes), [(Ok(0), output)]);
+    }
+}
+
+#[test]
 fn a_tree_can_be_stopped() {
     let table = Table::default()
         .line(0, &[&[(60, 1)], &[]])

@@ -138,9 +138,9 @@ fn check(seed: u64) {
     let forked = Zygote::fork_all_of(&table, &mut command()).unwrap();
     let states: usize = table.lines.values().map(Vec::len).product();
     assert!(forked.len() <= states, "{seed}: {script}");
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    seen.extend(forked.iter().map(|outcome| outcome.output.clone()));
-    assert_eq!(seen, expected, "{seed}: {script}{lines:?}");
+    let outputs = forked.iter().map(|outcome| outcome.output.clone());
+    let outputs: BTreeSet<String> = outputs.collect();
+    assert_eq!(outputs, expected, "{seed}: {script}{lines:?}");
     let repeated = Zygote::reexecute_all_of(&table, &mut command()).unwrap();
     let (mut forked, mut repeated) = (forked, repeated);
     forked.sort();

@@ -128,3 +128,19 @@ fn what_recovery_does_is_logged() {
     }
     zygote.stop();
 }
+
+#[test]
+fn each_branch_has_its_own_log() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.start_mode("logged");
+    let snapshot = zygote.snapshot();
+    zygote.begin(flag::LAZY | flag::LOG | flag::FORK | flag::PRIVATE, &[]);
+    let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+    let logs: Vec<_> = outcomes.iter().map(|outcome| &outcome.log).collect();
+    assert_eq!(logs.len(), 2);
+    assert_eq!(logs[0][0].2, 1u64.to_le_bytes());
+    assert_eq!(logs[1][0].2, 0u64.to_le_bytes());
+    assert_eq!(logs[0][1..], logs[1][1..]);
+    zygote.stop();
+}

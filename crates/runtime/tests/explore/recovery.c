@@ -246,6 +246,23 @@ static void forking(void) {
     wait(NULL);
 }
 
+static void becoming(void) {
+    unsigned char *pool = map();
+    LOAD(uint8_t, 0) = 5;
+    execl("/proc/self/exe", "recovery", "mixed", path, NULL);
+}
+
+static void delegating(void) {
+    unsigned char *pool = map();
+    LOAD(uint8_t, 0) = 5;
+    munmap(pool, LEN);
+    close(fd);
+    char command[8192];
+    snprintf(command, sizeof command, "head -c 1 %s | od -An -tu1", path);
+    if (system(command))
+        exit(4);
+}
+
 static void shortening(void) {
     map();
     if (ftruncate(fd, LEN / 2))
@@ -431,6 +448,7 @@ static const struct {
     {"locking", locking},   {"with_file", with_file}, {"logged", logged},
     {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
     {"tidy", tidy},
+    {"becoming", becoming}, {"delegating", delegating},
     {"scripted", scripted},
 };
 

@@ -96,6 +96,8 @@ pub(crate) struct Outcome {
     pub(crate) end: Result<i32, i32>,
     /// The classes that it took.
     pub(crate) classes: Vec<u16>,
+    /// What was logged: kind, offset, bytes.
+    pub(crate) log: Vec<(u32, u64, Vec<u8>)>,
 }
 
 /// A message.
@@ -273,15 +275,8 @@ impl Zygote {
 
     /// Forgets which lines of a page of the table were read.
     pub(crate) fn forget_reads(&self, page: usize) {
-        // SAFETY: inside of the file.
-        let page = unsafe {
-            &*self
-                .memory
-                .add(OPEN_PAGES_AT as usize)
-                .cast::<OpenPage>()
-                .add(page)
-        };
-        page.read.store(0, Ordering::Relaxed);
+        let at = OPEN_PAGES_AT + (page * size_of::<OpenPage>() + offset_of!(OpenPage, read)) as u64;
+        self.put(at, 0, 0u64);
     }
 
     /// Makes the pool as the failure point left it: a new file with the newest content.
@@ -342,6 +337,8 @@ impl Zygote {
             .env(SOCKET_VARIABLE, theirs.as_raw_fd().to_string())
             .stdin(Stdio::null())
             .stdout(output)
+            // A file would be one that is open for writing.
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         self.child = Some(child);
@@ -450,6 +447,7 @@ impl Zygote {
             output: self.output(),
             end: status.code().ok_or_else(|| status.signal().unwrap()),
             classes: self.choices().iter().map(|choice| choice.class).collect(),
+            log: self.log(),
         }
     }
 
@@ -481,6 +479,10 @@ impl Zygote {
                     self.order(Order::Stop);
                 }
                 return Err(message.text);
+            }
+            if message.is(MessageKind::NoSnapshot) {
+                // Another program of the same execution.
+                continue;
             }
             assert!(message.is(MessageKind::Ended), "{message:?}");
             outcomes.push(self.outcome(message.words[1] as i32));
