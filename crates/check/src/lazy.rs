@@ -154,6 +154,7 @@ pub(crate) fn explore<'t>(
     let total = points.ranked.len() as u64;
     let is_bounded = deadline.is_some() || options.max_executions.is_some();
     let mut progress = Progress::default();
+    let fill = runner.fill().map(|fill| fill.byte);
     for points in points.rounds(is_bounded) {
         if progress.is_over {
             break;
@@ -161,7 +162,7 @@ pub(crate) fn explore<'t>(
         let mut moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
         moments.extend(progress.studied.iter().map(|studied| studied.at));
         moments.sort_unstable();
-        let changes = Changes::of(trace, runner.rules(), &moments)?;
+        let changes = Changes::of(trace, runner.rules(), fill, &moments)?;
         let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
         let zygotes = runner.zygotes();
         let labs = runner.labs(options.robustness)?;
@@ -259,6 +260,7 @@ impl<'t> Runner<'t> {
             fill: self.fill(),
             memory_limit_bytes: None,
         };
+        let fill = self.fill().map(|fill| fill.byte);
         let (trace, slots) = self.slots();
         slots
             .map(|(image, slot)| {
@@ -270,7 +272,9 @@ impl<'t> Runner<'t> {
                     stacks: HashMap::new(),
                     modules: Vec::new(),
                     rules,
-                    moments: robustness.then(|| Moments::new(trace, rules)).transpose()?,
+                    moments: robustness
+                        .then(|| Moments::new(trace, rules, fill))
+                        .transpose()?,
                 })
             })
             .collect()

@@ -215,7 +215,7 @@ fn progress_of(trace: &Trace, workers: usize, max: Option<u64>, engine: Engine) 
     let points = points(trace);
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
     let contents = Contents::default();
-    let changes = Changes::of(trace, Rules::default(), &moments).expect("a sound trace");
+    let changes = Changes::of(trace, Rules::default(), None, &moments).expect("a sound trace");
     let mut progress = Progress::default();
     let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
     let labs = (0..workers).map(|_| {
@@ -313,7 +313,7 @@ fn an_interruption_keeps_what_was_found() {
     let points = points(&trace);
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
     let contents = Contents::default();
-    let changes = Changes::of(&trace, Rules::default(), &moments).expect("a sound trace");
+    let changes = Changes::of(&trace, Rules::default(), None, &moments).expect("a sound trace");
     let mut progress = Progress::default();
     let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
     let bounds = Bounds {
