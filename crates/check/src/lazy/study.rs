@@ -234,9 +234,8 @@ pub(crate) fn study(
     confirm(lab, &table, leaves, setting, &mut studied)?;
     let reason = match walked.extent {
         Extent::Exhaustive if table.truncated.is_empty() => None,
-        Extent::Exhaustive => Some(Reason::TooMany),
         Extent::Cut if is_short => Some(Reason::Time),
-        Extent::Cut => Some(Reason::TooMany),
+        Extent::Exhaustive | Extent::Cut => Some(Reason::TooMany),
         Extent::Refused { reason } => Some(Reason::Refused(reason)),
     };
     let is_cut = nested(lab, &table, pools, successes, setting, &mut studied)?;

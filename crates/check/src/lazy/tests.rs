@@ -7,7 +7,7 @@ use powerfail_finding::Code;
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
 
-use super::driver::{Bounds, Progress, round};
+use super::driver::{Bounds, Progress, Round, Watch, round};
 use super::reuse::{Changes, Reuse};
 use super::study::{Reason, Setting, Studied, Thoroughness, study};
 use super::walk::{Attempt, Explorer, Extent, Task, classes_of, walk};
@@ -227,17 +227,16 @@ fn progress_of(trace: &Trace, workers: usize, max: Option<u64>, engine: Engine) 
         max_executions: max,
         deadline: None,
     };
-    round(
-        labs.collect(),
-        &points,
-        &setting(&contents),
+    let about = Round {
+        points: &points,
+        setting: &setting(&contents),
         bounds,
-        &mut reuse,
-        &mut progress,
-        &mut |_| true,
-        &|| (),
-    )
-    .expect("it runs");
+    };
+    let mut watch = Watch {
+        tick: &mut |_| true,
+        end: &|| (),
+    };
+    round(labs.collect(), about, &mut reuse, &mut progress, &mut watch).expect("it runs");
     progress
 }
 
@@ -321,17 +320,17 @@ fn an_interruption_keeps_what_was_found() {
         deadline: None,
     };
     let ended = std::cell::Cell::new(0);
-    round(
-        vec![Simulated::new(&trace, data_if_flag)],
-        &points,
-        &setting(&contents),
+    let about = Round {
+        points: &points,
+        setting: &setting(&contents),
         bounds,
-        &mut reuse,
-        &mut progress,
-        &mut |done| done < 4,
-        &|| ended.set(ended.get() + 1),
-    )
-    .expect("an interruption is no error");
+    };
+    let mut watch = Watch {
+        tick: &mut |done| done < 4,
+        end: &|| ended.set(ended.get() + 1),
+    };
+    let labs = vec![Simulated::new(&trace, data_if_flag)];
+    round(labs, about, &mut reuse, &mut progress, &mut watch).expect("an interruption is no error");
     assert!(progress.is_interrupted);
     assert!(progress.done() >= 4);
     assert_eq!(ended.get(), 1);

@@ -61,9 +61,9 @@ pub(crate) struct Walk {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Explores; `visit` sees each execution once.
+/// Lets it explore; `visit` sees each execution once.
 pub(crate) fn walk(
-    explorer: &mut dyn Explorer,
+    by: &mut dyn Explorer,
     task: Task<'_>,
     visit: &mut dyn FnMut(Execution) -> Result<(), CheckError>,
 ) -> Result<Walk, CheckError> {
@@ -90,7 +90,7 @@ pub(crate) fn walk(
             log: task.log,
             max_executions: task.limit - walk.executions,
         };
-        let explored = match explorer.explore(&request)? {
+        let explored = match by.explore(&request)? {
             Attempt::Explored(explored) => explored,
             Attempt::NotForkable if fork => {
                 fork = false;
