@@ -17,6 +17,8 @@
 mod flushes;
 mod minimal;
 mod survivor;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::collections::BTreeMap;
@@ -125,9 +127,9 @@ pub fn diagnose(
 
     let lost: Vec<Vec<EventIndex>> = survivors.iter().map(|it| it.lost().to_vec()).collect();
     let flushed = flushes::look_up(trace, rules, &minimal, &stores, &lost)?;
-    let all = minimal.into_iter().zip(survivors).zip(flushed);
+    let all = minimal.iter().zip(&survivors).zip(flushed);
     Ok(all
-        .map(|((minimal, survivor), lost)| conclude(minimal, &survivor, lost))
+        .map(|((minimal, survivor), lost)| conclude(minimal, survivor, lost))
         .collect())
 }
 
@@ -185,7 +187,7 @@ fn stores_of(
     Ok(stores)
 }
 
-fn conclude(minimal: Minimal, search: &SurvivorSearch, lost: Vec<LostStore>) -> Diagnosis {
+fn conclude(minimal: &Minimal, search: &SurvivorSearch, lost: Vec<LostStore>) -> Diagnosis {
     if minimal.is_whole() || search.is_program_order() {
         let at = if minimal.is_whole() {
             minimal.at()

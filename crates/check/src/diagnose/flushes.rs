@@ -1,7 +1,9 @@
 //! What became of a lost store: whether and when it was flushed and fenced.
 
+use std::ops::RangeInclusive;
+
 use powerfail_model::{
-    Domain, Event, EventIndex, LineId, LineIndex, Rules, StoreKind, ThreadIndex,
+    Domain, Event, EventIndex, LineId, LineIndex, PoolIndex, Rules, Step, StoreKind, ThreadIndex,
 };
 use powerfail_trace::Trace;
 use rustc_hash::FxHashMap;
@@ -60,11 +62,17 @@ impl LostStore {
     }
 }
 
-/// What is followed: a lost store that waits for its flush or fence.
-struct Waiting {
-    /// Which case, and which store of it.
-    owner: (usize, usize),
-    overwritten: bool,
+/// A lost store of a case: which case, and which store of it.
+type Owner = (usize, usize);
+
+/// Lost stores that wait for their flushes and fences.
+struct Watch {
+    rules: Rules,
+    found: Vec<Vec<LostStore>>,
+    /// By line, and whether the program has stored to it again.
+    unflushed: FxHashMap<LineId, Vec<(Owner, bool)>>,
+    /// By the thread that flushed.
+    unfenced: FxHashMap<ThreadIndex, Vec<Owner>>,
 }
 
 /// One pass for all lost stores. They are those of `lost`, by case, oldest first.
@@ -75,8 +83,14 @@ pub(super) fn look_up(
     stores: &[StoresOf],
     lost: &[Vec<EventIndex>],
 ) -> Result<Vec<Vec<LostStore>>, CheckError> {
-    let mut found: Vec<Vec<LostStore>> = Vec::new();
-    for ((case, stores), lost) in cases.iter().zip(stores).zip(lost) {
+    let mut watch = Watch {
+        rules,
+        found: Vec::new(),
+        unflushed: FxHashMap::default(),
+        unfenced: FxHashMap::default(),
+    };
+    let mut begins: Vec<(EventIndex, Owner)> = Vec::new();
+    for (number, ((case, stores), lost)) in cases.iter().zip(stores).zip(lost).enumerate() {
         let state = case.state();
         let line_of = |event: EventIndex| {
             let of = |(id, version): &(LineId, usize)| {
@@ -90,103 +104,116 @@ pub(super) fn look_up(
             flushed: Flushed::Never,
             fenced: None,
         });
-        found.push(all.collect());
-    }
-    let mut begins: Vec<(EventIndex, (usize, usize))> = Vec::new();
-    for (case, lost) in found.iter().enumerate() {
+        watch.found.push(all.collect());
         let numbered = lost.iter().enumerate();
-        begins.extend(numbered.map(|(number, store)| (store.event, (case, number))));
+        begins.extend(numbered.map(|(store, event)| (*event, (number, store))));
     }
     begins.sort_unstable();
     let Some((first, _)) = begins.first().copied() else {
-        return Ok(found);
+        return Ok(watch.found);
     };
-    let line_bytes = rules.domain.line_bytes() as u64;
     let mut begins = begins.into_iter().peekable();
-    let mut unflushed: FxHashMap<LineId, Vec<Waiting>> = FxHashMap::default();
-    let mut unfenced: FxHashMap<ThreadIndex, Vec<(usize, usize)>> = FxHashMap::default();
     let mut records = trace.records_from(first);
     while let Some(record) = records.next_record()? {
-        if begins.peek().is_none() && unflushed.is_empty() && unfenced.is_empty() {
+        if begins.peek().is_none() && watch.is_over() {
             break;
         }
         let Some(step) = record.step() else { continue };
-        let id = |pool, offset: u64| LineId {
+        watch.pass(&step);
+        while let Some((_, owner)) = begins.next_if(|(event, _)| *event == step.index) {
+            watch.begin(&step, owner);
+        }
+    }
+    Ok(watch.found)
+}
+
+impl Watch {
+    fn is_over(&self) -> bool {
+        self.unflushed.is_empty() && self.unfenced.is_empty()
+    }
+
+    fn line_of(&self, pool: PoolIndex, offset: u64) -> LineId {
+        let line = offset / self.rules.domain.line_bytes() as u64;
+        LineId {
             pool,
-            line: LineIndex(offset / line_bytes),
+            line: LineIndex(line),
+        }
+    }
+
+    fn lines_of(&self, pool: PoolIndex, offset: u64, len_bytes: u64) -> RangeInclusive<LineId> {
+        let end = offset.saturating_add(len_bytes.max(1)) - 1;
+        self.line_of(pool, offset)..=self.line_of(pool, end)
+    }
+
+    /// The event is one of the lost stores.
+    fn begin(&mut self, step: &Step<'_>, owner: Owner) {
+        let store = &mut self.found[owner.0][owner.1];
+        let kind = match step.event {
+            Event::Store { kind, .. } => kind,
+            _ => StoreKind::Plain,
         };
-        let mut fence = |found: &mut Vec<Vec<LostStore>>| {
-            for (case, number) in unfenced.remove(&step.thread).unwrap_or_default() {
-                found[case][number].fenced.get_or_insert(step.index);
-            }
-        };
+        if kind == StoreKind::NonTemporal && self.rules.domain != Domain::PageCache {
+            store.flushed = Flushed::ByItself;
+            self.unfenced.entry(step.thread).or_default().push(owner);
+        } else {
+            let waiting = self.unflushed.entry(store.line).or_default();
+            waiting.push((owner, false));
+        }
+    }
+
+    fn pass(&mut self, step: &Step<'_>) {
         match step.event {
             Event::Store { kind, at, bytes } => {
                 if kind == StoreKind::Locked {
-                    fence(&mut found);
+                    self.fence(step);
                 }
-                let first = at.offset.0 / line_bytes;
-                let last = (at.offset.0 + (bytes.len() as u64).max(1) - 1) / line_bytes;
-                for line in first..=last {
-                    let waiting = unflushed.get_mut(&id(at.pool, line * line_bytes));
-                    for waiting in waiting.into_iter().flatten() {
-                        waiting.overwritten = true;
-                    }
-                }
-                while let Some((_, owner)) = begins.next_if(|(event, _)| *event == step.index) {
-                    if kind == StoreKind::NonTemporal && rules.domain != Domain::PageCache {
-                        found[owner.0][owner.1].flushed = Flushed::ByItself;
-                        unfenced.entry(step.thread).or_default().push(owner);
-                    } else {
-                        let waiting = Waiting {
-                            owner,
-                            overwritten: false,
-                        };
-                        let line = found[owner.0][owner.1].line;
-                        unflushed.entry(line).or_default().push(waiting);
+                let lines = self.lines_of(at.pool, at.offset.0, bytes.len() as u64);
+                for line in lines.start().line.0..=lines.end().line.0 {
+                    let id = LineId {
+                        pool: at.pool,
+                        line: LineIndex(line),
+                    };
+                    for (_, stored_again) in self.unflushed.get_mut(&id).into_iter().flatten() {
+                        *stored_again = true;
                     }
                 }
             }
-            // Only there flushes mean anything.
-            Event::Flush { at, .. } if rules.domain == Domain::Adr => {
-                let flushed = unflushed.remove(&id(at.pool, at.offset.0));
-                for waiting in flushed.into_iter().flatten() {
-                    let store = &mut found[waiting.owner.0][waiting.owner.1];
-                    store.flushed = flushed_at(step.index, waiting.overwritten);
-                    unfenced.entry(step.thread).or_default().push(waiting.owner);
-                }
+            // Elsewhere flushes mean nothing.
+            Event::Flush { at, .. } if self.rules.domain == Domain::Adr => {
+                self.flush(step, self.line_of(at.pool, at.offset.0));
             }
-            Event::Fence(_) => fence(&mut found),
+            Event::Fence(_) => self.fence(step),
             Event::Sync {
                 pool,
                 offset,
                 len_bytes,
             } => {
-                fence(&mut found);
-                let last = id(pool, offset.0.saturating_add(len_bytes));
-                let range = id(pool, offset.0)..=last;
-                unflushed.retain(|line, waiting| {
-                    if !range.contains(line) {
-                        return true;
-                    }
-                    for waiting in waiting {
-                        let store = &mut found[waiting.owner.0][waiting.owner.1];
-                        store.flushed = flushed_at(step.index, waiting.overwritten);
-                        store.fenced = Some(step.index);
-                    }
-                    false
-                });
+                let range = self.lines_of(pool, offset.0, len_bytes);
+                let lines = self.unflushed.keys().filter(|line| range.contains(line));
+                let lines: Vec<LineId> = lines.copied().collect();
+                for line in lines {
+                    self.flush(step, line);
+                }
+                self.fence(step);
             }
             Event::Flush { .. } | Event::Resize { .. } => {}
         }
     }
-    Ok(found)
-}
 
-const fn flushed_at(event: EventIndex, overwritten: bool) -> Flushed {
-    if overwritten {
-        Flushed::WithLater(event)
-    } else {
-        Flushed::At(event)
+    fn flush(&mut self, step: &Step<'_>, line: LineId) {
+        for (owner, stored_again) in self.unflushed.remove(&line).unwrap_or_default() {
+            self.found[owner.0][owner.1].flushed = if stored_again {
+                Flushed::WithLater(step.index)
+            } else {
+                Flushed::At(step.index)
+            };
+            self.unfenced.entry(step.thread).or_default().push(owner);
+        }
+    }
+
+    fn fence(&mut self, step: &Step<'_>) {
+        for (case, number) in self.unfenced.remove(&step.thread).unwrap_or_default() {
+            self.found[case][number].fenced = Some(step.index);
+        }
     }
 }

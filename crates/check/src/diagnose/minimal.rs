@@ -177,7 +177,7 @@ impl Minimal {
         }
     }
 
-    fn newer_version(&mut self, line: usize, good: usize, symptoms: Vec<Option<Symptom>>) {
+    fn newer_version(&mut self, line: usize, good: usize, symptoms: &[Option<Symptom>]) {
         let bad = self.lines[line].1;
         let tried = Self::versions_between(bad, good);
         // The newest come first.
@@ -239,7 +239,7 @@ impl Inquiry for Minimal {
                 _ => self.versions_of(0),
             },
             Phase::Lines { parts } => self.fewer_lines(parts, symptoms),
-            Phase::Versions { line, good } => self.newer_version(line, good, symptoms),
+            Phase::Versions { line, good } => self.newer_version(line, good, &symptoms),
             Phase::Over { .. } => {}
         }
     }

@@ -95,7 +95,7 @@ mod tests {
             ..Eager::default()
         };
         let mut out = Vec::new();
-        combinations(&mut out, &eager, 2_000_123, Duration::from_secs(5 * 86_400)).unwrap();
+        combinations(&mut out, &eager, 2_000_123, Duration::from_hours(5 * 24)).unwrap();
         let text = anstream::adapter::strip_bytes(&out).into_vec();
         assert_eq!(
             String::from_utf8(text).unwrap(),
