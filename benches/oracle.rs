@@ -36,11 +36,14 @@ const OPEN_LINES: u64 = 8;
 
 fn main() {
     powerfail_oracle::serve_if_zygote();
-    ratios();
-    states_a_second();
+    // As with other benchmarks, a word names what is wanted.
+    let wanted = std::env::args().skip(1).find(|it| !it.starts_with('-'));
+    let wanted = wanted.unwrap_or_default();
+    ratios(&wanted);
+    states_a_second(&wanted);
 }
 
-fn ratios() {
+fn ratios(wanted: &str) {
     let ways = [
         (
             "own mounts, own processes",
@@ -56,6 +59,9 @@ fn ratios() {
         "/bin/true", "posix_spawn", "oracle", "ratio"
     );
     for (name, paths, processes) in ways {
+        if !name.contains(wanted) {
+            continue;
+        }
         let settings = Settings {
             paths,
             processes,
@@ -129,7 +135,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 /// How many states a second one core tries.
-fn states_a_second() {
+fn states_a_second(wanted: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let recovery = directory.path().join("recovery");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle/recovery.c");
@@ -148,6 +154,9 @@ fn states_a_second() {
         ("executed", false, BUDGET_EXECUTED),
         ("forked from a snapshot", true, BUDGET_FORKED),
     ] {
+        if !name.contains(wanted) {
+            continue;
+        }
         let (start, used) = (Instant::now(), processor_seconds());
         let mut states = States::new(&trace, &recovery, &runtime, snapshot);
         for _ in 0..STATES {
@@ -162,6 +171,9 @@ fn states_a_second() {
         ("explored by forking", true),
         ("explored one by one", false),
     ] {
+        if !name.contains(wanted) {
+            continue;
+        }
         let (start, used) = (Instant::now(), processor_seconds());
         let mut states = States::new(&trace, &recovery, &runtime, true);
         let mut executions = 0;

@@ -234,7 +234,7 @@ fn receive(call: &Call, transfer: &Transfer, pool: Option<u32>) -> isize {
         let mut left = count;
         for part in transfer.parts() {
             let len = part.len.min(left);
-            state.store(part.address, from, len, call.code.pc);
+            state.store(part.address, from, len, call);
             from += len;
             left -= len;
         }
@@ -378,7 +378,7 @@ impl State {
     }
 
     /// Writes memory of the recovery for the kernel.
-    fn store(&mut self, address: u64, from: u64, len: u64, site: u64) {
+    fn store(&mut self, address: u64, from: u64, len: u64, call: &Call) {
         self.for_each_piece(address, len, |state, at, len, place| {
             let from = from + (at - address);
             let Some((mapping, offset)) = place else {
@@ -386,24 +386,30 @@ impl State {
                 return;
             };
             if state.mappings[mapping].is_private {
-                state.own_page(mapping, offset / PAGE * PAGE);
+                state.own_page(mapping, offset / PAGE * PAGE, call);
                 copy_target(PROCESS_VM_WRITEV, from, at, len);
                 return;
             }
             let pool = state.mappings[mapping].pool;
-            state.write_page(pool, offset, from, len, site);
+            state.write_page(pool, offset, from, len, call.code.pc);
         });
     }
 
     /// A private page of the recovery is written by the kernel: it is its own from now on.
-    fn own_page(&mut self, mapping: usize, page: u64) {
+    fn own_page(&mut self, mapping: usize, page: u64, call: &Call) {
+        if !self.is_hidden(mapping, page) {
+            return;
+        }
+        // All that could be observed there is decided before.
+        let pool = self.mappings[mapping].pool;
+        self.decide_bytes(pool, page, 0, PAGE, call);
         if !self.is_hidden(mapping, page) {
             return;
         }
         let Some(address) = self.mappings[mapping].address_of(page) else {
             return;
         };
-        let truth = self.truth(self.mappings[mapping].pool, page, None);
+        let truth = self.truth(pool, page, None);
         self.show(mapping, address, truth);
         protect(address, PAGE, self.mappings[mapping].protection);
         self.mappings[mapping].own.insert(page);

@@ -89,6 +89,13 @@ fn private_changes_stay_private() {
 }
 
 #[test]
+fn the_kernel_writes_to_private_pages() {
+    let two = Table::default().line(0, &[&[(0, 1), (8, 2)], &[]]);
+    let expected = ["abcdefgh 2\n", "abcdefgh 0\n"];
+    assert_eq!(outputs(&two, "into_private"), expected);
+}
+
+#[test]
 fn mappings_grow_and_change_their_rights() {
     assert_eq!(outputs(&three(), "moved"), ["61 1 0\n", "61 0 0\n"]);
 }
