@@ -187,6 +187,7 @@ pub(crate) fn study(
         fork: setting.fork,
         log: setting.depth > 1,
         limit,
+        deadline: setting.deadline.map(|(deadline, _)| deadline),
     };
     let mut leaves: Vec<Leaf> = Vec::new();
     let mut successes: Vec<LoggedExecution> = Vec::new();

@@ -130,6 +130,7 @@ fn forking_and_executing_again_give_the_same() {
             fork: true,
             log: false,
             limit: u64::MAX,
+            deadline: None,
         };
         let mut found = Vec::new();
         let walked = walk(&mut lab, task, &mut |execution| {
@@ -145,6 +146,29 @@ fn forking_and_executing_again_give_the_same() {
     assert!(leaves[0].0.len() > 20);
     assert_eq!(leaves[0], leaves[1]);
     assert_eq!(leaves[0], leaves[2]);
+}
+
+/// Where time is short a large tree is tried with few executions first, and the result is the same.
+#[test]
+fn a_large_tree_is_explored_in_time() {
+    let trace = winding_trace();
+    let contents = Contents::default();
+    let end = trace.event_count();
+    let summary = |deadline| {
+        let setting = Setting {
+            deadline,
+            ..setting(&contents)
+        };
+        let mut lab = Simulated::new(&trace, winding);
+        let studied = study_at(&mut lab, end, &setting);
+        (studied.thoroughness, studied.executions, studied.choices)
+    };
+    let hour = std::time::Duration::from_secs(3600);
+    let deadline = std::time::Instant::now() + hour;
+    let each = std::time::Duration::from_millis(1);
+    let any = summary(None);
+    assert!(any.1 > 64, "{any:?}");
+    assert_eq!(any, summary(Some((deadline, each))));
 }
 
 #[test]
@@ -368,6 +392,7 @@ fn a_recovery_that_does_not_repeat_itself_ends() {
         fork: false,
         log: false,
         limit: 100,
+        deadline: None,
     };
     walk(&mut fickle, task, &mut |_| Ok(())).expect("it runs");
     assert!(fickle.1 < 20, "{}", fickle.1);
