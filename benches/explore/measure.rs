@@ -28,15 +28,18 @@ pub(crate) struct Measured {
     /// How many crash states there are.
     pub(crate) states: String,
     pub(crate) time_s: f64,
+    /// Processor time of powerfail and of all recoveries.
+    processor_s: f64,
     /// What recovery takes without powerfail, on the pool as the workload left it.
     pub(crate) native_ms: f64,
 }
 
 impl Measured {
+    /// Processor time of one execution, on average, with its share of everything else.
     pub(crate) fn each_ms(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         let executions = self.executions.max(1) as f64;
-        1000.0 * self.time_s / executions
+        1000.0 * self.processor_s / executions
     }
 
     /// Figures of an exploration that left something out would not mean anything.
@@ -89,9 +92,7 @@ impl Bench {
             "--only",
             "atomicity,durability,recovery-crash,recovery-hang",
         ]);
-        let begun = Instant::now();
-        let text = run(&mut crash);
-        let time_s = begun.elapsed().as_secs_f64();
+        let (text, time_s, processor_s) = timed(&crash);
 
         let report: Value = serde_json::from_str(&text).expect("a report");
         let totals = &report["totals"];
@@ -106,6 +107,7 @@ impl Bench {
             choices: number("choices"),
             states: exploration["states"].as_str().expect("a text").to_owned(),
             time_s,
+            processor_s,
             native_ms: self.native_ms(program, workload, recover),
         }
     }
@@ -126,6 +128,27 @@ impl Bench {
         std::fs::remove_file(&pool).expect("the pool is there");
         best
     }
+}
+
+/// Runs a command that has to succeed: what it wrote, how long it took, and its processor time with that of
+/// its children, as the shell's `time` would say.
+fn timed(command: &Command) -> (String, f64, f64) {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "TIMEFORMAT='%R %U %S'; time \"$@\"", "bash"]);
+    shell.arg(command.get_program()).args(command.get_args());
+    let output = shell.output().expect("bash runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    let last = errors.lines().last().unwrap_or_default();
+    let times: Vec<f64> = last
+        .split_whitespace()
+        .filter_map(|time| time.parse().ok())
+        .collect();
+    let [whole, user, system] = times[..] else {
+        panic!("no times: {errors}");
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (text, whole, user + system)
 }
 
 /// Runs a command that has to succeed; what it wrote.

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // The checksum of a record becomes durable before the record. Recovery takes the record only if they agree.
 #include "../../programs/pm.h"
 

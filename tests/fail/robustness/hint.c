@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // A hint where a chain ends becomes durable before the link that leads there. Recovery follows the links if the
 // hint leads to something that is not linked.
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // The length of a list can become durable before an element. Recovery counts the elements again.
 #include "../../programs/pm.h"
 

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // A value has two copies in turn, each with its own number. The number that says which one is in use becomes
 // durable before the copy. Recovery takes the other one then.
 #include "../../programs/pm.h"

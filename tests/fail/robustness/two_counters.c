@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // Two counters of the same thing become durable in the order that is not that of the stores. Recovery takes the
 // larger one, so nothing fails: it was lucky, or careful.
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // The checksum of a record becomes durable after the record.
 #include "../../programs/pm.h"
 

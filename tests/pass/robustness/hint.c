@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // A hint where a chain ends becomes durable after the link that leads there.
 #include "../../programs/pm.h"
 

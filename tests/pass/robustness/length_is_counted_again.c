@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // An element is durable before the length counts it. Recovery counts the elements again all the same.
 #include "../../programs/pm.h"
 

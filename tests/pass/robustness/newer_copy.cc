@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // A value has two copies in turn. The number that says which one is in use becomes durable after the copy.
 #include "../../programs/pm.h"
 

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// powerfail: flags = "--warnings"
+// powerfail: flags = "--deny warnings"
 // Two counters of the same thing become durable one after the other, in the order of the stores.
 #include "../../programs/pm.h"
 

@@ -15,7 +15,7 @@ const FILL: [&str; 2] = ["--fill", "0xcc"];
 fn silent(name: &str, inserts: &str) {
     let run = Run::record(&program(name, 0), &["insert", inserts]);
     for flags in [&[][..], &FILL] {
-        let explored = run.explore(&["recover"], &[&ALL, &CRASHES, flags].concat());
+        let explored = run.explore(&["recover"], &[&ALL[..], &CRASHES, flags].concat());
         assert!(
             explored.is_silent(),
             "{name} {inserts} {flags:?}: {explored:?}"
