@@ -1,4 +1,4 @@
-//! What exploring costs: crash states a second of eager exploration for a trivial recovery, with and without
+//! What eager exploration costs: crash states a second for a trivial recovery, with and without
 //! snapshots, and what counting and making the states takes by itself.
 //!
 //! Not a criterion bench: it runs for seconds. Needs gcc, and `powerfail` built in release mode, which
@@ -24,13 +24,13 @@ fn main() {
     assert!(powerfail.exists(), "{} is not built", powerfail.display());
     let folder = tempfile::tempdir().expect("temporary folder");
     let program = folder.path().join("log");
-    let status = Command::new("gcc")
+    let compiled = Command::new("gcc")
         .args(["-O2", "-g", "-Wl,-z,now", "-o"])
         .arg(&program)
-        .arg(here.join("explore/log.c"))
+        .arg(here.join("eager/log.c"))
         .status()
         .expect("gcc runs");
-    assert!(status.success(), "the program does not compile");
+    assert!(compiled.success(), "the program does not compile");
     let trace = folder.path().join("log.trace");
     let mut record = Command::new(&powerfail);
     record.args(["record", "-o"]).arg(&trace).arg("--");

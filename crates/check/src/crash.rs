@@ -377,10 +377,12 @@ impl Bench<'_, '_> {
             self.runner,
             &points,
             self.contents,
-            options,
-            time,
-            each,
-            tree.seed,
+            &lazy::Limits {
+                options,
+                time,
+                each,
+                seed: tree.seed,
+            },
             self.observer,
         )
     }

@@ -36,7 +36,7 @@ use crate::content::Contents;
 use crate::error::CheckError;
 use crate::options::{LazyOptions, Observer, Step};
 use crate::runner::Runner;
-use driver::{Bounds, Progress, round};
+use driver::{Bounds, Progress, Round, Watch, round};
 use lab::SlotLab;
 use reuse::{Changes, Reuse};
 use robustness::Moments;
@@ -124,19 +124,28 @@ impl Points {
     }
 }
 
+/// How far to go.
+pub(crate) struct Limits<'o> {
+    pub(crate) options: &'o LazyOptions,
+    /// How long it may take.
+    pub(crate) time: Option<Duration>,
+    /// How long a recovery takes, about.
+    pub(crate) each: Duration,
+    /// Of what is chosen at random.
+    pub(crate) seed: u64,
+}
+
 /// Explores the failure points.
 pub(crate) fn explore<'t>(
     trace: &'t Trace,
     runner: &mut Runner<'t>,
     points: &Points,
     contents: &Contents,
-    options: &LazyOptions,
-    time: Option<Duration>,
-    each: Duration,
-    seed: u64,
+    limits: &Limits<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Explored, CheckError> {
-    let deadline = time.map(|time| Instant::now() + time);
+    let options = limits.options;
+    let deadline = limits.time.map(|time| Instant::now() + time);
     let setting = Setting {
         contents,
         fork: options.fork,
@@ -144,8 +153,8 @@ pub(crate) fn explore<'t>(
         limit: options.limit,
         sample: SAMPLE,
         robustness: options.robustness,
-        seed,
-        deadline: deadline.map(|deadline| (deadline, each)),
+        seed: limits.seed,
+        deadline: deadline.map(|deadline| (deadline, limits.each)),
     };
     let bounds = Bounds {
         max_executions: options.max_executions,
@@ -154,6 +163,7 @@ pub(crate) fn explore<'t>(
     let total = points.ranked.len() as u64;
     let is_bounded = deadline.is_some() || options.max_executions.is_some();
     let mut progress = Progress::default();
+    let fill = runner.fill().map(|fill| fill.byte);
     for points in points.rounds(is_bounded) {
         if progress.is_over {
             break;
@@ -161,7 +171,7 @@ pub(crate) fn explore<'t>(
         let mut moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
         moments.extend(progress.studied.iter().map(|studied| studied.at));
         moments.sort_unstable();
-        let changes = Changes::of(trace, runner.rules(), &moments)?;
+        let changes = Changes::of(trace, runner.rules(), fill, &moments)?;
         let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
         let zygotes = runner.zygotes();
         let labs = runner.labs(options.robustness)?;
@@ -169,16 +179,16 @@ pub(crate) fn explore<'t>(
             observer.progress(Step::Lost, done, total);
             !observer.is_interrupted()
         };
-        round(
-            labs,
-            &points,
-            &setting,
+        let about = Round {
+            points: &points,
+            setting: &setting,
             bounds,
-            &mut reuse,
-            &mut progress,
-            &mut tick,
-            &|| crate::runner::end(&zygotes),
-        )?;
+        };
+        let mut watch = Watch {
+            tick: &mut tick,
+            end: &|| crate::runner::end(&zygotes),
+        };
+        round(labs, about, &mut reuse, &mut progress, &mut watch)?;
     }
     runner.runs += progress.executions;
     Ok(sum_up(progress, total))
@@ -259,6 +269,7 @@ impl<'t> Runner<'t> {
             fill: self.fill(),
             memory_limit_bytes: None,
         };
+        let fill = self.fill().map(|fill| fill.byte);
         let (trace, slots) = self.slots();
         slots
             .map(|(image, slot)| {
@@ -270,7 +281,9 @@ impl<'t> Runner<'t> {
                     stacks: HashMap::new(),
                     modules: Vec::new(),
                     rules,
-                    moments: robustness.then(|| Moments::new(trace, rules)).transpose()?,
+                    moments: robustness
+                        .then(|| Moments::new(trace, rules, fill))
+                        .transpose()?,
                 })
             })
             .collect()

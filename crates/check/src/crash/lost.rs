@@ -205,7 +205,7 @@ impl Bench<'_, '_> {
                 evidence.choices =
                     choices(self.trace, failure, &diagnosis.state, line_bytes, places)?;
             }
-            add(&mut crashed.findings, finding, &doubtful, pair);
+            add(&mut crashed.findings, finding, &doubtful, pair.as_ref());
         }
         Ok(())
     }
@@ -336,13 +336,13 @@ fn written(patch: &powerfail_image::Patch) -> Written {
 /// Adds a finding, unless another one is about the same bug: one that says that a store is lost which one
 /// flush would have saved together with this one's, or that names the same two stores. The first one
 /// says it best.
-fn add(findings: &mut Vec<Finding>, finding: Finding, doubtful: &[Line], pair: Option<[Line; 2]>) {
+fn add(findings: &mut Vec<Finding>, finding: Finding, doubtful: &[Line], pair: Option<&[Line; 2]>) {
     let lost: Vec<Line> = stores(&finding).map(line_of).collect();
     let is_same = |known: &Finding| {
         let mut blamed = stores(known).map(line_of);
         known.severity == Severity::Error
             && (blamed.any(|line| lost.contains(&line) || doubtful.contains(&line))
-                || pair.as_ref().is_some_and(|pair| names(known, pair)))
+                || pair.is_some_and(|pair| names(known, pair)))
     };
     match findings.iter_mut().find(|known| is_same(known)) {
         Some(known) => {

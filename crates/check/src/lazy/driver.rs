@@ -41,6 +41,23 @@ impl Progress {
     }
 }
 
+/// What a round is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Round<'a> {
+    /// In the order of the trace.
+    pub(crate) points: &'a [FailurePoint],
+    pub(crate) setting: &'a Setting<'a>,
+    pub(crate) bounds: Bounds,
+}
+
+/// Who looks on.
+pub(crate) struct Watch<'a> {
+    /// Is told how many points are done, and says whether to go on.
+    pub(crate) tick: &'a mut dyn FnMut(u64) -> bool,
+    /// Ends whatever the workers wait for.
+    pub(crate) end: &'a dyn Fn(),
+}
+
 /// What bounds a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
@@ -59,18 +76,19 @@ enum Outcome {
     Studied(Box<Studied>),
 }
 
-/// Studies the points, which are in the order of the trace. `tick` is told how many are done and says whether
-/// to go on; `end` ends whatever the workers wait for.
+/// Studies the points of a round, one worker for each lab.
 pub(crate) fn round<L: Lab + Send>(
     labs: Vec<L>,
-    points: &[FailurePoint],
-    setting: &Setting<'_>,
-    bounds: Bounds,
+    about: Round<'_>,
     reuse: &mut Reuse<'_>,
     progress: &mut Progress,
-    tick: &mut dyn FnMut(u64) -> bool,
-    end: &dyn Fn(),
+    watch: &mut Watch<'_>,
 ) -> Result<(), CheckError> {
+    let Round {
+        points,
+        setting,
+        bounds,
+    } = about;
     let shared = Mutex::new(Shared {
         next: 0,
         stop: false,
@@ -143,11 +161,11 @@ pub(crate) fn round<L: Lab + Send>(
                     lock().stop = true;
                 }
             }
-            if !progress.is_interrupted && !tick(progress.done()) {
+            if !progress.is_interrupted && !(watch.tick)(progress.done()) {
                 progress.is_interrupted = true;
                 progress.is_over = true;
                 lock().stop = true;
-                end();
+                (watch.end)();
             }
         }
         if bounds.deadline.is_some_and(|it| Instant::now() >= it) && next < points.len() {

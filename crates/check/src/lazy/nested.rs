@@ -134,6 +134,7 @@ impl Nest<'_, '_> {
             fork: self.setting.fork,
             log: goes_on,
             limit: most.saturating_sub(self.executions),
+            deadline: self.setting.deadline.map(|(deadline, _)| deadline),
         };
         if task.limit == 0 {
             self.is_cut = true;

@@ -6,9 +6,7 @@
 use std::collections::BTreeMap;
 
 use powerfail_explore::FailurePoint;
-use powerfail_explore::lazy::{
-    ChangeLog, ChangeLogBuilder, Decision, PageLines, ReadSets, ReuseLimits,
-};
+use powerfail_explore::lazy::{ChangeLog, Decision, PageLines, ReadSets, ReuseLimits};
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
 
@@ -43,29 +41,11 @@ impl Changes {
     pub(crate) fn of(
         trace: &Trace,
         rules: Rules,
+        fill: Option<u8>,
         points: &[EventIndex],
     ) -> Result<Self, CheckError> {
-        let mut image = powerfail_model::SparseImage::new();
-        let mut runs = trace.initial_images();
-        while let Some(run) = runs.next_run()? {
-            let at = powerfail_model::Place::new(run.pool, run.offset);
-            powerfail_model::Image::write(&mut image, at, run.bytes);
-        }
-        let mut builder = ChangeLogBuilder::new(rules, image);
-        let mut rest = points.iter().copied().peekable();
-        let mut records = trace.records_from(EventIndex(0));
-        while rest.peek().is_some() {
-            let record = records.next_record()?;
-            let position = record.as_ref().map_or(EventIndex(u64::MAX), |it| it.index);
-            while let Some(at) = rest.next_if(|at| *at <= position) {
-                builder.point(at);
-            }
-            if let Some(step) = record.and_then(|record| record.step()) {
-                builder.apply(&step);
-            }
-        }
         Ok(Self {
-            log: builder.finish(),
+            log: ChangeLog::of(trace, rules, fill, points)?,
             numbers: points.iter().copied().zip(0..).collect(),
         })
     }

@@ -1,7 +1,7 @@
 //! Executions that no moment of the run explains, whether or not they fail.
 
-use powerfail_explore::lazy::{History, ReadLine, Seen, robust};
-use powerfail_model::{EventIndex, Image, Place, Rules, SparseImage};
+use powerfail_explore::lazy::{FilledImage, History, ReadLine, Seen, robust};
+use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::{RecordCursor, Trace};
 
 use crate::error::CheckError;
@@ -17,37 +17,25 @@ pub(crate) struct Contradiction {
 
 /// A pass that knows since when lines hold what they surely hold.
 pub(crate) struct Moments<'t> {
-    history: History,
+    history: History<FilledImage>,
     records: RecordCursor<'t>,
-    position: EventIndex,
 }
 
 impl<'t> Moments<'t> {
-    pub(crate) fn new(trace: &'t Trace, rules: Rules) -> Result<Self, CheckError> {
-        let mut image = SparseImage::new();
-        let mut runs = trace.initial_images();
-        while let Some(run) = runs.next_run()? {
-            image.write(Place::new(run.pool, run.offset), run.bytes);
-        }
+    pub(crate) fn new(
+        trace: &'t Trace,
+        rules: Rules,
+        fill: Option<u8>,
+    ) -> Result<Self, CheckError> {
         Ok(Self {
-            history: History::new(rules, image),
+            history: History::new(rules, FilledImage::of(trace, fill)?),
             records: trace.records_from(EventIndex(0)),
-            position: EventIndex(0),
         })
     }
 
     /// Goes to the moment just before an event.
     pub(crate) fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
-        while self.position < at {
-            let Some(record) = self.records.next_record()? else {
-                break;
-            };
-            if let Some(step) = record.step() {
-                self.history.apply(&step);
-            }
-            self.position.0 += 1;
-        }
-        Ok(())
+        Ok(self.history.move_to(&mut self.records, at)?)
     }
 
     /// The lines that were chosen from, and when they had what was read.

@@ -18,10 +18,10 @@ pub(crate) fn sample(
 ) -> (Vec<CrashState>, bool) {
     let lines = &table.lines;
     let last = |line: usize| lines[line].contents.len() - 1;
-    let mut seen: HashSet<Vec<usize>> = HashSet::new();
+    let mut known: HashSet<Vec<usize>> = HashSet::new();
     let mut chosen: Vec<Vec<usize>> = Vec::new();
     let mut add = |contents: Vec<usize>| {
-        if chosen.len() < limit && seen.insert(contents.clone()) {
+        if chosen.len() < limit && known.insert(contents.clone()) {
             chosen.push(contents);
         }
     };
@@ -32,9 +32,9 @@ pub(crate) fn sample(
     // Evenly over the lines, if there are too many for the corners alone.
     let step = (4 * lines.len()).div_ceil(limit.max(1)).max(1);
     for line in (0..lines.len()).step_by(step) {
-        let mut lost = newest.clone();
-        lost[line] = last(line);
-        add(lost);
+        let mut without = newest.clone();
+        without[line] = last(line);
+        add(without);
         let mut kept = oldest.clone();
         kept[line] = 0;
         add(kept);

@@ -187,6 +187,7 @@ pub(crate) fn study(
         fork: setting.fork,
         log: setting.depth > 1,
         limit,
+        deadline: setting.deadline.map(|(deadline, _)| deadline),
     };
     let mut leaves: Vec<Leaf> = Vec::new();
     let mut successes: Vec<LoggedExecution> = Vec::new();
@@ -234,9 +235,8 @@ pub(crate) fn study(
     confirm(lab, &table, leaves, setting, &mut studied)?;
     let reason = match walked.extent {
         Extent::Exhaustive if table.truncated.is_empty() => None,
-        Extent::Exhaustive => Some(Reason::TooMany),
         Extent::Cut if is_short => Some(Reason::Time),
-        Extent::Cut => Some(Reason::TooMany),
+        Extent::Exhaustive | Extent::Cut => Some(Reason::TooMany),
         Extent::Refused { reason } => Some(Reason::Refused(reason)),
     };
     let is_cut = nested(lab, &table, pools, successes, setting, &mut studied)?;

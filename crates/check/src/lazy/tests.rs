@@ -7,7 +7,7 @@ use powerfail_finding::Code;
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
 
-use super::driver::{Bounds, Progress, round};
+use super::driver::{Bounds, Progress, Round, Watch, round};
 use super::reuse::{Changes, Reuse};
 use super::study::{Reason, Setting, Studied, Thoroughness, study};
 use super::walk::{Attempt, Explorer, Extent, Task, classes_of, walk};
@@ -130,6 +130,7 @@ fn forking_and_executing_again_give_the_same() {
             fork: true,
             log: false,
             limit: u64::MAX,
+            deadline: None,
         };
         let mut found = Vec::new();
         let walked = walk(&mut lab, task, &mut |execution| {
@@ -145,6 +146,29 @@ fn forking_and_executing_again_give_the_same() {
     assert!(leaves[0].0.len() > 20);
     assert_eq!(leaves[0], leaves[1]);
     assert_eq!(leaves[0], leaves[2]);
+}
+
+/// Where time is short a large tree is tried with few executions first, and the result is the same.
+#[test]
+fn a_large_tree_is_explored_in_time() {
+    let trace = winding_trace();
+    let contents = Contents::default();
+    let end = trace.event_count();
+    let summary = |deadline| {
+        let setting = Setting {
+            deadline,
+            ..setting(&contents)
+        };
+        let mut lab = Simulated::new(&trace, winding);
+        let studied = study_at(&mut lab, end, &setting);
+        (studied.thoroughness, studied.executions, studied.choices)
+    };
+    let hour = std::time::Duration::from_secs(3600);
+    let deadline = std::time::Instant::now() + hour;
+    let each = std::time::Duration::from_millis(1);
+    let any = summary(None);
+    assert!(any.1 > 64, "{any:?}");
+    assert_eq!(any, summary(Some((deadline, each))));
 }
 
 #[test]
@@ -215,7 +239,7 @@ fn progress_of(trace: &Trace, workers: usize, max: Option<u64>, engine: Engine) 
     let points = points(trace);
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
     let contents = Contents::default();
-    let changes = Changes::of(trace, Rules::default(), &moments).expect("a sound trace");
+    let changes = Changes::of(trace, Rules::default(), None, &moments).expect("a sound trace");
     let mut progress = Progress::default();
     let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
     let labs = (0..workers).map(|_| {
@@ -227,17 +251,16 @@ fn progress_of(trace: &Trace, workers: usize, max: Option<u64>, engine: Engine) 
         max_executions: max,
         deadline: None,
     };
-    round(
-        labs.collect(),
-        &points,
-        &setting(&contents),
+    let about = Round {
+        points: &points,
+        setting: &setting(&contents),
         bounds,
-        &mut reuse,
-        &mut progress,
-        &mut |_| true,
-        &|| (),
-    )
-    .expect("it runs");
+    };
+    let mut watch = Watch {
+        tick: &mut |_| true,
+        end: &|| (),
+    };
+    round(labs.collect(), about, &mut reuse, &mut progress, &mut watch).expect("it runs");
     progress
 }
 
@@ -313,7 +336,7 @@ fn an_interruption_keeps_what_was_found() {
     let points = points(&trace);
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
     let contents = Contents::default();
-    let changes = Changes::of(&trace, Rules::default(), &moments).expect("a sound trace");
+    let changes = Changes::of(&trace, Rules::default(), None, &moments).expect("a sound trace");
     let mut progress = Progress::default();
     let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
     let bounds = Bounds {
@@ -321,17 +344,17 @@ fn an_interruption_keeps_what_was_found() {
         deadline: None,
     };
     let ended = std::cell::Cell::new(0);
-    round(
-        vec![Simulated::new(&trace, data_if_flag)],
-        &points,
-        &setting(&contents),
+    let about = Round {
+        points: &points,
+        setting: &setting(&contents),
         bounds,
-        &mut reuse,
-        &mut progress,
-        &mut |done| done < 4,
-        &|| ended.set(ended.get() + 1),
-    )
-    .expect("an interruption is no error");
+    };
+    let mut watch = Watch {
+        tick: &mut |done| done < 4,
+        end: &|| ended.set(ended.get() + 1),
+    };
+    let labs = vec![Simulated::new(&trace, data_if_flag)];
+    round(labs, about, &mut reuse, &mut progress, &mut watch).expect("an interruption is no error");
     assert!(progress.is_interrupted);
     assert!(progress.done() >= 4);
     assert_eq!(ended.get(), 1);
@@ -369,6 +392,7 @@ fn a_recovery_that_does_not_repeat_itself_ends() {
         fork: false,
         log: false,
         limit: 100,
+        deadline: None,
     };
     walk(&mut fickle, task, &mut |_| Ok(())).expect("it runs");
     assert!(fickle.1 < 20, "{}", fickle.1);

@@ -5,9 +5,14 @@
 //! lead to it. Both give the same executions.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Instant;
 
 use crate::error::CheckError;
-use powerfail_oracle::{Execution, ExploreRequest, Explored, LineTable, PageMask};
+use powerfail_finding::RecoveryOutcome;
+use powerfail_oracle::{Execution, ExploreRequest, Explored, LineTable, PageMask, Verdict};
+
+/// How many executions a tree is tried with first.
+const FEW: u64 = 64;
 
 /// Runs recovery where loads from open lines are choices. The image is made new for each request.
 pub(crate) trait Explorer {
@@ -36,6 +41,8 @@ pub(crate) struct Task<'a> {
     pub(crate) log: bool,
     /// At most this many executions.
     pub(crate) limit: u64,
+    /// When to stop, about.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// How far it got.
@@ -61,9 +68,9 @@ pub(crate) struct Walk {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Explores; `visit` sees each execution once.
+/// Lets it explore; `visit` sees each execution once.
 pub(crate) fn walk(
-    explorer: &mut dyn Explorer,
+    by: &mut dyn Explorer,
     task: Task<'_>,
     visit: &mut dyn FnMut(Execution) -> Result<(), CheckError>,
 ) -> Result<Walk, CheckError> {
@@ -79,7 +86,8 @@ pub(crate) fn walk(
     let mut pending: Vec<Vec<u32>> = vec![Vec::new()];
     let mut asked: HashSet<Vec<u32>> = HashSet::new();
     while let Some(prefix) = pending.pop() {
-        if walk.executions >= task.limit {
+        let is_late = task.deadline.is_some_and(|it| Instant::now() >= it);
+        if walk.executions >= task.limit || is_late && walk.executions > 0 {
             walk.extent = Extent::Cut;
             break;
         }
@@ -90,7 +98,7 @@ pub(crate) fn walk(
             log: task.log,
             max_executions: task.limit - walk.executions,
         };
-        let explored = match explorer.explore(&request)? {
+        let explored = match ask(by, &request, task.deadline.is_some())? {
             Attempt::Explored(explored) => explored,
             Attempt::NotForkable if fork => {
                 fork = false;
@@ -149,6 +157,38 @@ pub(crate) fn walk(
         })
         .collect();
     Ok(walk)
+}
+
+/// Explores. Where time is short, a tree of branches is tried with few executions first: one that hangs takes as
+/// long as a recovery may take, and nobody can stop in the middle of a tree.
+fn ask(
+    by: &mut dyn Explorer,
+    request: &ExploreRequest<'_>,
+    is_urgent: bool,
+) -> Result<Attempt, CheckError> {
+    if !is_urgent || !request.fork || request.max_executions <= FEW {
+        return by.explore(request);
+    }
+    let few = ExploreRequest {
+        max_executions: FEW,
+        ..*request
+    };
+    let attempt = by.explore(&few)?;
+    match &attempt {
+        Attempt::Explored(explored)
+            if explored.stopped && !explored.executions.iter().any(hangs) =>
+        {
+            by.explore(request)
+        }
+        _ => Ok(attempt),
+    }
+}
+
+fn hangs(execution: &Execution) -> bool {
+    let Verdict::Failure(failure) = &execution.verdict else {
+        return false;
+    };
+    matches!(failure.outcome, RecoveryOutcome::Timeout { .. })
 }
 
 /// Which class was taken at each choice: the name of an execution.

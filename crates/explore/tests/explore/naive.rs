@@ -98,6 +98,31 @@ proptest! {
         prop_assert_eq!(found(Granularity::FlushAndFence), of_the_model);
     }
 
+    /// Where lost lines are looked for: the model's moments that cover all others, and the end.
+    #[test]
+    fn covering_failure_points_are_those_of_the_model(
+        lines in prop::collection::vec(line(), 0..60),
+    ) {
+        let trace = trace_of(&lines);
+        let rules = Rules::default();
+        let mut frontier = Frontier::new(rules, SparseImage::new());
+        let mut of_the_model = Vec::new();
+        let mut records = trace.records_from(EventIndex(0));
+        while let Some(record) = records.next_record().unwrap() {
+            let step = record.step().unwrap();
+            if frontier.is_failure_point(FailurePoints::Covering, &step) {
+                of_the_model.push(step.index.0);
+            }
+            frontier.apply(&step);
+        }
+        if frontier.is_failure_point_at_end(FailurePoints::Covering) {
+            of_the_model.push(trace.event_count());
+        }
+        let tree = FailurePointTree::covering(&trace, rules, all(Granularity::default())).unwrap();
+        let found: Vec<u64> = points(&tree).iter().map(|point| point.at.0).collect();
+        prop_assert_eq!(found, of_the_model);
+    }
+
     #[test]
     fn digests_are_equal_where_images_are(lines in prop::collection::vec(line(), 0..60)) {
         let tree = FailurePointTree::of(&trace_of(&lines), all(Granularity::All)).unwrap();
