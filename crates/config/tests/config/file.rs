@@ -43,6 +43,7 @@ no-trust = "libpmemobj.so.1"
 pool = ["/mnt/pmem/*.pool"]
 pm-dir = "/dev/shm"
 domain = "eadr"
+atomicity = "8"
 include-create = true
 strategy = "eager"
 threshold = 1000
@@ -93,6 +94,7 @@ reason = "the order of eviction may be lost"
             pool: Some(vec![PathBuf::from("/mnt/pmem/*.pool")]),
             pm_dir: Some(PathBuf::from("/dev/shm")),
             domain: text_of("eadr"),
+            atomicity: text_of("8"),
             include_create: Some(true),
             strategy: text_of("eager"),
             threshold: Some(1000),
