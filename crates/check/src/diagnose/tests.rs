@@ -6,7 +6,9 @@ use powerfail_model::{
     CrashState, Event, EventIndex, FenceKind, FlushKind, LineId, LineIndex, Place, PoolIndex,
     PoolOffset, Rules, StoreKind, ThreadIndex,
 };
-use powerfail_trace::{Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter};
+use powerfail_trace::{
+    Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
+};
 
 use super::{Cause, Diagnosis, Failing, Jury, diagnose};
 use crate::error::CheckError;
@@ -28,7 +30,8 @@ use Op::{Fence, Flush, Past, Store};
 
 fn trace_of(ops: &[Op]) -> Trace {
     let mut bytes = Vec::new();
-    let mut writer = TraceWriter::new(&mut bytes, &Meta::default(), Default::default()).unwrap();
+    let mut writer =
+        TraceWriter::new(&mut bytes, &Meta::default(), WriterOptions::default()).unwrap();
     let pool = writer
         .define_pool(&Pool {
             path: "/nowhere/pool".into(),
