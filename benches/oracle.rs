@@ -1,20 +1,49 @@
 //! What a run of the oracle costs, as a multiple of starting and waiting for the same command with
 //! `posix_spawn`. Rounds alternate, and the median round counts, so a machine that slows down slows both.
+//!
+//! Then how many crash states a second one core tries, each prepared in a slot and given to a recovery
+//! that does next to nothing: executed, forked from a snapshot, and explored lazily. Needs gcc.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use powerfail_image::{CursorOptions, ImageCursor, Layout, RunDirectory, default_parent};
+use powerfail_model::{
+    CrashState, Event, LineId, LineIndex, Place, PoolIndex, PoolOffset, Rules, StoreKind,
+    ThreadIndex,
+};
 use powerfail_oracle::{
-    CommandLine, Oracle, PathMode, PoolMapping, ProcessMode, RecoveryPlan, Settings, Slot,
+    CommandLine, ExploreRequest, LineTable, Oracle, PathMode, PoolMapping, ProcessMode,
+    RecoveryPlan, Settings, Slot, TableLine,
+};
+use powerfail_trace::{
+    Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
 };
 
 const ROUNDS: usize = 15;
 const RUNS: u32 = 100;
 const BUDGET_RATIO: f64 = 2.0;
+/// How many states are tried in each way.
+const STATES: u32 = 3000;
+/// States a second and core.
+const BUDGET_EXECUTED: f64 = 300.0;
+const BUDGET_FORKED: f64 = 1500.0;
+const POOL_BYTES: u64 = 64 << 10;
+/// Lines of the pool that a crash leaves open.
+const OPEN_LINES: u64 = 8;
 
 fn main() {
     powerfail_oracle::serve_if_zygote();
+    // As with other benchmarks, a word names what is wanted.
+    let wanted = std::env::args().skip(1).find(|it| !it.starts_with('-'));
+    let wanted = wanted.unwrap_or_default();
+    ratios(&wanted);
+    states_a_second(&wanted);
+}
+
+fn ratios(wanted: &str) {
     let ways = [
         (
             "own mounts, own processes",
@@ -30,10 +59,13 @@ fn main() {
         "/bin/true", "posix_spawn", "oracle", "ratio"
     );
     for (name, paths, processes) in ways {
+        if !name.contains(wanted) {
+            continue;
+        }
         let settings = Settings {
             paths,
             processes,
-            zygote: None,
+            ..Settings::default()
         };
         match measure(settings) {
             Ok((plain, ours)) => {
@@ -100,4 +132,228 @@ fn time(mut run: impl FnMut()) -> Duration {
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
+}
+
+/// How many states a second one core tries.
+fn states_a_second(wanted: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let recovery = directory.path().join("recovery");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle/recovery.c");
+    let compiled = Command::new("gcc")
+        .args(["-O2", "-o"])
+        .args([&recovery, &source])
+        .status();
+    assert!(compiled.expect("gcc").success());
+    let runtime: Arc<[u8]> = runtime().into();
+    let trace = trace();
+    println!(
+        "\n{:<30}{:>14}{:>14}{:>14}",
+        "a trivial recovery", "states/s", "by processor", "budget"
+    );
+    for (name, snapshot, budget) in [
+        ("executed", false, BUDGET_EXECUTED),
+        ("forked from a snapshot", true, BUDGET_FORKED),
+    ] {
+        if !name.contains(wanted) {
+            continue;
+        }
+        let (start, used) = (Instant::now(), processor_seconds());
+        let mut states = States::new(&trace, &recovery, &runtime, snapshot);
+        for _ in 0..STATES {
+            states.try_next();
+        }
+        let note = states.recovery.snapshot_note();
+        assert_eq!(states.recovery.uses_snapshots(), snapshot, "{note:?}");
+        drop(states);
+        report(name, STATES, start, used, Some(budget));
+    }
+    for (name, fork) in [
+        ("explored by forking", true),
+        ("explored one by one", false),
+    ] {
+        if !name.contains(wanted) {
+            continue;
+        }
+        let (start, used) = (Instant::now(), processor_seconds());
+        let mut states = States::new(&trace, &recovery, &runtime, true);
+        let mut executions = 0;
+        while executions < STATES {
+            executions += states.explore(fork);
+        }
+        drop(states);
+        report(name, executions, start, used, None);
+    }
+}
+
+/// One line. What counts is processor time, of all processes: it says what a core does, however many of them
+/// work and whoever else is there.
+fn report(name: &str, states: u32, start: Instant, used: f64, budget: Option<f64>) {
+    let each = |seconds: f64| f64::from(states) / seconds;
+    let (wall, processor) = (
+        each(start.elapsed().as_secs_f64()),
+        each(processor_seconds() - used),
+    );
+    let verdict = match budget {
+        Some(budget) if processor < budget => format!("{budget:>14.0}  under budget"),
+        Some(budget) => format!("{budget:>14.0}"),
+        None => String::new(),
+    };
+    println!("{name:<30}{wall:>14.0}{processor:>14.0}{verdict}");
+}
+
+/// Processor time of this process and of all descendants that have ended.
+fn processor_seconds() -> f64 {
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let text = std::fs::read_to_string("/proc/self/stat").expect("/proc");
+    let (_, after_name) = text.rsplit_once(") ").expect("a name");
+    let fields: Vec<&str> = after_name.split(' ').collect();
+    // User and system, and the same of children.
+    let ticks = fields[11..15].iter().map(|it| it.parse::<f64>());
+    ticks.map(|it| it.expect("a number")).sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// The runtime, as `powerfail` carries it.
+fn runtime() -> Vec<u8> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--release", "--locked"])
+        .args(["--package", "powerfail-runtime", "--target-dir"])
+        .arg(&target)
+        .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.expect("cargo").success());
+    std::fs::read(target.join("release/libpowerfail_runtime.so")).expect("the runtime")
+}
+
+/// A pool with one store to each of its first lines, none of which is flushed.
+fn trace() -> Trace {
+    let mut file = Vec::new();
+    let mut writer = TraceWriter::new(&mut file, &Meta::default(), WriterOptions::default())
+        .expect("a trace in memory");
+    let pool = Pool {
+        path: "/pm/pool".into(),
+        kind: PoolKind::File,
+        len_bytes: POOL_BYTES,
+        address: 0,
+    };
+    let pool = writer.define_pool(&pool).expect("one pool");
+    let thread = Thread {
+        os_id: 1,
+        name: None,
+    };
+    writer.define_thread(&thread).expect("one thread");
+    for line in 0..OPEN_LINES {
+        let store = Event::Store {
+            kind: StoreKind::Plain,
+            at: Place::new(pool, PoolOffset(64 * line)),
+            bytes: &1_u64.to_le_bytes(),
+        };
+        writer
+            .append(ThreadIndex(0), StackId::NONE, Body::Pm(store))
+            .expect("a store");
+    }
+    writer.finish(&[]).expect("the end");
+    Trace::from_bytes(file).expect("it is a trace")
+}
+
+/// Crash states of the trace, one after another.
+struct States<'t> {
+    cursor: ImageCursor<'t>,
+    image: powerfail_image::Slot,
+    recovery: Slot,
+    next: u64,
+    _directory: RunDirectory,
+}
+
+impl<'t> States<'t> {
+    fn new(trace: &'t Trace, recovery: &Path, runtime: &Arc<[u8]>, snapshot: bool) -> Self {
+        let directory = RunDirectory::create_in(&default_parent()).expect("a directory");
+        let layout = Layout::of(trace, &[]).expect("a layout");
+        let mut image = directory.slot(0, &layout);
+        let options = CursorOptions {
+            rules: Some(Rules::default()),
+            ..CursorOptions::default()
+        };
+        let mut cursor = ImageCursor::new(trace, options).expect("a cursor");
+        cursor.move_to_end().expect("the end");
+        let newest = CrashState {
+            versions: Vec::new(),
+        };
+        image.prepare(&cursor, &newest).expect("an image");
+        let settings = Settings {
+            runtime: Some(Arc::clone(runtime)),
+            snapshot,
+            ..Settings::default()
+        };
+        let plan = RecoveryPlan::new(CommandLine::new([recovery.as_os_str(), "{pool}".as_ref()]));
+        let mappings: Vec<PoolMapping> = image
+            .files()
+            .map(|(original, private)| PoolMapping {
+                original: original.to_owned(),
+                private,
+            })
+            .collect();
+        let oracle = Oracle::new(plan, settings).expect("a plan");
+        let slot = oracle.slot(&mappings).expect("a slot");
+        image.leave_extras();
+        Self {
+            cursor,
+            image,
+            recovery: slot,
+            next: 0,
+            _directory: directory,
+        }
+    }
+
+    fn try_next(&mut self) {
+        self.next += 1;
+        let versions = (0..OPEN_LINES)
+            .filter(|line| self.next >> line & 1 == 1)
+            .map(|line| {
+                let id = LineId {
+                    pool: PoolIndex(0),
+                    line: LineIndex(line),
+                };
+                (id, 0)
+            })
+            .collect();
+        let state = CrashState { versions };
+        self.image.prepare(&self.cursor, &state).expect("an image");
+        self.recovery.run().expect("a verdict");
+    }
+
+    /// How many executions that took.
+    fn explore(&mut self, fork: bool) -> u32 {
+        let newest = CrashState {
+            versions: Vec::new(),
+        };
+        self.image.prepare(&self.cursor, &newest).expect("an image");
+        let content = |first: u64| {
+            let mut content = vec![0; 64];
+            content[..8].copy_from_slice(&first.to_le_bytes());
+            content
+        };
+        let table = LineTable {
+            line_bytes: 64,
+            pools: vec!["/pm/pool".into()],
+            lines: (0..OPEN_LINES)
+                .map(|line| TableLine {
+                    pool: 0,
+                    offset: 64 * line,
+                    contents: [content(1), content(0)].concat(),
+                })
+                .collect(),
+            watched: Vec::new(),
+        };
+        let request = ExploreRequest {
+            table: &table,
+            prefix: &[],
+            fork,
+            log: false,
+            max_executions: u64::MAX,
+        };
+        let explored = self.recovery.explore(&request).expect("executions");
+        explored.executions.len() as u32
+    }
 }

@@ -94,6 +94,11 @@ impl Contents {
             .partition_point(|operation| operation.end <= at)
     }
 
+    /// Whether the same content is right at two moments.
+    pub(crate) fn expects_the_same(&self, one: EventIndex, other: EventIndex) -> bool {
+        self.ended(one) == self.ended(other)
+    }
+
     /// The moments whose contents are needed to judge these ones, and their numbers.
     pub(crate) fn missing(
         &self,

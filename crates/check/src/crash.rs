@@ -1,8 +1,12 @@
 //! The power fails: undisturbed first, then at the chosen failure points, then the reasons.
 
+mod lost;
+
 use std::time::{Duration, Instant};
 
-use powerfail_explore::{FailurePointTree, Plan, PlanOptions, PlannedPoint, runs_within};
+use powerfail_explore::{
+    EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, TreeOptions, runs_within,
+};
 use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace, Totals,
 };
@@ -11,10 +15,13 @@ use powerfail_trace::{StackId, Trace};
 
 use crate::confirm;
 use crate::content::Contents;
+use crate::diagnose::{Diagnosis, Jury};
+use crate::eager;
 use crate::error::{CheckError, Undisturbed};
 use crate::group::group;
+use crate::lazy;
 use crate::lint;
-use crate::options::{CrashOptions, Observer, Step};
+use crate::options::{CrashOptions, LazyOptions, LazyTime, Observer, Step};
 use crate::places::Places;
 use crate::reason::{Direction, Search};
 use crate::runner::{Runner, Trial, TrialState, Tried};
@@ -22,6 +29,9 @@ use crate::symptom::{Symptom, symptom_of};
 
 /// Of acknowledgements with the same call stack, how many are tried.
 const ACKNOWLEDGEMENTS_MAX: usize = 64;
+
+/// How long lost and reordered lines are explored at least where nobody says how long crashes may take.
+const SHARE_MIN: Duration = Duration::from_secs(30);
 
 /// What crashes have shown.
 #[derive(Clone, Debug)]
@@ -32,15 +42,17 @@ pub struct Crashed {
     pub totals: Totals,
     /// Whatever limits what was done.
     pub notes: Vec<String>,
+    /// The user has stopped it, and this is what was found until then.
+    pub is_interrupted: bool,
 }
 
 /// A failure point at which something went wrong.
-struct Failed {
-    trial: Trial,
-    state: CrashState,
-    stack: StackId,
-    symptom: Symptom,
-    count: u64,
+pub(crate) struct Failed {
+    pub(crate) trial: Trial,
+    pub(crate) state: CrashState,
+    pub(crate) stack: StackId,
+    pub(crate) symptom: Symptom,
+    pub(crate) count: u64,
 }
 
 /// Lets the power fail at the failure points of a trace, and gives what that shows, together with what
@@ -57,53 +69,66 @@ pub fn crash<'t>(
     let hits = lint::hits(trace, &options.lint, &mut places, &mut |done| {
         observer.progress(Step::Lint, done, events);
     })?;
-    observer.progress(Step::Points, 0, events);
-    let tree = FailurePointTree::of(trace, options.tree)?;
     let jobs = runner.job_count();
     let limit = options.budget.map(|budget| runs_within(budget, each, jobs));
-    let plan = Plan::of(
-        &tree,
-        PlanOptions {
-            limit,
-            keep_equal_images: false,
-        },
-    );
     let mut contents = Contents::new(trace, options.ack.as_ref())?;
-    let bulk_note = contents.note();
-    let trials = trials_of(&plan, &contents, options);
-    let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
-    observer.plan(trials.len() as u64, tree.point_count(), estimate);
-
+    let mut crashed = Crashed {
+        findings: Vec::new(),
+        totals: Totals {
+            events,
+            ..Totals::default()
+        },
+        notes: Vec::new(),
+        is_interrupted: false,
+    };
+    crashed.notes.extend(contents.note());
+    let begun = Instant::now();
     let mut bench = Bench {
         trace,
         runner,
         observer,
         contents: &mut contents,
+        is_interrupted: false,
     };
-    let tried = bench.run(Step::Crashes, &trials)?;
-    let failed = bench.failures(&trials, &tried, &plan.points)?;
-    let mut findings = bench.explain(failed, &mut places)?;
+    let mut known = Vec::new();
+    if options.eager.is_none() {
+        known = bench.prefix_crashes(options, limit, each, &mut crashed, &mut places)?;
+    }
+    if let Some(eager) = &options.eager {
+        bench.eager_crashes(eager, options.budget, &mut crashed, &mut places)?;
+    }
     for hit in &hits {
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
+        } else if bench.is_interrupted {
+            None
         } else {
             bench.confirm(hit, &mut places)?
         };
-        findings.extend(finding);
+        crashed.findings.extend(finding);
     }
-    let totals = Totals {
-        events,
-        failure_points: tree.point_count(),
-        failure_point_stacks: tree.stacks().len() as u64,
-        failure_points_run: plan.points.len() as u64,
-        recovery_runs: runner.runs,
-        ..Totals::default()
-    };
-    Ok(Crashed {
-        findings: group(findings),
-        totals,
-        notes: notes(&plan).into_iter().chain(bulk_note).collect(),
-    })
+    if let Some(lazy) = options.lazy.as_ref().filter(|_| !bench.is_interrupted) {
+        let time = lazy_time(lazy.time, options.budget, begun.elapsed());
+        let explored = bench.explore(lazy, options.tree, time, each);
+        if let Some(mut explored) = bench.go_on(explored)? {
+            crashed.totals.exploration = Some(std::mem::take(&mut explored.exploration));
+            bench.explain_lost(explored, &known, &mut crashed, &mut places)?;
+        }
+    }
+    crashed.is_interrupted = bench.is_interrupted;
+    crashed.totals.recovery_runs = runner.runs;
+    crashed.findings = group(crashed.findings);
+    Ok(crashed)
+}
+
+/// How long lost and reordered lines may be explored, after other crashes took `spent`.
+fn lazy_time(time: LazyTime, budget: Option<Duration>, spent: Duration) -> Option<Duration> {
+    match (time, budget) {
+        (LazyTime::Any, _) | (LazyTime::Budget, None) => None,
+        (LazyTime::Budget, Some(budget)) => Some(budget.saturating_sub(spent)),
+        (LazyTime::Share, Some(budget)) => Some(budget.saturating_sub(spent) / 2),
+        (LazyTime::Share, None) => Some(SHARE_MIN.max(2 * spent)),
+    }
 }
 
 /// Recovery must succeed where no crash is to blame. Gives how long a recovery takes.
@@ -179,29 +204,193 @@ fn notes(plan: &Plan) -> Vec<String> {
 }
 
 /// What all phases need.
-struct Bench<'b, 't> {
-    trace: &'t Trace,
-    runner: &'b mut Runner<'t>,
-    observer: &'b mut dyn Observer,
-    contents: &'b mut Contents,
+pub(crate) struct Bench<'b, 't> {
+    pub(crate) trace: &'t Trace,
+    pub(crate) runner: &'b mut Runner<'t>,
+    pub(crate) observer: &'b mut dyn Observer,
+    pub(crate) contents: &'b mut Contents,
+    /// Nothing can be run any more.
+    pub(crate) is_interrupted: bool,
+}
+
+impl Jury for Bench<'_, '_> {
+    fn judge_all(&mut self, trials: &[Trial]) -> Result<Vec<Option<Symptom>>, CheckError> {
+        let tried = self.run(Step::Reasons, trials)?;
+        let tried = trials.iter().zip(&tried);
+        Ok(tried
+            .map(|(trial, tried)| self.judge(trial, tried))
+            .collect())
+    }
 }
 
 impl Bench<'_, '_> {
+    /// Lets the power fail at the failure points of the tree, with every store before them durable. Gives
+    /// the kinds of failures, by call stack.
+    fn prefix_crashes(
+        &mut self,
+        options: &CrashOptions,
+        limit: Option<usize>,
+        each: Duration,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<Vec<(StackId, Code)>, CheckError> {
+        let events = self.trace.event_count();
+        self.observer.progress(Step::Points, 0, events);
+        let tree = FailurePointTree::of(self.trace, options.tree)?;
+        let plan = Plan::of(
+            &tree,
+            PlanOptions {
+                limit,
+                keep_equal_images: false,
+            },
+        );
+        let trials = trials_of(&plan, self.contents, options);
+        let jobs = self.runner.job_count();
+        let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
+        let points = tree.point_count();
+        crashed.totals.failure_points = points;
+        crashed.totals.failure_point_stacks = tree.stacks().len() as u64;
+        if options.prefix {
+            self.observer.plan(trials.len() as u64, points, estimate);
+            crashed.totals.failure_points_run = plan.points.len() as u64;
+            crashed.notes.extend(notes(&plan));
+        }
+        let tried = self.run(Step::Crashes, &trials)?;
+        let failed = self.failures(&trials, &tried, &plan.points)?;
+        let known = failed.iter().map(|it| (it.stack, it.symptom.code));
+        let known = known.collect();
+        crashed.findings.extend(self.explain(failed, places)?);
+        Ok(known)
+    }
+
+    /// Lets the power fail in every segment, with every combination of what may survive.
+    fn eager_crashes(
+        &mut self,
+        options: &EagerOptions,
+        budget: Option<Duration>,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let explored = eager::explore(self, options, budget, places)?;
+        crashed.findings.extend(explored.findings);
+        let prefixes = once_for_each_stack(explored.prefixes);
+        crashed.findings.extend(self.explain(prefixes, places)?);
+        crashed.totals.failure_points = explored.eager.segments;
+        crashed.totals.failure_point_stacks = explored.stacks;
+        crashed.totals.failure_points_run = explored.eager.segments;
+        crashed.totals.eager = Some(explored.eager);
+        crashed.notes.extend(explored.notes);
+        Ok(())
+    }
+
+    /// Notes that the user has stopped something: what was found until then is reported all the same.
+    pub(crate) fn go_on<T>(
+        &mut self,
+        outcome: Result<T, CheckError>,
+    ) -> Result<Option<T>, CheckError> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(CheckError::Interrupted) => {
+                self.is_interrupted = true;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A failure of which nothing is known but that it is there.
+    pub(crate) fn undiagnosed(
+        &mut self,
+        failed: &Failed,
+        places: &mut Places<'_>,
+    ) -> Result<Finding, CheckError> {
+        let mut found = Vec::new();
+        if let Some(store) = self.first_lost_store(failed)? {
+            found.push(places.of_event(Role::Store, store)?);
+        }
+        found.push(places.of_event(Role::Failure, failed.trial.at)?);
+        let code = failed.symptom.code;
+        Ok(Finding {
+            id: String::new(),
+            code,
+            class: code.class(),
+            severity: code.severity(),
+            message: message(code, &found),
+            count: failed.count,
+            places: found,
+            suggestion: None,
+            evidence: Some(evidence(failed, self.runner.line_bytes())),
+        })
+    }
+
+    /// The finding of a diagnosis, with where recovery was.
+    pub(crate) fn diagnosed(
+        &mut self,
+        diagnosis: &Diagnosis,
+        count: u64,
+        places: &mut Places<'_>,
+    ) -> Result<Finding, CheckError> {
+        let mut finding = diagnosis.finding(places, self.runner.line_bytes(), count)?;
+        let backtrace = match diagnosis.symptom.code {
+            Code::RecoveryCrashes => self.runner.backtrace(&Trial {
+                at: diagnosis.at,
+                state: TrialState::Exactly(diagnosis.state.clone()),
+            })?,
+            _ => diagnosis.symptom.backtrace.clone(),
+        };
+        let recovery = backtrace.map(|backtrace| places.of_backtrace(Role::Recovery, &backtrace));
+        finding.places.extend(recovery);
+        Ok(finding)
+    }
+
     /// Runs trials, and whatever is needed to judge them.
     fn run(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {
         let moments: Vec<EventIndex> = trials.iter().map(|trial| trial.at).collect();
-        let missing = self.contents.missing(&moments, self.trace);
+        self.learn(step, &moments)?;
+        self.run_all(step, trials)
+    }
+
+    /// Learns the contents that are needed to judge what is recovered at these moments.
+    pub(crate) fn learn(&mut self, step: Step, moments: &[EventIndex]) -> Result<(), CheckError> {
+        let missing = self.contents.missing(moments, self.trace);
         let references: Vec<Trial> = missing.iter().map(|(_, at)| Trial::prefix(*at)).collect();
         let known = self.run_all(step, &references)?;
         for ((number, _), tried) in missing.iter().zip(&known) {
             self.contents.learn(*number, tried.verdict.as_ref());
         }
-        self.run_all(step, trials)
+        Ok(())
+    }
+
+    /// Explores lost and reordered lines.
+    fn explore(
+        &mut self,
+        options: &LazyOptions,
+        tree: TreeOptions,
+        time: Option<Duration>,
+        each: Duration,
+    ) -> Result<lazy::Explored, CheckError> {
+        let points = lazy::Points::of(self.trace, self.runner, tree)?;
+        let moments: Vec<EventIndex> = points.moments().collect();
+        self.learn(Step::Lost, &moments)?;
+        lazy::explore(
+            self.trace,
+            self.runner,
+            &points,
+            self.contents,
+            options,
+            time,
+            each,
+            tree.seed,
+            self.observer,
+        )
     }
 
     fn run_all(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<Tried>, CheckError> {
         if trials.is_empty() {
             return Ok(Vec::new());
+        }
+        if self.is_interrupted {
+            return Err(CheckError::Interrupted);
         }
         let of = trials.len() as u64;
         let observer = std::cell::RefCell::new(&mut *self.observer);
@@ -261,7 +450,12 @@ impl Bench<'_, '_> {
     }
 
     fn stack_before(&self, at: EventIndex) -> Result<StackId, CheckError> {
-        let mut records = self.trace.records_from(EventIndex(at.0.saturating_sub(1)));
+        self.stack_of(EventIndex(at.0.saturating_sub(1)))
+    }
+
+    /// The call stack of an event.
+    pub(crate) fn stack_of(&self, event: EventIndex) -> Result<StackId, CheckError> {
+        let mut records = self.trace.records_from(event);
         Ok(records.next_record()?.map_or(StackId::NONE, |it| it.stack))
     }
 
@@ -421,14 +615,20 @@ impl Bench<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
         let backtrace = match failed.symptom.code {
-            Code::RecoveryCrashes => self.runner.backtrace(&Trial {
-                at: failed.trial.at,
-                state: TrialState::Exactly(failed.state.clone()),
-            })?,
+            Code::RecoveryCrashes if !self.is_interrupted => {
+                let state = match &failed.trial.state {
+                    again @ TrialState::Again(..) => again.clone(),
+                    _ => TrialState::Exactly(failed.state.clone()),
+                };
+                self.runner.backtrace(&Trial {
+                    at: failed.trial.at,
+                    state,
+                })?
+            }
             _ => failed.symptom.backtrace.clone(),
         };
         if let Some(backtrace) = &backtrace {
-            found.push(places.of_backtrace(backtrace));
+            found.push(places.of_backtrace(Role::Recovery, backtrace));
         }
         let code = failed.symptom.code;
         Ok(Finding {
@@ -478,6 +678,21 @@ impl Bench<'_, '_> {
     }
 }
 
+/// One failure for each call stack and kind.
+fn once_for_each_stack(all: Vec<Failed>) -> Vec<Failed> {
+    let mut once: Vec<Failed> = Vec::new();
+    for failed in all {
+        let same = once
+            .iter_mut()
+            .find(|known| known.stack == failed.stack && known.symptom.code == failed.symptom.code);
+        match same {
+            Some(known) => known.count += failed.count,
+            None => once.push(failed),
+        }
+    }
+    once
+}
+
 fn evidence(failed: &Failed, line_bytes: u64) -> Evidence {
     let lost = failed
         .state
@@ -492,12 +707,14 @@ fn evidence(failed: &Failed, line_bytes: u64) -> Evidence {
         failure: FailurePoint {
             event: failed.trial.at.0,
             lost_lines: lost.collect(),
+            again: None,
         },
         recovery: failed.symptom.outcome.clone(),
         last_good_event: None,
         next_good_event: None,
         trace: None,
         difference: failed.symptom.difference.clone(),
+        choices: Vec::new(),
     }
 }
 

@@ -40,6 +40,14 @@ pub enum CheckError {
     /// The trace has no pool.
     #[error("the workload mapped no pool, so there is nothing that a power failure could damage")]
     NoPool,
+    /// There are fewer segments.
+    #[error("there is no segment {wanted}: the trace has {count}, numbered from 0; see --segments")]
+    NoSuchSegment {
+        /// The last that was asked for.
+        wanted: usize,
+        /// How many there are.
+        count: usize,
+    },
     /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,

@@ -7,7 +7,12 @@ type Blamed = (Role, Option<String>, Option<u32>, Option<String>);
 
 /// What makes two findings the same bug: the kind, and the lines to blame.
 fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
+    // One store is to blame, whichever other one shows it.
+    let is_of_one_store = matches!(finding.code, Code::StoreNotFlushed | Code::FlushNotFenced);
     let blamed = |place: &&SourcePlace| {
+        if is_of_one_store {
+            return place.role == Role::Store;
+        }
         matches!(
             place.role,
             Role::Store
@@ -35,10 +40,27 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
     let mut grouped: Vec<Finding> = Vec::new();
     for finding in findings {
         match grouped.iter_mut().find(|known| key(known) == key(&finding)) {
+            // What a crash has shown says more than what the trace says alone.
+            Some(known) if known.evidence.is_none() && finding.evidence.is_some() => {
+                let count = known.count.max(finding.count);
+                *known = Finding { count, ..finding };
+            }
+            Some(known) if known.evidence.is_some() && finding.evidence.is_none() => {}
             Some(known) => known.count += finding.count,
             None => grouped.push(finding),
         }
     }
+    fold_mirrored(&mut grouped);
+    // What recovery misses when it is lost is no transient data.
+    let missed: Vec<_> = grouped
+        .iter()
+        .filter(|finding| finding.code == Code::StoreNotFlushed && finding.evidence.is_some())
+        .flat_map(|finding| key(finding).1)
+        .collect();
+    grouped.retain(|finding| {
+        finding.code != Code::TransientData
+            || !key(finding).1.iter().any(|place| missed.contains(place))
+    });
     let order = |finding: &Finding| {
         let first = finding.places.first();
         (
@@ -53,4 +75,50 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
     grouped.sort_by_key(order);
     assign_ids(&mut grouped);
     grouped
+}
+
+/// Two stores of which neither may survive without the other are one bug. What needs fewer lost lines shows it.
+fn fold_mirrored(findings: &mut Vec<Finding>) {
+    let lost_lines = |finding: &Finding| {
+        let evidence = finding.evidence.as_ref();
+        evidence.map_or(usize::MAX, |it| it.failure.lost_lines.len())
+    };
+    let mut number = 0;
+    while number < findings.len() {
+        let this = pair(&findings[number]);
+        let other = this.and_then(|(code, lost, survivor)| {
+            let mirrored = Some((code, survivor, lost));
+            findings.iter().position(|other| pair(other) == mirrored)
+        });
+        match other {
+            Some(other) if other > number => {
+                let keeps = lost_lines(&findings[number]) <= lost_lines(&findings[other]);
+                let count = findings[number].count + findings[other].count;
+                if !keeps {
+                    findings.swap(number, other);
+                }
+                findings.remove(other);
+                findings[number].count = count;
+            }
+            _ => {}
+        }
+        number += 1;
+    }
+}
+
+/// A line of the sources.
+type Line<'a> = (Option<&'a str>, Option<u32>);
+
+/// The store that is lost and the one that survives, where it takes one of each.
+fn pair(finding: &Finding) -> Option<(Code, Line<'_>, Line<'_>)> {
+    let only = |role: Role| {
+        let mut places = finding.places.iter().filter(|place| place.role == role);
+        let place = places.next().filter(|place| place.line.is_some())?;
+        places
+            .next()
+            .is_none()
+            .then_some((place.file.as_deref(), place.line))
+    };
+    let (lost, survivor) = (only(Role::Store)?, only(Role::Survivor)?);
+    (lost != survivor).then_some((finding.code, lost, survivor))
 }

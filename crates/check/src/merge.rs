@@ -1,9 +1,10 @@
 //! One result of several recordings of the same workload.
 
-use powerfail_finding::Totals;
+use powerfail_finding::{Exploration, Totals};
 
 use crate::crash::Crashed;
 use crate::group::group;
+use crate::lazy::states;
 
 /// Puts the results of several traces together. The same bug is one finding, with the evidence of the
 /// first trace that shows it.
@@ -11,8 +12,10 @@ pub fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
     let mut findings = Vec::new();
     let mut totals = Totals::default();
     let mut notes: Vec<String> = Vec::new();
+    let mut is_interrupted = false;
     for crashed in all {
         findings.extend(crashed.findings);
+        is_interrupted |= crashed.is_interrupted;
         add(&mut totals, &crashed.totals);
         for note in crashed.notes {
             if !notes.contains(&note) {
@@ -24,6 +27,7 @@ pub fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
         findings: group(findings),
         totals,
         notes,
+        is_interrupted,
     }
 }
 
@@ -34,6 +38,23 @@ fn add(totals: &mut Totals, more: &Totals) {
     totals.failure_point_stacks = totals.failure_point_stacks.max(more.failure_point_stacks);
     totals.failure_points_run += more.failure_points_run;
     totals.recovery_runs += more.recovery_runs;
+    if let Some(more) = &more.exploration {
+        explore(totals.exploration.get_or_insert_default(), more);
+    }
+}
+
+fn explore(totals: &mut Exploration, more: &Exploration) {
+    totals.failure_points += more.failure_points;
+    totals.exhaustive += more.exhaustive;
+    totals.unchanged += more.unchanged;
+    totals.sampled += more.sampled;
+    totals.not_tried += more.not_tried;
+    totals.second_failures += more.second_failures;
+    totals.executions += more.executions;
+    totals.executions_saved += more.executions_saved;
+    totals.choices += more.choices;
+    let logs = [&totals.states, &more.states].map(|states| states::log10_of(states));
+    totals.states = states::decimal(states::log10_of_sum(logs));
 }
 
 #[cfg(test)]
@@ -68,6 +89,7 @@ mod tests {
                 ..Totals::default()
             },
             notes: vec![note.to_owned()],
+            is_interrupted: false,
         }
     }
 

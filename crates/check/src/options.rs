@@ -1,7 +1,8 @@
 //! What to try, and whom to tell.
 
 use powerfail_detect::LintOptions;
-use powerfail_explore::TreeOptions;
+use powerfail_explore::{EagerOptions, TreeOptions};
+use powerfail_finding::Eager;
 use regex::bytes::Regex;
 use std::time::Duration;
 
@@ -16,6 +17,53 @@ pub struct CrashOptions {
     pub lint: LintOptions,
     /// What in the output of the workload acknowledges an operation.
     pub ack: Option<Regex>,
+    /// Let all stores before a failure survive, at the failure points of the tree.
+    pub prefix: bool,
+    /// Try every combination of what may survive, or a sample of them.
+    pub eager: Option<EagerOptions>,
+    /// Explore everything that recovery can observe.
+    pub lazy: Option<LazyOptions>,
+}
+
+/// How far lost and reordered lines are explored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LazyOptions {
+    /// How often the power fails, at most: 2 is once more while recovery runs.
+    pub depth: u32,
+    /// Branch by forking where recovery can observe several values.
+    pub fork: bool,
+    /// Executions at one failure point; with more it is sampled. `None` is any number.
+    pub limit: Option<u64>,
+    /// Executions in all, about. `None` is any number.
+    pub max_executions: Option<u64>,
+    /// Look for executions that no moment of the run explains.
+    pub robustness: bool,
+    /// How long it may take.
+    pub time: LazyTime,
+}
+
+/// How long lost and reordered lines may be explored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LazyTime {
+    /// As long as it takes.
+    Any,
+    /// As long as the budget allows, or as it takes if there is none.
+    Budget,
+    /// Half of what is left of the budget; without a budget a time that is about that of the other crashes.
+    Share,
+}
+
+impl Default for LazyOptions {
+    fn default() -> Self {
+        Self {
+            depth: 1,
+            fork: true,
+            limit: Some(2_000),
+            max_executions: None,
+            robustness: false,
+            time: LazyTime::Share,
+        }
+    }
 }
 
 /// What is being done.
@@ -29,6 +77,8 @@ pub enum Step {
     Undisturbed,
     /// Recovery runs on crash images.
     Crashes,
+    /// Lost and reordered lines are explored.
+    Lost,
     /// Failures are traced back to stores.
     Reasons,
 }
@@ -40,6 +90,9 @@ pub trait Observer {
     /// Before recovery runs on crash images: how many will be run, of how many failure points, and how
     /// long it will take, about.
     fn plan(&mut self, runs: u64, points: u64, estimate: Duration);
+    /// Before recovery runs on combinations of what may survive: how many there are, how many will be run,
+    /// and how long it will take, about.
+    fn combinations(&mut self, eager: &Eager, states: u64, estimate: Duration);
     /// Whether to stop.
     fn is_interrupted(&self) -> bool;
 }

@@ -96,8 +96,8 @@ impl<'t> Places<'t> {
     }
 
     /// Where recovery was.
-    pub(crate) fn of_backtrace(&self, backtrace: &Backtrace) -> SourcePlace {
-        let mut place = SourcePlace::new(Role::Recovery);
+    pub(crate) fn of_backtrace(&self, role: Role, backtrace: &Backtrace) -> SourcePlace {
+        let mut place = SourcePlace::new(role);
         let frames = backtrace
             .threads
             .first()

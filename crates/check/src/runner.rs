@@ -6,10 +6,12 @@
 
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use powerfail_explore::{LostLines, Strategy};
-use powerfail_image::{CursorOptions, Fill, ImageCursor, Layout, RunDirectory, Slot as ImageSlot};
+use powerfail_image::{
+    CursorOptions, Fill, ImageCursor, Layout, Patch, PoolImages, RunDirectory, Slot as ImageSlot,
+};
 use powerfail_model::{CrashState, EventIndex, Rules};
 use powerfail_oracle::{Backtrace, Oracle, OracleError, PoolMapping, Slot, Verdict};
 use powerfail_trace::Trace;
@@ -49,6 +51,18 @@ pub enum TrialState {
     Lost(LostLines),
     /// All, except that these lines have these versions.
     Exactly(CrashState),
+    /// The same, and then a recovery had written these bytes when the power failed again.
+    Again(CrashState, Vec<Patch>),
+}
+
+impl TrialState {
+    /// What lies on top of what survives.
+    fn overlay(&self) -> &[Patch] {
+        match self {
+            Self::Again(_, overlay) => overlay,
+            _ => &[],
+        }
+    }
 }
 
 /// How images are made and recoveries run.
@@ -71,6 +85,25 @@ pub struct Tried {
     pub verdict: Option<Verdict>,
     /// Lines that did not have their newest content.
     pub state: CrashState,
+}
+
+/// How a batch is run.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    needs_frontier: bool,
+    /// Recoveries are executed, not forked from snapshots.
+    is_plain: bool,
+}
+
+impl Default for Tried {
+    fn default() -> Self {
+        Self {
+            verdict: None,
+            state: CrashState {
+                versions: Vec::new(),
+            },
+        }
+    }
 }
 
 /// See the module header.
@@ -145,15 +178,29 @@ impl<'t> Runner<'t> {
         self.options.rules.domain.line_bytes() as u64
     }
 
+    /// What fresh memory holds.
+    pub(crate) const fn fill(&self) -> Option<Fill> {
+        self.options.fill
+    }
+
+    /// The processes that start recoveries.
+    pub(crate) fn zygotes(&self) -> Vec<u32> {
+        self.recoveries.iter().map(Slot::zygote_id).collect()
+    }
+
+    /// The trace, and private files with whoever runs recovery on them.
+    pub(crate) fn slots(
+        &mut self,
+    ) -> (&'t Trace, impl Iterator<Item = (&mut ImageSlot, &mut Slot)>) {
+        (self.trace, self.images.iter_mut().zip(&mut self.recoveries))
+    }
+
     /// How recovery is kept apart.
     pub fn isolation(&self) -> Option<&powerfail_oracle::Isolation> {
         self.recoveries.first().map(Slot::isolation)
     }
 
-    fn cursor(&self, trials: &[Trial]) -> Result<ImageCursor<'t>, CheckError> {
-        let needs_frontier = trials
-            .iter()
-            .any(|trial| !matches!(trial.state, TrialState::Newest));
+    fn cursor(&self, needs_frontier: bool) -> Result<ImageCursor<'t>, CheckError> {
         Ok(ImageCursor::new(
             self.trace,
             CursorOptions {
@@ -162,6 +209,17 @@ impl<'t> Runner<'t> {
                 memory_limit_bytes: None,
             },
         )?)
+    }
+
+    /// The pools as they were before the first event.
+    pub(crate) fn initial_pools(&self) -> Result<PoolImages, CheckError> {
+        let fill = self.options.fill;
+        Ok(PoolImages::initial(self.trace, fill, u64::MAX)?)
+    }
+
+    /// Whether fresh memory holds something else than zeros.
+    pub(crate) const fn is_filled(&self) -> bool {
+        self.options.fill.is_some()
     }
 
     /// Tries all of them; the results are in their order. `progress` is told how many are done.
@@ -173,29 +231,71 @@ impl<'t> Runner<'t> {
     ) -> Result<Vec<Tried>, CheckError> {
         let mut order: Vec<usize> = (0..trials.len()).collect();
         order.sort_by_key(|number| trials[*number].at);
-        let mut cursor = self.cursor(trials)?;
-        let nothing = || CrashState {
-            versions: Vec::new(),
-        };
-        let mut tried: Vec<Tried> = trials
+        let mut tried: Vec<Tried> = trials.iter().map(|_| Tried::default()).collect();
+        let needs_frontier = trials
             .iter()
-            .map(|_| Tried {
-                verdict: None,
-                state: nothing(),
-            })
-            .collect();
+            .any(|trial| !matches!(trial.state, TrialState::Newest));
+        let mut next = order.iter();
+        let mut finished = 0;
+        self.drive(
+            Way {
+                needs_frontier,
+                is_plain: true,
+            },
+            is_interrupted,
+            &mut || Ok(next.next().map(|number| (*number, trials[*number].clone()))),
+            &mut |number, done| {
+                tried[number] = done;
+                finished += 1;
+                progress(finished);
+            },
+        )?;
+        Ok(tried)
+    }
+
+    /// Tries crash images as they come, and hands over what became of each: for more of them than
+    /// anybody wants to hold in memory. `next` gives each with something to know it by, in the order of
+    /// the moments; it is asked only when a recovery can begin. Results come in any order. Recoveries are
+    /// forked from snapshots where the oracle can do that; what they show is to be confirmed by [`run`](Self::run),
+    /// which executes them.
+    pub fn stream<T>(
+        &mut self,
+        is_interrupted: &dyn Fn() -> bool,
+        next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
+        done: &mut dyn FnMut(T, Tried),
+    ) -> Result<(), CheckError> {
+        let way = Way {
+            needs_frontier: true,
+            is_plain: false,
+        };
+        self.drive(way, is_interrupted, next, done)
+    }
+
+    fn drive<T>(
+        &mut self,
+        way: Way,
+        is_interrupted: &dyn Fn() -> bool,
+        next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
+        done: &mut dyn FnMut(T, Tried),
+    ) -> Result<(), CheckError> {
+        let mut cursor = self.cursor(way.needs_frontier)?;
         let images = &mut self.images;
         let zygotes: Vec<u32> = self.recoveries.iter().map(Slot::zygote_id).collect();
         let runs = &mut self.runs;
-        let (done_sender, done) = mpsc::channel::<(usize, usize, Result<Verdict, OracleError>)>();
+        let (verdict_sender, verdicts) = mpsc::channel::<(usize, Result<Verdict, OracleError>)>();
         std::thread::scope(|scope| {
             let mut jobs = Vec::new();
             for (worker, slot) in self.recoveries.iter_mut().enumerate() {
-                let (job, next) = mpsc::channel::<usize>();
-                let done = done_sender.clone();
+                let (job, next) = mpsc::channel::<()>();
+                let verdicts = verdict_sender.clone();
                 scope.spawn(move || {
-                    for number in next {
-                        if done.send((worker, number, slot.run())).is_err() {
+                    for () in next {
+                        let verdict = if way.is_plain {
+                            slot.run_plain()
+                        } else {
+                            slot.run()
+                        };
+                        if verdicts.send((worker, verdict)).is_err() {
                             return;
                         }
                     }
@@ -203,16 +303,17 @@ impl<'t> Runner<'t> {
                 jobs.push(job);
             }
             let mut free: Vec<usize> = (0..jobs.len()).collect();
-            let mut finished = 0;
-            let mut take = |free: &mut Vec<usize>, tried: &mut Vec<Tried>| {
+            let mut running: Vec<Option<(T, CrashState)>> = jobs.iter().map(|_| None).collect();
+            let mut take = |free: &mut Vec<usize>, running: &mut Vec<Option<(T, CrashState)>>| {
                 loop {
-                    match done.recv_timeout(LOOK_EVERY) {
-                        Ok((worker, number, verdict)) => {
-                            tried[number].verdict = Some(verdict?);
+                    match verdicts.recv_timeout(LOOK_EVERY) {
+                        Ok((worker, verdict)) => {
+                            let verdict = Some(verdict?);
                             free.push(worker);
                             *runs += 1;
-                            finished += 1;
-                            progress(finished);
+                            if let Some((name, state)) = running[worker].take() {
+                                done(name, Tried { verdict, state });
+                            }
                             return Ok(());
                         }
                         Err(RecvTimeoutError::Timeout) if is_interrupted() => {
@@ -224,32 +325,32 @@ impl<'t> Runner<'t> {
                     }
                 }
             };
-            for number in order {
+            loop {
                 if is_interrupted() {
                     end(&zygotes);
                     return Err(CheckError::Interrupted);
                 }
-                let trial = &trials[number];
+                while free.is_empty() {
+                    take(&mut free, &mut running)?;
+                }
+                let Some((name, trial)) = next()? else { break };
                 cursor.move_to(trial.at)?;
+                // What is not possible there has no verdict.
                 let Some(state) = state_at(&cursor, &trial.state) else {
                     continue;
                 };
-                while free.is_empty() {
-                    take(&mut free, &mut tried)?;
-                }
                 let Some(worker) = free.pop() else { continue };
-                images[worker].prepare(&cursor, &state)?;
-                tried[number].state = state;
-                if jobs[worker].send(number).is_err() {
+                images[worker].prepare_with(&cursor, &state, trial.state.overlay())?;
+                running[worker] = Some((name, state));
+                if jobs[worker].send(()).is_err() {
                     return Err(CheckError::Oracle(OracleError::ZygoteDied));
                 }
             }
             while free.len() < jobs.len() {
-                take(&mut free, &mut tried)?;
+                take(&mut free, &mut running)?;
             }
             Ok(())
-        })?;
-        Ok(tried)
+        })
     }
 
     /// Runs recovery several times on one image, one after the other, without making it new.
@@ -261,10 +362,35 @@ impl<'t> Runner<'t> {
         self.prepare_first(trial)?;
         let mut verdicts = Vec::new();
         for _ in 0..times {
-            verdicts.push(self.recoveries[0].run()?);
+            verdicts.push(self.recoveries[0].run_plain()?);
             self.runs += 1;
         }
         Ok(verdicts)
+    }
+
+    /// How long a recovery takes that is run as those of a stream are. The fastest of a few counts, because
+    /// the first ones are also compared.
+    pub(crate) fn time_of_streamed(&mut self, trial: &Trial) -> Result<Duration, CheckError> {
+        const TIMES: usize = 5;
+        const ENOUGH: Duration = Duration::from_millis(200);
+        self.prepare_first(trial)?;
+        let begun = Instant::now();
+        let mut fastest = Duration::MAX;
+        for _ in 0..TIMES {
+            let one = Instant::now();
+            self.recoveries[0].run()?;
+            self.runs += 1;
+            fastest = fastest.min(one.elapsed());
+            if begun.elapsed() > ENOUGH {
+                break;
+            }
+        }
+        Ok(fastest)
+    }
+
+    /// Why recoveries are not forked from snapshots although that was asked for.
+    pub fn snapshot_note(&self) -> Option<&str> {
+        self.recoveries.first()?.snapshot_note()
     }
 
     /// Where recovery crashes on an image.
@@ -275,12 +401,12 @@ impl<'t> Runner<'t> {
     }
 
     fn prepare_first(&mut self, trial: &Trial) -> Result<(), CheckError> {
-        let mut cursor = self.cursor(std::slice::from_ref(trial))?;
+        let mut cursor = self.cursor(!matches!(trial.state, TrialState::Newest))?;
         cursor.move_to(trial.at)?;
         let state = state_at(&cursor, &trial.state).unwrap_or(CrashState {
             versions: Vec::new(),
         });
-        self.images[0].prepare(&cursor, &state)?;
+        self.images[0].prepare_with(&cursor, &state, trial.state.overlay())?;
         Ok(())
     }
 }
@@ -301,12 +427,12 @@ pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &TrialState) -> Option<
             let frontier = cursor.frontier()?;
             lost.crash_states(Some(frontier)).next()
         }
-        TrialState::Exactly(state) => Some(state.clone()),
+        TrialState::Exactly(state) | TrialState::Again(state, _) => Some(state.clone()),
     }
 }
 
 /// Ends zygotes, and with them everything that they have started: whoever waits for one is told.
-fn end(zygotes: &[u32]) {
+pub(crate) fn end(zygotes: &[u32]) {
     for zygote in zygotes {
         if let Some(zygote) = rustix::process::Pid::from_raw(zygote.cast_signed()) {
             let _ = rustix::process::kill_process(zygote, rustix::process::Signal::KILL);

@@ -130,6 +130,11 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) recovery: RecoveryArgs,
     #[command(flatten)]
+    pub(crate) lazy: LazyArgs,
+    /// Do not explore lost and reordered lines; all stores before a failure survive
+    #[arg(long, conflicts_with_all = ["exhaustive", "depth", "max_executions"])]
+    pub(crate) no_lazy: bool,
+    #[command(flatten)]
     pub(crate) report: ReportArgs,
     /// Which files are pools: a path or a pattern such as '/mnt/pmem/*.pool'; can be repeated
     #[arg(long, value_name = "PATH|GLOB")]
@@ -168,8 +173,15 @@ pub(crate) struct CheckArgs {
 pub(crate) struct CrashArgs {
     /// The trace
     pub(crate) trace: PathBuf,
+    /// What is tried of what a crash can leave [default: prefix]
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    pub(crate) strategy: Option<StrategyArg>,
+    #[command(flatten)]
+    pub(crate) eager: EagerArgs,
     #[command(flatten)]
     pub(crate) recovery: RecoveryArgs,
+    #[command(flatten)]
+    pub(crate) lazy: LazyArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }
@@ -180,6 +192,65 @@ pub(crate) struct LintArgs {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
+}
+
+/// What is tried of what a crash can leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StrategyArg {
+    /// All stores before a failure survive
+    #[default]
+    Prefix,
+    /// Every combination of stores that may survive: all of a segment up to --threshold, then a sample
+    Eager,
+    /// Everything that recovery can observe: lost and reordered lines are chosen where it reads them
+    Lazy,
+}
+
+/// Which combinations of stores eager exploration tries. A segment is what happens between two moments
+/// at which stores become surely durable.
+#[derive(Debug, Args)]
+pub(crate) struct EagerArgs {
+    /// Eager: up to this many combinations of a segment all are tried, of more a sample [default: 250]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) threshold: Option<u64>,
+    /// Eager: how many combinations of a larger segment are tried [default: as --threshold]
+    ///
+    /// They are chosen at random, by --seed, and none twice. Nothing lost, everything lost, and each
+    /// single line lost or kept come first.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) sample: Option<u64>,
+    /// Eager: adjacent stores to one line, with no flush or fence between them, are one
+    ///
+    /// A string that is copied byte by byte is then there as a whole or not at all. That is not what
+    /// hardware promises, so bugs may be missed.
+    #[arg(long)]
+    pub(crate) coalesce: bool,
+    /// Eager: only these segments, numbered from 0 and without the last: 10..20, ..5, 7..
+    #[arg(long, value_name = "A..B", value_parser = parse_segments)]
+    pub(crate) segments: Option<(usize, Option<usize>)>,
+    /// Eager: start recovery anew for each crash state
+    ///
+    /// Where it works, recovery is started once, stopped before it first touches the pool, and forked there
+    /// for each state. The first states are also run without that, and compared.
+    #[arg(long)]
+    pub(crate) no_snapshot: bool,
+}
+
+/// How far lost and reordered lines are explored.
+#[derive(Debug, Args)]
+pub(crate) struct LazyArgs {
+    /// How often the power fails, at most: 2 is once more while recovery runs [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) depth: Option<u32>,
+    /// Explore lost and reordered lines with this many executions of recovery, about
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_executions: Option<u64>,
+    /// Explore without limits: neither time nor executions at a failure point are bounded
+    #[arg(long)]
+    pub(crate) exhaustive: bool,
+    /// Execute recovery again for each value that it can observe, instead of forking it
+    #[arg(long)]
+    pub(crate) no_fork: bool,
 }
 
 /// How recovery is run, and when the power fails.
@@ -709,6 +780,24 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .filter(|_| digits.bytes().all(|digit| digit.is_ascii_digit()))
         .and_then(|number| number.checked_mul(unit))
         .ok_or_else(|| "a size looks like 500M or 4G".to_owned())
+}
+
+fn parse_segments(text: &str) -> Result<(usize, Option<usize>), String> {
+    let wrong = || format!("`{text}` is no range of segments; write 10..20, ..5 or 7..");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
+    let from = if from.is_empty() { 0 } else { number(from)? };
+    let to = if to.is_empty() {
+        None
+    } else {
+        Some(number(to)?)
+    };
+    if to.is_some_and(|to| to <= from) {
+        return Err(format!(
+            "`{text}` has no segment in it: the last number is not included"
+        ));
+    }
+    Ok((from, to))
 }
 
 fn parse_range(text: &str) -> Result<(u64, u64), String> {

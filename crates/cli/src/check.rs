@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use powerfail_check::LazyTime;
 use powerfail_oracle::Ready;
 use powerfail_recorder::{Options, RecordError, Stacks, Summary, TargetStatus};
 use regex::bytes::Regex;
@@ -91,6 +92,11 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         report_args: &args.report,
         config: &config,
         out: Some(&out),
+        prefix: true,
+        eager: None,
+        no_snapshot: false,
+        lazy: (!args.no_lazy && section.lazy.unwrap_or(true))
+            .then(|| crash::lazy(&args.lazy, section, LazyTime::Share)),
         schedule: 0,
         share: 1,
     };

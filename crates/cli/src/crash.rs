@@ -4,24 +4,29 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueEnum;
 use powerfail_check::{
-    CheckError, CrashOptions, Crashed, Observer, Runner, RunnerOptions, Step, Undisturbed,
+    CheckError, CrashOptions, Crashed, LazyOptions, LazyTime, Observer, Runner, RunnerOptions,
+    Step, Undisturbed,
 };
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
 use powerfail_detect::{LintOptions, Standing, Trust};
-use powerfail_explore::{Granularity, TreeOptions};
-use powerfail_finding::{Code, Finding, RecoveryOutcome, Report, Severity, Totals};
+use powerfail_explore::{EagerOptions, Granularity, PassOptions, TreeOptions};
+use powerfail_finding::{Code, Eager, Finding, RecoveryOutcome, Report, Severity, Totals};
 use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;
 use powerfail_trace::{Completeness, Trace};
 
-use crate::args::{CrashArgs, FormatArg, LintArgs, RecoveryArgs, ReportArgs};
+use crate::args::{
+    CrashArgs, EagerArgs, FormatArg, LazyArgs, LintArgs, RecoveryArgs, ReportArgs, StrategyArg,
+};
 use crate::evidence::{self, Recovery};
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::{Progress, open_trace};
+use crate::record::RUNTIME;
 use crate::words::command;
 
 const MIB: u64 = 1 << 20;
@@ -82,6 +87,7 @@ pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
 pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
     let config = configuration()?;
     refuse_slips(&args.recovery, &args.report, &config.check)?;
+    let strategy = strategy_of(args, &config.check)?;
     interrupt::watch();
     let trace = open_whole_trace(&args.trace)?;
     let workload: Vec<_> = trace.meta().command.clone();
@@ -109,12 +115,71 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
         report_args: &args.report,
         config: &config,
         out: out.as_deref(),
+        prefix: strategy == StrategyArg::Prefix,
+        lazy: (strategy == StrategyArg::Lazy)
+            .then(|| lazy(&args.lazy, &config.check, LazyTime::Budget)),
+        no_snapshot: args.eager.no_snapshot || config.check.snapshot == Some(false),
+        eager: (strategy == StrategyArg::Eager).then(|| eager(&args.eager, &config.check)),
         schedule: 0,
         share: 1,
     })
 }
 
+/// The strategy, from flags and configuration. Flags of another one are a slip.
+fn strategy_of(args: &CrashArgs, section: &CheckSection) -> anyhow::Result<StrategyArg> {
+    let named = section.strategy.as_deref();
+    let named = named.and_then(|name| StrategyArg::from_str(name, false).ok());
+    let strategy = args.strategy.or(named).unwrap_or_default();
+    if strategy != StrategyArg::Eager {
+        let eager = &args.eager;
+        for (is_given, flag) in [
+            (eager.threshold.is_some(), "--threshold"),
+            (eager.sample.is_some(), "--sample"),
+            (eager.coalesce, "--coalesce"),
+            (eager.segments.is_some(), "--segments"),
+            (eager.no_snapshot, "--no-snapshot"),
+        ] {
+            anyhow::ensure!(!is_given, "{flag} is for --strategy eager");
+        }
+    }
+    Ok(strategy)
+}
+
+/// Which combinations of stores are tried.
+fn eager(args: &EagerArgs, section: &CheckSection) -> EagerOptions {
+    let threshold = args.threshold.or(section.threshold);
+    let threshold = threshold.unwrap_or(EagerOptions::THRESHOLD);
+    let sample = args.sample.or(section.sample).unwrap_or(threshold);
+    let segments = args.segments;
+    EagerOptions {
+        pass: PassOptions {
+            coalesce: args.coalesce || section.coalesce.unwrap_or(false),
+            ..PassOptions::default()
+        },
+        threshold,
+        sample: usize::try_from(sample).unwrap_or(usize::MAX),
+        segments: segments.map(|(from, to)| from..to.unwrap_or(usize::MAX)),
+        ..EagerOptions::default()
+    }
+}
+
+/// How far lost and reordered lines are explored.
+pub(crate) fn lazy(args: &LazyArgs, section: &CheckSection, time: LazyTime) -> LazyOptions {
+    let usual = LazyOptions::default();
+    let depth = section.depth.and_then(|depth| u32::try_from(depth).ok());
+    let exhaustive = args.exhaustive || section.exhaustive.unwrap_or(false);
+    LazyOptions {
+        depth: args.depth.or(depth).unwrap_or(usual.depth),
+        fork: !args.no_fork && section.fork.unwrap_or(true),
+        limit: usual.limit.filter(|_| !exhaustive),
+        max_executions: args.max_executions.or(section.max_executions),
+        robustness: false,
+        time: if exhaustive { LazyTime::Any } else { time },
+    }
+}
+
 /// What is to be judged.
+#[derive(Clone)]
 pub(crate) struct Work<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) trace_path: &'a Path,
@@ -124,6 +189,14 @@ pub(crate) struct Work<'a> {
     pub(crate) config: &'a Config,
     /// Where evidence goes; the trace is there.
     pub(crate) out: Option<&'a Path>,
+    /// Let all stores before a failure survive.
+    pub(crate) prefix: bool,
+    /// Explore lost and reordered lines.
+    pub(crate) lazy: Option<LazyOptions>,
+    /// Try combinations of what may survive; seed and rules are filled in.
+    pub(crate) eager: Option<EagerOptions>,
+    /// Start each recovery anew.
+    pub(crate) no_snapshot: bool,
     /// Which of several recordings of one workload it is.
     pub(crate) schedule: u64,
     /// Among how many of them the budget is divided.
@@ -159,7 +232,13 @@ pub(crate) fn say_interrupted() -> Exit {
 pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
     let trace = work.trace;
     let section = &work.config.check;
-    let oracle = Oracle::new(work.recovery.plan()?, Settings::default())?;
+    let settings = Settings {
+        runtime: (work.lazy.is_some() || work.eager.is_some()).then(|| RUNTIME.into()),
+        // Many short runs of one command: what starting it takes is most of their time.
+        snapshot: work.eager.is_some() && !work.no_snapshot,
+        ..Settings::default()
+    };
+    let oracle = Oracle::new(work.recovery.plan()?, settings)?;
     let parent = powerfail_image::default_parent();
     let _ = powerfail_image::sweep_leftovers(&parent);
     let jobs = work.recovery_args.jobs.or(section.jobs);
@@ -224,7 +303,12 @@ pub(crate) fn conclude(work: &Work<'_>, crashed: Crashed) -> anyhow::Result<Exit
     if let Some(out) = work.out {
         evidence::save(out, &report, work.recovery)?;
     }
-    finish(&report, work.report_args, work.out)
+    let exit = finish(&report, work.report_args, work.out)?;
+    if crashed.is_interrupted && exit == Exit::Clean {
+        complain("interrupted; everything that was started is ended and removed");
+        return Ok(Exit::Setup);
+    }
+    Ok(exit)
 }
 
 /// Recovery fails without a crash: nothing is blamed on one.
@@ -351,13 +435,25 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
     };
     let per_stack = args.per_stack.or(section.per_stack).unwrap_or(3);
     let ack = ack_of(args, section)?;
+    let mut lazy = work.lazy.clone();
+    if let Some(lazy) = &mut lazy {
+        lazy.robustness = work.report_args.warnings || work.report_args.deny.is_some();
+    }
+    let seed = args.seed.or(section.seed).unwrap_or(0);
+    let include_create = args.include_create || section.include_create.unwrap_or(false);
+    let mut eager = work.eager.clone();
+    if let Some(eager) = &mut eager {
+        eager.seed = seed;
+        eager.include_create = include_create;
+        eager.pass.rules = work.recovery.rules();
+    }
     Ok(CrashOptions {
         tree: TreeOptions {
             granularity,
             per_stack: usize::try_from(per_stack).unwrap_or(usize::MAX),
             // Other failure points of the same call stacks in each recording.
-            seed: seed_of(args, section).wrapping_add(work.schedule),
-            include_create: args.include_create || section.include_create.unwrap_or(false),
+            seed: seed.wrapping_add(work.schedule),
+            include_create,
             digests: true,
         },
         budget: args
@@ -366,6 +462,9 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
             .map(|budget| budget / work.share.max(1)),
         lint: lint_options(work.report_args, section, work.trace),
         ack,
+        prefix: work.prefix,
+        lazy,
+        eager,
     })
 }
 
@@ -555,6 +654,11 @@ impl Observer for Watcher {
             "{}",
             powerfail_report::findings::plan_sentence(runs, points, estimate)
         );
+    }
+
+    fn combinations(&mut self, eager: &Eager, states: u64, estimate: Duration) {
+        self.progress = None;
+        let _ = findings::combinations(&mut anstream::stderr(), eager, states, estimate);
     }
 
     fn is_interrupted(&self) -> bool {

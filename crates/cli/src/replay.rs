@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Context;
 use powerfail_check::{Runner, RunnerOptions, Trial, TrialState, symptom_of};
 use powerfail_finding::{Evidence, Finding, RecoveryOutcome};
-use powerfail_image::{CursorOptions, ImageCursor, Layout, write_image};
+use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
 use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, PoolIndex};
 use powerfail_oracle::{Oracle, Settings, Verdict};
 use powerfail_report::findings;
@@ -45,16 +45,31 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
     };
     let name = shown.trace.as_deref().unwrap_or(evidence::TRACE);
     let trace = open_trace(&args.out.join(name))?;
-    let state = state_of(shown, &recovery);
-    let at = EventIndex(shown.failure.event);
+    let crash = Crash {
+        trace: &trace,
+        recovery: &recovery,
+        at: EventIndex(shown.failure.event),
+        state: state_of(shown, &recovery),
+        overlay: overlay_of(shown)?,
+    };
     if let Some(path) = &args.image {
-        write(&trace, &recovery, at, &state, path)?;
+        crash.write(path)?;
         return Ok(Exit::Clean);
     }
     if args.gdb {
-        return debug(&trace, &recovery, at, &state);
+        return crash.debug();
     }
-    run(&trace, &recovery, at, state, finding, shown, args)
+    crash.run(finding, shown, args)
+}
+
+/// The crash that a finding is about.
+struct Crash<'a> {
+    trace: &'a Trace,
+    recovery: &'a Recovery,
+    at: EventIndex,
+    state: CrashState,
+    /// What a recovery had written when the power failed again.
+    overlay: Vec<Patch>,
 }
 
 /// A finding of the lint: the trace alone shows it.
@@ -95,74 +110,129 @@ fn state_of(evidence: &Evidence, recovery: &Recovery) -> CrashState {
     }
 }
 
-fn write(
-    trace: &Trace,
-    recovery: &Recovery,
-    at: EventIndex,
-    state: &CrashState,
-    to: &Path,
-) -> anyhow::Result<()> {
-    std::fs::create_dir(to).with_context(|| to.display().to_string())?;
-    let mut cursor = ImageCursor::new(
-        trace,
-        CursorOptions {
-            rules: Some(recovery.rules()),
-            fill: recovery.fill(),
-            memory_limit_bytes: None,
-        },
-    )?;
-    cursor.move_to(at)?;
-    write_image(&cursor, state, &Layout::of(trace, &[])?, to)?;
-    Ok(())
+fn overlay_of(evidence: &Evidence) -> anyhow::Result<Vec<Patch>> {
+    let again = evidence.failure.again.iter();
+    again
+        .flat_map(|again| &again.written)
+        .map(|written| {
+            Ok(Patch {
+                pool: PoolIndex(written.pool),
+                offset: written.pool_offset,
+                bytes: bytes_of(&written.bytes).context("the report is damaged: no bytes")?,
+            })
+        })
+        .collect()
 }
 
-fn run(
-    trace: &Trace,
-    recovery: &Recovery,
-    at: EventIndex,
-    state: CrashState,
-    finding: &Finding,
-    shown: &Evidence,
-    args: &ReplayArgs,
-) -> anyhow::Result<Exit> {
-    interrupt::watch();
-    let oracle = Oracle::new(recovery.plan()?, Settings::default())?;
-    let options = RunnerOptions {
-        jobs: 1,
-        rules: recovery.rules(),
-        fill: recovery.fill(),
-        companions: Vec::new(),
+/// Reads hexadecimal digits.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let pairs = digits?;
+    let (pairs, []) = pairs.as_chunks::<2>() else {
+        return None;
     };
-    let parent = powerfail_image::default_parent();
-    let mut runner = Runner::new(trace, &oracle, &parent, options)?;
-    let trial = Trial {
-        at,
-        state: TrialState::Exactly(state),
-    };
-    let tried = runner.run(&[trial], &interrupt::is_interrupted, &mut |_| ())?;
-    drop(runner);
-    let verdict = tried.into_iter().next().and_then(|tried| tried.verdict);
-    let same = match (&shown.recovery, &verdict) {
-        (RecoveryOutcome::Content { output }, Some(Verdict::Success { dump: Some(dump) })) => {
-            powerfail_check::shown_content(dump) == *output
-        }
-        (expected, Some(verdict)) => {
-            symptom_of(verdict).is_some_and(|symptom| is_alike(expected, &symptom.outcome))
-        }
-        (_, None) => false,
-    };
-    show(finding, args)?;
-    if same {
-        print(|to| {
-            Ok(writeln!(
-                to,
-                "the same again: recovery did what is shown above"
-            )?)
-        })?;
-        return Ok(Exit::Findings);
+    pairs
+        .iter()
+        .map(|[high, low]| u8::try_from(high << 4 | low).ok())
+        .collect()
+}
+
+impl Crash<'_> {
+    fn write(&self, to: &Path) -> anyhow::Result<()> {
+        std::fs::create_dir(to).with_context(|| to.display().to_string())?;
+        let mut cursor = ImageCursor::new(
+            self.trace,
+            CursorOptions {
+                rules: Some(self.recovery.rules()),
+                fill: self.recovery.fill(),
+                memory_limit_bytes: None,
+            },
+        )?;
+        cursor.move_to(self.at)?;
+        let layout = Layout::of(self.trace, &[])?;
+        write_image(&cursor, &self.state, &self.overlay, &layout, to)?;
+        Ok(())
     }
-    complain("recovery did something else this time: it depends on more than the pool");
-    Ok(Exit::Clean)
+
+    fn run(self, finding: &Finding, shown: &Evidence, args: &ReplayArgs) -> anyhow::Result<Exit> {
+        let Crash {
+            trace,
+            recovery,
+            at,
+            state,
+            overlay,
+        } = self;
+        interrupt::watch();
+        let oracle = Oracle::new(recovery.plan()?, Settings::default())?;
+        let options = RunnerOptions {
+            jobs: 1,
+            rules: recovery.rules(),
+            fill: recovery.fill(),
+            companions: Vec::new(),
+        };
+        let parent = powerfail_image::default_parent();
+        let mut runner = Runner::new(trace, &oracle, &parent, options)?;
+        let trial = Trial {
+            at,
+            state: TrialState::Again(state, overlay),
+        };
+        let tried = runner.run(&[trial], &interrupt::is_interrupted, &mut |_| ())?;
+        drop(runner);
+        let verdict = tried.into_iter().next().and_then(|tried| tried.verdict);
+        let same = match (&shown.recovery, &verdict) {
+            (RecoveryOutcome::Content { output }, Some(Verdict::Success { dump: Some(dump) })) => {
+                powerfail_check::shown_content(dump) == *output
+            }
+            (expected, Some(verdict)) => {
+                symptom_of(verdict).is_some_and(|symptom| is_alike(expected, &symptom.outcome))
+            }
+            (_, None) => false,
+        };
+        show(finding, args)?;
+        if same {
+            print(|to| {
+                Ok(writeln!(
+                    to,
+                    "the same again: recovery did what is shown above"
+                )?)
+            })?;
+            return Ok(Exit::Findings);
+        }
+        complain("recovery did something else this time: it depends on more than the pool");
+        Ok(Exit::Clean)
+    }
+
+    /// Opens recovery in gdb, on a crash image of its own.
+    fn debug(&self) -> anyhow::Result<Exit> {
+        let recovery = self.recovery;
+        let directory = tempfile::tempdir().context("a directory for the crash image")?;
+        let images = directory.path().join("image");
+        self.write(&images)?;
+        let layout = Layout::of(self.trace, &[])?;
+        let mut words: Vec<OsString> = recovery.recover.clone();
+        for (number, (original, relative)) in layout.files().enumerate() {
+            let private = images.join(relative).display().to_string();
+            let original = original.display().to_string();
+            for word in &mut words {
+                if let Some(text) = word.to_str() {
+                    let mut text = text.replace(&original, &private);
+                    if number == 0 {
+                        text = text.replace("{pool}", &private);
+                    }
+                    *word = text.into();
+                }
+            }
+        }
+        interrupt::leave_to_child();
+        Command::new("gdb")
+            .arg("--args")
+            .args(&words)
+            .current_dir(&recovery.working_directory)
+            .env("PMEM_IS_PMEM_FORCE", "1")
+            .status()
+            .context("gdb cannot be started; is it installed?")?;
+        Ok(Exit::Findings)
+    }
 }
 
 /// Whether two outcomes are of one kind, whatever was written meanwhile.
@@ -174,40 +244,4 @@ fn is_alike(one: &RecoveryOutcome, other: &RecoveryOutcome) -> bool {
         (Timeout { .. }, Timeout { .. }) | (Output { .. }, Output { .. }) => true,
         _ => false,
     }
-}
-
-/// Opens recovery in gdb, on a crash image of its own.
-fn debug(
-    trace: &Trace,
-    recovery: &Recovery,
-    at: EventIndex,
-    state: &CrashState,
-) -> anyhow::Result<Exit> {
-    let directory = tempfile::tempdir().context("a directory for the crash image")?;
-    let images = directory.path().join("image");
-    write(trace, recovery, at, state, &images)?;
-    let layout = Layout::of(trace, &[])?;
-    let mut words: Vec<OsString> = recovery.recover.clone();
-    for (number, (original, relative)) in layout.files().enumerate() {
-        let private = images.join(relative).display().to_string();
-        let original = original.display().to_string();
-        for word in &mut words {
-            if let Some(text) = word.to_str() {
-                let mut text = text.replace(&original, &private);
-                if number == 0 {
-                    text = text.replace("{pool}", &private);
-                }
-                *word = text.into();
-            }
-        }
-    }
-    interrupt::leave_to_child();
-    Command::new("gdb")
-        .arg("--args")
-        .args(&words)
-        .current_dir(&recovery.working_directory)
-        .env("PMEM_IS_PMEM_FORCE", "1")
-        .status()
-        .context("gdb cannot be started; is it installed?")?;
-    Ok(Exit::Findings)
 }

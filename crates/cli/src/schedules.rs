@@ -78,7 +78,10 @@ pub(crate) fn judge(
         findings::schedules_sentence(recordings.count, distinct)
     );
     let share = u32::try_from(distinct).unwrap_or(u32::MAX);
-    let first = Work { share, ..*work };
+    let first = Work {
+        share,
+        ..work.clone()
+    };
     let mut all = match crash::examine(&first)? {
         Examined::Done(crashed) => vec![crashed],
         Examined::Fails { image, outcome } => return Ok(crash::refuse(image, &outcome)),
@@ -90,7 +93,7 @@ pub(crate) fn judge(
             trace: &scheduled.trace,
             trace_path: &scheduled.path,
             schedule: scheduled.number,
-            ..first
+            ..first.clone()
         };
         match crash::examine(&other)? {
             Examined::Done(crashed) => all.push(named(crashed, &scheduled.name)),

@@ -65,6 +65,26 @@ pub struct CheckSection {
     pub atomicity: Option<String>,
     /// Whether crashes during the creation of a pool count.
     pub include_create: Option<bool>,
+    /// What is tried of what a crash can leave; the words are those of the flag of `crash`.
+    pub strategy: Option<String>,
+    /// Up to how many combinations of a segment all are tried.
+    pub threshold: Option<u64>,
+    /// How many combinations of a larger segment are tried.
+    pub sample: Option<u64>,
+    /// Whether adjacent stores to one line are one.
+    pub coalesce: Option<bool>,
+    /// Whether recoveries are forked from a snapshot where that works.
+    pub snapshot: Option<bool>,
+    /// Whether `check` explores lost and reordered lines.
+    pub lazy: Option<bool>,
+    /// How often the power fails, at most.
+    pub depth: Option<u64>,
+    /// With how many executions lost and reordered lines are explored, about.
+    pub max_executions: Option<u64>,
+    /// Whether they are explored without limits.
+    pub exhaustive: Option<bool>,
+    /// Whether recovery is forked where it can observe several values.
+    pub fork: Option<bool>,
 }
 
 /// What a run is restricted to.
@@ -124,7 +144,19 @@ pub(crate) const KEYS: &[&str] = &[
     "domain",
     "atomicity",
     "include-create",
+    "strategy",
+    "threshold",
+    "sample",
+    "coalesce",
+    "snapshot",
+    "lazy",
+    "depth",
+    "max-executions",
+    "exhaustive",
+    "fork",
 ];
+
+const STRATEGIES: &[&str] = &["prefix", "eager", "lazy"];
 
 const DOMAINS: &[&str] = &["adr", "eadr", "pagecache"];
 const ATOMICITIES: &[&str] = &["store", "8"];
@@ -190,6 +222,20 @@ impl CheckSection {
                 |word| ATOMICITIES.contains(&word).then(|| word.to_owned()),
             )?,
             include_create: table.boolean("include-create")?,
+            strategy: table.word(
+                "strategy",
+                &format!("one of {}", STRATEGIES.join(", ")),
+                |word| STRATEGIES.contains(&word).then(|| word.to_owned()),
+            )?,
+            threshold: positive("threshold")?,
+            sample: positive("sample")?,
+            coalesce: table.boolean("coalesce")?,
+            snapshot: table.boolean("snapshot")?,
+            lazy: table.boolean("lazy")?,
+            depth: positive("depth")?,
+            max_executions: positive("max-executions")?,
+            exhaustive: table.boolean("exhaustive")?,
+            fork: table.boolean("fork")?,
         })
     }
 }

@@ -28,6 +28,42 @@ impl fmt::Display for ImageDigest {
 }
 
 impl ImageDigest {
+    /// What the words of a piece of a pool contribute. The piece starts at a multiple of 8 bytes and
+    /// is as long as one.
+    pub(crate) fn of_words(at: Place, bytes: &[u8]) -> Self {
+        let mut digest = Self::default();
+        let first = at.offset.0 / WORD_BYTES as u64;
+        for (number, word) in bytes.chunks_exact(WORD_BYTES).enumerate() {
+            let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
+            digest.add(word_key(at.pool, first + number as u64), word);
+        }
+        digest
+    }
+
+    /// Something happened that no word tells: images before and after it are different.
+    pub(crate) const fn salt(&mut self, salt: u64) {
+        self.0[0] = self.0[0].wrapping_add(mix(salt));
+        self.0[1] = self.0[1].wrapping_add(mix(salt ^ 0x5a17_5a17_5a17_5a17));
+    }
+
+    /// The sum of two digests: of a whole that has both parts.
+    #[must_use]
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self([
+            self.0[0].wrapping_add(other.0[0]),
+            self.0[1].wrapping_add(other.0[1]),
+        ])
+    }
+
+    /// What is left when a part is taken away.
+    #[must_use]
+    pub(crate) const fn minus(self, other: Self) -> Self {
+        Self([
+            self.0[0].wrapping_sub(other.0[0]),
+            self.0[1].wrapping_sub(other.0[1]),
+        ])
+    }
+
     fn add(&mut self, key: u64, word: u64) {
         let [first, second] = lanes(key, word);
         self.0[0] = self.0[0].wrapping_add(first);

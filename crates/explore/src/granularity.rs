@@ -1,6 +1,6 @@
 //! Before which events the power may fail.
 
-use powerfail_model::{Event, StoreKind};
+use powerfail_model::Event;
 
 use crate::point::Trigger;
 
@@ -27,16 +27,14 @@ pub enum Granularity {
 impl Granularity {
     /// What `event` is to this granularity, if the power may fail just before it.
     pub const fn trigger(self, event: &Event<'_>) -> Option<Trigger> {
-        let (trigger, is_flush, is_fence, is_store) = match event {
-            Event::Store {
-                kind: StoreKind::Locked,
-                ..
-            } => (Trigger::LockedStore, false, true, true),
-            Event::Store { .. } => (Trigger::Store, false, false, true),
-            Event::Flush { .. } => (Trigger::Flush, true, false, false),
-            Event::Fence(_) => (Trigger::Fence, false, true, false),
-            Event::Sync { .. } => (Trigger::Sync, true, true, false),
-            Event::Resize { .. } => (Trigger::Resize, false, false, true),
+        let trigger = Trigger::of(event);
+        let (is_flush, is_fence, is_store) = match trigger {
+            Trigger::LockedStore => (false, true, true),
+            Trigger::Store | Trigger::Resize => (false, false, true),
+            Trigger::Flush => (true, false, false),
+            Trigger::Fence => (false, true, false),
+            Trigger::Sync => (true, true, false),
+            Trigger::End => (false, false, false),
         };
         let wanted = match self {
             Self::Flush => is_flush,

@@ -5,6 +5,9 @@
 //! - [`Plan`]: which of them to try within a budget, and what that leaves out.
 //! - [`Strategy`]: given the frontier at a failure point, which crash states, in which order.
 //!   [`Prefix`] and [`LostLines`] are strategies.
+//! - [`SegmentPass`], [`Survey`], [`EagerStates`]: eager exploration, every combination of what may
+//!   survive. It goes on while a trace is passed, so it is no [`Strategy`] of one frontier.
+//! - [`Representatives`]: which of many crash states come first under a budget.
 //! - [`lazy`]: what a crash can leave is decided only when recovery reads it. Tables of what is possible,
 //!   what choices rule out, whether one moment explains what was read, which failure points need no run,
 //!   and failures during recovery.
@@ -15,6 +18,7 @@
 
 mod creation;
 mod digest;
+mod eager;
 mod granularity;
 mod interleaving;
 pub mod lazy;
@@ -23,11 +27,16 @@ mod plan;
 mod point;
 mod prefix;
 mod random;
+mod representatives;
 mod samples;
 mod strategy;
 mod tree;
 
 pub use digest::{DigestedImage, ImageDigest};
+pub use eager::{
+    EagerOptions, EagerState, EagerStates, LineVersions, Magnitude, PassOptions, Segment,
+    SegmentCount, SegmentPass, Survey,
+};
 pub use granularity::Granularity;
 pub use interleaving::Interleaving;
 pub use lost_lines::{LostLine, LostLines};
@@ -36,5 +45,6 @@ pub use point::{FailurePoint, Trigger};
 pub use powerfail_abi::mark::{CREATION_BEGIN as CREATE_BEGIN, CREATION_END as CREATE_END};
 pub use prefix::Prefix;
 pub use random::Random;
+pub use representatives::{GroupId, Representatives};
 pub use strategy::{FrontierView, Strategy};
 pub use tree::{FailurePointTree, StackPoints, TreeBuilder, TreeOptions};

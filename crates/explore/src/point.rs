@@ -1,6 +1,6 @@
 //! A failure point.
 
-use powerfail_model::{EventIndex, ThreadIndex};
+use powerfail_model::{Event, EventIndex, StoreKind, ThreadIndex};
 use powerfail_trace::StackId;
 
 use crate::digest::ImageDigest;
@@ -20,6 +20,25 @@ pub enum Trigger {
     Store,
     /// A change of a pool's length.
     Resize,
+    /// Nothing: the run has ended.
+    End,
+}
+
+impl Trigger {
+    /// What an event is.
+    pub const fn of(event: &Event<'_>) -> Self {
+        match event {
+            Event::Store {
+                kind: StoreKind::Locked,
+                ..
+            } => Self::LockedStore,
+            Event::Store { .. } => Self::Store,
+            Event::Flush { .. } => Self::Flush,
+            Event::Fence(_) => Self::Fence,
+            Event::Sync { .. } => Self::Sync,
+            Event::Resize { .. } => Self::Resize,
+        }
+    }
 }
 
 /// A moment at which to let the power fail: just before an event.

@@ -10,14 +10,16 @@
 //! An event costs constant time, and the memory is that of the distinct call stacks plus, where
 //! digests are wanted, that of the pages which are not zero.
 
-use powerfail_model::{Event, EventIndex};
+use powerfail_model::{
+    Event, EventIndex, FailurePoints, Frontier, Rules, SparseImage, Step, ThreadIndex,
+};
 use powerfail_trace::{Body, ImageRun, MarkKind, Pool, Record, Result, StackId, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::creation::Creation;
 use crate::digest::DigestedImage;
 use crate::granularity::Granularity;
-use crate::point::FailurePoint;
+use crate::point::{FailurePoint, Trigger};
 use crate::random::Random;
 use crate::samples::Samples;
 use crate::{CREATE_BEGIN, CREATE_END};
@@ -85,6 +87,26 @@ impl FailurePointTree {
         Ok(builder.finish())
     }
 
+    /// Finds the fewest failure points whose crash states are those of all moments of a trace: where lost
+    /// and reordered lines are looked for. The granularity of the options does not matter.
+    pub fn covering(trace: &Trace, rules: Rules, options: TreeOptions) -> Result<Self> {
+        let mut builder = TreeBuilder::new(
+            trace.pools(),
+            TreeOptions {
+                digests: false,
+                ..options
+            },
+        );
+        // Which states are possible matters here, and not what they hold.
+        builder.frontier = Some(Box::new(Frontier::new(rules, SparseImage::new())));
+        let mut records = trace.records_from(EventIndex(0));
+        while let Some(record) = records.next_record()? {
+            builder.push(&record);
+        }
+        builder.push_end(EventIndex(trace.event_count()));
+        Ok(builder.finish())
+    }
+
     /// The distinct call stacks, by their first failure point.
     pub fn stacks(&self) -> &[StackPoints] {
         &self.stacks
@@ -121,6 +143,8 @@ pub struct TreeBuilder {
     stacks: FxHashMap<StackId, Samples>,
     creation: Creation,
     image: Option<DigestedImage>,
+    /// Finds the covering failure points instead of those of the granularity.
+    frontier: Option<Box<Frontier>>,
     /// The pools were changed since the last failure point, or since an event that could be one.
     changed: bool,
 }
@@ -136,6 +160,7 @@ impl TreeBuilder {
             stacks: FxHashMap::default(),
             creation: Creation::default(),
             image,
+            frontier: None,
             changed: false,
         }
     }
@@ -152,7 +177,28 @@ impl TreeBuilder {
     pub fn push(&mut self, record: &Record<'_>) {
         match &record.body {
             Body::Pm(event) => {
-                self.fail_before(record, event);
+                match &mut self.frontier {
+                    None => self.fail_before(record, event),
+                    Some(frontier) => {
+                        let step = Step {
+                            index: record.index,
+                            thread: record.thread,
+                            event: *event,
+                        };
+                        let is_point = frontier.is_failure_point(FailurePoints::Covering, &step);
+                        frontier.apply(&step);
+                        if is_point {
+                            self.note(FailurePoint {
+                                at: record.index,
+                                stack: record.stack,
+                                thread: record.thread,
+                                trigger: Trigger::of(event),
+                                occurrence: 0,
+                                digest: None,
+                            });
+                        }
+                    }
+                }
                 self.apply(event);
             }
             Body::Mark(mark) if !self.options.include_create => match mark.kind {
@@ -199,13 +245,34 @@ impl TreeBuilder {
             occurrence: 0,
             digest: self.image.as_ref().map(DigestedImage::digest),
         };
-        self.creation.note(record.stack, &self.stacks);
-        match self.stacks.get_mut(&record.stack) {
+        self.note(point);
+    }
+
+    /// The end of the trace, which is a failure point if something may still be lost there.
+    fn push_end(&mut self, end: EventIndex) {
+        let is_point = self
+            .frontier
+            .as_ref()
+            .is_some_and(|frontier| frontier.is_failure_point_at_end(FailurePoints::Covering));
+        if is_point {
+            self.note(FailurePoint {
+                at: end,
+                stack: StackId::NONE,
+                thread: ThreadIndex(0),
+                trigger: Trigger::End,
+                occurrence: 0,
+                digest: None,
+            });
+        }
+    }
+
+    fn note(&mut self, point: FailurePoint) {
+        self.creation.note(point.stack, &self.stacks);
+        match self.stacks.get_mut(&point.stack) {
             Some(samples) => samples.push(point, self.options.per_stack),
             None => {
-                let random = Random::stream(self.options.seed, record.stack.0.into());
-                self.stacks
-                    .insert(record.stack, Samples::new(point, random));
+                let random = Random::stream(self.options.seed, point.stack.0.into());
+                self.stacks.insert(point.stack, Samples::new(point, random));
             }
         }
     }

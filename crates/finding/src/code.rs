@@ -36,6 +36,8 @@ pub enum Class {
     SharedFlush,
     /// Several flushes, in no order among themselves, under one fence.
     UnorderedFlushes,
+    /// Recovery reads what no moment of the run had.
+    Robustness,
 }
 
 /// How much a finding matters.
@@ -123,11 +125,13 @@ codes! {
     SharedFlush = "PF0601", SharedFlush, Warning, "several stores under one flush";
     /// Several flushes under one fence: they become durable in any order.
     UnorderedFlushes = "PF0602", UnorderedFlushes, Warning, "several unordered flushes under one fence";
+    /// Recovery reads a later store and misses an earlier one.
+    NotRobust = "PF0603", Robustness, Warning, "recovery reads what no moment of the run had";
 }
 
 impl Class {
     /// All classes, in their order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Durability,
         Self::Atomicity,
         Self::Ordering,
@@ -140,6 +144,7 @@ impl Class {
         Self::DirtyOverwrite,
         Self::SharedFlush,
         Self::UnorderedFlushes,
+        Self::Robustness,
     ];
 
     /// As it is written in JSON and on the command line.
@@ -157,6 +162,7 @@ impl Class {
             Self::DirtyOverwrite => "dirty-overwrite",
             Self::SharedFlush => "shared-flush",
             Self::UnorderedFlushes => "unordered-flushes",
+            Self::Robustness => "robustness",
         }
     }
 }

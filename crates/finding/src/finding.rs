@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::code::{Class, Code, Severity};
+use crate::exploration::{Choice, Eager, Exploration, SecondFailure};
 use crate::place::SourcePlace;
 
 /// One distinct bug.
@@ -51,6 +52,10 @@ pub struct Evidence {
     /// What differs between what was recovered and what should have been, if content was compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
+    /// The loads of recovery that could have read from several stores, in their order. If there are very
+    /// many, some of those that are not decisive are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<Choice>,
 }
 
 /// When the power failed, and what was lost.
@@ -61,6 +66,9 @@ pub struct FailurePoint {
     /// Lines that did not have their newest content: empty for a prefix crash.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_lines: Vec<LostLine>,
+    /// The power failed again while recovery ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<SecondFailure>,
 }
 
 /// A line of a pool in a crash state that is not at its newest version.
@@ -164,6 +172,12 @@ pub struct Totals {
     /// Findings of the baseline that are there no more.
     #[serde(default)]
     pub fixed: u64,
+    /// How far all that a crash can leave was explored, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exploration: Option<Exploration>,
+    /// The combinations that eager exploration tried, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eager: Option<Eager>,
     /// How often the workload was recorded, if its threads were scheduled.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedules: u64,

@@ -6,11 +6,13 @@
 //! derived from these types.
 
 mod code;
+mod exploration;
 mod finding;
 mod id;
 mod place;
 
 pub use code::{Class, Code, Severity};
+pub use exploration::{Choice, Eager, Exploration, SecondFailure, Source, Written};
 pub use finding::{Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Report, Totals};
 pub use id::{assign_ids, finding_id};
 pub use place::{Role, SourcePlace, StackFrame};

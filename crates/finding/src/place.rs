@@ -25,6 +25,8 @@ pub enum Role {
     Failure,
     /// Where recovery was when it crashed, hung or gave up.
     Recovery,
+    /// A load of recovery.
+    Load,
 }
 
 impl Role {
@@ -39,6 +41,7 @@ impl Role {
             Self::Fence => "fence",
             Self::Failure => "failure",
             Self::Recovery => "recovery",
+            Self::Load => "load",
         }
     }
 }

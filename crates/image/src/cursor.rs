@@ -27,6 +27,17 @@ pub struct CursorOptions {
     pub memory_limit_bytes: Option<u64>,
 }
 
+/// Bytes that are put into a pool on top of a crash state: what a recovery had written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// The pool.
+    pub pool: PoolIndex,
+    /// Where in it.
+    pub offset: u64,
+    /// The bytes. What lies beyond the end of the pool does not count.
+    pub bytes: Vec<u8>,
+}
+
 enum Pass {
     Newest(PoolImages),
     Tracked(Box<Frontier<PoolImages>>),
@@ -54,17 +65,8 @@ impl fmt::Debug for ImageCursor<'_> {
 impl<'t> ImageCursor<'t> {
     /// Before the first event of a trace.
     pub fn new(trace: &'t Trace, options: CursorOptions) -> Result<Self> {
-        let mut pools = PoolImages::new(
-            trace.pools().iter().map(|pool| pool.len_bytes),
-            options.fill,
-            options.memory_limit_bytes.unwrap_or(u64::MAX),
-        );
-        let mut runs = trace.initial_images();
-        while let Some(run) = runs.next_run()? {
-            pools.write(Place::new(run.pool, run.offset), run.bytes);
-            pools.check()?;
-        }
-        pools.begin_events()?;
+        let limit_bytes = options.memory_limit_bytes.unwrap_or(u64::MAX);
+        let pools = PoolImages::initial(trace, options.fill, limit_bytes)?;
         let pass = match options.rules {
             Some(rules) => Pass::Tracked(Box::new(Frontier::new(rules, pools))),
             None => Pass::Newest(pools),
@@ -154,8 +156,12 @@ impl<'t> ImageCursor<'t> {
         self.pass.pools()
     }
 
-    /// The pages in which a crash state differs from the newest content.
-    pub(crate) fn changed_pages(&self, state: &CrashState) -> Result<ChangedPages> {
+    /// The pages in which a crash state differs from the newest content, with `overlay` on top.
+    pub(crate) fn changed_pages(
+        &self,
+        state: &CrashState,
+        overlay: &[Patch],
+    ) -> Result<ChangedPages> {
         let mut pages: BTreeMap<(PoolIndex, u64), Box<Page>> = BTreeMap::new();
         for &(id, version) in &state.versions {
             let frontier = self.frontier().ok_or(ImageError::NoFrontier)?;
@@ -174,17 +180,40 @@ impl<'t> ImageCursor<'t> {
             let inside = usize::try_from(memory.len_bytes().saturating_sub(offset))
                 .unwrap_or(usize::MAX)
                 .min(content.len());
-            let page = pages.entry((id.pool, offset / PAGE)).or_insert_with(|| {
-                let mut page = Box::new(Page::ZERO);
-                let start = Place::new(id.pool, PoolOffset(offset - offset % PAGE));
-                self.read(start, &mut page.0);
-                page
-            });
-            // No line crosses a page.
-            let start = (offset % PAGE) as usize;
-            page.0[start..start + inside].copy_from_slice(&content[..inside]);
+            self.change(&mut pages, id.pool, offset, &content[..inside]);
+        }
+        for patch in overlay {
+            let len_bytes = self.len_bytes(patch.pool).unwrap_or(0);
+            let room =
+                usize::try_from(len_bytes.saturating_sub(patch.offset)).unwrap_or(usize::MAX);
+            let inside = &patch.bytes[..patch.bytes.len().min(room)];
+            self.change(&mut pages, patch.pool, patch.offset, inside);
         }
         Ok(ChangedPages::new(pages))
+    }
+
+    /// Puts bytes into copies of the pages that they lie in.
+    fn change(
+        &self,
+        pages: &mut BTreeMap<(PoolIndex, u64), Box<Page>>,
+        pool: PoolIndex,
+        offset: u64,
+        bytes: &[u8],
+    ) {
+        let (mut position, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let start = (position % PAGE) as usize;
+            let (piece, later) = rest.split_at(rest.len().min(PAGE as usize - start));
+            let page = pages.entry((pool, position / PAGE)).or_insert_with(|| {
+                let mut page = Box::new(Page::ZERO);
+                let first = Place::new(pool, PoolOffset(position - start as u64));
+                self.read(first, &mut page.0);
+                page
+            });
+            page.0[start..start + piece.len()].copy_from_slice(piece);
+            position += piece.len() as u64;
+            rest = later;
+        }
     }
 }
 

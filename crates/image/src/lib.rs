@@ -55,7 +55,7 @@ mod private_file;
 mod run_directory;
 mod slot;
 
-pub use cursor::{CursorOptions, ImageCursor};
+pub use cursor::{CursorOptions, ImageCursor, Patch};
 pub use error::{ImageError, Result};
 pub use export::write_image;
 pub use layout::{Layout, find_companions};

@@ -1,6 +1,7 @@
 //! The newest content of all pools, as the model and the cursor need it.
 
 use powerfail_model::{Image, Place, PoolIndex, PoolOffset};
+use powerfail_trace::Trace;
 
 use crate::error::{ImageError, Result};
 use crate::memory::PoolMemory;
@@ -71,6 +72,19 @@ impl PoolImages {
             page_count: 0,
             too_large: false,
         }
+    }
+
+    /// The pools as they were before the first event of a trace, for a pass of one's own.
+    pub fn initial(trace: &Trace, fill: Option<Fill>, limit_bytes: u64) -> Result<Self> {
+        let len_bytes = trace.pools().iter().map(|pool| pool.len_bytes);
+        let mut pools = Self::new(len_bytes, fill, limit_bytes);
+        let mut runs = trace.initial_images();
+        while let Some(run) = runs.next_run()? {
+            pools.write(Place::new(run.pool, run.offset), run.bytes);
+            pools.check()?;
+        }
+        pools.begin_events()?;
+        Ok(pools)
     }
 
     pub(crate) fn pool(&self, pool: PoolIndex) -> Option<&PoolMemory> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use powerfail_model::{CrashState, PoolIndex};
 
 use crate::changed_pages::{ChangedPages, PoolImage};
-use crate::cursor::ImageCursor;
+use crate::cursor::{ImageCursor, Patch};
 use crate::error::{Context, Result};
 use crate::layout::{Companion, Layout, LayoutFile};
 use crate::private_file::{Changes, PrivateFile};
@@ -73,6 +73,13 @@ impl Slot {
         files.map(|(original, relative)| (original, self.directory.join(relative)))
     }
 
+    /// The pool that each of the files holds after a crash at the cursor, in the order of
+    /// [`files`](Self::files).
+    pub fn pools(&self, cursor: &ImageCursor<'_>) -> Vec<Option<PoolIndex>> {
+        let files = self.layout.pool_files().iter();
+        files.map(|file| shown_pool(file, cursor)).collect()
+    }
+
     /// Each directory with pools in the recorded run, and the private one that stands for it.
     pub fn directories(&self) -> impl ExactSizeIterator<Item = (&Path, PathBuf)> {
         let directories = self.layout.directories();
@@ -85,7 +92,17 @@ impl Slot {
     /// No process may still use the slot's files. A line that `state` does not name holds its newest
     /// content. After an error the slot is in any state, and the next call repairs it.
     pub fn prepare(&mut self, cursor: &ImageCursor<'_>, state: &CrashState) -> Result<Prepared> {
-        let changed = cursor.changed_pages(state)?;
+        self.prepare_with(cursor, state, &[])
+    }
+
+    /// The same with bytes on top of it: what a recovery had written when the power failed again.
+    pub fn prepare_with(
+        &mut self,
+        cursor: &ImageCursor<'_>,
+        state: &CrashState,
+        overlay: &[Patch],
+    ) -> Result<Prepared> {
+        let changed = cursor.changed_pages(state, overlay)?;
         let mut prepared = Prepared::default();
         make_directory(&self.directory)?;
         for (_, relative) in self.layout.directories() {
@@ -148,21 +165,24 @@ impl Slot {
 }
 
 /// Of several pools that had the same path one after the other, the last that was changed is there.
-pub(crate) fn bring_to(
-    private: &mut PrivateFile,
-    file: &LayoutFile,
-    cursor: &ImageCursor<'_>,
-    changed: &ChangedPages,
-) -> io::Result<Changes> {
+fn shown_pool(file: &LayoutFile, cursor: &ImageCursor<'_>) -> Option<PoolIndex> {
     let pools = cursor.pools();
     let alive = file
         .pools
         .iter()
         .rev()
         .find(|&&pool| pools.is_changed(pool));
-    let Some((pool, newest)) = alive
-        .or(file.pools.first())
-        .and_then(|&pool| Some((pool, pools.pool(pool)?)))
+    alive.or(file.pools.first()).copied()
+}
+
+pub(crate) fn bring_to(
+    private: &mut PrivateFile,
+    file: &LayoutFile,
+    cursor: &ImageCursor<'_>,
+    changed: &ChangedPages,
+) -> io::Result<Changes> {
+    let Some((pool, newest)) =
+        shown_pool(file, cursor).and_then(|pool| Some((pool, cursor.pools().pool(pool)?)))
     else {
         return Ok(Changes::default());
     };

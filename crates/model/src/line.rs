@@ -81,6 +81,28 @@ impl OpenLine {
         })
     }
 
+    /// The newest `count` of the stores that are not sure yet, oldest first. Costs these alone.
+    pub fn newest_stores(&self, count: usize) -> impl Iterator<Item = OpenStore<'_>> {
+        let spans = &self.stores[self.stores.len().saturating_sub(count)..];
+        let bytes: usize = spans.iter().map(|span| usize::from(span.len)).sum();
+        let mut start = self.payload.len() - bytes;
+        spans.iter().map(move |span| {
+            let end = start + usize::from(span.len);
+            let bytes = &self.payload[start..end];
+            start = end;
+            OpenStore {
+                event: span.event,
+                offset_in_line: span.offset.into(),
+                bytes,
+            }
+        })
+    }
+
+    /// The oldest store that is not sure yet. An open line has one.
+    pub fn oldest_store(&self) -> Option<EventIndex> {
+        self.stores.first().map(|span| span.event)
+    }
+
     /// The content of a version. Costs the stores up to it; [`Self::for_each_version`] visits all
     /// of them for the price of the last.
     pub fn version(&self, version: usize) -> Vec<u8> {

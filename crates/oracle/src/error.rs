@@ -85,6 +85,26 @@ pub enum OracleError {
         /// What it said.
         reason: String,
     },
+    /// Recovery does something that cannot be explored.
+    #[error("recovery cannot be explored: {reason}")]
+    NotExplorable {
+        /// What.
+        reason: String,
+    },
+    /// Recovery does something that forbids to fork it. The image must be prepared again, and executions be
+    /// asked for one by one.
+    #[error("recovery cannot be forked: {reason}")]
+    NotForkable {
+        /// What.
+        reason: String,
+    },
+    /// The snapshot that recovery was forked from was lost, with the image half recovered. The image must be
+    /// prepared again; it will be run without a snapshot.
+    #[error("the recovery command could not be forked: {reason}")]
+    SnapshotLost {
+        /// Why.
+        reason: String,
+    },
     /// The process that starts recoveries has died.
     #[error("the process that starts recoveries has ended; was it killed, or is memory short?")]
     ZygoteDied,

@@ -48,8 +48,11 @@
 //!
 //! It makes no images and decides nothing about which to try. It words no results.
 
+mod backup;
+mod descriptors;
 mod environment;
 mod error;
+mod explore;
 mod message;
 mod oracle;
 mod plan;
@@ -61,6 +64,9 @@ mod wire;
 mod zygote;
 
 pub use error::OracleError;
+pub use explore::{
+    Choice, Execution, ExploreRequest, Explored, LineTable, LogKind, Logged, PageMask, TableLine,
+};
 pub use oracle::{Oracle, PathMode, ProcessMode, Settings};
 pub use plan::{CommandLine, Limits, PoolMapping, Ready, RecoveryPlan, Server};
 pub use slot::{Isolation, Slot};

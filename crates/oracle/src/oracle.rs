@@ -1,10 +1,13 @@
 //! The oracle: a plan that was checked, from which slots are made.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::descriptors;
 use crate::environment::environment;
 use crate::error::OracleError;
 use crate::message::{Level, Prepared, PreparedReady, PreparedServer, Setup};
@@ -45,6 +48,11 @@ pub struct Settings {
     pub processes: ProcessMode,
     /// A program that calls [`serve_if_zygote`](crate::serve_if_zygote) first thing; `None` is this one.
     pub zygote: Option<PathBuf>,
+    /// The runtime, as the bytes of its library: needed for snapshots and to explore.
+    pub runtime: Option<Arc<[u8]>>,
+    /// Whether to fork recoveries from snapshots where that works: [`Slot::snapshot_note`] says where it does
+    /// not.
+    pub snapshot: bool,
 }
 
 /// One way to keep recovery apart.
@@ -61,6 +69,8 @@ pub struct Oracle {
     settings: Settings,
     working_directory: PathBuf,
     environment: Vec<(OsString, OsString)>,
+    /// The runtime, where loaders find it.
+    runtime: Option<OwnedFd>,
     attempts: Vec<Attempt>,
     /// Those before it are known not to work here.
     first_attempt: AtomicUsize,
@@ -81,7 +91,15 @@ impl Oracle {
                 source,
             })?;
         }
+        let runtime = match &settings.runtime {
+            Some(bytes) => Some(
+                descriptors::runtime_file(bytes)
+                    .map_err(|error| OracleError::system("put the runtime into memory", &error))?,
+            ),
+            None => None,
+        };
         let oracle = Self {
+            runtime,
             environment: environment(&plan.environment),
             attempts: attempts(settings.paths, settings.processes),
             first_attempt: AtomicUsize::new(0),
@@ -123,8 +141,7 @@ impl Oracle {
                 let substitution = Substitution::of_paths(pool, mappings);
                 self.setup(attempt.level, Vec::new(), &substitution)?
             };
-            let zygote = self.settings.zygote.as_deref();
-            match Slot::start(zygote, &setup, mappings)? {
+            match Slot::start(&self.settings, self.runtime.as_ref(), &setup, mappings)? {
                 Started::Ready(mut slot) => {
                     slot.note_fallback(&reasons);
                     self.first_attempt.store(place, Ordering::Relaxed);
@@ -190,6 +207,7 @@ impl Oracle {
             fail_patterns: plan.fail_patterns.iter().map(ToString::to_string).collect(),
             limits: plan.limits,
             max_dump_bytes: plan.max_dump_bytes,
+            has_runtime: self.runtime.is_some(),
         })
     }
 

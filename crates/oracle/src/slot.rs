@@ -1,21 +1,29 @@
 //! A slot: private files, and the zygote that runs recovery on them. This is the oracle's end of the
 //! conversation; the other is `zygote/`.
 
+mod explore;
+mod snapshot;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use powerfail_finding::RecoveryOutcome;
+use powerfail_trace::Module;
 
+use crate::descriptors;
 use crate::error::OracleError;
-use crate::message::{End, Level, RunReply, Setup, SetupReply, encode_request};
+use crate::explore::{ExploreFile, write_pools};
+use crate::message::{End, Level, ModulesReply, Ran, Request, RunReply, Setup, SetupReply};
+use crate::oracle::Settings;
 use crate::plan::PoolMapping;
-use crate::verdict::{Backtrace, Failure, Verdict};
+use crate::slot::snapshot::Snapshots;
+use crate::verdict::{Backtrace, Failure, Stage, Verdict};
 use crate::wire;
 use crate::zygote::ZYGOTE_NAME;
 
@@ -42,6 +50,11 @@ pub struct Slot {
     owned: BTreeMap<PathBuf, Vec<OsString>>,
     /// What the zygote has put there, to mount on.
     placeholders: Vec<PathBuf>,
+    mappings: Vec<PoolMapping>,
+    /// Shared with recovering processes; nothing without a runtime.
+    file: Option<ExploreFile>,
+    only_recovery: bool,
+    snapshots: Snapshots,
 }
 
 /// What became of an attempt to start one.
@@ -53,7 +66,8 @@ pub(crate) enum Started {
 impl Slot {
     /// Starts a zygote and waits until it is set up.
     pub(crate) fn start(
-        program: Option<&Path>,
+        settings: &Settings,
+        runtime: Option<&OwnedFd>,
         setup: &Setup,
         mappings: &[PoolMapping],
     ) -> Result<Started, OracleError> {
@@ -61,6 +75,7 @@ impl Slot {
             OracleError::system("start the process that starts recoveries", &error)
         };
         let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+        let program = settings.zygote.as_deref();
         let zygote = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
             .arg0(ZYGOTE_NAME)
             .stdin(OwnedFd::from(theirs))
@@ -79,9 +94,24 @@ impl Slot {
             max_dump_bytes: setup.max_dump_bytes,
             owned: directories_of_pools_only(mappings),
             placeholders: Vec::new(),
+            mappings: mappings.to_vec(),
+            file: None,
+            only_recovery: setup.server.is_none()
+                && setup.checker.is_none()
+                && setup.dump.is_none(),
+            snapshots: Snapshots::new(settings.snapshot && runtime.is_some()),
         };
+        if runtime.is_some() {
+            let file = ExploreFile::create().map_err(failed)?;
+            let paths: Vec<&Path> = mappings.iter().map(|it| slot.path_seen(it)).collect();
+            write_pools(&file, &paths).map_err(failed)?;
+            slot.file = Some(file);
+        }
         // If it cannot be written, the zygote is gone, which reading tells.
         let _ = setup.encode().send(&slot.socket);
+        if let (Some(runtime), Some(file)) = (runtime, &slot.file) {
+            let _ = descriptors::send(&slot.socket, [runtime.as_fd(), file.as_fd()]);
+        }
         match SetupReply::decode(&slot.receive()?).map_err(failed)? {
             SetupReply::Ready { placeholders } => {
                 slot.placeholders = placeholders;
@@ -110,12 +140,8 @@ impl Slot {
         self.zygote.id()
     }
 
-    /// Runs the plan on what the private files hold now, and judges it.
-    ///
-    /// What an earlier recovery left in a private directory that held only pools is removed before, and
-    /// when the slot is dropped.
-    pub fn run(&mut self) -> Result<Verdict, OracleError> {
-        match self.ask(false)? {
+    pub(super) fn verdict_of(&self, reply: RunReply) -> Result<Verdict, OracleError> {
+        match reply {
             RunReply::Success { dump } => Ok(Verdict::Success { dump }),
             RunReply::Failure {
                 stage,
@@ -159,24 +185,54 @@ impl Slot {
     /// Runs the plan once more, slower, to learn where it is when a signal ends it. The private files must
     /// be again what they were before the run that crashed. Nothing if it does not crash this time.
     pub fn backtrace_of_crash(&mut self) -> Result<Option<Backtrace>, OracleError> {
-        match self.ask(true)? {
+        match self.ask(true, false, false)?.reply {
             RunReply::Success { .. } => Ok(None),
             RunReply::Failure { backtrace, .. } => Ok(backtrace),
             reply => Err(self.error_of(reply)),
         }
     }
 
-    fn ask(&mut self, traced: bool) -> Result<RunReply, OracleError> {
-        self.remove_leftovers(&self.placeholders)?;
-        if encode_request(traced).send(&self.socket).is_err() {
-            return Err(OracleError::ZygoteDied);
-        }
-        RunReply::decode(&self.receive()?).map_err(|error| {
-            OracleError::system("understand the process that starts recoveries", &error)
-        })
+    /// Where files lie in the processes of each command that has been forked from a snapshot or explored, so
+    /// that addresses in choices can be resolved.
+    pub fn modules(&mut self) -> Result<Vec<(Stage, Vec<Module>)>, OracleError> {
+        self.say(Request::Modules)?;
+        let reply =
+            ModulesReply::decode(&self.receive()?).map_err(|error| misunderstood(&error))?;
+        Ok(reply.0)
     }
 
-    fn error_of(&self, reply: RunReply) -> OracleError {
+    /// The path by which recovery knows a pool.
+    fn path_seen<'m>(&self, mapping: &'m PoolMapping) -> &'m Path {
+        if self.isolation.own_mounts {
+            &mapping.original
+        } else {
+            &mapping.private
+        }
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        traced: bool,
+        snapshot: bool,
+        texts: bool,
+    ) -> Result<Ran, OracleError> {
+        self.remove_leftovers(&self.placeholders)?;
+        self.say(Request::Run {
+            traced,
+            snapshot,
+            texts,
+        })?;
+        Ran::decode(&self.receive()?).map_err(|error| misunderstood(&error))
+    }
+
+    pub(super) fn say(&self, request: Request) -> Result<(), OracleError> {
+        request
+            .encode()
+            .send(&self.socket)
+            .map_err(|_| OracleError::ZygoteDied)
+    }
+
+    pub(super) fn error_of(&self, reply: RunReply) -> OracleError {
         match reply {
             RunReply::CannotStart {
                 stage,
@@ -194,11 +250,12 @@ impl Slot {
                 what: "run recovery",
                 reason,
             },
+            RunReply::Lost { reason } => OracleError::SnapshotLost { reason },
             RunReply::Success { .. } | RunReply::Failure { .. } => OracleError::ZygoteDied,
         }
     }
 
-    fn receive(&mut self) -> Result<Vec<u8>, OracleError> {
+    pub(super) fn receive(&mut self) -> Result<Vec<u8>, OracleError> {
         match wire::receive(&self.socket) {
             Ok(Some(message)) => Ok(message),
             Ok(None) | Err(_) => Err(OracleError::ZygoteDied),
@@ -206,7 +263,7 @@ impl Slot {
     }
 
     /// Removes what a recovery made beside its pools: the next one must not find it.
-    fn remove_leftovers(&self, keep: &[PathBuf]) -> Result<(), OracleError> {
+    pub(super) fn remove_leftovers(&self, keep: &[PathBuf]) -> Result<(), OracleError> {
         for (directory, names) in &self.owned {
             let failed = |source| OracleError::Path {
                 path: directory.clone(),
@@ -227,6 +284,10 @@ impl Slot {
         }
         Ok(())
     }
+}
+
+pub(super) fn misunderstood(error: &io::Error) -> OracleError {
+    OracleError::system("understand the process that starts recoveries", error)
 }
 
 /// Private directories in which there is nothing but pools.

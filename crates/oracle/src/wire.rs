@@ -7,8 +7,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// No message is longer: the longest carries a dump.
-const MAX_MESSAGE_BYTES: u64 = 64 << 20;
+/// No message is longer: the longest carries the log of an execution.
+const MAX_MESSAGE_BYTES: u64 = 2 << 30;
 
 /// A message that is being written.
 #[derive(Debug, Default)]

@@ -83,7 +83,7 @@ impl<'e> Assembler<'e> {
         }
     }
 
-    fn fail(&mut self, error: EmitError) {
+    pub(crate) fn fail(&mut self, error: EmitError) {
         self.error.get_or_insert(error);
     }
 

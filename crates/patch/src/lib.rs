@@ -8,6 +8,9 @@
 //!
 //! A few instructions have no trampoline; [`Redirected`] is how they are run at the fault instead.
 //!
+//! [`AccessEmitter`] makes trampolines of another kind, for the exploration of recoveries: they record
+//! nothing, and send loads and stores of a pool to where its bytes are.
+//!
 //! The crate makes no system call, reads no memory but the slices that it is given, and does not
 //! write code: whoever calls applies the edits, with the protocol for code that other threads may
 //! be executing. It runs in fault handlers of foreign processes: [`Classifier`] and [`Emitter`]
@@ -28,8 +31,9 @@ pub use classify::{
     Action, Classifier, MAX_INSTRUCTION_LEN, Means, Refusal, Scanned, Site, Store, StoreForm,
 };
 pub use emit::{
-    EmitError, Emitter, LockedFences, MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, Settings, StampOrder,
-    StateMap, Trampoline, Turns, VolatileFlushes,
+    AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter, LOADS_MOVE,
+    LockedFences, MAX_ACCESS_LEN, MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, STORES_MOVE, Settings,
+    StampOrder, StateMap, Trampoline, Turns, UNREAD_SHIFT, VolatileFlushes,
 };
 pub use flow::flags_are_dead;
 pub use redirect::Redirected;

@@ -60,14 +60,18 @@ pub(crate) fn plain_variant(code: Code) -> Code {
     }
 }
 
-/// The instruction that stores the same value with an ordinary memory operand: those with a
-/// 64-bit absolute address have none.
+/// The instruction that loads or stores the same value with an ordinary memory operand: those with
+/// a 64-bit absolute address have none.
 pub(crate) fn addressable_variant(code: Code) -> Code {
     use Code as C;
     match code {
         C::Mov_moffs8_AL | C::Mov_moffs16_AX | C::Mov_moffs32_EAX | C::Mov_moffs64_RAX => {
             plain_variant(code)
         }
+        C::Mov_AL_moffs8 => C::Mov_r8_rm8,
+        C::Mov_AX_moffs16 => C::Mov_r16_rm16,
+        C::Mov_EAX_moffs32 => C::Mov_r32_rm32,
+        C::Mov_RAX_moffs64 => C::Mov_r64_rm64,
         other => other,
     }
 }

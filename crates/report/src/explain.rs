@@ -40,6 +40,7 @@ pub const fn page(code: Code) -> &'static str {
         Code::DirtyOverwrite => page!("PF0505"),
         Code::SharedFlush => page!("PF0601"),
         Code::UnorderedFlushes => page!("PF0602"),
+        Code::NotRobust => page!("PF0603"),
     }
 }
 

@@ -2,9 +2,12 @@
 //!
 //! A finding looks like an error of a compiler: what is wrong, the lines where it happens, how the
 //! program got there, what a crash showed, what to do. `snippet.rs` has the lines, `label.rs` the
-//! words beside them, `stack.rs` the calls, `evidence.rs` what recovery did, `summary.rs` the end.
+//! words beside them, `stack.rs` the calls, `evidence.rs` what recovery did, `choices.rs` what it could have
+//! read, `summary.rs` the end.
 //! Sources are read if they are there; a report without them is complete, only less pleasant.
 
+mod choices;
+mod combinations;
 mod evidence;
 mod label;
 mod snippet;
@@ -22,6 +25,7 @@ use schemars::Schema;
 
 use crate::text::{count, plural, printable};
 
+pub use combinations::combinations;
 pub use summary::summary;
 
 /// How wide text may be where no terminal says.
@@ -135,6 +139,9 @@ fn one(
     if let Some(evidence) = &finding.evidence {
         for (name, text) in evidence::texts(evidence) {
             fact(name, text);
+        }
+        if let Some(text) = choices::text(&evidence.choices, sources) {
+            fact("choice", text);
         }
     }
     if finding.count > 1 {

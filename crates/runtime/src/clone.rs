@@ -6,7 +6,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::{host, interpose, own, schedule, signals, sys, thread};
+use crate::{explore, host, interpose, own, schedule, signals, sys, thread};
 
 pub(crate) const CLONE_VM: u64 = 0x100;
 pub(crate) const CLONE_VFORK: u64 = 0x4000;
@@ -61,6 +61,9 @@ extern "C" fn clone(
     // SAFETY: the C library has this function with these parameters.
     let clone: Clone = unsafe { core::mem::transmute(interpose::original_clone()) };
     let bits = u64::from(flags.cast_unsigned());
+    if explore::is_active() && bits & CLONE_VM == 0 {
+        explore::before_fork();
+    }
     if !host::attached() || thread::slot().is_none() || bits & CLONE_VFORK != 0 {
         // A maker that waits lends its block.
         return clone(

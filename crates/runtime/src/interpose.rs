@@ -337,6 +337,38 @@ extern "C" fn fallocate64(fd: c_int, mode: c_int, offset: c_long, len: c_long) -
     fallocate(fd, mode, offset, len)
 }
 
+/// A function that only explore mode is interested in: passes on, or does what that wants.
+macro_rules! pass_on {
+    ($name:ident, $original:literal, $number:expr, ($($argument:ident: $kind:ty),*) -> $result:ty) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($argument: $kind),*) -> $result {
+            let mut arguments = [0; 6];
+            for (place, argument) in arguments.iter_mut().zip([$($argument as usize),*]) {
+                *place = argument;
+            }
+            match explored($number, arguments) {
+                Some(done) => result(done) as $result,
+                None => original!($original as extern "C" fn($($kind),*) -> $result)($($argument),*),
+            }
+        }
+    };
+}
+
+pass_on!(close, "close", 3, (fd: c_int) -> c_int);
+pass_on!(close_range, "close_range", 436, (first: u32, last: u32, flags: c_int) -> c_int);
+pass_on!(flock, "flock", 73, (fd: c_int, how: c_int) -> c_int);
+// Takes one argument more at most, which is in the same place whatever it is.
+pass_on!(fcntl, "fcntl", 72, (fd: c_int, command: c_int, argument: usize) -> c_int);
+pass_on!(fcntl64, "fcntl64", 72, (fd: c_int, command: c_int, argument: usize) -> c_int);
+pass_on!(madvise, "madvise", 28, (address: usize, len: usize, advice: c_int) -> c_int);
+pass_on!(mlock, "mlock", 149, (address: usize, len: usize) -> c_int);
+pass_on!(sendfile, "sendfile", 40, (to: c_int, from: c_int, at: usize, len: usize) -> isize);
+pass_on!(sendfile64, "sendfile64", 40, (to: c_int, from: c_int, at: usize, len: usize) -> isize);
+pass_on!(copy_file_range, "copy_file_range", 326,
+    (from: c_int, at: usize, to: c_int, to_at: usize, len: usize, flags: u32) -> isize);
+pass_on!(splice, "splice", 275,
+    (from: c_int, at: usize, to: c_int, to_at: usize, len: usize, flags: u32) -> isize);
+
 /// Addresses of functions of the C library whose system calls pass through us.
 pub(crate) fn system_call_functions() -> Vec<u64> {
     let address = |name: &&str| {
@@ -522,6 +554,9 @@ extern "C" fn pthread_create(
         }
     }
     thread::expect_company();
+    if explore::is_active() {
+        explore::expect_company();
+    }
     let number = schedule::is_on().then(thread::reserve_number);
     if let Some(number) = number {
         schedule::turn();

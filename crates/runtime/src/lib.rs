@@ -31,6 +31,7 @@
 )]
 
 mod allocator;
+mod anatomy;
 mod append;
 mod arena;
 mod clone;

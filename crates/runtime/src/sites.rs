@@ -7,15 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use powerfail_abi::message::{MessageKind, SiteTactic};
 use powerfail_abi::shared::{Mode, WINDOW_ADDRESS, WINDOW_LEN};
 use powerfail_abi::{PoolWindow, SiteId, Slot};
-use powerfail_patch::tactic::{
-    Claims, CodeView, Evicted, Plan, PlanError, Surroundings, Tactic, Targets, plan,
-};
+use powerfail_patch::tactic::{Claims, CodeView, Evicted, Plan, PlanError, Tactic, Targets, plan};
 use powerfail_patch::{
     Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_RELOCATED_LEN,
-    MAX_TRAMPOLINE_LEN, Means, Redirected, Scanned, Settings, Site, StateMap, Turns,
-    VolatileFlushes, flags_are_dead,
+    MAX_TRAMPOLINE_LEN, Means, Redirected, Settings, Site, StateMap, Turns, VolatileFlushes,
+    flags_are_dead,
 };
 
+use crate::anatomy::{Anatomy, Known};
 use crate::arena::Arenas;
 use crate::emulate::{Emulated, EmulatedSites};
 use crate::lock::Lock;
@@ -63,14 +62,6 @@ pub(crate) struct Sites {
     system_modules: Vec<(u64, u64)>,
     /// Stores without a trampoline.
     emulated: EmulatedSites,
-}
-
-/// The instructions of a function.
-struct Anatomy {
-    /// Where control can come to other than from the instruction before, in order.
-    branch_targets: Vec<u64>,
-    /// Where instructions begin, in order.
-    starts: Vec<u64>,
 }
 
 struct Entry {
@@ -246,7 +237,7 @@ impl Sites {
             });
             // Most have nothing, and what is allocated is never given back.
             if silent.len() > before {
-                let anatomy = self.decode(function, bytes, |_| ());
+                let anatomy = Anatomy::of(&mut self.classifier, function, bytes, |_| ());
                 self.functions.insert(function.start, anatomy);
             }
         }
@@ -330,7 +321,7 @@ impl Sites {
         // SAFETY: functions of loaded modules are readable.
         let bytes = unsafe { code::view(function.start, function.end - function.start) };
         let mut found = Vec::new();
-        self.decode(function, bytes, |scanned| {
+        Anatomy::of(&mut self.classifier, function, bytes, |scanned| {
             if scanned.is_system_call {
                 found.push(scanned.address);
             }
@@ -599,13 +590,12 @@ impl Sites {
             bytes: seen,
         };
         if !self.functions.contains_key(&function.start) {
-            let anatomy = self.decode(function, bytes, |_| ());
+            let anatomy = Anatomy::of(&mut self.classifier, function, bytes, |_| ());
             self.functions.insert(function.start, anatomy);
         }
         for _ in 0..=SETTLE_DEPTH_MAX {
             let unsettled = self.unsettled_behind(site, code);
             let surroundings = Known {
-                entries: &self.entries,
                 arenas: &self.arenas,
                 anatomy: self.functions.get(&function.start),
                 unsettled,
@@ -646,26 +636,6 @@ impl Sites {
             at += next.len_bytes().max(1) as u64;
         }
         unsettled
-    }
-
-    /// Shows every instruction of a function, and gives what is to be remembered of it.
-    fn decode(
-        &mut self,
-        function: Function,
-        bytes: &[u8],
-        mut visit: impl FnMut(&Scanned),
-    ) -> Anatomy {
-        let mut anatomy = Anatomy {
-            branch_targets: Vec::new(),
-            starts: Vec::new(),
-        };
-        self.classifier.scan(bytes, function.start, |scanned| {
-            visit(&scanned);
-            anatomy.starts.push(scanned.address);
-            anatomy.branch_targets.extend(scanned.branch_target);
-        });
-        anatomy.branch_targets.sort_unstable();
-        anatomy
     }
 
     /// If an address lies in a trampoline: the instruction it stands for, and the slots in which
@@ -731,38 +701,6 @@ fn tactic_of(plan: Option<&Plan>) -> SiteTactic {
         Some(Tactic::Pun | Tactic::PaddedPun) => SiteTactic::Pun,
         Some(Tactic::SuccessorEviction | Tactic::NeighbourEviction) => SiteTactic::Eviction,
         Some(Tactic::Breakpoint | Tactic::Fault) | None => SiteTactic::Trap,
-    }
-}
-
-/// What the planner asks.
-struct Known<'a> {
-    entries: &'a BTreeMap<u64, Entry>,
-    arenas: &'a RefCell<Arenas>,
-    anatomy: Option<&'a Anatomy>,
-    unsettled: BTreeSet<u64>,
-    function_end: u64,
-}
-
-impl Surroundings for Known<'_> {
-    fn is_branch_target(&self, address: u64) -> bool {
-        // Of what is behind the function nothing is known.
-        let is_target = |anatomy: &Anatomy| anatomy.branch_targets.binary_search(&address).is_ok();
-        address >= self.function_end || self.anatomy.is_some_and(is_target)
-    }
-
-    fn instruction_before(&self, address: u64) -> Option<u64> {
-        let starts = &self.anatomy?.starts;
-        let at = starts.binary_search(&address).ok()?;
-        starts.get(at.checked_sub(1)?).copied()
-    }
-
-    fn is_unsettled(&self, address: u64) -> bool {
-        self.unsettled.contains(&address) && !self.entries.contains_key(&address)
-    }
-
-    fn place(&self, targets: Targets, len: usize, taken: Option<(u64, usize)>) -> Option<u64> {
-        let taken = taken.map(|(at, len)| (at, len as u64));
-        self.arenas.borrow_mut().place(targets, len as u64, taken)
     }
 }
 

@@ -27,11 +27,14 @@ fn failure_points_and_a_bug_that_needs_more_of_them() {
         ("store", 5, FINDINGS),
         ("all", 6, FINDINGS),
     ] {
-        let run = folder.check(&["--failure-points", points]).ends_with(code);
+        let run = folder.check(&["--no-lazy", "--failure-points", points]);
+        let run = run.ends_with(code);
         assert_eq!(run.report().totals.failure_points, count, "{points}");
     }
-    let run = folder.check(&[]).ends_with(CLEAN);
+    let run = folder.check(&["--no-lazy"]).ends_with(CLEAN);
     assert_eq!(run.report().totals.failure_points, 3);
+    // That one of the stores is lost is tried at any failure points.
+    folder.check(&[]).ends_with(FINDINGS);
 }
 
 #[test]

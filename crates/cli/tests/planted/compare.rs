@@ -75,10 +75,16 @@ fn line_of(program: &Program, place: &SourcePlace) -> Option<u32> {
     file.ends_with(program.name()).then_some(place.line)?
 }
 
-/// A finding is where its first place is; one that a crash shows, where its survivor is.
+/// A finding is where its first place is; one that a crash shows, where its survivor is, unless the
+/// program says which store is lost.
 fn meets(program: &Program, expectation: &Expectation, finding: &Finding) -> bool {
-    let survivor = finding.places.iter().find(|it| it.role == Role::Survivor);
-    let place = survivor.or(finding.places.first());
+    let first = finding.places.first();
+    let place = if expectation.is_lost {
+        first.filter(|it| it.role == Role::Store)
+    } else {
+        let survivor = finding.places.iter().find(|it| it.role == Role::Survivor);
+        survivor.or(first)
+    };
     finding.code == expectation.code
         && place
             .and_then(|place| line_of(program, place))
@@ -169,6 +175,29 @@ mod tests {
         let program = program(Kind::Fail);
         let attempt = attempt(&program, CLEAN, &[]);
         assert_eq!(complaints(&program, &attempt).len(), 2);
+    }
+
+    #[test]
+    fn a_lost_store_is_asked_for_wherever_its_survivor_is() {
+        let mut programs = program::all(Kind::Fail).into_iter();
+        let found = programs.find(|program| program.expectations.iter().any(|it| it.is_lost));
+        let program = found.expect("a program with a lost store");
+        let expectation = &program.expectations[0];
+        let (code, line) = (expectation.code.to_string(), planted_line(&program));
+        let lost = attempt(&program, FINDINGS, &[(&code, line)]);
+        let survivor = r#""role":"survivor""#;
+        let with_survivor = format!(r#"}},{{{survivor},"line":1,"file":"elsewhere.c"}}]"#);
+        let both = Attempt {
+            stdout: lost.stdout.replacen("}]", &with_survivor, 1),
+            ..lost
+        };
+        assert!(both.stdout.contains(survivor));
+        assert_eq!(complaints(&program, &both), Vec::<String>::new());
+        let other = Attempt {
+            stdout: both.stdout.replacen(r#""role":"store""#, survivor, 1),
+            ..both
+        };
+        assert_eq!(complaints(&program, &other).len(), 2);
     }
 
     #[test]

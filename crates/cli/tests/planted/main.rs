@@ -75,6 +75,8 @@ groups! {
     refused_in_c: "refused", "c";
     refused_in_cpp: "refused", "cc";
     refused_in_rust: "refused", "rs";
+    robustness_in_c: "robustness", "c";
+    robustness_in_cpp: "robustness", "cc";
     shared_flush_in_c: "shared-flush", "c";
     shared_flush_in_cpp: "shared-flush", "cc";
     shared_flush_in_rust: "shared-flush", "rs";

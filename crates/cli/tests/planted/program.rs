@@ -40,10 +40,12 @@ impl Kind {
     }
 }
 
-/// A finding that has to be there: its first place is one of these lines.
+/// A finding that has to be there, at one of these lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expectation {
     pub(crate) code: Code,
+    /// Whether the lines are those of the store that is lost, wherever the survivor is.
+    pub(crate) is_lost: bool,
     label: Option<String>,
     pub(crate) lines: BTreeSet<u32>,
 }
@@ -120,7 +122,11 @@ impl Program {
         for comment in line.split("// ").skip(1) {
             if let Some(codes) = comment.strip_prefix("expect: ") {
                 for text in codes.split(',') {
-                    self.expect(text.trim(), number);
+                    self.expect(text.trim(), false, number);
+                }
+            } else if let Some(codes) = comment.strip_prefix("lost: ") {
+                for text in codes.split(',') {
+                    self.expect(text.trim(), true, number);
                 }
             } else if let Some(codes) = comment.strip_prefix("may: ") {
                 for text in codes.split(',') {
@@ -131,20 +137,22 @@ impl Program {
         }
     }
 
-    fn expect(&mut self, text: &str, number: u32) {
+    fn expect(&mut self, text: &str, is_lost: bool, number: u32) {
         let (code, label) = match text.split_once('@') {
             Some((code, label)) => (code, Some(label.to_owned())),
             None => (text, None),
         };
         let code = code.parse().expect("a code");
         let same = self.expectations.iter_mut().find(|expectation| {
-            label.is_some() && expectation.code == code && expectation.label == label
+            let (same_code, same_label) = (expectation.code == code, expectation.label == label);
+            label.is_some() && same_code && same_label && expectation.is_lost == is_lost
         });
         if let Some(same) = same {
             same.lines.insert(number);
         } else {
             self.expectations.push(Expectation {
                 code,
+                is_lost,
                 label,
                 lines: BTreeSet::from([number]),
             });

@@ -46,6 +46,16 @@ pm-dir = "/dev/shm"
 domain = "eadr"
 atomicity = "8"
 include-create = true
+strategy = "eager"
+threshold = 1000
+sample = 64
+coalesce = true
+snapshot = false
+lazy = true
+depth = 2
+max-executions = 5000
+exhaustive = false
+fork = false
 
 [[suppress]]
 code = "PF0505"
@@ -88,13 +98,23 @@ reason = "the order of eviction may be lost"
             domain: text_of("eadr"),
             atomicity: text_of("8"),
             include_create: Some(true),
+            strategy: text_of("eager"),
+            threshold: Some(1000),
+            sample: Some(64),
+            coalesce: Some(true),
+            snapshot: Some(false),
+            lazy: Some(true),
+            depth: Some(2),
+            max_executions: Some(5000),
+            exhaustive: Some(false),
+            fork: Some(false),
         }
     );
     let [suppression] = &config.suppress[..] else {
         panic!("one entry: {:?}", config.suppress);
     };
     assert_eq!(suppression.code, Some(Code::DirtyOverwrite));
-    assert_eq!(suppression.line, 31);
+    assert_eq!(suppression.line, 36);
     assert_eq!(suppression.reason, "the order of eviction may be lost");
 }
 
@@ -147,6 +167,14 @@ fn a_wrong_value_says_what_it_must_be() {
         (
             "domain = \"adrr\"",
             "`domain` must be one of adr, eadr, pagecache",
+        ),
+        (
+            "threshold = 0",
+            "`threshold` must be a whole number above 0",
+        ),
+        (
+            "strategy = \"greedy\"",
+            "`strategy` must be one of prefix, eager, lazy",
         ),
         (
             "include-create = 1",

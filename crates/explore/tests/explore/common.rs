@@ -65,13 +65,17 @@ impl Op {
 }
 
 pub(crate) fn trace_of(lines: &[Line]) -> Trace {
+    trace_with_pool(lines, POOL_BYTES)
+}
+
+pub(crate) fn trace_with_pool(lines: &[Line], len_bytes: u64) -> Trace {
     let mut file = Vec::new();
     let mut writer =
         TraceWriter::new(&mut file, &Meta::default(), WriterOptions::default()).unwrap();
     let pool = Pool {
         path: "/pm/pool".into(),
         kind: PoolKind::File,
-        len_bytes: POOL_BYTES,
+        len_bytes,
         address: 0,
     };
     writer.define_pool(&pool).unwrap();

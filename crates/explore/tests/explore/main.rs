@@ -3,6 +3,7 @@
 mod change_log;
 mod common;
 mod creation;
+mod eager;
 mod history;
 mod interleaving;
 mod naive;

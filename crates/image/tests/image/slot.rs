@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use powerfail_image::{
-    CursorOptions, Fill, FillExtent, ImageCursor, ImageError, Layout, RunDirectory, Slot,
+    CursorOptions, Fill, FillExtent, ImageCursor, ImageError, Layout, Patch, RunDirectory, Slot,
     default_parent, write_image,
 };
 use powerfail_model::{
@@ -372,7 +372,7 @@ fn an_image_to_keep_replaces_nothing() {
     };
     let mut cursor = ImageCursor::new(&trace, options).unwrap();
     cursor.move_to_end().unwrap();
-    let written = write_image(&cursor, &newest(), &layout, &target).unwrap();
+    let written = write_image(&cursor, &newest(), &[], &layout, &target).unwrap();
     assert_eq!(written[0].0, Path::new("/nowhere/a/pool"));
     assert_eq!(written[1].0, Path::new("/nowhere/run/other"));
     let first = fs::read(&written[0].1).unwrap();
@@ -380,6 +380,37 @@ fn an_image_to_keep_replaces_nothing() {
     assert_eq!(first[98..106], *b"\xaa\xaakept\xaa\xaa");
     assert!(first[106..].iter().all(|&byte| byte == 0xaa));
     assert_eq!(fs::read(&written[1].1).unwrap()[..3], *b"too");
-    let again = write_image(&cursor, &newest(), &layout, &target);
+    let again = write_image(&cursor, &newest(), &[], &layout, &target);
     assert!(matches!(again, Err(ImageError::File { .. })));
+}
+
+/// What a recovery had written lies on top of what the crash left, and is cut where the pool ends.
+#[test]
+fn bytes_on_top_of_a_crash_state() {
+    let ops = [store(0, 4090, &[1; 20]), store(1, 0, &[2; 8])];
+    let trace = trace_of(&two_pools(), &Initial::default(), &ops);
+    let parent = tempfile::tempdir().unwrap();
+    let run = RunDirectory::create_in(parent.path()).unwrap();
+    let mut slot = run.slot(0, &Layout::of(&trace, &[]).unwrap());
+    let mut cursor = ImageCursor::new(&trace, CursorOptions::default()).unwrap();
+    cursor.move_to(EventIndex(2)).unwrap();
+    let len_bytes = cursor.len_bytes(PoolIndex(0)).unwrap();
+    let patch = |pool, offset, bytes: &[u8]| Patch {
+        pool: PoolIndex(pool),
+        offset,
+        bytes: bytes.to_vec(),
+    };
+    let overlay = [
+        patch(0, 4094, &[7; 4]),
+        patch(0, 4095, &[8]),
+        patch(0, len_bytes - 1, &[9, 9]),
+    ];
+    slot.prepare_with(&cursor, &newest(), &overlay).unwrap();
+    let read = |slot: &Slot| std::fs::read(slot.path_of(PoolIndex(0)).unwrap()).unwrap();
+    let image = read(&slot);
+    assert_eq!(image[4090..4100], [1, 1, 1, 1, 7, 8, 7, 7, 1, 1]);
+    assert_eq!(image.len() as u64, len_bytes);
+    assert_eq!(image.last(), Some(&9));
+    slot.prepare(&cursor, &newest()).unwrap();
+    assert_eq!(read(&slot)[4090..4100], [1; 10]);
 }

@@ -21,7 +21,7 @@ pub(crate) struct Patterns {
 }
 
 /// The output of one command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,

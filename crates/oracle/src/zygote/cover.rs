@@ -82,14 +82,14 @@ impl Covers {
         Ok(self.placeholders.clone())
     }
 
-    /// Mounts again what is not what it was.
-    pub(crate) fn refresh(&mut self) -> Result<(), String> {
+    /// Mounts again what is not what it was. Whether anything was.
+    pub(crate) fn refresh(&mut self) -> Result<bool, String> {
         let same = |cover: &Cover| match (fs::metadata(cover.source()), fs::metadata(cover.at())) {
             (Ok(source), Ok(at)) => (source.dev(), source.ino()) == (at.dev(), at.ino()),
             _ => false,
         };
         if self.all.iter().all(same) {
-            return Ok(());
+            return Ok(false);
         }
         for cover in self.all.iter().rev() {
             // It may be gone, which is why we are here.
@@ -99,7 +99,7 @@ impl Covers {
             let _ = unmount(&made, UnmountFlags::DETACH);
         }
         self.placeholders.clear();
-        self.mount().map(drop)
+        self.mount().map(|_| true)
     }
 
     fn mount_one(&mut self, cover: &Cover) -> io::Result<()> {

@@ -67,8 +67,22 @@ struct Mapping {
     path: String,
 }
 
+/// All modules of a process that have files, without what is needed to unwind.
+pub(crate) fn files_of(process: i32) -> Vec<Module> {
+    let Some(memory) = Memory::of(process) else {
+        return Vec::new();
+    };
+    let modules = find_modules(process, &memory, false);
+    let with_files = modules.into_iter().filter(|it| it.has_file);
+    with_files.map(|it| it.module).collect()
+}
+
 /// All modules of a process.
 pub(crate) fn modules_of(process: i32, memory: &Memory) -> Vec<LoadedModule> {
+    find_modules(process, memory, true)
+}
+
+fn find_modules(process: i32, memory: &Memory, to_unwind: bool) -> Vec<LoadedModule> {
     let maps = fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
     let mappings: Vec<Mapping> = maps.lines().filter_map(mapping).collect();
@@ -86,7 +100,8 @@ pub(crate) fn modules_of(process: i32, memory: &Memory) -> Vec<LoadedModule> {
             .map(|(_, it)| it.range.end)
             .last()
             .unwrap_or(first.range.end);
-        if let Some(module) = read_module(memory, first, end, &mappings) {
+        let tables = to_unwind.then_some(&mappings[..]);
+        if let Some(module) = read_module(memory, first, end, tables) {
             modules.push(module);
         }
     }
@@ -116,7 +131,7 @@ fn read_module(
     memory: &Memory,
     first: &Mapping,
     end: u64,
-    mappings: &[Mapping],
+    tables: Option<&[Mapping]>,
 ) -> Option<LoadedModule> {
     let segments = segments(memory, first.range.start)?;
     let lowest = segments.iter().filter(|it| it.kind == LOAD);
@@ -133,7 +148,7 @@ fn read_module(
     }
     let index = segments
         .iter()
-        .find(|it| it.kind == EH_FRAME_HEADER)
+        .find(|it| tables.is_some() && it.kind == EH_FRAME_HEADER)
         .and_then(|it| {
             let start = bias.wrapping_add(it.address);
             let len = it.memory_bytes.min(MAX_TABLE_BYTES);
@@ -143,7 +158,7 @@ fn read_module(
     let table = index.as_ref().and_then(|(range, bytes)| {
         let start = table_address(range.start, bytes)?;
         // Where it ends is not said anywhere in memory: at a zero, at the latest with its mapping.
-        let within = mappings.iter().find(|it| it.range.contains(&start))?;
+        let within = tables?.iter().find(|it| it.range.contains(&start))?;
         let len = (within.range.end - start).min(MAX_TABLE_BYTES);
         let bytes = memory.read(start, len as usize)?;
         Some((start..start + len, bytes))

@@ -4,12 +4,18 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::UnixStream;
 
-use crate::message::{Level, RunReply, Setup, SetupReply, decode_request};
+use crate::descriptors;
+use crate::explore::ExploreFile;
+use crate::message::{
+    ExecutionReply, ExploreReply, Level, Ran, Request, RunReply, Setup, SetupReply,
+};
 use crate::wire;
 use crate::zygote::cover::Covers;
 use crate::zygote::isolate;
+use crate::zygote::runtime::Runtime;
 use crate::zygote::stages::Stages;
 use crate::zygote::system;
+use crate::zygote::tree::Exploration;
 
 /// The name by which a process knows that it is to be a zygote.
 pub(crate) const ZYGOTE_NAME: &str = "powerfail-zygote";
@@ -30,6 +36,12 @@ fn serve() -> io::Result<()> {
         return Ok(());
     };
     let setup = Setup::decode(&message)?;
+    let mut runtime = None;
+    if setup.has_runtime {
+        let [library, file] = descriptors::receive(&socket)?;
+        let file = ExploreFile::from_descriptor(file);
+        runtime = Some(Runtime::new(library, file, &setup.environment));
+    }
     let socket = match isolate::enter(setup.level, socket) {
         Ok(socket) => socket,
         Err((socket, reason)) => {
@@ -48,7 +60,7 @@ fn serve() -> io::Result<()> {
         };
         return failed.encode().send(&socket);
     }
-    let mut stages = match Stages::new(&setup, &socket, setup.level == Level::Full) {
+    let mut stages = match Stages::new(&setup, &socket, setup.level == Level::Full, runtime) {
         Ok(stages) => stages,
         Err(error) => {
             let failed = SetupReply::Failed {
@@ -60,14 +72,89 @@ fn serve() -> io::Result<()> {
     };
     SetupReply::Ready { placeholders }.encode().send(&socket)?;
     while let Some(message) = wire::receive(&socket)? {
-        let traced = decode_request(&message)?;
-        let reply = match covers.refresh() {
-            Ok(()) => stages.run(traced),
-            Err(reason) => RunReply::Broken { reason },
-        };
-        reply.encode().send(&socket)?;
+        let request = Request::decode(&message)?;
+        let refreshed = covers.refresh().and_then(|mounted| {
+            if mounted {
+                // What a snapshot holds on to may be gone.
+                return stages.end_snapshots().map_err(|error| error.to_string());
+            }
+            Ok(())
+        });
+        answer(request, refreshed, &mut stages, &socket)?;
     }
-    Ok(())
+    stages.end_snapshots()
+}
+
+fn answer(
+    request: Request,
+    refreshed: Result<(), String>,
+    stages: &mut Stages<'_>,
+    socket: &UnixStream,
+) -> io::Result<()> {
+    let broken = refreshed.err().map(|reason| RunReply::Broken { reason });
+    match (request, broken) {
+        (Request::Run { .. }, Some(reply)) => Ran {
+            reply,
+            texts: Vec::new(),
+            by_snapshot: false,
+            note: None,
+        }
+        .encode()
+        .send(socket),
+        (Request::Explore { .. }, Some(reply)) => {
+            ExploreReply::Trouble(reply).encode().send(socket)
+        }
+        (
+            Request::Run {
+                traced,
+                snapshot,
+                texts,
+            },
+            None,
+        ) => stages.run(traced, snapshot, texts).encode().send(socket),
+        (
+            Request::Explore {
+                fork,
+                log,
+                max_executions,
+            },
+            None,
+        ) => {
+            let exploration = Exploration {
+                fork,
+                log,
+                max_executions,
+            };
+            explore(exploration, stages, socket)
+        }
+        (Request::Modules, _) => stages.modules().encode().send(socket),
+    }
+}
+
+/// Tells executions several at a time.
+fn explore(
+    exploration: Exploration,
+    stages: &mut Stages<'_>,
+    socket: &UnixStream,
+) -> io::Result<()> {
+    const ENOUGH_BYTES: usize = 1 << 20;
+    let mut executions: Vec<ExecutionReply> = Vec::new();
+    let mut bytes = 0;
+    let mut tell = |execution: ExecutionReply| {
+        bytes += execution.len_bytes();
+        executions.push(execution);
+        if bytes < ENOUGH_BYTES {
+            return Ok(());
+        }
+        bytes = 0;
+        let some = std::mem::take(&mut executions);
+        ExploreReply::Executions(some).encode().send(socket)
+    };
+    let reply = stages.explore(exploration, &mut tell);
+    if !executions.is_empty() {
+        ExploreReply::Executions(executions).encode().send(socket)?;
+    }
+    reply.encode().send(socket)
 }
 
 /// The conversation is the standard input, which is then nothing, so that no child gets hold of it.

@@ -1,5 +1,6 @@
 //! The processes of one run: their output, their ends, and the end of all of them.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::verdict::Stage;
-use crate::zygote::capture::{Capture, Patterns};
+use crate::zygote::branches::Branches;
+use crate::zygote::capture::Capture;
+use crate::zygote::conversation::{Conversation, Heard, Said};
 use crate::zygote::system::{self, Waited};
 use crate::zygote::tracer::{self, Tracer};
 
@@ -22,36 +25,59 @@ pub(crate) enum Ended {
     Signaled(i32),
 }
 
+impl Ended {
+    /// From a status of `wait4`; nothing if it is not that of an end.
+    pub(crate) fn of_status(status: i32) -> Option<Self> {
+        if libc::WIFEXITED(status) {
+            Some(Self::Exited(libc::WEXITSTATUS(status)))
+        } else if libc::WIFSIGNALED(status) {
+            Some(Self::Signaled(libc::WTERMSIG(status)))
+        } else {
+            None
+        }
+    }
+}
+
 /// A command that was started.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) stage: Stage,
+    /// The process, if it is our child; 0 if it is forked from a snapshot.
     pub(crate) pid: i32,
     pub(crate) ended: Option<Ended>,
     /// What it writes, but for the content.
-    output: Option<OwnedFd>,
+    pub(crate) output: Option<Rc<OwnedFd>>,
     pub(crate) capture: Capture,
     /// The standard output of a dump.
-    content: Option<OwnedFd>,
+    pub(crate) content: Option<Rc<OwnedFd>>,
     pub(crate) content_bytes: Vec<u8>,
+    /// With the runtime in it.
+    pub(crate) conversation: Option<Rc<Conversation>>,
+    /// What was said and not yet dealt with.
+    pub(crate) said: VecDeque<Said>,
+    /// If it is a tree of branches.
+    pub(crate) branches: Option<Branches>,
 }
 
 impl Running {
     pub(crate) fn new(
         stage: Stage,
         pid: i32,
-        output: OwnedFd,
-        content: Option<OwnedFd>,
-        patterns: Rc<Patterns>,
+        output: Rc<OwnedFd>,
+        content: Option<Rc<OwnedFd>>,
+        capture: Capture,
     ) -> Self {
         Self {
             stage,
             pid,
             ended: None,
             output: Some(output),
-            capture: Capture::new(patterns),
+            capture,
             content,
             content_bytes: Vec::new(),
+            conversation: None,
+            said: VecDeque::new(),
+            branches: None,
         }
     }
 }
@@ -64,6 +90,8 @@ pub(crate) struct Supervision<'a> {
     /// Whether this process is the first of its namespace.
     pub(crate) owns_namespace: bool,
     pub(crate) max_content_bytes: u64,
+    /// Children that stay from run to run: snapshots.
+    pub(crate) kept: Vec<i32>,
     buffer: Vec<u8>,
 }
 
@@ -78,6 +106,7 @@ impl<'a> Supervision<'a> {
             signals: system::child_signals()?,
             owns_namespace,
             max_content_bytes,
+            kept: Vec::new(),
             buffer: vec![0; 64 << 10],
         })
     }
@@ -89,7 +118,7 @@ pub(crate) struct Session<'s, 'a> {
     supervision: &'s mut Supervision<'a>,
     pub(crate) running: Vec<Running>,
     pub(crate) tracer: Option<Tracer>,
-    no_children: bool,
+    nobody_left: bool,
 }
 
 impl<'s, 'a> Session<'s, 'a> {
@@ -98,12 +127,12 @@ impl<'s, 'a> Session<'s, 'a> {
             supervision,
             running: Vec::new(),
             tracer: traced.then(Tracer::default),
-            no_children: false,
+            nobody_left: false,
         }
     }
 
     pub(crate) fn add(&mut self, running: Running) -> usize {
-        self.no_children = false;
+        self.nobody_left = false;
         if let Some(tracer) = &mut self.tracer {
             tracer.expect(running.pid);
         }
@@ -130,7 +159,9 @@ impl<'s, 'a> Session<'s, 'a> {
             ];
             for running in &self.running {
                 let pipes = running.output.iter().chain(&running.content);
-                watched.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+                watched.extend(pipes.map(|pipe| PollFd::new(&**pipe, PollFlags::IN)));
+                let conversation = running.conversation.iter();
+                watched.extend(conversation.map(|it| PollFd::new(&**it, PollFlags::IN)));
             }
             match poll(&mut watched, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -145,6 +176,8 @@ impl<'s, 'a> Session<'s, 'a> {
         };
         if gone {
             // Nobody waits for the result any more.
+            self.supervision.kept.clear();
+            self.nobody_left = false;
             self.end_all()?;
             std::process::exit(0);
         }
@@ -152,8 +185,23 @@ impl<'s, 'a> Session<'s, 'a> {
             let _ = rustix::io::read(&self.supervision.signals, &mut self.supervision.buffer);
             self.reap()?;
         }
+        self.hear()?;
         // Afterwards: what ended has written all that it will.
         self.drain()
+    }
+
+    /// Takes note of what the runtime says.
+    fn hear(&mut self) -> io::Result<()> {
+        for running in &mut self.running {
+            while let Some(conversation) = &running.conversation {
+                match conversation.hear()? {
+                    Heard::Said(said) => running.said.push_back(said),
+                    Heard::Nothing => break,
+                    Heard::Closed => running.conversation = None,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads what was written.
@@ -167,7 +215,10 @@ impl<'s, 'a> Session<'s, 'a> {
                         running.capture.end();
                         running.output = None;
                     }
-                    Ok(len) => running.capture.take(&buffer[..len]),
+                    Ok(len) => match &mut running.branches {
+                        Some(branches) => branches.take(&mut running.capture, &buffer[..len]),
+                        None => running.capture.take(&buffer[..len]),
+                    },
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => break,
                     Err(error) => return Err(error.into()),
@@ -198,7 +249,7 @@ impl<'s, 'a> Session<'s, 'a> {
                 Waited::Child(pid, status) => self.note(pid, status),
                 Waited::Nothing => return Ok(()),
                 Waited::NoChildren => {
-                    self.no_children = true;
+                    self.nobody_left = true;
                     return Ok(());
                 }
             }
@@ -206,34 +257,49 @@ impl<'s, 'a> Session<'s, 'a> {
     }
 
     fn note(&mut self, pid: i32, status: i32) {
-        let ended = if libc::WIFEXITED(status) {
-            Ended::Exited(libc::WEXITSTATUS(status))
-        } else if libc::WIFSIGNALED(status) {
-            Ended::Signaled(libc::WTERMSIG(status))
-        } else {
+        let Some(ended) = Ended::of_status(status) else {
             if let Some(tracer) = &mut self.tracer {
                 tracer.stopped(pid, status);
             }
             return;
         };
+        self.supervision.kept.retain(|kept| *kept != pid);
         // Others are orphans, which became ours.
         if let Some(running) = self.running.iter_mut().find(|it| it.pid == pid) {
             running.ended.get_or_insert(ended);
         }
     }
 
-    /// Ends everything that still runs, and reads what it wrote last.
+    /// Whether a snapshot is still there.
+    pub(crate) fn is_kept(&self, pid: i32) -> bool {
+        self.supervision.kept.contains(&pid)
+    }
+
+    /// Somebody runs again, who is not our child.
+    pub(crate) fn goes_on(&mut self) {
+        self.nobody_left = false;
+    }
+
+    /// From now on a child stays from run to run.
+    pub(crate) fn keep(&mut self, pid: i32) {
+        self.supervision.kept.push(pid);
+    }
+
+    /// Ends a child that was to stay.
+    pub(crate) fn give_up(&mut self, pid: i32) -> io::Result<()> {
+        self.supervision.kept.retain(|kept| *kept != pid);
+        self.nobody_left = false;
+        self.end_all()
+    }
+
+    /// Ends everything that still runs, but for snapshots, and reads what it wrote last.
     pub(crate) fn end_all(&mut self) -> io::Result<()> {
-        while !self.no_children {
-            if self.supervision.owns_namespace {
-                system::kill(-1, libc::SIGKILL);
-            } else {
-                for running in self.running.iter().filter(|it| it.ended.is_none()) {
-                    system::kill(-running.pid, libc::SIGKILL);
-                }
-                for child in children() {
-                    system::kill(child, libc::SIGKILL);
-                }
+        while !self.nobody_left {
+            if self.supervision.kept.is_empty() {
+                self.kill_all();
+            } else if !self.kill_all_but_kept() {
+                self.nobody_left = true;
+                break;
             }
             match system::wait(-1, true)? {
                 Waited::Child(pid, status) if libc::WIFSTOPPED(status) => {
@@ -242,19 +308,46 @@ impl<'s, 'a> Session<'s, 'a> {
                 }
                 Waited::Child(pid, status) => self.note(pid, status),
                 Waited::Nothing => {}
-                Waited::NoChildren => self.no_children = true,
+                Waited::NoChildren => self.nobody_left = true,
             }
         }
         self.drain()?;
         for running in &mut self.running {
-            running.capture.end();
+            match &mut running.branches {
+                Some(branches) => branches.end(&mut running.capture),
+                None => running.capture.end(),
+            }
         }
         Ok(())
+    }
+
+    fn kill_all(&self) {
+        if self.supervision.owns_namespace {
+            system::kill(-1, libc::SIGKILL);
+            return;
+        }
+        let running = self.running.iter();
+        for running in running.filter(|it| it.pid != 0 && it.ended.is_none()) {
+            system::kill(-running.pid, libc::SIGKILL);
+        }
+        for child in children() {
+            system::kill(child, libc::SIGKILL);
+        }
+    }
+
+    /// Whether there was somebody to kill. Whoever loses its parent so becomes a child of ours.
+    fn kill_all_but_kept(&self) -> bool {
+        let mut children = children();
+        children.retain(|child| !self.supervision.kept.contains(child));
+        for child in &children {
+            system::kill(*child, libc::SIGKILL);
+        }
+        !children.is_empty()
     }
 }
 
 /// The children of this process.
-fn children() -> Vec<i32> {
+pub(crate) fn children() -> Vec<i32> {
     let text = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     text.split_ascii_whitespace()
         .filter_map(|word| word.parse().ok())

@@ -50,6 +50,11 @@ pub(crate) struct Start<'a> {
     pub(crate) traced: bool,
     /// Whether it is to be ended with its parent.
     pub(crate) dies_with_parent: bool,
+    /// Descriptors that it inherits, and the numbers that they get.
+    pub(crate) inherited: &'a [(RawFd, RawFd)],
+    /// Whether its libraries lie in the middle of the address space instead of at its top, as in a
+    /// recording: there is room on both sides then for code that is jumped to.
+    pub(crate) libraries_low: bool,
 }
 
 /// The stack of children, one after another.
@@ -107,6 +112,19 @@ fn execute(start: &Start<'_>) -> c_int {
         libc::setsid();
         for (from, to) in [(start.input, 0), (start.output, 1), (start.errors, 2)] {
             if libc::dup2(from, to) < 0 {
+                return *libc::__errno_location();
+            }
+        }
+        for (from, to) in start.inherited {
+            // The new one does not close on exec.
+            if libc::dup2(*from, *to) < 0 {
+                return *libc::__errno_location();
+            }
+        }
+        if start.libraries_low {
+            let personality = libc::personality(0xffff_ffff);
+            let low = (personality | libc::ADDR_COMPAT_LAYOUT).cast_unsigned();
+            if personality < 0 || libc::personality(u64::from(low)) < 0 {
                 return *libc::__errno_location();
             }
         }

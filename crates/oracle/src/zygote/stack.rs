@@ -150,7 +150,7 @@ fn with_used_modules(modules: &[LoadedModule], stacks: Vec<(String, Vec<u64>)>) 
     }
 }
 
-fn threads_of(process: i32) -> Vec<i32> {
+pub(crate) fn threads_of(process: i32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{process}/task"));
     let mut threads: Vec<i32> = entries
         .into_iter()
@@ -162,7 +162,7 @@ fn threads_of(process: i32) -> Vec<i32> {
     threads
 }
 
-fn children_of(thread: i32) -> Vec<i32> {
+pub(crate) fn children_of(thread: i32) -> Vec<i32> {
     let path = format!("/proc/{thread}/task/{thread}/children");
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_ascii_whitespace()

@@ -1,48 +1,34 @@
-//! The commands of a plan, one after another, and what becomes of them.
+//! The commands of a plan, and what is done with them.
 
-use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use regex::bytes::Regex;
-use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::message::{End, Prepared, PreparedReady, PreparedServer, RunReply, Setup};
-use crate::plan::Limits;
-use crate::substitute::{has_port, with_port};
-use crate::verdict::Stage;
+use crate::message::{
+    ExecutionReply, ExploreReply, ModulesReply, Prepared, PreparedReady, PreparedServer, Ran,
+    RunReply, Setup,
+};
+use crate::substitute::has_port;
 use crate::zygote::capture::Patterns;
-use crate::zygote::session::{Ended, Running, Session, Supervision};
-use crate::zygote::spawn::{self, CStrings, ChildStack, Start};
-use crate::zygote::{stack, system};
-
-/// How often one looks whether a server is ready: often at first, as most are.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const LAST_LOOK: Duration = Duration::from_millis(20);
-/// The status with which a shell says that SIGTERM ended a command.
-const SHELL_TERMINATED: i32 = 128 + libc::SIGTERM;
-
-/// A command, as the kernel takes it.
-#[derive(Debug)]
-struct Command {
-    prepared: Prepared,
-    program: CString,
-    words: CStrings,
-    has_port: bool,
-}
+use crate::zygote::kit::{Command, Kit, c_strings};
+use crate::zygote::run::{Mode, Run, Stopped};
+use crate::zygote::runtime::Runtime;
+use crate::zygote::session::{Session, Supervision};
+use crate::zygote::snapshots::Snapshots;
+use crate::zygote::spawn::ChildStack;
+use crate::zygote::tree::Exploration;
 
 /// All commands of a plan.
 #[derive(Debug)]
 pub(crate) struct Stages<'a> {
     supervision: Supervision<'a>,
     kit: Kit,
+    snapshots: Snapshots,
     recover: Command,
     server: Option<ServerCommands>,
     checker: Option<Command>,
@@ -51,59 +37,13 @@ pub(crate) struct Stages<'a> {
     needs_port: bool,
 }
 
+/// What belongs to a server.
 #[derive(Debug)]
-struct ServerCommands {
-    ready: PreparedReady,
-    client: Option<Command>,
-    stop: Option<Command>,
-    judge_exit: bool,
-}
-
-/// What every start needs.
-#[derive(Debug)]
-struct Kit {
-    variables: Vec<OsString>,
-    environment: CStrings,
-    environment_has_port: bool,
-    input_path: PathBuf,
-    limits: Limits,
-    timeout: Duration,
-    patterns: Rc<Patterns>,
-    quiet: Rc<Patterns>,
-    stack: ChildStack,
-    port: u16,
-    dies_with_parent: bool,
-}
-
-/// Why a run has no verdict, or has one early.
-enum Stopped {
-    Reply(RunReply),
-    Trouble(io::Error),
-}
-
-impl From<io::Error> for Stopped {
-    fn from(error: io::Error) -> Self {
-        Self::Trouble(error)
-    }
-}
-
-impl Command {
-    fn new(prepared: &Prepared) -> io::Result<Self> {
-        Ok(Self {
-            program: CString::new(prepared.program.as_os_str().as_bytes())?,
-            words: c_strings(&prepared.words)?,
-            has_port: prepared.words.iter().any(|it| has_port(it)),
-            prepared: prepared.clone(),
-        })
-    }
-}
-
-fn c_strings(words: &[OsString]) -> io::Result<CStrings> {
-    let strings: Result<_, _> = words
-        .iter()
-        .map(|it| CString::new(it.clone().into_vec()))
-        .collect();
-    Ok(CStrings::new(strings?))
+pub(crate) struct ServerCommands {
+    pub(crate) ready: PreparedReady,
+    pub(crate) client: Option<Command>,
+    pub(crate) stop: Option<Command>,
+    pub(crate) judge_exit: bool,
 }
 
 fn regex(pattern: &str) -> io::Result<Regex> {
@@ -115,6 +55,7 @@ impl<'a> Stages<'a> {
         setup: &Setup,
         socket: &'a UnixStream,
         owns_namespace: bool,
+        runtime: Option<Runtime>,
     ) -> io::Result<Self> {
         let command = |it: &Option<Prepared>| it.as_ref().map(Command::new).transpose();
         let server = match &setup.server {
@@ -173,7 +114,10 @@ impl<'a> Stages<'a> {
                 stack: ChildStack::new(),
                 port: 0,
                 dies_with_parent: !owns_namespace,
+                runtime_environment: runtime.as_ref().map(Runtime::environment).transpose()?,
+                runtime,
             },
+            snapshots: Snapshots::default(),
             recover: Command::new(&setup.recover)?,
             server,
             checker: command(&setup.checker)?,
@@ -184,298 +128,159 @@ impl<'a> Stages<'a> {
     }
 
     /// Runs everything, up to the first failure.
-    pub(crate) fn run(&mut self, traced: bool) -> RunReply {
-        match self.run_all(traced) {
-            Ok(reply) | Err(Stopped::Reply(reply)) => reply,
-            Err(Stopped::Trouble(error)) => RunReply::Broken {
-                reason: error.to_string(),
+    pub(crate) fn run(&mut self, traced: bool, snapshot: bool, texts: bool) -> Ran {
+        let mode = if snapshot && self.server.is_none() && self.kit.runtime.is_some() {
+            Mode::Snapshot
+        } else {
+            Mode::Plain
+        };
+        let mut ran = Ran {
+            reply: RunReply::DumpTooLong,
+            texts: Vec::new(),
+            by_snapshot: false,
+            note: None,
+        };
+        let result = self.just_run(traced, mode, texts, &mut ran);
+        ran.reply = reply_of(result);
+        ran.note = match (snapshot, &self.server) {
+            (true, Some(_)) => Some("a server is started for each image".into()),
+            (true, None) => self.snapshots.note(),
+            (false, _) => None,
+        };
+        ran
+    }
+
+    fn just_run(
+        &mut self,
+        traced: bool,
+        mode: Mode,
+        texts: bool,
+        ran: &mut Ran,
+    ) -> Result<RunReply, Stopped> {
+        if let (Mode::Snapshot, Some(runtime)) = (mode, &self.kit.runtime) {
+            runtime.file.just_run()?;
+        }
+        self.in_a_run(traced, mode, |run, commands| {
+            let result = commands.run(run);
+            // Whatever happened, nothing is left behind.
+            run.session.end_all()?;
+            ran.by_snapshot = run.by_snapshot;
+            if texts {
+                let running = run.session.running.iter();
+                ran.texts = running.map(|it| it.capture.text()).collect();
+            }
+            result
+        })
+    }
+
+    /// Explores what the shared file describes. Executions are told as they end.
+    pub(crate) fn explore(
+        &mut self,
+        request: Exploration,
+        tell: &mut dyn FnMut(ExecutionReply) -> io::Result<()>,
+    ) -> ExploreReply {
+        let only_recovery = self.server.is_none() && self.checker.is_none() && self.dump.is_none();
+        if self.kit.runtime.is_none() {
+            let reason = "there is no runtime".into();
+            return ExploreReply::Refused { reason };
+        }
+        let result = self.in_a_run(false, Mode::Lazy, |run, commands| {
+            let mut explored = Ok(false);
+            if request.fork && only_recovery {
+                explored = run.explore_tree(commands.recover, request, tell);
+            } else {
+                let result = commands.run(run);
+                run.session.end_all()?;
+                let reply = match result {
+                    Ok(reply) | Err(Stopped::Reply(reply)) => reply,
+                    Err(stopped) => return Err(stopped),
+                };
+                if !is_verdict(&reply) {
+                    return Err(Stopped::Reply(reply));
+                }
+                let execution = run.execution(reply, request.log)?;
+                tell(execution)?;
+            }
+            run.session.end_all()?;
+            let stopped = std::mem::replace(&mut explored, Ok(false))?;
+            Ok((stopped, std::mem::take(&mut run.warnings)))
+        });
+        match result {
+            Ok((stopped, warnings)) => ExploreReply::Done {
+                stopped,
+                forked: request.fork && only_recovery,
+                warnings,
             },
+            Err(Stopped::Refused(reason)) => ExploreReply::Refused { reason },
+            Err(Stopped::Reply(reply)) => ExploreReply::Trouble(reply),
+            Err(Stopped::Trouble(error)) => ExploreReply::Trouble(RunReply::Broken {
+                reason: error.to_string(),
+            }),
         }
     }
 
-    fn run_all(&mut self, traced: bool) -> Result<RunReply, Stopped> {
+    /// Where files lay in the processes of each command.
+    pub(crate) fn modules(&self) -> ModulesReply {
+        ModulesReply(self.snapshots.modules())
+    }
+
+    /// Ends everything that stays from run to run; it is made again when it is needed.
+    pub(crate) fn end_snapshots(&mut self) -> io::Result<()> {
+        let mut session = Session::new(&mut self.supervision, false);
+        self.snapshots.end(&mut session)
+    }
+
+    fn in_a_run<T>(
+        &mut self,
+        traced: bool,
+        mode: Mode,
+        work: impl FnOnce(&mut Run<'_, '_, 'a>, &Commands<'_>) -> Result<T, Stopped>,
+    ) -> Result<T, Stopped> {
         if self.needs_port {
             self.kit.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
                 .local_addr()?
                 .port();
         }
         let session = Session::new(&mut self.supervision, traced);
-        let mut run = Run {
-            session,
-            kit: &mut self.kit,
-            ok_exit: &self.ok_exit,
+        let (kit, snapshots) = (&mut self.kit, &mut self.snapshots);
+        let mut run = Run::new(session, kit, snapshots, &self.ok_exit, mode);
+        let commands = Commands {
+            recover: &self.recover,
+            server: self.server.as_ref(),
+            checker: self.checker.as_ref(),
+            dump: self.dump.as_ref(),
         };
-        let result = run.stages(
-            &self.recover,
-            self.server.as_ref(),
-            self.checker.as_ref(),
-            self.dump.as_ref(),
-        );
-        // Whatever happened, nothing is left behind.
+        let result = work(&mut run, &commands);
         run.session.end_all()?;
         result
     }
 }
 
-/// One run.
-struct Run<'r, 's, 'a> {
-    session: Session<'s, 'a>,
-    kit: &'r mut Kit,
-    ok_exit: &'r [i32],
+/// The commands of a plan.
+struct Commands<'c> {
+    recover: &'c Command,
+    server: Option<&'c ServerCommands>,
+    checker: Option<&'c Command>,
+    dump: Option<&'c Command>,
 }
 
-impl Run<'_, '_, '_> {
-    fn stages(
-        &mut self,
-        recover: &Command,
-        server: Option<&ServerCommands>,
-        checker: Option<&Command>,
-        dump: Option<&Command>,
-    ) -> Result<RunReply, Stopped> {
-        match server {
-            Some(server) => self.serve(recover, server)?,
-            None => {
-                self.judged(Stage::Recovery, recover)?;
-            }
-        }
-        if let Some(checker) = checker {
-            self.judged(Stage::Checker, checker)?;
-        }
-        let mut content = None;
-        if let Some(dump) = dump {
-            let place = self.judged(Stage::Dump, dump)?;
-            content = Some(std::mem::take(
-                &mut self.session.running[place].content_bytes,
-            ));
-        }
-        Ok(RunReply::Success { dump: content })
+impl Commands<'_> {
+    fn run(&self, run: &mut Run<'_, '_, '_>) -> Result<RunReply, Stopped> {
+        run.stages(self.recover, self.server, self.checker, self.dump)
     }
+}
 
-    /// Runs a command to its end, and whatever it left behind, and judges it.
-    fn judged(&mut self, stage: Stage, command: &Command) -> Result<usize, Stopped> {
-        let place = self.start(stage, command)?;
-        self.wait_for(place, place)?;
-        self.session.end_all()?;
-        if self.session.too_long(place) {
-            return Err(Stopped::Reply(RunReply::DumpTooLong));
-        }
-        self.judge(place, false)?;
-        Ok(place)
+fn reply_of(result: Result<RunReply, Stopped>) -> RunReply {
+    match result {
+        Ok(reply) | Err(Stopped::Reply(reply)) => reply,
+        Err(Stopped::Refused(reason)) => RunReply::Lost { reason },
+        Err(Stopped::Trouble(error)) => RunReply::Broken {
+            reason: error.to_string(),
+        },
     }
+}
 
-    /// A server, its client, and its end.
-    fn serve(&mut self, recover: &Command, commands: &ServerCommands) -> Result<(), Stopped> {
-        let server = self.start(Stage::Recovery, recover)?;
-        self.wait_until_ready(server, &commands.ready)?;
-        if let Some(client) = &commands.client {
-            let client = self.start(Stage::Client, client)?;
-            self.wait_for(client, server)?;
-            system::kill(-self.session.running[client].pid, libc::SIGKILL);
-            if self.end_of(client).is_some() {
-                // If the server died, that is the cause.
-                self.session.pump(Instant::now())?;
-                if self.session.running[server].ended.is_some() {
-                    self.session.end_all()?;
-                    self.judge(server, false)?;
-                }
-            }
-            self.judge(client, false)?;
-        }
-        let signalled = commands.stop.is_none();
-        match &commands.stop {
-            Some(stop) => {
-                let stop = self.start(Stage::Stop, stop)?;
-                self.wait_for(stop, server)?;
-                self.judge(stop, false)?;
-            }
-            None => system::kill(self.session.running[server].pid, libc::SIGTERM),
-        }
-        if !self.wait(server)? {
-            return Err(self.hang(server, server, "it did not stop when it was told to"));
-        }
-        self.session.end_all()?;
-        if commands.judge_exit {
-            self.judge(server, signalled)?;
-        } else if let Some(end @ End::Matched(_)) = self.end_of(server) {
-            return Err(self.failure(server, end, ""));
-        }
-        Ok(())
-    }
-
-    fn wait_until_ready(&mut self, server: usize, ready: &PreparedReady) -> Result<(), Stopped> {
-        let deadline = Instant::now() + self.kit.timeout;
-        let mut look = FIRST_LOOK;
-        loop {
-            let is_ready = match ready {
-                PreparedReady::Output(_) => self.session.running[server].capture.ready,
-                PreparedReady::Port(port) => {
-                    let port = port.unwrap_or(self.kit.port);
-                    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-                    TcpStream::connect_timeout(&address, LAST_LOOK).is_ok()
-                }
-                PreparedReady::Unix(path) => {
-                    UnixStream::connect(with_port(path, self.kit.port)).is_ok()
-                }
-            };
-            if is_ready {
-                return Ok(());
-            }
-            if let Some(ended) = self.session.running[server].ended {
-                self.session.end_all()?;
-                let end = match ended {
-                    Ended::Exited(status) => End::Exited(status),
-                    Ended::Signaled(signal) => End::Signaled(signal),
-                };
-                return Err(self.failure(server, end, "it ended before it was ready"));
-            }
-            if Instant::now() >= deadline {
-                return Err(self.hang(server, server, "it was not ready in time"));
-            }
-            let next = match ready {
-                PreparedReady::Output(_) => deadline,
-                _ => deadline.min(Instant::now() + look),
-            };
-            self.session.pump(next)?;
-            look = LAST_LOOK.min(look * 2);
-        }
-    }
-
-    /// Waits for a command; a hang is blamed on `culprit`, whose stack is taken.
-    fn wait_for(&mut self, place: usize, culprit: usize) -> Result<(), Stopped> {
-        if self.wait(place)? {
-            return Ok(());
-        }
-        Err(self.hang(place, culprit, ""))
-    }
-
-    /// Whether it ended in time.
-    fn wait(&mut self, place: usize) -> io::Result<bool> {
-        let deadline = Instant::now() + self.kit.timeout;
-        while self.session.running[place].ended.is_none() && !self.session.too_long(place) {
-            if Instant::now() >= deadline {
-                return Ok(false);
-            }
-            self.session.pump(deadline)?;
-        }
-        Ok(true)
-    }
-
-    fn start(&mut self, stage: Stage, command: &Command) -> Result<usize, Stopped> {
-        let (output, their_output) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        rustix::io::ioctl_fionbio(&output, true).map_err(io::Error::from)?;
-        let mut content = None;
-        let mut their_content = None;
-        if stage == Stage::Dump {
-            let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-            rustix::io::ioctl_fionbio(&ours, true).map_err(io::Error::from)?;
-            content = Some(ours);
-            their_content = Some(theirs);
-        }
-        let kit = &mut *self.kit;
-        let port = kit.port;
-        let with_ports = |words: &[OsString]| -> io::Result<CStrings> {
-            c_strings(
-                &words
-                    .iter()
-                    .map(|it| with_port(it, port))
-                    .collect::<Vec<_>>(),
-            )
-        };
-        let own_words = command
-            .has_port
-            .then(|| with_ports(&command.prepared.words))
-            .transpose()?;
-        let own_environment = kit
-            .environment_has_port
-            .then(|| with_ports(&kit.variables))
-            .transpose()?;
-        // Opened anew each time: the position in a file is shared by all who inherit it.
-        let input = File::open(&kit.input_path)?;
-        let start = Start {
-            program: &command.program,
-            words: own_words.as_ref().unwrap_or(&command.words),
-            environment: own_environment.as_ref().unwrap_or(&kit.environment),
-            input: input.as_raw_fd(),
-            output: their_content.as_ref().unwrap_or(&their_output).as_raw_fd(),
-            errors: their_output.as_raw_fd(),
-            limits: kit.limits,
-            traced: self.session.tracer.is_some(),
-            dies_with_parent: kit.dies_with_parent,
-        };
-        let pid = spawn::start(&start, &mut kit.stack).map_err(|error| {
-            Stopped::Reply(RunReply::CannotStart {
-                stage,
-                program: command.prepared.program.clone(),
-                errno: error.raw_os_error().unwrap_or(0),
-            })
-        })?;
-        let patterns = match stage {
-            Stage::Recovery => &kit.patterns,
-            _ => &kit.quiet,
-        };
-        let running = Running::new(stage, pid, output, content, Rc::clone(patterns));
-        Ok(self.session.add(running))
-    }
-
-    /// How a command that ended failed, if it did.
-    fn end_of(&self, place: usize) -> Option<End> {
-        let running = &self.session.running[place];
-        match running.ended? {
-            Ended::Signaled(signal) => return Some(End::Signaled(signal)),
-            Ended::Exited(0) => {}
-            Ended::Exited(status) if self.ok_exit.contains(&status) => {}
-            Ended::Exited(status) => return Some(End::Exited(status)),
-        }
-        let pattern = &self.kit.patterns.fail[running.capture.failed?];
-        Some(End::Matched(pattern.as_str().into()))
-    }
-
-    /// Fails if the command did. `terminated`: it was sent SIGTERM, and may end of it.
-    fn judge(&self, place: usize, terminated: bool) -> Result<(), Stopped> {
-        match self.end_of(place) {
-            None => Ok(()),
-            Some(End::Signaled(libc::SIGTERM) | End::Exited(SHELL_TERMINATED)) if terminated => {
-                Ok(())
-            }
-            Some(end) => Err(self.failure(place, end, "")),
-        }
-    }
-
-    fn hang(&mut self, place: usize, culprit: usize, note: &str) -> Stopped {
-        let backtrace = match self.session.tracer {
-            Some(_) => None,
-            None => stack::of_hang(self.session.running[culprit].pid),
-        };
-        if let Err(error) = self.session.end_all() {
-            return Stopped::Trouble(error);
-        }
-        let mut failure = self.failure(place, End::TimedOut, note);
-        if let Stopped::Reply(RunReply::Failure { backtrace: it, .. }) = &mut failure {
-            *it = backtrace;
-        }
-        failure
-    }
-
-    fn failure(&self, place: usize, end: End, note: &str) -> Stopped {
-        let running = &self.session.running[place];
-        let mut output = running.capture.text();
-        if !note.is_empty() {
-            if !output.is_empty() && !output.ends_with('\n') {
-                output.push('\n');
-            }
-            output.push_str("[powerfail: ");
-            output.push_str(note);
-            output.push_str("]\n");
-        }
-        Stopped::Reply(RunReply::Failure {
-            stage: running.stage,
-            end,
-            output,
-            backtrace: self
-                .session
-                .tracer
-                .as_ref()
-                .and_then(|it| it.crash(running.pid)),
-        })
-    }
+/// Whether a reply says something about the image.
+fn is_verdict(reply: &RunReply) -> bool {
+    matches!(reply, RunReply::Success { .. } | RunReply::Failure { .. })
 }

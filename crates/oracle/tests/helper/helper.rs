@@ -24,7 +24,7 @@ fn main() {
         _ => Settings {
             paths: PathMode::Substitute,
             processes: ProcessMode::Group,
-            zygote: None,
+            ..Settings::default()
         },
     };
     let mapping = PoolMapping {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use powerfail_finding::RecoveryOutcome;
@@ -29,6 +29,7 @@ pub(crate) fn settings((paths, processes): (PathMode, ProcessMode)) -> Settings 
         paths,
         processes,
         zygote: Some(env!("CARGO_BIN_EXE_powerfail-oracle-helper").into()),
+        ..Settings::default()
     }
 }
 
@@ -111,17 +112,67 @@ pub(crate) fn output(failure: &Failure) -> &str {
     }
 }
 
+/// Settings with the runtime itself. Cargo does not build it for tests, which cannot be linked with it.
+pub(crate) fn with_real_runtime(way: (PathMode, ProcessMode)) -> Settings {
+    static RUNTIME: OnceLock<Arc<[u8]>> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--locked", "--package"])
+            .args(["powerfail-runtime", "--target-dir"])
+            .arg(&target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let library = target.join("debug/libpowerfail_runtime.so");
+        std::fs::read(library).unwrap().into()
+    });
+    Settings {
+        runtime: Some(Arc::clone(runtime)),
+        snapshot: true,
+        ..settings(way)
+    }
+}
+
+/// Settings with the stand-in for the runtime.
+pub(crate) fn with_runtime(way: (PathMode, ProcessMode)) -> Settings {
+    Settings {
+        runtime: Some(std::fs::read(program("runtime")).unwrap().into()),
+        snapshot: true,
+        ..settings(way)
+    }
+}
+
+/// A plan whose recovery does what these words say.
+pub(crate) fn recovery(words: &str) -> RecoveryPlan {
+    plan(recovery_command(words))
+}
+
+pub(crate) fn recovery_command(words: &str) -> CommandLine {
+    let program = program("recovery").into_os_string();
+    let words = words.split_whitespace().map(Into::into);
+    CommandLine::new([program].into_iter().chain(words))
+}
+
 /// A program of `programs/`, compiled.
 pub(crate) fn program(name: &str) -> PathBuf {
     static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
-        for name in ["stack", "server"] {
+        for (name, options) in [
+            ("stack", &[][..]),
+            ("server", &[]),
+            ("recovery", &["-rdynamic"]),
+            ("runtime", &["-shared", "-fPIC"]),
+            ("mapped", &[]),
+        ] {
             let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/programs");
             let status = Command::new("gcc")
                 .args(["-g", "-O1", "-pthread", "-o"])
                 .arg(directory.path().join(name))
                 .arg(sources.join(name).with_extension("c"))
+                .args(options)
                 .status()
                 .unwrap();
             assert!(status.success());

@@ -18,8 +18,12 @@
 //! - **Call stacks**, if wanted, are named by a search in a table (`stack.rs`); unwinding is the
 //!   runtime's.
 //!
+//! `access.rs` is about something else: loads and stores of memory that is not where the program sees it,
+//! while a recovery is explored.
+//!
 //! Deliberately absent: a decision on where trampolines lie ([`crate::tactic`]).
 
+mod access;
 mod builder;
 mod modify;
 mod order;
@@ -34,6 +38,10 @@ mod stub;
 use iced_x86::{Code, Encoder, Instruction};
 use powerfail_abi::SiteId;
 
+pub use access::{
+    AccessEmitter, AccessError, AccessSettings, AccessTrampoline, LOADS_MOVE, MAX_ACCESS_LEN,
+    STORES_MOVE, UNREAD_SHIFT,
+};
 pub use settings::{LockedFences, Settings, StampOrder, Turns, VolatileFlushes};
 pub use state::{StateMap, Trampoline};
 
@@ -137,11 +145,7 @@ impl Emitter {
         at: u64,
         out: &mut [u8],
     ) -> Result<usize, EmitError> {
-        relocate::check(instruction)?;
-        let mut assembler = Assembler::new(&mut self.encoder, at);
-        relocate::body(&mut assembler, instruction);
-        assembler.jump_to(instruction.next_ip());
-        Ok(assembler.finish(out)?.0)
+        relocate::emit(&mut self.encoder, instruction, at, out)
     }
 
     /// Emits what [`powerfail_abi::ThreadBlock::refill_entry`] points to: it saves the whole machine

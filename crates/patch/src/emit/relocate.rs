@@ -1,6 +1,6 @@
 //! An instruction at another address.
 
-use iced_x86::{FlowControl, Instruction, OpKind};
+use iced_x86::{Encoder, FlowControl, Instruction, OpKind};
 
 use super::EmitError;
 use crate::assembler::Assembler;
@@ -28,4 +28,18 @@ pub(super) fn body(assembler: &mut Assembler<'_>, instruction: &Instruction) {
     let mut moved = *instruction;
     moved.as_near_branch();
     assembler.op(moved);
+}
+
+/// Emits an instruction to run at `at`, and the jump back behind it.
+pub(super) fn emit(
+    encoder: &mut Encoder,
+    instruction: &Instruction,
+    at: u64,
+    out: &mut [u8],
+) -> Result<usize, EmitError> {
+    check(instruction)?;
+    let mut assembler = Assembler::new(encoder, at);
+    body(&mut assembler, instruction);
+    assembler.jump_to(instruction.next_ip());
+    Ok(assembler.finish(out)?.0)
 }

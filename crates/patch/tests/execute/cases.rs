@@ -1,7 +1,7 @@
 //! Random cases: an instruction, a machine state, and registers that make the one address the other's
 //! memory.
 
-use iced_x86::{Code, Encoder, Instruction, Mnemonic, Register};
+use iced_x86::{Code, Encoder, EncodingKind, Instruction, Mnemonic, Register};
 use powerfail_patch::{Action, Means, Site, StoreForm};
 
 use crate::bench::Bench;
@@ -162,7 +162,15 @@ fn alignment(instruction: &Instruction, len: u64) -> u64 {
         | M::Vmovntps
         | M::Vmovntpd
         | M::Vmovntdq
+        | M::Vmovntdqa
         | M::Cmpxchg16b => len,
+        // Of the older encoding, all but a few want it.
+        _ if len >= 16 && instruction.code().encoding() == EncodingKind::Legacy => {
+            match instruction.mnemonic() {
+                M::Movups | M::Movupd | M::Movdqu | M::Lddqu => 1,
+                _ => len,
+            }
+        }
         // A locked operation across two lines is slow, and forbidden on some machines.
         _ if instruction.has_lock_prefix() || instruction.mnemonic() == M::Xchg => len.max(1),
         _ => 1,
@@ -198,11 +206,29 @@ fn can_lock(mnemonic: Mnemonic) -> bool {
 /// A random case of an instruction, or nothing if this try cannot be encoded or is not for a
 /// trampoline.
 pub(crate) fn random_case(bench: &mut Bench, code: Code, random: &mut Random) -> Option<Case> {
+    let case = random_instance(bench, code, random, |random| random.below(0x1000))?;
+    (case.site.means == Means::Trampoline).then_some(case)
+}
+
+/// As `random_case`, for any instruction, at an offset of the caller's in a page.
+pub(crate) fn random_instance(
+    bench: &mut Bench,
+    code: Code,
+    random: &mut Random,
+    offset: impl Fn(&mut Random) -> u64,
+) -> Option<Case> {
     let mut state = random_state(random);
     let sample = instances::build(code, Memory::simple(), random)?;
     let moffs = matches!(
         code,
-        Code::Mov_moffs8_AL | Code::Mov_moffs16_AX | Code::Mov_moffs32_EAX | Code::Mov_moffs64_RAX
+        Code::Mov_moffs8_AL
+            | Code::Mov_moffs16_AX
+            | Code::Mov_moffs32_EAX
+            | Code::Mov_moffs64_RAX
+            | Code::Mov_AL_moffs8
+            | Code::Mov_AX_moffs16
+            | Code::Mov_EAX_moffs32
+            | Code::Mov_RAX_moffs64
     );
     let locked = can_lock(sample.mnemonic()) && random.one_in(2);
     let in_pool = !random.one_in(5);
@@ -214,7 +240,7 @@ pub(crate) fn random_case(bench: &mut Bench, code: Code, random: &mut Random) ->
     let mut locked_sample = sample;
     locked_sample.set_has_lock_prefix(locked);
     let step = alignment(&locked_sample, sample.memory_size().size() as u64);
-    let offset = 0x1000 + random.below(0x1000) / step * step;
+    let offset = 0x1000 + offset(random) / step * step;
     let aim = Aim {
         address: region + offset,
         in_pool,
@@ -256,7 +282,7 @@ pub(crate) fn random_case(bench: &mut Bench, code: Code, random: &mut Random) ->
     let site = bench
         .classifier
         .classify(&bytes, Machine::code_address(SNIPPET_AT));
-    (site.means == Means::Trampoline).then_some(Case {
+    Some(Case {
         code: bytes,
         site,
         state,

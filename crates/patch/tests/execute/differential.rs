@@ -15,14 +15,14 @@ use crate::random::Random;
 
 /// Everything that a run leaves behind.
 #[derive(PartialEq, Eq)]
-struct Outcome {
+pub(crate) struct Outcome {
     pub(crate) state: State,
     pool: Vec<u8>,
     volatile: Vec<u8>,
-    stack: Vec<u8>,
+    pub(crate) stack: Vec<u8>,
 }
 
-fn run(
+pub(crate) fn run(
     bench: &mut Bench,
     case: &Case,
     entry: u64,
@@ -61,7 +61,7 @@ fn comparable(mut state: State) -> State {
 }
 
 /// What a compare-and-swap must find to succeed.
-fn expected_words(case: &Case) -> [u64; 2] {
+pub(crate) fn expected_words(case: &Case) -> [u64; 2] {
     let [rax, rdx] = [case.state.registers[0], case.state.registers[2]];
     match case.site.instruction.mnemonic() {
         Mnemonic::Cmpxchg8b => [rax & 0xffff_ffff | rdx << 32, 0],
@@ -131,7 +131,7 @@ fn check(bench: &mut Bench, case: &Case, random: &mut Random) {
     evidence.check(bench);
 }
 
-fn compare(case: &Case, native: &Outcome, patched: &Outcome) {
+pub(crate) fn compare(case: &Case, native: &Outcome, patched: &Outcome) {
     let what = || format!("{:?} {:02x?}", case.site.instruction.code(), case.code);
     assert_eq!(
         native.state.registers,

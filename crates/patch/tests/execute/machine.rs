@@ -411,6 +411,23 @@ impl Machine {
         unsafe { mprotect(self.layout.pool() as *mut c_void, MEMORY_LEN, flags) }.unwrap();
     }
 
+    /// Makes the target's view of the pool inaccessible.
+    pub(crate) fn hide_pool(&mut self) {
+        let flags = MprotectFlags::empty();
+        // SAFETY: the range is the machine's own mapping.
+        unsafe { mprotect(self.layout.pool() as *mut c_void, MEMORY_LEN, flags) }.unwrap();
+    }
+
+    /// Maps memory that is zero at first.
+    pub(crate) fn map_table(&mut self, at: u64, len: usize) {
+        self.map(at, len, ProtFlags::READ | ProtFlags::WRITE);
+    }
+
+    /// Such memory.
+    pub(crate) fn table(&mut self, at: u64, len: usize) -> &mut [u8] {
+        self.memory(at, len)
+    }
+
     /// Writes the code that loads the state, and the code that stores it again.
     fn write_frame(&mut self) {
         let prologue = frame::prologue(CODE, CONTEXT);

@@ -1,5 +1,6 @@
 //! Runs what the crate emits.
 
+mod access;
 mod bench;
 mod cases;
 mod coverage;

@@ -49,6 +49,16 @@ fn failure(evidence: &Evidence) -> String {
     if evidence.failure.lost_lines.is_empty() {
         text += ", with every store before it durable";
     }
+    if let Some(again) = &evidence.failure.again {
+        let times = match again.failures {
+            2 => "again".to_owned(),
+            more => format!("again, {} times in all", count(more.into())),
+        };
+        text = format!(
+            "{text}\nand {times} in recovery, after {} of it",
+            plural(again.events, "event")
+        );
+    }
     let good = |event: u64| format!("before event {}", count(event));
     match (evidence.last_good_event, evidence.next_good_event) {
         (Some(last), Some(next)) => {

@@ -7,6 +7,9 @@ pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
     let evidence = finding.evidence.as_ref();
     match place.role {
         Role::Store => store(finding.code, evidence, place).to_owned(),
+        Role::Survivor if finding.code == Code::NotRobust => {
+            "recovery reads this store, which came later".to_owned()
+        }
         Role::Survivor => "this store survives without the other".to_owned(),
         Role::Overwrite => "this store overwrites it".to_owned(),
         Role::Publish => "this store makes it reachable".to_owned(),
@@ -14,6 +17,7 @@ pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
         Role::Fence => fence(finding.code, evidence, place).to_owned(),
         Role::Failure => failure(finding, place).to_owned(),
         Role::Recovery => recovery(evidence),
+        Role::Load => "recovery reads both here".to_owned(),
     }
 }
 
@@ -32,6 +36,7 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
         Code::SharedFlush => "durable only if it shares the line that is flushed",
         Code::UnorderedFlushes => "this store may become durable before or after the others",
         Code::RedundantFlush => "this store is durable already",
+        Code::NotRobust => "recovery misses this store",
         _ => "this store is lost",
     }
 }

@@ -40,6 +40,7 @@ const fn name(role: Role) -> &'static str {
         Role::Fence => "stack of the fence",
         Role::Failure => "stack at the failure",
         Role::Recovery => "stack of recovery",
+        Role::Load => "stack of the load",
     }
 }
 

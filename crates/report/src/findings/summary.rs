@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use powerfail_finding::{Report, Severity, Totals};
+use powerfail_finding::{Eager, Exploration, Report, Severity, Totals};
 
 use super::{Options, schedules_sentence, shown};
 use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
@@ -57,6 +57,12 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     writeln!(out, "{style}{sentence}{style:#}")?;
     let totals = &report.totals;
     writeln!(out, "{}", coverage(totals))?;
+    if let Some(eager) = &totals.eager {
+        writeln!(out, "{}", combinations(eager))?;
+    }
+    if let Some(exploration) = &totals.exploration {
+        writeln!(out, "{}", explored(exploration))?;
+    }
     if totals.schedules > 0 {
         let schedules = schedules_sentence(totals.schedules, totals.distinct_schedules);
         writeln!(out, "{schedules}")?;
@@ -95,5 +101,54 @@ fn coverage(totals: &Totals) -> String {
         count(totals.failure_points_run),
         plural(totals.failure_points, "failure point"),
         plural(totals.failure_point_stacks, "distinct call stack"),
+    )
+}
+
+/// How many combinations of what may survive were tried, and of which kinds.
+fn combinations(eager: &Eager) -> String {
+    let all = eager
+        .combinations
+        .parse()
+        .map_or_else(|_| eager.combinations.clone(), count);
+    format!(
+        "lost lines: {} of {} exhaustive, {} of {} combinations in {}; {} of {} covered",
+        count(eager.exhaustive_segments),
+        plural(eager.segments, "segment"),
+        count(eager.run + eager.equal_images),
+        all,
+        plural(eager.run, "crash state"),
+        count(eager.groups_covered),
+        plural(eager.groups, "update behaviour"),
+    )
+}
+
+/// How far all that a crash can leave was tried: plainly, also what was not.
+fn explored(exploration: &Exploration) -> String {
+    let mut parts = vec![format!(
+        "{} of {} explored exhaustively",
+        count(exploration.exhaustive),
+        plural(exploration.failure_points, "moment"),
+    )];
+    for (number, what) in [
+        (exploration.sampled, "sampled"),
+        (exploration.not_tried, "not tried"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{} {what}", count(number)));
+        }
+    }
+    if exploration.second_failures > 0 {
+        let again = plural(exploration.second_failures, "failure");
+        parts.push(format!("{again} during recovery"));
+    }
+    let mut work = plural(exploration.executions, "execution");
+    if exploration.executions_saved > 0 {
+        work = format!("{work} ({} saved)", count(exploration.executions_saved));
+    }
+    format!(
+        "lost and reordered lines: {}\n{work} with {}, for {} crash states",
+        parts.join(", "),
+        plural(exploration.choices, "choice"),
+        printable(&exploration.states),
     )
 }

@@ -128,6 +128,7 @@ pub(crate) fn lost_store() -> Finding {
                 pool_offset: 0x40,
                 version: 0,
             }],
+            again: None,
         },
         recovery: RecoveryOutcome::Content {
             output: "0 entries\n".to_owned(),
@@ -136,6 +137,7 @@ pub(crate) fn lost_store() -> Finding {
         next_good_event: None,
         trace: None,
         difference: Some("-1 = 2\n+\n unchanged".to_owned()),
+        choices: Vec::new(),
     });
     finding
 }
@@ -176,6 +178,7 @@ pub(crate) fn recovery_crash() -> Finding {
         failure: FailurePoint {
             event: 2_001,
             lost_lines: Vec::new(),
+            again: None,
         },
         recovery: RecoveryOutcome::Signal {
             signal: 11,
@@ -186,6 +189,7 @@ pub(crate) fn recovery_crash() -> Finding {
         next_good_event: Some(2_002),
         trace: None,
         difference: None,
+        choices: Vec::new(),
     });
     finding
 }

@@ -128,7 +128,8 @@ pub(super) fn of(
             continue;
         }
         let len = used.memory_size().size() as u64;
-        let address = used.try_virtual_address(0, |register, _, _| registers::value(frame, register));
+        let address =
+            used.try_virtual_address(0, |register, _, _| registers::value(frame, register));
         let (Some(address), true) = (address, len > 0) else {
             return Err(Unknown(instruction.mnemonic()));
         };

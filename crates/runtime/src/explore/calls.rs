@@ -1,17 +1,16 @@
 //! System calls that could concern a pool.
 
-use core::sync::atomic::Ordering;
-
 use crate::stacks::Registers;
 use crate::sys;
 
 use super::mapping::Request;
-use super::pools::{PAGE, State};
+use super::pools::PAGE;
 use super::{file, paths, pools, snapshot, turn};
 
 pub(super) mod number {
     pub(crate) const READ: usize = 0;
     pub(crate) const WRITE: usize = 1;
+    pub(crate) const CLOSE: usize = 3;
     pub(crate) const OPEN: usize = 2;
     pub(crate) const STAT: usize = 4;
     pub(crate) const LSTAT: usize = 6;
@@ -31,6 +30,8 @@ pub(super) mod number {
     pub(crate) const RECVFROM: usize = 45;
     pub(crate) const SENDMSG: usize = 46;
     pub(crate) const RECVMSG: usize = 47;
+    pub(crate) const CLONE: usize = 56;
+    pub(crate) const FORK: usize = 57;
     pub(crate) const FCNTL: usize = 72;
     pub(crate) const FLOCK: usize = 73;
     pub(crate) const FSYNC: usize = 74;
@@ -59,11 +60,19 @@ pub(super) mod number {
     pub(crate) const PREADV2: usize = 327;
     pub(crate) const PWRITEV2: usize = 328;
     pub(crate) const STATX: usize = 332;
+    pub(crate) const CLOSE_RANGE: usize = 436;
     pub(crate) const OPENAT2: usize = 437;
     pub(crate) const FACCESSAT2: usize = 439;
 }
-use number::*;
+use number::{
+    ACCESS, CHMOD, CHOWN, CLONE, CLOSE, CLOSE_RANGE, COPY_FILE_RANGE, CREAT, FACCESSAT, FACCESSAT2,
+    FALLOCATE, FCNTL, FDATASYNC, FLOCK, FORK, FSYNC, FTRUNCATE, LSTAT, MADVISE, MLOCK, MMAP,
+    MPROTECT, MREMAP, MSYNC, MUNMAP, NEWFSTATAT, OPEN, OPENAT, OPENAT2, READLINK, RENAME, RENAMEAT,
+    RENAMEAT2, SENDFILE, SPLICE, STAT, STATX, TRUNCATE, UNLINK, UNLINKAT,
+};
 
+const EBADF: isize = 9;
+const CLONE_VM: usize = 0x100;
 const AT_FDCWD: i32 = -100;
 const O_TRUNC: usize = 0o1000;
 
@@ -110,10 +119,7 @@ impl Call {
                 [Some((first as i32, second)), None]
             }
             RENAME => [Some((AT_FDCWD, first)), Some((AT_FDCWD, second))],
-            RENAMEAT | RENAMEAT2 => [
-                Some((first as i32, second)),
-                Some((third as i32, fourth)),
-            ],
+            RENAMEAT | RENAMEAT2 => [Some((first as i32, second)), Some((third as i32, fourth))],
             _ => [None, None],
         }
     }
@@ -135,6 +141,19 @@ pub(super) fn perform_call(call: &Call) -> Option<isize> {
     let paths = call.paths();
     if paths[0].is_some() {
         return with_paths(call, paths);
+    }
+    match call.number {
+        CLOSE => return is_ours(call.fd()).then_some(-EBADF),
+        CLOSE_RANGE => return close_range(call),
+        FORK => {
+            super::before_fork();
+            return None;
+        }
+        CLONE if call.arguments[0] & CLONE_VM == 0 => {
+            super::before_fork();
+            return None;
+        }
+        _ => {}
     }
     if !super::is_lazy() || !snapshot::has_passed() {
         return None;
@@ -178,6 +197,35 @@ pub(super) fn perform_call(call: &Call) -> Option<isize> {
     }
 }
 
+/// Whether a descriptor is ours: to the recovery it is not there.
+fn is_ours(fd: i32) -> bool {
+    file::owns(fd) || turn::take(|state| state.pools.iter().any(|pool| pool.fd == fd))
+}
+
+/// Closes descriptors, but for ours.
+fn close_range(call: &Call) -> Option<isize> {
+    const DESCRIPTORS_MAX: usize = 1 << 16;
+    let [first, last, flags, ..] = call.arguments;
+    let last = last.min(u32::MAX as usize);
+    let mut from = first;
+    let ours = (first..=last.min(DESCRIPTORS_MAX)).filter(|fd| is_ours(*fd as i32));
+    let mut done = None;
+    for fd in ours {
+        let part = Call {
+            arguments: [from, fd.wrapping_sub(1), flags, 0, 0, 0],
+            ..*call
+        };
+        done = Some(if from < fd { part.make() } else { 0 });
+        from = fd + 1;
+    }
+    done?;
+    let part = Call {
+        arguments: [from, last, flags, 0, 0, 0],
+        ..*call
+    };
+    Some(if from <= last { part.make() } else { 0 })
+}
+
 /// A call that takes paths: the snapshot is before the first one that leads to a pool.
 fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
     if snapshot::has_passed() && !super::is_lazy() {
@@ -203,7 +251,9 @@ fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
         RENAME | RENAMEAT | RENAMEAT2 => needs_file("renames a pool"),
         TRUNCATE => needs_file("truncates a pool by its path"),
         _ if flags & O_TRUNC != 0 && is_used(pool) => {
-            super::refuse(&with_engine("the recovery truncates a pool when it opens it"));
+            super::refuse(&with_engine(
+                "the recovery truncates a pool when it opens it",
+            ));
         }
         _ => {}
     }
@@ -286,7 +336,11 @@ fn is_lock(command: usize) -> bool {
 
 fn refuse_moves(call: &Call) -> Option<isize> {
     let [first, second, third, ..] = call.arguments;
-    let other = if call.number == SENDFILE { second } else { third };
+    let other = if call.number == SENDFILE {
+        second
+    } else {
+        third
+    };
     if pools::pool_of(first as i32)
         .or_else(|| pools::pool_of(other as i32))
         .is_some()
@@ -325,14 +379,9 @@ fn allocate(call: &Call, pool: u32) -> isize {
         page.pool == pool && page.offset < end && offset < page.offset + PAGE && page.open_lines > 0
     };
     if mode != 0 && file::open_pages().iter().any(is_hit) {
-        super::refuse("the recovery changes a part of a pool with fallocate that could hold several contents");
+        super::refuse(
+            "the recovery changes a part of a pool with fallocate that could hold several contents",
+        );
     }
     call.make()
-}
-
-impl State {
-    /// Counts what was done for the recovery.
-    pub(super) fn count_trap(&self) {
-        file::control().traps.fetch_add(1, Ordering::Relaxed);
-    }
 }

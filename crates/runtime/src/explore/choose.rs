@@ -7,6 +7,7 @@ use powerfail_abi::explore::{CHOICE_FRAMES, CHOICES_MAX, Choice, flag};
 use crate::stacks::Registers;
 use crate::sys;
 
+use super::lines::note_read;
 use super::pools::{PAGE, State};
 use super::{file, frames, log, process, talk};
 
@@ -16,7 +17,7 @@ const CLASSES_MAX: usize = 64;
 impl State {
     /// The recovery reads bytes of a page of the table, at `code`.
     pub(super) fn observe(&mut self, page: usize, from: u64, to: u64, code: Registers) {
-        self.note_read(page, from, to);
+        note_read(page, from, to);
         let was_open = self.pages[page].open > 0;
         if !was_open {
             return;
@@ -117,15 +118,11 @@ fn choose(mut choice: Choice, firsts: &[u32], code: Registers) -> usize {
         let log_len = control.log_len.load(Ordering::Relaxed);
         let log_events = log::events();
         control.waiting.fetch_add(1, Ordering::Relaxed);
+        talk::mark_output();
         let child = process::fork();
         if child == 0 {
             let before = &control.attached;
-            let _ = before.compare_exchange(
-                me,
-                sys::getpid(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let _ = before.compare_exchange(me, sys::getpid(), Ordering::AcqRel, Ordering::Relaxed);
             return class;
         }
         if child < 0 {

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use powerfail_abi::explore::{
     ADDRESS, CHOICES_AT, Choice, Control, FILE_LEN, FILE_VARIABLE, LINES_AT, Line, MAGIC,
-    OPEN_PAGES_AT, OpenPage, POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE, VERSION,
+    OPEN_PAGES_AT, OUTPUT_VARIABLE, OpenPage, POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE, VERSION,
 };
 
 use crate::sys;
@@ -33,7 +33,7 @@ pub(super) fn attach() -> bool {
         return false;
     }
     FILE.store(file, Ordering::Relaxed);
-    talk::use_socket(socket);
+    talk::use_descriptors(socket, number_from_environment(OUTPUT_VARIABLE));
     let control = control();
     if control.magic != MAGIC || control.version != VERSION {
         super::refuse("the runtime and the oracle of powerfail are of different versions");
@@ -48,7 +48,7 @@ pub(super) fn descriptor() -> i32 {
 
 /// Whether a descriptor is one of ours.
 pub(super) fn owns(fd: i32) -> bool {
-    fd >= 0 && (fd == descriptor() || fd == talk::socket())
+    fd >= 0 && (fd == descriptor() || talk::owns(fd))
 }
 
 /// The first page.

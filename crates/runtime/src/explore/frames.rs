@@ -3,7 +3,7 @@
 use powerfail_unwind::{Cfa, RBP};
 
 use crate::lock::Lock;
-use crate::modules::{self, LoadedModule, Modules};
+use crate::modules::{self, Function, LoadedModule, Modules};
 use crate::stacks::{self, Registers};
 use crate::sys;
 
@@ -22,10 +22,14 @@ pub(super) fn prepare() {
     });
 }
 
+/// The function that an address lies in.
+pub(super) fn function_around(address: u64) -> Option<Function> {
+    MODULES.with(|modules| modules.as_ref()?.function_at(address))
+}
+
 /// The function that an address lies in: from, to.
 pub(super) fn function_at(address: u64) -> Option<(u64, u64)> {
-    let function = MODULES.with(|modules| modules.as_ref()?.function_at(address))?;
-    Some((function.start, function.end))
+    function_around(address).map(|function| (function.start, function.end))
 }
 
 /// The functions of a module, unless it is our own: from, to.

@@ -73,7 +73,12 @@ impl State {
     }
 
     /// The lines of a page of the table in a range of bytes of the page.
-    pub(super) fn lines_in(&self, page: usize, from: u64, to: u64) -> impl Iterator<Item = u32> + use<> {
+    pub(super) fn lines_in(
+        &self,
+        page: usize,
+        from: u64,
+        to: u64,
+    ) -> impl Iterator<Item = u32> + use<> {
         let (first, behind) = self.pages[page].lines;
         let len = self.line_bytes as u64;
         (first..behind).filter(move |number| {
@@ -81,12 +86,16 @@ impl State {
             at < to && from < at + len
         })
     }
+}
 
-    /// Somebody has read a range of bytes of a page.
-    pub(super) fn note_read(&mut self, page: usize, from: u64, to: u64) {
-        const UNIT: u64 = 64;
-        let (first, last) = (from / UNIT, (to - 1) / UNIT);
-        let bits = u64::MAX >> (63 - (last - first)) << first;
-        file::open_pages()[page].read.fetch_or(bits, Ordering::Relaxed);
+/// Somebody has read a range of bytes of a page of the table.
+pub(super) fn note_read(page: usize, from: u64, to: u64) {
+    const UNIT: u64 = 64;
+    let (first, last) = (from / UNIT, (to - 1) / UNIT);
+    let bits = u64::MAX >> (63 - (last - first)) << first;
+    let read = &file::open_pages()[page].read;
+    // Most are known, and the file is shared.
+    if read.load(Ordering::Relaxed) & bits != bits {
+        read.fetch_or(bits, Ordering::Relaxed);
     }
 }

@@ -76,6 +76,7 @@ impl State {
 
     /// A line that is seen at an address was flushed.
     pub(super) fn log_flush(&self, kind: LogKind, address: u64, site: u64) {
+        const LINE: u64 = 64;
         let Some(index) = self.mapping_at(address).filter(|_| self.is_logged) else {
             return;
         };
@@ -83,7 +84,6 @@ impl State {
         if mapping.is_private {
             return;
         }
-        const LINE: u64 = 64;
         let offset = mapping.offset + (address - mapping.address);
         append(kind, mapping.pool, offset / LINE * LINE, LINE, site, None);
     }

@@ -3,8 +3,6 @@
 use core::sync::atomic::Ordering;
 use std::collections::BTreeSet;
 
-use powerfail_abi::explore::flag;
-
 use crate::sys;
 
 use super::pages::protect;
@@ -68,12 +66,6 @@ fn claim() {
     if other != 0 && other != me && sys::is_alive(other, other) {
         let reason = "two processes of the recovery have a pool mapped at the same time";
         super::refuse(reason);
-    }
-    if super::has_flag(flag::PRIVATE) && !super::process::is_execution() {
-        let root = file::control().root.load(Ordering::Relaxed);
-        if root != me {
-            super::refuse("reexecute: a child process of the recovery uses the pool");
-        }
     }
     attached.store(me, Ordering::Release);
 }
@@ -169,9 +161,23 @@ impl State {
                 offsets.insert(address - file.home);
             });
         }
+        // Pages that have only to be hidden are many, and often side by side.
+        let mut hidden = (0, 0);
         for offset in offsets {
-            self.arrange(index, offset);
+            if !self.only_hides(index, offset) {
+                self.arrange(index, offset);
+                continue;
+            }
+            let mapping = &self.mappings[index];
+            let address = mapping.address + (offset - mapping.offset);
+            if hidden.1 != address {
+                hide_range(hidden);
+                hidden.0 = address;
+            }
+            hidden.1 = address + PAGE;
+            self.publish(index, offset);
         }
+        hide_range(hidden);
     }
 
     /// Brings home what the recovery has changed in pages that it has for itself.
@@ -210,13 +216,17 @@ impl State {
         }
         self.split(address);
         self.split(end);
-        self.mappings
-            .retain(|it| it.end() <= address || end <= it.address);
+        let is_left = |it: &Mapping| it.end() <= address || end <= it.address;
+        for index in 0..self.mappings.len() {
+            if !is_left(&self.mappings[index]) {
+                self.withdraw(index);
+            }
+        }
+        self.mappings.retain(is_left);
         let crowded = core::mem::take(&mut self.crowded);
         for (pool, offset) in crowded {
-            let is_here = |it: &Mapping| {
-                it.pool == pool && !it.is_private && it.address_of(offset).is_some()
-            };
+            let is_here =
+                |it: &Mapping| it.pool == pool && !it.is_private && it.address_of(offset).is_some();
             let holders = self.mappings.iter().filter(|it| is_here(it)).count();
             if holders > 1 {
                 self.crowded.insert((pool, offset));
@@ -228,7 +238,8 @@ impl State {
                 }
             }
         }
-        if self.mappings.is_empty() {
+        // What a private execution has done is in this process, until it ends.
+        if self.mappings.is_empty() && !self.is_private {
             file::control().attached.store(0, Ordering::Release);
         }
     }
@@ -294,6 +305,7 @@ impl State {
                     protect(place, PAGE, sys::PROT_NONE);
                 }
             }
+            self.publish_all(index);
         }
         0
     }
@@ -353,6 +365,13 @@ impl State {
             self.unmap([address as usize, old_len as usize, 0, 0, 0, 0]);
         }
         Some(place)
+    }
+}
+
+/// Takes all rights from a range of addresses, which may be empty.
+fn hide_range((from, to): (u64, u64)) {
+    if from < to {
+        protect(from, to - from, sys::PROT_NONE);
     }
 }
 

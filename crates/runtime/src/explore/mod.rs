@@ -13,6 +13,9 @@
 //! instruction run alone, and hides the page again. What the kernel reads and writes comes through
 //! [`calls`]: system calls of the C library have breakpoints.
 //!
+//! An instruction that has met such a page gets a trampoline ([`hot`]), which goes to the truth by itself
+//! where nothing is to be decided ([`table`]).
+//!
 //! # One at a time
 //!
 //! All of this is done under one lock, the [`turn`], which is held while an instruction runs alone.
@@ -22,6 +25,7 @@ mod calls;
 mod choose;
 mod file;
 mod frames;
+mod hot;
 mod lines;
 mod log;
 mod mapping;
@@ -34,6 +38,8 @@ mod registers;
 mod sites;
 mod snapshot;
 mod step;
+mod strings;
+mod table;
 mod talk;
 mod transfer;
 mod trap;
@@ -76,6 +82,11 @@ pub(crate) fn start() -> bool {
     snapshot::begin();
     trap::watch_paths();
     true
+}
+
+/// A second thread is about to be made.
+pub(crate) fn expect_company() {
+    turn::take(pools::State::expect_company);
 }
 
 /// Something worth knowing.

@@ -15,7 +15,7 @@ use crate::frame::{Frame, Greg};
 use crate::lock::Lock;
 use crate::{code, modules};
 
-use super::{access, pools, turn};
+use super::{access, hot, pools, turn};
 
 /// Breakpoints, with the bytes that they replace.
 static SITES: Lock<BTreeMap<u64, u8>> = Lock::new(BTreeMap::new());
@@ -65,7 +65,9 @@ pub(super) fn prepare() {
             if !crate::sites::may_have_silent_sites(bytes) {
                 continue;
             }
-            classifier.scan(bytes, from, |scanned| {
+            let mut bytes = bytes.to_vec();
+            hot::restore(from, &mut bytes);
+            classifier.scan(&bytes, from, |scanned| {
                 let Some(site) = scanned.silent else { return };
                 let is_locked = matches!(site.action, Action::Store(_));
                 if !(is_system && is_locked) {
@@ -77,7 +79,30 @@ pub(super) fn prepare() {
     code::reset_after_fork();
 }
 
-fn put(address: u64, byte: u8) {
+/// Where the breakpoint of an instruction is: if that was patched, where it goes on.
+fn place_of(site: u64) -> u64 {
+    hot::entry_of(site).unwrap_or(site)
+}
+
+/// Whether an instruction has a breakpoint.
+pub(super) fn sees(site: u64) -> bool {
+    SITES.with(|sites| sites.contains_key(&site)) || {
+        let place = place_of(site);
+        SITES.with(|sites| sites.contains_key(&place))
+    }
+}
+
+fn put(site: u64, byte: u8) {
+    let address = place_of(site);
+    let byte = if address == site {
+        byte
+    } else {
+        // SAFETY: a trampoline of ours.
+        unsafe { code::view(address, 1)[0] }
+    };
+    if sees(site) {
+        return;
+    }
     let is_new = SITES.with(|sites| sites.insert(address, byte).is_none());
     if is_new {
         code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
@@ -96,13 +121,11 @@ pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
     if let Some(line) = access::flushed(&instruction, frame) {
         state.log_flush(flush_kind(&instruction), line, address);
     } else {
-        state.log_fence(address);
-        if !matches!(
-            instruction.mnemonic(),
-            Mnemonic::Sfence | Mnemonic::Mfence
-        ) {
+        state.log_fence(hot::instruction_at(address));
+        if !matches!(instruction.mnemonic(), Mnemonic::Sfence | Mnemonic::Mfence) {
             code::replace(core::iter::once((address, &[byte][..])));
             frame.set(Greg::Rip, address);
+            state.step.forget_accesses();
             state.run_alone(frame, address);
             state.step.rearm = address;
             return true;
@@ -142,4 +165,3 @@ pub(super) fn rearm(address: u64) {
         code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
     }
 }
-

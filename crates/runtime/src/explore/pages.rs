@@ -8,6 +8,7 @@ use crate::sys;
 
 use super::file;
 use super::pools::{PAGE, State};
+use super::table::{self, Moved, Moves};
 
 /// Copies a page.
 pub(super) fn copy(from: u64, to: u64) {
@@ -22,17 +23,22 @@ pub(super) fn protect(address: u64, len: u64, protection: usize) -> isize {
     unsafe { sys::call(sys::number::MPROTECT, arguments) }
 }
 
+/// The page of the table at an offset.
+pub(super) fn table_page(pool: u32, offset: u64) -> Option<usize> {
+    file::open_pages()
+        .binary_search_by(|page| (page.pool, page.offset).cmp(&(pool, offset)))
+        .ok()
+}
+
 impl State {
-    /// The page of the table at an offset.
-    pub(super) fn table_page(&self, pool: u32, offset: u64) -> Option<usize> {
-        file::open_pages()
-            .binary_search_by(|page| (page.pool, page.offset).cmp(&(pool, offset)))
-            .ok()
+    /// Whether a page of the table is stepped.
+    pub(super) fn is_watched(&self, index: usize) -> bool {
+        self.pages[index].is_hidden
     }
 
-    /// Whether a page of the table is stepped: has open lines, or lines that somebody wants to know to be
-    /// read.
-    pub(super) fn is_watched(&self, index: usize) -> bool {
+    /// Whether a page of the table must be stepped: has open lines, or lines that somebody wants to know to
+    /// be read.
+    pub(super) fn must_step(&self, index: usize) -> bool {
         let page = &self.pages[index];
         let entry = &file::open_pages()[index];
         let unread = entry.watched & !entry.read.load(Ordering::Relaxed);
@@ -42,14 +48,12 @@ impl State {
     /// Whether every access to a page is made alone.
     pub(super) fn is_stepped(&self, pool: u32, offset: u64) -> bool {
         self.crowded.contains(&(pool, offset))
-            || self
-                .table_page(pool, offset)
-                .is_some_and(|index| self.is_watched(index))
+            || table_page(pool, offset).is_some_and(|index| self.is_watched(index))
     }
 
     /// Where the content of a stepped page is.
     pub(super) fn truth(&self, pool: u32, offset: u64, index: Option<usize>) -> u64 {
-        let index = index.or_else(|| self.table_page(pool, offset));
+        let index = index.or_else(|| table_page(pool, offset));
         match index {
             Some(index) if !self.is_private && self.pages[index].open > 0 => {
                 ADDRESS + PAGES_AT + index as u64 * PAGE
@@ -80,7 +84,11 @@ impl State {
 
     /// Hides a page that was shown; what was written to it is kept.
     pub(super) fn hide(&self, address: u64, truth: u64, was_written: bool) {
-        if self.is_private && was_written {
+        if self.is_private && self.has_company {
+            // Others may have written, too.
+            protect(address, PAGE, sys::PROT_READ);
+            copy(address, truth);
+        } else if self.is_private && was_written {
             copy(address, truth);
         }
         protect(address, PAGE, sys::PROT_NONE);
@@ -88,6 +96,19 @@ impl State {
 
     /// Makes a page of a mapping what it must be: hidden, or the recovery's own.
     pub(super) fn arrange(&self, mapping: usize, offset: u64) {
+        self.arrange_rights(mapping, offset);
+        self.publish(mapping, offset);
+    }
+
+    /// Whether a page of a new mapping has only to be hidden: nothing else must lie there.
+    pub(super) fn only_hides(&self, mapping: usize, offset: u64) -> bool {
+        let place = &self.mappings[mapping];
+        let home = self.pools[place.pool as usize].home + offset;
+        self.is_stepped(place.pool, offset)
+            && (self.is_private || place.is_private || self.truth(place.pool, offset, None) == home)
+    }
+
+    fn arrange_rights(&self, mapping: usize, offset: u64) {
         let place = &self.mappings[mapping];
         let Some(address) = place.address_of(offset) else {
             return;
@@ -136,13 +157,95 @@ impl State {
             let before = ADDRESS + PAGES_AT + index as u64 * PAGE;
             copy(before, self.pools[pool as usize].home + offset);
         }
-        let is_free = !self.is_stepped(pool, offset);
-        if is_free || is_closed_now && !self.is_private {
-            for mapping in 0..self.mappings.len() {
-                if self.mappings[mapping].pool == pool {
-                    self.arrange(mapping, offset);
-                }
+        let was_stepped = self.is_stepped(pool, offset);
+        self.pages[index].is_hidden = self.must_step(index);
+        let is_free = was_stepped && !self.is_stepped(pool, offset);
+        let is_moved = is_closed_now && !self.is_private;
+        for mapping in 0..self.mappings.len() {
+            if self.mappings[mapping].pool != pool {
+                continue;
             }
+            if is_free || is_moved {
+                self.arrange(mapping, offset);
+            } else {
+                self.publish(mapping, offset);
+            }
+        }
+    }
+
+    /// Lines of a page that are open, in units of 64 bytes: a bit each.
+    fn open_units(&self, index: usize) -> u64 {
+        const UNIT: u64 = 64;
+        let (from, to) = self.pages[index].lines;
+        let units = self.line_bytes as u64 / UNIT;
+        let is_open = |number: &u32| !self.line(*number).is_closed();
+        (from..to)
+            .filter(is_open)
+            .map(|number| file::lines()[number as usize].offset % PAGE / UNIT)
+            .fold(0, |bits, first| bits | (u64::MAX >> (64 - units)) << first)
+    }
+
+    /// Says to emitted code which lines of a page of a mapping it can access, and where.
+    pub(super) fn publish(&self, mapping: usize, offset: u64) {
+        let place = &self.mappings[mapping];
+        let Some(page) = place.address_of(offset) else {
+            return;
+        };
+        let is_hidden = !place.own.contains(&offset) && self.is_stepped(place.pool, offset);
+        if !is_hidden || place.protection == sys::PROT_NONE {
+            table::clear_page(page);
+            return;
+        }
+        // What is logged must be seen. Who runs an instruction alone, on a copy of a page, would undo what
+        // other threads store to the truth meanwhile.
+        let may_store = place.protection & sys::PROT_WRITE != 0
+            && !(place.is_private || self.is_logged || self.has_company);
+        let index = table_page(place.pool, offset);
+        let entry = index.map(|index| &file::open_pages()[index]);
+        table::set_page(&Moved {
+            page,
+            content: self.truth(place.pool, offset, index),
+            moves: if may_store { Moves::All } else { Moves::Loads },
+            kept: index.map_or(0, |index| self.open_units(index)),
+            unread: entry.map_or(0, |it| it.watched & !it.read.load(Ordering::Relaxed)),
+            mark: entry.map_or(0, |it| it.read.as_ptr() as u64),
+        });
+    }
+
+    /// Calls `work` with every page of a mapping that may be stepped, by its offset in the pool.
+    fn for_each_stepped(&self, mapping: usize, mut work: impl FnMut(u64)) {
+        let place = &self.mappings[mapping];
+        let (pool, from, to) = (place.pool, place.offset, place.offset + place.len);
+        let pages = file::open_pages();
+        let first = pages.partition_point(|page| (page.pool, page.offset) < (pool, from));
+        let behind = pages.partition_point(|page| (page.pool, page.offset) < (pool, to));
+        for page in &pages[first..behind.max(first)] {
+            work(page.offset);
+        }
+        for (_, offset) in self.crowded.range((pool, from)..(pool, to)) {
+            work(*offset);
+        }
+    }
+
+    /// As `publish`, for all pages of a mapping.
+    pub(super) fn publish_all(&self, mapping: usize) {
+        self.for_each_stepped(mapping, |offset| self.publish(mapping, offset));
+    }
+
+    /// A mapping is about to go: emitted code has no business there any more.
+    pub(super) fn withdraw(&self, mapping: usize) {
+        self.for_each_stepped(mapping, |offset| {
+            if let Some(page) = self.mappings[mapping].address_of(offset) {
+                table::clear_page(page);
+            }
+        });
+    }
+
+    /// A second thread is about to be made.
+    pub(super) fn expect_company(&mut self) {
+        self.has_company = true;
+        for mapping in 0..self.mappings.len() {
+            self.publish_all(mapping);
         }
     }
 }

@@ -21,7 +21,7 @@ use powerfail_observe::words_for;
 use crate::sys;
 
 use super::step::Step;
-use super::{file, frames};
+use super::{file, frames, process, table};
 
 pub(super) const PAGE: u64 = 4096;
 /// Where homes are.
@@ -84,9 +84,12 @@ pub(super) struct Page {
     pub(super) open: u32,
     /// The pool has no such page any more.
     pub(super) is_gone: bool,
+    /// It is stepped: decided anew only when it is settled, because others note what they read, too.
+    pub(super) is_hidden: bool,
 }
 
 /// Everything.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct State {
     pub(super) has_begun: bool,
     pub(super) is_private: bool,
@@ -105,6 +108,8 @@ pub(super) struct State {
     pub(super) factory: Option<InstructionInfoFactory>,
     pub(super) sites: BTreeSet<u64>,
     pub(super) has_warned_of_threads: bool,
+    /// There is, or was, more than one thread.
+    pub(super) has_company: bool,
 }
 
 impl State {
@@ -123,6 +128,7 @@ impl State {
         factory: None,
         sites: BTreeSet::new(),
         has_warned_of_threads: false,
+        has_company: false,
     };
 
     /// The mapping that an address lies in.
@@ -137,6 +143,12 @@ impl State {
         }
         self.has_begun = true;
         let control = file::control();
+        if super::has_flag(flag::PRIVATE) && !process::is_execution() {
+            let root = control.root.load(Ordering::Relaxed);
+            if root != sys::getpid() {
+                super::refuse("reexecute: a child process of the recovery uses the pool");
+            }
+        }
         self.is_private = super::has_flag(flag::PRIVATE);
         self.is_lazy = super::has_flag(flag::LAZY);
         self.is_logged = super::has_flag(flag::LOG);
@@ -145,6 +157,8 @@ impl State {
             super::refuse("the lines of the table are of an unknown length");
         }
         frames::prepare();
+        // Where there are no addresses for tables, every access is stepped.
+        let _ = table::settings();
         let mut factory = InstructionInfoFactory::new();
         let _ = factory.info(&iced_x86::Instruction::default());
         self.factory = Some(factory);
@@ -173,6 +187,7 @@ impl State {
                 lines: (from as u32, if is_used { to } else { from } as u32),
                 open: 0,
                 is_gone: !is_used,
+                is_hidden: false,
             });
         }
     }
@@ -201,6 +216,7 @@ impl State {
                 self.fill_page(index);
             }
             self.count_open(index);
+            self.pages[index].is_hidden = self.must_step(index);
         }
     }
 }

@@ -6,12 +6,14 @@ use powerfail_abi::explore::flag;
 
 use crate::{code, sys};
 
-use super::{file, pools, turn};
+use super::{file, hot, pools, turn};
 
 const OPEN: usize = 2;
 const STAT: usize = 4;
 const CLONE: usize = 56;
 const WAIT4: usize = 61;
+const SETSID: usize = 112;
+const PRCTL: usize = 157;
 const GETDENTS64: usize = 217;
 const WAITID: usize = 247;
 const DUP3: usize = 292;
@@ -56,10 +58,23 @@ pub(super) fn fork() -> i32 {
         code::reset_after_fork();
         let me = sys::getpid();
         EXECUTION.store(me, Ordering::Relaxed);
+        leave_the_others();
         file::control().active.store(me, Ordering::Relaxed);
         reopen_files();
     }
     child
+}
+
+/// In a copy: a signal to its group must not reach those that wait for it, as a recovery that is executed is
+/// alone in its group; and it ends with its parent.
+fn leave_the_others() {
+    const PR_SET_PDEATHSIG: usize = 1;
+    const SIGKILL: usize = 9;
+    // SAFETY: numbers only.
+    unsafe {
+        sys::call(SETSID, [0; 6]);
+        sys::call(PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]);
+    }
 }
 
 /// Waits for the end of a copy of this process; its status.
@@ -227,5 +242,6 @@ pub(crate) fn before_fork() {
 /// The recovery has made a copy of itself, and this is the copy.
 pub(crate) fn after_fork() {
     turn::reset_after_fork();
+    hot::reset_after_fork();
     code::reset_after_fork();
 }

@@ -4,12 +4,12 @@ use core::sync::atomic::Ordering;
 
 use powerfail_abi::explore::{ADDRESS, SITES_AT, SITES_MAX};
 
-use super::file;
 use super::pools::State;
+use super::{file, hot};
 
 /// Notes an instruction, unless this process knows that it was noted.
 pub(super) fn note(state: &mut State, site: u64) {
-    if !state.sites.insert(site) {
+    if !state.sites.insert(site) || hot::knows(site) {
         return;
     }
     let count = &file::control().site_count;
@@ -22,5 +22,21 @@ pub(super) fn note(state: &mut State, site: u64) {
     }
 }
 
-/// In the snapshot, before an execution is forked: the place to patch what was noted so far.
-pub(super) fn patch_noted() {}
+/// In the snapshot, before an execution is forked: patches what was noted so far.
+pub(super) fn patch_noted() {
+    if !super::is_lazy() {
+        return;
+    }
+    let count = file::control().site_count.load(Ordering::Acquire);
+    let place = (ADDRESS + SITES_AT) as *const u64;
+    // SAFETY: inside of the file, which is mapped for good; nobody writes there now.
+    let noted = unsafe { core::slice::from_raw_parts(place, count.min(SITES_MAX) as usize) };
+    let mut new: Vec<u64> = noted
+        .iter()
+        .copied()
+        .filter(|it| !hot::knows(*it))
+        .collect();
+    new.sort_unstable();
+    new.dedup();
+    hot::patch(&new);
+}

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_abi::explore::{MessageKind, Order};
+use powerfail_abi::explore::{MessageKind, Order, flag};
 
 use crate::sys;
 
@@ -20,6 +20,9 @@ pub(super) fn has_passed() -> bool {
 pub(super) fn begin() {
     let control = file::control();
     let me = sys::getpid();
+    if super::has_flag(flag::PRIVATE) && control.attached.load(Ordering::Acquire) == me {
+        super::refuse("reexecute: the recovery becomes another program after it has used a pool");
+    }
     let root = &control.root;
     let _ = root.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed);
     if root.load(Ordering::Acquire) == me {
@@ -36,16 +39,27 @@ pub(super) fn reached() {
     let reason = if file::control().root.load(Ordering::Acquire) == me {
         process::company()
     } else {
-        Some("a child process of the recovery uses the pool")
+        let reason = "a child process of the recovery uses the pool";
+        if super::is_lazy() && super::has_flag(flag::PRIVATE) {
+            super::refuse(&format!("reexecute: {reason}"));
+        }
+        Some(reason)
     };
     if let Some(reason) = reason {
         talk::send(MessageKind::NoSnapshot, [me.into(), 0, 0], reason);
+        prepare();
         pools::identify_all();
         return;
     }
     talk::send(MessageKind::AtSnapshot, [me.into(), 0, 0], "");
-    if talk::order() == Order::Stop {
-        sys::exit_group(0);
+    match talk::order() {
+        Order::Run => {}
+        Order::Go => {
+            prepare();
+            pools::identify_all();
+            return;
+        }
+        Order::Stop => sys::exit_group(0),
     }
     loop {
         prepare();
@@ -64,9 +78,6 @@ pub(super) fn reached() {
 
 /// What is done before each execution, once for all that follow.
 fn prepare() {
-    let control = file::control();
-    control.choice_count.store(0, Ordering::Relaxed);
-    control.log_len.store(0, Ordering::Relaxed);
     order::prepare();
     sites::patch_noted();
 }

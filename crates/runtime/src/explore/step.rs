@@ -11,6 +11,8 @@ use crate::stacks::Registers;
 use crate::sys;
 
 use super::access::{self, Access, Accesses, Unknown};
+use super::hot::{self, Advice};
+use super::pages::table_page;
 use super::pools::{PAGE, State};
 use super::{file, order, process, sites, turn};
 
@@ -69,6 +71,12 @@ impl Step {
         is_locked: false,
         rearm: 0,
     };
+
+    /// What the instruction touches is not known, or no pool.
+    pub(super) fn forget_accesses(&mut self) {
+        self.accesses = Accesses::NONE;
+        self.is_locked = false;
+    }
 }
 
 /// What becomes of a fault.
@@ -99,6 +107,7 @@ pub(super) extern "C" fn on_fault(signal: i32, info: *mut c_void, context: *mut 
         turn::leave();
     }
     if matches!(outcome, Outcome::Deliver) {
+        hot::undo(&frame);
         signals::deliver(signal as usize, info, context);
     }
 }
@@ -114,11 +123,13 @@ pub(super) fn registers_of(frame: &Frame, pc: u64) -> Registers {
 
 impl State {
     fn fault(&mut self, frame: &Frame, address: u64, runs_alone: bool) -> Outcome {
-        let site = frame.get(Greg::Rip);
+        // Where it is, and where the recovery has it.
+        let at = frame.get(Greg::Rip);
+        let site = hot::instruction_at(at);
         let is_ours = self.mapping_at(address).is_some();
         if runs_alone && (!is_ours || self.step.shown_count > 0) {
             if is_ours && self.needs_step(address) {
-                let mnemonic = access::decode(site).mnemonic();
+                let mnemonic = access::decode(at).mnemonic();
                 super::refuse(&format!(
                     "the instruction {mnemonic:?} at {site:#x} touches more than is known of it"
                 ));
@@ -130,8 +141,12 @@ impl State {
         if !is_ours {
             return Outcome::Deliver;
         }
+        if !runs_alone && let Advice::GoTo(next) = hot::trapped(at, || !self.has_company) {
+            frame.set(Greg::Rip, next);
+            return Outcome::Done;
+        }
         file::control().traps.fetch_add(1, Ordering::Relaxed);
-        let instruction = access::decode(site);
+        let instruction = access::decode(at);
         if let Some(line) = access::flushed(&instruction, frame) {
             let kind = order::flush_kind(&instruction);
             self.log_flush(kind, line, site);
@@ -139,6 +154,9 @@ impl State {
                 self.end_step(frame, false);
             }
             frame.set(Greg::Rip, instruction.next_ip());
+            return Outcome::Done;
+        }
+        if !runs_alone && self.run_string(frame, &instruction) {
             return Outcome::Done;
         }
         self.begin_step(frame, &instruction, runs_alone)
@@ -163,8 +181,13 @@ impl State {
         frame.set(Greg::Flags, frame.get(Greg::Flags) | TRAP_FLAG);
     }
 
-    fn begin_step(&mut self, frame: &Frame, instruction: &Instruction, runs_alone: bool) -> Outcome {
-        let site = frame.get(Greg::Rip);
+    fn begin_step(
+        &mut self,
+        frame: &Frame,
+        instruction: &Instruction,
+        runs_alone: bool,
+    ) -> Outcome {
+        let site = hot::instruction_at(frame.get(Greg::Rip));
         let Some(factory) = self.factory.as_mut() else {
             return Outcome::Deliver;
         };
@@ -211,7 +234,7 @@ impl State {
     }
 
     fn run_alone_warning(&mut self) {
-        if !self.has_warned_of_threads && process::thread_count() > 1 {
+        if self.has_company && !self.has_warned_of_threads && process::thread_count() > 1 {
             self.has_warned_of_threads = true;
             super::warn(
                 "other threads run while a load is decided: what they read at that moment is not seen",
@@ -293,7 +316,7 @@ impl State {
                 let from = access.address.max(shown.address);
                 let to = (access.address + access.len).min(shown.address + PAGE);
                 if from < to
-                    && let Some(page) = self.table_page(shown.pool, shown.offset)
+                    && let Some(page) = table_page(shown.pool, shown.offset)
                 {
                     work(self, page, from - shown.address, to - shown.address);
                 }
@@ -309,7 +332,12 @@ impl State {
         });
         // What was closed may have got another place.
         for shown in 0..self.step.shown_count {
-            let Shown { pool, offset, truth, .. } = self.step.shown[shown];
+            let Shown {
+                pool,
+                offset,
+                truth,
+                ..
+            } = self.step.shown[shown];
             if truth != 0 {
                 self.settle_truth(pool, offset, shown);
             }
@@ -344,7 +372,7 @@ impl State {
             if page.truth == 0 || !is_written || !self.mappings[page.mapping].is_private {
                 continue;
             }
-            if let Some(index) = self.table_page(page.pool, page.offset) {
+            if let Some(index) = table_page(page.pool, page.offset) {
                 self.observe(index, 0, PAGE, code);
             }
         }
@@ -360,10 +388,9 @@ impl State {
         }
         let count = self.step.shown_count;
         let mut was_open = [false; SHOWN_MAX];
-        for number in 0..count {
-            let page = self.step.shown[number];
-            let index = self.table_page(page.pool, page.offset);
-            was_open[number] = index.is_some_and(|index| self.pages[index].open > 0);
+        for (was_open, page) in was_open.iter_mut().zip(&self.step.shown[..count]) {
+            let index = table_page(page.pool, page.offset);
+            *was_open = index.is_some_and(|index| self.pages[index].open > 0);
         }
         for number in 0..count {
             let page = self.step.shown[number];
@@ -379,40 +406,44 @@ impl State {
                 let protection = self.mappings[page.mapping].protection;
                 super::pages::protect(page.address, PAGE, protection);
                 self.mappings[page.mapping].own.insert(page.offset);
+                self.publish(page.mapping, page.offset);
             } else {
                 self.hide(page.address, page.truth, is_written);
             }
         }
         if has_run {
             self.for_each_part(false, |state, page, from, to| {
-                if !state.is_own_write(page, from) {
+                if !state.is_own_write(page) {
                     state.overwritten(page, from, to);
                 }
             });
         }
-        for number in 0..count {
-            let page = self.step.shown[number];
-            if let Some(index) = self.table_page(page.pool, page.offset).filter(|_| page.truth != 0) {
-                self.maybe_settle(index, was_open[number]);
+        let shown = self.step.shown;
+        for (was_open, page) in was_open.into_iter().zip(&shown[..count]) {
+            let index = table_page(page.pool, page.offset);
+            if let Some(index) = index.filter(|_| page.truth != 0) {
+                self.maybe_settle(index, was_open);
             }
         }
         self.step.shown_count = 0;
     }
 
     /// Whether what was written to a page of the table went to a private page of the recovery.
-    fn is_own_write(&self, page: usize, _from: u64) -> bool {
+    fn is_own_write(&self, page: usize) -> bool {
         let entry = &file::open_pages()[page];
-        self.step.shown[..self.step.shown_count].iter().any(|shown| {
-            (shown.pool, shown.offset) == (entry.pool, entry.offset)
-                && self.mappings[shown.mapping].is_private
-        })
+        self.step.shown[..self.step.shown_count]
+            .iter()
+            .any(|shown| {
+                (shown.pool, shown.offset) == (entry.pool, entry.offset)
+                    && self.mappings[shown.mapping].is_private
+            })
     }
 
     fn log_stores(&mut self) {
         if !self.is_logged {
             return;
         }
-        if self.step.is_locked && self.step.rearm == 0 {
+        if self.step.is_locked && !order::sees(self.step.site) {
             self.log_fence(self.step.site);
         }
         for access in self.step.accesses.as_slice() {

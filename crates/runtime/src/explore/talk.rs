@@ -6,18 +6,41 @@ use powerfail_abi::explore::{MESSAGE_LEN, MessageKind, Order};
 
 use crate::sys;
 
+use super::file;
+
 const SENDTO: usize = 44;
 const RECVFROM: usize = 45;
 const MSG_NOSIGNAL: usize = 0x4000;
 const TEXT_AT: usize = 32;
 
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
+/// The pipe that standard output and standard error lead to.
+static OUTPUT: AtomicI32 = AtomicI32::new(-1);
 
-pub(super) fn use_socket(fd: i32) {
-    SOCKET.store(fd, Ordering::Relaxed);
+pub(super) fn use_descriptors(socket: i32, output: Option<i32>) {
+    SOCKET.store(socket, Ordering::Relaxed);
+    OUTPUT.store(output.unwrap_or(-1), Ordering::Relaxed);
 }
 
-pub(super) fn socket() -> i32 {
+/// Whether a descriptor is one of ours.
+pub(super) fn owns(fd: i32) -> bool {
+    fd >= 0 && (fd == socket() || fd == OUTPUT.load(Ordering::Relaxed))
+}
+
+/// What was written so far is the output of this process and of the copy that it is about to make.
+pub(super) fn mark_output() {
+    const WRITE: usize = 1;
+    let output = OUTPUT.load(Ordering::Relaxed);
+    if output < 0 {
+        return;
+    }
+    let mark = &file::control().output_mark;
+    let arguments = [output as usize, mark.as_ptr() as usize, mark.len(), 0, 0, 0];
+    // SAFETY: the kernel reads the mark, which is in the file for good.
+    while unsafe { sys::call(WRITE, arguments) } == -sys::EINTR {}
+}
+
+fn socket() -> i32 {
     SOCKET.load(Ordering::Relaxed)
 }
 
@@ -47,10 +70,14 @@ pub(super) fn order() -> Order {
         if done == -sys::EINTR {
             continue;
         }
-        if done == 8 && word == Order::Run as u64 {
-            return Order::Run;
-        }
-        return Order::Stop;
+        let is = |order: Order| done == 8 && word == order as u64;
+        return if is(Order::Run) {
+            Order::Run
+        } else if is(Order::Go) {
+            Order::Go
+        } else {
+            Order::Stop
+        };
     }
 }
 

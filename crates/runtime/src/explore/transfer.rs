@@ -3,6 +3,8 @@
 //! A call that concerns a pool is made on a buffer of ours. Before bytes of a pool go out, what they can
 //! be is decided; bytes that come in overwrite what was there.
 
+use core::sync::atomic::Ordering;
+
 use crate::sys;
 
 use super::calls::Call;
@@ -10,9 +12,9 @@ use super::calls::number::{
     GETRANDOM, PREAD64, PREADV, PREADV2, PWRITE64, PWRITEV, PWRITEV2, READ, READV, RECVFROM,
     RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
 };
-use super::pages::protect;
+use super::pages::{protect, table_page};
 use super::pools::{self, PAGE, State};
-use super::turn;
+use super::{file, turn};
 
 const LSEEK: usize = 8;
 const SEEK_SET: usize = 0;
@@ -232,7 +234,7 @@ fn receive(call: &Call, transfer: &Transfer, pool: Option<u32>) -> isize {
         let mut left = count;
         for part in transfer.parts() {
             let len = part.len.min(left);
-            state.store(part.address, from, len, call.code.pc);
+            state.store(part.address, from, len, call);
             from += len;
             left -= len;
         }
@@ -366,17 +368,17 @@ impl State {
 
     /// Decides what bytes of a hidden page are; where they are then.
     fn decide_bytes(&mut self, pool: u32, page: u64, from: u64, len: u64, call: &Call) -> u64 {
-        if let Some(index) = self.table_page(pool, page) {
+        if let Some(index) = table_page(pool, page) {
             let was_open = self.pages[index].open > 0;
             self.observe(index, from, from + len, call.code);
             self.maybe_settle(index, was_open);
         }
-        self.count_trap();
+        file::control().traps.fetch_add(1, Ordering::Relaxed);
         self.truth(pool, page, None) + from
     }
 
     /// Writes memory of the recovery for the kernel.
-    fn store(&mut self, address: u64, from: u64, len: u64, site: u64) {
+    fn store(&mut self, address: u64, from: u64, len: u64, call: &Call) {
         self.for_each_piece(address, len, |state, at, len, place| {
             let from = from + (at - address);
             let Some((mapping, offset)) = place else {
@@ -384,33 +386,40 @@ impl State {
                 return;
             };
             if state.mappings[mapping].is_private {
-                state.own_page(mapping, offset / PAGE * PAGE);
+                state.own_page(mapping, offset / PAGE * PAGE, call);
                 copy_target(PROCESS_VM_WRITEV, from, at, len);
                 return;
             }
             let pool = state.mappings[mapping].pool;
-            state.write_page(pool, offset, from, len, site);
+            state.write_page(pool, offset, from, len, call.code.pc);
         });
     }
 
     /// A private page of the recovery is written by the kernel: it is its own from now on.
-    fn own_page(&mut self, mapping: usize, page: u64) {
+    fn own_page(&mut self, mapping: usize, page: u64, call: &Call) {
+        if !self.is_hidden(mapping, page) {
+            return;
+        }
+        // All that could be observed there is decided before.
+        let pool = self.mappings[mapping].pool;
+        self.decide_bytes(pool, page, 0, PAGE, call);
         if !self.is_hidden(mapping, page) {
             return;
         }
         let Some(address) = self.mappings[mapping].address_of(page) else {
             return;
         };
-        let truth = self.truth(self.mappings[mapping].pool, page, None);
+        let truth = self.truth(pool, page, None);
         self.show(mapping, address, truth);
         protect(address, PAGE, self.mappings[mapping].protection);
         self.mappings[mapping].own.insert(page);
+        self.publish(mapping, page);
     }
 
     /// Writes bytes that lie in one page of a pool.
     fn write_page(&mut self, pool: u32, offset: u64, from: u64, len: u64, site: u64) {
         let page = offset / PAGE * PAGE;
-        let index = self.table_page(pool, page);
+        let index = table_page(pool, page);
         let was_open = index.is_some_and(|index| self.pages[index].open > 0);
         let put = |to: u64| {
             // SAFETY: mapped, writable memory of ours, or of the pool with rights that were just given.
@@ -465,12 +474,19 @@ impl State {
     }
 
     /// Where bytes of a file are, if not in the file.
-    fn decide_file(&mut self, pool: u32, page: u64, from: u64, len: u64, call: &Call) -> Option<u64> {
+    fn decide_file(
+        &mut self,
+        pool: u32,
+        page: u64,
+        from: u64,
+        len: u64,
+        call: &Call,
+    ) -> Option<u64> {
         let is_known = page < self.pools[pool as usize].len;
         if !is_known {
             return None;
         }
-        if self.table_page(pool, page).is_some() {
+        if table_page(pool, page).is_some() {
             return Some(self.decide_bytes(pool, page, from, len, call));
         }
         self.is_private
@@ -485,7 +501,14 @@ impl State {
             if offset < self.pools[pool as usize].len {
                 self.write_page(pool, offset, from + (offset - at), next - offset, site);
             } else {
-                self.log_store(false, pool, offset, next - offset, site, from + (offset - at));
+                self.log_store(
+                    false,
+                    pool,
+                    offset,
+                    next - offset,
+                    site,
+                    from + (offset - at),
+                );
             }
             offset = next;
         }

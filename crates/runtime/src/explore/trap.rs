@@ -40,18 +40,10 @@ const PATH_FUNCTIONS: [&str; 23] = [
     "__xstat64\0",
 ];
 
-/// Others that concern descriptors and memory of pools.
-const FURTHER_FUNCTIONS: [&str; 9] = [
-    "flock\0",
-    "fcntl64\0",
-    "sendfile64\0",
-    "copy_file_range\0",
-    "splice\0",
-    "madvise\0",
-    "mlock\0",
-    "__read_nocancel\0",
-    "__pread64_nocancel\0",
-];
+/// Others that read from descriptors.
+///
+/// What the C library does with all signals blocked must not be here: a breakpoint would end the process.
+const FURTHER_FUNCTIONS: [&str; 2] = ["__read_nocancel\0", "__pread64_nocancel\0"];
 
 /// Where breakpoints stand for system calls.
 static SYSTEM_CALLS: Lock<BTreeSet<u64>> = Lock::new(BTreeSet::new());
@@ -106,8 +98,8 @@ pub(super) extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: 
     if what.code() == TRACE && step::runs_alone() {
         // SAFETY: who runs an instruction alone has the turn.
         let state = unsafe { turn::state() };
-        let rearm = core::mem::take(&mut state.step.rearm);
         state.end_step(&frame, true);
+        let rearm = core::mem::take(&mut state.step.rearm);
         order::rearm(rearm);
         turn::leave();
         return;

@@ -44,7 +44,6 @@ pub(super) fn leave() {
 ///
 /// # Safety
 /// The caller has the turn, and no other reference.
-#[expect(clippy::mut_from_ref, reason = "the turn is what makes it exclusive")]
 pub(super) unsafe fn state() -> &'static mut State {
     // SAFETY: the caller's.
     unsafe { &mut *STATE.0.get() }

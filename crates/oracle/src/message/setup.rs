@@ -1,13 +1,10 @@
-//! What the oracle and a zygote say to each other: one set-up, then runs and their results.
+//! The set-up of a zygote.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-use powerfail_trace::{Frame, Module, ModuleIndex};
-
 use crate::plan::{Limits, PoolMapping};
-use crate::verdict::{Backtrace, Stage, ThreadStack};
 use crate::wire::{Reader, Writer};
 
 /// How far recovery is kept apart from the rest of the system.
@@ -62,6 +59,8 @@ pub(crate) struct Setup {
     pub(crate) fail_patterns: Vec<String>,
     pub(crate) limits: Limits,
     pub(crate) max_dump_bytes: u64,
+    /// Whether the runtime and the shared file follow, as descriptors.
+    pub(crate) has_runtime: bool,
 }
 
 /// What a zygote says about its set-up.
@@ -73,38 +72,6 @@ pub(crate) enum SetupReply {
     NotPossible { reason: String },
     /// Nothing works.
     Failed { path: PathBuf, errno: i32 },
-}
-
-/// How a command that failed did so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Exited(i32),
-    Signaled(i32),
-    TimedOut,
-    Matched(String),
-}
-
-/// What a zygote says about a run.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum RunReply {
-    Success {
-        dump: Option<Vec<u8>>,
-    },
-    Failure {
-        stage: Stage,
-        end: End,
-        output: String,
-        backtrace: Option<Backtrace>,
-    },
-    CannotStart {
-        stage: Stage,
-        program: PathBuf,
-        errno: i32,
-    },
-    DumpTooLong,
-    Broken {
-        reason: String,
-    },
 }
 
 impl Level {
@@ -200,6 +167,7 @@ impl Setup {
             writer.option(limit.as_ref(), |writer, it| writer.number(*it));
         }
         writer.number(self.max_dump_bytes);
+        writer.number(u64::from(self.has_runtime));
         writer
     }
 
@@ -228,6 +196,7 @@ impl Setup {
                 file_bytes: reader.option(Reader::number)?,
             },
             max_dump_bytes: reader.number()?,
+            has_runtime: reader.number()? != 0,
         })
     }
 }
@@ -268,151 +237,4 @@ impl SetupReply {
             },
         })
     }
-}
-
-/// Asks for a run, or for one under the eyes of ptrace.
-pub(crate) fn encode_request(traced: bool) -> Writer {
-    let mut writer = Writer::default();
-    writer.number(u64::from(traced));
-    writer
-}
-
-/// Whether the run is to be traced.
-pub(crate) fn decode_request(message: &[u8]) -> io::Result<bool> {
-    Ok(Reader::new(message).number()? != 0)
-}
-
-impl RunReply {
-    pub(crate) fn encode(&self) -> Writer {
-        let mut writer = Writer::default();
-        match self {
-            Self::Success { dump } => {
-                writer.number(0);
-                writer.option(dump.as_ref(), |writer, it| writer.bytes(it));
-            }
-            Self::Failure {
-                stage,
-                end,
-                output,
-                backtrace,
-            } => {
-                writer.number(1);
-                writer.number(stage.number());
-                match end {
-                    End::Exited(status) => {
-                        writer.number(0);
-                        writer.signed(*status);
-                    }
-                    End::Signaled(signal) => {
-                        writer.number(1);
-                        writer.signed(*signal);
-                    }
-                    End::TimedOut => writer.number(2),
-                    End::Matched(pattern) => {
-                        writer.number(3);
-                        writer.bytes(pattern.as_bytes());
-                    }
-                }
-                writer.bytes(output.as_bytes());
-                writer.option(backtrace.as_ref(), write_backtrace);
-            }
-            Self::CannotStart {
-                stage,
-                program,
-                errno,
-            } => {
-                writer.number(2);
-                writer.number(stage.number());
-                writer.path(program);
-                writer.signed(*errno);
-            }
-            Self::DumpTooLong => writer.number(3),
-            Self::Broken { reason } => {
-                writer.number(4);
-                writer.bytes(reason.as_bytes());
-            }
-        }
-        writer
-    }
-
-    pub(crate) fn decode(message: &[u8]) -> io::Result<Self> {
-        let reader = &mut Reader::new(message);
-        Ok(match reader.number()? {
-            0 => Self::Success {
-                dump: reader.option(Reader::bytes)?,
-            },
-            1 => Self::Failure {
-                stage: Stage::from_number(reader.number()?).ok_or(io::ErrorKind::InvalidData)?,
-                end: match reader.number()? {
-                    0 => End::Exited(reader.signed()?),
-                    1 => End::Signaled(reader.signed()?),
-                    2 => End::TimedOut,
-                    _ => End::Matched(reader.string()?),
-                },
-                output: reader.string()?,
-                backtrace: reader.option(read_backtrace)?,
-            },
-            2 => Self::CannotStart {
-                stage: Stage::from_number(reader.number()?).ok_or(io::ErrorKind::InvalidData)?,
-                program: reader.path()?,
-                errno: reader.signed()?,
-            },
-            3 => Self::DumpTooLong,
-            _ => Self::Broken {
-                reason: reader.string()?,
-            },
-        })
-    }
-}
-
-fn write_backtrace(writer: &mut Writer, backtrace: &Backtrace) {
-    writer.list(&backtrace.modules, |writer, it| {
-        writer.path(&it.path);
-        writer.bytes(&it.build_id);
-        writer.number(it.load_address);
-        writer.number(it.len_bytes);
-    });
-    writer.list(&backtrace.threads, |writer, it| {
-        writer.bytes(it.name.as_bytes());
-        writer.list(&it.frames, |writer, frame| match frame {
-            Frame::Module { module, offset } => {
-                writer.number(u64::from(module.0) + 1);
-                writer.number(*offset);
-            }
-            Frame::Absolute { address } => {
-                writer.number(0);
-                writer.number(*address);
-            }
-        });
-    });
-}
-
-fn read_backtrace(reader: &mut Reader<'_>) -> io::Result<Backtrace> {
-    Ok(Backtrace {
-        modules: reader.list(|reader| {
-            Ok(Module {
-                path: reader.path()?,
-                build_id: reader.bytes()?,
-                load_address: reader.number()?,
-                len_bytes: reader.number()?,
-            })
-        })?,
-        threads: reader.list(|reader| {
-            Ok(ThreadStack {
-                name: reader.string()?,
-                frames: reader.list(|reader| {
-                    let module = reader.number()?;
-                    let offset = reader.number()?;
-                    Ok(match u32::try_from(module) {
-                        Ok(0) => Frame::Absolute { address: offset },
-                        Ok(module) => Frame::Module {
-                            module: ModuleIndex(module - 1),
-                            offset,
-                        },
-                        Err(_) => return Err(io::ErrorKind::InvalidData.into()),
-                    })
-                })?,
-            })
-        })?,
-    })
 }

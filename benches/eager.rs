@@ -1,0 +1,108 @@
+//! What exploring costs: crash states a second of eager exploration for a trivial recovery, with and without
+//! snapshots, and what counting and making the states takes by itself.
+//!
+//! Not a criterion bench: it runs for seconds. Needs gcc, and `powerfail` built in release mode, which
+//! `cargo xtask bench eager` sees to.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use powerfail_explore::{EagerOptions, EagerStates, Survey};
+use powerfail_model::SparseImage;
+use powerfail_trace::Trace;
+use serde_json::Value;
+
+/// What was promised for one core.
+const STATES_FORKED: f64 = 1_500.0;
+const STATES_EXECUTED: f64 = 300.0;
+
+fn main() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let powerfail = std::env::var_os("POWERFAIL")
+        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
+    assert!(powerfail.exists(), "{} is not built", powerfail.display());
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let program = folder.path().join("log");
+    let status = Command::new("gcc")
+        .args(["-O2", "-g", "-Wl,-z,now", "-o"])
+        .arg(&program)
+        .arg(here.join("explore/log.c"))
+        .status()
+        .expect("gcc runs");
+    assert!(status.success(), "the program does not compile");
+    let trace = folder.path().join("log.trace");
+    let mut record = Command::new(&powerfail);
+    record.args(["record", "-o"]).arg(&trace).arg("--");
+    run(record.arg(&program).arg("{pool}"));
+
+    pure(&trace);
+    let crash = |options: &[&str]| {
+        let mut command = Command::new(&powerfail);
+        command.arg("crash").arg(&trace);
+        command.args(["--strategy", "eager", "--format", "json", "--jobs", "1"]);
+        command.args(["--only", "atomicity,durability,ordering"]);
+        let recover = format!("{} {{pool}} recover", program.display());
+        command.args(["--recover", &recover]).args(options);
+        let begun = Instant::now();
+        let text = run(&mut command);
+        let report: Value = serde_json::from_str(&text).expect("a report");
+        let states = report["totals"]["eager"]["run"].as_u64().unwrap_or(0);
+        (states, begun.elapsed())
+    };
+    for (name, options, aim) in [
+        ("forked from a snapshot", &[][..], STATES_FORKED),
+        ("executed", &["--no-snapshot"][..], STATES_EXECUTED),
+    ] {
+        // What everything else takes is in both.
+        let little = crash(&[options, &["--segments", "0..2"]].concat());
+        let much = crash(options);
+        let rate = rate(much.0 - little.0, much.1.saturating_sub(little.1));
+        let verdict = if rate >= aim { "" } else { "  below the aim" };
+        println!(
+            "eager, {name:<24} {:>7} states {rate:>9.0} states/s and core (aim {aim:.0}){verdict}",
+            much.0
+        );
+    }
+}
+
+/// What the strategy costs without any recovery.
+fn pure(path: &Path) {
+    let trace = Trace::open(path).expect("a trace");
+    let options = EagerOptions::default();
+    let begun = Instant::now();
+    let survey = Survey::of(&trace, SparseImage::new(), &options).expect("a trace");
+    let counted = begun.elapsed();
+    let begun = Instant::now();
+    let mut states = EagerStates::new(&trace, SparseImage::new(), options, &survey);
+    let mut made = 0;
+    while states.next_state().expect("a trace").is_some() {
+        made += 1;
+    }
+    println!(
+        "counting {} segments: {:.0} events/s; making {made} states: {:.0} states/s",
+        survey.segments.len(),
+        rate(trace.event_count(), counted),
+        rate(made, begun.elapsed())
+    );
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a rate needs no more than 52 bits"
+)]
+fn rate(count: u64, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64().max(1e-9)
+}
+
+/// Runs a command that has to succeed; what it wrote.
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("powerfail runs");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

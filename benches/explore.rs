@@ -1,0 +1,102 @@
+//! What lazy exploration costs: executions, time and the number of states that there are, for the programs in
+//! `tests/targets/explore`.
+//!
+//! Not a criterion bench: what counts is how many executions there are, and what one of them takes. Writes
+//! its tables into `docs/exploration.md`, between the comments that name them. Needs gcc, and `powerfail`
+//! built in release mode, which `cargo xtask bench explore` sees to.
+
+#[path = "explore/document.rs"]
+mod document;
+#[path = "explore/measure.rs"]
+mod measure;
+#[path = "explore/programs.rs"]
+mod programs;
+
+use std::path::{Path, PathBuf};
+
+use document::Document;
+use measure::{Bench, Measured};
+use programs::{ARRAY_LENGTHS, FIGURES, INDEXES, INSERTS};
+
+fn main() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let powerfail = std::env::var_os("POWERFAIL")
+        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
+    assert!(powerfail.exists(), "{} is not built", powerfail.display());
+    let bench = Bench::new(powerfail, here.join("../tests/targets/explore"));
+    let mut document = Document::open(here.join("../docs/exploration.md"));
+    document.replace("indexes", &indexes(&bench));
+    document.replace("array", &array(&bench));
+    document.replace("figures", &figures(&bench));
+    document.write();
+}
+
+fn indexes(bench: &Bench) -> Vec<String> {
+    let mut rows = vec![
+        "| program | inserts | events | failure points | executions | saved | choices | states | time | ms per execution | native ms |"
+            .to_owned(),
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |".to_owned(),
+    ];
+    for name in INDEXES {
+        let program = bench.build(name);
+        for count in INSERTS {
+            let count = count.to_string();
+            let measured = bench.explore(&program, &["insert", &count], &["recover"]);
+            measured.require_exhaustive(name);
+            let Measured {
+                events,
+                failure_points,
+                executions,
+                saved,
+                choices,
+                states,
+                time_s,
+                native_ms,
+                ..
+            } = &measured;
+            let each_ms = measured.each_ms();
+            rows.push(format!(
+                "| {name} | {count} | {events} | {failure_points} | {executions} | {saved} | {choices} | {states} | {time_s:.2} s | {each_ms:.2} | {native_ms:.2} |"
+            ));
+            println!("{}", rows.last().map_or("", String::as_str));
+        }
+    }
+    rows
+}
+
+fn array(bench: &Bench) -> Vec<String> {
+    let mut rows = vec![
+        "| integers | failure points | executions | states | time |".to_owned(),
+        "| ---: | ---: | ---: | ---: | ---: |".to_owned(),
+    ];
+    let program = bench.build("array");
+    for len in ARRAY_LENGTHS {
+        let len = len.to_string();
+        let measured = bench.explore(&program, &["fill", &len], &["recover", &len]);
+        measured.require_exhaustive("array");
+        rows.push(format!(
+            "| {len} | {} | {} | {} | {:.2} s |",
+            measured.failure_points, measured.executions, measured.states, measured.time_s
+        ));
+        println!("{}", rows.last().map_or("", String::as_str));
+    }
+    rows
+}
+
+fn figures(bench: &Bench) -> Vec<String> {
+    let mut rows = vec![
+        "| | recovery reads | executions in the paper | executions here |".to_owned(),
+        "| --- | --- | ---: | ---: |".to_owned(),
+    ];
+    for figure in FIGURES {
+        let program = bench.build(figure.program);
+        let measured = bench.explore(&program, &[figure.workload], &[figure.recover]);
+        measured.require_exhaustive(figure.program);
+        rows.push(format!(
+            "| {} | {} | {} | {} |",
+            figure.name, figure.reads, figure.executions, measured.executions
+        ));
+        println!("{}", rows.last().map_or("", String::as_str));
+    }
+    rows
+}

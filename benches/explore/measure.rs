@@ -1,0 +1,164 @@
+//! Building a program, recording it, exploring what its crashes leave, and what that took.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How often recovery runs without powerfail; the best counts.
+const NATIVE_RUNS: usize = 50;
+
+pub(crate) struct Bench {
+    powerfail: PathBuf,
+    sources: PathBuf,
+    folder: TempDir,
+}
+
+/// What exploring a run took.
+pub(crate) struct Measured {
+    pub(crate) events: u64,
+    pub(crate) failure_points: u64,
+    exhaustive: u64,
+    pub(crate) executions: u64,
+    /// Executions that were not needed.
+    pub(crate) saved: u64,
+    pub(crate) choices: u64,
+    /// How many crash states there are.
+    pub(crate) states: String,
+    pub(crate) time_s: f64,
+    /// Processor time of powerfail and of all recoveries.
+    processor_s: f64,
+    /// What recovery takes without powerfail, on the pool as the workload left it.
+    pub(crate) native_ms: f64,
+}
+
+impl Measured {
+    /// Processor time of one execution, on average, with its share of everything else.
+    pub(crate) fn each_ms(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+        let executions = self.executions.max(1) as f64;
+        1000.0 * self.processor_s / executions
+    }
+
+    /// Figures of an exploration that left something out would not mean anything.
+    pub(crate) fn require_exhaustive(&self, name: &str) {
+        assert_eq!(
+            self.exhaustive, self.failure_points,
+            "{name} is not explored to its end"
+        );
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(powerfail: PathBuf, sources: PathBuf) -> Self {
+        Self {
+            powerfail,
+            sources,
+            folder: tempfile::tempdir().expect("temporary folder"),
+        }
+    }
+
+    pub(crate) fn build(&self, name: &str) -> PathBuf {
+        let program = self.folder.path().join(name);
+        let status = Command::new("gcc")
+            .args(["-std=gnu11", "-O2", "-g", "-Wl,-z,now", "-o"])
+            .arg(&program)
+            .arg(self.sources.join(format!("{name}.c")))
+            .status()
+            .expect("gcc runs");
+        assert!(status.success(), "{name} does not compile");
+        program
+    }
+
+    /// Records a workload and explores all that its crashes leave. Recovery may fail nowhere.
+    pub(crate) fn explore(&self, program: &Path, workload: &[&str], recover: &[&str]) -> Measured {
+        let trace = self.folder.path().join("trace");
+        let mut record = Command::new(&self.powerfail);
+        record.args(["record", "-o"]).arg(&trace).arg("--");
+        record.arg(program).arg("{pool}").args(workload);
+        run(&mut record);
+
+        let mut words = vec![program.display().to_string(), "{pool}".to_owned()];
+        words.extend(recover.iter().map(|&word| word.to_owned()));
+        let mut crash = Command::new(&self.powerfail);
+        crash.arg("crash").arg(&trace);
+        crash.args(["--strategy", "lazy", "--exhaustive"]);
+        crash.args(["--format", "json", "--recover", &words.join(" "), "--out"]);
+        crash.arg(self.folder.path().join("out"));
+        // The lint has its say about transient locks and the like; here only crashes count.
+        crash.args([
+            "--only",
+            "atomicity,durability,recovery-crash,recovery-hang",
+        ]);
+        let (text, time_s, processor_s) = timed(&crash);
+
+        let report: Value = serde_json::from_str(&text).expect("a report");
+        let totals = &report["totals"];
+        let exploration = &totals["exploration"];
+        let number = |name: &str| exploration[name].as_u64().expect("a number");
+        Measured {
+            events: totals["events"].as_u64().expect("a number"),
+            failure_points: number("failure_points"),
+            exhaustive: number("exhaustive"),
+            executions: number("executions"),
+            saved: number("executions_saved"),
+            choices: number("choices"),
+            states: exploration["states"].as_str().expect("a text").to_owned(),
+            time_s,
+            processor_s,
+            native_ms: self.native_ms(program, workload, recover),
+        }
+    }
+
+    fn native_ms(&self, program: &Path, workload: &[&str], recover: &[&str]) -> f64 {
+        let pool = self.folder.path().join("pool");
+        let call = |arguments: &[&str]| {
+            let begun = Instant::now();
+            let mut command = Command::new(program);
+            command.arg(&pool).args(arguments).stdout(Stdio::null());
+            let status = command.status().expect("the program runs");
+            assert!(status.success(), "{} fails", program.display());
+            1000.0 * begun.elapsed().as_secs_f64()
+        };
+        call(workload);
+        let runs = (0..NATIVE_RUNS).map(|_| call(recover));
+        let best = runs.fold(f64::MAX, f64::min);
+        std::fs::remove_file(&pool).expect("the pool is there");
+        best
+    }
+}
+
+/// Runs a command that has to succeed: what it wrote, how long it took, and its processor time with that of
+/// its children, as the shell's `time` would say.
+fn timed(command: &Command) -> (String, f64, f64) {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "TIMEFORMAT='%R %U %S'; time \"$@\"", "bash"]);
+    shell.arg(command.get_program()).args(command.get_args());
+    let output = shell.output().expect("bash runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    let last = errors.lines().last().unwrap_or_default();
+    let times: Vec<f64> = last
+        .split_whitespace()
+        .filter_map(|time| time.parse().ok())
+        .collect();
+    let [whole, user, system] = times[..] else {
+        panic!("no times: {errors}");
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (text, whole, user + system)
+}
+
+/// Runs a command that has to succeed; what it wrote.
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("powerfail runs");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

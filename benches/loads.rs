@@ -1,0 +1,197 @@
+//! What a lazy execution costs a recovery that looks at its pool for long, as a multiple of the same without
+//! anything. Rounds alternate, and the median round counts.
+//!
+//! Needs gcc. Builds the runtime by itself.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use powerfail_oracle::{
+    CommandLine, ExploreRequest, LineTable, Oracle, PageMask, PoolMapping, RecoveryPlan, Settings,
+    Slot, TableLine, Verdict,
+};
+
+const ROUNDS: usize = 7;
+const POOL_LEN: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+const LINE: usize = 64;
+const BUDGET_RATIO: f64 = 5.0;
+
+/// Which lines are open.
+#[derive(Clone, Copy)]
+enum Open {
+    /// Ten lines in ten pages, which are read.
+    Ten,
+    /// The same, and of all others one wants to know whether they are read.
+    TenWatched,
+    /// One at the end of the page that is worked on. Nobody reads it.
+    Near,
+}
+
+const CASES: [(&str, &str, Open); 6] = [
+    ("1 MiB scanned, 10 lines open", "scan", Open::Ten),
+    ("the same, all lines watched", "scan", Open::TenWatched),
+    ("1e6 loads on an open page", "load", Open::Near),
+    ("1e6 stores", "store", Open::Near),
+    ("1e6 additions", "modify", Open::Near),
+    ("1e4 copies of 512 to 1023 bytes", "copy", Open::Near),
+];
+
+fn main() {
+    powerfail_oracle::serve_if_zygote();
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = compile(directory.path());
+    let runtime = std::fs::read(build_runtime(directory.path())).expect("the runtime");
+    println!(
+        "{:<34}{:>11}{:>11}{:>8}{:>12}{:>12}{:>8}",
+        "", "native ms", "lazy ms", "ratio", "in all ms", "lazy ms", "traps"
+    );
+    for (name, mode, open) in CASES {
+        let settings = Settings {
+            runtime: Some(runtime.clone().into()),
+            snapshot: true,
+            ..Settings::default()
+        };
+        measure(name, mode, open, &program, settings);
+    }
+}
+
+fn compile(folder: &Path) -> PathBuf {
+    let program = folder.join("recovery");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("loads/recovery.c");
+    let status = Command::new("gcc")
+        .args(["-O2", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(status.expect("gcc").success());
+    program
+}
+
+fn build_runtime(folder: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(folder.to_owned(), PathBuf::from);
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--release", "--package"])
+        .args(["powerfail-runtime", "--target-dir"])
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(status.expect("cargo").success());
+    target.join("release/libpowerfail_runtime.so")
+}
+
+fn table(open: Open, pool: &Path, image: &[u8]) -> LineTable {
+    let offsets: Vec<u64> = match open {
+        Open::Near => vec![2 * PAGE - LINE as u64],
+        Open::Ten | Open::TenWatched => (0..10).map(|it| it * 25 * PAGE + it * 64).collect(),
+    };
+    let lines = offsets.into_iter().map(|offset| {
+        let newest = &image[offset as usize..][..LINE];
+        TableLine {
+            pool: 0,
+            offset,
+            contents: [newest, &[0xee; LINE]].concat(),
+        }
+    });
+    let watched = (0..POOL_LEN / PAGE).map(|page| PageMask {
+        pool: 0,
+        offset: page * PAGE,
+        lines: u64::MAX,
+    });
+    LineTable {
+        line_bytes: LINE as u32,
+        pools: vec![pool.to_owned()],
+        lines: lines.collect(),
+        watched: match open {
+            Open::TenWatched => watched.collect(),
+            _ => Vec::new(),
+        },
+    }
+}
+
+/// How long a run took, by its own clock and by ours, in milliseconds.
+fn time(result: &Path, run: impl FnOnce()) -> (f64, f64) {
+    let start = Instant::now();
+    run();
+    let all = start.elapsed().as_secs_f64() * 1e3;
+    let text = std::fs::read_to_string(result).expect("a result");
+    let own: f64 = text.split(' ').next().unwrap_or("").parse().expect("time");
+    (own / 1e6, all)
+}
+
+fn measure(name: &str, mode: &str, open: Open, program: &Path, settings: Settings) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| -> PathBuf { directory.path().join(name) };
+    let image: Vec<u8> = (0..POOL_LEN).map(|at| (at * 37 >> 3) as u8).collect();
+    for name in ["pools", "image"] {
+        std::fs::create_dir(path(name)).expect("a directory");
+        std::fs::write(path(name).join("pool"), &image).expect("a pool");
+    }
+    let result = path("result");
+    let arguments = [
+        program.to_str(),
+        Some(mode),
+        Some("{pool}"),
+        result.to_str(),
+    ];
+    let command = CommandLine::new(arguments.map(|it| it.expect("a path of text")));
+    let plan = RecoveryPlan::new(command);
+    let oracle = Oracle::new(plan, settings).expect("an oracle");
+    let mut slot = oracle
+        .slot(&[PoolMapping {
+            original: path("pools/pool"),
+            private: path("image/pool"),
+        }])
+        .expect("a slot");
+    let table = table(open, &path("pools/pool"), &image);
+    let mut traps = 0;
+    let (mut native, mut lazy) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let plain = time(&result, || {
+            let verdict = slot.run_plain().expect("a verdict");
+            assert!(matches!(verdict, Verdict::Success { .. }), "{verdict:?}");
+        });
+        std::fs::write(path("image/pool"), &image).expect("a pool");
+        let explored = time(&result, || traps = explore(&mut slot, &table));
+        std::fs::write(path("image/pool"), &image).expect("a pool");
+        // The first finds out which instructions there are.
+        if round > 0 {
+            native.push(plain);
+            lazy.push(explored);
+        }
+    }
+    let median = |times: &[(f64, f64)], which: fn(&(f64, f64)) -> f64| {
+        let mut times: Vec<f64> = times.iter().map(which).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let [own, all]: [fn(&(f64, f64)) -> f64; 2] = [|it| it.0, |it| it.1];
+    let ratio = median(&lazy, own) / median(&native, own);
+    println!(
+        "{name:<34}{:>11.3}{:>11.3}{ratio:>8.2}{:>12.3}{:>12.3}{traps:>8}{}",
+        median(&native, own),
+        median(&lazy, own),
+        median(&native, all),
+        median(&lazy, all),
+        if ratio <= BUDGET_RATIO {
+            ""
+        } else {
+            "  over budget"
+        }
+    );
+}
+
+/// One execution; how many traps it had.
+fn explore(slot: &mut Slot, table: &LineTable) -> u64 {
+    let request = ExploreRequest {
+        table,
+        prefix: &[],
+        fork: false,
+        log: false,
+        max_executions: 1,
+    };
+    let explored = slot.explore(&request).expect("executions");
+    let verdict = &explored.executions[0].verdict;
+    assert!(matches!(verdict, Verdict::Success { .. }), "{verdict:?}");
+    explored.traps
+}

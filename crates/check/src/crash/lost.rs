@@ -1,0 +1,384 @@
+//! Failures that need lost lines: from executions that fail to findings.
+
+use std::collections::BTreeMap;
+
+use powerfail_finding::{Code, Finding, Role, SecondFailure, Severity, SourcePlace, Written};
+use powerfail_model::{CrashState, EventIndex};
+use powerfail_trace::{Frame, StackId};
+
+use super::{Bench, Crashed, Failed, evidence, message, once_for_each_stack};
+use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
+use crate::error::CheckError;
+use crate::lazy::{Contradiction, Explored, Failure, choices};
+use crate::places::Places;
+use crate::runner::{Trial, TrialState};
+
+/// How many kinds of failures are explained.
+const KINDS_MAX: usize = 64;
+/// How many stores of a line are looked at to see whether another finding is about it.
+const STORES_MAX: usize = 64;
+
+/// What makes failures of different failure points the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    code: Code,
+    failures: u32,
+    load: Option<(u32, u64)>,
+    store: Option<StackId>,
+}
+
+/// What names a line of code, also where there are no sources.
+type Line = (Option<String>, Option<u32>, Option<String>, Option<u64>);
+
+impl Bench<'_, '_> {
+    /// Adds what exploring has shown to the findings. `known` are failures of prefix crashes that were
+    /// found before.
+    pub(super) fn explain_lost(
+        &mut self,
+        explored: Explored,
+        known: &[(StackId, Code)],
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        self.is_interrupted = explored.is_interrupted;
+        crashed.notes.extend(explored.notes);
+        let mut whole: Vec<Failed> = Vec::new();
+        let mut kinds: BTreeMap<Kind, Failure> = BTreeMap::new();
+        for (failure, stack) in explored.failures.into_iter().zip(explored.stacks) {
+            if failure.state.versions.is_empty() && failure.again.is_none() {
+                whole.push(Failed {
+                    trial: Trial::prefix(failure.at),
+                    state: failure.state,
+                    stack,
+                    symptom: failure.symptom,
+                    count: failure.count,
+                });
+                continue;
+            }
+            let count = failure.count;
+            kinds
+                .entry(kind(&failure))
+                .and_modify(|known| known.count += count)
+                .or_insert(failure);
+        }
+        let left = kinds.len().saturating_sub(KINDS_MAX);
+        if left > 0 {
+            crashed.notes.push(format!(
+                "{left} more kinds of failures with lost lines are not explained; repair the others first"
+            ));
+        }
+        let all = kinds.into_values().take(KINDS_MAX);
+        let (again, once): (Vec<Failure>, Vec<Failure>) =
+            all.partition(|failure| failure.again.is_some());
+        self.explain_once(once, &mut whole, crashed, places)?;
+        for failure in again {
+            let finding = self.again_finding(&failure, places)?;
+            add(&mut crashed.findings, finding, &[], None);
+        }
+        self.warn(explored.contradictions, crashed, places)?;
+        whole.retain(|failed| !known.contains(&(failed.stack, failed.symptom.code)));
+        let whole = once_for_each_stack(whole);
+        if self.is_interrupted {
+            for failed in &whole {
+                let finding = self.undiagnosed(failed, places)?;
+                crashed.findings.push(finding);
+            }
+        } else {
+            for finding in self.explain(whole, places)? {
+                add(&mut crashed.findings, finding, &[], None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds warnings about executions that no moment of the run explains, one for each pair of lines of
+    /// code. What another finding says is not said again.
+    fn warn(
+        &self,
+        contradictions: BTreeMap<Contradiction, u64>,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let mut pairs: BTreeMap<(StackId, StackId), (Contradiction, u64)> = BTreeMap::new();
+        for (pair, count) in contradictions {
+            let stacks = (self.stack_of(pair.lost)?, self.stack_of(pair.seen)?);
+            pairs.entry(stacks).or_insert((pair, 0)).1 += count;
+        }
+        for (pair, count) in pairs.into_values() {
+            let lost = places.of_event(Role::Store, pair.lost)?;
+            let seen = places.of_event(Role::Survivor, pair.seen)?;
+            let lines = [line_of(&lost), line_of(&seen)];
+            let is_said = crashed.findings.iter().any(|finding| {
+                finding.severity == Severity::Error
+                    && (names(finding, &lines)
+                        || stores(finding).any(|store| line_of(store) == lines[0]))
+            });
+            if is_said {
+                continue;
+            }
+            let code = Code::NotRobust;
+            let name = |place: &SourcePlace| match (&place.file, place.line) {
+                (Some(file), Some(line)) => {
+                    format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
+                }
+                _ => "the place of the store".to_owned(),
+            };
+            let suggestion = format!(
+                "flush what is stored at {} and fence before the store at {}",
+                name(&lost),
+                name(&seen)
+            );
+            let whose = |place: &SourcePlace| {
+                let function = place.function.as_deref();
+                function.map_or_else(String::new, |function| format!(" in {function}"))
+            };
+            let message = format!(
+                "recovery can read the store{} and miss the earlier one{}",
+                whose(&seen),
+                whose(&lost)
+            );
+            crashed.findings.push(Finding {
+                id: String::new(),
+                code,
+                class: code.class(),
+                severity: code.severity(),
+                message,
+                count,
+                places: vec![lost, seen],
+                suggestion: Some(suggestion),
+                evidence: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// Finds the causes of failures, and adds findings for them. What needs nothing to be lost goes to
+    /// `whole`.
+    fn explain_once(
+        &mut self,
+        failures: Vec<Failure>,
+        whole: &mut Vec<Failed>,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let line_bytes = self.runner.line_bytes();
+        if self.is_interrupted {
+            for failure in failures {
+                let failed = failed_of(&failure);
+                let mut finding = self.undiagnosed(&failed, places)?;
+                if let Some(evidence) = &mut finding.evidence {
+                    evidence.choices =
+                        choices(self.trace, &failure, &failed.state, line_bytes, places)?;
+                }
+                let doubtful = self.doubtful(&failure, &failed.state, places)?;
+                add(&mut crashed.findings, finding, &doubtful, None);
+            }
+            return Ok(());
+        }
+        let failing: Vec<Failing> = failures
+            .iter()
+            .map(|failure| Failing {
+                at: failure.at,
+                state: failure.state.clone(),
+                symptom: failure.symptom.clone(),
+            })
+            .collect();
+        let rules = self.runner.rules();
+        let diagnoses = diagnose(self.trace, rules, &failing, self)?;
+        for (failure, diagnosis) in failures.iter().zip(&diagnoses) {
+            if diagnosis.cause == Cause::ProgramOrder {
+                whole.push(Failed {
+                    trial: Trial::prefix(diagnosis.at),
+                    state: CrashState {
+                        versions: Vec::new(),
+                    },
+                    stack: self.stack_of(diagnosis.at)?,
+                    symptom: diagnosis.symptom.clone(),
+                    count: failure.count,
+                });
+                continue;
+            }
+            let doubtful = self.doubtful(failure, &diagnosis.state, places)?;
+            let pair = pair(diagnosis, places)?;
+            let mut finding = self.diagnosed(diagnosis, failure.count, places)?;
+            if let Some(evidence) = &mut finding.evidence {
+                evidence.choices =
+                    choices(self.trace, failure, &diagnosis.state, line_bytes, places)?;
+            }
+            add(&mut crashed.findings, finding, &doubtful, pair);
+        }
+        Ok(())
+    }
+
+    /// The lines of code whose stores are in doubt together with those that are lost: one flush is for all
+    /// of them.
+    fn doubtful(
+        &self,
+        failure: &Failure,
+        state: &CrashState,
+        places: &mut Places<'_>,
+    ) -> Result<Vec<Line>, CheckError> {
+        let mut stacks: Vec<StackId> = Vec::new();
+        let mut lines = Vec::new();
+        for (line, stores) in &failure.stores {
+            if !state.versions.iter().any(|(lost, _)| lost == line) {
+                continue;
+            }
+            for store in stores.iter().rev().take(STORES_MAX) {
+                let stack = self.stack_of(*store)?;
+                if !stacks.contains(&stack) {
+                    stacks.push(stack);
+                    lines.push(line_of(&places.of_event(Role::Store, *store)?));
+                }
+            }
+        }
+        Ok(lines)
+    }
+
+    /// A failure that takes a second crash.
+    fn again_finding(
+        &mut self,
+        failure: &Failure,
+        places: &mut Places<'_>,
+    ) -> Result<Finding, CheckError> {
+        let failed = failed_of(failure);
+        let mut found = Vec::new();
+        if let Some(again) = &failure.again {
+            found.extend(again.lost.iter().map(|lost| {
+                let mut place = places.of_backtrace(Role::Store, &lost.stack);
+                place.pool_offset = Some(lost.offset);
+                place.len_bytes = Some(lost.len_bytes);
+                place
+            }));
+        }
+        if let Some(store) = self.first_lost_store(&failed)? {
+            found.push(places.of_event(Role::Store, store)?);
+        }
+        found.push(places.of_event(Role::Failure, failure.at)?);
+        let message = format!(
+            "{}, and again in recovery",
+            message(failed.symptom.code, &found)
+        );
+        let suggestion = "let recovery make durable what it repairs before it marks it as repaired";
+        let line_bytes = self.runner.line_bytes();
+        let mut evidence = evidence(&failed, line_bytes);
+        evidence.choices = choices(self.trace, failure, &failed.state, line_bytes, places)?;
+        evidence.failure.again = failure.again.as_ref().map(|again| SecondFailure {
+            failures: again.failures,
+            events: again.events,
+            written: again.overlay.iter().map(written).collect(),
+        });
+        let suggestion = Some(suggestion.to_owned());
+        self.finish(&failed, found, message, suggestion, evidence, places)
+    }
+}
+
+fn failed_of(failure: &Failure) -> Failed {
+    Failed {
+        trial: Trial {
+            at: failure.at,
+            state: match &failure.again {
+                None => TrialState::Exactly(failure.state.clone()),
+                Some(again) => TrialState::Again(failure.state.clone(), again.overlay.clone()),
+            },
+        },
+        state: failure.state.clone(),
+        stack: StackId::NONE,
+        symptom: failure.symptom.clone(),
+        count: failure.count,
+    }
+}
+
+fn kind(failure: &Failure) -> Kind {
+    let decisive = failure.loads.iter().find(|load| load.decisive);
+    let frame = decisive
+        .and_then(|load| load.stack.as_ref())
+        .and_then(|stack| stack.threads.first())
+        .and_then(|thread| thread.frames.first());
+    let load = frame.map(|frame| match *frame {
+        Frame::Module { module, offset } => (module.0, offset),
+        Frame::Absolute { address } => (u32::MAX, address),
+    });
+    Kind {
+        code: failure.key.code,
+        failures: failure.key.failures,
+        load,
+        store: failure.key.store,
+    }
+}
+
+/// The two lines of code that belong together, if that is the cause.
+fn pair(diagnosis: &Diagnosis, places: &mut Places<'_>) -> Result<Option<[Line; 2]>, CheckError> {
+    let (Cause::Atomicity, Some(lost), Some(survivor)) =
+        (diagnosis.cause, diagnosis.lost.first(), diagnosis.survivor)
+    else {
+        return Ok(None);
+    };
+    let mut line = |event: EventIndex| -> Result<Line, CheckError> {
+        Ok(line_of(&places.of_event(Role::Store, event)?))
+    };
+    Ok(Some([line(lost.event)?, line(survivor)?]))
+}
+
+fn written(patch: &powerfail_image::Patch) -> Written {
+    use std::fmt::Write;
+    let mut bytes = String::with_capacity(2 * patch.bytes.len());
+    for byte in &patch.bytes {
+        let _ = write!(bytes, "{byte:02x}");
+    }
+    Written {
+        pool: patch.pool.0,
+        pool_offset: patch.offset,
+        bytes,
+    }
+}
+
+/// Adds a finding, unless another one is about the same bug: one that says that a store is lost which one
+/// flush would have saved together with this one's, or that names the same two stores. The first one
+/// says it best.
+fn add(findings: &mut Vec<Finding>, finding: Finding, doubtful: &[Line], pair: Option<[Line; 2]>) {
+    let lost: Vec<Line> = stores(&finding).map(line_of).collect();
+    let is_same = |known: &Finding| {
+        let mut blamed = stores(known).map(line_of);
+        known.severity == Severity::Error
+            && (blamed.any(|line| lost.contains(&line) || doubtful.contains(&line))
+                || pair.as_ref().is_some_and(|pair| names(known, pair)))
+    };
+    match findings.iter_mut().find(|known| is_same(known)) {
+        Some(known) => {
+            known.count += finding.count;
+            known.evidence = known.evidence.take().or(finding.evidence);
+        }
+        None => findings.push(finding),
+    }
+}
+
+/// The stores that are lost.
+fn stores(finding: &Finding) -> impl Iterator<Item = &SourcePlace> {
+    let places = finding.places.iter();
+    places.filter(|place| place.role == Role::Store)
+}
+
+/// Whether a finding is about two stores.
+fn names(finding: &Finding, pair: &[Line; 2]) -> bool {
+    let blamed: Vec<Line> = finding
+        .places
+        .iter()
+        .filter(|place| matches!(place.role, Role::Store | Role::Survivor | Role::Publish))
+        .map(line_of)
+        .collect();
+    pair.iter().all(|line| blamed.contains(line))
+}
+
+fn line_of(place: &SourcePlace) -> Line {
+    let offset = match place.file {
+        Some(_) => None,
+        None => place.stack.first().map(|frame| frame.offset),
+    };
+    (
+        place.file.clone(),
+        place.line,
+        place.module.clone().filter(|_| place.file.is_none()),
+        offset,
+    )
+}

@@ -1,0 +1,416 @@
+//! Eager exploration: recovery runs on every combination of what may survive, or on a sample of them.
+//!
+//! ```text
+//! survey ──▶ table, plan ──states──▶ runner ──verdicts──▶ failures ──diagnose──▶ findings
+//! ```
+//!
+//! States are made while they run, so that any number of them takes the memory of a few; what is kept of
+//! those that fail is one for each kind. Under a budget one state of each update behaviour runs first.
+
+mod failures;
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use powerfail_explore::{
+    EagerOptions, EagerState, EagerStates, GroupId, Representatives, Survey, runs_within,
+};
+use powerfail_finding::{Eager, Finding};
+use powerfail_image::PoolImages;
+use powerfail_model::{CrashState, EventIndex};
+use rustc_hash::FxHashSet;
+
+use crate::crash::{Bench, Failed};
+use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
+use crate::error::CheckError;
+use crate::options::Step;
+use crate::places::Places;
+use crate::runner::{Trial, TrialState};
+use failures::{Failures, Found};
+
+/// How many failures are diagnosed at a time, and how many times at most.
+const DIAGNOSED_AT_A_TIME: usize = 16;
+const ROUNDS_MAX: usize = 8;
+
+/// Under a budget so many times more states are looked at than can run.
+const CHOICE: u64 = 64;
+
+/// What eager exploration has shown.
+pub(crate) struct Explored {
+    pub(crate) findings: Vec<Finding>,
+    /// Failures that need nothing to be lost: for the search that prefix crashes have.
+    pub(crate) prefixes: Vec<Failed>,
+    pub(crate) eager: Eager,
+    pub(crate) stacks: u64,
+    pub(crate) notes: Vec<String>,
+}
+
+/// What was run so far.
+#[derive(Default)]
+struct Ran {
+    states: u64,
+    failures: Failures,
+    failed: u64,
+    groups: FxHashSet<GroupId>,
+    equal_images: u64,
+}
+
+/// Lets the power fail in every segment.
+pub(crate) fn explore(
+    bench: &mut Bench<'_, '_>,
+    options: &EagerOptions,
+    budget: Option<Duration>,
+    places: &mut Places<'_>,
+) -> Result<Explored, CheckError> {
+    bench
+        .observer
+        .progress(Step::Points, 0, bench.trace.event_count());
+    let mut options = options.clone();
+    options.pass.fresh_pages_differ = bench.runner.is_filled();
+    let survey = Survey::of(bench.trace, bench.runner.initial_pools()?, &options)?;
+    let count = survey.segments.len();
+    if let Some(wanted) = &options.segments {
+        // The end may be open.
+        let is_beyond = wanted.end > count && wanted.end < usize::MAX;
+        let last = if is_beyond {
+            wanted.end - 1
+        } else {
+            wanted.start
+        };
+        if last >= count {
+            let wanted = last;
+            return Err(CheckError::NoSuchSegment { wanted, count });
+        }
+    }
+    let mut totals = totals(&survey, &options);
+    let end = Trial::prefix(EventIndex(bench.trace.event_count()));
+    let each = bench.runner.time_of_streamed(&end)?;
+    let jobs = bench.runner.job_count();
+    let limit = budget.map(|budget| runs_within(budget, each, jobs));
+    let states = limit.map_or(survey.states, |limit| survey.states.min(limit as u64));
+    let runs = u32::try_from(states.div_ceil(jobs as u64)).unwrap_or(u32::MAX);
+    bench
+        .observer
+        .combinations(&totals, states, each.saturating_mul(runs));
+    let moments: Vec<EventIndex> = survey.segments[survey.chosen.clone()]
+        .iter()
+        .map(|segment| segment.at)
+        .collect();
+    bench.learn(Step::Crashes, &moments)?;
+
+    let mut ran = Ran::default();
+    let mut notes = notes(&survey, &options);
+    let reason = bench.runner.snapshot_note();
+    notes.extend(reason.map(|reason| {
+        format!("recovery is started anew for each crash state, not from a snapshot: {reason}")
+    }));
+    match limit {
+        Some(limit) if survey.states > limit as u64 => {
+            let groups = run_representatives(bench, &options, &survey, limit, &mut ran)?;
+            totals.groups = groups;
+            notes.push(format!(
+                "the budget is for {limit} of up to {} crash states: of {} of {groups} update \
+                 behaviours at least one state was tried",
+                survey.states,
+                ran.groups.len(),
+            ));
+        }
+        _ => {
+            run_states(bench, &options, &survey, survey.states, None, &mut ran)?;
+            totals.groups = ran.groups.len() as u64;
+        }
+    }
+    totals.groups_covered = ran.groups.len() as u64;
+    totals.run = ran.states;
+    totals.failed = ran.failed;
+    totals.equal_images = ran.equal_images;
+    if bench.is_interrupted {
+        notes.push(format!(
+            "interrupted after {} of up to {states} crash states; what failed is shown as it was found, \
+             with more lines lost than may be needed",
+            ran.states
+        ));
+    }
+    let mut explored = Explored {
+        findings: Vec::new(),
+        prefixes: Vec::new(),
+        eager: totals,
+        stacks: survey.stacks,
+        notes,
+    };
+    conclude(bench, ran.failures, &mut explored, places)?;
+    Ok(explored)
+}
+
+fn states<'s, 't: 's>(
+    bench: &Bench<'_, 't>,
+    options: &EagerOptions,
+    survey: &'s Survey,
+) -> Result<EagerStates<'s, PoolImages>, CheckError> {
+    let pools = bench.runner.initial_pools()?;
+    Ok(EagerStates::new(
+        bench.trace,
+        pools,
+        options.clone(),
+        survey,
+    ))
+}
+
+/// Runs the states of a trace, or those of them with these numbers.
+fn run_states(
+    bench: &mut Bench<'_, '_>,
+    options: &EagerOptions,
+    survey: &Survey,
+    of: u64,
+    only: Option<&FxHashSet<u64>>,
+    ran: &mut Ran,
+) -> Result<(), CheckError> {
+    let mut states = states(bench, options, survey)?;
+    let Bench {
+        runner,
+        observer,
+        contents,
+        ..
+    } = bench;
+    let observer = RefCell::new(&mut **observer);
+    let mut left = only.map(FxHashSet::len);
+    let mut next = || -> Result<Option<(EagerState, Trial)>, CheckError> {
+        // What comes after the last that is wanted need not be made.
+        if left == Some(0) {
+            return Ok(None);
+        }
+        while let Some(state) = states.next_state()? {
+            if only.is_none_or(|only| only.contains(&state.number)) {
+                left = left.map(|left| left - 1);
+                let trial = Trial {
+                    at: state.at,
+                    state: TrialState::Exactly(state.state.clone()),
+                };
+                return Ok(Some((state, trial)));
+            }
+        }
+        Ok(None)
+    };
+    let mut done = 0;
+    let outcome = runner.stream(
+        &|| observer.borrow().is_interrupted(),
+        &mut next,
+        &mut |state, tried| {
+            done += 1;
+            observer.borrow_mut().progress(Step::Crashes, done, of);
+            ran.states += 1;
+            ran.groups.insert(state.group);
+            let verdict = tried.verdict.as_ref();
+            let symptom = verdict.and_then(|verdict| contents.judge(state.at, verdict));
+            if let Some(symptom) = symptom {
+                ran.failed += 1;
+                ran.failures.push(state, symptom);
+            }
+        },
+    );
+    ran.equal_images = ran.equal_images.max(states.equal_images());
+    bench.go_on(outcome).map(|_| ())
+}
+
+/// Runs one state of each group, then more of those that failed or are large. How many groups there are.
+fn run_representatives(
+    bench: &mut Bench<'_, '_>,
+    options: &EagerOptions,
+    survey: &Survey,
+    limit: usize,
+    ran: &mut Ran,
+) -> Result<u64, CheckError> {
+    let mut options = options.clone();
+    let each = (CHOICE * limit as u64 / survey.segment_count().max(1)).max(4);
+    options.threshold = options.threshold.min(each);
+    options.sample = options
+        .sample
+        .min(usize::try_from(each).unwrap_or(usize::MAX));
+    let mut groups = Representatives::default();
+    let mut all = states(bench, &options, survey)?;
+    while let Some(state) = all.next_state()? {
+        if bench.observer.is_interrupted() {
+            return Err(CheckError::Interrupted);
+        }
+        groups.push(state.group);
+    }
+    let first = groups.first(limit);
+    run_states(
+        bench,
+        &options,
+        survey,
+        first.len() as u64,
+        Some(&first),
+        ran,
+    )?;
+    let left = limit - first.len();
+    if left > 0 && !bench.is_interrupted {
+        let mut again = states(bench, &options, survey)?;
+        let mut sequence = Vec::new();
+        while let Some(state) = again.next_state()? {
+            sequence.push(state.group);
+        }
+        let failed = ran.failures.groups();
+        let more = groups.more(left, failed, &first, sequence);
+        run_states(bench, &options, survey, more.len() as u64, Some(&more), ran)?;
+    }
+    Ok(groups.group_count() as u64)
+}
+
+fn totals(survey: &Survey, options: &EagerOptions) -> Eager {
+    Eager {
+        writes: survey.writes,
+        flushes: survey.flushes,
+        fences: survey.fences,
+        segments: survey.segment_count(),
+        combinations: survey.combinations.to_string(),
+        raw_combinations: survey.raw_combinations.to_string(),
+        threshold: options.threshold,
+        sample: options.sample as u64,
+        exhaustive_segments: survey.exhaustive_segments,
+        exhaustive_combinations: survey.exhaustive_combinations,
+        chosen: survey.states,
+        ..Eager::default()
+    }
+}
+
+fn notes(survey: &Survey, options: &EagerOptions) -> Vec<String> {
+    let mut notes = Vec::new();
+    let sampled = survey.segment_count() - survey.exhaustive_segments;
+    if sampled > 0 {
+        notes.push(format!(
+            "{sampled} of {} segments are sampled, not exhaustive: they have more than {} combinations, \
+             and {} of each were chosen; see --threshold and --sample",
+            survey.segment_count(),
+            options.threshold,
+            options.sample,
+        ));
+    }
+    if survey.cramped_segments > 0 {
+        notes.push(format!(
+            "in {} of these segments more lines are open than a sample has room for: not each of them was \
+             lost and kept alone; see --sample",
+            survey.cramped_segments
+        ));
+    }
+    if !survey.in_creation.is_empty() {
+        notes.push(format!(
+            "{} segments while PMDK creates a pool are left out; --include-create tries them",
+            survey.in_creation.len()
+        ));
+    }
+    notes
+}
+
+/// From failures to findings: the smallest first, and what a cause explains is explained.
+fn conclude(
+    bench: &mut Bench<'_, '_>,
+    failures: Failures,
+    explored: &mut Explored,
+    places: &mut Places<'_>,
+) -> Result<(), CheckError> {
+    let (whole, mut left) = failures.into_parts();
+    explored.prefixes.extend(whole.into_iter().map(prefix_of));
+    for _ in 0..ROUNDS_MAX {
+        let batch = failures::next_batch(&left, DIAGNOSED_AT_A_TIME);
+        if batch.is_empty() || bench.is_interrupted {
+            break;
+        }
+        let failing: Vec<Failing> = batch.iter().map(|number| left[*number].failing()).collect();
+        let rules = bench.runner.rules();
+        let diagnoses = diagnose(bench.trace, rules, &failing, bench);
+        let Some(diagnoses) = bench.go_on(diagnoses)? else {
+            break;
+        };
+        for (number, diagnosis) in batch.iter().zip(&diagnoses) {
+            if left[*number].is_explained {
+                // Another of this batch had the same cause.
+                continue;
+            }
+            let mut sites = Vec::new();
+            for store in &diagnosis.lost {
+                sites.push(bench.stack_of(store.event)?);
+            }
+            let found = left[*number].clone();
+            left[*number].is_explained = true;
+            let mut count = found.count;
+            for other in left.iter_mut().filter(|other| !other.is_explained) {
+                if is_explained_by(other, &found, diagnosis, &sites) {
+                    other.is_explained = true;
+                    count += other.count;
+                }
+            }
+            if diagnosis.cause == Cause::ProgramOrder {
+                explored.prefixes.push(Failed {
+                    trial: Trial::prefix(diagnosis.at),
+                    state: CrashState {
+                        versions: Vec::new(),
+                    },
+                    stack: bench.stack_of(diagnosis.at)?,
+                    symptom: diagnosis.symptom.clone(),
+                    count,
+                });
+            } else {
+                explored
+                    .findings
+                    .push(bench.diagnosed(diagnosis, count, places)?);
+            }
+        }
+    }
+    left.retain(|found| !found.is_explained);
+    if bench.is_interrupted {
+        for found in left.drain(..) {
+            let finding = bench.undiagnosed(&failed_of(found), places)?;
+            explored.findings.push(finding);
+        }
+    }
+    let rest = left.len();
+    if rest > 0 {
+        explored.notes.push(format!(
+            "{rest} more kinds of crash states fail whose causes were not looked for"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the cause of one failure is that of another.
+fn is_explained_by(
+    other: &Found,
+    found: &Found,
+    diagnosis: &Diagnosis,
+    sites: &[powerfail_trace::StackId],
+) -> bool {
+    if other.symptom.code != diagnosis.symptom.code {
+        return false;
+    }
+    if diagnosis.cause == Cause::ProgramOrder {
+        return other.state.stack == found.state.stack;
+    }
+    let lost = &other.state.lost;
+    sites.iter().all(|site| lost.binary_search(site).is_ok())
+}
+
+fn prefix_of(found: Found) -> Failed {
+    Failed {
+        trial: Trial::prefix(found.state.at),
+        state: CrashState {
+            versions: Vec::new(),
+        },
+        stack: found.state.stack,
+        symptom: found.symptom,
+        count: found.count,
+    }
+}
+
+fn failed_of(found: Found) -> Failed {
+    Failed {
+        trial: Trial {
+            at: found.state.at,
+            state: TrialState::Exactly(found.state.state.clone()),
+        },
+        state: found.state.state,
+        stack: found.state.stack,
+        symptom: found.symptom,
+        count: found.count,
+    }
+}

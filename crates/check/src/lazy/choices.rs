@@ -1,0 +1,120 @@
+//! The loads that could read from several stores, for people.
+
+use std::fmt::Write;
+
+use powerfail_finding::{Choice, Role, Source, SourcePlace};
+use powerfail_model::{CrashState, Event, EventIndex};
+use powerfail_trace::{Body, Trace};
+
+use super::study::{Failure, Load, LoadSource};
+use crate::error::CheckError;
+use crate::places::Places;
+
+/// How many choices a finding names.
+const CHOICES_MAX: usize = 64;
+/// How many bytes of a value.
+const BYTES_SHOWN: usize = 32;
+
+/// The choices that led to a failure. `lost` is the smallest crash state that fails in the same way: what
+/// reads an older value from one of its lines mattered.
+pub(crate) fn choices(
+    trace: &Trace,
+    failure: &Failure,
+    lost: &CrashState,
+    line_bytes: u64,
+    places: &mut Places<'_>,
+) -> Result<Vec<Choice>, CheckError> {
+    let is_lost = |load: &Load| {
+        let mut lines = lost.versions.iter();
+        load.taken != 0 && lines.any(|(line, _)| *line == load.line)
+    };
+    let marked = failure
+        .loads
+        .iter()
+        .map(|load| (load, load.decisive || is_lost(load)));
+    let mattered = marked.clone().filter(|(_, decisive)| *decisive).count();
+    let mut room = CHOICES_MAX.saturating_sub(mattered);
+    let mut choices = Vec::new();
+    for (load, decisive) in marked {
+        if !decisive {
+            if room == 0 {
+                continue;
+            }
+            room -= 1;
+        }
+        let mut place = match &load.stack {
+            Some(stack) => places.of_backtrace(Role::Load, stack),
+            None => SourcePlace::new(Role::Load),
+        };
+        let first = load.line.line.0 * line_bytes + load.from as u64;
+        let pool = trace.pools().get(load.line.pool.0 as usize);
+        place.pool = pool.map(|pool| pool.path.display().to_string());
+        place.pool_offset = Some(first);
+        place.len_bytes = Some((load.to - load.from) as u64);
+        let mut sources = Vec::new();
+        for (number, source) in load.sources.iter().enumerate() {
+            let store = newest_in(trace, source, load, line_bytes)?;
+            let store = match (store, &source.by_recovery) {
+                (Some(event), _) => {
+                    let mut place = places.of_event(Role::Store, event)?;
+                    place.stack.clear();
+                    Some(place)
+                }
+                (None, Some(by)) => {
+                    let mut place = places.of_backtrace(Role::Store, &by.stack);
+                    place.pool_offset = Some(by.offset);
+                    place.len_bytes = Some(by.len_bytes);
+                    place.stack.clear();
+                    Some(place)
+                }
+                (None, None) => None,
+            };
+            sources.push(Source {
+                store,
+                bytes: hex(&source.bytes),
+                taken: number == load.taken,
+            });
+        }
+        choices.push(Choice {
+            load: place,
+            sources,
+            decisive,
+        });
+    }
+    Ok(choices)
+}
+
+/// The newest store of a source that touches the bytes which were loaded.
+fn newest_in(
+    trace: &Trace,
+    source: &LoadSource,
+    load: &Load,
+    line_bytes: u64,
+) -> Result<Option<EventIndex>, CheckError> {
+    let line = load.line.line.0 * line_bytes;
+    let (first, end) = (line + load.from as u64, line + load.to as u64);
+    for &event in source.stores.iter().rev() {
+        let mut records = trace.records_from(event);
+        let Some(record) = records.next_record()? else {
+            continue;
+        };
+        if let Body::Pm(Event::Store { at, bytes, .. }) = record.body
+            && at.offset.0 < end
+            && at.offset.0 + bytes.len() as u64 > first
+        {
+            return Ok(Some(event));
+        }
+    }
+    Ok(None)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in &bytes[..bytes.len().min(BYTES_SHOWN)] {
+        let _ = write!(text, "{byte:02x}");
+    }
+    if bytes.len() > BYTES_SHOWN {
+        text.push_str("...");
+    }
+    text
+}

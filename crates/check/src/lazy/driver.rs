@@ -1,0 +1,174 @@
+//! Failure points on several workers, with the result of one worker.
+//!
+//! Workers take the points of a round in the order of the trace. Results are taken in the same order, each
+//! as if all points before it had been studied before it: a point that an earlier one makes superfluous is
+//! not counted, even if a worker had begun with it. So the number of workers changes nothing but the
+//! time.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use powerfail_explore::FailurePoint;
+
+use super::lab::Lab;
+use super::reuse::{Reuse, Same};
+use super::study::{Setting, Studied, study};
+use crate::error::CheckError;
+
+/// How often an interruption is looked for while workers are busy.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What all rounds have shown so far.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// In the order in which they were studied: by round, then as in the trace.
+    pub(crate) studied: Vec<Studied>,
+    /// Points that needed no run, and the executions that this saved.
+    pub(crate) unchanged: u64,
+    pub(crate) saved: u64,
+    pub(crate) executions: u64,
+    /// The user wants to stop, or time is up.
+    pub(crate) is_interrupted: bool,
+    pub(crate) is_over: bool,
+}
+
+impl Progress {
+    /// Points that are done.
+    pub(crate) fn done(&self) -> u64 {
+        self.studied.len() as u64 + self.unchanged
+    }
+}
+
+/// What bounds a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) max_executions: Option<u64>,
+    pub(crate) deadline: Option<Instant>,
+}
+
+struct Shared<'r, 'c> {
+    next: usize,
+    stop: bool,
+    reuse: &'r mut Reuse<'c>,
+}
+
+enum Outcome {
+    Unchanged(Same),
+    Studied(Box<Studied>),
+}
+
+/// Studies the points, which are in the order of the trace. `tick` is told how many are done and says whether
+/// to go on; `end` ends whatever the workers wait for.
+pub(crate) fn round<L: Lab + Send>(
+    labs: Vec<L>,
+    points: &[FailurePoint],
+    setting: &Setting<'_>,
+    bounds: Bounds,
+    reuse: &mut Reuse<'_>,
+    progress: &mut Progress,
+    tick: &mut dyn FnMut(u64) -> bool,
+    end: &dyn Fn(),
+) -> Result<(), CheckError> {
+    let shared = Mutex::new(Shared {
+        next: 0,
+        stop: false,
+        reuse,
+    });
+    let lock = || {
+        shared
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    };
+    let (sender, results) = mpsc::channel::<(usize, Result<Outcome, CheckError>)>();
+    std::thread::scope(|scope| {
+        for mut lab in labs {
+            let sender = sender.clone();
+            let lock = &lock;
+            scope.spawn(move || {
+                loop {
+                    let (number, watched) = {
+                        let mut shared = lock();
+                        let is_late = bounds.deadline.is_some_and(|it| Instant::now() >= it);
+                        if shared.stop || is_late || shared.next >= points.len() {
+                            return;
+                        }
+                        let number = shared.next;
+                        shared.next += 1;
+                        if let Some(known) = shared.reuse.foresee(&points[number]) {
+                            let _ = sender.send((number, Ok(Outcome::Unchanged(known))));
+                            continue;
+                        }
+                        (number, shared.reuse.watch(&points[number]))
+                    };
+                    let point = &points[number];
+                    let studied = study(&mut lab, point.at, point.stack, watched, setting);
+                    let is_error = studied.is_err();
+                    let outcome = studied.map(|studied| Outcome::Studied(Box::new(studied)));
+                    if sender.send((number, outcome)).is_err() || is_error {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut waiting: BTreeMap<usize, Outcome> = BTreeMap::new();
+        let mut next = 0;
+        let mut failure: Option<CheckError> = None;
+        loop {
+            match results.recv_timeout(LOOK_EVERY) {
+                Ok((number, Ok(outcome))) => {
+                    waiting.insert(number, outcome);
+                }
+                // What was ended by us has no result.
+                Ok((_, Err(_))) if progress.is_interrupted => {}
+                Ok((_, Err(error))) => {
+                    lock().stop = true;
+                    failure.get_or_insert(error);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            while !progress.is_over
+                && let Some(outcome) = waiting.remove(&next)
+            {
+                take(outcome, &points[next], lock().reuse, progress);
+                next += 1;
+                let spent = bounds
+                    .max_executions
+                    .is_some_and(|max| progress.executions >= max);
+                if spent {
+                    progress.is_over = true;
+                    lock().stop = true;
+                }
+            }
+            if !progress.is_interrupted && !tick(progress.done()) {
+                progress.is_interrupted = true;
+                progress.is_over = true;
+                lock().stop = true;
+                end();
+            }
+        }
+        if bounds.deadline.is_some_and(|it| Instant::now() >= it) && next < points.len() {
+            progress.is_over = true;
+        }
+        failure.map_or(Ok(()), Err)
+    })
+}
+
+/// The result of a point whose predecessors are all taken.
+fn take(outcome: Outcome, point: &FailurePoint, reuse: &mut Reuse<'_>, progress: &mut Progress) {
+    let decided = reuse.decide(point);
+    match (decided, outcome) {
+        (Some(same), _) | (None, Outcome::Unchanged(same)) => {
+            progress.unchanged += 1;
+            progress.saved += same.executions;
+        }
+        (None, Outcome::Studied(studied)) => {
+            reuse.learn(&studied);
+            progress.executions += studied.executions;
+            progress.studied.push(*studied);
+        }
+    }
+}

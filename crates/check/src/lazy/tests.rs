@@ -1,0 +1,375 @@
+//! The driver on a recovery that is a function: no process, and everything else as it is.
+
+mod simulated;
+
+use powerfail_explore::{FailurePoint, FailurePointTree, TreeOptions};
+use powerfail_finding::Code;
+use powerfail_model::{EventIndex, Rules};
+use powerfail_trace::Trace;
+
+use super::driver::{Bounds, Progress, round};
+use super::reuse::{Changes, Reuse};
+use super::study::{Reason, Setting, Studied, Thoroughness, study};
+use super::walk::{Attempt, Explorer, Extent, Task, classes_of, walk};
+use crate::content::Contents;
+use crate::error::CheckError;
+use simulated::{Engine, Memory, Op, Simulated, trace_of};
+
+const DATA: u64 = 0;
+const FLAG: u64 = 64;
+const OTHER: u64 = 4096;
+
+fn points(trace: &Trace) -> Vec<FailurePoint> {
+    let options = TreeOptions {
+        per_stack: 0,
+        ..TreeOptions::default()
+    };
+    let tree = FailurePointTree::covering(trace, Rules::default(), options).expect("a sound trace");
+    let stacks = tree.stacks().iter();
+    let mut points: Vec<FailurePoint> = stacks.flat_map(|stack| stack.points.clone()).collect();
+    points.sort_by_key(|point| point.at);
+    points
+}
+
+fn setting(contents: &Contents) -> Setting<'_> {
+    Setting {
+        contents,
+        fork: true,
+        depth: 1,
+        limit: Some(1000),
+        sample: 64,
+        robustness: false,
+        seed: 0,
+        deadline: None,
+    }
+}
+
+fn study_at(lab: &mut Simulated<'_>, at: u64, setting: &Setting<'_>) -> Studied {
+    let stack = powerfail_trace::StackId::NONE;
+    study(lab, EventIndex(at), stack, Vec::new(), setting).expect("it runs")
+}
+
+/// Data and flag on different lines, flushed together: the flag can be durable without the data.
+fn unordered() -> Trace {
+    trace_of(&[
+        Op::Store(DATA, 7),
+        Op::Store(FLAG, 1),
+        Op::Flush(DATA),
+        Op::Flush(FLAG),
+        Op::Fence,
+    ])
+}
+
+fn data_if_flag(memory: &mut Memory<'_>) -> bool {
+    memory.load(FLAG) != 1 || memory.load(DATA) == 7
+}
+
+#[test]
+fn a_flag_without_its_data_is_found_and_nothing_else() {
+    let trace = unordered();
+    let contents = Contents::default();
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    let studied = study_at(&mut lab, 4, &setting(&contents));
+    assert_eq!(studied.thoroughness, Thoroughness::Exhaustive);
+    // Flag new and data new, flag new and data old, flag old.
+    assert_eq!((studied.executions, studied.choices), (3, 2));
+    let [failure] = &studied.failures[..] else {
+        panic!("{:?}", studied.failures);
+    };
+    assert_eq!(failure.symptom.code, Code::RecoveryRejects);
+    assert_eq!(failure.state.versions.len(), 1);
+    assert_eq!(failure.state.versions[0].0.line.0, DATA / 64);
+    let decisive: Vec<bool> = failure.loads.iter().map(|load| load.decisive).collect();
+    assert_eq!(decisive, [false, true]);
+    let load = &failure.loads[1];
+    assert_eq!((load.sources.len(), load.taken), (2, 1));
+    assert_eq!(load.sources[0].stores, [EventIndex(0)]);
+    assert!(load.sources[1].stores.is_empty());
+}
+
+/// Reads words of five lines, some of which decide what is read next.
+fn winding(memory: &mut Memory<'_>) -> bool {
+    let mut sum = 0;
+    for line in 0..4 {
+        let value = memory.load(64 * line);
+        sum += value;
+        if value == 2 {
+            memory.store(64 * (line + 1), 9);
+        }
+        if value % 2 == 1 {
+            sum += memory.load(OTHER);
+        }
+    }
+    sum % 3 != 1
+}
+
+fn winding_trace() -> Trace {
+    let mut ops = Vec::new();
+    for round in 1..4 {
+        for line in 0..4 {
+            ops.push(Op::Store(64 * line, round));
+        }
+        ops.push(Op::Store(OTHER, 10 * round));
+        ops.push(Op::Flush(64 * (round % 4)));
+        ops.push(Op::Fence);
+    }
+    trace_of(&ops)
+}
+
+#[test]
+fn forking_and_executing_again_give_the_same() {
+    let trace = winding_trace();
+    let mut leaves = Vec::new();
+    for engine in [Engine::Fork, Engine::Again, Engine::ForkHalf] {
+        let mut lab = Simulated::new(&trace, winding);
+        lab.engine = engine;
+        lab.go_to_end();
+        let table = lab.line_table();
+        let task = Task {
+            table: &table,
+            fork: true,
+            log: false,
+            limit: u64::MAX,
+        };
+        let mut found = Vec::new();
+        let walked = walk(&mut lab, task, &mut |execution| {
+            found.push((classes_of(&execution), execution.verdict.clone()));
+            Ok(())
+        })
+        .expect("it runs");
+        assert_eq!(walked.extent, Extent::Exhaustive);
+        assert_eq!(walked.executions, found.len() as u64);
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        leaves.push((found, walked.choices, walked.read));
+    }
+    assert!(leaves[0].0.len() > 20);
+    assert_eq!(leaves[0], leaves[1]);
+    assert_eq!(leaves[0], leaves[2]);
+}
+
+#[test]
+fn beyond_the_limit_a_point_is_sampled() {
+    let trace = winding_trace();
+    let contents = Contents::default();
+    let mut lab = Simulated::new(&trace, winding);
+    let end = trace.event_count();
+    let setting = Setting {
+        limit: Some(5),
+        ..setting(&contents)
+    };
+    let studied = study_at(&mut lab, end, &setting);
+    let reason = Reason::TooMany;
+    assert_eq!(studied.thoroughness, Thoroughness::Sampled { reason });
+    assert_eq!(studied.executions, 5 + 64);
+    assert!(studied.reads.is_none());
+    assert!(!studied.failures.is_empty());
+}
+
+#[test]
+fn what_cannot_be_explored_is_sampled_and_says_why() {
+    let trace = unordered();
+    let contents = Contents::default();
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    lab.engine = Engine::Refuse("statically linked");
+    let studied = study_at(&mut lab, 4, &setting(&contents));
+    // Four combinations: all of them were tried, whatever the reason was.
+    assert_eq!(studied.thoroughness, Thoroughness::Exhaustive);
+    assert_eq!(studied.executions, 4);
+    assert_eq!(studied.failures.len(), 1);
+    let limited = Setting {
+        sample: 3,
+        ..setting(&contents)
+    };
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    lab.engine = Engine::Refuse("statically linked");
+    let studied = study_at(&mut lab, 4, &limited);
+    let reason = Reason::Refused("statically linked".to_owned());
+    assert_eq!(studied.thoroughness, Thoroughness::Sampled { reason });
+}
+
+#[test]
+fn what_does_not_fail_by_itself_is_not_reported() {
+    let trace = unordered();
+    let contents = Contents::default();
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    lab.succeeds_without_exploration = true;
+    let studied = study_at(&mut lab, 4, &setting(&contents));
+    assert!(studied.failures.is_empty());
+    assert_eq!(studied.unconfirmed, 1);
+}
+
+/// Where the newest content fails in the same way, nothing is blamed on lost lines.
+#[test]
+fn what_fails_with_everything_there_needs_no_loss() {
+    let trace = unordered();
+    let contents = Contents::default();
+    let mut lab = Simulated::new(&trace, |memory| memory.load(FLAG) != 1);
+    let studied = study_at(&mut lab, 4, &setting(&contents));
+    let [failure] = &studied.failures[..] else {
+        panic!("{:?}", studied.failures);
+    };
+    assert!(failure.state.versions.is_empty());
+}
+
+fn progress_of(trace: &Trace, workers: usize, max: Option<u64>, engine: Engine) -> Progress {
+    let points = points(trace);
+    let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
+    let contents = Contents::default();
+    let changes = Changes::of(trace, Rules::default(), &moments).expect("a sound trace");
+    let mut progress = Progress::default();
+    let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
+    let labs = (0..workers).map(|_| {
+        let mut lab = Simulated::new(trace, data_if_flag);
+        lab.engine = engine;
+        lab
+    });
+    let bounds = Bounds {
+        max_executions: max,
+        deadline: None,
+    };
+    round(
+        labs.collect(),
+        &points,
+        &setting(&contents),
+        bounds,
+        &mut reuse,
+        &mut progress,
+        &mut |_| true,
+        &|| (),
+    )
+    .expect("it runs");
+    progress
+}
+
+/// Most rounds change lines that recovery never reads.
+fn long_trace() -> Trace {
+    let mut ops = Vec::new();
+    for round in 0..40 {
+        let at = if round % 8 == 0 { DATA } else { OTHER };
+        let is_set = u64::from(round / 8 % 2 == 0);
+        ops.push(Op::Store(at, 7 * is_set + round % 8));
+        ops.push(Op::Store(at + 64, is_set));
+        ops.push(Op::Flush(at));
+        ops.push(Op::Flush(at + 64));
+        ops.push(Op::Fence);
+    }
+    trace_of(&ops)
+}
+
+type Summary = (Vec<(EventIndex, u64, u64, usize)>, u64, u64, u64);
+
+fn summary(progress: &Progress) -> Summary {
+    let studied = progress.studied.iter();
+    let studied = studied.map(|it| (it.at, it.executions, it.choices, it.failures.len()));
+    (
+        studied.collect(),
+        progress.unchanged,
+        progress.saved,
+        progress.executions,
+    )
+}
+
+#[test]
+fn the_number_of_workers_changes_nothing() {
+    let trace = long_trace();
+    let one = summary(&progress_of(&trace, 1, None, Engine::Fork));
+    for workers in [2, 3, 7] {
+        for engine in [Engine::Fork, Engine::Again] {
+            let several = summary(&progress_of(&trace, workers, None, engine));
+            assert_eq!(one, several, "{workers} {engine:?}");
+        }
+    }
+}
+
+#[test]
+fn what_recovery_does_not_read_needs_no_run() {
+    let trace = long_trace();
+    let progress = progress_of(&trace, 2, None, Engine::Fork);
+    assert_eq!(progress.done(), points(&trace).len() as u64);
+    assert!(progress.unchanged > 20, "{}", progress.unchanged);
+    assert!(progress.saved >= progress.unchanged);
+    assert!(progress.studied.len() >= 3);
+}
+
+#[test]
+fn a_limit_of_executions_ends_it() {
+    let trace = long_trace();
+    let all = progress_of(&trace, 1, None, Engine::Fork);
+    for workers in [1, 4] {
+        let some = progress_of(&trace, workers, Some(3), Engine::Fork);
+        assert!(some.is_over);
+        assert!(some.executions >= 3 && some.executions < all.executions);
+        assert_eq!(
+            summary(&some),
+            summary(&progress_of(&trace, 2, Some(3), Engine::Fork))
+        );
+    }
+}
+
+/// An interruption keeps what was found until then.
+#[test]
+fn an_interruption_keeps_what_was_found() {
+    let trace = long_trace();
+    let points = points(&trace);
+    let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
+    let contents = Contents::default();
+    let changes = Changes::of(&trace, Rules::default(), &moments).expect("a sound trace");
+    let mut progress = Progress::default();
+    let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
+    let bounds = Bounds {
+        max_executions: None,
+        deadline: None,
+    };
+    let ended = std::cell::Cell::new(0);
+    round(
+        vec![Simulated::new(&trace, data_if_flag)],
+        &points,
+        &setting(&contents),
+        bounds,
+        &mut reuse,
+        &mut progress,
+        &mut |done| done < 4,
+        &|| ended.set(ended.get() + 1),
+    )
+    .expect("an interruption is no error");
+    assert!(progress.is_interrupted);
+    assert!(progress.done() >= 4);
+    assert_eq!(ended.get(), 1);
+}
+
+/// A recovery that contradicts itself ends, and is not asked for the same twice.
+#[test]
+fn a_recovery_that_does_not_repeat_itself_ends() {
+    struct Fickle<'t>(Simulated<'t>, u64);
+    impl Explorer for Fickle<'_> {
+        fn explore(
+            &mut self,
+            request: &powerfail_oracle::ExploreRequest<'_>,
+        ) -> Result<Attempt, CheckError> {
+            self.1 += 1;
+            let Attempt::Explored(mut explored) = self.0.explore(request)? else {
+                panic!("it can be explored");
+            };
+            for choice in &mut explored.executions[0].choices {
+                choice.class = 0;
+                choice.class_count = 3;
+                choice.left = 1;
+            }
+            Ok(Attempt::Explored(explored))
+        }
+    }
+    let trace = unordered();
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    lab.engine = Engine::Again;
+    lab.go_to_end();
+    let table = lab.line_table();
+    let mut fickle = Fickle(lab, 0);
+    let task = Task {
+        table: &table,
+        fork: false,
+        log: false,
+        limit: 100,
+    };
+    walk(&mut fickle, task, &mut |_| Ok(())).expect("it runs");
+    assert!(fickle.1 < 20, "{}", fickle.1);
+}

@@ -1,0 +1,382 @@
+//! A recovery that is a function of what it loads.
+
+use std::collections::BTreeMap;
+
+use powerfail_explore::lazy::{CrashTable, ReadLine, Seen};
+use powerfail_finding::RecoveryOutcome;
+use powerfail_image::{CursorOptions, ImageCursor, Patch};
+use powerfail_model::{
+    CrashState, Event, EventIndex, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, Rules,
+    StoreKind,
+};
+use powerfail_observe::{ByteSet, Knowledge, Line, words_for};
+use powerfail_oracle::{Backtrace, Failure, Stage, Verdict};
+use powerfail_trace::{
+    Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
+};
+
+use crate::error::CheckError;
+use crate::lazy::lab::{Lab, Pools};
+use crate::lazy::walk::{Attempt, Explorer};
+use powerfail_oracle::{Choice, Execution, ExploreRequest, Explored, LineTable, PageMask};
+
+const POOL: PoolIndex = PoolIndex(0);
+const LINE: usize = 64;
+const WORD: usize = 8;
+
+/// What a traced program does to words of its pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    Store(u64, u64),
+    Flush(u64),
+    Fence,
+}
+
+pub(super) fn trace_of(ops: &[Op]) -> Trace {
+    let mut bytes = Vec::new();
+    let meta = Meta::default();
+    let mut writer =
+        TraceWriter::new(&mut bytes, &meta, WriterOptions::default()).expect("a writer");
+    let pool = writer
+        .define_pool(&Pool {
+            path: "/mnt/pmem/pool".into(),
+            kind: PoolKind::File,
+            len_bytes: 3 * 4096,
+            address: 0,
+        })
+        .expect("a pool");
+    let thread = writer
+        .define_thread(&Thread {
+            os_id: 1,
+            name: None,
+        })
+        .expect("a thread");
+    for op in ops {
+        let value;
+        let event = match *op {
+            Op::Store(offset, word) => {
+                value = word.to_le_bytes();
+                Event::Store {
+                    kind: StoreKind::Plain,
+                    at: Place::new(pool, PoolOffset(offset)),
+                    bytes: &value,
+                }
+            }
+            Op::Flush(offset) => Event::Flush {
+                kind: FlushKind::Clwb,
+                at: Place::new(pool, PoolOffset(offset)),
+            },
+            Op::Fence => Event::Fence(FenceKind::Sfence),
+        };
+        writer
+            .append(thread, StackId::NONE, Body::Pm(event))
+            .expect("an event");
+    }
+    writer.finish(&[]).expect("an end");
+    Trace::from_bytes(bytes).expect("a trace")
+}
+
+/// How executions branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// All in one request.
+    Fork,
+    /// One for each request.
+    Again,
+    /// Branches at the first choices only; the others are left.
+    ForkHalf,
+    /// Not at all.
+    Refuse(&'static str),
+}
+
+type Recovery = fn(&mut Memory<'_>) -> bool;
+
+pub(super) struct Simulated<'t> {
+    cursor: ImageCursor<'t>,
+    end: EventIndex,
+    recovery: Recovery,
+    pub(super) engine: Engine,
+    pub(super) succeeds_without_exploration: bool,
+}
+
+impl<'t> Simulated<'t> {
+    pub(super) fn new(trace: &'t Trace, recovery: Recovery) -> Self {
+        let options = CursorOptions {
+            rules: Some(Rules::default()),
+            ..CursorOptions::default()
+        };
+        Self {
+            cursor: ImageCursor::new(trace, options).expect("a sound trace"),
+            end: EventIndex(trace.event_count()),
+            recovery,
+            engine: Engine::Fork,
+            succeeds_without_exploration: false,
+        }
+    }
+
+    pub(super) fn go_to_end(&mut self) {
+        self.cursor.move_to(self.end).expect("a sound trace");
+    }
+
+    pub(super) fn line_table(&self) -> LineTable {
+        self.pools().line_table(&self.crash_table())
+    }
+
+    fn execute(
+        &self,
+        table: &LineTable,
+        prefix: &[u32],
+        read: &mut BTreeMap<u64, u64>,
+    ) -> (Execution, bool) {
+        let mut memory = Memory {
+            lab: self,
+            table,
+            known: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            versions: &[],
+            prefix,
+            choices: Vec::new(),
+            read,
+        };
+        let success = (self.recovery)(&mut memory);
+        let execution = Execution {
+            verdict: verdict(success),
+            choices: memory.choices,
+            stages: vec![(Stage::Recovery, 0)],
+            log: Vec::new(),
+        };
+        (execution, success)
+    }
+}
+
+fn verdict(success: bool) -> Verdict {
+    if success {
+        return Verdict::Success { dump: None };
+    }
+    Verdict::Failure(Box::new(Failure {
+        stage: Stage::Recovery,
+        outcome: RecoveryOutcome::Exit {
+            status: 1,
+            command: "recovery".to_owned(),
+            output: String::new(),
+        },
+        backtrace: None,
+    }))
+}
+
+impl Explorer for Simulated<'_> {
+    fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<Attempt, CheckError> {
+        let forks = |choice: usize| match self.engine {
+            Engine::Fork => request.fork,
+            Engine::ForkHalf => request.fork && choice < 3,
+            Engine::Again | Engine::Refuse(_) => false,
+        };
+        if let Engine::Refuse(reason) = self.engine {
+            return Ok(Attempt::Refused {
+                reason: reason.to_owned(),
+            });
+        }
+        if self.engine == Engine::Again && request.fork {
+            return Ok(Attempt::NotForkable);
+        }
+        let mut read = BTreeMap::new();
+        let mut explored = Explored::default();
+        let mut pending = vec![request.prefix.to_vec()];
+        while let Some(prefix) = pending.pop() {
+            if explored.executions.len() as u64 >= request.max_executions {
+                explored.stopped = true;
+                break;
+            }
+            let (mut execution, _) = self.execute(request.table, &prefix, &mut read);
+            let classes: Vec<u32> = execution
+                .choices
+                .iter()
+                .map(|choice| choice.class.into())
+                .collect();
+            // What is deepest comes first, as if by forking.
+            for (number, choice) in execution.choices.iter_mut().enumerate() {
+                let is_new = number >= prefix.len();
+                if number >= request.prefix.len() && !forks(number) {
+                    choice.left = 1;
+                } else if is_new {
+                    for class in (1..u32::from(choice.class_count)).rev() {
+                        let mut next = classes[..number].to_vec();
+                        next.push(class);
+                        pending.push(next);
+                    }
+                }
+            }
+            explored.executions.push(execution);
+        }
+        let masks = read.into_iter();
+        explored.read = masks
+            .map(|(offset, lines)| PageMask {
+                pool: 0,
+                offset,
+                lines,
+            })
+            .collect();
+        Ok(Attempt::Explored(explored))
+    }
+}
+
+impl Lab for Simulated<'_> {
+    fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
+        Ok(self.cursor.move_to(at)?)
+    }
+
+    fn crash_table(&self) -> CrashTable {
+        CrashTable::of(self.cursor.frontier().expect("it is kept"))
+    }
+
+    fn pools(&self) -> Pools {
+        Pools {
+            paths: vec!["/mnt/pmem/pool".into()],
+            indices: vec![Some(POOL)],
+        }
+    }
+
+    fn explore(
+        &mut self,
+        _overlay: &[Patch],
+        request: &ExploreRequest<'_>,
+    ) -> Result<Attempt, CheckError> {
+        Explorer::explore(self, request)
+    }
+
+    fn run(&mut self, state: &CrashState, _overlay: &[Patch]) -> Result<Verdict, CheckError> {
+        let table = LineTable {
+            line_bytes: 64,
+            ..LineTable::default()
+        };
+        let mut read = BTreeMap::new();
+        let mut memory = Memory {
+            lab: self,
+            table: &table,
+            known: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            versions: &state.versions,
+            prefix: &[],
+            choices: Vec::new(),
+            read: &mut read,
+        };
+        let success = (self.recovery)(&mut memory);
+        Ok(verdict(success || self.succeeds_without_exploration))
+    }
+
+    fn rules(&self) -> Rules {
+        Rules::default()
+    }
+
+    fn read(&self, at: Place, out: &mut [u8]) {
+        self.cursor.read(at, out);
+    }
+
+    fn read_lines(&self, _seen: &Seen<'_>, _crash: EventIndex) -> Option<Vec<ReadLine>> {
+        None
+    }
+
+    fn stack(&mut self, _stage: Stage, _frames: &[u64]) -> Option<Backtrace> {
+        None
+    }
+
+    fn stack_of(&mut self, _event: EventIndex) -> Result<StackId, CheckError> {
+        Ok(StackId::NONE)
+    }
+}
+
+/// What a recovery sees.
+pub(super) struct Memory<'a> {
+    lab: &'a Simulated<'a>,
+    table: &'a LineTable,
+    known: BTreeMap<usize, (Vec<u64>, ByteSet)>,
+    stored: BTreeMap<u64, u64>,
+    versions: &'a [(powerfail_model::LineId, usize)],
+    prefix: &'a [u32],
+    choices: Vec<Choice>,
+    read: &'a mut BTreeMap<u64, u64>,
+}
+
+impl Memory<'_> {
+    /// Loads a word of 8 bytes, which lies in one line.
+    pub(super) fn load(&mut self, offset: u64) -> u64 {
+        if let Some(word) = self.stored.get(&offset) {
+            return *word;
+        }
+        *self.read.entry(offset - offset % 4096).or_default() |= 1 << (offset % 4096 / 64);
+        let from = (offset % LINE as u64) as usize;
+        let mut content = self.content(offset - from as u64);
+        let table = self.table;
+        let place = table
+            .lines
+            .iter()
+            .position(|line| line.offset == offset - from as u64);
+        if let Some(place) = place {
+            let contents = &table.lines[place].contents;
+            let (possible, overwritten) = self.known.entry(place).or_insert_with(|| {
+                let words = words_for(contents.len() / LINE);
+                let mut possible = vec![0; words];
+                let mut overwritten = ByteSet::EMPTY;
+                let knowledge = Knowledge {
+                    possible: &mut possible,
+                    overwritten: &mut overwritten,
+                };
+                Line::new(contents, LINE, knowledge).forget();
+                (possible, overwritten)
+            });
+            let knowledge = Knowledge {
+                possible,
+                overwritten,
+            };
+            let mut line = Line::new(contents, LINE, knowledge);
+            let classes = line
+                .classes::<64>(from, from + WORD)
+                .expect("few values are possible");
+            let firsts = classes.firsts();
+            let mut class = 0;
+            if firsts.len() > 1 {
+                let next = self.choices.len();
+                class = self.prefix.get(next).map_or(0, |class| *class as usize);
+                let mut choice = Choice {
+                    line: u32::try_from(place).expect("few lines"),
+                    from: u16::try_from(from).expect("in a line"),
+                    to: u16::try_from(from + WORD).expect("in a line"),
+                    class_count: u16::try_from(firsts.len()).expect("few"),
+                    class: u16::try_from(class).expect("few"),
+                    content: firsts[class],
+                    observed: line.open_bytes(from, from + WORD).words(),
+                    ..Choice::default()
+                };
+                choice.frames[0] = 0x1000 + offset;
+                self.choices.push(choice);
+            }
+            let content_number = firsts[class] as usize;
+            line.observe(from, from + WORD, content_number);
+            content = line.content(content_number).to_vec();
+        }
+        let mut word = [0; WORD];
+        word.copy_from_slice(&content[from..from + WORD]);
+        u64::from_le_bytes(word)
+    }
+
+    /// Stores a word of 8 bytes.
+    pub(super) fn store(&mut self, offset: u64, word: u64) {
+        self.stored.insert(offset, word);
+    }
+
+    /// What a line surely holds, or what the crash state says.
+    fn content(&self, start: u64) -> Vec<u8> {
+        let cursor = &self.lab.cursor;
+        let version = self
+            .versions
+            .iter()
+            .find(|(line, _)| line.line.0 * LINE as u64 == start);
+        if let Some((line, version)) = version {
+            let line = cursor.frontier().and_then(|it| it.open_line(*line));
+            return line.expect("an open line").version(*version);
+        }
+        let mut content = vec![0; LINE];
+        cursor.read(Place::new(POOL, PoolOffset(start)), &mut content);
+        content
+    }
+}

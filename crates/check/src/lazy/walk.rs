@@ -1,0 +1,174 @@
+//! All executions at one failure point: one for each sequence of values that recovery can observe.
+//!
+//! Where the recovering process can branch by itself, one request gives the whole tree. Where it
+//! cannot, an execution says which values it left, and each of them is asked for with the choices that
+//! lead to it. Both give the same executions.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::error::CheckError;
+use powerfail_oracle::{Execution, ExploreRequest, Explored, LineTable, PageMask};
+
+/// Runs recovery where loads from open lines are choices. The image is made new for each request.
+pub(crate) trait Explorer {
+    /// Explores, or says why that is not possible.
+    fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<Attempt, CheckError>;
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Attempt {
+    Explored(Explored),
+    /// The process cannot branch, and can be executed again.
+    NotForkable,
+    Refused {
+        reason: String,
+    },
+}
+
+/// What to explore, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task<'a> {
+    pub(crate) table: &'a LineTable,
+    /// Branch by forking where that is possible.
+    pub(crate) fork: bool,
+    /// Log what recovery does to the pools.
+    pub(crate) log: bool,
+    /// At most this many executions.
+    pub(crate) limit: u64,
+}
+
+/// How far it got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Everything that recovery can observe was tried.
+    Exhaustive,
+    /// The limit of executions was reached.
+    Cut,
+    /// Recovery does what cannot be explored.
+    Refused { reason: String },
+}
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    pub(crate) extent: Extent,
+    pub(crate) executions: u64,
+    /// Loads that could observe several values; one that several executions share counts once.
+    pub(crate) choices: u64,
+    /// Lines that were read, of the pages with open or watched lines.
+    pub(crate) read: Vec<PageMask>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Explores; `visit` sees each execution once.
+pub(crate) fn walk(
+    explorer: &mut dyn Explorer,
+    task: Task<'_>,
+    visit: &mut dyn FnMut(Execution) -> Result<(), CheckError>,
+) -> Result<Walk, CheckError> {
+    let mut walk = Walk {
+        extent: Extent::Exhaustive,
+        executions: 0,
+        choices: 0,
+        read: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let mut fork = task.fork;
+    let mut read: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    let mut pending: Vec<Vec<u32>> = vec![Vec::new()];
+    let mut asked: HashSet<Vec<u32>> = HashSet::new();
+    while let Some(prefix) = pending.pop() {
+        if walk.executions >= task.limit {
+            walk.extent = Extent::Cut;
+            break;
+        }
+        let request = ExploreRequest {
+            table: task.table,
+            prefix: &prefix,
+            fork,
+            log: task.log,
+            max_executions: task.limit - walk.executions,
+        };
+        let explored = match explorer.explore(&request)? {
+            Attempt::Explored(explored) => explored,
+            Attempt::NotForkable if fork => {
+                fork = false;
+                pending.push(prefix);
+                continue;
+            }
+            Attempt::NotForkable => {
+                let reason = "it can neither be forked nor executed again".to_owned();
+                walk.extent = Extent::Refused { reason };
+                break;
+            }
+            Attempt::Refused { reason } => {
+                walk.extent = Extent::Refused { reason };
+                break;
+            }
+        };
+        for mask in &explored.read {
+            *read.entry((mask.pool, mask.offset)).or_default() |= mask.lines;
+        }
+        for warning in explored.warnings {
+            if !walk.warnings.contains(&warning) {
+                walk.warnings.push(warning);
+            }
+        }
+        let mut before: Option<Vec<u32>> = None;
+        for execution in explored.executions {
+            let classes = classes_of(&execution);
+            walk.executions += 1;
+            walk.choices += new_choices(&classes, before.as_deref(), prefix.len());
+            for (number, choice) in execution.choices.iter().enumerate().skip(prefix.len()) {
+                if choice.left == 0 {
+                    continue;
+                }
+                for class in u32::from(choice.class) + 1..u32::from(choice.class_count) {
+                    let mut next = classes[..number].to_vec();
+                    next.push(class);
+                    if asked.insert(next.clone()) {
+                        pending.push(next);
+                    }
+                }
+            }
+            before = Some(classes);
+            visit(execution)?;
+        }
+        if explored.stopped {
+            walk.extent = Extent::Cut;
+            break;
+        }
+    }
+    let masks = read.into_iter();
+    walk.read = masks
+        .map(|((pool, offset), lines)| PageMask {
+            pool,
+            offset,
+            lines,
+        })
+        .collect();
+    Ok(walk)
+}
+
+/// Which class was taken at each choice: the name of an execution.
+pub(crate) fn classes_of(execution: &Execution) -> Vec<u32> {
+    let choices = execution.choices.iter();
+    choices.map(|choice| choice.class.into()).collect()
+}
+
+/// How many of the choices of an execution were not seen before. Executions of one request come depth
+/// first, so what an execution shares with the one before it is all that it shares.
+fn new_choices(classes: &[u32], before: Option<&[u32]>, prefix_len: usize) -> u64 {
+    let known = match before {
+        None => prefix_len,
+        Some(before) => common_len(classes, before) + 1,
+    };
+    classes.len().saturating_sub(known) as u64
+}
+
+/// The length of the common beginning of two executions.
+pub(crate) fn common_len(one: &[u32], other: &[u32]) -> usize {
+    let pairs = one.iter().zip(other);
+    pairs.take_while(|(one, other)| one == other).count()
+}

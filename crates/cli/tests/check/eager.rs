@@ -1,0 +1,283 @@
+//! `powerfail crash --strategy eager`: bugs that only a lost line shows, and what is said about them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use powerfail_finding::{Finding, Role};
+
+use crate::common::{CLEAN, FINDINGS, Folder, RECOVER, Run, SETUP};
+
+/// A recorded run of the program with one of its bugs.
+fn recorded(bug: u32) -> Folder {
+    let folder = Folder::new();
+    folder.build_own("bug", "lost.c", &[&format!("-DBUG={bug}")]);
+    folder.record();
+    folder
+}
+
+fn crash(folder: &Folder, options: &[&str]) -> Run {
+    let mut arguments = vec!["crash", "run.trace", "--format", "json"];
+    arguments.extend(["--recover", RECOVER, "--only", CORRECTNESS]);
+    arguments.extend(options);
+    folder.powerfail(&arguments)
+}
+
+/// The flushes of the program that a bug leaves out make others look redundant.
+const CORRECTNESS: &str = "durability,ordering,atomicity,recovery-crash,recovery-hang";
+
+fn eager(folder: &Folder, options: &[&str]) -> Run {
+    let mut arguments = vec!["--strategy", "eager"];
+    arguments.extend(options);
+    crash(folder, &arguments)
+}
+
+/// The line of the program with a comment.
+fn line_with(comment: &str) -> Option<u32> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/check/programs/lost.c");
+    let text = fs::read_to_string(source).expect("a source");
+    let comment = format!("// {comment}");
+    let found = text
+        .lines()
+        .zip(1..)
+        .find(|(line, _)| line.ends_with(&comment));
+    Some(found.expect("the comment").1)
+}
+
+fn line_of(finding: &Finding, role: Role) -> Option<u32> {
+    let place = finding.places.iter().find(|place| place.role == role);
+    place
+        .unwrap_or_else(|| panic!("no {role:?}: {finding:?}"))
+        .line
+}
+
+#[test]
+fn what_no_prefix_shows_is_found_at_its_line_and_the_repaired_program_is_silent() {
+    for (bug, code, role, words) in [
+        (
+            1,
+            "PF0101",
+            Role::Survivor,
+            "flush what is stored at lost.c:",
+        ),
+        (
+            2,
+            "PF0201",
+            Role::Publish,
+            "fence after the flush at lost.c:",
+        ),
+        (3, "PF0201", Role::Publish, "move the flush at lost.c:"),
+    ] {
+        let folder = recorded(bug);
+        let prefix = crash(&folder, &[]);
+        assert_eq!(prefix.code, CLEAN, "bug {bug}: {}", prefix.stdout);
+        let run = eager(&folder, &[]).ends_with(FINDINGS);
+        assert_eq!(run.codes(), [code], "{}", run.stdout);
+        let finding = run.finding(code);
+        assert_eq!(
+            line_of(&finding, role),
+            line_with("the count"),
+            "{finding:?}"
+        );
+        // Without the second store the record is not whole: losing the first is not needed.
+        let store = line_of(&finding, Role::Store);
+        assert_eq!(store, line_with("the second store"), "{finding:?}");
+        let suggestion = finding.suggestion.expect("what to do");
+        assert!(suggestion.contains(words), "{suggestion}");
+        let lost = finding.evidence.expect("a crash").failure.lost_lines;
+        assert_eq!((lost.len(), lost[0].version), (1, 1), "the fewest stores");
+    }
+    let repaired = recorded(0);
+    let run = eager(&repaired, &[]).ends_with(CLEAN);
+    let totals = run.report().totals.eager.expect("numbers");
+    assert_eq!(totals.exhaustive_segments, totals.segments, "{totals:?}");
+    assert_eq!((totals.failed, totals.groups), (0, totals.groups_covered));
+}
+
+#[test]
+fn two_stores_that_belong_together_are_one_bug_whichever_is_lost() {
+    let folder = recorded(4);
+    crash(&folder, &[]).ends_with(CLEAN);
+    let run = eager(&folder, &[]).ends_with(FINDINGS);
+    assert_eq!(run.codes(), ["PF0301"], "{}", run.stdout);
+    let finding = run.finding("PF0301");
+    let mut lines = [Role::Store, Role::Survivor].map(|role| line_of(&finding, role));
+    lines.sort_unstable();
+    assert_eq!(lines, [line_with("the count"), line_with("the copy")]);
+    let lost = finding.evidence.expect("a crash").failure.lost_lines;
+    assert!(
+        lost.is_empty(),
+        "nothing needs to be lost between the two: {lost:?}"
+    );
+}
+
+#[test]
+fn a_finding_is_shown_again() {
+    let folder = recorded(2);
+    let run = eager(&folder, &["--out", "out"]).ends_with(FINDINGS);
+    let id = run.finding("PF0201").id;
+    let again = folder.powerfail(&["replay", &id, "--out", "out"]);
+    assert_eq!(again.code, FINDINGS, "{again:?}");
+    assert!(again.stdout.contains("the same again"), "{}", again.stdout);
+}
+
+#[test]
+fn the_table_comes_first_and_its_numbers_are_in_the_report() {
+    let folder = recorded(2);
+    let run = eager(&folder, &[]).ends_with(FINDINGS);
+    let totals = run.report().totals.eager.expect("numbers");
+    // Two stores of a record and the count, four times; two flushes and a fence each time.
+    assert_eq!((totals.writes, totals.flushes, totals.fences), (12, 8, 4));
+    // A segment for each fence: three contents of the record, two of the count.
+    assert_eq!((totals.segments, totals.combinations.as_str()), (4, "24"));
+    assert_eq!((totals.chosen, totals.exhaustive_combinations), (24, 24));
+    // What the next segment has with nothing of its own, this one has with everything.
+    assert_eq!((totals.run, totals.equal_images), (24 - 3, 3));
+    let table: Vec<Vec<&str>> = run
+        .stderr
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    for row in [
+        ["writes", "12"],
+        ["flushes", "8"],
+        ["fences", "4"],
+        ["combinations", "24"],
+    ] {
+        assert!(
+            table.iter().any(|line| line.starts_with(&row)),
+            "{}",
+            run.stderr
+        );
+    }
+}
+
+#[test]
+fn snapshots_make_no_difference() {
+    let folder = recorded(2);
+    let with = eager(&folder, &[]).ends_with(FINDINGS).report();
+    let without = eager(&folder, &["--no-snapshot"])
+        .ends_with(FINDINGS)
+        .report();
+    assert_eq!(with.findings, without.findings);
+    assert_eq!(with.totals, without.totals);
+    // A note says why it does not work, if it does not.
+    assert_eq!(without.notes, [""; 0]);
+}
+
+#[test]
+fn samples_budgets_and_segments_leave_out_and_say_so() {
+    let folder = recorded(1);
+    let numbers = |run: &Run| run.report().totals.eager.expect("numbers");
+    let all = numbers(&eager(&folder, &[]));
+    let sample = ["--threshold", "2", "--sample", "9", "--seed", "7"];
+    let run = eager(&folder, &sample);
+    let some = numbers(&run);
+    assert!(some.run < all.run, "{some:?}");
+    assert!(some.exhaustive_segments < some.segments, "{some:?}");
+    let has_note = |run: &Run, words: &str| {
+        let notes = run.report().notes;
+        assert!(notes.iter().any(|it| it.contains(words)), "{notes:?}");
+    };
+    has_note(&run, "sampled");
+    let again = eager(&folder, &sample).stdout;
+    assert_eq!(again, run.stdout, "the same seed, the same report");
+    let part = numbers(&eager(&folder, &["--segments", "1..3"]));
+    assert_eq!(part.segments, 2);
+    let run = eager(&folder, &["--budget", "1ms"]);
+    let budget = numbers(&run);
+    assert!(budget.run < all.run, "{budget:?}");
+    assert!(budget.groups_covered < budget.groups, "{budget:?}");
+    has_note(&run, "budget");
+    // The two stores of a record are one.
+    let joined = numbers(&eager(&folder, &["--coalesce"]));
+    assert!(joined.run < all.run, "{joined:?}");
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let folder = recorded(0);
+    let refused = |options: &[&str], words: &[&str]| {
+        let run = crash(&folder, options);
+        run.is_refused_with(SETUP, words);
+    };
+    let eager = ["--strategy", "eager"];
+    let with = |options: [&'static str; 2]| [eager, options].concat();
+    refused(
+        &with(["--segments", "5..400"]),
+        &["no segment 399", "--segments"],
+    );
+    refused(&with(["--segments", "99.."]), &["no segment 99"]);
+    refused(
+        &["--threshold", "9"],
+        &["--threshold is for --strategy eager"],
+    );
+    refused(&["--coalesce"], &["--coalesce is for --strategy eager"]);
+    for slip in [
+        ["--threshold", "0"],
+        ["--sample", "0"],
+        ["--segments", "3..3"],
+        ["--segments", "x"],
+    ] {
+        let run = crash(&folder, &with(slip));
+        assert_eq!(run.code, SETUP, "{slip:?}: {run:?}");
+        assert!(run.stderr.contains(slip[0]), "{slip:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn the_configuration_file_chooses_it_too() {
+    let folder = recorded(2);
+    folder.write(
+        "powerfail.toml",
+        "[check]\nstrategy = \"eager\"\nthreshold = 4\nsample = 5\n",
+    );
+    let report = crash(&folder, &[]).report();
+    let totals = report.totals.eager.expect("numbers");
+    assert_eq!((totals.threshold, totals.sample), (4, 5));
+    assert!(
+        crash(&folder, &["--strategy", "prefix"])
+            .report()
+            .totals
+            .eager
+            .is_none()
+    );
+}
+
+/// Says when a recovery runs after one that failed: by then the failure was heard of.
+const TELLING: &str = "sh -c 'test ! -e failed || touch heard
+    ./bug \"$0\" recover || { touch failed; exit 1; }
+    sleep 0.2' {pool}";
+
+#[test]
+fn an_interruption_keeps_what_was_found() {
+    let folder = recorded(2);
+    let mut command = folder.command("env");
+    command
+        .arg("--default-signal=INT,TERM")
+        .arg(env!("CARGO_BIN_EXE_powerfail"))
+        .args(["crash", "run.trace", "--format", "json", "--jobs", "1"])
+        .args(["--strategy", "eager", "--recover", TELLING])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("powerfail starts");
+    while !folder.path("heard").exists() {
+        let ended = child.try_wait().expect("a process");
+        assert!(ended.is_none(), "nothing failed: {ended:?}");
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    let killed = folder.command("kill").args(["-INT", &pid]).status();
+    assert!(killed.expect("kill").success());
+    let run = Run::from(child.wait_with_output().expect("an end")).ends_with(FINDINGS);
+    let report = run.report();
+    let is_note = |note: &String| note.contains("interrupted after");
+    assert!(report.notes.iter().any(is_note), "{:?}", report.notes);
+    let totals = report.totals.eager.expect("numbers");
+    assert!(
+        totals.failed > 0 && totals.run < totals.chosen,
+        "{totals:?}"
+    );
+    assert!(!report.findings.is_empty());
+}

@@ -1,0 +1,141 @@
+//! One forward pass over a trace that stops at the end of each segment.
+
+use powerfail_model::{Event, EventIndex, Image, Step, ThreadIndex};
+use powerfail_trace::{Record, RecordCursor, Result, StackId, Trace};
+
+use super::creation_spans::CreationSpans;
+use super::open_versions::{OpenVersions, PassOptions};
+
+/// Where a pass stands: at the end of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its number, from zero.
+    pub number: usize,
+    /// The power fails just before this event.
+    pub at: EventIndex,
+    /// The call stack of that event; none at the end of the trace.
+    pub stack: StackId,
+}
+
+/// See the module header.
+pub struct SegmentPass<'t, I> {
+    trace: &'t Trace,
+    records: RecordCursor<'t>,
+    /// The event at which the pass stopped: it is not applied yet.
+    held: Option<Held>,
+    pub(crate) open: OpenVersions<I>,
+    pub(crate) creation: CreationSpans,
+    next_number: usize,
+    is_over: bool,
+}
+
+/// A record that outlives its block.
+#[derive(Debug)]
+struct Held {
+    index: EventIndex,
+    thread: ThreadIndex,
+    stack: StackId,
+    /// Without the bytes of a store.
+    event: Event<'static>,
+    bytes: Vec<u8>,
+}
+
+impl Held {
+    fn of(record: &Record<'_>, step: &Step<'_>) -> Self {
+        let mut held = Self {
+            index: step.index,
+            thread: step.thread,
+            stack: record.stack,
+            event: Event::Fence(powerfail_model::FenceKind::Sfence),
+            bytes: Vec::new(),
+        };
+        held.event = match step.event {
+            Event::Store { kind, at, bytes } => {
+                held.bytes.extend_from_slice(bytes);
+                Event::Store {
+                    kind,
+                    at,
+                    bytes: &[],
+                }
+            }
+            Event::Flush { kind, at } => Event::Flush { kind, at },
+            Event::Fence(kind) => Event::Fence(kind),
+            Event::Sync {
+                pool,
+                offset,
+                len_bytes,
+            } => Event::Sync {
+                pool,
+                offset,
+                len_bytes,
+            },
+            Event::Resize { pool, len_bytes } => Event::Resize { pool, len_bytes },
+        };
+        held
+    }
+
+    fn step(&self) -> Step<'_> {
+        let event = match self.event {
+            Event::Store { kind, at, .. } => Event::Store {
+                kind,
+                at,
+                bytes: &self.bytes,
+            },
+            other => other,
+        };
+        Step {
+            index: self.index,
+            thread: self.thread,
+            event,
+        }
+    }
+}
+
+impl<'t, I: Image> SegmentPass<'t, I> {
+    /// Before the first event of a trace; `image` has the pools as they were then.
+    pub fn new(trace: &'t Trace, image: I, options: PassOptions) -> Self {
+        let len_bytes = trace.pools().iter().map(|pool| pool.len_bytes).collect();
+        Self {
+            trace,
+            records: trace.records_from(EventIndex(0)),
+            held: None,
+            open: OpenVersions::new(image, len_bytes, options),
+            creation: CreationSpans::default(),
+            next_number: 0,
+            is_over: false,
+        }
+    }
+
+    /// Moves to the end of the next segment; nothing after the last one.
+    pub fn next_segment(&mut self) -> Result<Option<Segment>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        if let Some(held) = self.held.take() {
+            self.open.apply(&held.step(), held.stack);
+        }
+        while let Some(record) = self.records.next_record()? {
+            self.creation.push(&record);
+            let Some(step) = record.step() else { continue };
+            if self.open.ends_segment(Some(&step)) {
+                self.held = Some(Held::of(&record, &step));
+                let (at, stack) = (record.index, record.stack);
+                return Ok(Some(self.stop(at, stack)));
+            }
+            self.open.apply(&step, record.stack);
+        }
+        self.is_over = true;
+        if !self.open.ends_segment(None) {
+            return Ok(None);
+        }
+        let end = EventIndex(self.trace.event_count());
+        Ok(Some(self.stop(end, StackId::NONE)))
+    }
+
+    fn stop(&mut self, at: EventIndex, stack: StackId) -> Segment {
+        self.open.settle();
+        let number = self.next_number;
+        self.next_number += 1;
+        Segment { number, at, stack }
+    }
+}

@@ -1,0 +1,133 @@
+//! The file that is shared with recovering processes, by reading and writing: nobody here maps it.
+
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use powerfail_abi::explore::{
+    CHOICES_AT, CHOICES_MAX, Choice, Control, FILE_LEN, LOG_AT, LOG_MAX, OUTPUT_MARK_BYTES,
+    SITES_AT, SITES_MAX,
+};
+use rustix::fs::MemfdFlags;
+
+/// See the module header.
+#[derive(Debug)]
+pub(crate) struct ExploreFile(File);
+
+/// A field of [`Control`], by its place.
+macro_rules! control {
+    ($field:ident) => {
+        offset_of!(Control, $field) as u64
+    };
+}
+pub(super) use control;
+
+impl ExploreFile {
+    pub(crate) fn create() -> io::Result<Self> {
+        let file = rustix::fs::memfd_create("powerfail-explore", MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&file, FILE_LEN)?;
+        Ok(Self(file.into()))
+    }
+
+    pub(crate) fn from_descriptor(descriptor: OwnedFd) -> Self {
+        Self(descriptor.into())
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, at)
+    }
+
+    pub(super) fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.0.read_exact_at(&mut bytes, at)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn word(&self, at: u64) -> io::Result<u32> {
+        let mut bytes = [0; 4];
+        self.0.read_exact_at(&mut bytes, at)?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    pub(super) fn long(&self, at: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.0.read_exact_at(&mut bytes, at)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    fn set_word(&self, at: u64, value: u32) -> io::Result<()> {
+        self.write(at, &value.to_ne_bytes())
+    }
+
+    /// Executions from here on just run.
+    pub(crate) fn just_run(&self) -> io::Result<()> {
+        self.set_word(control!(flags), 0)
+    }
+
+    /// An execution or a command begins, and nobody else runs.
+    pub(crate) fn nobody_runs(&self) -> io::Result<()> {
+        // Three words, side by side.
+        const { assert!(offset_of!(Control, attached) == offset_of!(Control, active) + 8) };
+        self.write(control!(active), &[0; 12])
+    }
+
+    /// The next process that starts is the first of its command.
+    pub(crate) fn forget_root(&self) -> io::Result<()> {
+        self.set_word(control!(root), 0)
+    }
+
+    /// The process that runs now, if one has said that it does.
+    pub(crate) fn active(&self) -> Option<i32> {
+        let active = self.word(control!(active)).ok()?;
+        i32::try_from(active).ok().filter(|pid| *pid > 1)
+    }
+
+    /// What a branch writes when it is about to fork.
+    pub(crate) fn output_mark(&self) -> io::Result<[u8; OUTPUT_MARK_BYTES]> {
+        let mut mark = [0; OUTPUT_MARK_BYTES];
+        self.0.read_exact_at(&mut mark, control!(output_mark))?;
+        Ok(mark)
+    }
+
+    pub(crate) fn choice_count(&self) -> io::Result<u32> {
+        Ok(self.word(control!(choice_count))?.min(CHOICES_MAX))
+    }
+
+    /// The choices of the execution that ended last, as they are in the file.
+    pub(crate) fn choices(&self) -> io::Result<Vec<u8>> {
+        let count = self.choice_count()? as usize;
+        self.read(CHOICES_AT, count * size_of::<Choice>())
+    }
+
+    /// Its log, as it is in the file.
+    pub(crate) fn log(&self) -> io::Result<Vec<u8>> {
+        let len = self.long(control!(log_len))?.min(LOG_MAX);
+        self.read(LOG_AT, usize::try_from(len).unwrap_or(0))
+    }
+
+    /// The instructions that were noted in processes so far.
+    pub(crate) fn sites(&self) -> io::Result<Vec<u8>> {
+        let count = self.word(control!(site_count))?.min(SITES_MAX);
+        self.read(SITES_AT, 8 * count as usize)
+    }
+
+    /// Writes the instructions that were noted in processes of the program that runs next.
+    pub(crate) fn set_sites(&self, sites: &[u8]) -> io::Result<()> {
+        self.write(SITES_AT, sites)?;
+        self.set_word(control!(site_count), (sites.len() / 8) as u32)
+    }
+
+    pub(crate) fn traps(&self) -> io::Result<u64> {
+        self.long(control!(traps))
+    }
+
+    pub(crate) fn steps(&self) -> io::Result<u64> {
+        self.long(control!(steps))
+    }
+}

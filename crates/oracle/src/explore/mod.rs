@@ -1,0 +1,134 @@
+//! Lazy executions: what is asked of a slot and what comes back.
+//!
+//! A lazy execution runs on an image with the newest content of everything. The table says which lines can
+//! hold something older; the runtime in the recovering process decides what they hold when recovery
+//! loads from them, and notes what it decided. The conversation with it is in `zygote/`.
+
+mod file;
+mod records;
+mod table;
+
+use std::path::PathBuf;
+
+pub use powerfail_abi::explore::{Choice, LogKind};
+
+use crate::verdict::{Stage, Verdict};
+
+pub(crate) use file::ExploreFile;
+pub(crate) use records::{choices_of, log_of};
+pub(crate) use table::{Unfit, read_masks, write_pools, write_table};
+
+/// Lines that may hold one of several contents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineTable {
+    /// Length of a line: 64, or 512 for a page cache.
+    pub line_bytes: u32,
+    /// The pools, by the paths that they had in the recorded run.
+    pub pools: Vec<PathBuf>,
+    /// The lines, in any order, each once. Those of one content need not be here. Choices number them as
+    /// they are here.
+    pub lines: Vec<TableLine>,
+    /// Lines of which one wants to know whether they were read, a page at a time, each page once.
+    pub watched: Vec<PageMask>,
+}
+
+/// A line of a [`LineTable`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableLine {
+    /// The pool, by its place in the table.
+    pub pool: u32,
+    /// Where it begins.
+    pub offset: u64,
+    /// Its contents, one after the other, the newest first; all are different.
+    pub contents: Vec<u8>,
+}
+
+/// Some lines of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageMask {
+    /// The pool, by its place in the table.
+    pub pool: u32,
+    /// Where the page begins.
+    pub offset: u64,
+    /// A bit for each 64 bytes of its 4096.
+    pub lines: u64,
+}
+
+/// What to explore.
+#[derive(Clone, Copy, Debug)]
+pub struct ExploreRequest<'a> {
+    /// The open lines.
+    pub table: &'a LineTable,
+    /// Classes to take at the first choices; after them the first class each time.
+    pub prefix: &'a [u32],
+    /// Whether to take the other classes too, by forking where they are met. Only a plan of nothing but a
+    /// recovery can do that; with others it is as if this was not set.
+    pub fork: bool,
+    /// Whether to log stores, flushes and fences.
+    pub log: bool,
+    /// No more executions than this.
+    pub max_executions: u64,
+}
+
+/// One execution of the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Execution {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What it observed where it could have observed something else.
+    pub choices: Vec<Choice>,
+    /// The commands that ran, and how many choices were made before each: addresses in choices are those of
+    /// the process that made them.
+    pub stages: Vec<(Stage, u32)>,
+    /// What it did to pools, if that was asked for.
+    pub log: Vec<Logged>,
+}
+
+impl Execution {
+    /// The command that made a choice.
+    pub fn stage_of(&self, choice: usize) -> Stage {
+        let began_before = |(_, first): &&(Stage, u32)| *first as usize <= choice;
+        let stage = self.stages.iter().take_while(began_before).last();
+        stage.map_or(Stage::Recovery, |(stage, _)| *stage)
+    }
+}
+
+/// An event of recovery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// What happened.
+    pub kind: LogKind,
+    /// The pool, by its place in the table.
+    pub pool: u32,
+    /// Where in it.
+    pub offset: u64,
+    /// What was stored.
+    pub bytes: Vec<u8>,
+    /// How many bytes it is about.
+    pub len: u64,
+    /// The instruction.
+    pub site: u64,
+    /// The thread.
+    pub thread: u32,
+    /// How many choices were made before.
+    pub choices: u32,
+}
+
+/// What exploring found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Explored {
+    /// In the order in which they ended: with forks, those of the first class of the first choice first.
+    pub executions: Vec<Execution>,
+    /// Lines that any of them read, of pages with open or watched lines.
+    pub read: Vec<PageMask>,
+    /// Whether the limit of executions was reached: the rest is not explored.
+    pub stopped: bool,
+    /// Whether branches were forked.
+    pub forked: bool,
+    /// What the runtime wants to be known.
+    pub warnings: Vec<String>,
+    /// Faults and breakpoints that were handled.
+    pub traps: u64,
+    /// Instructions that were single-stepped.
+    pub steps: u64,
+}

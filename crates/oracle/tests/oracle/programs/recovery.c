@@ -1,0 +1,107 @@
+// A recovery that does what its arguments say, one after another.
+
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+__attribute__((weak)) int choose(int line, int classes);
+__attribute__((weak)) void refuse(const char *why);
+__attribute__((weak)) void warn(const char *what);
+
+static int pool = -1;
+
+static int chosen(int line, int classes) { return choose ? choose(line, classes) : 0; }
+
+static void *idle(void *nothing) {
+    pause();
+    return nothing;
+}
+
+int main(int count, char **words) {
+    int last = 0;
+    for (int i = 1; i < count; i++) {
+        char *word = words[i];
+        char *argument = strchr(word, '=');
+        if (argument) *argument++ = 0;
+        if (strcmp(word, "open") == 0) {
+            pool = open(argument, O_RDWR);
+            if (pool < 0) return 90;
+        } else if (strcmp(word, "say") == 0) {
+            dprintf(1, "%s", argument);
+        } else if (strcmp(word, "print") == 0) {
+            // Stays in the buffer of the C library.
+            printf("%s", argument);
+        } else if (strcmp(word, "cat") == 0) {
+            char bytes[64] = {0};
+            ssize_t len = pread(pool, bytes, sizeof bytes, 0);
+            dprintf(1, "%.*s", (int)len, bytes);
+        } else if (strcmp(word, "input") == 0) {
+            char byte = '-';
+            if (read(0, &byte, 1) < 0) return 91;
+            dprintf(1, "<%c>", byte);
+        } else if (strcmp(word, "flood") == 0) {
+            char *bytes = malloc(atoi(argument));
+            memset(bytes, 'x', atoi(argument));
+            for (ssize_t at = 0, len = atoi(argument); at < len;) at += write(1, bytes + at, len - at);
+            dprintf(1, "\n");
+        } else if (strcmp(word, "choose") == 0) {
+            int line = 0, classes = 0;
+            if (sscanf(argument, "%d/%d", &line, &classes) != 2) return 92;
+            last = chosen(line, classes);
+            dprintf(1, "[%d:%d]", line, last);
+        } else if (strcmp(word, "if") == 0) {
+            // Skips the next word unless that was observed.
+            if (last != atoi(argument)) i++;
+        } else if (strcmp(word, "when") == 0) {
+            // Skips the next word unless the pool begins so.
+            char bytes[64] = {0};
+            if (pread(pool, bytes, strlen(argument), 0) < 0) return 96;
+            if (strcmp(bytes, argument) != 0) i++;
+        } else if (strcmp(word, "write") == 0) {
+            if (pwrite(pool, argument, strlen(argument), 0) < 0) return 93;
+        } else if (strcmp(word, "make") == 0) {
+            int made = open(argument, O_CREAT | O_WRONLY | O_EXCL, 0600);
+            if (made < 0) return 94;
+            dprintf(made, "made");
+            close(made);
+        } else if (strcmp(word, "log") == 0) {
+            if (open(argument, O_CREAT | O_WRONLY | O_TRUNC, 0600) < 0) return 95;
+        } else if (strcmp(word, "daemon") == 0) {
+            if (fork() == 0) {
+                setsid();
+                if (fork() == 0) pause();
+                pause();
+            }
+        } else if (strcmp(word, "thread") == 0) {
+            pthread_t thread;
+            pthread_create(&thread, NULL, idle, NULL);
+        } else if (strcmp(word, "hang") == 0) {
+            for (volatile int spin = 1; spin;) {}
+        } else if (strcmp(word, "crash") == 0) {
+            raise(atoi(argument));
+        } else if (strcmp(word, "kill-group") == 0) {
+            kill(0, SIGKILL);
+        } else if (strcmp(word, "kill-parent") == 0) {
+            kill(getppid(), SIGKILL);
+        } else if (strcmp(word, "refuse") == 0) {
+            if (refuse) refuse(argument);
+        } else if (strcmp(word, "warn") == 0) {
+            if (warn) warn(argument);
+        } else if (strcmp(word, "pid") == 0) {
+            dprintf(1, "%d", getpid());
+        } else if (strcmp(word, "exit") == 0) {
+            fflush(NULL);
+            return atoi(argument);
+        } else {
+            return 99;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,548 @@
+//! Random instances of every instruction with a memory operand, run as they are and by the trampoline
+//! of an access: all registers, flags, vectors, the stack with its red zone, and memory must come out
+//! the same.
+//!
+//! Which way an access went is seen too. If it should go to the copy, the page is inaccessible where the
+//! program sees it. If it should not, the tables send it to where nothing is. The wrong way is a fault,
+//! which ends the test program.
+
+use iced_x86::{Code, Decoder, Encoder, EncodingKind, Mnemonic, OpKind, Register};
+use powerfail_patch::{
+    AccessEmitter, AccessError, AccessSettings, Classifier, LOADS_MOVE, MAX_ACCESS_LEN,
+    STORES_MOVE, UNREAD_SHIFT,
+};
+
+use crate::bench::Bench;
+use crate::cases::{Case, DIRECTION_FLAG, STATUS_FLAGS, random_instance, random_state};
+use crate::differential::{compare, expected_words, run};
+use crate::instances::{self, Memory};
+use crate::machine::{Layout, MEMORY_LEN, Machine, TRAMPOLINE_AT};
+use crate::random::Random;
+
+const LINE: u64 = 64;
+const PAGE: u64 = 4096;
+/// What trampolines use below the red zone.
+const USED_BELOW: usize = 32;
+/// Where lines that were read are noted.
+const READ_WORDS: u64 = 0x7600_0000;
+/// Far from everything.
+const NOWHERE: u64 = 0x0123_4567_8000;
+
+struct Tables {
+    emitter: AccessEmitter,
+    settings: AccessSettings,
+    pool: u64,
+    delta: u64,
+}
+
+/// What the tables say of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ways {
+    /// All lines may be moved.
+    Moved,
+    /// None may.
+    Unknown,
+    /// The first may, the second may not.
+    First,
+    /// The other way round.
+    Second,
+    /// All may, but the copies of the pages are not next to each other.
+    Apart,
+    /// Loads may, stores may not.
+    LoadsOnly,
+    /// All may, once a load of the first line is noted.
+    Unread,
+}
+
+impl Tables {
+    /// With the tables where code is shortest, or anywhere.
+    fn new(bench: &mut Bench) -> Self {
+        let window = bench.layout.window();
+        let (line_table, page_table, mark_table) = match bench.layout {
+            Layout::Near => (window.base / 64, window.base / 512, window.base / 1024),
+            Layout::Far => (0x3000_0000_0000, 0x3100_0000_0000, 0x3200_0000_0000),
+        };
+        let settings = AccessSettings {
+            base: window.base,
+            len_bytes: window.len_bytes,
+            line_table,
+            page_table,
+            mark_table,
+            has_fsgsbase: true,
+        };
+        let pool = bench.layout.pool();
+        let tables = Self {
+            emitter: AccessEmitter::new(settings),
+            settings,
+            pool,
+            delta: window.alias_delta,
+        };
+        // The tables of the pool and a page around it.
+        let lines = tables.line_byte(pool) / PAGE * PAGE;
+        bench.machine.map_table(lines, PAGE as usize);
+        let pages = tables.page_word(pool) / PAGE * PAGE;
+        bench.machine.map_table(pages, PAGE as usize);
+        let marks = tables.mark_word(pool);
+        bench.machine.map_table(marks / PAGE * PAGE, PAGE as usize);
+        bench.machine.map_table(READ_WORDS, PAGE as usize);
+        for page in 0..MEMORY_LEN as u64 / PAGE {
+            let word = (READ_WORDS + page * 8).to_le_bytes();
+            let place = bench.machine.table(marks + page * 8, 8);
+            place.copy_from_slice(&word);
+        }
+        tables
+    }
+
+    fn line_byte(&self, address: u64) -> u64 {
+        self.settings.line_table + (address - self.settings.base) / LINE
+    }
+
+    fn page_word(&self, address: u64) -> u64 {
+        self.settings.page_table + (address - self.settings.base) / PAGE * 8
+    }
+
+    fn mark_word(&self, address: u64) -> u64 {
+        self.settings.mark_table + (address - self.settings.base) / PAGE * 8
+    }
+
+    /// The lines that were noted to be read, by page.
+    fn read(machine: &mut Machine) -> Vec<u64> {
+        let words = machine.table(READ_WORDS, MEMORY_LEN / PAGE as usize * 8);
+        words
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+            .collect()
+    }
+
+    fn set_line(&self, machine: &mut Machine, address: u64, value: u8) {
+        machine.table(self.line_byte(address), 1)[0] = value;
+    }
+
+    fn set_page(&self, machine: &mut Machine, address: u64, delta: u64) {
+        let word = self.page_word(address);
+        machine.table(word, 8).copy_from_slice(&delta.to_le_bytes());
+    }
+
+    /// Says `ways` for an access. Whether it must go to the copy.
+    fn say(&self, machine: &mut Machine, ways: Ways, first: u64, len: u64, stores: bool) -> bool {
+        machine.table(READ_WORDS, PAGE as usize).fill(0);
+        let last = first + len - 1;
+        let (two_lines, two_pages) = (first / LINE != last / LINE, first / PAGE != last / PAGE);
+        for page in 0..MEMORY_LEN as u64 / PAGE {
+            self.set_page(machine, self.pool + page * PAGE, NOWHERE);
+        }
+        for line in 0..MEMORY_LEN as u64 / LINE {
+            // What others say must not matter.
+            let other = if line % 2 == 0 { 3 } else { 0 };
+            self.set_line(machine, self.pool + line * LINE, other);
+        }
+        let all = LOADS_MOVE | STORES_MOVE;
+        let (one, two, moves) = match ways {
+            Ways::Moved => (all, all, true),
+            Ways::Unknown => (0, 0, false),
+            Ways::First => (all, 0, !two_lines),
+            Ways::Second => (0, all, false),
+            Ways::Apart => (all, all, !two_pages),
+            Ways::LoadsOnly => (LOADS_MOVE, LOADS_MOVE, !stores),
+            Ways::Unread => (all << UNREAD_SHIFT, all, !stores),
+        };
+        self.set_line(machine, last, two);
+        self.set_line(machine, first, one);
+        if moves {
+            self.set_page(machine, first, self.delta);
+            self.set_page(machine, last, self.delta);
+        } else if ways == Ways::Apart {
+            self.set_page(machine, last, NOWHERE + PAGE);
+        }
+        moves
+    }
+}
+
+/// Instructions that cannot be run with random memory, or not by everybody.
+fn is_unfit(code: Code) -> bool {
+    use Mnemonic as M;
+    code.is_privileged()
+        || matches!(
+            code.mnemonic(),
+            M::Div
+                | M::Idiv
+                | M::Fldcw
+                | M::Ldmxcsr
+                | M::Vldmxcsr
+                | M::Sgdt
+                | M::Sidt
+                | M::Sldt
+                | M::Smsw
+                | M::Str
+                | M::Lar
+                | M::Lsl
+                | M::Verr
+                | M::Verw
+        )
+}
+
+fn stores(case: &Case) -> bool {
+    !matches!(case.site.action, powerfail_patch::Action::Quiet)
+}
+
+/// Runs a case natively and by its trampoline, if it can have one.
+fn check(
+    bench: &mut Bench,
+    tables: &mut Tables,
+    case: &Case,
+    ways: Ways,
+    random: &mut Random,
+) -> Result<bool, AccessError> {
+    let at = Machine::code_address(TRAMPOLINE_AT);
+    let mut out = [0; MAX_ACCESS_LEN];
+    let flags_dead = random.one_in(4);
+    let instruction = &case.site.instruction;
+    let emitted = tables
+        .emitter
+        .emit(instruction, &case.code, at, flags_dead, &mut out)?;
+    let entry = bench.write_snippet(&case.code);
+    let compares = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Cmpxchg | Mnemonic::Cmpxchg8b | Mnemonic::Cmpxchg16b
+    );
+    let equal_to = (compares && random.one_in(2)).then(|| expected_words(case));
+    let seed = random.next();
+    bench.machine.protect_pool(true);
+    let native = run(bench, case, entry, seed, equal_to);
+
+    bench.machine.write_code(at, &out[..emitted.len_bytes]);
+    let len = instruction.memory_size().size() as u64;
+    let mut moves = false;
+    let mut expected = 0;
+    if case.aim.in_pool {
+        let address = case.aim.address;
+        moves = tables.say(&mut bench.machine, ways, address, len, stores(case));
+        expected = bench.machine.table(tables.line_byte(address), 1)[0];
+        if moves {
+            bench.machine.hide_pool();
+        }
+    }
+    let mut patched = run(bench, case, at, seed, equal_to);
+    if flags_dead && instruction.rflags_read() == 0 {
+        // Flags that the instruction leaves alone are what the code before made of them.
+        let own = STATUS_FLAGS & !u64::from(status_bits(instruction.rflags_modified()));
+        patched.state.flags = patched.state.flags & !own | native.state.flags & own;
+    }
+    // What a shift by zero or an undefined flag leaves depends on the flags before.
+    if flags_dead && instruction.rflags_undefined() != 0 {
+        patched.state.flags = native.state.flags;
+    }
+    // Below the red zone the stack is nobody's.
+    let red_zone = (case.state.registers[4] - 128 - Machine::stack_address()) as usize;
+    let below = red_zone - USED_BELOW..red_zone;
+    patched.stack[below.clone()].copy_from_slice(&native.stack[below]);
+    compare(case, &native, &patched);
+    if case.aim.in_pool {
+        let line = (case.aim.address - tables.pool) / LINE;
+        let mut noted = vec![0; MEMORY_LEN / PAGE as usize];
+        if moves && ways == Ways::Unread {
+            noted[(line / 64) as usize] = 1 << (line % 64);
+            expected = LOADS_MOVE | STORES_MOVE;
+        }
+        assert_eq!(
+            Tables::read(&mut bench.machine),
+            noted,
+            "{:02x?}",
+            case.code
+        );
+        let byte = tables.line_byte(case.aim.address);
+        assert_eq!(bench.machine.table(byte, 1)[0], expected);
+    }
+    Ok(moves)
+}
+
+/// The decoder's bits of flags, as the processor has them.
+fn status_bits(bits: u32) -> u32 {
+    use iced_x86::RflagsBits as R;
+    [
+        (R::CF, 1),
+        (R::PF, 4),
+        (R::AF, 0x10),
+        (R::ZF, 0x40),
+        (R::SF, 0x80),
+        (R::OF, 0x800),
+    ]
+    .into_iter()
+    .filter(|(bit, _)| bits & bit != 0)
+    .map(|(_, flag)| flag)
+    .sum()
+}
+
+/// Anywhere, or at the end of a line or of a page.
+fn offset(random: &mut Random) -> u64 {
+    match random.below(4) {
+        0 => random.below(PAGE),
+        1 => PAGE - 1 - random.below(64),
+        _ => random.below(PAGE / LINE) * LINE + 63 - random.below(16),
+    }
+}
+
+/// How many instances ran, how many of them on the copy, and of how many instructions.
+fn sweep(layout: Layout, seed: u64, instances: usize) -> (usize, usize, usize) {
+    let mut bench = Bench::new(layout, |_| {});
+    let mut tables = Tables::new(&mut bench);
+    let mut random = Random(seed);
+    let (mut ran, mut moved, mut codes) = (0, 0, 0);
+    for code in Code::values() {
+        if !instances::runs_here(code) || is_unfit(code) {
+            continue;
+        }
+        let mut done = 0;
+        for _ in 0..instances * 3 {
+            if done == instances {
+                break;
+            }
+            let Some(case) = random_instance(&mut bench, code, &mut random, offset) else {
+                continue;
+            };
+            let ways = random.pick(&[
+                Ways::Moved,
+                Ways::Moved,
+                Ways::Moved,
+                Ways::Unknown,
+                Ways::First,
+                Ways::Second,
+                Ways::Apart,
+                Ways::LoadsOnly,
+                Ways::Unread,
+            ]);
+            if let Ok(moves) = check(&mut bench, &mut tables, &case, ways, &mut random) {
+                done += 1;
+                moved += usize::from(moves);
+            }
+        }
+        ran += done;
+        codes += usize::from(done > 0);
+    }
+    eprintln!("{ran} instances of {codes} instructions, {moved} of them on the copy");
+    (ran, moved, codes)
+}
+
+#[test]
+fn tables_where_code_is_shortest() {
+    let (ran, moved, codes) = sweep(Layout::Near, 21, 6);
+    assert!(
+        ran > 6000 && moved > 2000 && codes > 900,
+        "{ran} {moved} {codes}"
+    );
+}
+
+#[test]
+fn tables_anywhere() {
+    let (ran, moved, codes) = sweep(Layout::Far, 22, 3);
+    assert!(
+        ran > 3000 && moved > 1000 && codes > 900,
+        "{ran} {moved} {codes}"
+    );
+}
+
+/// `div qword [rbx]` reads and writes RAX and RDX, and random numbers do not divide.
+#[test]
+fn division() {
+    let mut bench = Bench::new(Layout::Near, |_| {});
+    let mut tables = Tables::new(&mut bench);
+    let mut random = Random(23);
+    let code = [0x48, 0xf7, 0x33];
+    let mut state = random_state(&mut random);
+    let address = bench.layout.pool() + 0x1008;
+    state.registers[3] = address;
+    state.registers[2] = 0;
+    let site = Classifier::new().classify(&code, Machine::code_address(crate::machine::SNIPPET_AT));
+    let case = Case {
+        code: code.to_vec(),
+        site,
+        state,
+        aim: crate::cases::Aim {
+            address,
+            in_pool: true,
+        },
+    };
+    for ways in [Ways::Moved, Ways::Unknown] {
+        assert_eq!(
+            check(&mut bench, &mut tables, &case, ways, &mut random),
+            Ok(ways == Ways::Moved)
+        );
+    }
+}
+
+/// What a fault at the moved instruction leaves is enough to show the program's own state.
+#[test]
+fn a_fault_on_the_copy_can_be_undone() {
+    let mut bench = Bench::new(Layout::Near, |_| {});
+    let mut tables = Tables::new(&mut bench);
+    let mut random = Random(24);
+    let at = Machine::code_address(TRAMPOLINE_AT);
+    for code in [
+        Code::Mov_r64_rm64,
+        Code::Add_rm32_r32,
+        Code::Cmpxchg16b_m128,
+    ] {
+        let case =
+            std::iter::from_fn(|| Some(random_instance(&mut bench, code, &mut random, |_| 0x140)))
+                .flatten()
+                .find(|case| {
+                    case.aim.in_pool && tables.emitter.check(&case.site.instruction).is_ok()
+                })
+                .unwrap();
+        let mut out = [0; MAX_ACCESS_LEN];
+        let instruction = &case.site.instruction;
+        let emitted = tables
+            .emitter
+            .emit(instruction, &case.code, at, false, &mut out)
+            .unwrap();
+        bench.machine.write_code(at, &out[..emitted.len_bytes]);
+        let len = instruction.memory_size().size() as u64;
+        tables.say(&mut bench.machine, Ways::Moved, case.aim.address, len, true);
+        // Stop just before.
+        bench.write_jump(at + emitted.moved_at as u64, Machine::stop_address());
+        let mut state = bench.machine.run(at, &case.state);
+        assert!(bench.machine.was_stopped());
+        let scratch = usize::from(emitted.scratch);
+        assert_eq!(
+            state.registers[scratch],
+            case.aim.address.wrapping_add(tables.delta)
+        );
+        let saved = state.registers[4] - Machine::stack_address();
+        let word = &bench.machine.stack()[saved as usize..][..8];
+        state.registers[scratch] = u64::from_le_bytes(word.try_into().unwrap());
+        state.registers[4] += powerfail_patch::AccessTrampoline::STACK_AT_WORK;
+        assert_eq!(state.registers, case.state.registers);
+        let own = STATUS_FLAGS | DIRECTION_FLAG;
+        assert_eq!(state.flags & own, case.state.flags & own);
+    }
+}
+
+/// The verdict on one instance of an instruction.
+fn verdict(emitter: &mut AccessEmitter, code: Code, random: &mut Random) -> Option<AccessError> {
+    let at = Machine::code_address(0);
+    let instruction = (0..20).find_map(|_| {
+        let instruction = instances::build(code, Memory::simple(), random)?;
+        let has_stack_pointer = (0..instruction.op_count()).any(|operand| {
+            instruction.op_kind(operand) == OpKind::Register
+                && instruction.op_register(operand).full_register() == Register::RSP
+        });
+        let mut encoder = Encoder::new(64);
+        encoder.encode(&instruction, at).ok()?;
+        let bytes = encoder.take_buffer();
+        (!has_stack_pointer).then(|| Classifier::new().classify(&bytes, at).instruction)
+    })?;
+    emitter.check(&instruction).err()
+}
+
+/// What is left to single steps, by name.
+#[test]
+fn refusals() {
+    let settings = AccessSettings {
+        base: 0x1000_0000_0000,
+        len_bytes: 1 << 42,
+        line_table: 0x40_0000_0000,
+        page_table: 0x8_0000_0000,
+        mark_table: 0x6_0000_0000,
+        has_fsgsbase: true,
+    };
+    let mut emitter = AccessEmitter::new(settings);
+    let mut random = Random(25);
+    let mut refused = std::collections::BTreeMap::new();
+    for code in Code::values() {
+        if let Some(error) = verdict(&mut emitter, code, &mut random)
+            && !matches!(error, AccessError::NoOperand(_))
+        {
+            refused.insert(format!("{:?}", code.mnemonic()), error);
+        }
+    }
+    println!("{:?}", refused.keys().collect::<Vec<_>>());
+    let reason = |name: &str| refused.get(name).copied();
+    for (name, mnemonic) in [("Vpgatherdd", Mnemonic::Vpgatherdd), ("Bts", Mnemonic::Bts)] {
+        assert_eq!(reason(name), Some(AccessError::NotOnePlace(mnemonic)));
+    }
+    for (name, mnemonic) in [("Push", Mnemonic::Push), ("Jmp", Mnemonic::Jmp)] {
+        assert_eq!(reason(name), Some(AccessError::Flow(mnemonic)));
+    }
+    for (name, mnemonic) in [("Xsave", Mnemonic::Xsave), ("Clwb", Mnemonic::Clwb)] {
+        assert_eq!(reason(name), Some(AccessError::Special(mnemonic)));
+    }
+    for name in [
+        "Add",
+        "Vmovdqu",
+        "Vpaddd",
+        "Fld",
+        "Cmpxchg16b",
+        "Movups",
+        "Vaddps",
+    ] {
+        assert_eq!(reason(name), None, "{name}");
+    }
+    assert_eq!(verdict(&mut emitter, Code::Mov_r64_rm64, &mut random), None);
+}
+
+/// AVX-512 does not exist on every machine. There the code is checked by reading it: both instances of the
+/// instruction have its registers, mask and length, and each has the memory operand that it should.
+#[test]
+fn avx512_code_is_what_it_should_be() {
+    let settings = AccessSettings {
+        base: 0x1000_0000_0000,
+        len_bytes: 1 << 42,
+        line_table: 0x40_0000_0000,
+        page_table: 0x8_0000_0000,
+        mark_table: 0x6_0000_0000,
+        has_fsgsbase: true,
+    };
+    let mut emitter = AccessEmitter::new(settings);
+    let mut random = Random(26);
+    let at = Machine::code_address(0);
+    let mut checked = 0;
+    for code in Code::values().filter(|code| code.encoding() == EncodingKind::EVEX) {
+        let Some(mut instruction) = instances::build(code, Memory::simple(), &mut random) else {
+            continue;
+        };
+        if code.op_code().can_use_op_mask_register() {
+            instruction.set_op_mask(Register::K1 + random.below(7) as u32);
+        }
+        instruction.set_is_broadcast(code.op_code().can_broadcast() && random.one_in(2));
+        let mut encoder = Encoder::new(64);
+        if encoder.encode(&instruction, at).is_err() {
+            continue;
+        }
+        let bytes = encoder.take_buffer();
+        let instruction = Classifier::new().classify(&bytes, at).instruction;
+        let mut out = [0; MAX_ACCESS_LEN];
+        let to = at + 0x1000;
+        let Ok(made) = emitter.emit(&instruction, &bytes, to, false, &mut out) else {
+            continue;
+        };
+        let mut decoder = Decoder::with_ip(64, &out[..made.len_bytes], to, 0);
+        let copies: Vec<_> = decoder
+            .iter()
+            .filter(|copy| copy.code().encoding() == EncodingKind::EVEX)
+            .collect();
+        let [moved, original] = &copies[..] else {
+            panic!("{code:?} is there {} times", copies.len())
+        };
+        assert_eq!(moved.ip() - to, made.moved_at as u64);
+        assert_eq!(original.ip() - to, made.original_at as u64);
+        assert_eq!(original.memory_base(), Register::RSI);
+        let scratch = Register::RAX + u32::from(made.scratch);
+        assert_eq!(moved.memory_base(), scratch);
+        assert_eq!(
+            (moved.memory_displacement64(), moved.memory_index()),
+            (0, Register::None)
+        );
+        for copy in &copies {
+            assert_eq!(copy.code(), instruction.code());
+            assert_eq!(copy.op_mask(), instruction.op_mask(), "{code:?}");
+            assert_eq!(copy.is_broadcast(), instruction.is_broadcast(), "{code:?}");
+            assert_eq!(copy.memory_size(), instruction.memory_size(), "{code:?}");
+            for operand in 0..copy.op_count() {
+                let register = instruction.op_register(operand);
+                assert_eq!(copy.op_register(operand), register, "{code:?}");
+            }
+        }
+        checked += 1;
+    }
+    assert!(checked > 1000, "only {checked}");
+}

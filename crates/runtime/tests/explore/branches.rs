@@ -1,0 +1,148 @@
+//! Branches: what ends one does not end the others.
+
+use std::sync::atomic::Ordering;
+
+use powerfail_abi::explore::{MessageKind, Order, flag};
+
+use super::outputs;
+use super::zygote::{Outcome, Table, Zygote};
+
+fn two() -> Table {
+    Table::default().line(0, &[&[(0, 1)], &[]])
+}
+
+fn ends(outcomes: &[Outcome]) -> Vec<(Result<i32, i32>, &str)> {
+    outcomes
+        .iter()
+        .map(|outcome| (outcome.end, outcome.output.as_str()))
+        .collect()
+}
+
+#[test]
+fn a_crash_ends_one_branch() {
+    let expected = [(Err(libc::SIGSEGV), ""), (Ok(0), "fine\n")];
+    let forked = Zygote::fork_all(&two(), "crashing").unwrap();
+    assert_eq!(ends(&forked), expected);
+    let repeated = Zygote::reexecute_all(&two(), "crashing").unwrap();
+    assert_eq!(ends(&repeated), expected);
+}
+
+#[test]
+fn a_hang_is_ended_from_outside() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.start_mode("hanging");
+    let snapshot = zygote.snapshot();
+    zygote.begin(flag::LAZY | flag::FORK | flag::PRIVATE, &[]);
+    let mut killed = false;
+    let outcomes = zygote.run(snapshot, |zygote| {
+        if killed {
+            return;
+        }
+        killed = true;
+        // Until the branch has made its choice, and sleeps.
+        let is_there = || {
+            let process = zygote.control().active.load(Ordering::Relaxed);
+            let wait = std::fs::read_to_string(format!("/proc/{process}/syscall"));
+            let pauses = wait.is_ok_and(|text| text.starts_with(&format!("{} ", libc::SYS_pause)));
+            pauses && zygote.control().waiting.load(Ordering::Relaxed) == 1
+        };
+        while !is_there() {
+            std::thread::yield_now();
+        }
+        let process = zygote.control().active.load(Ordering::Relaxed);
+        // SAFETY: a signal to a process of ours.
+        unsafe { libc::kill(process as i32, libc::SIGKILL) };
+    });
+    let outcomes = outcomes.unwrap();
+    let expected = [(Err(libc::SIGKILL), ""), (Ok(0), "fine\n")];
+    assert_eq!(ends(&outcomes), expected);
+    zygote.stop();
+}
+
+#[test]
+fn the_recovery_handles_its_own_faults() {
+    assert_eq!(outputs(&two(), "handled"), ["caught 1\n", "caught 0\n"]);
+}
+
+#[test]
+fn where_nobody_may_fork_values_are_left() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.start_mode("mixed");
+    let snapshot = zygote.snapshot();
+    zygote.begin(flag::LAZY | flag::FORK | flag::PRIVATE, &[]);
+    zygote.control().waiting_max = 0;
+    let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+    assert_eq!(outcomes.len(), 1);
+    assert_eq!(zygote.choices()[0].left, 1);
+    zygote.stop();
+}
+
+#[test]
+fn threads_leave_values() {
+    let table = Table::default().line(0, &[&[(0, 1), (1, 2)], &[(0, 1)], &[]]);
+    let forked = Zygote::fork_all(&table, "threads").unwrap();
+    // The second thread has ended when the first one reads: that can branch.
+    assert!(forked.iter().all(|it| it.end == Ok(0)), "{forked:?}");
+    let outputs: Vec<&str> = forked.iter().map(|it| it.output.as_str()).collect();
+    assert_eq!(outputs, ["1 2\n", "1 0\n"]);
+    let mut repeated = Zygote::reexecute_all(&table, "threads").unwrap();
+    repeated.sort();
+    let outputs: Vec<&str> = repeated.iter().map(|it| it.output.as_str()).collect();
+    assert_eq!(outputs, ["0 0\n", "1 0\n", "1 2\n"]);
+}
+
+#[test]
+fn copies_with_a_pool_are_refused() {
+    let reason = "the recovery forks while a pool is mapped";
+    let refused = Zygote::fork_all(&two(), "forking").unwrap_err();
+    assert_eq!(refused, format!("reexecute: {reason}"));
+    assert_eq!(
+        Zygote::reexecute_all(&two(), "forking").unwrap_err(),
+        reason
+    );
+}
+
+#[test]
+fn what_is_private_cannot_be_handed_over() {
+    let refused = Zygote::fork_all(&two(), "becoming").unwrap_err();
+    assert_eq!(
+        refused,
+        "reexecute: the recovery becomes another program after it has used a pool"
+    );
+    let refused = Zygote::fork_all(&two(), "delegating").unwrap_err();
+    assert_eq!(
+        refused,
+        "reexecute: a child process of the recovery uses the pool"
+    );
+    for (mode, output) in [("becoming", "5 0 0 0\n"), ("delegating", "   5\n")] {
+        let outcomes = Zygote::reexecute_all(&two(), mode).unwrap();
+        assert_eq!(ends(&outcomes), [(Ok(0), output)]);
+    }
+}
+
+#[test]
+fn a_tree_can_be_stopped() {
+    let table = Table::default()
+        .line(0, &[&[(60, 1)], &[]])
+        .line(64, &[&[(0, 2)], &[]]);
+    let mut zygote = Zygote::new(table);
+    zygote.prepare();
+    zygote.start_mode("crossing");
+    let snapshot = zygote.snapshot();
+    zygote.begin(flag::LAZY | flag::FORK | flag::PRIVATE, &[]);
+    zygote.order(Order::Run);
+    let first = zygote.hear().unwrap();
+    assert!(first.is(MessageKind::Ended) && first.sender != snapshot);
+    // Everybody who waits says that his child has ended, and is told to end, too.
+    loop {
+        zygote.order(Order::Stop);
+        let next = zygote.hear().unwrap();
+        assert!(next.is(MessageKind::Ended));
+        if next.sender == snapshot {
+            break;
+        }
+    }
+    zygote.stop();
+}

@@ -1,0 +1,35 @@
+//! Explore mode, with a test in the place of the oracle: what recoveries observe, and all of it.
+//!
+//! # Safety
+//!
+//! The file that is shared with a recovery is reached by pointers, at the places that the protocol names.
+#![allow(unsafe_code)]
+#![allow(
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    clippy::mut_from_ref
+)]
+
+mod branches;
+mod hot;
+mod loads;
+mod made_up;
+mod orders;
+mod software;
+mod system_calls;
+mod zygote;
+
+use zygote::{Outcome, Table, Zygote};
+
+/// What all executions print, by both engines, which must agree.
+fn outputs(table: &Table, mode: &str) -> Vec<String> {
+    let forked = Zygote::fork_all(table, mode).unwrap();
+    let mut sorted = forked.clone();
+    sorted.sort();
+    let mut repeated = Zygote::reexecute_all(table, mode).unwrap();
+    repeated.sort();
+    assert_eq!(sorted, repeated);
+    let fine = |outcome: &Outcome| outcome.end == Ok(0);
+    assert!(forked.iter().all(fine), "{forked:?}");
+    forked.into_iter().map(|outcome| outcome.output).collect()
+}

@@ -1,0 +1,146 @@
+//! Snapshots, executions that just run, and logs.
+
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use powerfail_abi::explore::{LogKind, MessageKind, Order, flag};
+
+use super::zygote::{Table, Zygote};
+
+fn two() -> Table {
+    Table::default().line(0, &[&[(0, 1)], &[]])
+}
+
+#[test]
+fn executions_see_the_pool_of_the_moment() {
+    let mut zygote = Zygote::new(Table::default());
+    zygote.prepare();
+    zygote.start_mode("again");
+    let snapshot = zygote.snapshot();
+    for byte in [7, 8] {
+        // Another file each time.
+        zygote.prepare();
+        let mut image = std::fs::read(&zygote.pool).unwrap();
+        image[0] = byte;
+        let new = zygote.pool.with_extension("new");
+        std::fs::write(&new, image).unwrap();
+        std::fs::rename(&new, &zygote.pool).unwrap();
+        zygote.begin(0, &[]);
+        let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+        assert_eq!(outcomes[0].output, format!("41 42 {byte:x}\n"));
+        // Nothing is private.
+        assert_eq!(std::fs::read(&zygote.pool).unwrap()[3], 0x41);
+    }
+    zygote.stop();
+}
+
+#[test]
+fn looking_at_the_pool_is_touching_it() {
+    let mut zygote = Zygote::new(Table::default());
+    zygote.prepare();
+    zygote.start_mode("looked_at");
+    let snapshot = zygote.snapshot();
+    for _ in 0..2 {
+        zygote.prepare();
+        let number = std::fs::metadata(&zygote.pool).unwrap().ino();
+        zygote.begin(0, &[]);
+        let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+        assert_eq!(outcomes[0].output, format!("{number}\n"));
+    }
+    zygote.stop();
+}
+
+#[test]
+fn a_snapshot_can_go_on_itself() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.begin(flag::LAZY, &[1]);
+    zygote.start_mode("crashing");
+    zygote.snapshot();
+    zygote.order(Order::Go);
+    assert_eq!(zygote.wait().code(), Some(0));
+    assert_eq!(zygote.output(), "fine\n");
+    assert_eq!(zygote.choices()[0].class, 1);
+}
+
+#[test]
+fn programs_of_a_script_follow_each_other() {
+    let mut zygote = Zygote::new(two());
+    let (program, pool) = zygote.program_and_pool();
+    zygote.prepare();
+    zygote.begin(flag::LAZY, &[1]);
+    let script = format!("{program} crashing {pool} && {program} mixed {pool}; true");
+    zygote.start(Command::new("sh").args(["-c", &script]));
+    for _ in 0..2 {
+        let message = zygote.hear().unwrap();
+        assert!(message.is(MessageKind::NoSnapshot), "{message:?}");
+        assert!(message.text.contains("child process"));
+    }
+    assert_eq!(zygote.wait().code(), Some(0));
+    // What the first one has observed holds for the second one.
+    assert_eq!(zygote.output(), "fine\n0 0 0 0\n");
+    assert_eq!(zygote.choices().len(), 1);
+}
+
+#[test]
+fn a_program_that_a_shell_becomes_has_a_snapshot() {
+    let mut zygote = Zygote::new(two());
+    let (program, pool) = zygote.program_and_pool();
+    zygote.prepare();
+    let script = format!("exec {program} mixed {pool}");
+    zygote.start(Command::new("sh").args(["-c", &script]));
+    let snapshot = zygote.snapshot();
+    zygote.begin(flag::LAZY | flag::FORK | flag::PRIVATE, &[]);
+    assert_eq!(zygote.run(snapshot, |_| ()).unwrap().len(), 2);
+    zygote.stop();
+}
+
+#[test]
+fn what_recovery_does_is_logged() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.start_mode("logged");
+    let snapshot = zygote.snapshot();
+    for flags in [
+        flag::LAZY | flag::LOG,
+        flag::LAZY | flag::LOG | flag::PRIVATE,
+    ] {
+        zygote.prepare();
+        zygote.begin(flags, &[]);
+        let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+        assert_eq!(outcomes[0].output, "1\n");
+        let log: Vec<(u32, u64, Vec<u8>)> = zygote.log();
+        let kinds: Vec<(u32, u64)> = log.iter().map(|event| (event.0, event.1)).collect();
+        let expected = [
+            (LogKind::Store, 8192),
+            (LogKind::Flush, 8192),
+            (LogKind::Fence, 0),
+            (LogKind::StoreNonTemporal, 8256),
+            (LogKind::Fence, 0),
+            (LogKind::Fence, 0),
+            (LogKind::Store, 8320),
+            (LogKind::Sync, 0),
+        ];
+        assert_eq!(kinds, expected.map(|(kind, offset)| (kind as u32, offset)));
+        assert_eq!(log[0].2, 1u64.to_le_bytes());
+        assert_eq!(log[3].2, 7u32.to_le_bytes());
+        assert_eq!(log[6].2, 5u64.to_le_bytes());
+    }
+    zygote.stop();
+}
+
+#[test]
+fn each_branch_has_its_own_log() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.start_mode("logged");
+    let snapshot = zygote.snapshot();
+    zygote.begin(flag::LAZY | flag::LOG | flag::FORK | flag::PRIVATE, &[]);
+    let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+    let logs: Vec<_> = outcomes.iter().map(|outcome| &outcome.log).collect();
+    assert_eq!(logs.len(), 2);
+    assert_eq!(logs[0][0].2, 1u64.to_le_bytes());
+    assert_eq!(logs[1][0].2, 0u64.to_le_bytes());
+    assert_eq!(logs[0][1..], logs[1][1..]);
+    zygote.stop();
+}

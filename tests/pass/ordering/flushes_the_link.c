@@ -1,0 +1,31 @@
+// powerfail: recover = "{bin} {pool} recover"
+// The record behind a link is changed and flushed.
+#include "../../programs/pm.h"
+
+struct record {
+	uint64_t value;
+} PM_LINE;
+
+struct pool {
+	uint64_t version;
+	uint64_t current PM_LINE;
+	struct record records[4];
+};
+
+int main(int argc, char **argv)
+{
+	struct pool *pool = pm_open(argv[1], 4096);
+	if (pm_mode(argc, argv, "recover"))
+		return pool->version > pool->records[pool->current].value;
+	pool->current = 2;
+	pm_persist(&pool->current);
+	for (uint64_t version = 1; version <= 2; version++) {
+		struct record *record = &pool->records[pool->current];
+		record->value = version;
+		pm_flush(record);
+		pm_fence();
+		pool->version = version;
+		pm_persist(&pool->version);
+	}
+	return 0;
+}

@@ -1,0 +1,25 @@
+// powerfail: recover = "{bin} {pool} recover"
+// powerfail: flags = "--deny warnings"
+// Two counters of the same thing become durable one after the other, in the order of the stores.
+#include "../../programs/pm.h"
+
+struct pool {
+	uint64_t first;
+	uint64_t second PM_LINE;
+};
+
+int main(int argc, char **argv)
+{
+	struct pool *pool = pm_open(argv[1], 4096);
+	if (pm_mode(argc, argv, "recover")) {
+		uint64_t second = pool->second, first = pool->first;
+		return (first > second ? first : second) > 3;
+	}
+	for (uint64_t i = 1; i <= 3; i++) {
+		pool->first = i;
+		pm_persist(&pool->first);
+		pool->second = i;
+		pm_persist(&pool->second);
+	}
+	return 0;
+}
