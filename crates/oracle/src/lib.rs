@@ -44,6 +44,22 @@
 //! arguments and environment; a program that hard-codes its path then sees the user's pool, which is
 //! why [`PathMode::Namespace`] exists.
 //!
+//! # Snapshots
+//!
+//! With the runtime in [`Settings::runtime`] and [`Settings::snapshot`], a command is executed once, up to
+//! where it first touches a pool, and each run is forked from there: no execution of a program, no linking.
+//! Whether that makes a difference is seen on the first images of a slot, which are run both ways.
+//! [`Slot::snapshot_note`] says what is executed each time all the same, and why. A run whose snapshot is lost
+//! has no verdict: [`OracleError::SnapshotLost`] asks for the image once more.
+//!
+//! # Lazy executions
+//!
+//! [`Slot::explore`] runs recovery on an image of which some lines are not decided ([`LineTable`]). What they
+//! hold is decided when recovery loads from them, and everything that can be observed is: by forking at the
+//! load, if the plan is nothing but a recovery, or else one execution at a time, whose choices say what was
+//! left ([`Choice`]). After [`OracleError::NotForkable`] the same is asked without forks. Both give the
+//! same executions.
+//!
 //! # What this crate does not do
 //!
 //! It makes no images and decides nothing about which to try. It words no results.

@@ -1,9 +1,10 @@
 //! The processes of one run: their output, their ends, and the end of all of them.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Instant;
@@ -92,6 +93,8 @@ pub(crate) struct Supervision<'a> {
     pub(crate) max_content_bytes: u64,
     /// Children that stay from run to run: snapshots.
     pub(crate) kept: Vec<i32>,
+    /// The kernel's list of our children.
+    children: Option<File>,
     buffer: Vec<u8>,
 }
 
@@ -107,8 +110,30 @@ impl<'a> Supervision<'a> {
             owns_namespace,
             max_content_bytes,
             kept: Vec::new(),
+            children: File::open("/proc/thread-self/children").ok(),
             buffer: vec![0; 64 << 10],
         })
+    }
+}
+
+impl Supervision<'_> {
+    /// The children of this process.
+    fn children(&self) -> Vec<i32> {
+        let mut bytes = vec![0; 4096];
+        let mut len = 0;
+        // At the beginning the list is made anew.
+        while let Some(file) = &self.children
+            && let Ok(more @ 1..) = file.read_at(&mut bytes[len..], len as u64)
+        {
+            len += more;
+            if len == bytes.len() {
+                bytes.resize(2 * len, 0);
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes[..len]);
+        text.split_ascii_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect()
     }
 }
 
@@ -330,26 +355,18 @@ impl<'s, 'a> Session<'s, 'a> {
         for running in running.filter(|it| it.pid != 0 && it.ended.is_none()) {
             system::kill(-running.pid, libc::SIGKILL);
         }
-        for child in children() {
+        for child in self.supervision.children() {
             system::kill(child, libc::SIGKILL);
         }
     }
 
     /// Whether there was somebody to kill. Whoever loses its parent so becomes a child of ours.
     fn kill_all_but_kept(&self) -> bool {
-        let mut children = children();
+        let mut children = self.supervision.children();
         children.retain(|child| !self.supervision.kept.contains(child));
         for child in &children {
             system::kill(*child, libc::SIGKILL);
         }
         !children.is_empty()
     }
-}
-
-/// The children of this process.
-pub(crate) fn children() -> Vec<i32> {
-    let text = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    text.split_ascii_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect()
 }

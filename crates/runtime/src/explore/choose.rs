@@ -119,7 +119,7 @@ fn choose(mut choice: Choice, firsts: &[u32], code: Registers) -> usize {
         let log_events = log::events();
         control.waiting.fetch_add(1, Ordering::Relaxed);
         talk::mark_output();
-        let child = process::fork();
+        let child = process::fork(true);
         if child == 0 {
             let before = &control.attached;
             let _ = before.compare_exchange(me, sys::getpid(), Ordering::AcqRel, Ordering::Relaxed);

@@ -45,8 +45,9 @@ pub(super) fn is_execution() -> bool {
 }
 
 /// Makes a copy of this process, of whose end nobody but [`wait`] is told: the number of the copy, zero in
-/// the copy itself, or a negative error number.
-pub(super) fn fork() -> i32 {
+/// the copy itself, or a negative error number. `has_files`: whether there may be files in which the copy
+/// needs positions of its own.
+pub(super) fn fork(has_files: bool) -> i32 {
     let number_at = sys::fs() + THREAD_NUMBER_AT;
     // Only where it is certain that this is the number.
     let is_known = sys::read_own_word(number_at).is_some_and(|word| word as u32 == sys::gettid());
@@ -60,7 +61,9 @@ pub(super) fn fork() -> i32 {
         EXECUTION.store(me, Ordering::Relaxed);
         leave_the_others();
         file::control().active.store(me, Ordering::Relaxed);
-        reopen_files();
+        if has_files {
+            reopen_files();
+        }
     }
     child
 }
@@ -182,10 +185,26 @@ fn number_of(name: &[u8]) -> Option<i32> {
     core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// Whether a copy of this process would share positions in files with it.
+pub(super) fn has_files() -> bool {
+    let mut found = false;
+    for_each_file(|fd, _, _| found |= has_position(fd));
+    found
+}
+
+/// Whether somebody may read or write a file from where it stands. Nobody does so with what is ours, nor with
+/// the runtime's library, which is sealed.
+fn has_position(fd: i32) -> bool {
+    const F_GET_SEALS: usize = 1034;
+    const F_SEAL_WRITE: usize = 8;
+    let is_sealed = control_file(fd, F_GET_SEALS) & F_SEAL_WRITE != 0;
+    !file::owns(fd) && !pools::owns(fd) && !is_sealed
+}
+
 /// In a copy: gives every descriptor of a file a position of its own.
 fn reopen_files() {
     for_each_file(|fd, _, flags| {
-        if file::owns(fd) || pools::owns(fd) {
+        if !has_position(fd) {
             return;
         }
         let mut path = [0u8; 32];

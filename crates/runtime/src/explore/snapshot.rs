@@ -61,9 +61,11 @@ pub(super) fn reached() {
         }
         Order::Stop => sys::exit_group(0),
     }
+    // They stay the same: nothing is opened here.
+    let has_files = process::has_files();
     loop {
         prepare();
-        let child = process::fork();
+        let child = process::fork(has_files);
         if child == 0 {
             pools::identify_all();
             return;

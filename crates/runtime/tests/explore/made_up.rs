@@ -55,17 +55,17 @@ fn table(numbers: &mut Numbers) -> Table {
 }
 
 fn script(numbers: &mut Numbers, lines: &[u64]) -> String {
-    const WORDS: [&str; 15] = [
+    const WORDS: [&str; 17] = [
         "load", "load", "load", "store", "store", "vector", "copy", "move", "set", "rep", "repset",
-        "add", "pread", "pwrite", "if",
+        "add", "pread", "pwrite", "if", "other", "sum",
     ];
-    const RARE: [&str; 3] = ["push", "again", "equal"];
+    const RARE: [&str; 4] = ["push", "again", "equal", "peek"];
     let mut script = String::new();
     for _ in 0..8 + numbers.below(8) {
         let what = if numbers.below(8) == 0 {
-            RARE[numbers.below(3) as usize]
+            RARE[numbers.below(4) as usize]
         } else {
-            WORDS[numbers.below(15) as usize]
+            WORDS[numbers.below(17) as usize]
         };
         let len = match what {
             "load" | "store" => 1 << numbers.below(4),

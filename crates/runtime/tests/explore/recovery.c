@@ -373,6 +373,7 @@ __attribute__((target("avx2"))) static void scripted(void) {
     unsigned long at, len, value;
     int used, skip = 0;
     uint64_t seen = 0;
+    unsigned char *other = NULL;
     while (rest && sscanf(rest, "%7s %lu %lu %lu %n", what, &at, &len, &value, &used) == 4) {
         rest += used;
         if (skip) {
@@ -430,6 +431,20 @@ __attribute__((target("avx2"))) static void scripted(void) {
         } else if (!strcmp(what, "again")) {
             munmap(pool, LEN);
             pool = map_as(PROT_READ | PROT_WRITE, MAP_SHARED);
+        } else if (!strcmp(what, "other")) {
+            unsigned char *before = pool;
+            pool = other ? other : map_as(PROT_READ | PROT_WRITE, MAP_SHARED);
+            other = before;
+        } else if (!strcmp(what, "peek")) {
+            unsigned char *own = map_as(PROT_READ | PROT_WRITE, MAP_PRIVATE);
+            own[at] += value;
+            memcpy(bytes, own + at, count = len);
+            munmap(own, LEN);
+        } else if (!strcmp(what, "sum")) {
+            // Often enough to be noticed.
+            for (size_t i = 0; i < 40; i++)
+                bytes[i % 32] = LOAD(uint8_t, at + i % len);
+            count = 32;
         } else if (!strcmp(what, "equal")) {
             bytes[0] = memcmp(pool + at, pool + value, len) == 0;
             count = 1;
