@@ -88,6 +88,11 @@ impl ExploreFile {
         i32::try_from(active).ok().filter(|pid| *pid > 1)
     }
 
+    /// How many processes wait in branches.
+    pub(crate) fn waiting(&self) -> io::Result<u32> {
+        self.word(control!(waiting))
+    }
+
     /// What a branch writes when it is about to fork.
     pub(crate) fn output_mark(&self) -> io::Result<[u8; OUTPUT_MARK_BYTES]> {
         let mut mark = [0; OUTPUT_MARK_BYTES];

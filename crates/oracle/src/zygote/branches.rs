@@ -51,14 +51,12 @@ impl Branches {
         capture.end();
     }
 
-    /// The innermost process that waits goes on: what it has written so far. Nothing if none waits.
-    pub(crate) fn go_on(&mut self) -> Option<Capture> {
+    /// The innermost process that waits goes on, and so many others wait: what it has written so far.
+    /// Nothing if it said nothing when it forked.
+    pub(crate) fn go_on(&mut self, others: usize) -> Option<Capture> {
+        // A fork that failed has left a mark, too.
+        self.waiting.truncate(others + 1);
         self.waiting.pop()
-    }
-
-    /// Whether a process should be waiting.
-    pub(crate) fn is_somebody_waiting(&self) -> bool {
-        !self.waiting.is_empty()
     }
 }
 
@@ -75,8 +73,9 @@ mod tests {
 
     const MARK: [u8; OUTPUT_MARK_BYTES] = *b"0123456789abcdef0123456789abcdeX";
 
-    /// What each execution wrote: a `!` in the stream is the end of one, a `|` a fork.
+    /// What each execution wrote: a `!` in the stream is the end of one, a `|` a fork, a `~` one that fails.
     fn executions(stream: &str, piece_bytes: usize) -> Vec<String> {
+        let mut waiting = 0;
         let mut branches = Branches::new(MARK);
         let mut capture = Capture::new(Rc::new(Patterns::default()));
         let mut ended = Vec::new();
@@ -84,17 +83,19 @@ mod tests {
             let mut bytes = Vec::new();
             for byte in written.trim_end_matches('!').bytes() {
                 match byte {
-                    b'|' => bytes.extend_from_slice(&MARK),
+                    b'|' | b'~' => bytes.extend_from_slice(&MARK),
                     byte => bytes.push(byte),
                 }
+                waiting += usize::from(byte == b'|');
             }
             for piece in bytes.chunks(piece_bytes) {
                 branches.take(&mut capture, piece);
             }
             branches.end(&mut capture);
             ended.push(capture.text());
-            if let Some(parent) = branches.go_on() {
-                capture = parent;
+            if waiting > 0 {
+                waiting -= 1;
+                capture = branches.go_on(waiting).unwrap();
             }
         }
         ended
@@ -114,6 +115,7 @@ mod tests {
                 executions("a|b|c!d!e|f!g!", piece_bytes),
                 ["abc", "abd", "aef", "aeg"]
             );
+            assert_eq!(executions("a|b~c!d!", piece_bytes), ["abc", "ad"]);
         }
     }
 

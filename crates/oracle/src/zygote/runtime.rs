@@ -18,7 +18,7 @@ use crate::zygote::spawn::CStrings;
 /// What the loader of a dynamic program loads first.
 const PRELOAD: &str = "LD_PRELOAD=";
 /// Address space that the runtime takes for itself, besides the shared file.
-const OWN_BYTES: u64 = 1 << 30;
+const OWN_BYTES: u64 = 8 << 30;
 /// Descriptors that it inherits.
 const COUNT: RawFd = 4;
 /// A process does not reach these numbers by itself.

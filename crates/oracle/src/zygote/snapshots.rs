@@ -203,6 +203,9 @@ fn unsuitable(command: &Command, kit: &Kit) -> Option<&'static str> {
     if command.has_port || kit.environment_has_port {
         return Some("it is told another port each time");
     }
+    if kit.limits.memory_bytes.is_some() {
+        return Some("its memory is limited, and the runtime needs some");
+    }
     cannot_preload(&command.prepared.program)
 }
 

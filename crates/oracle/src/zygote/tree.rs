@@ -55,8 +55,11 @@ impl Run<'_, '_, '_> {
             // Whoever lost its parent belonged to the branch that ended.
             self.session.goes_on();
             self.session.end_all()?;
-            let branches = self.session.running[place].branches.as_ref();
-            if sender == template.pid && branches.is_some_and(Branches::is_somebody_waiting) {
+            let waiting = match &self.kit.runtime {
+                Some(runtime) => runtime.file.waiting()?,
+                None => 0,
+            };
+            if sender == template.pid && waiting > 0 {
                 // What they had still to do is lost.
                 self.from = None;
                 let reason = "a branch has ended those that waited for it";
@@ -76,7 +79,8 @@ impl Run<'_, '_, '_> {
                 return Ok(true);
             }
             let running = &mut self.session.running[place];
-            if let Some(parent) = running.branches.as_mut().and_then(Branches::go_on) {
+            let branches = running.branches.as_mut();
+            if let Some(parent) = branches.and_then(|it| it.go_on(waiting as usize)) {
                 running.capture = parent;
             }
             template.conversation.order(Order::Run)?;

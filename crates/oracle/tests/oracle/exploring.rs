@@ -190,6 +190,25 @@ fn a_branch_that_hangs_is_ended_alone() {
 }
 
 #[test]
+fn a_branch_that_ends_others_is_not_forked() {
+    let place = Place::new();
+    let mut plan = recovery("open={pool} choose=0/2 choose=1/2 if=1 kill-group exit=1");
+    plan.environment = vec![("ONE_GROUP".into(), "1".into())];
+    for way in WAYS {
+        let mut slot = slot(&place, &plan, way);
+        let lines = table(&place, 2);
+        for _ in 0..2 {
+            let refused = slot.explore(&request(&lines, &[], true)).unwrap_err();
+            assert!(
+                matches!(refused, OracleError::NotForkable { .. }),
+                "{refused}"
+            );
+        }
+        assert_eq!(one_by_one(&place, &mut slot, &lines).len(), 4);
+    }
+}
+
+#[test]
 fn it_stops_when_it_is_enough() {
     let place = Place::new();
     let words = "open={pool} choose=0/2 choose=1/2 choose=2/2 choose=3/2 exit=1";

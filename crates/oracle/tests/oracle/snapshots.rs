@@ -165,6 +165,10 @@ fn what_cannot_be_forked_is_executed_and_says_why() {
         plan.environment = vec![("NO_SNAPSHOT".into(), "because".into())];
         plan
     };
+    let with_limit = |mut plan: RecoveryPlan| {
+        plan.limits.memory_bytes = Some(1 << 30);
+        plan
+    };
     let log = format!("log={} open={{pool}} exit=4", place.path("log").display());
     for (plan, reason) in [
         (recovery("exit=4"), "ended before it opened a pool"),
@@ -172,6 +176,7 @@ fn what_cannot_be_forked_is_executed_and_says_why() {
         (recovery("daemon open={pool} exit=4"), "has children"),
         (recovery(&log), "open for writing"),
         (with_variable(recovery("open={pool} exit=4")), "because"),
+        (with_limit(recovery("open={pool} exit=4")), "is limited"),
         (shell("cat {pool} >/dev/null; exit 4"), "a child of it"),
     ] {
         for way in WAYS {

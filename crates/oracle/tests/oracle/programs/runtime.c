@@ -128,14 +128,16 @@ int choose(int line, int classes) {
     } else if (c->flags & FORK) {
         while (choice.class + 1 < classes) {
             if (write(output, c->mark, sizeof c->mark) != sizeof c->mark) abort();
+            c->waiting++;
             pid_t child = fork();
             if (child == 0) {
-                setsid();
+                if (!getenv("ONE_GROUP")) setsid();
                 c->active = getpid();
                 break;
             }
             int status = 0;
             waitpid(child, &status, 0);
+            c->waiting--;
             say(ENDED, child, status, "");
             if (order() != RUN) _exit(0);
             c->active = getpid();
