@@ -22,6 +22,7 @@ pub(crate) enum Condition {
     AboveOrEqual = 3,
     Equal = 4,
     NotEqual = 5,
+    BelowOrEqual = 6,
 }
 
 pub(crate) struct Assembler<'e> {

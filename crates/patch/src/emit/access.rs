@@ -35,6 +35,7 @@ use iced_x86::{
     Mnemonic, OpAccess, OpKind, Register,
 };
 
+use super::access_string::StringForm;
 use super::{EmitError, relocate};
 use crate::assembler::{Assembler, Condition, Label, at};
 use crate::variant::addressable_variant;
@@ -49,7 +50,7 @@ pub const STORES_MOVE: u8 = 2;
 pub const UNREAD_SHIFT: u8 = 2;
 
 /// No trampoline of an access is longer than this.
-pub const MAX_ACCESS_LEN: usize = 384;
+pub const MAX_ACCESS_LEN: usize = 512;
 
 const LINE_SHIFT: i32 = 6;
 const PAGE_SHIFT: i32 = 12;
@@ -119,21 +120,32 @@ pub struct AccessTrampoline {
     /// Offset of the instruction as it was.
     pub original_at: usize,
     /// The number of the register that holds the address at `moved_at`.
-    pub scratch: u8,
+    pub(super) scratch: u8,
+    /// A string instruction has several.
+    pub(super) string: Option<StringForm>,
 }
 
 impl AccessTrampoline {
-    /// For a fault at `moved_at`: how far below the program's the stack pointer is. What the program had
-    /// in the scratch register is the word at the stack pointer; everything else is the program's.
-    pub const STACK_AT_WORK: u64 = PUSHED_AT_WORK;
+    /// Makes of the registers, by their numbers, and the flags at a fault at `moved_at` what the program would
+    /// have had. `word` reads the stack.
+    pub fn undo(&self, registers: &mut [u64; 16], flags: &mut u64, word: impl Fn(u64) -> u64) {
+        if let Some(string) = self.string {
+            string.undo(registers, flags, word);
+            return;
+        }
+        let stack = registers[4];
+        registers[usize::from(self.scratch)] = word(stack);
+        registers[4] = stack + PUSHED_AT_WORK;
+    }
 }
 
 /// What is known of an access.
-struct Access {
+pub(super) struct Access {
     len: usize,
     /// The bit that both lines must have.
     bit: u8,
-    scratch: Register,
+    /// Holds the address.
+    pub(super) scratch: Register,
 }
 
 /// Emits trampolines of accesses. Allocates when made, not afterwards.
@@ -159,6 +171,9 @@ impl AccessEmitter {
 
     /// Whether an instruction can have a trampoline, as far as can be said without a place for it.
     pub fn check(&mut self, instruction: &Instruction) -> Result<(), AccessError> {
+        if StringForm::of(instruction).is_some() {
+            return Ok(());
+        }
         self.access(instruction).map(|_| ())
     }
 
@@ -173,6 +188,9 @@ impl AccessEmitter {
         flags_dead: bool,
         out: &mut [u8],
     ) -> Result<AccessTrampoline, AccessError> {
+        if let Some(form) = StringForm::of(instruction) {
+            return self.emit_string(instruction, form, code, at, out);
+        }
         let access = self.access(instruction)?;
         let keeps_flags = !flags_dead || instruction.rflags_read() != 0;
         let mut body = Body {
@@ -207,6 +225,35 @@ impl AccessEmitter {
             moved_at,
             original_at,
             scratch,
+            string: None,
+        })
+    }
+
+    fn emit_string(
+        &mut self,
+        instruction: &Instruction,
+        form: StringForm,
+        code: &[u8],
+        at: u64,
+        out: &mut [u8],
+    ) -> Result<AccessTrampoline, AccessError> {
+        let mut body = Body {
+            asm: Assembler::new(&mut self.encoder, at),
+            settings: &self.settings,
+            instruction,
+            access: Access {
+                len: form.size.into(),
+                bit: 0,
+                scratch: Register::RDI,
+            },
+            constants: [None; 3],
+        };
+        let trampoline = body.string(form, code);
+        body.place_constants();
+        let (len_bytes, _) = body.asm.finish(out)?;
+        Ok(AccessTrampoline {
+            len_bytes,
+            ..trampoline
         })
     }
 
@@ -321,11 +368,11 @@ fn is_special(instruction: &Instruction) -> bool {
             && instruction.op0_register().is_segment_register()
 }
 
-struct Body<'a> {
-    asm: Assembler<'a>,
+pub(super) struct Body<'a> {
+    pub(super) asm: Assembler<'a>,
     settings: &'a AccessSettings,
-    instruction: &'a Instruction,
-    access: Access,
+    pub(super) instruction: &'a Instruction,
+    pub(super) access: Access,
     /// Words that lie behind the code, because no instruction can have them inside.
     constants: [Option<(Label, u64)>; 3],
 }
@@ -357,7 +404,7 @@ impl Body<'_> {
     }
 
     /// Leaves the flags alone.
-    fn move_stack(&mut self, by: i64) {
+    pub(super) fn move_stack(&mut self, by: i64) {
         let moved = MemoryOperand::with_base_displ(Register::RSP, by);
         self.asm.rm(Code::Lea_r64_m, Register::RSP, moved);
     }
@@ -392,7 +439,7 @@ impl Body<'_> {
     }
 
     /// RAX is free from here on, and the flags are.
-    fn check_window(&mut self, outside: Label) {
+    pub(super) fn check_window(&mut self, outside: Label) {
         let scratch = self.access.scratch;
         let (base, len) = (self.settings.base, self.settings.len_bytes);
         self.asm.rr(Code::Mov_r64_rm64, Register::RAX, scratch);
@@ -400,7 +447,10 @@ impl Body<'_> {
             let shift = len.trailing_zeros();
             self.asm
                 .ri(Code::Shr_rm64_imm8, Register::RAX, shift.cast_signed());
-            self.compare(base >> shift);
+            // The shift itself says whether anything is left.
+            if base != 0 {
+                self.compare(base >> shift);
+            }
             self.asm.jump_if(Condition::NotEqual, outside);
         } else {
             // In pages, so that the length is a number that fits.
@@ -449,22 +499,22 @@ impl Body<'_> {
         self.asm.ri(Code::Test_rm64_imm32, Register::RAX, mask);
     }
 
-    /// RAX becomes part of what addresses the byte of the line of the address in it.
-    fn line_byte(&mut self) -> MemoryOperand {
+    /// A register becomes part of what addresses the byte of the line of the address in it.
+    pub(super) fn line_byte(&mut self, address: Register) -> MemoryOperand {
         let first_line = self.settings.base >> LINE_SHIFT;
         let bias = self.settings.line_table.wrapping_sub(first_line);
-        self.asm.ri(Code::Shr_rm64_imm8, Register::RAX, LINE_SHIFT);
+        self.asm.ri(Code::Shr_rm64_imm8, address, LINE_SHIFT);
         if let Ok(bias) = i32::try_from(bias.cast_signed()) {
-            memory(Register::RAX, bias)
+            memory(address, bias)
         } else {
-            self.add_constant(Register::RAX, bias);
-            memory(Register::RAX, 0)
+            self.add_constant(address, bias);
+            memory(address, 0)
         }
     }
 
     /// Goes to a label if the line of the address in RAX has not this bit.
     fn test_line(&mut self, bit: u8, without: Label) {
-        let byte = self.line_byte();
+        let byte = self.line_byte(Register::RAX);
         self.asm.mi(Code::Test_rm8_imm8, byte, bit.into());
         self.asm.jump_if(Condition::Equal, without);
     }
@@ -486,13 +536,13 @@ impl Body<'_> {
         self.asm.mr(Code::Bts_rm64_r64, word, scratch);
         self.asm.r(Code::Pop_r64, scratch);
         self.asm.rr(Code::Mov_r64_rm64, Register::RAX, scratch);
-        let byte = self.line_byte();
+        let byte = self.line_byte(Register::RAX);
         self.asm.mi(Code::Shr_rm8_imm8, byte, UNREAD_SHIFT.into());
         self.asm.jump(look);
     }
 
     /// The word that says how far away the copy of a page is.
-    fn page_word(&mut self, address: Register) -> MemoryOperand {
+    pub(super) fn page_word(&mut self, address: Register) -> MemoryOperand {
         self.word_of_page(self.settings.page_table, address)
     }
 
@@ -609,7 +659,7 @@ impl Body<'_> {
 }
 
 /// `[register + displacement]`.
-fn memory(register: Register, displacement: i32) -> MemoryOperand {
+pub(super) fn memory(register: Register, displacement: i32) -> MemoryOperand {
     MemoryOperand::new(
         register,
         Register::None,

@@ -24,6 +24,7 @@
 //! Deliberately absent: a decision on where trampolines lie ([`crate::tactic`]).
 
 mod access;
+mod access_string;
 mod builder;
 mod modify;
 mod order;

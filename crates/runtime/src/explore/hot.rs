@@ -171,11 +171,16 @@ pub(super) fn undo(frame: &Frame) {
         if let Some(trampoline) = emitted.trampoline {
             let offset = (address - start) as usize;
             if offset == trampoline.moved_at {
-                let stack = frame.get(Greg::Rsp);
+                let mut registers = core::array::from_fn(|number| frame.register(number as u8));
+                let mut flags = frame.get(Greg::Flags);
                 // SAFETY: the trampoline has put it there.
-                let saved = unsafe { (stack as *const u64).read() };
-                frame.set_register(trampoline.scratch, saved);
-                frame.set(Greg::Rsp, stack + AccessTrampoline::STACK_AT_WORK);
+                trampoline.undo(&mut registers, &mut flags, |at| unsafe {
+                    (at as *const u64).read()
+                });
+                for (number, value) in (0..).zip(registers) {
+                    frame.set_register(number, value);
+                }
+                frame.set(Greg::Flags, flags);
             } else if offset != trampoline.original_at {
                 return;
             }

@@ -157,6 +157,7 @@ impl State {
             return Outcome::Done;
         }
         if !runs_alone && self.run_string(frame, &instruction) {
+            sites::note(self, site);
             return Outcome::Done;
         }
         self.begin_step(frame, &instruction, runs_alone)

@@ -1,9 +1,9 @@
 //! `movs` and `stos` on hidden pages, many elements at a time.
 //!
-//! Compilers make these of copies and of clearing memory. They have no trampolines, and a single step for each
-//! element would be far too slow. So a handler does as many elements as it can: as long as source and
-//! destination are lines of which nothing is to be decided, or no pool at all. The instruction goes on at
-//! the first that is something else, which then is stepped.
+//! Compilers make these of copies and of clearing memory. A single step for each element would be far too slow
+//! before they have a trampoline, and wherever that does not go on by itself. So a handler does as many elements
+//! as it can: as long as source and destination are lines of which nothing is to be decided, or no pool at
+//! all. The instruction goes on at the first that is something else, which then is stepped.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 

@@ -166,7 +166,7 @@ static void handler(int signal, siginfo_t *info, void *context) {
     greg_t *r = c->uc_mcontext.gregs;
     uint64_t at = (uint64_t)r[REG_RIP];
     uint64_t code = at - (uint64_t)load < 64 ? at - (uint64_t)load : at - (uint64_t)store + 0x100;
-    printf("signal %d at %lx, code %lx, rdi %llx, rsi %llx, rbx %d\n", signal, code,
+    printf("signal %d, code %lx, address %lx, rdi %llx, rsi %llx, stack %d\n", signal, code,
            (uint64_t)info->si_addr & 0xfff, r[REG_RDI] & 0xfff, r[REG_RSI] & 0xfff,
            r[REG_RSP] % 16 == 8);
     siglongjmp(jump, 1);

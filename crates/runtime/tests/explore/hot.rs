@@ -88,9 +88,9 @@ fn loops_come_out_the_same() {
     for (name, optimisation) in [("hot-0", "-O0"), ("hot-2", "-O2"), ("hot-3", "-O3")] {
         let program = program(name, optimisation);
         for flags in [FIRST_ONLY, flag::LAZY] {
-            // Well over 200 000 accesses; what is left are string instructions and locked operations.
+            // Of well over 200 000 accesses.
             let traps = same(&program, "loops", flags);
-            assert!(traps < 1000, "{name} was stopped {traps} times");
+            assert!(traps < 200, "{name} was stopped {traps} times");
         }
     }
 }
