@@ -112,7 +112,7 @@ reason = "the order of eviction may be lost"
         panic!("one entry: {:?}", config.suppress);
     };
     assert_eq!(suppression.code, Some(Code::DirtyOverwrite));
-    assert_eq!(suppression.line, 34);
+    assert_eq!(suppression.line, 40);
     assert_eq!(suppression.reason, "the order of eviction may be lost");
 }
 
