@@ -90,7 +90,7 @@ impl Bench {
         // The lint has its say about transient locks and the like; here only crashes count.
         crash.args([
             "--only",
-            "atomicity,durability,recovery-crash,recovery-hang",
+            "atomicity,ordering,recovery-crash,recovery-hang",
         ]);
         let (text, time_s, processor_s) = timed(&crash);
 
