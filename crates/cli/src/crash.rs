@@ -205,7 +205,7 @@ pub(crate) struct Work<'a> {
 
 /// What came of crashes.
 pub(crate) enum Examined {
-    Done(Crashed),
+    Done(Box<Crashed>),
     /// Recovery fails without a crash.
     Fails {
         image: Undisturbed,
@@ -217,7 +217,7 @@ pub(crate) enum Examined {
 /// Lints, crashes, recovers, reports.
 pub(crate) fn judge(work: &Work<'_>) -> anyhow::Result<Exit> {
     match examine(work)? {
-        Examined::Done(crashed) => conclude(work, crashed),
+        Examined::Done(crashed) => conclude(work, *crashed),
         Examined::Fails { image, outcome } => Ok(refuse(image, &outcome)),
         Examined::Interrupted => Ok(say_interrupted()),
     }
@@ -282,7 +282,7 @@ pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
             .iter()
             .map(|reason| format!("recovery is not fully kept apart: {reason}")),
     );
-    Ok(Examined::Done(crashed))
+    Ok(Examined::Done(Box::new(crashed)))
 }
 
 /// Reports what crashes have shown.

@@ -83,7 +83,7 @@ pub(crate) fn judge(
         ..work.clone()
     };
     let mut all = match crash::examine(&first)? {
-        Examined::Done(crashed) => vec![crashed],
+        Examined::Done(crashed) => vec![*crashed],
         Examined::Fails { image, outcome } => return Ok(crash::refuse(image, &outcome)),
         Examined::Interrupted => return Ok(crash::say_interrupted()),
     };
@@ -96,7 +96,7 @@ pub(crate) fn judge(
             ..first.clone()
         };
         match crash::examine(&other)? {
-            Examined::Done(crashed) => all.push(named(crashed, &scheduled.name)),
+            Examined::Done(crashed) => all.push(named(*crashed, &scheduled.name)),
             Examined::Fails { image, outcome } => failures.push(format!(
                 "{}: recovery {} {} without any crash",
                 seed_name(work, scheduled.number),

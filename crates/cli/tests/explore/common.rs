@@ -82,7 +82,7 @@ impl Run {
         command.args(["--strategy", "lazy", "--jobs", "1"]);
         command.args(["--format", "json", "--recover", &words.join(" "), "--out"]);
         command.arg(self.folder.path().join("out")).args(flags);
-        Explored::of(command.output().expect("powerfail runs"))
+        Explored::of(&command.output().expect("powerfail runs"))
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Explored {
 }
 
 impl Explored {
-    fn of(output: Output) -> Self {
+    fn of(output: &Output) -> Self {
         let text = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         let report: Report = serde_json::from_str(&text)
