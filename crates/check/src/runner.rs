@@ -106,6 +106,13 @@ impl Default for Tried {
     }
 }
 
+/// A recovery that runs.
+struct Running<T> {
+    name: T,
+    trial: Trial,
+    state: CrashState,
+}
+
 /// See the module header.
 pub struct Runner<'t> {
     trace: &'t Trace,
@@ -278,6 +285,36 @@ impl<'t> Runner<'t> {
         next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
         done: &mut dyn FnMut(T, Tried),
     ) -> Result<(), CheckError> {
+        let mut lost = Vec::new();
+        self.pass(way, is_interrupted, next, done, &mut lost)?;
+        // Without snapshots there is nothing to lose.
+        lost.sort_by_key(|(_, trial)| trial.at);
+        let mut lost = lost.into_iter();
+        let plain = Way {
+            is_plain: true,
+            ..way
+        };
+        let mut none = Vec::new();
+        self.pass(
+            plain,
+            is_interrupted,
+            &mut || Ok(lost.next()),
+            done,
+            &mut none,
+        )
+    }
+
+    /// One forward pass over the trace. What has no verdict because a snapshot died is put into `lost`.
+    fn pass<T>(
+        &mut self,
+        way: Way,
+        is_interrupted: &dyn Fn() -> bool,
+        next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
+        done: &mut dyn FnMut(T, Tried),
+        lost: &mut Vec<(T, Trial)>,
+    ) -> Result<(), CheckError> {
+        let Some(first) = next()? else { return Ok(()) };
+        let mut first = Some(first);
         let mut cursor = self.cursor(way.needs_frontier)?;
         let images = &mut self.images;
         let zygotes: Vec<u32> = self.recoveries.iter().map(Slot::zygote_id).collect();
@@ -303,16 +340,24 @@ impl<'t> Runner<'t> {
                 jobs.push(job);
             }
             let mut free: Vec<usize> = (0..jobs.len()).collect();
-            let mut running: Vec<Option<(T, CrashState)>> = jobs.iter().map(|_| None).collect();
-            let mut take = |free: &mut Vec<usize>, running: &mut Vec<Option<(T, CrashState)>>| {
+            let mut running: Vec<Option<Running<T>>> = jobs.iter().map(|_| None).collect();
+            let mut take = |free: &mut Vec<usize>, running: &mut Vec<Option<Running<T>>>| {
                 loop {
                     match verdicts.recv_timeout(LOOK_EVERY) {
                         Ok((worker, verdict)) => {
-                            let verdict = Some(verdict?);
                             free.push(worker);
                             *runs += 1;
-                            if let Some((name, state)) = running[worker].take() {
-                                done(name, Tried { verdict, state });
+                            let run = running[worker].take();
+                            match (verdict, run) {
+                                (Err(OracleError::SnapshotLost { .. }), Some(run)) => {
+                                    lost.push((run.name, run.trial));
+                                }
+                                (verdict, run) => {
+                                    let verdict = Some(verdict?);
+                                    if let Some(Running { name, state, .. }) = run {
+                                        done(name, Tried { verdict, state });
+                                    }
+                                }
                             }
                             return Ok(());
                         }
@@ -333,7 +378,11 @@ impl<'t> Runner<'t> {
                 while free.is_empty() {
                     take(&mut free, &mut running)?;
                 }
-                let Some((name, trial)) = next()? else { break };
+                let Some((name, trial)) =
+                    first.take().map_or_else(&mut *next, |it| Ok(Some(it)))?
+                else {
+                    break;
+                };
                 cursor.move_to(trial.at)?;
                 // What is not possible there has no verdict.
                 let Some(state) = state_at(&cursor, &trial.state) else {
@@ -341,7 +390,7 @@ impl<'t> Runner<'t> {
                 };
                 let Some(worker) = free.pop() else { continue };
                 images[worker].prepare_with(&cursor, &state, trial.state.overlay())?;
-                running[worker] = Some((name, state));
+                running[worker] = Some(Running { name, trial, state });
                 if jobs[worker].send(()).is_err() {
                     return Err(CheckError::Oracle(OracleError::ZygoteDied));
                 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use powerfail_finding::{Finding, Role};
+use powerfail_finding::{Finding, Report, Role};
 
 use crate::common::{CLEAN, FINDINGS, Folder, RECOVER, Run, SETUP};
 
@@ -18,8 +18,11 @@ fn recorded(bug: u32) -> Folder {
 
 fn crash(folder: &Folder, options: &[&str]) -> Run {
     let mut arguments = vec!["crash", "run.trace", "--format", "json"];
-    arguments.extend(["--recover", RECOVER, "--only", CORRECTNESS]);
+    arguments.extend(["--only", CORRECTNESS]);
     arguments.extend(options);
+    if !options.contains(&"--recover") {
+        arguments.extend(["--recover", RECOVER]);
+    }
     folder.powerfail(&arguments)
 }
 
@@ -164,6 +167,23 @@ fn snapshots_make_no_difference() {
     assert_eq!(with.totals, without.totals);
     // A note says why it does not work, if it does not.
     assert_eq!(without.notes, [""; 0]);
+}
+
+/// Where the process that recoveries are forked from dies, its states are tried again without it.
+#[test]
+fn a_snapshot_that_dies_loses_no_state() {
+    let folder = recorded(2);
+    let expected = eager(&folder, &["--jobs", "1"])
+        .ends_with(FINDINGS)
+        .report();
+    let options = ["--jobs", "1", "--recover", "./bug {pool} kill-parent"];
+    let run = eager(&folder, &options).ends_with(FINDINGS);
+    let report = run.report();
+    let notes = report.notes.join("\n");
+    assert!(notes.contains("in the middle of a run"), "{notes}");
+    let failed = |report: &Report| report.totals.eager.as_ref().map(|it| (it.run, it.failed));
+    assert_eq!(failed(&report), failed(&expected));
+    assert_eq!(run.codes(), ["PF0201"], "{}", run.stdout);
 }
 
 #[test]

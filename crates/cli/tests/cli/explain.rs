@@ -1,5 +1,7 @@
 //! `powerfail explain`, as users run it.
 
+use powerfail_finding::Code;
+
 use crate::common::{powerfail, powerfail_into_closed_pipe};
 
 #[test]
@@ -12,7 +14,7 @@ fn all_codes_are_listed_and_each_has_a_page() {
         .filter_map(|line| line.trim_start().split(' ').next())
         .filter(|word| word.starts_with("PF"))
         .collect();
-    assert_eq!(codes.len(), 16, "{}", list.stdout);
+    assert_eq!(codes.len(), Code::ALL.len(), "{}", list.stdout);
     for code in codes {
         let page = powerfail(&["explain", code]);
         assert_eq!(page.code, 0, "{code}");

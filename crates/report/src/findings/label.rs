@@ -29,6 +29,9 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
     });
     match code {
         _ if survives => "this store is durable, and what follows it is lost",
+        Code::StoreNotFlushed if evidence.is_some() => {
+            "this store is lost: it is not flushed in time"
+        }
         Code::StoreNotFlushed | Code::TransientData => "this store is never flushed",
         Code::FlushNotFenced => "this store may be lost",
         Code::PublishedBeforeDurable if evidence.is_none() => "this store is not durable yet",

@@ -35,6 +35,7 @@ mod paths;
 mod pools;
 mod process;
 mod registers;
+mod simple;
 mod sites;
 mod snapshot;
 mod step;

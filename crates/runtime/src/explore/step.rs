@@ -31,13 +31,13 @@ pub(super) fn runs_alone() -> bool {
 
 /// A page that is shown.
 #[derive(Clone, Copy)]
-struct Shown {
-    address: u64,
+pub(super) struct Shown {
+    pub(super) address: u64,
     mapping: usize,
-    pool: u32,
-    offset: u64,
+    pub(super) pool: u32,
+    pub(super) offset: u64,
     /// Where its content is; zero if it is only shown to be written and logged.
-    truth: u64,
+    pub(super) truth: u64,
 }
 
 /// An instruction that runs alone.
@@ -45,9 +45,9 @@ pub(super) struct Step {
     site: u64,
     /// The signals that the recovery had blocked.
     mask: u64,
-    shown: [Shown; SHOWN_MAX],
-    shown_count: usize,
-    accesses: Accesses,
+    pub(super) shown: [Shown; SHOWN_MAX],
+    pub(super) shown_count: usize,
+    pub(super) accesses: Accesses,
     is_non_temporal: bool,
     is_locked: bool,
     /// A breakpoint to put back.
@@ -213,6 +213,9 @@ impl State {
             self.run_alone_warning();
         }
         self.decide(registers_of(frame, site));
+        if !runs_alone && self.load_simply(frame, instruction) {
+            return Outcome::Done;
+        }
         file::control().steps.fetch_add(1, Ordering::Relaxed);
         let shown = self.step.shown;
         for page in &shown[..self.step.shown_count] {

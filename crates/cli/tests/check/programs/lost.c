@@ -5,6 +5,8 @@
 // flushed after the count, 4 two counts that have to agree become durable in any order.
 #include "../../../../../tests/programs/pm.h"
 
+#include <signal.h>
+
 #define RECORDS 4
 
 struct record {
@@ -59,6 +61,11 @@ int main(int argc, char **argv)
 		return recover(pool);
 	if (pm_mode(argc, argv, "slow")) {
 		usleep(100000);
+		return recover(pool);
+	}
+	if (pm_mode(argc, argv, "kill-parent")) {
+		if (pool->count == 3)
+			kill(getppid(), SIGKILL);
 		return recover(pool);
 	}
 	for (uint64_t i = 0; i < RECORDS; i++)
