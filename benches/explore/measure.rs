@@ -88,10 +88,7 @@ impl Bench {
         crash.args(["--format", "json", "--recover", &words.join(" "), "--out"]);
         crash.arg(self.folder.path().join("out"));
         // The lint has its say about transient locks and the like; here only crashes count.
-        crash.args([
-            "--only",
-            "atomicity,ordering,recovery-crash,recovery-hang",
-        ]);
+        crash.args(["--only", "atomicity,ordering,recovery-crash,recovery-hang"]);
         let (text, time_s, processor_s) = timed(&crash);
 
         let report: Value = serde_json::from_str(&text).expect("a report");
