@@ -245,6 +245,10 @@ fn sum_up(progress: Progress, total: u64) -> Explored {
             Reason::Refused(reason) => {
                 format!("{count} failure points are sampled, recovery cannot be explored: {reason}")
             }
+            Reason::Unconfirmed => format!(
+                "{count} failure points count as sampled because executions fail there only while they \
+                 are explored"
+            ),
         });
     }
     if unconfirmed > 0 {

@@ -218,6 +218,7 @@ impl Nest<'_, '_> {
                 continue;
             };
             let Ok(seen) = Seen::of_choices(&point.crash.table, &execution.choices) else {
+                self.studied.unconfirmed += count;
                 continue;
             };
             let concrete = point.crash.concrete(&seen);

@@ -59,6 +59,8 @@ pub(crate) enum Reason {
     Time,
     /// Recovery does what cannot be explored.
     Refused(String),
+    /// Executions failed that do not fail without exploration: what they would have shown is not known.
+    Unconfirmed,
 }
 
 /// What was learned at a failure point.
@@ -251,6 +253,13 @@ pub(crate) fn study(
         studied.thoroughness = Thoroughness::Sampled {
             reason: Reason::TooMany,
         };
+    }
+    if studied.unconfirmed > 0 {
+        studied.reads = None;
+        if studied.thoroughness == Thoroughness::Exhaustive {
+            let reason = Reason::Unconfirmed;
+            studied.thoroughness = Thoroughness::Sampled { reason };
+        }
     }
     Ok(studied)
 }

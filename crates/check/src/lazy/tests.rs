@@ -10,6 +10,7 @@ use powerfail_trace::Trace;
 use super::driver::{Bounds, Progress, Round, Watch, round};
 use super::reuse::{Changes, Reuse};
 use super::study::{Reason, Setting, Studied, Thoroughness, study};
+use super::sum_up;
 use super::walk::{Attempt, Explorer, Extent, Task, classes_of, walk};
 use crate::content::Contents;
 use crate::error::CheckError;
@@ -220,6 +221,22 @@ fn what_does_not_fail_by_itself_is_not_reported() {
     let studied = study_at(&mut lab, 4, &setting(&contents));
     assert!(studied.failures.is_empty());
     assert_eq!(studied.unconfirmed, 1);
+    // It is not known what that execution would have done, so not everything was tried.
+    let reason = Reason::Unconfirmed;
+    assert_eq!(studied.thoroughness, Thoroughness::Sampled { reason });
+    assert!(studied.reads.is_none());
+    let progress = Progress {
+        studied: vec![studied],
+        ..Progress::default()
+    };
+    let explored = sum_up(progress, 1);
+    let totals = &explored.exploration;
+    assert_eq!((totals.exhaustive, totals.sampled), (0, 1));
+    let says = |text: &str| explored.notes.iter().any(|note| note.contains(text));
+    assert!(says(
+        "1 executions fail and are not reproduced without exploration"
+    ));
+    assert!(says("1 failure points count as sampled"));
 }
 
 /// Where the newest content fails in the same way, nothing is blamed on lost lines.

@@ -35,7 +35,7 @@ use crate::frame::{Frame, Greg};
 use crate::lock::Lock;
 use crate::modules::Function;
 
-use super::{frames, table};
+use super::{frames, order, table};
 
 /// How often an instruction may trap before it is patched in the middle of an execution.
 const TRAPS_MAX: u32 = 16;
@@ -368,7 +368,7 @@ impl Hot {
             bytes: seen,
         };
         if !self.functions.contains_key(&function.start) {
-            let before = without_breakpoints(bytes);
+            let before = without_breakpoints(function.start, bytes);
             let anatomy = Anatomy::of(&mut self.classifier, function, &before, |_| ());
             self.functions.insert(function.start, anatomy);
         }
@@ -421,7 +421,9 @@ impl Hot {
             let may_be_patched = !is_local
                 && !self.refused.contains(at)
                 && self.emitter.check(&other.instruction).is_ok();
-            if !self.entries.contains_key(at) && (other.is_silent() || may_be_patched) {
+            // What has a breakpoint must stay where that is known.
+            let is_silent = other.is_silent() || order::stands_at(*at);
+            if !self.entries.contains_key(at) && (is_silent || may_be_patched) {
                 unsettled.insert(*at);
             }
         }
@@ -440,10 +442,11 @@ fn has_frame_pointer(function: &[u8]) -> bool {
         .starts_with(&BEGIN)
 }
 
-/// The bytes of a function as they were before system calls in it got breakpoints.
-fn without_breakpoints(bytes: &[u8]) -> Vec<u8> {
+/// The bytes of a function as they were before system calls, flushes and so on in it got breakpoints.
+fn without_breakpoints(address: u64, bytes: &[u8]) -> Vec<u8> {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     let mut before = bytes.to_vec();
+    order::restore(address, &mut before);
     for at in 1..before.len() {
         if before[at - 1..=at] == [code::BREAKPOINT, SYSCALL[1]] {
             before[at - 1] = SYSCALL[0];

@@ -15,7 +15,7 @@ use crate::frame::{Frame, Greg};
 use crate::lock::Lock;
 use crate::{code, modules};
 
-use super::{access, hot, pools, turn};
+use super::{access, hot, pools, step, turn};
 
 /// Breakpoints, with the bytes that they replace.
 static SITES: Lock<BTreeMap<u64, u8>> = Lock::new(BTreeMap::new());
@@ -67,6 +67,9 @@ pub(super) fn prepare() {
             }
             let mut bytes = bytes.to_vec();
             hot::restore(from, &mut bytes);
+            // A breakpoint hides the first byte of its instruction, and what is behind a prefix looks like
+            // another one.
+            restore(from, &mut bytes);
             classifier.scan(&bytes, from, |scanned| {
                 let Some(site) = scanned.silent else { return };
                 let is_locked = matches!(site.action, Action::Store(_));
@@ -86,10 +89,21 @@ fn place_of(site: u64) -> u64 {
 
 /// Whether an instruction has a breakpoint.
 pub(super) fn sees(site: u64) -> bool {
-    SITES.with(|sites| sites.contains_key(&site)) || {
-        let place = place_of(site);
-        SITES.with(|sites| sites.contains_key(&place))
-    }
+    stands_at(site) || stands_at(place_of(site))
+}
+
+/// Undoes what breakpoints have made of the bytes of code that lies at an address.
+pub(super) fn restore(address: u64, bytes: &mut [u8]) {
+    SITES.with(|sites| {
+        for (at, byte) in sites.range(address..address + bytes.len() as u64) {
+            bytes[(at - address) as usize] = *byte;
+        }
+    });
+}
+
+/// Whether a breakpoint stands at an address.
+pub(super) fn stands_at(address: u64) -> bool {
+    SITES.with(|sites| sites.contains_key(&address))
 }
 
 fn put(site: u64, byte: u8) {
@@ -109,11 +123,24 @@ fn put(site: u64, byte: u8) {
     }
 }
 
+/// Changes a byte of code while the recovery runs. The descriptor that this takes would be one that the
+/// recovery does not expect, and a file that is open for writing, which forbids to branch.
+fn write(address: u64, byte: u8) {
+    code::replace(core::iter::once((address, &[byte][..])));
+    code::reset_after_fork();
+}
+
 /// Whether a breakpoint is one of these; does what its instruction is for.
 pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
     let Some(byte) = SITES.with(|sites| sites.get(&address).copied()) else {
         return false;
     };
+    if step::runs_alone() {
+        // The turn is taken by this thread, which would wait for itself.
+        super::refuse(&format!(
+            "the instruction at {address:#x} runs alone and meets a breakpoint"
+        ));
+    }
     turn::enter();
     // SAFETY: the turn is ours.
     let state = unsafe { turn::state() };
@@ -123,7 +150,7 @@ pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
     } else {
         state.log_fence(hot::instruction_at(address));
         if !matches!(instruction.mnemonic(), Mnemonic::Sfence | Mnemonic::Mfence) {
-            code::replace(core::iter::once((address, &[byte][..])));
+            write(address, byte);
             frame.set(Greg::Rip, address);
             state.step.forget_accesses();
             state.run_alone(frame, address);
@@ -162,6 +189,6 @@ fn decode(address: u64, byte: u8) -> Instruction {
 /// An instruction that had a breakpoint has run alone.
 pub(super) fn rearm(address: u64) {
     if address != 0 {
-        code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
+        write(address, code::BREAKPOINT);
     }
 }

@@ -6,7 +6,7 @@ use powerfail_abi::explore::flag;
 
 use crate::{code, sys};
 
-use super::{file, hot, pools, turn};
+use super::{file, hot, pools, step, turn};
 
 const OPEN: usize = 2;
 const STAT: usize = 4;
@@ -57,6 +57,7 @@ pub(super) fn fork(has_files: bool) -> i32 {
     let child = unsafe { sys::call(CLONE, [flags, 0, 0, number_at as usize, 0, 0]) } as i32;
     if child == 0 {
         code::reset_after_fork();
+        step::inherit_after_fork();
         let me = sys::getpid();
         EXECUTION.store(me, Ordering::Relaxed);
         leave_the_others();
@@ -261,6 +262,7 @@ pub(crate) fn before_fork() {
 /// The recovery has made a copy of itself, and this is the copy.
 pub(crate) fn after_fork() {
     turn::reset_after_fork();
+    step::reset_after_fork();
     hot::reset_after_fork();
     code::reset_after_fork();
 }

@@ -29,6 +29,18 @@ pub(super) fn runs_alone() -> bool {
     ALONE.load(Ordering::Relaxed) == sys::gettid()
 }
 
+/// In a branch, whose thread has another number: it runs what its parent ran when it was made.
+pub(super) fn inherit_after_fork() {
+    if ALONE.load(Ordering::Relaxed) != 0 {
+        ALONE.store(sys::gettid(), Ordering::Relaxed);
+    }
+}
+
+/// In a copy that the recovery has made of itself: who ran something alone was another thread.
+pub(super) fn reset_after_fork() {
+    ALONE.store(0, Ordering::Relaxed);
+}
+
 /// A page that is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Shown {

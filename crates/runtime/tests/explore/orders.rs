@@ -5,7 +5,7 @@ use std::process::Command;
 
 use powerfail_abi::explore::{LogKind, MessageKind, Order, flag};
 
-use super::zygote::{Table, Zygote};
+use super::zygote::{Outcome, Table, Zygote};
 
 fn two() -> Table {
     Table::default().line(0, &[&[(0, 1)], &[]])
@@ -142,5 +142,45 @@ fn each_branch_has_its_own_log() {
     assert_eq!(logs[0][0].2, 1u64.to_le_bytes());
     assert_eq!(logs[1][0].2, 0u64.to_le_bytes());
     assert_eq!(logs[0][1..], logs[1][1..]);
+    zygote.stop();
+}
+
+/// A locked operation runs alone because it is a fence, and then meets a page that is hidden: in a branch, which
+/// is another thread, and again when it is executed once more from the snapshot.
+#[test]
+fn a_locked_operation_that_is_logged_can_be_a_choice() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.start_mode("exchanged");
+    let snapshot = zygote.snapshot();
+    let check = |outcome: &Outcome, seen: u8| {
+        assert_eq!(outcome.end, Ok(0), "{outcome:?}");
+        assert_eq!(outcome.output, format!("{seen:x} 10\n"));
+        let expected = [
+            (LogKind::Fence, 0, Vec::new()),
+            (LogKind::Store, 0, 0x10u64.to_le_bytes().to_vec()),
+            (LogKind::Store, 8192, u64::from(seen).to_le_bytes().to_vec()),
+            (LogKind::Flush, 8192, Vec::new()),
+            (LogKind::Fence, 0, Vec::new()),
+        ];
+        let expected = expected.map(|(kind, offset, bytes)| (kind as u32, offset, bytes));
+        assert_eq!(outcome.log, expected);
+    };
+    // The first time nothing is patched, later what was noted is.
+    for _ in 0..3 {
+        zygote.prepare();
+        zygote.begin(flag::LAZY | flag::LOG | flag::FORK | flag::PRIVATE, &[]);
+        let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+        assert_eq!(outcomes.len(), 2, "{outcomes:?}");
+        check(&outcomes[0], 1);
+        check(&outcomes[1], 0);
+        for (class, seen) in [(0, 1), (1, 0)] {
+            zygote.prepare();
+            zygote.begin(flag::LAZY | flag::LOG, &[class]);
+            let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+            assert_eq!(outcomes.len(), 1, "{outcomes:?}");
+            check(&outcomes[0], seen);
+        }
+    }
     zygote.stop();
 }

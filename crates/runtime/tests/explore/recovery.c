@@ -316,6 +316,16 @@ static void logged(void) {
     printf("%lx\n", LOAD(uint64_t, 8192));
 }
 
+static void exchanged(void) {
+    unsigned char *pool = map();
+    // Nothing has read or overwritten the line before: the locked operation itself is the choice.
+    uint64_t before = __atomic_exchange_n((uint64_t *)pool, 0x10, __ATOMIC_SEQ_CST);
+    LOAD(uint64_t, 8192) = before;
+    _mm_clflush(pool + 8192);
+    _mm_sfence();
+    printf("%lx %lx\n", before, LOAD(uint64_t, 0));
+}
+
 static void streamed(void) {
     FILE *file = fopen(path, "rb");
     unsigned char bytes[16];
@@ -474,7 +484,7 @@ static const struct {
     {"tidy", tidy},
     {"into_private", into_private},
     {"becoming", becoming}, {"delegating", delegating},
-    {"scripted", scripted},
+    {"scripted", scripted}, {"exchanged", exchanged},
 };
 
 int main(int count, char **arguments) {
