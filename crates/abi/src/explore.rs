@@ -126,8 +126,9 @@ pub struct Control {
     /// The first process of the command, which alone can be a snapshot: set by itself, where there is
     /// zero. (Its number stays the same when it executes another program.)
     pub root: AtomicU32,
-    /// Without [`flag::PRIVATE`]: whether what is known of lines, and the content of open pages, in the file
-    /// are those of a former command of the same execution. The host writes zero before the first one.
+    /// Whether a process has begun to use a pool. Without [`flag::PRIVATE`] what is known of lines, and the
+    /// content of open pages, in the file are then those of a former command of the same execution. The host
+    /// writes zero before the first one.
     pub begun: AtomicU32,
     /// A branch that is about to fork writes these bytes, at once, to the pipe of [`OUTPUT_VARIABLE`]: what
     /// was written before belongs to the branch and to its child, what comes after only to the child. They

@@ -100,6 +100,11 @@ impl ExploreFile {
         Ok(mark)
     }
 
+    /// Whether a process has used a pool, and the runtime in it has seen that.
+    pub(crate) fn has_begun(&self) -> io::Result<bool> {
+        Ok(self.word(control!(begun))? != 0)
+    }
+
     pub(crate) fn choice_count(&self) -> io::Result<u32> {
         Ok(self.word(control!(choice_count))?.min(CHOICES_MAX))
     }

@@ -203,6 +203,15 @@ impl<'a> Stages<'a> {
             }
             run.session.end_all()?;
             let stopped = std::mem::replace(&mut explored, Ok(false))?;
+            // A program that is started without the runtime uses the pool unseen.
+            let is_seen = match &run.kit.runtime {
+                Some(runtime) => runtime.file.has_begun()?,
+                None => false,
+            };
+            if !is_seen {
+                let reason = "recovery uses no pool, or where nobody can see it".into();
+                return Err(Stopped::Refused(reason));
+            }
             Ok((stopped, std::mem::take(&mut run.warnings)))
         });
         match result {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use powerfail_oracle::{
-    CommandLine, ExploreRequest, LineTable, LogKind, Oracle, PageMask, PathMode, ProcessMode,
-    RecoveryPlan, Slot, Stage, TableLine,
+    CommandLine, ExploreRequest, LineTable, LogKind, Oracle, OracleError, PageMask, PathMode,
+    ProcessMode, RecoveryPlan, Slot, Stage, TableLine,
 };
 
 use crate::exploring::told;
@@ -109,14 +109,42 @@ fn one_by_one(place: &Place, slot: &mut Slot) -> BTreeSet<Told> {
     told_all
 }
 
+/// Files are not copied where processes are: what one branch makes, another one would find.
+#[test]
+fn a_recovery_that_makes_files_is_executed_for_each_value() {
+    let place = Place::new();
+    let words = format!(
+        "map={{pool}} load=0 make={} if=1 load=64",
+        place.path("new").display()
+    );
+    for way in WAYS {
+        let mut slot = slot(&place, &plan(command(&words)), way);
+        let refused = slot.explore(&request(&table(&place), &[], true));
+        let reason = match refused {
+            Err(OracleError::NotForkable { reason }) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reason, "the recovery makes or removes other files");
+        assert_eq!(one_by_one(&place, &mut slot).len(), 4);
+    }
+}
+
+#[test]
+fn a_program_that_is_started_without_the_runtime_is_not_explored() {
+    let place = Place::new();
+    for way in WAYS {
+        let line = CommandLine::new(["env", "-i", "cat", "{pool}"]);
+        let mut slot = slot(&place, &plan(line), way);
+        let refused = slot.explore(&request(&table(&place), &[], false));
+        let is_refused = matches!(&refused, Err(OracleError::NotExplorable { .. }));
+        assert!(is_refused, "{refused:?}");
+    }
+}
+
 #[test]
 fn both_engines_observe_the_same() {
     let place = Place::new();
     for way in WAYS {
-        let make = format!(
-            "map={{pool}} load=0 make={0} if=1 load=64",
-            place.path("new").display()
-        );
         for (words, count) in [
             ("map={pool} load=0 if=1 load=64 exit=1", 4),
             ("map={pool} load=64 load=64 load=65 load=0 exit=1", 6),
@@ -125,7 +153,6 @@ fn both_engines_observe_the_same() {
             ("map={pool} load=64 flood=200000 load=0 exit=1", 6),
             ("map={pool} store=64:9 load=64 load=0 exit=1", 2),
             ("map={pool} load=4096 exit=1", 1),
-            (&make, 4),
         ] {
             let mut slot = slot(&place, &plan(command(words)), way);
             let forked = by_fork(&place, &mut slot);

@@ -1,5 +1,7 @@
 //! System calls that could concern a pool.
 
+use powerfail_abi::explore::OpenPage;
+
 use crate::stacks::Registers;
 use crate::sys;
 
@@ -39,21 +41,30 @@ pub(super) mod number {
     pub(crate) const TRUNCATE: usize = 76;
     pub(crate) const FTRUNCATE: usize = 77;
     pub(crate) const RENAME: usize = 82;
+    pub(crate) const MKDIR: usize = 83;
+    pub(crate) const RMDIR: usize = 84;
     pub(crate) const CREAT: usize = 85;
+    pub(crate) const LINK: usize = 86;
     pub(crate) const UNLINK: usize = 87;
+    pub(crate) const SYMLINK: usize = 88;
     pub(crate) const READLINK: usize = 89;
     pub(crate) const CHMOD: usize = 90;
     pub(crate) const CHOWN: usize = 92;
     pub(crate) const MLOCK: usize = 149;
     pub(crate) const OPENAT: usize = 257;
+    pub(crate) const MKDIRAT: usize = 258;
     pub(crate) const NEWFSTATAT: usize = 262;
     pub(crate) const UNLINKAT: usize = 263;
     pub(crate) const RENAMEAT: usize = 264;
+    pub(crate) const LINKAT: usize = 265;
+    pub(crate) const SYMLINKAT: usize = 266;
     pub(crate) const FACCESSAT: usize = 269;
     pub(crate) const SPLICE: usize = 275;
     pub(crate) const FALLOCATE: usize = 285;
     pub(crate) const PREADV: usize = 295;
     pub(crate) const PWRITEV: usize = 296;
+    pub(crate) const PROCESS_VM_READV: usize = 310;
+    pub(crate) const PROCESS_VM_WRITEV: usize = 311;
     pub(crate) const RENAMEAT2: usize = 316;
     pub(crate) const GETRANDOM: usize = 318;
     pub(crate) const COPY_FILE_RANGE: usize = 326;
@@ -66,14 +77,16 @@ pub(super) mod number {
 }
 use number::{
     ACCESS, CHMOD, CHOWN, CLONE, CLOSE, CLOSE_RANGE, COPY_FILE_RANGE, CREAT, FACCESSAT, FACCESSAT2,
-    FALLOCATE, FCNTL, FDATASYNC, FLOCK, FORK, FSYNC, FTRUNCATE, LSTAT, MADVISE, MLOCK, MMAP,
-    MPROTECT, MREMAP, MSYNC, MUNMAP, NEWFSTATAT, OPEN, OPENAT, OPENAT2, READLINK, RENAME, RENAMEAT,
-    RENAMEAT2, SENDFILE, SPLICE, STAT, STATX, TRUNCATE, UNLINK, UNLINKAT,
+    FALLOCATE, FCNTL, FDATASYNC, FLOCK, FORK, FSYNC, FTRUNCATE, LINK, LINKAT, LSTAT, MADVISE,
+    MKDIR, MKDIRAT, MLOCK, MMAP, MPROTECT, MREMAP, MSYNC, MUNMAP, NEWFSTATAT, OPEN, OPENAT,
+    OPENAT2, PROCESS_VM_READV, PROCESS_VM_WRITEV, READLINK, RENAME, RENAMEAT, RENAMEAT2, RMDIR,
+    SENDFILE, SPLICE, STAT, STATX, SYMLINK, SYMLINKAT, TRUNCATE, UNLINK, UNLINKAT,
 };
 
 const EBADF: isize = 9;
 const CLONE_VM: usize = 0x100;
 const AT_FDCWD: i32 = -100;
+const O_CREAT: usize = 0o100;
 const O_TRUNC: usize = 0o1000;
 
 /// A system call that the recovery wants to make.
@@ -108,18 +121,46 @@ impl Call {
         self.arguments[0] as i32
     }
 
+    /// The flags with which it opens a file.
+    fn open_flags(&self) -> usize {
+        match self.number {
+            OPEN => self.arguments[1],
+            CREAT => O_CREAT | O_TRUNC,
+            OPENAT => self.arguments[2],
+            // SAFETY: the kernel would read the flags there, too.
+            OPENAT2 => unsafe { (self.arguments[2] as *const u64).read() as usize },
+            _ => 0,
+        }
+    }
+
+    /// Whether it changes what files there are, or the length of one. It names these paths.
+    fn changes_files(&self, paths: [Option<(i32, usize)>; 2]) -> bool {
+        let flags = self.open_flags();
+        let is_new =
+            || paths[0].is_some_and(|(directory, path)| !paths::leads_to_file(directory, path));
+        match self.number {
+            UNLINK | UNLINKAT | RENAME | RENAMEAT | RENAMEAT2 | LINK | LINKAT | SYMLINK
+            | SYMLINKAT | MKDIR | MKDIRAT | RMDIR | TRUNCATE => true,
+            _ => flags & O_TRUNC != 0 || flags & O_CREAT != 0 && is_new(),
+        }
+    }
+
     /// Directories and paths that it names.
     fn paths(&self) -> [Option<(i32, usize)>; 2] {
         let [first, second, third, fourth, ..] = self.arguments;
         match self.number {
-            OPEN | CREAT | STAT | LSTAT | ACCESS | TRUNCATE | UNLINK | READLINK | CHMOD | CHOWN => {
-                [Some((AT_FDCWD, first)), None]
-            }
-            OPENAT | OPENAT2 | NEWFSTATAT | STATX | UNLINKAT | FACCESSAT | FACCESSAT2 => {
+            OPEN | CREAT | STAT | LSTAT | ACCESS | TRUNCATE | UNLINK | READLINK | CHMOD | CHOWN
+            | MKDIR | RMDIR => [Some((AT_FDCWD, first)), None],
+            OPENAT | OPENAT2 | NEWFSTATAT | STATX | UNLINKAT | FACCESSAT | FACCESSAT2 | MKDIRAT => {
                 [Some((first as i32, second)), None]
             }
-            RENAME => [Some((AT_FDCWD, first)), Some((AT_FDCWD, second))],
-            RENAMEAT | RENAMEAT2 => [Some((first as i32, second)), Some((third as i32, fourth))],
+            // What a symbolic link says need not be a path.
+            SYMLINK => [Some((AT_FDCWD, second)), None],
+            SYMLINKAT => [Some((second as i32, third)), None],
+            RENAME | LINK => [Some((AT_FDCWD, first)), Some((AT_FDCWD, second))],
+            RENAMEAT | RENAMEAT2 | LINKAT => {
+                [Some((first as i32, second)), Some((third as i32, fourth))]
+            }
             _ => [None, None],
         }
     }
@@ -193,6 +234,9 @@ pub(super) fn perform_call(call: &Call) -> Option<isize> {
         FLOCK => pools::pool_of(call.fd()).map(|_| 0),
         FCNTL if is_lock(call.arguments[1]) => pools::pool_of(call.fd()).map(|_| 0),
         SENDFILE | COPY_FILE_RANGE | SPLICE => refuse_moves(call),
+        PROCESS_VM_READV | PROCESS_VM_WRITEV => {
+            super::refuse("the recovery copies memory by process_vm_readv or process_vm_writev")
+        }
         _ => super::transfer::perform(call),
     }
 }
@@ -233,23 +277,38 @@ fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
     }
     let find = |path: Option<(i32, usize)>| paths::pool_at(path?.0, path?.1);
     let [first, second] = [find(paths[0]), find(paths[1])];
-    let pool = first.or(second)?;
+    let Some(pool) = first.or(second) else {
+        let is_beside = |(directory, path): &(i32, usize)| paths::is_beside_pool(*directory, *path);
+        if paths.iter().flatten().any(is_beside) {
+            snapshot::reached_beside();
+        }
+        // Files are not copied where processes are.
+        if snapshot::has_passed() && super::is_lazy() && call.changes_files(paths) {
+            needs_file("makes or removes other files");
+        }
+        return None;
+    };
     snapshot::reached();
     if !super::is_lazy() {
         return None;
     }
-    let flags = match call.number {
-        OPEN => call.arguments[1],
-        CREAT => O_TRUNC,
-        OPENAT => call.arguments[2],
-        // SAFETY: the kernel would read the flags there, too.
-        OPENAT2 => unsafe { (call.arguments[2] as *const u64).read() as usize },
-        _ => 0,
-    };
+    let flags = call.open_flags();
     match call.number {
         UNLINK | UNLINKAT => needs_file("removes a pool"),
-        RENAME | RENAMEAT | RENAMEAT2 => needs_file("renames a pool"),
-        TRUNCATE => needs_file("truncates a pool by its path"),
+        RENAME | RENAMEAT | RENAMEAT2 | LINK | LINKAT if first.is_some() => {
+            super::refuse(&with_engine("the recovery gives a pool another name"));
+        }
+        RENAME | RENAMEAT | RENAMEAT2 => needs_file("replaces a pool"),
+        TRUNCATE => {
+            needs_file("truncates a pool by its path");
+            let len = call.arguments[1] as u64;
+            let is_cut = |page: &OpenPage| page.pool == pool && page.offset + PAGE > len;
+            if file::open_pages().iter().any(is_cut) {
+                super::refuse(
+                    "the recovery cuts off a part of a pool that could hold several contents",
+                );
+            }
+        }
         _ if flags & O_TRUNC != 0 && is_used(pool) => {
             super::refuse(&with_engine(
                 "the recovery truncates a pool when it opens it",

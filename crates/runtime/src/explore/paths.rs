@@ -97,8 +97,8 @@ fn simplify(path: &[u8]) -> Text {
     simple
 }
 
-/// The pool that a path, relative to a directory, leads to.
-pub(super) fn pool_at(directory: i32, address: usize) -> Option<u32> {
+/// A path that is relative to a directory, from the root on.
+fn whole(directory: i32, address: usize) -> Option<Text> {
     let mut given = Text::EMPTY;
     given.push_from(address);
     let mut path = Text::EMPTY;
@@ -111,6 +111,34 @@ pub(super) fn pool_at(directory: i32, address: usize) -> Option<u32> {
         }
     }
     path.push(given.as_slice());
+    Some(path)
+}
+
+/// The path of the directory in which a path, without what leads nowhere, lies.
+fn parent(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte == b'/');
+    &path[..end.unwrap_or(0)]
+}
+
+/// Whether a path is one of the same directory as a pool.
+pub(super) fn is_beside_pool(directory: i32, address: usize) -> bool {
+    whole(directory, address).is_some_and(|path| {
+        let simple = simplify(path.as_slice());
+        let is_beside = |pool: &Pool| {
+            parent(simplify(file::path(pool)).as_slice()) == parent(simple.as_slice())
+        };
+        file::pools().iter().any(is_beside)
+    })
+}
+
+/// Whether there is something at a path.
+pub(super) fn leads_to_file(directory: i32, address: usize) -> bool {
+    whole(directory, address).is_some_and(|path| pools::status_of_path(path.with_end()).is_some())
+}
+
+/// The pool that a path, relative to a directory, leads to.
+pub(super) fn pool_at(directory: i32, address: usize) -> Option<u32> {
+    let path = whole(directory, address)?;
     let simple = simplify(path.as_slice());
     let is_it = |pool: &Pool| simplify(file::path(pool)).as_slice() == simple.as_slice();
     if let Some(number) = file::pools().iter().position(is_it) {

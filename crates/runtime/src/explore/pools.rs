@@ -200,6 +200,7 @@ impl State {
             .map(|line| line.knowledge_at + 8 * words_for(line.content_count as usize) as u64)
             .max()
             .unwrap_or(0);
+        let is_first = control.begun.swap(1, Ordering::AcqRel) == 0;
         let is_new = if self.is_private {
             let len = (end + OVERWRITTEN_BYTES).next_multiple_of(PAGE);
             let Some(address) = sys::map_anywhere(len) else {
@@ -209,7 +210,7 @@ impl State {
             true
         } else {
             self.knowledge = ADDRESS + KNOWLEDGE_AT;
-            control.begun.swap(1, Ordering::AcqRel) == 0
+            is_first
         };
         for index in 0..self.pages.len() {
             if is_new {

@@ -14,7 +14,7 @@ use super::calls::{self, Call};
 use super::{frames, order, step, turn};
 
 /// Functions of the C library that take a path.
-const PATH_FUNCTIONS: [&str; 23] = [
+const PATH_FUNCTIONS: [&str; 30] = [
     "open64\0",
     "openat64\0",
     "open\0",
@@ -38,12 +38,24 @@ const PATH_FUNCTIONS: [&str; 23] = [
     "chmod\0",
     "chown\0",
     "__xstat64\0",
+    "link\0",
+    "linkat\0",
+    "symlink\0",
+    "symlinkat\0",
+    "mkdir\0",
+    "mkdirat\0",
+    "rmdir\0",
 ];
 
-/// Others that read from descriptors.
+/// Others that read from descriptors, or from memory.
 ///
 /// What the C library does with all signals blocked must not be here: a breakpoint would end the process.
-const FURTHER_FUNCTIONS: [&str; 2] = ["__read_nocancel\0", "__pread64_nocancel\0"];
+const FURTHER_FUNCTIONS: [&str; 4] = [
+    "__read_nocancel\0",
+    "__pread64_nocancel\0",
+    "process_vm_readv\0",
+    "process_vm_writev\0",
+];
 
 /// Where breakpoints stand for system calls.
 static SYSTEM_CALLS: Lock<BTreeSet<u64>> = Lock::new(BTreeSet::new());

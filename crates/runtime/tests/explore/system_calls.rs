@@ -53,8 +53,15 @@ fn who_closes_everything_does_not_close_ours() {
 }
 
 #[test]
-fn links_lead_to_pools() {
-    assert_eq!(outputs(&three(), "linked"), ["1\n", "0\n"]);
+fn links_lead_to_pools_and_branches_do_not_share_them() {
+    let refused = Zygote::fork_all(&three(), "linked").unwrap_err();
+    assert_eq!(
+        refused,
+        "reexecute: the recovery makes or removes other files"
+    );
+    let repeated = Zygote::reexecute_all(&three(), "linked").unwrap();
+    let outputs: Vec<&str> = repeated.iter().map(|it| it.output.as_str()).collect();
+    assert_eq!(outputs, ["1\n", "0\n"]);
 }
 
 #[test]

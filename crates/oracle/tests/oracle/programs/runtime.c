@@ -71,6 +71,7 @@ __attribute__((constructor)) static void begin(void) {
     talk = atoi(getenv("POWERFAIL_EXPLORE_SOCKET"));
     output = atoi(getenv("POWERFAIL_EXPLORE_OUTPUT_FD"));
     if (!control()->root) control()->root = getpid();
+    control()->begun = 1;
 }
 
 // Goes on as an execution, once for each order.
@@ -107,7 +108,10 @@ int open(const char *path, int flags, ...) {
     va_end(rest);
     const struct pool *pools = (struct pool *)(file + (64 << 10));
     for (uint32_t i = 0; file && i < control()->pool_count; i++)
-        if (strcmp(path, file + pools[i].path_at) == 0) snapshot();
+        if (strcmp(path, file + pools[i].path_at) == 0) {
+            snapshot();
+            control()->begun = 1;
+        }
     int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open");
     return real(path, flags, mode);
 }
