@@ -333,53 +333,74 @@ fn confirm(
 ) -> Result<(), CheckError> {
     let decisive = decisive_choices(&leaves);
     let mut newest: Option<Code> = None;
-    let mut groups: BTreeMap<Key, Vec<(Symptom, Execution, Option<usize>)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Key, Vec<Failing>> = BTreeMap::new();
+    // That with the newest content is the first of all.
     for (leaf, decisive) in leaves.into_iter().zip(decisive) {
         let Some((symptom, execution)) = leaf.failed else {
             continue;
         };
-        let is_newest = leaf.classes.iter().all(|class| *class == 0);
-        if is_newest {
-            newest = Some(symptom.code);
-        } else if newest == Some(symptom.code) {
+        if newest == Some(symptom.code) {
             // Nothing needs to be lost for it.
             continue;
         }
         let key = key(lab, table, &symptom, &execution, decisive)?;
-        let group = groups.entry(key).or_default();
-        group.push((symptom, execution, decisive));
+        let code = symptom.code;
+        let failing = (symptom, execution, decisive);
+        if leaf.classes.iter().all(|class| *class == 0) {
+            // Only if that is so without exploration, too, it says anything about the others.
+            if confirm_group(lab, table, key, vec![failing], setting, studied)? {
+                newest = Some(code);
+            }
+        } else {
+            groups.entry(key).or_default().push(failing);
+        }
     }
     for (key, members) in groups {
-        let count = members.len() as u64;
-        let mut confirmed = None;
-        for (symptom, execution, decisive) in members.into_iter().take(CONFIRM_MAX) {
-            let Ok(seen) = Seen::of_choices(table, &execution.choices) else {
-                continue;
-            };
-            let state = seen.newest_state();
-            let verdict = lab.run(&state, &[])?;
-            let again = setting.contents.judge(studied.at, &verdict);
-            let Some(again) = again.filter(|again| again.code == symptom.code) else {
-                continue;
-            };
-            confirmed = Some(Failure {
-                at: studied.at,
-                stores: stores(table, &state),
-                state,
-                again: None,
-                symptom: again,
-                loads: loads(lab, table, &execution, decisive),
-                key: key.clone(),
-                count,
-            });
-            break;
-        }
-        match confirmed {
-            Some(failure) => studied.failures.push(failure),
-            None => studied.unconfirmed += count,
-        }
+        confirm_group(lab, table, key, members, setting, studied)?;
     }
+    studied
+        .failures
+        .sort_by(|one, other| one.key.cmp(&other.key));
     Ok(())
+}
+
+/// An execution that fails, and the choice that decides.
+type Failing = (Symptom, Execution, Option<usize>);
+
+/// Tries to see executions that fail in the same way fail without exploration. Whether one did.
+fn confirm_group(
+    lab: &mut dyn Lab,
+    table: &CrashTable,
+    key: Key,
+    members: Vec<Failing>,
+    setting: &Setting<'_>,
+    studied: &mut Studied,
+) -> Result<bool, CheckError> {
+    let count = members.len() as u64;
+    for (symptom, execution, decisive) in members.into_iter().take(CONFIRM_MAX) {
+        let Ok(seen) = Seen::of_choices(table, &execution.choices) else {
+            continue;
+        };
+        let state = seen.newest_state();
+        let verdict = lab.run(&state, &[])?;
+        let again = setting.contents.judge(studied.at, &verdict);
+        let Some(again) = again.filter(|again| again.code == symptom.code) else {
+            continue;
+        };
+        studied.failures.push(Failure {
+            at: studied.at,
+            stores: stores(table, &state),
+            state,
+            again: None,
+            symptom: again,
+            loads: loads(lab, table, &execution, decisive),
+            key,
+            count,
+        });
+        return Ok(true);
+    }
+    studied.unconfirmed += count;
+    Ok(false)
 }
 
 /// For each execution that fails, the last choice at which another value leads to success; nothing where

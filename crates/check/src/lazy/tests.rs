@@ -252,6 +252,21 @@ fn what_fails_with_everything_there_needs_no_loss() {
     assert!(failure.state.versions.is_empty());
 }
 
+/// A failure of the newest content that is none without exploration hides no other one.
+#[test]
+fn an_unconfirmed_failure_with_everything_there_hides_nothing() {
+    let trace = unordered();
+    let contents = Contents::default();
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    lab.newest_fails_in_exploration = true;
+    let studied = study_at(&mut lab, 4, &setting(&contents));
+    let [failure] = &studied.failures[..] else {
+        panic!("{:?}", studied.failures);
+    };
+    assert!(!failure.state.versions.is_empty());
+    assert_eq!(studied.unconfirmed, 1);
+}
+
 fn progress_of(trace: &Trace, workers: usize, max: Option<u64>, engine: Engine) -> Progress {
     let points = points(trace);
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();

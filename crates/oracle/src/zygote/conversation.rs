@@ -83,6 +83,12 @@ impl Conversation {
         }
     }
 
+    /// Forgets what was said so far: whoever said it has ended since.
+    pub(crate) fn forget(&self) -> io::Result<()> {
+        while let Heard::Said(_) = self.hear()? {}
+        Ok(())
+    }
+
     /// Gives an order to whoever waits for one.
     pub(crate) fn order(&self, order: Order) -> io::Result<()> {
         let word = (order as u64).to_ne_bytes();
@@ -177,6 +183,10 @@ mod tests {
         };
         assert_eq!(said.sender, std::process::id().cast_signed());
         assert_eq!(said.what, Message::Ended { status: 256 });
+        rustix::io::write(&theirs, &message(3, 0, b"")).unwrap();
+        rustix::io::write(&theirs, &message(4, 0, b"")).unwrap();
+        ours.forget().unwrap();
+        assert!(matches!(ours.hear().unwrap(), Heard::Nothing));
         ours.order(Order::Run).unwrap();
         let mut word = [0; 8];
         rustix::io::read(&theirs, &mut word).unwrap();

@@ -155,6 +155,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     /// Starts an execution from a snapshot.
     pub(crate) fn fork_from(&mut self, template: Rc<Template>) -> Result<usize, Stopped> {
         self.begin(template.stage, true)?;
+        template.conversation.forget()?;
         let running = template.running()?;
         let place = self.session.add(running);
         let ordered = template.conversation.order(Order::Run);
@@ -217,6 +218,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     }
 
     fn deal_with_messages(&mut self) -> Result<(), Stopped> {
+        let from = self.from.as_ref().map(|template| template.pid);
         for place in 0..self.session.running.len() {
             while let Some(said) = self.session.running[place].said.pop_front() {
                 let running = &mut self.session.running[place];
@@ -227,6 +229,8 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
                             let _ = conversation.order(Order::Go);
                         }
                     }
+                    // A branch says so, too, of those that it has forked: the execution goes on.
+                    Message::Ended { .. } if from.is_some_and(|it| it != said.sender) => {}
                     Message::Ended { status } => running.ended = Ended::of_status(status),
                     Message::Refused(reason) => return Err(Stopped::Refused(reason)),
                     Message::NoSnapshot(_) => {}

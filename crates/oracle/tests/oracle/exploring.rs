@@ -208,6 +208,35 @@ fn a_branch_that_ends_others_is_not_forked() {
     }
 }
 
+/// Branches that wait say that the one that refused has ended; nobody takes that for the end of the whole
+/// execution, or the real one for the end of the next.
+#[test]
+fn a_refusal_deep_in_a_tree_leaves_nothing_for_the_next_execution() {
+    let place = Place::new();
+    for way in WAYS {
+        for depth in 1..4 {
+            let choices: Vec<String> = (0..depth).map(|it| format!("choose={it}/2")).collect();
+            let choices = choices.join(" ");
+            for observed in [0, 1] {
+                let words =
+                    format!("open={{pool}} {choices} if={observed} refuse-forked=reexecute:no");
+                let mut slot = slot(&place, &recovery(&words), way);
+                let lines = table(&place, depth);
+                for _ in 0..3 {
+                    let refused = slot.explore(&request(&lines, &[], true)).unwrap_err();
+                    assert_eq!(refused.to_string(), "recovery cannot be forked: no");
+                    let told = set(one_by_one(&place, &mut slot, &lines));
+                    assert_eq!(told.len(), 1 << depth, "{words}");
+                    assert!(told.iter().all(|(_, text)| text == "success"), "{told:?}");
+                }
+                assert_eq!(slot.snapshot_note(), None);
+                drop(slot);
+                assert_no_process_of(&place);
+            }
+        }
+    }
+}
+
 #[test]
 fn it_stops_when_it_is_enough() {
     let place = Place::new();

@@ -97,6 +97,8 @@ pub(super) struct Simulated<'t> {
     recovery: Recovery,
     pub(super) engine: Engine,
     pub(super) succeeds_without_exploration: bool,
+    /// While it is explored, the execution with the newest content fails, whatever it does.
+    pub(super) newest_fails_in_exploration: bool,
 }
 
 impl<'t> Simulated<'t> {
@@ -111,6 +113,7 @@ impl<'t> Simulated<'t> {
             recovery,
             engine: Engine::Fork,
             succeeds_without_exploration: false,
+            newest_fails_in_exploration: false,
         }
     }
 
@@ -138,7 +141,9 @@ impl<'t> Simulated<'t> {
             choices: Vec::new(),
             read,
         };
-        let success = (self.recovery)(&mut memory);
+        let mut success = (self.recovery)(&mut memory);
+        let is_newest = memory.choices.iter().all(|choice| choice.class == 0);
+        success &= !(is_newest && self.newest_fails_in_exploration);
         let execution = Execution {
             verdict: verdict(success),
             choices: memory.choices,

@@ -13,6 +13,7 @@
 
 __attribute__((weak)) int choose(int line, int classes);
 __attribute__((weak)) void refuse(const char *why);
+__attribute__((weak)) void refuse_forked(const char *why);
 __attribute__((weak)) void warn(const char *what);
 
 static int pool = -1;
@@ -92,6 +93,8 @@ int main(int count, char **words) {
             kill(getppid(), SIGKILL);
         } else if (strcmp(word, "refuse") == 0) {
             if (refuse) refuse(argument);
+        } else if (strcmp(word, "refuse-forked") == 0) {
+            if (refuse_forked) refuse_forked(argument);
         } else if (strcmp(word, "warn") == 0) {
             if (warn) warn(argument);
         } else if (strcmp(word, "pid") == 0) {

@@ -162,6 +162,11 @@ void refuse(const char *why) {
     _exit(125);
 }
 
+// Something that cannot be explored by branches.
+void refuse_forked(const char *why) {
+    if (file && control()->flags & FORK) refuse(why);
+}
+
 void warn(const char *what) {
     if (file && control()->flags & LAZY) say(WARNING, 0, 0, what);
 }
