@@ -132,7 +132,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) lazy: LazyArgs,
     /// Do not explore lost and reordered lines; all stores before a failure survive
-    #[arg(long, conflicts_with_all = ["exhaustive", "depth", "max_executions"])]
+    #[arg(long, conflicts_with_all = ["exhaustive", "depth", "max_executions", "no_fork"])]
     pub(crate) no_lazy: bool,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
@@ -242,11 +242,11 @@ pub(crate) struct LazyArgs {
     /// How often the power fails, at most: 2 is once more while recovery runs [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) depth: Option<u32>,
-    /// Explore lost and reordered lines with this many executions of recovery, about
+    /// Explore lost and reordered lines with at most this many executions of recovery
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_executions: Option<u64>,
     /// Explore without limits: neither time nor executions at a failure point are bounded
-    #[arg(long)]
+    #[arg(long, conflicts_with = "max_executions")]
     pub(crate) exhaustive: bool,
     /// Execute recovery again for each value that it can observe, instead of forking it
     #[arg(long)]

@@ -142,6 +142,17 @@ fn strategy_of(args: &CrashArgs, section: &CheckSection) -> anyhow::Result<Strat
             anyhow::ensure!(!is_given, "{flag} is for --strategy eager");
         }
     }
+    if strategy != StrategyArg::Lazy {
+        let lazy = &args.lazy;
+        for (is_given, flag) in [
+            (lazy.depth.is_some(), "--depth"),
+            (lazy.max_executions.is_some(), "--max-executions"),
+            (lazy.exhaustive, "--exhaustive"),
+            (lazy.no_fork, "--no-fork"),
+        ] {
+            anyhow::ensure!(!is_given, "{flag} is for --strategy lazy");
+        }
+    }
     Ok(strategy)
 }
 
@@ -167,12 +178,15 @@ fn eager(args: &EagerArgs, section: &CheckSection) -> EagerOptions {
 pub(crate) fn lazy(args: &LazyArgs, section: &CheckSection, time: LazyTime) -> LazyOptions {
     let usual = LazyOptions::default();
     let depth = section.depth.and_then(|depth| u32::try_from(depth).ok());
-    let exhaustive = args.exhaustive || section.exhaustive.unwrap_or(false);
+    // A flag takes away what the configuration says to the contrary.
+    let is_bounded = args.max_executions.is_some();
+    let exhaustive = args.exhaustive || !is_bounded && section.exhaustive.unwrap_or(false);
+    let max_executions = section.max_executions.filter(|_| !args.exhaustive);
     LazyOptions {
         depth: args.depth.or(depth).unwrap_or(usual.depth),
         fork: !args.no_fork && section.fork.unwrap_or(true),
         limit: usual.limit.filter(|_| !exhaustive),
-        max_executions: args.max_executions.or(section.max_executions),
+        max_executions: args.max_executions.or(max_executions),
         robustness: false,
         time: if exhaustive { LazyTime::Any } else { time },
     }
@@ -540,6 +554,10 @@ pub(crate) fn refuse_slips(
     anyhow::ensure!(
         ready.is_some() || (args.client_recover.is_none() && section.client_recover.is_none()),
         "a client needs to know when its server is ready: give --ready"
+    );
+    anyhow::ensure!(
+        section.max_executions.is_none() || section.exhaustive != Some(true),
+        "{FILE_NAME}: exhaustive has no limits, and max_executions is one; leave one of them out"
     );
     baseline_of(report)?;
     Ok(())

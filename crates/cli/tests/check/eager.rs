@@ -234,6 +234,22 @@ fn nonsense_is_refused() {
         &["--threshold is for --strategy eager"],
     );
     refused(&["--coalesce"], &["--coalesce is for --strategy eager"]);
+    for strategy in ["eager", "prefix"] {
+        for flag in [
+            &["--depth", "2"][..],
+            &["--max-executions", "3"],
+            &["--exhaustive"],
+            &["--no-fork"],
+        ] {
+            let options = [&["--strategy", strategy][..], flag].concat();
+            let words = format!("{} is for --strategy lazy", flag[0]);
+            refused(&options, &[&words]);
+        }
+    }
+    let both = ["--strategy", "lazy", "--exhaustive", "--max-executions", "3"];
+    let run = crash(&folder, &both);
+    assert_eq!(run.code, SETUP, "{run:?}");
+    assert!(run.stderr.contains("--max-executions"), "{}", run.stderr);
     for slip in [
         ["--threshold", "0"],
         ["--sample", "0"],
