@@ -23,6 +23,8 @@ use crate::zygote::{stack, system};
 /// How often one looks whether a server is ready: often at first, as most are.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_millis(20);
+/// How long a server that dies may take to be gone after its client has noticed.
+const SERVER_DIES: Duration = Duration::from_millis(50);
 /// The status with which a shell says that SIGTERM ended a command.
 const SHELL_TERMINATED: i32 = 128 + libc::SIGTERM;
 /// How long a snapshot may take to say that an execution that was killed has ended.
@@ -292,8 +294,11 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             self.wait_for(client, server)?;
             system::kill(-self.session.running[client].pid, libc::SIGKILL);
             if self.end_of(client).is_some() {
-                // If the server died, that is the cause.
-                self.pump(Instant::now())?;
+                // If the server died, that is the cause; its sockets close before its end is seen.
+                let deadline = Instant::now() + SERVER_DIES;
+                while self.session.running[server].ended.is_none() && Instant::now() < deadline {
+                    self.pump(deadline)?;
+                }
                 if self.session.running[server].ended.is_some() {
                     self.session.end_all()?;
                     self.judge(server, false)?;
