@@ -246,7 +246,13 @@ fn nonsense_is_refused() {
             refused(&options, &[&words]);
         }
     }
-    let both = ["--strategy", "lazy", "--exhaustive", "--max-executions", "3"];
+    let both = [
+        "--strategy",
+        "lazy",
+        "--exhaustive",
+        "--max-executions",
+        "3",
+    ];
     let run = crash(&folder, &both);
     assert_eq!(run.code, SETUP, "{run:?}");
     assert!(run.stderr.contains("--max-executions"), "{}", run.stderr);
