@@ -462,15 +462,16 @@ mod ration {
 
         /// What it has kept from being tried.
         pub(super) fn note(&self, totals: &Exploration) -> Option<String> {
-            let is_all = totals.sampled == 0 && totals.not_tried == 0;
-            (self.left == 0 && !is_all).then(|| {
-                format!(
-                    "--max-executions {} is reached: {} sampled, {} not tried",
-                    self.max,
-                    points_are(totals.sampled),
-                    totals.not_tried
-                )
-            })
+            let kept = match (totals.sampled, totals.not_tried) {
+                (0, 0) => return None,
+                (sampled, 0) => format!("{} sampled", points_are(sampled)),
+                (0, not_tried) => format!("{} not tried", points_are(not_tried)),
+                (sampled, not_tried) => {
+                    format!("{} sampled, {not_tried} not tried", points_are(sampled))
+                }
+            };
+            let is_spent = self.left == 0;
+            is_spent.then(|| format!("--max-executions {} is reached: {kept}", self.max))
         }
     }
 
