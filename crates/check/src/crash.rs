@@ -111,7 +111,15 @@ pub fn crash<'t>(
         let time = lazy_time(lazy.time, options.budget, begun.elapsed());
         let explored = bench.explore(lazy, options.tree, time, each);
         if let Some(mut explored) = bench.go_on(explored)? {
-            crashed.totals.exploration = Some(std::mem::take(&mut explored.exploration));
+            let exploration = std::mem::take(&mut explored.exploration);
+            if !options.prefix {
+                let totals = &mut crashed.totals;
+                totals.failure_points = exploration.failure_points;
+                totals.failure_point_stacks = explored.stack_count;
+                totals.failure_points_run =
+                    exploration.exhaustive + exploration.sampled - exploration.unchanged;
+            }
+            crashed.totals.exploration = Some(exploration);
             bench.explain_lost(explored, &known, &mut crashed, &mut places)?;
         }
     }

@@ -23,7 +23,7 @@ mod study;
 mod tests;
 mod walk;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use powerfail_explore::{FailurePoint, FailurePointTree, Plan, PlanOptions, TreeOptions};
@@ -38,6 +38,7 @@ use crate::options::{LazyOptions, Observer, Step};
 use crate::runner::Runner;
 use driver::{Bounds, Progress, Round, Watch, round};
 use lab::SlotLab;
+use ration::{Ration, Rationed};
 use reuse::{Changes, Reuse};
 use robustness::Moments;
 use study::{Reason, Setting, Thoroughness};
@@ -61,6 +62,8 @@ pub(crate) struct Explored {
     /// Stores that contradict each other in what recovery read, and in how many executions.
     pub(crate) contradictions: BTreeMap<Contradiction, u64>,
     pub(crate) exploration: Exploration,
+    /// Distinct call stacks of all failure points.
+    pub(crate) stack_count: u64,
     pub(crate) notes: Vec<String>,
     pub(crate) is_interrupted: bool,
 }
@@ -164,9 +167,24 @@ pub(crate) fn explore<'t>(
     let is_bounded = deadline.is_some() || options.max_executions.is_some();
     let mut progress = Progress::default();
     let fill = runner.fill().map(|fill| fill.byte);
-    for points in points.rounds(is_bounded) {
+    let stack_count = points.stacks as u64;
+    let mut ration = options.max_executions.map(|max| Ration::new(max, options));
+    let mut rounds = VecDeque::from(points.rounds(is_bounded));
+    while let Some(mut points) = rounds.pop_front() {
         if progress.is_over {
             break;
+        }
+        let mut setting = setting;
+        let mut is_scarce = false;
+        if let Some(ration) = &mut ration
+            && let Some(share) = ration.share(points.len())
+        {
+            is_scarce = true;
+            setting.sample = share.sample;
+            let later = points.split_off(share.points);
+            if !later.is_empty() {
+                rounds.push_front(later);
+            }
         }
         let mut moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
         moments.extend(progress.studied.iter().map(|studied| studied.at));
@@ -174,7 +192,14 @@ pub(crate) fn explore<'t>(
         let changes = Changes::of(trace, runner.rules(), fill, &moments)?;
         let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
         let zygotes = runner.zygotes();
-        let labs = runner.labs(options.robustness)?;
+        let mut labs = runner.labs(options.robustness)?;
+        if is_scarce {
+            // Who is given the rest must not depend on who comes first.
+            labs.truncate(1);
+        }
+        let left = ration.as_ref().map(Ration::left);
+        let labs = labs.into_iter().map(|lab| Rationed { lab, left });
+        let labs = labs.collect();
         let mut tick = |done| {
             observer.progress(Step::Lost, done, total);
             !observer.is_interrupted()
@@ -189,9 +214,27 @@ pub(crate) fn explore<'t>(
             end: &|| crate::runner::end(&zygotes),
         };
         round(labs, about, &mut reuse, &mut progress, &mut watch)?;
+        if let Some(ration) = &mut ration {
+            let again = ration.settle(&mut progress, &points);
+            if !again.is_empty() {
+                rounds.push_front(again);
+            }
+        }
     }
     runner.runs += progress.executions;
-    Ok(sum_up(progress, total))
+    let mut explored = sum_up(progress, total);
+    explored.stack_count = stack_count;
+    let note = ration.and_then(|ration| ration.note(&explored.exploration));
+    explored.notes.extend(note);
+    Ok(explored)
+}
+
+/// `1 failure point is`, `2 failure points are`.
+fn points_are(count: u64) -> String {
+    match count {
+        1 => "1 failure point is".to_owned(),
+        _ => format!("{count} failure points are"),
+    }
 }
 
 fn sum_up(progress: Progress, total: u64) -> Explored {
@@ -238,28 +281,35 @@ fn sum_up(progress: Progress, total: u64) -> Explored {
     for (reason, count) in reasons {
         notes.push(match reason {
             Reason::TooMany => format!(
-                "{count} failure points have more executions than are allowed and are sampled; \
-                 --exhaustive tries all"
+                "{} sampled, with more executions than are allowed; --exhaustive tries all",
+                points_are(count)
             ),
-            Reason::Time => format!("{count} failure points are sampled because time was up"),
-            Reason::Refused(reason) => {
-                format!("{count} failure points are sampled, recovery cannot be explored: {reason}")
-            }
+            Reason::Time => format!("{} sampled because time was up", points_are(count)),
+            Reason::Refused(reason) => format!(
+                "{} sampled, recovery cannot be explored: {reason}",
+                points_are(count)
+            ),
             Reason::Unconfirmed => format!(
-                "{count} failure points count as sampled because executions fail there only while they \
-                 are explored"
+                "{} counted as sampled because executions fail there only while they are explored",
+                points_are(count)
             ),
         });
     }
     if unconfirmed > 0 {
+        let what = match unconfirmed {
+            1 => "1 execution that fails is".to_owned(),
+            _ => format!("{unconfirmed} executions that fail are"),
+        };
         notes.push(format!(
-            "{unconfirmed} executions fail and are not reproduced without exploration; they are not \
-             reported"
+            "{what} not reproduced without exploration, and not reported"
         ));
     }
     notes.extend(warnings.into_keys());
     if progress.is_interrupted {
-        notes.push("interrupted: what was found until then is reported".to_owned());
+        notes.push(
+            "interrupted: what the failure points show that were finished until then is reported"
+                .to_owned(),
+        );
     }
     explored
 }
@@ -291,5 +341,206 @@ impl<'t> Runner<'t> {
                 })
             })
             .collect()
+    }
+}
+
+mod ration {
+    //! A number of executions that all failure points together must not exceed.
+    //!
+    //! As long as there is more than a round can take, nothing is different. After that one worker goes on, and
+    //! its explorations end when nothing is left. The crash states that are tried where recovery cannot be explored
+    //! are set aside before a round.
+
+    use powerfail_explore::FailurePoint;
+    use powerfail_explore::lazy::{CrashTable, ReadLine, Seen};
+    use powerfail_finding::Exploration;
+    use powerfail_image::Patch;
+    use powerfail_model::{CrashState, EventIndex, Place, Rules};
+    use powerfail_oracle::{Backtrace, ExploreRequest, Explored, Stage, Verdict};
+    use powerfail_trace::StackId;
+
+    use super::driver::Progress;
+    use super::lab::{Lab, Pools};
+    use super::study::{Reason, Thoroughness};
+    use super::walk::Attempt;
+    use super::{SAMPLE, points_are};
+    use crate::error::CheckError;
+    use crate::options::LazyOptions;
+
+    /// What is left.
+    #[derive(Debug)]
+    pub(super) struct Ration {
+        max: u64,
+        left: u64,
+        /// Of what is left, for crash states that are tried one by one in this round.
+        aside: u64,
+        /// What one failure point can take.
+        each: Option<u64>,
+        is_begun: bool,
+        is_refused: bool,
+    }
+
+    /// What a round may do.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) struct Share {
+        pub(super) points: usize,
+        /// Crash states to try at each, where it cannot be explored.
+        pub(super) sample: usize,
+    }
+
+    impl Ration {
+        pub(super) fn new(max: u64, options: &LazyOptions) -> Self {
+            let walks = if options.depth > 1 { 2 } else { 1 };
+            let each = options.limit.and_then(|limit| limit.checked_mul(walks));
+            Self {
+                max,
+                left: max,
+                aside: 0,
+                each: each.and_then(|each| each.checked_add(SAMPLE as u64)),
+                is_begun: false,
+                is_refused: false,
+            }
+        }
+
+        /// What may be done next of a round of so many failure points; nothing if that is everything.
+        pub(super) fn share(&mut self, points: usize) -> Option<Share> {
+            self.aside = 0;
+            let most = self.each.and_then(|each| each.checked_mul(points as u64));
+            if most.is_some_and(|most| most <= self.left) {
+                return None;
+            }
+            let mut share = Share { points, sample: 0 };
+            if self.is_refused {
+                let half = self.left.div_ceil(2);
+                let sample = half.min(SAMPLE as u64);
+                let fit = (half / sample.max(1)).clamp(1, points as u64);
+                self.aside = fit * sample;
+                share = Share {
+                    points: usize::try_from(fit).unwrap_or(points),
+                    sample: usize::try_from(sample).unwrap_or(SAMPLE),
+                };
+            } else if !self.is_begun {
+                // It shows whether recovery can be explored.
+                share.points = 1;
+            }
+            self.is_begun = true;
+            Some(share)
+        }
+
+        /// What may be explored in this round.
+        pub(super) fn left(&self) -> u64 {
+            self.left - self.aside
+        }
+
+        /// After a round. Gives the failure points that are to be tried again, one crash state after another.
+        pub(super) fn settle(
+            &mut self,
+            progress: &mut Progress,
+            points: &[FailurePoint],
+        ) -> Vec<FailurePoint> {
+            self.left = self.max.saturating_sub(progress.executions);
+            let mut again = Vec::new();
+            let was_refused = self.is_refused;
+            // Nothing was left for those without executions.
+            progress.studied.retain(|studied| {
+                let reason = match &studied.thoroughness {
+                    Thoroughness::Sampled { reason } => reason,
+                    Thoroughness::Exhaustive => return true,
+                };
+                if studied.executions > 0 {
+                    return true;
+                }
+                if matches!(reason, Reason::Refused(_)) && !was_refused {
+                    self.is_refused = true;
+                    again.extend(points.iter().filter(|point| point.at == studied.at));
+                }
+                false
+            });
+            progress.is_over |= self.left == 0;
+            again
+        }
+
+        /// What it has kept from being tried.
+        pub(super) fn note(&self, totals: &Exploration) -> Option<String> {
+            let kept = match (totals.sampled, totals.not_tried) {
+                (0, 0) => return None,
+                (sampled, 0) => format!("{} sampled", points_are(sampled)),
+                (0, not_tried) => format!("{} not tried", points_are(not_tried)),
+                (sampled, not_tried) => {
+                    format!("{} sampled, {not_tried} not tried", points_are(sampled))
+                }
+            };
+            let is_spent = self.left == 0;
+            is_spent.then(|| format!("--max-executions {} is reached: {kept}", self.max))
+        }
+    }
+
+    /// A lab that explores no more than it is given.
+    pub(super) struct Rationed<L> {
+        pub(super) lab: L,
+        pub(super) left: Option<u64>,
+    }
+
+    impl<L: Lab> Lab for Rationed<L> {
+        fn explore(
+            &mut self,
+            overlay: &[Patch],
+            request: &ExploreRequest<'_>,
+        ) -> Result<Attempt, CheckError> {
+            let Some(left) = &mut self.left else {
+                return self.lab.explore(overlay, request);
+            };
+            if *left == 0 {
+                return Ok(Attempt::Explored(Explored {
+                    stopped: true,
+                    ..Explored::default()
+                }));
+            }
+            let request = ExploreRequest {
+                max_executions: request.max_executions.min(*left),
+                ..*request
+            };
+            let attempt = self.lab.explore(overlay, &request)?;
+            if let Attempt::Explored(explored) = &attempt {
+                *left = left.saturating_sub(explored.executions.len() as u64);
+            }
+            Ok(attempt)
+        }
+
+        fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
+            self.lab.move_to(at)
+        }
+
+        fn crash_table(&self) -> CrashTable {
+            self.lab.crash_table()
+        }
+
+        fn pools(&self) -> Pools {
+            self.lab.pools()
+        }
+
+        fn run(&mut self, state: &CrashState, overlay: &[Patch]) -> Result<Verdict, CheckError> {
+            self.lab.run(state, overlay)
+        }
+
+        fn stack(&mut self, stage: Stage, frames: &[u64]) -> Option<Backtrace> {
+            self.lab.stack(stage, frames)
+        }
+
+        fn rules(&self) -> Rules {
+            self.lab.rules()
+        }
+
+        fn read(&self, at: Place, out: &mut [u8]) {
+            self.lab.read(at, out);
+        }
+
+        fn read_lines(&self, seen: &Seen<'_>, crash: EventIndex) -> Option<Vec<ReadLine>> {
+            self.lab.read_lines(seen, crash)
+        }
+
+        fn stack_of(&mut self, event: EventIndex) -> Result<StackId, CheckError> {
+            self.lab.stack_of(event)
+        }
     }
 }

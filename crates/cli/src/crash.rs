@@ -557,7 +557,7 @@ pub(crate) fn refuse_slips(
     );
     anyhow::ensure!(
         section.max_executions.is_none() || section.exhaustive != Some(true),
-        "{FILE_NAME}: exhaustive has no limits, and max_executions is one; leave one of them out"
+        "{FILE_NAME}: exhaustive has no limits, and max-executions is one; leave one of them out"
     );
     baseline_of(report)?;
     Ok(())

@@ -234,9 +234,9 @@ fn what_does_not_fail_by_itself_is_not_reported() {
     assert_eq!((totals.exhaustive, totals.sampled), (0, 1));
     let says = |text: &str| explored.notes.iter().any(|note| note.contains(text));
     assert!(says(
-        "1 executions fail and are not reproduced without exploration"
+        "1 execution that fails is not reproduced without exploration"
     ));
-    assert!(says("1 failure points count as sampled"));
+    assert!(says("1 failure point is counted as sampled"));
 }
 
 /// Where the newest content fails in the same way, nothing is blamed on lost lines.

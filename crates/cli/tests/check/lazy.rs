@@ -189,6 +189,48 @@ fn check_explores_unless_told_not_to() {
     assert!(few.executions < with.executions);
 }
 
+#[test]
+fn the_number_of_executions_is_a_limit() {
+    let folder = folder(0);
+    let all = exploration(&crash(&folder, &[]).ends_with(CLEAN).report());
+    for script in [false, true] {
+        if script {
+            folder.write("recover.sh", "#!/bin/sh\nexec ./bug \"$1\" recover\n");
+            let mut chmod = folder.command("chmod");
+            chmod.args(["+x", "recover.sh"]).status().expect("chmod");
+        }
+        let recover = if script {
+            "./recover.sh {pool}"
+        } else {
+            RECOVER
+        };
+        for max in 1..all.executions {
+            let most = max.to_string();
+            let arguments = [
+                &[
+                    "crash",
+                    "run.trace",
+                    "--strategy",
+                    "lazy",
+                    "--format",
+                    "json",
+                ][..],
+                &["--recover", recover, "--max-executions", &most],
+            ];
+            let report = folder.powerfail(&arguments.concat()).report();
+            let some = exploration(&report);
+            assert!((1..=max).contains(&some.executions), "{max}: {some:?}");
+            assert!(some.sampled + some.not_tried > 0, "{max}: {some:?}");
+            let note = format!("--max-executions {max} is reached");
+            let is_said = report.notes.iter().any(|it| it.contains(&note));
+            assert_eq!(is_said, some.executions == max, "{:?}", report.notes);
+            let run = some.exhaustive + some.sampled - some.unchanged;
+            assert_eq!(report.totals.failure_points_run, run);
+            assert_eq!(report.totals.failure_points, some.failure_points);
+        }
+    }
+}
+
 /// A script cannot have the runtime in it: its crash states are tried one by one, and a note says so.
 #[test]
 fn what_cannot_be_explored_is_sampled() {
