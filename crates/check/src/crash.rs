@@ -91,7 +91,7 @@ pub fn crash<'t>(
         is_interrupted: false,
     };
     let mut known = Vec::new();
-    if options.eager.is_none() {
+    if options.prefix {
         known = bench.prefix_crashes(options, limit, each, &mut crashed, &mut places)?;
     }
     if let Some(eager) = &options.eager {
@@ -258,11 +258,9 @@ impl Bench<'_, '_> {
         let points = tree.point_count();
         crashed.totals.failure_points = points;
         crashed.totals.failure_point_stacks = tree.stacks().len() as u64;
-        if options.prefix {
-            self.observer.plan(trials.len() as u64, points, estimate);
-            crashed.totals.failure_points_run = plan.points.len() as u64;
-            crashed.notes.extend(notes(&plan));
-        }
+        self.observer.plan(trials.len() as u64, points, estimate);
+        crashed.totals.failure_points_run = plan.points.len() as u64;
+        crashed.notes.extend(notes(&plan));
         let tried = self.run(Step::Crashes, &trials)?;
         let failed = self.failures(&trials, &tried, &plan.points)?;
         let known = failed.iter().map(|it| (it.stack, it.symptom.code));

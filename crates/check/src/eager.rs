@@ -100,10 +100,6 @@ pub(crate) fn explore(
 
     let mut ran = Ran::default();
     let mut notes = notes(&survey, &options);
-    let reason = bench.runner.snapshot_note();
-    notes.extend(reason.map(|reason| {
-        format!("recovery is started anew for each crash state, not from a snapshot: {reason}")
-    }));
     match limit {
         Some(limit) if survey.states > limit as u64 => {
             let groups = run_representatives(bench, &options, &survey, limit, &mut ran)?;
@@ -120,6 +116,10 @@ pub(crate) fn explore(
             totals.groups = ran.groups.len() as u64;
         }
     }
+    let reason = bench.runner.snapshot_note();
+    notes.extend(reason.map(|reason| {
+        format!("recovery is started anew for each crash state, not from a snapshot: {reason}")
+    }));
     totals.groups_covered = ran.groups.len() as u64;
     totals.run = ran.states;
     totals.failed = ran.failed;
