@@ -61,8 +61,12 @@ pub const CHOICES_AT: u64 = (4 << 30) + (64 << 20);
 pub const LOG_AT: u64 = 5 << 30;
 /// Offset of the addresses of instructions that loaded from or stored to protected pages: `u64`s.
 pub const SITES_AT: u64 = 6 << 30;
+/// Offset of the bytes whose first reads are noted: [`Watch`]es by pool and offset.
+pub const WATCHES_AT: u64 = 7 << 30;
+/// Offset of the notes: [`Note`]s.
+pub const NOTES_AT: u64 = 8 << 30;
 /// Length of the file. Only what is used takes memory.
-pub const FILE_LEN: u64 = 7 << 30;
+pub const FILE_LEN: u64 = 9 << 30;
 
 /// How many choices an execution can make.
 pub const CHOICES_MAX: u32 = 1 << 20;
@@ -70,6 +74,10 @@ pub const CHOICES_MAX: u32 = 1 << 20;
 pub const LOG_MAX: u64 = 1 << 30;
 /// How many sites are noted.
 pub const SITES_MAX: u32 = 1 << 20;
+/// How many lines have watched bytes.
+pub const WATCHES_MAX: u32 = 1 << 24;
+/// How many notes an execution can make.
+pub const NOTES_MAX: u32 = 1 << 22;
 
 /// Bits of [`Control::flags`].
 pub mod flag {
@@ -81,6 +89,8 @@ pub mod flag {
     pub const PRIVATE: u32 = 4;
     /// Log all stores to pools, flushes and fences.
     pub const LOG: u32 = 8;
+    /// Note the first read of each watched byte, and what recovery says of itself.
+    pub const NOTES: u32 = 16;
 }
 
 /// The first page of the file.
@@ -134,6 +144,10 @@ pub struct Control {
     /// was written before belongs to the branch and to its child, what comes after only to the child. They
     /// are random, so that no program writes them by itself.
     pub output_mark: [u8; OUTPUT_MARK_BYTES],
+    /// How many lines have watched bytes.
+    pub watch_count: u32,
+    /// How many notes the execution that runs has made.
+    pub note_count: AtomicU32,
 }
 
 /// Length of [`Control::output_mark`]: short enough for a pipe to take it whole.
@@ -215,6 +229,48 @@ pub struct Choice {
     /// overwritten before it. Byte *n* is bit `n % 64` of word `n / 64`. Without them nobody could follow
     /// the choices who does not know the stores between them.
     pub observed: [u64; OBSERVED_WORDS],
+    /// How many notes were made before.
+    pub notes: u32,
+    /// 1: recovery says that this is none of our business (outside of its region of interest, or where
+    /// detection is to be skipped).
+    pub skipped: u32,
+}
+
+/// Bytes of a line of 64 bytes whose first read is noted, unless recovery overwrites them before.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// The pool.
+    pub pool: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Its offset in the pool.
+    pub offset: u64,
+    /// Its bytes: a bit each.
+    pub bytes: u64,
+}
+
+/// The first read of watched bytes, or an annotation of recovery.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// Zero: a read. Else the code of an annotation ([`crate::mark`]).
+    pub code: u32,
+    /// The pool.
+    pub pool: u32,
+    /// Of a read: the offset of the line. Of an annotation: that of its first range.
+    pub offset: u64,
+    /// Of a read: the watched bytes of the line that were read now, a bit each. Of an annotation: the length of
+    /// its first range.
+    pub bytes: u64,
+    /// How many choices were made before.
+    pub choices: u32,
+    /// 1: recovery says that this is none of our business.
+    pub skipped: u32,
+    /// Of an annotation with two ranges: pool, offset and length of the second one.
+    pub second: [u64; 3],
+    /// Where: the instruction, then return addresses, innermost first; zero where there is none.
+    pub frames: [u64; CHOICE_FRAMES],
 }
 
 /// What was logged.
@@ -290,13 +346,17 @@ pub enum Order {
 #[cfg(test)]
 mod tests {
     use super::{CHOICES_AT, CHOICES_MAX, Choice, Control, LINES_AT, LOG_AT, POOLS_AT, SITES_AT};
-    use super::{FILE_LEN, LOG_MAX, SITES_MAX};
+    use super::{
+        FILE_LEN, LOG_MAX, NOTES_AT, NOTES_MAX, Note, SITES_MAX, WATCHES_AT, WATCHES_MAX, Watch,
+    };
 
     #[test]
     fn areas_do_not_overlap() {
         assert!(size_of::<Control>() as u64 <= POOLS_AT);
         const { assert!(POOLS_AT < LINES_AT && LOG_AT + LOG_MAX <= SITES_AT) };
         assert!(CHOICES_AT + u64::from(CHOICES_MAX) * size_of::<Choice>() as u64 <= LOG_AT);
-        assert!(SITES_AT + 8 * u64::from(SITES_MAX) <= FILE_LEN);
+        assert!(SITES_AT + 8 * u64::from(SITES_MAX) <= WATCHES_AT);
+        assert!(WATCHES_AT + u64::from(WATCHES_MAX) * size_of::<Watch>() as u64 <= NOTES_AT);
+        assert!(NOTES_AT + u64::from(NOTES_MAX) * size_of::<Note>() as u64 <= FILE_LEN);
     }
 }

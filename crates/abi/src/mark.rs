@@ -1,6 +1,9 @@
-//! Codes of marks that the runtime makes by itself: what libraries of the target say about their work.
+//! Codes of marks: what the target, or a library of it, says about its work.
 //!
-//! A trace has them as annotations with the same codes.
+//! A trace has them as annotations with the same codes. The runtime writes a record of
+//! [`EventKind::Mark`](crate::EventKind::Mark) with the words `[code, value, rest...]`. Codes with the bit
+//! [`HAS_RANGES`] are about memory: their rest is pairs `[address, length]`, and the host puts a
+//! [`Range`] of a pool into the trace for each of them, as their payload.
 
 /// The thread begins its outermost transaction of libpmemobj.
 pub const TRANSACTION_BEGIN: u32 = 0x0100;
@@ -10,3 +13,148 @@ pub const TRANSACTION_END: u32 = 0x0101;
 pub const CREATION_BEGIN: u32 = 0x0102;
 /// The pool of PMDK is created, or could not be.
 pub const CREATION_END: u32 = 0x0103;
+/// The thread begins a transaction inside of another one.
+pub const NESTED_BEGIN: u32 = 0x0104;
+/// A transaction inside of another one has ended.
+pub const NESTED_END: u32 = 0x0105;
+/// The thread's transaction is about to be committed.
+pub const TRANSACTION_COMMIT: u32 = 0x0106;
+/// The thread's transaction is about to be rolled back.
+pub const TRANSACTION_ABORT: u32 = 0x0107;
+/// The thread calls a function of a library of PMDK that orders what it stores. The value says which: its
+/// place in [`FUNCTIONS`].
+pub const LIBRARY_ENTER: u32 = 0x0110;
+/// It has returned. (It may not: a function of a transaction can jump out of it.)
+pub const LIBRARY_LEAVE: u32 = 0x0111;
+
+/// A range was added to the thread's transaction. Value: bits of [`add`].
+pub const TRANSACTION_ADD: u32 = HAS_RANGES | 0x0120;
+/// The thread's transaction has allocated an object. Value: bits of [`allocation`].
+pub const TRANSACTION_ALLOCATE: u32 = HAS_RANGES | 0x0121;
+/// The thread's transaction will free an object when it is committed.
+pub const TRANSACTION_FREE: u32 = HAS_RANGES | 0x0122;
+/// An object was allocated. Value: bits of [`allocation`].
+pub const ALLOCATE: u32 = HAS_RANGES | 0x0130;
+/// An object was freed.
+pub const FREE: u32 = HAS_RANGES | 0x0131;
+
+/// The region of interest begins: failure points and findings outside of such regions are left out.
+pub const INTEREST_BEGIN: u32 = 0x0200;
+/// It ends.
+pub const INTEREST_END: u32 = 0x0201;
+/// Nothing that follows is of interest.
+pub const COMPLETE: u32 = 0x0202;
+/// No failure points from here on.
+pub const SKIP_FAILURE_BEGIN: u32 = 0x0203;
+/// Failure points again.
+pub const SKIP_FAILURE_END: u32 = 0x0204;
+/// No findings from here on.
+pub const SKIP_DETECTION_BEGIN: u32 = 0x0205;
+/// Findings again.
+pub const SKIP_DETECTION_END: u32 = 0x0206;
+/// A failure point, whatever else is there.
+pub const FAILURE_POINT: u32 = 0x0207;
+/// A mark of the user's; value and payload are theirs.
+pub const USER: u32 = 0x0208;
+/// An operation of the workload begins; the host makes it the trace's own kind of mark.
+pub const OPERATION_BEGIN: u32 = 0x0209;
+/// An operation of the workload is complete.
+pub const OPERATION_END: u32 = 0x020a;
+/// A commit variable.
+pub const COMMIT_VARIABLE: u32 = HAS_RANGES | 0x0210;
+/// The first range is a commit variable, the second one what it decides about.
+pub const COMMIT_RANGE: u32 = HAS_RANGES | 0x0211;
+
+/// A client request of pmemcheck that has no other code. The value is the request's number in its tool.
+pub const CLIENT_REQUEST: u32 = HAS_RANGES | 0x0300;
+/// The program says that a range needs no flush: pmemcheck's SET_CLEAN.
+pub const CLEAN: u32 = HAS_RANGES | 0x0301;
+
+/// Bit of codes whose marks are about ranges.
+pub const HAS_RANGES: u32 = 0x8000;
+
+/// Bits of the value of [`TRANSACTION_ADD`].
+pub mod add {
+    /// The old content is not kept: rolling back leaves the new one.
+    pub const NO_SNAPSHOT: u64 = 1;
+    /// The commit does not flush it.
+    pub const NO_FLUSH: u64 = 2;
+}
+
+/// Bits of the value of [`ALLOCATE`](super::mark::ALLOCATE) and
+/// [`TRANSACTION_ALLOCATE`](super::mark::TRANSACTION_ALLOCATE).
+pub mod allocation {
+    /// It is full of zeros.
+    pub const ZEROED: u64 = 1;
+    /// A constructor of the user's has run, or the content was copied: it is written.
+    pub const WRITTEN: u64 = 2;
+    /// The commit does not flush it.
+    pub const NO_FLUSH: u64 = 4;
+}
+
+/// Bytes of a pool, in the payload of a mark with [`HAS_RANGES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The pool, by its number in the trace; none if the memory is of no pool.
+    pub pool: Option<u32>,
+    /// The offset in the pool, or the address.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+}
+
+impl Range {
+    /// Length of a range in a payload.
+    pub const LEN: usize = 24;
+
+    /// As it is in a payload.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let pool = self.pool.map_or(u64::MAX, u64::from);
+        bytes[..8].copy_from_slice(&pool.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    /// All ranges of a payload.
+    pub fn all(payload: &[u8]) -> impl Iterator<Item = Self> + '_ {
+        let word = |bytes: &[u8], at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        payload.chunks_exact(Self::LEN).map(move |bytes| Self {
+            pool: u32::try_from(word(bytes, 0)).ok(),
+            offset: word(bytes, 8),
+            len: word(bytes, 16),
+        })
+    }
+}
+
+/// Names of the functions of PMDK that are noted, by their numbers in [`LIBRARY_ENTER`].
+pub const FUNCTIONS: &[&str] = &[
+    "pmemobj_tx_begin",
+    "pmemobj_tx_commit",
+    "pmemobj_tx_abort",
+    "pmemobj_tx_end",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::Range;
+
+    #[test]
+    fn ranges_survive_their_payload() {
+        let here = Range {
+            pool: Some(3),
+            offset: 4096,
+            len: 17,
+        };
+        let nowhere = Range { pool: None, ..here };
+        let mut payload = [0; 2 * Range::LEN + 5];
+        payload[..Range::LEN].copy_from_slice(&here.to_bytes());
+        payload[Range::LEN..2 * Range::LEN].copy_from_slice(&nowhere.to_bytes());
+        assert!(Range::all(&payload).eq([here, nowhere]));
+    }
+}

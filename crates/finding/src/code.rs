@@ -38,6 +38,14 @@ pub enum Class {
     UnorderedFlushes,
     /// Recovery reads what no moment of the run had.
     Robustness,
+    /// Recovery reads what is not surely durable.
+    CrossFailureRace,
+    /// Recovery reads what is durable and, as the program means it, not valid.
+    CrossFailureSemantic,
+    /// Recovery reads memory that was allocated and never written.
+    UninitialisedRead,
+    /// A range is added to a transaction that gains nothing by it.
+    UnneededAdd,
 }
 
 /// How much a finding matters.
@@ -99,6 +107,8 @@ codes! {
     FlushNotFenced = "PF0102", Durability, Error, "flush is never fenced";
     /// What the program had reported as done is gone after a crash.
     AcknowledgedLost = "PF0103", Durability, Error, "acknowledged operation is lost";
+    /// An object is changed outside of transactions and never made durable.
+    ObjectNotPersisted = "PF0104", Durability, Error, "changed object is never persisted";
     /// A pointer was made durable before what it points to.
     PublishedBeforeDurable = "PF0201", Ordering, Error, "published before it is durable";
     /// Recovery refuses a state that a crash leaves.
@@ -107,6 +117,8 @@ codes! {
     ContentTorn = "PF0302", Atomicity, Error, "recovered content is neither old nor new";
     /// The checker refuses what recovery made of a state that a crash leaves.
     CheckerRejects = "PF0303", Atomicity, Error, "checker fails after recovery";
+    /// A store in a transaction to memory that the transaction neither added nor allocated.
+    StoreNotAdded = "PF0304", Atomicity, Error, "store in a transaction to what was not added";
     /// Recovery is ended by a signal.
     RecoveryCrashes = "PF0401", RecoveryCrash, Error, "recovery crashes";
     /// Recovery does not end in time.
@@ -121,17 +133,28 @@ codes! {
     TransientData = "PF0504", TransientData, Performance, "data that is never made durable";
     /// A store that overwrites another one which was not durable yet.
     DirtyOverwrite = "PF0505", DirtyOverwrite, Performance, "overwritten before it is durable";
+    /// A range is added to a transaction that has added or allocated it already.
+    DuplicateAdd = "PF0506", UnneededAdd, Performance, "range is added to a transaction twice";
+    /// A range is added to a transaction that stores nothing to it.
+    AddWithoutStore = "PF0507", UnneededAdd, Performance, "range is added to a transaction for nothing";
     /// One flush for several stores: right only as long as they share a line.
     SharedFlush = "PF0601", SharedFlush, Warning, "several stores under one flush";
     /// Several flushes under one fence: they become durable in any order.
     UnorderedFlushes = "PF0602", UnorderedFlushes, Warning, "several unordered flushes under one fence";
     /// Recovery reads a later store and misses an earlier one.
     NotRobust = "PF0603", Robustness, Warning, "recovery reads what no moment of the run had";
+    /// Recovery reads bytes that are not surely durable. A warning where no run shows that it matters.
+    CrossFailureRace = "PF0701", CrossFailureRace, Error, "recovery reads what may not be durable";
+    /// Recovery reads bytes that a commit variable says are not valid.
+    CrossFailureSemantic = "PF0702", CrossFailureSemantic, Error, "recovery reads what is not committed, or stale";
+    /// Recovery reads bytes that were allocated and never written. A warning where no run shows that it
+    /// matters.
+    UninitialisedRead = "PF0703", UninitialisedRead, Error, "recovery reads memory that was never written";
 }
 
 impl Class {
     /// All classes, in their order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Durability,
         Self::Atomicity,
         Self::Ordering,
@@ -145,6 +168,10 @@ impl Class {
         Self::SharedFlush,
         Self::UnorderedFlushes,
         Self::Robustness,
+        Self::CrossFailureRace,
+        Self::CrossFailureSemantic,
+        Self::UninitialisedRead,
+        Self::UnneededAdd,
     ];
 
     /// As it is written in JSON and on the command line.
@@ -163,6 +190,10 @@ impl Class {
             Self::SharedFlush => "shared-flush",
             Self::UnorderedFlushes => "unordered-flushes",
             Self::Robustness => "robustness",
+            Self::CrossFailureRace => "cross-failure-race",
+            Self::CrossFailureSemantic => "cross-failure-semantic",
+            Self::UninitialisedRead => "uninitialised-read",
+            Self::UnneededAdd => "unneeded-add",
         }
     }
 }

@@ -27,6 +27,14 @@ pub enum Role {
     Recovery,
     /// A load of recovery.
     Load,
+    /// A store to a commit variable.
+    Commit,
+    /// Where a transaction begins.
+    Transaction,
+    /// Where a range is added to a transaction.
+    Add,
+    /// Where memory is allocated.
+    Allocation,
 }
 
 impl Role {
@@ -42,6 +50,10 @@ impl Role {
             Self::Failure => "failure",
             Self::Recovery => "recovery",
             Self::Load => "load",
+            Self::Commit => "commit",
+            Self::Transaction => "transaction",
+            Self::Add => "add",
+            Self::Allocation => "allocation",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use powerfail_abi::shared::Stacks;
-use powerfail_abi::{EventKind, Record, Records};
+use powerfail_abi::{EventKind, Record, Records, mark};
 use powerfail_model::{Event, FenceKind, FlushKind, Place, StoreKind};
 use powerfail_trace::{Body, Mark, MarkKind, RecordKind, StackId, TraceError, TraceWriter};
 
@@ -190,7 +190,7 @@ impl Output {
                 };
                 self.resize(thread, stack, pool, len_bytes)
             }
-            EventKind::Mark => self.mark(thread, stack, record),
+            EventKind::Mark => self.mark(thread, stack, mappings, stamp, record),
             EventKind::Output => self.said(thread, stack, record),
         }
     }
@@ -200,14 +200,39 @@ impl Output {
         &mut self,
         thread: &mut TargetThread,
         stack: StackId,
+        mappings: &Mappings,
+        stamp: Stamp,
         record: &Record<'_>,
     ) -> Result<(), TraceError> {
-        let Some(([code, value], payload)) = numbers(record.value()) else {
+        let Some(([code, value], rest)) = numbers(record.value()) else {
             self.malformed += 1;
             return Ok(());
         };
+        let code = code as u32;
+        let mut ranges = Vec::new();
+        let payload = if code & mark::HAS_RANGES == 0 {
+            rest
+        } else {
+            let mut rest = rest;
+            while let Some(([address, len], after)) = numbers(rest) {
+                rest = after;
+                let place = mappings.at(stamp, address);
+                let range = mark::Range {
+                    pool: place.map(|(pool, _)| pool.0),
+                    offset: place.map_or(address, |(_, offset)| offset.0),
+                    len,
+                };
+                ranges.extend(range.to_bytes());
+            }
+            &ranges
+        };
+        let kind = match code {
+            mark::OPERATION_BEGIN => MarkKind::OperationBegin,
+            mark::OPERATION_END => MarkKind::OperationEnd,
+            _ => MarkKind::Annotation { code },
+        };
         let mark = Mark {
-            kind: MarkKind::Annotation { code: code as u32 },
+            kind,
             value,
             payload,
         };

@@ -27,10 +27,12 @@ pub const fn page(code: Code) -> &'static str {
         Code::StoreNotFlushed => page!("PF0101"),
         Code::FlushNotFenced => page!("PF0102"),
         Code::AcknowledgedLost => page!("PF0103"),
+        Code::ObjectNotPersisted => page!("PF0104"),
         Code::PublishedBeforeDurable => page!("PF0201"),
         Code::RecoveryRejects => page!("PF0301"),
         Code::ContentTorn => page!("PF0302"),
         Code::CheckerRejects => page!("PF0303"),
+        Code::StoreNotAdded => page!("PF0304"),
         Code::RecoveryCrashes => page!("PF0401"),
         Code::RecoveryHangs => page!("PF0402"),
         Code::RedundantFlush => page!("PF0501"),
@@ -38,9 +40,14 @@ pub const fn page(code: Code) -> &'static str {
         Code::VolatileFlush => page!("PF0503"),
         Code::TransientData => page!("PF0504"),
         Code::DirtyOverwrite => page!("PF0505"),
+        Code::DuplicateAdd => page!("PF0506"),
+        Code::AddWithoutStore => page!("PF0507"),
         Code::SharedFlush => page!("PF0601"),
         Code::UnorderedFlushes => page!("PF0602"),
         Code::NotRobust => page!("PF0603"),
+        Code::CrossFailureRace => page!("PF0701"),
+        Code::CrossFailureSemantic => page!("PF0702"),
+        Code::UninitialisedRead => page!("PF0703"),
     }
 }
 

@@ -33,6 +33,8 @@ fn choice(record: &[u8]) -> Choice {
         log_events: u32_at(record, offset_of!(Choice, log_events)),
         frames,
         observed,
+        notes: u32_at(record, offset_of!(Choice, notes)),
+        skipped: u32_at(record, offset_of!(Choice, skipped)),
     }
 }
 

@@ -17,7 +17,28 @@ pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
         Role::Fence => fence(finding.code, evidence, place).to_owned(),
         Role::Failure => failure(finding, place).to_owned(),
         Role::Recovery => recovery(evidence),
-        Role::Load => "recovery reads both here".to_owned(),
+        Role::Load => load(finding.code).to_owned(),
+        Role::Commit => "this store commits".to_owned(),
+        Role::Transaction => "the transaction begins here".to_owned(),
+        Role::Add => add(finding.code).to_owned(),
+        Role::Allocation => "allocated here".to_owned(),
+    }
+}
+
+fn load(code: Code) -> &'static str {
+    match code {
+        Code::CrossFailureRace => "recovery reads it here",
+        Code::CrossFailureSemantic => "recovery reads it here, although it is not valid",
+        Code::UninitialisedRead => "recovery reads it here, and nobody has written it",
+        _ => "recovery reads both here",
+    }
+}
+
+fn add(code: Code) -> &'static str {
+    match code {
+        Code::DuplicateAdd => "added again here",
+        Code::AddWithoutStore => "added here, and nothing is stored to it",
+        _ => "added here",
     }
 }
 
@@ -40,6 +61,10 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
         Code::UnorderedFlushes => "this store may become durable before or after the others",
         Code::RedundantFlush => "this store is durable already",
         Code::NotRobust => "recovery misses this store",
+        Code::CrossFailureRace => "this store is not surely durable",
+        Code::CrossFailureSemantic => "this store is durable, and not valid",
+        Code::StoreNotAdded => "this store is not undone when the transaction is rolled back",
+        Code::ObjectNotPersisted => "this store is never made durable",
         _ => "this store is lost",
     }
 }

@@ -41,6 +41,10 @@ const fn name(role: Role) -> &'static str {
         Role::Failure => "stack at the failure",
         Role::Recovery => "stack of recovery",
         Role::Load => "stack of the load",
+        Role::Commit => "stack of the commit",
+        Role::Transaction => "stack of the transaction",
+        Role::Add => "stack of the add",
+        Role::Allocation => "stack of the allocation",
     }
 }
 

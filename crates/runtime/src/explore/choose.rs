@@ -58,6 +58,8 @@ impl State {
             log_events: log::events(),
             frames: [0; CHOICE_FRAMES],
             observed: line.open_bytes(from, to).words(),
+            notes: file::control().note_count.load(Ordering::Relaxed),
+            skipped: 0,
         };
         let class = choose(choice, firsts, code);
         let content = firsts[class] as usize;
