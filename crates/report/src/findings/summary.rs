@@ -93,7 +93,7 @@ fn coverage(totals: &Totals) -> String {
         return format!("looked at {events}; recovery was not run");
     }
     format!(
-        "looked at {events}; ran recovery {} at {} of {}, which have {}",
+        "looked at {events}; ran recovery {} at {} of {} with {}",
         match totals.recovery_runs {
             1 => "once".to_owned(),
             runs => format!("{} times", count(runs)),
