@@ -249,8 +249,8 @@ fn nothing_found_says_what_was_covered() {
     let mut subject = report(Vec::new());
     assert_eq!(
         shown_report(&subject, &options),
-        "no bugs found\nlooked at 123,456 events; ran recovery 97 times at 84 of 5,312 failure points, \
-         which have 84 distinct call stacks\n"
+        "no bugs found\nlooked at 123,456 events; ran recovery 97 times at 84 of 5,312 failure points \
+         with 84 distinct call stacks\n"
     );
     subject.totals.recovery_runs = 0;
     assert_eq!(
