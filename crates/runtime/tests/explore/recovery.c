@@ -498,8 +498,17 @@ static void other_sizes(void) {
     __asm__ volatile("cmpw $1, (%0)" : : "r"(pool) : "cc");
     __asm__ volatile("addl 8(%0), %%eax" : : "r"(pool) : "cc", "eax");
     __asm__ volatile("movslq 16(%1), %0" : "=r"(high) : "r"(pool));
-    __asm__ volatile("movb 24(%1), %%bh\n movb %%bh, %0" : "=r"(low) : "r"(pool) : "ebx");
+    __asm__ volatile("movb 24(%1), %%bh\n movb %%bh, %0" : "=m"(low) : "D"(pool) : "ebx");
     printf("%d\n", low + (int)high);
+}
+
+static void received(void) {
+    unsigned char *pool = map();
+    int ends[2];
+    if (pipe(ends) || write(ends[1], "abcdefgh", 8) != 8 || read(ends[0], pool, 8) != 8)
+        exit(4);
+    uint64_t first = LOAD(uint64_t, 0);
+    printf("%lx %x\n", first, LOAD(uint8_t, 8));
 }
 
 static void two_stores(void) {
@@ -525,7 +534,7 @@ static const struct {
     {"locking", locking},   {"with_file", with_file}, {"logged", logged},
     {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
     {"tidy", tidy},         {"annotated", annotated}, {"other_sizes", other_sizes},
-    {"two_stores", two_stores},
+    {"two_stores", two_stores}, {"received", received},
     {"into_private", into_private},
     {"becoming", becoming}, {"delegating", delegating},
     {"scripted", scripted}, {"exchanged", exchanged},
