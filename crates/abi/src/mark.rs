@@ -67,7 +67,7 @@ pub const COMMIT_RANGE: u32 = HAS_RANGES | 0x0211;
 
 /// A client request of pmemcheck that has no other code. The value is the request's number in its tool.
 pub const CLIENT_REQUEST: u32 = HAS_RANGES | 0x0300;
-/// The program says that a range needs no flush: pmemcheck's SET_CLEAN.
+/// The program says that a range needs no flush: pmemcheck's `SET_CLEAN`.
 pub const CLEAN: u32 = HAS_RANGES | 0x0301;
 
 /// Bit of codes whose marks are about ranges.
