@@ -243,33 +243,33 @@ pub fn orders(function: u64) -> bool {
         "pmemobj_defer_free",
         "pmemobj_set_value",
     ];
-    name(function).is_some_and(|name| !WITHOUT.contains(&name))
+    function_name(function).is_some_and(|name| !WITHOUT.contains(&name))
 }
 
 /// Whether the function of a [`LIBRARY_ENTER`] stores what and where its caller says, and nothing of its
 /// own.
 pub fn stores_for_caller(function: u64) -> bool {
-    name(function).is_some_and(|name| {
+    function_name(function).is_some_and(|name| {
         name.starts_with("pmemobj_mem") || name.ends_with("persist") || name.ends_with("flush")
     })
 }
 
 /// The name of the function of a [`LIBRARY_ENTER`].
-pub fn name(function: u64) -> Option<&'static str> {
+pub fn function_name(function: u64) -> Option<&'static str> {
     FUNCTIONS.get(usize::try_from(function).ok()?).copied()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FUNCTIONS, Range, function, name, orders, stores_for_caller};
+    use super::{FUNCTIONS, Range, function, function_name, orders, stores_for_caller};
 
     #[test]
     fn functions_have_numbers() {
         for (number, text) in (0..).zip(FUNCTIONS) {
             assert_eq!(function(text), number);
-            assert_eq!(name(number), Some(*text));
+            assert_eq!(function_name(number), Some(*text));
         }
-        assert_eq!(name(FUNCTIONS.len() as u64), None);
+        assert_eq!(function_name(FUNCTIONS.len() as u64), None);
     }
 
     #[test]
