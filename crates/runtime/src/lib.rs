@@ -32,6 +32,7 @@
 
 mod allocator;
 mod anatomy;
+mod annotate;
 mod append;
 mod arena;
 mod clone;
