@@ -159,6 +159,8 @@ pub const fn name(code: u32) -> Option<&'static str> {
         TRANSACTION_FREE => "transaction-free",
         ALLOCATE => "allocate",
         FREE => "free",
+        PUBLISH => "publish",
+        OPEN => "open",
         INTEREST_BEGIN => "interest-begin",
         INTEREST_END => "interest-end",
         COMPLETE => "complete",
