@@ -132,6 +132,43 @@ impl Range {
     }
 }
 
+/// What people call a code, if it is known.
+pub const fn name(code: u32) -> Option<&'static str> {
+    Some(match code {
+        TRANSACTION_BEGIN => "transaction-begin",
+        TRANSACTION_END => "transaction-end",
+        CREATION_BEGIN => "creation-begin",
+        CREATION_END => "creation-end",
+        NESTED_BEGIN => "nested-transaction-begin",
+        NESTED_END => "nested-transaction-end",
+        TRANSACTION_COMMIT => "transaction-commit",
+        TRANSACTION_ABORT => "transaction-abort",
+        LIBRARY_ENTER => "library-enter",
+        LIBRARY_LEAVE => "library-leave",
+        TRANSACTION_ADD => "transaction-add",
+        TRANSACTION_ALLOCATE => "transaction-allocate",
+        TRANSACTION_FREE => "transaction-free",
+        ALLOCATE => "allocate",
+        FREE => "free",
+        INTEREST_BEGIN => "interest-begin",
+        INTEREST_END => "interest-end",
+        COMPLETE => "complete",
+        SKIP_FAILURE_BEGIN => "skip-failure-begin",
+        SKIP_FAILURE_END => "skip-failure-end",
+        SKIP_DETECTION_BEGIN => "skip-detection-begin",
+        SKIP_DETECTION_END => "skip-detection-end",
+        FAILURE_POINT => "failure-point",
+        USER => "mark",
+        OPERATION_BEGIN => "operation-begin",
+        OPERATION_END => "operation-end",
+        COMMIT_VARIABLE => "commit-variable",
+        COMMIT_RANGE => "commit-range",
+        CLIENT_REQUEST => "client-request",
+        CLEAN => "clean",
+        _ => return None,
+    })
+}
+
 /// Names of the functions of PMDK that are noted, by their numbers in [`LIBRARY_ENTER`].
 pub const FUNCTIONS: &[&str] = &[
     "pmemobj_tx_begin",

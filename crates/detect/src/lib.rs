@@ -26,6 +26,7 @@
 
 mod attribution;
 mod blame;
+pub mod cross_failure;
 mod finish;
 mod hit;
 mod lines;
