@@ -224,7 +224,7 @@ impl Shadow {
                 // Where stores are durable in their order, each of them is an ordering point; those that make up one
                 // commit write stay together.
                 let alone = self.domain == Domain::Eadr
-                    && kind != StoreKind::NonTemporal
+                    && !bytes.is_empty()
                     && !self.commits.touches(range_of(at, bytes.len()));
                 (kind == StoreKind::Locked && fences_order || alone, alone)
             }
