@@ -20,6 +20,7 @@
 //! Where to start reading: `shadow.rs`. `cells.rs` holds what is known of stores, `commits.rs` of commit
 //! variables, `objects.rs` of allocations and transactions, `ranges.rs` is a table of ranges.
 
+mod candidates;
 mod cells;
 mod commits;
 mod judgement;
@@ -28,6 +29,7 @@ mod options;
 mod ranges;
 mod shadow;
 
+pub use candidates::{Candidate, Candidates, OrderedStore};
 pub use judgement::{ByteWatch, Judgement, NotDurable, Persistence};
 pub use options::{CommitError, CommitVariable, CrossOptions, PoolRange};
 pub use shadow::Shadow;

@@ -453,7 +453,7 @@ impl Shadow {
 
 /// An image that holds nothing: what bytes are is not asked here.
 #[derive(Debug)]
-struct Blind;
+pub(crate) struct Blind;
 
 impl Image for Blind {
     fn read(&self, _: Place, _: &mut [u8]) {}
