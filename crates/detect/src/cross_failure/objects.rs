@@ -8,7 +8,7 @@ use super::options::PoolRange;
 use super::ranges::{Cell, RangeMap};
 
 /// The outermost transaction of a thread.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Transaction {
     /// What its rollback restores, or takes back.
     restored: RangeMap<()>,
@@ -18,7 +18,7 @@ struct Transaction {
 }
 
 /// See the module header.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     /// Allocated and not written since, with the mark of the allocation.
     pub(crate) uninitialised: RangeMap<EventIndex>,
@@ -26,20 +26,21 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// A mark. Whether its ranges are restored from now on if the transaction is not committed.
+    /// A mark. `allocation` is none where annotations want no findings about what is allocated. Whether its
+    /// ranges are restored from now on if the transaction is not committed.
     pub(crate) fn mark(
         &mut self,
-        event: EventIndex,
+        allocation: Option<EventIndex>,
         thread: ThreadIndex,
         code: u32,
         value: u64,
         ranges: impl Iterator<Item = PoolRange>,
     ) -> bool {
         match code {
-            mark::ALLOCATE => self.allocate(event, value, ranges),
+            mark::ALLOCATE => self.allocate(allocation, value, ranges),
             mark::TRANSACTION_ALLOCATE => {
                 let ranges: Vec<PoolRange> = ranges.collect();
-                self.allocate(event, value, ranges.iter().copied());
+                self.allocate(allocation, value, ranges.iter().copied());
                 let transaction = self.transactions.entry(thread).or_default();
                 for range in ranges {
                     transaction.restored.insert(range, ());
@@ -74,13 +75,19 @@ impl Objects {
         false
     }
 
-    fn allocate(&mut self, event: EventIndex, value: u64, ranges: impl Iterator<Item = PoolRange>) {
+    fn allocate(
+        &mut self,
+        allocation: Option<EventIndex>,
+        value: u64,
+        ranges: impl Iterator<Item = PoolRange>,
+    ) {
         let is_written = value & (allocation::ZEROED | allocation::WRITTEN) != 0;
         for range in ranges {
-            if is_written {
-                self.uninitialised.remove(range);
-            } else {
-                self.uninitialised.insert(range, event);
+            match allocation {
+                Some(allocation) if !is_written => self.uninitialised.insert(range, allocation),
+                _ => {
+                    self.uninitialised.remove(range);
+                }
             }
         }
     }
