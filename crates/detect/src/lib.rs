@@ -40,7 +40,7 @@ mod tally;
 mod threads;
 mod trust;
 
-pub use attribution::{Business, NoSymbols, Symbols};
+pub use attribution::{Business, NoSymbols, Symbols, attributed_frame};
 pub use hit::{Hit, HitSite};
 pub use options::LintOptions;
 pub use pass::lint;
