@@ -459,6 +459,22 @@ fn allocated_memory_is_uninitialised_until_it_is_written() {
 }
 
 #[test]
+fn a_reserved_object_that_is_cancelled_is_gone_as_a_whole() {
+    let reserved = mark::allocation::RESERVED;
+    let trace = Script::default()
+        .mark_ranges(mark::ALLOCATE, reserved, &[(ARRAY, 0x100)]) // 0
+        .mark_ranges(mark::ALLOCATE, reserved, &[(BACKUP, 0x40)]) // 1
+        .store(ARRAY, 1) // 2
+        .mark_ranges(mark::PUBLISH, 0, &[(BACKUP, 1)]) // 3
+        .mark_ranges(mark::FREE, 0, &[(ARRAY, 1)]) // 4
+        .mark(mark::USER) // 5
+        .trace();
+    assert_eq!(read(&trace, &adr(), 4, ARRAY + 8), uninitialised(0));
+    assert_eq!(read(&trace, &adr(), 5, ARRAY + 8), []);
+    assert_eq!(read(&trace, &adr(), 5, BACKUP), uninitialised(1));
+}
+
+#[test]
 fn objects_of_a_transaction_go_with_it() {
     let script = |abort: bool| {
         let mut script = Script::default();

@@ -1,7 +1,7 @@
 //! Allocated memory that nobody has written yet, and what transactions promise to restore.
 
 use powerfail_abi::mark::{self, allocation};
-use powerfail_model::{EventIndex, ThreadIndex};
+use powerfail_model::{EventIndex, PoolIndex, PoolOffset, ThreadIndex};
 use rustc_hash::FxHashMap;
 
 use super::options::PoolRange;
@@ -22,6 +22,8 @@ struct Transaction {
 pub(crate) struct Objects {
     /// Allocated and not written since, with the mark of the allocation.
     pub(crate) uninitialised: RangeMap<EventIndex>,
+    /// How long objects are that are reserved and not published, by pool and first byte.
+    reserved: FxHashMap<(PoolIndex, PoolOffset), u64>,
     transactions: FxHashMap<ThreadIndex, Transaction>,
 }
 
@@ -54,9 +56,18 @@ impl Objects {
                 return true;
             }
             mark::FREE => {
-                ranges.for_each(|range| {
+                for mut range in ranges {
+                    // Of an object that was only reserved the mark names the first byte.
+                    if let Some(len) = self.reserved.remove(&(range.pool, range.offset)) {
+                        range.len = len;
+                    }
                     self.uninitialised.remove(range);
-                });
+                }
+            }
+            mark::PUBLISH => {
+                for range in ranges {
+                    self.reserved.remove(&(range.pool, range.offset));
+                }
             }
             mark::TRANSACTION_FREE => {
                 let transaction = self.transactions.entry(thread).or_default();
@@ -83,6 +94,10 @@ impl Objects {
     ) {
         let is_written = value & (allocation::ZEROED | allocation::WRITTEN) != 0;
         for range in ranges {
+            if value & allocation::RESERVED != 0 {
+                let first = (range.pool, range.offset);
+                self.reserved.insert(first, range.len);
+            }
             match allocation {
                 Some(allocation) if !is_written => self.uninitialised.insert(range, allocation),
                 _ => {

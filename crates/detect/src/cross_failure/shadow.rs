@@ -368,7 +368,7 @@ impl Shadow {
         };
         let ranges = || mark::Range::all(mark.payload).map(pool_range);
         match code {
-            mark::LIBRARY_ENTER => self.now += 1,
+            mark::LIBRARY_ENTER => self.now += Time::from(mark::orders(mark.value)),
             mark::COMMIT_VARIABLE | mark::COMMIT_RANGE => {
                 let mut ranges = ranges();
                 if let Some(Some(variable)) = ranges.next() {
