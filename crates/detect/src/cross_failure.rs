@@ -24,8 +24,8 @@ mod cells;
 mod commits;
 mod judgement;
 mod objects;
-mod options;
-mod ranges;
+pub(crate) mod options;
+pub(crate) mod ranges;
 mod shadow;
 
 pub use judgement::{ByteWatch, Judgement, NotDurable, Persistence};
