@@ -74,7 +74,7 @@ impl Bench<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<Found, CheckError> {
         let deadline = time.map(|time| Instant::now() + time);
-        let points = points::of(self.trace, self.runner.rules(), tree, options.only)?;
+        let points = points::of(self.trace, self.runner.rules(), tree, options.only, places)?;
         let moments: Vec<EventIndex> = points.moments().collect();
         self.learn(Step::Races, &moments)?;
         let mut found = Found {
@@ -82,7 +82,7 @@ impl Bench<'_, '_> {
             ..Found::default()
         };
         found.races.failure_points = points.ranked.len() as u64;
-        found.notes.extend(points.note());
+        found.notes.extend(points.notes());
         let cross = CrossOptions {
             rules: self.runner.rules(),
             strict: options.strict,

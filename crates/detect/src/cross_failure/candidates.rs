@@ -14,7 +14,6 @@ use powerfail_trace::{Record, StackId};
 use rustc_hash::FxHashMap;
 
 use super::options::PoolRange;
-use super::shadow::Blind;
 
 /// Bytes of a pool that look like a commit variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +42,7 @@ pub struct OrderedStore {
 /// Finds candidates in one pass. An event costs what it touches.
 #[derive(Debug)]
 pub struct Candidates {
-    frontier: Frontier<Blind>,
+    frontier: Frontier<()>,
     domain: Domain,
     threads: BTreeMap<ThreadIndex, Thread>,
     /// Stores that are not durable, by line.
@@ -77,7 +76,7 @@ impl Candidates {
     /// Before the first record of a trace.
     pub fn new(rules: Rules) -> Self {
         Self {
-            frontier: Frontier::new(rules, Blind),
+            frontier: Frontier::new(rules, ()),
             domain: rules.domain,
             threads: BTreeMap::new(),
             open: FxHashMap::default(),
