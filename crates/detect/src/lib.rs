@@ -38,6 +38,7 @@ mod publish;
 mod stores;
 mod tally;
 mod threads;
+mod transactions;
 mod trust;
 
 pub use attribution::{Business, NoSymbols, Symbols, attributed_frame};
