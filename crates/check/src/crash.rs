@@ -2,6 +2,8 @@
 
 mod lost;
 
+pub(crate) use lost::written;
+
 use std::time::{Duration, Instant};
 
 use powerfail_explore::{
