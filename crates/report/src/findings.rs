@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use annotate_snippets::{Group, Level, Renderer};
 use powerfail_config::Suppression;
-use powerfail_finding::{Finding, RecoveryOutcome, Report, Severity, SourcePlace};
+use powerfail_finding::{Code, Finding, RecoveryOutcome, Report, Severity, SourcePlace};
 use schemars::Schema;
 
 use crate::text::{count, plural, printable};
@@ -106,7 +106,10 @@ fn shown<'a>(report: &'a Report, options: &Options<'_>) -> impl Iterator<Item = 
     let findings = report.findings.iter();
     // Who asks for the reads of recovery wants to see those that it survives, too.
     findings.filter(move |finding| {
-        warnings || finding.severity != Severity::Warning || finding.read.is_some()
+        warnings
+            || finding.severity != Severity::Warning
+            || finding.read.is_some()
+            || finding.code == Code::StoreNotAdded
     })
 }
 
