@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use powerfail_detect::{Standing, Trust};
 use powerfail_finding::Report;
 use powerfail_image::{Fill, FillExtent};
 use powerfail_model::{Atomicity, Domain, Rules};
@@ -37,6 +38,11 @@ pub(crate) struct Recovery {
     #[serde(default)]
     pub(crate) atomicity: Option<String>,
     pub(crate) fill: Option<u8>,
+    /// Modules that are trusted besides the usual ones, and those that are not.
+    #[serde(default)]
+    pub(crate) trust: Vec<String>,
+    #[serde(default)]
+    pub(crate) no_trust: Vec<String>,
 }
 
 /// A regular expression of the user.
@@ -86,6 +92,18 @@ impl Recovery {
         }
     }
 
+    /// Whom to trust.
+    pub(crate) fn trusted(&self) -> Trust {
+        let mut trust = Trust::default();
+        for module in &self.trust {
+            trust.add(module, Standing::Opaque);
+        }
+        for module in &self.no_trust {
+            trust.add(module, Standing::User);
+        }
+        trust
+    }
+
     /// What fresh memory holds.
     pub(crate) fn fill(&self) -> Option<Fill> {
         self.fill.map(|byte| Fill {
@@ -119,6 +137,16 @@ pub(crate) fn create(out: &Path) -> anyhow::Result<fs::File> {
     }
 }
 
+/// Puts the trace into the directory, unless it is there.
+pub(crate) fn keep_trace(out: &Path, trace: &Path) -> anyhow::Result<()> {
+    let to = out.join(TRACE);
+    let same = to.canonicalize().ok() == trace.canonicalize().ok();
+    if !same {
+        fs::copy(trace, &to).with_context(|| to.display().to_string())?;
+    }
+    Ok(())
+}
+
 /// Writes what a replay needs besides the trace.
 pub(crate) fn save(out: &Path, report: &Report, recovery: &Recovery) -> anyhow::Result<()> {
     write(&out.join(REPORT), report)?;
@@ -138,6 +166,8 @@ pub(crate) fn export(out: &Path, to: &Path) -> anyhow::Result<()> {
     let evidence = report.findings.iter().filter_map(|it| it.evidence.as_ref());
     let mut names = vec![TRACE, REPORT, RECOVERY];
     names.extend(evidence.filter_map(|evidence| evidence.trace.as_deref()));
+    let reads = report.findings.iter().filter_map(|it| it.read.as_ref());
+    names.extend(reads.filter_map(|read| read.trace.as_deref()));
     names.sort_unstable();
     names.dedup();
     for name in names {

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::Context;
 use powerfail_check::{Runner, RunnerOptions, Trial, TrialState, symptom_of};
-use powerfail_finding::{Evidence, Finding, RecoveryOutcome};
+use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, UnsafeRead};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
-use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, PoolIndex};
+use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset};
 use powerfail_oracle::{Oracle, Settings, Verdict};
 use powerfail_report::findings;
 use powerfail_trace::Trace;
@@ -19,6 +19,7 @@ use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::open_trace;
+use crate::races;
 
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let (report, recovery) = evidence::load(&args.out)?;
@@ -41,7 +42,10 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Clean);
     }
     let Some(shown) = &finding.evidence else {
-        return again_by_lint(finding, args);
+        return match &finding.read {
+            Some(read) => again_by_watching(finding, read, &recovery, args),
+            None => again_by_lint(finding, args),
+        };
     };
     let name = shown.trace.as_deref().unwrap_or(evidence::TRACE);
     let trace = open_trace(&args.out.join(name))?;
@@ -83,6 +87,53 @@ fn again_by_lint(finding: &Finding, args: &ReplayArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Findings)
 }
 
+/// A finding about a read that recovery survives, or that no run has to confirm: recovery is watched again.
+fn again_by_watching(
+    finding: &Finding,
+    read: &UnsafeRead,
+    recovery: &Recovery,
+    args: &ReplayArgs,
+) -> anyhow::Result<Exit> {
+    let trace = open_trace(
+        &args
+            .out
+            .join(read.trace.as_deref().unwrap_or(evidence::TRACE)),
+    )?;
+    let at = EventIndex(read.event);
+    let crash = Crash {
+        trace: &trace,
+        recovery,
+        at,
+        state: CrashState {
+            versions: Vec::new(),
+        },
+        overlay: Vec::new(),
+    };
+    if let Some(path) = &args.image {
+        crash.write(path)?;
+        return Ok(Exit::Clean);
+    }
+    if args.gdb {
+        return crash.debug();
+    }
+    interrupt::watch();
+    let seen = races::at_one_point(&trace, recovery, at, read.strict)?;
+    show(finding, args)?;
+    if let Some(again) = seen.iter().find(|seen| races::is_same(seen, finding)) {
+        let bytes = again.read.as_ref().map_or("", |read| read.bytes.as_str());
+        print(|to| {
+            Ok(writeln!(
+                to,
+                "the same again: {} read {bytes} where it is shown above",
+                read.command
+            )?)
+        })?;
+        return Ok(Exit::Findings);
+    }
+    complain("recovery did not read it this time: it depends on more than the pool");
+    Ok(Exit::Clean)
+}
+
 fn show(finding: &Finding, args: &ReplayArgs) -> anyhow::Result<()> {
     let base = std::env::current_dir().unwrap_or_default();
     print(|to| {
@@ -114,6 +165,7 @@ fn overlay_of(evidence: &Evidence) -> anyhow::Result<Vec<Patch>> {
     let again = evidence.failure.again.iter();
     again
         .flat_map(|again| &again.written)
+        .chain(&evidence.failure.filled)
         .map(|written| {
             Ok(Patch {
                 pool: PoolIndex(written.pool),
@@ -176,6 +228,13 @@ impl Crash<'_> {
             at,
             state: TrialState::Again(state, overlay),
         };
+        if let (Some((place, len)), RecoveryOutcome::Content { output }) =
+            (stored_by(finding, trace), &shown.recovery)
+        {
+            let (_, bytes) = runner.run_and_read(&trial, place, len.min(output.len() / 2))?;
+            let same = bytes.is_some_and(|bytes| powerfail_check::shown_bytes(&bytes) == *output);
+            return conclude(same, finding, args);
+        }
         let tried = runner.run(&[trial], &interrupt::is_interrupted, &mut |_| ())?;
         drop(runner);
         let verdict = tried.into_iter().next().and_then(|tried| tried.verdict);
@@ -188,18 +247,7 @@ impl Crash<'_> {
             }
             (_, None) => false,
         };
-        show(finding, args)?;
-        if same {
-            print(|to| {
-                Ok(writeln!(
-                    to,
-                    "the same again: recovery did what is shown above"
-                )?)
-            })?;
-            return Ok(Exit::Findings);
-        }
-        complain("recovery did something else this time: it depends on more than the pool");
-        Ok(Exit::Clean)
+        conclude(same, finding, args)
     }
 
     /// Opens recovery in gdb, on a crash image of its own.
@@ -233,6 +281,35 @@ impl Crash<'_> {
             .context("gdb cannot be started; is it installed?")?;
         Ok(Exit::Findings)
     }
+}
+
+/// Shows a finding, and says whether recovery did the same again.
+fn conclude(same: bool, finding: &Finding, args: &ReplayArgs) -> anyhow::Result<Exit> {
+    show(finding, args)?;
+    if same {
+        print(|to| {
+            Ok(writeln!(
+                to,
+                "the same again: recovery did what is shown above"
+            )?)
+        })?;
+        return Ok(Exit::Findings);
+    }
+    complain("recovery did something else this time: it depends on more than the pool");
+    Ok(Exit::Clean)
+}
+
+/// Of a store that a transaction does not roll back: which bytes it changed.
+fn stored_by(finding: &Finding, trace: &Trace) -> Option<(Place, usize)> {
+    if finding.code != Code::StoreNotAdded {
+        return None;
+    }
+    let store = finding.places.first()?;
+    let path = store.pool.as_deref()?;
+    let mut pools = (0..).zip(trace.pools());
+    let (pool, _) = pools.find(|(_, pool)| pool.path == Path::new(path))?;
+    let at = Place::new(PoolIndex(pool), PoolOffset(store.pool_offset?));
+    Some((at, usize::try_from(store.len_bytes?).ok()?))
 }
 
 /// Whether two outcomes are of one kind, whatever was written meanwhile.

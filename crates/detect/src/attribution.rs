@@ -1,6 +1,6 @@
 //! To whom an event is attributed: the user's frame that asked for it, or nobody.
 
-use powerfail_trace::{Frame, StackId, Trace};
+use powerfail_trace::{Frame, Module, StackId, Trace};
 
 use crate::trust::{Standing, Trust};
 
@@ -94,10 +94,17 @@ pub(crate) struct Attribution<'t> {
     of_stores: Vec<User>,
     /// Flushes and fences.
     of_orders: Vec<User>,
+    /// Modules with persistent data of their own, whoever is trusted.
+    libraries: Vec<bool>,
+    /// Whether a stack has a frame in one of them.
+    in_library: Vec<Option<bool>>,
 }
 
 impl<'t> Attribution<'t> {
     pub(crate) fn new(trace: &'t Trace, trust: &Trust, symbols: &'t mut dyn Symbols) -> Self {
+        let known = Trust::default();
+        let is_library = |module: &Module| known.standing(&module.path) == Standing::Opaque;
+        let libraries = trace.modules().iter().map(is_library).collect();
         let modules = trace.modules().iter();
         let stacks = trace.stack_count() as usize + 1;
         Self {
@@ -106,6 +113,8 @@ impl<'t> Attribution<'t> {
             standings: modules.map(|module| trust.standing(&module.path)).collect(),
             of_stores: vec![User::NOT_ASKED; stacks],
             of_orders: vec![User::NOT_ASKED; stacks],
+            libraries,
+            in_library: vec![None; stacks],
         }
     }
 
@@ -148,48 +157,46 @@ impl<'t> Attribution<'t> {
         if stack.is_none() {
             return User(StackId::NONE.0);
         }
-        let mut outermost_trusted = None;
-        let mut outermost_opaque = None;
+        let mut nodes = Vec::new();
+        let mut frames = Vec::new();
         let mut next = stack;
-        let caller = loop {
-            // A library that nobody seems to have called: only sites were recorded, or a thread of
-            // its own.
-            let Some(node) = self.trace.stack_node(next) else {
-                return User::NOBODY;
-            };
-            let standing = self.standing(node.frame);
-            if standing == Standing::User {
-                break node.frame;
-            }
-            outermost_trusted = Some((node.frame, next == stack));
-            if standing == Standing::Opaque {
-                outermost_opaque = outermost_trusted;
+        while let Some(node) = self.trace.stack_node(next) {
+            nodes.push(next);
+            frames.push(node.frame);
+            if self.standing(node.frame) == Standing::User {
+                break;
             }
             next = node.caller;
-        };
-        let Some((frame, is_site)) = outermost_opaque.or(outermost_trusted) else {
-            return User(next.0);
-        };
-        let business = match self.symbols.business(frame, is_site) {
-            Business::Unknown => self.symbols.business_of_call(caller),
-            known => known,
-        };
-        let reported = match business {
-            Business::Callers => true,
-            Business::Own => false,
-            Business::Unknown => outermost_opaque.is_none(),
-        };
-        if reported { User(next.0) } else { User::NOBODY }
+        }
+        let standings = &self.standings;
+        let user = attributed_frame(&frames, &|frame| standing(standings, frame), self.symbols);
+        user.map_or(User::NOBODY, |user| User(nodes[user].0))
     }
 
     fn standing(&self, frame: Frame) -> Standing {
-        match frame {
-            Frame::Module { module, .. } => self
-                .standings
-                .get(module.0 as usize)
-                .map_or(Standing::User, |standing| *standing),
-            Frame::Absolute { .. } => Standing::User,
+        standing(&self.standings, frame)
+    }
+
+    /// Whether a library with persistent data of its own is at work, trusted or not.
+    pub(crate) fn is_in_library(&mut self, stack: StackId) -> bool {
+        if let Some(Some(answer)) = self.in_library.get(stack.0 as usize) {
+            return *answer;
         }
+        let mut next = stack;
+        let mut answer = false;
+        while let Some(node) = self.trace.stack_node(next) {
+            if let Frame::Module { module, .. } = node.frame
+                && self.libraries.get(module.0 as usize) == Some(&true)
+            {
+                answer = true;
+                break;
+            }
+            next = node.caller;
+        }
+        if let Some(place) = self.in_library.get_mut(stack.0 as usize) {
+            *place = Some(answer);
+        }
+        answer
     }
 
     /// Whether two nodes have the same frame, whoever called it.
@@ -203,6 +210,52 @@ impl<'t> Attribution<'t> {
         let node = self.trace.stack_node(node);
         node.is_some_and(|node| self.standing(node.frame) == Standing::User)
     }
+}
+
+fn standing(standings: &[Standing], frame: Frame) -> Standing {
+    match frame {
+        Frame::Module { module, .. } => standings
+            .get(module.0 as usize)
+            .map_or(Standing::User, |standing| *standing),
+        Frame::Absolute { .. } => Standing::User,
+    }
+}
+
+/// Which of the frames of a load or store, innermost first, it is attributed to; nothing if it is a trusted
+/// library's own business.
+pub fn attributed_frame(
+    frames: &[Frame],
+    standing: &dyn Fn(Frame) -> Standing,
+    symbols: &mut dyn Symbols,
+) -> Option<usize> {
+    let mut outermost_trusted = None;
+    let mut outermost_opaque = None;
+    let mut numbered = frames.iter().copied().enumerate();
+    // A library that nobody seems to have called: only sites were recorded, or a thread of its own.
+    let (user, caller) = numbered.find(|(number, frame)| {
+        let standing = standing(*frame);
+        if standing == Standing::User {
+            return true;
+        }
+        outermost_trusted = Some((*frame, *number == 0));
+        if standing == Standing::Opaque {
+            outermost_opaque = outermost_trusted;
+        }
+        false
+    })?;
+    let Some((frame, is_site)) = outermost_opaque.or(outermost_trusted) else {
+        return Some(user);
+    };
+    let business = match symbols.business(frame, is_site) {
+        Business::Unknown => symbols.business_of_call(caller),
+        known => known,
+    };
+    let reported = match business {
+        Business::Callers => true,
+        Business::Own => false,
+        Business::Unknown => outermost_opaque.is_none(),
+    };
+    reported.then_some(user)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod durable;
 mod flush;
 mod publish;
 mod store;
+mod transactions;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ use crate::publish::{AddressMap, Publish};
 use crate::stores::Stores;
 use crate::tally::{Calls, Seen, Tallies};
 use crate::threads::{Promise, Threads};
+use crate::transactions::Transactions;
 
 /// Finds all patterns of misuse in a trace, each distinct one once, in the order of codes and then
 /// of first events. `progress` hears from time to time how many events are done.
@@ -69,6 +71,7 @@ pub(crate) struct Pass<'t> {
     /// Those of them that the present event made durable.
     matured: Vec<Publish>,
     promises: Vec<Promise>,
+    pub(crate) transactions: Transactions,
 }
 
 /// The parts of a record that all rules need.
@@ -99,6 +102,7 @@ impl<'t> Pass<'t> {
             publishes: FxHashMap::default(),
             matured: Vec::new(),
             promises: Vec::new(),
+            transactions: Transactions::default(),
         }
     }
 
@@ -153,6 +157,7 @@ impl<'t> Pass<'t> {
                         CREATION_END => thread.in_creation = false,
                         _ => {}
                     }
+                    self.transaction_mark(now, code, mark.value, mark.payload);
                 }
             }
             Body::ThreadStart | Body::ThreadEnd => {}

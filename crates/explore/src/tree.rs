@@ -7,18 +7,22 @@
 //! number here, since the trace has interned the tree of stacks already. Where a trace holds sites
 //! only, points are told apart by their site; points without any stack are all taken as one.
 //!
+//! Annotations of the program leave points out and add others ([`Scope`]).
+//!
 //! An event costs constant time, and the memory is that of the distinct call stacks plus, where
 //! digests are wanted, that of the pages which are not zero.
 
 use powerfail_model::{
     Event, EventIndex, FailurePoints, Frontier, Rules, SparseImage, Step, ThreadIndex,
 };
+use powerfail_scope::{Scope, Turn};
 use powerfail_trace::{Body, ImageRun, MarkKind, Pool, Record, Result, StackId, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::creation::Creation;
 use crate::digest::DigestedImage;
 use crate::granularity::Granularity;
+use crate::ordering::OrderingPoints;
 use crate::point::{FailurePoint, Trigger};
 use crate::random::Random;
 use crate::samples::Samples;
@@ -68,6 +72,7 @@ pub struct StackPoints {
 pub struct FailurePointTree {
     stacks: Vec<StackPoints>,
     excluded: u64,
+    out_of_scope: u64,
 }
 
 impl FailurePointTree {
@@ -107,6 +112,31 @@ impl FailurePointTree {
         Ok(builder.finish())
     }
 
+    /// Finds the failure points before ordering points: where recovery is watched. `is_own` says of a record
+    /// whether it is a trusted library's own business. The granularity of the options does not matter.
+    pub fn ordering(
+        trace: &Trace,
+        rules: Rules,
+        options: TreeOptions,
+        is_own: &mut dyn FnMut(&Record<'_>) -> bool,
+    ) -> Result<Self> {
+        let mut builder = TreeBuilder::new(
+            trace.pools(),
+            TreeOptions {
+                digests: false,
+                ..options
+            },
+        );
+        builder.ordering = Some(Box::new(OrderingPoints::new(rules)));
+        let mut records = trace.records_from(EventIndex(0));
+        while let Some(record) = records.next_record()? {
+            let is_own = is_own(&record);
+            builder.push_ordering(&record, is_own);
+        }
+        builder.push_end(EventIndex(trace.event_count()));
+        Ok(builder.finish())
+    }
+
     /// The distinct call stacks, by their first failure point.
     pub fn stacks(&self) -> &[StackPoints] {
         &self.stacks
@@ -128,6 +158,11 @@ impl FailurePointTree {
         self.excluded
     }
 
+    /// How many failure points do not count because annotations of the program say so.
+    pub const fn out_of_scope_count(&self) -> u64 {
+        self.out_of_scope
+    }
+
     /// How many different images the kept points have, if digests were asked for.
     pub fn distinct_image_count(&self) -> Option<usize> {
         let points = self.stacks.iter().flat_map(|stack| &stack.points);
@@ -142,9 +177,14 @@ pub struct TreeBuilder {
     options: TreeOptions,
     stacks: FxHashMap<StackId, Samples>,
     creation: Creation,
+    scope: Scope,
+    /// How many failure points annotations have left out.
+    out_of_scope: u64,
     image: Option<DigestedImage>,
     /// Finds the covering failure points instead of those of the granularity.
     frontier: Option<Box<Frontier>>,
+    /// Finds those before ordering points instead of those of the granularity.
+    ordering: Option<Box<OrderingPoints>>,
     /// The pools were changed since the last failure point, or since an event that could be one.
     changed: bool,
 }
@@ -159,8 +199,11 @@ impl TreeBuilder {
             options,
             stacks: FxHashMap::default(),
             creation: Creation::default(),
+            scope: Scope::new(),
+            out_of_scope: 0,
             image,
             frontier: None,
+            ordering: None,
             changed: false,
         }
     }
@@ -175,9 +218,13 @@ impl TreeBuilder {
 
     /// The next record of the trace.
     pub fn push(&mut self, record: &Record<'_>) {
+        if let Some(turn) = self.scope.push(record) {
+            self.turn(record, turn);
+        }
         match &record.body {
             Body::Pm(event) => {
                 match &mut self.frontier {
+                    None if self.ordering.is_some() => {}
                     None => self.fail_before(record, event),
                     Some(frontier) => {
                         let step = Step {
@@ -213,6 +260,33 @@ impl TreeBuilder {
         }
     }
 
+    /// The next record of the trace, if failure points before ordering points are wanted.
+    fn push_ordering(&mut self, record: &Record<'_>, is_own: bool) {
+        let trigger = self
+            .ordering
+            .as_ref()
+            .and_then(|it| it.trigger(record, is_own));
+        if let Some(trigger) = trigger {
+            let is_kept = self.note(FailurePoint {
+                at: record.index,
+                stack: record.stack,
+                thread: record.thread,
+                trigger,
+                occurrence: 0,
+                digest: None,
+            });
+            if let Some(ordering) = &mut self.ordering
+                && is_kept
+            {
+                ordering.take();
+            }
+        }
+        self.push(record);
+        if let Some(ordering) = &mut self.ordering {
+            ordering.apply(record, is_own);
+        }
+    }
+
     /// After the last record.
     pub fn finish(self) -> FailurePointTree {
         let excluded = self.creation.excluded();
@@ -226,7 +300,55 @@ impl TreeBuilder {
             })
             .collect();
         stacks.sort_unstable_by_key(|stack| stack.points.first().map(|point| point.at));
-        FailurePointTree { stacks, excluded }
+        FailurePointTree {
+            stacks,
+            excluded,
+            out_of_scope: self.out_of_scope,
+        }
+    }
+
+    /// An annotation decides about failure points.
+    fn turn(&mut self, record: &Record<'_>, turn: Turn) {
+        match turn {
+            Turn::FirstInterest => {
+                // What a creation has left out lies before the region as well, and is counted once.
+                let found = self.stacks.drain().map(|(_, samples)| samples.occurrences);
+                self.out_of_scope += found.sum::<u64>() + self.creation.excluded();
+                self.creation.forget();
+            }
+            Turn::FailurePoint => {
+                self.keep(self.annotated(record));
+                if let Some(ordering) = &mut self.ordering {
+                    ordering.take();
+                }
+            }
+            Turn::LostFailurePoint => self.out_of_scope += 1,
+            Turn::Closes => {
+                // The moment whose crash states are those of the moments before it may come too late.
+                let may_lose = |frontier: &Frontier| {
+                    frontier.is_failure_point_at_end(FailurePoints::Covering)
+                        && frontier.open_lines().len() > 0
+                };
+                let is_changed = |ordering: &OrderingPoints| ordering.is_changed();
+                if self.frontier.as_deref().is_some_and(may_lose)
+                    || self.ordering.as_deref().is_some_and(is_changed)
+                {
+                    self.keep(self.annotated(record));
+                }
+            }
+        }
+    }
+
+    /// The moment of an annotation.
+    fn annotated(&self, record: &Record<'_>) -> FailurePoint {
+        FailurePoint {
+            at: record.index,
+            stack: record.stack,
+            thread: record.thread,
+            trigger: Trigger::Annotation,
+            occurrence: 0,
+            digest: self.image.as_ref().map(DigestedImage::digest),
+        }
     }
 
     /// Notes the moment before an event, if it is a failure point.
@@ -253,20 +375,37 @@ impl TreeBuilder {
         let is_point = self
             .frontier
             .as_ref()
-            .is_some_and(|frontier| frontier.is_failure_point_at_end(FailurePoints::Covering));
-        if is_point {
-            self.note(FailurePoint {
-                at: end,
-                stack: StackId::NONE,
-                thread: ThreadIndex(0),
-                trigger: Trigger::End,
-                occurrence: 0,
-                digest: None,
-            });
+            .is_some_and(|frontier| frontier.is_failure_point_at_end(FailurePoints::Covering))
+            || self.ordering.as_ref().is_some_and(|it| it.is_changed());
+        if !is_point {
+            return;
         }
+        if !self.scope.admits_failure_at_end() {
+            self.out_of_scope += 1;
+            return;
+        }
+        self.keep(FailurePoint {
+            at: end,
+            stack: StackId::NONE,
+            thread: ThreadIndex(0),
+            trigger: Trigger::End,
+            occurrence: 0,
+            digest: None,
+        });
     }
 
-    fn note(&mut self, point: FailurePoint) {
+    /// A failure point before an event, if annotations let it count. Whether they do.
+    fn note(&mut self, point: FailurePoint) -> bool {
+        let counts = self.scope.admits_failure(point.thread);
+        if counts {
+            self.keep(point);
+        } else {
+            self.out_of_scope += 1;
+        }
+        counts
+    }
+
+    fn keep(&mut self, point: FailurePoint) {
         self.creation.note(point.stack, &self.stacks);
         match self.stacks.get_mut(&point.stack) {
             Some(samples) => samples.push(point, self.options.per_stack),

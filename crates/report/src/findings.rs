@@ -3,13 +3,15 @@
 //! A finding looks like an error of a compiler: what is wrong, the lines where it happens, how the
 //! program got there, what a crash showed, what to do. `snippet.rs` has the lines, `label.rs` the
 //! words beside them, `stack.rs` the calls, `evidence.rs` what recovery did, `choices.rs` what it could have
-//! read, `summary.rs` the end.
+//! read, `read.rs` a read that is not safe, `commits.rs` variables that seem to commit others, `summary.rs` the end.
 //! Sources are read if they are there; a report without them is complete, only less pleasant.
 
 mod choices;
 mod combinations;
+mod commits;
 mod evidence;
 mod label;
+mod read;
 mod snippet;
 mod stack;
 mod summary;
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use annotate_snippets::{Group, Level, Renderer};
 use powerfail_config::Suppression;
-use powerfail_finding::{Finding, RecoveryOutcome, Report, Severity, SourcePlace};
+use powerfail_finding::{Code, Finding, RecoveryOutcome, Report, Severity, SourcePlace};
 use schemars::Schema;
 
 use crate::text::{count, plural, printable};
@@ -53,6 +55,7 @@ pub fn report(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> io
         one(out, finding, options, &mut sources)?;
         writeln!(out)?;
     }
+    commits::commits(out, &report.totals.commit_variables)?;
     summary(out, report, options)
 }
 
@@ -101,7 +104,13 @@ pub fn finding(out: &mut dyn Write, finding: &Finding, options: &Options<'_>) ->
 fn shown<'a>(report: &'a Report, options: &Options<'_>) -> impl Iterator<Item = &'a Finding> {
     let warnings = options.warnings;
     let findings = report.findings.iter();
-    findings.filter(move |finding| warnings || finding.severity != Severity::Warning)
+    // Who asks for the reads of recovery wants to see those that it survives, too.
+    findings.filter(move |finding| {
+        warnings
+            || finding.severity != Severity::Warning
+            || finding.read.is_some()
+            || finding.code == Code::StoreNotAdded
+    })
 }
 
 fn one(
@@ -136,6 +145,9 @@ fn one(
     for (name, text) in stack::texts(finding, sources) {
         fact(name, text);
     }
+    if let Some(read) = &finding.read {
+        fact("read", read::text(read, finding));
+    }
     if let Some(evidence) = &finding.evidence {
         for (name, text) in evidence::texts(evidence) {
             fact(name, text);
@@ -144,13 +156,13 @@ fn one(
             fact("choice", text);
         }
     }
-    if finding.count > 1 {
+    if finding.count > 1 && finding.read.is_none() {
         fact("note", format!("seen {} times", count(finding.count)));
     }
     if let Some(suggestion) = &finding.suggestion {
         fact("help", printable(suggestion).into_owned());
     }
-    if finding.evidence.is_some()
+    if (finding.evidence.is_some() || finding.read.is_some())
         && let Some(evidence) = options.out
     {
         let (id, evidence) = (printable(&finding.id), evidence.display().to_string());

@@ -1,8 +1,8 @@
 //! Annotations: what the target says about itself by the functions of `powerfail.h`.
 //!
 //! The header names the function of this file weakly, so a target has it only while the runtime is there.
-//! In a recording an annotation is a mark with its call stack; in a recovery that is explored it is
-//! noted by [`crate::explore`]; in every other process nothing comes of it.
+//! In a recording an annotation is a mark with its call stack; a recovery that is explored notes what is said
+//! of its reads ([`crate::explore`]); in every other process nothing comes of it.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -38,35 +38,37 @@ extern "C" fn powerfail_annotation(
         };
         let other = (!second.is_null()).then(|| bytes(second, second_len));
         explore::annotation(code, bytes(address, len), other, stage);
+    } else if host::attached() && stage & BEFORE != 0 {
+        if code & mark::HAS_RANGES == 0 {
+            record_payload(code, value, address.cast(), len);
+        } else {
+            let words = [address as usize, len, second as usize, second_len];
+            let count = if second.is_null() { 2 } else { 4 };
+            record(
+                code,
+                value,
+                words.map(usize::to_le_bytes)[..count].as_flattened(),
+            );
+        }
+    }
+}
+
+fn record(code: u32, value: u64, rest: &[u8]) {
+    let numbers = [code.into(), value].map(u64::to_le_bytes);
+    append::append(EventKind::Mark, None, &[numbers.as_flattened(), rest]);
+}
+
+fn record_payload(code: u32, value: u64, payload: *const u8, len: usize) {
+    if payload.is_null() || len == 0 {
+        record(code, value, &[]);
         return;
     }
-    if !host::attached() || stage & BEFORE == 0 {
-        return;
-    }
-    let code_word = u64::from(code).to_le_bytes();
-    let value = value.to_le_bytes();
-    if code & mark::HAS_RANGES != 0 {
-        let words = [address as usize, len, second as usize, second_len].map(usize::to_le_bytes);
-        let count = if second.is_null() { 2 } else { 4 };
-        let ranges = words[..count].as_flattened();
-        append::append(EventKind::Mark, None, &[&code_word, &value, ranges]);
-        return;
-    }
-    let kept = if address.is_null() {
-        0
-    } else {
-        len.min(PAYLOAD_LEN_MAX)
-    };
-    if kept < len && !address.is_null() && !CUT.swap(true, Ordering::Relaxed) {
+    if len > PAYLOAD_LEN_MAX && !CUT.swap(true, Ordering::Relaxed) {
         host::warn(&format!(
-            "the payload of a mark of the target is longer than {PAYLOAD_LEN_MAX} bytes; the rest of it is not in the trace"
+            "a mark of the target has more than {PAYLOAD_LEN_MAX} bytes; of this one and others like it the rest is not recorded"
         ));
     }
     // SAFETY: the target says that so many bytes are there.
-    let payload = if kept == 0 {
-        &[]
-    } else {
-        unsafe { core::slice::from_raw_parts(address.cast::<u8>(), kept) }
-    };
-    append::append(EventKind::Mark, None, &[&code_word, &value, payload]);
+    let payload = unsafe { core::slice::from_raw_parts(payload, len.min(PAYLOAD_LEN_MAX)) };
+    record(code, value, payload);
 }

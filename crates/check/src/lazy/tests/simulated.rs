@@ -10,13 +10,13 @@ use powerfail_model::{
     StoreKind,
 };
 use powerfail_observe::{ByteSet, Knowledge, Line, words_for};
-use powerfail_oracle::{Backtrace, Failure, Stage, Verdict};
+use powerfail_oracle::{Failure, Stage, Verdict};
 use powerfail_trace::{
     Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
 };
 
 use crate::error::CheckError;
-use crate::lazy::lab::{Lab, Pools};
+use crate::lazy::lab::{Lab, Located, Pools};
 use crate::lazy::walk::{Attempt, Explorer};
 use powerfail_oracle::{
     Begun, Branch, Choice, Execution, ExploreRequest, Explored, LineTable, PageMask,
@@ -289,7 +289,7 @@ impl Lab for Simulated<'_> {
         None
     }
 
-    fn stack(&mut self, _stage: Stage, _frames: &[u64]) -> Option<Backtrace> {
+    fn frames(&mut self, _stage: Stage, _addresses: &[u64]) -> Option<Located> {
         None
     }
 

@@ -1,0 +1,318 @@
+//! Whether an unsafe read matters: recovery runs again, and the read sees the other value.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use powerfail_explore::FailurePoint;
+use powerfail_explore::lazy::{CrashTable, Seen};
+use powerfail_finding::Evidence;
+use powerfail_image::Patch;
+use powerfail_model::{CrashState, EventIndex, PoolIndex};
+use powerfail_oracle::LineTable;
+use powerfail_trace::StackId;
+
+use super::Found;
+use super::pairs::{Instance, Pairs};
+use super::points::point_at;
+use super::watch::{Look, Other, Setting, look};
+use crate::crash::{Bench, Failed, evidence, written};
+use crate::error::CheckError;
+use crate::lazy::driver::{Bounds, Progress, Round, Watch, round};
+use crate::lazy::lab::{Lab, SlotLab};
+use crate::lazy::reuse::{Changes, Known, Reads, Reuse};
+use crate::lazy::study::{Load, loads};
+use crate::options::Step;
+use crate::runner::{Trial, TrialState};
+use crate::symptom::Symptom;
+
+/// At how many failure points a pair is tried.
+const INSTANCES_MAX: usize = 6;
+/// How many other values of a read are tried at each.
+const CLASSES_MAX: u16 = 4;
+
+/// What memory is filled with that was never written: no pointer, no small number, and not what fresh memory holds.
+const PATTERNS: [u8; 2] = [0xa5, 0xff];
+
+/// What is tried at a failure point: pairs by their numbers.
+type Tasks = BTreeMap<EventIndex, Vec<(usize, Instance)>>;
+
+/// What came of it.
+struct Tried {
+    at: EventIndex,
+    executions: u64,
+    confirmed: Vec<(usize, Confirmed)>,
+}
+
+/// A failure that the other value makes.
+struct Confirmed {
+    state: CrashState,
+    /// What memory held that was never written.
+    filled: Vec<Patch>,
+    symptom: Symptom,
+    loads: Vec<Load>,
+}
+
+impl Known for Tried {
+    fn at(&self) -> EventIndex {
+        self.at
+    }
+
+    fn executions(&self) -> u64 {
+        self.executions
+    }
+
+    fn reads(&self) -> Option<&Reads> {
+        None
+    }
+}
+
+/// Of all places where a pair was seen, those that are tried: the first, the last, and some between them.
+fn chosen(instances: &[Instance]) -> Vec<Instance> {
+    let useful: Vec<Instance> = instances
+        .iter()
+        .filter(|instance| !instance.is_failing && instance.other != Other::None)
+        .cloned()
+        .collect();
+    if useful.len() <= INSTANCES_MAX {
+        return useful;
+    }
+    let last = useful.len() - 1;
+    let mut order: Vec<usize> = vec![0, last];
+    order.extend((1..INSTANCES_MAX - 1).map(|number| number * last / (INSTANCES_MAX - 1)));
+    order
+        .into_iter()
+        .map(|number| useful[number].clone())
+        .collect()
+}
+
+impl Bench<'_, '_> {
+    /// Tries pairs until each is confirmed or has been tried often enough.
+    pub(super) fn confirm_pairs(
+        &mut self,
+        pairs: &mut Pairs,
+        deadline: Option<Instant>,
+        found: &mut Found,
+    ) -> Result<(), CheckError> {
+        let plans: Vec<Vec<Instance>> = pairs.all.iter().map(|it| chosen(&it.instances)).collect();
+        let line_bytes = self.runner.line_bytes();
+        for turn in 0..INSTANCES_MAX {
+            let mut tasks = Tasks::new();
+            for (number, (pair, plan)) in pairs.all.iter().zip(&plans).enumerate() {
+                if let Some(instance) = plan.get(turn)
+                    && pair.evidence.is_none()
+                {
+                    tasks
+                        .entry(instance.at)
+                        .or_default()
+                        .push((number, instance.clone()));
+                }
+            }
+            if tasks.is_empty() {
+                break;
+            }
+            let progress = self.try_tasks(&tasks, deadline)?;
+            found.races.confirmations += progress.executions;
+            for tried in progress.studied {
+                for (number, confirmed) in tried.confirmed {
+                    let (state, filled) = (confirmed.state.clone(), confirmed.filled);
+                    let failed = Failed {
+                        trial: Trial {
+                            at: tried.at,
+                            state: TrialState::Again(state, filled.clone()),
+                        },
+                        state: confirmed.state,
+                        stack: StackId::NONE,
+                        symptom: confirmed.symptom,
+                        count: 1,
+                    };
+                    let mut shown: Evidence = evidence(&failed, line_bytes);
+                    shown.failure.filled = filled.iter().map(written).collect();
+                    pairs.all[number].loads = confirmed.loads;
+                    pairs.all[number].failed = Some(failed);
+                    pairs.all[number].evidence.get_or_insert(shown);
+                }
+            }
+            if progress.is_interrupted {
+                return Err(CheckError::Interrupted);
+            }
+            if progress.is_over {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn try_tasks(
+        &mut self,
+        tasks: &Tasks,
+        deadline: Option<Instant>,
+    ) -> Result<Progress<Tried>, CheckError> {
+        let points: Vec<FailurePoint> = tasks.keys().map(|at| point_at(*at)).collect();
+        let total = points.len() as u64;
+        // Nothing is known of what is read, so nothing is left out.
+        let changes = Changes::none();
+        let contents = &*self.contents;
+        let mut progress: Progress<Tried> = Progress::default();
+        let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
+        let zygotes = self.runner.zygotes();
+        let labs = self.runner.labs(false)?;
+        let setting = Setting {
+            contents,
+            benign: &[],
+        };
+        let observer = &mut *self.observer;
+        let mut tick = |done| {
+            observer.progress(Step::Reasons, done, total);
+            !observer.is_interrupted()
+        };
+        let about = Round {
+            points: &points,
+            study: &|lab: &mut SlotLab<'_, '_>, point: &FailurePoint, _| {
+                let tasks = tasks.get(&point.at).map_or(&[][..], Vec::as_slice);
+                try_at(lab, point.at, tasks, &setting)
+            },
+            bounds: Bounds {
+                max_executions: None,
+                deadline,
+            },
+        };
+        let mut onlooker = Watch {
+            tick: &mut tick,
+            end: &|| crate::runner::end(&zygotes),
+        };
+        round(labs, about, &mut reuse, &mut progress, &mut onlooker)?;
+        self.runner.runs += progress.executions;
+        Ok(progress)
+    }
+}
+
+fn try_at(
+    lab: &mut dyn Lab,
+    at: EventIndex,
+    tasks: &[(usize, Instance)],
+    setting: &Setting<'_>,
+) -> Result<Tried, CheckError> {
+    lab.move_to(at)?;
+    let mut tried = Tried {
+        at,
+        executions: 0,
+        confirmed: Vec::new(),
+    };
+    let table = lab.crash_table();
+    let lines = lab.pools().line_table(&table);
+    for (number, instance) in tasks {
+        let confirmed = match &instance.other {
+            Other::Class { choice, count } => {
+                let mut scene = Scene {
+                    lab: &mut *lab,
+                    table: &table,
+                    lines: &lines,
+                    setting,
+                    at,
+                    executions: &mut tried.executions,
+                };
+                scene.other_class(*choice, *count)?
+            }
+            Other::Fill(bytes) => fill(lab, at, bytes, setting, &mut tried.executions)?,
+            Other::None => None,
+        };
+        tried.confirmed.extend(confirmed.map(|it| (*number, it)));
+    }
+    Ok(tried)
+}
+
+/// A failure point at which choices are tried.
+struct Scene<'a> {
+    lab: &'a mut dyn Lab,
+    table: &'a CrashTable,
+    lines: &'a LineTable,
+    setting: &'a Setting<'a>,
+    at: EventIndex,
+    executions: &'a mut u64,
+}
+
+impl Scene<'_> {
+    /// Lets a load see the values that it did not see.
+    fn other_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {
+        for class in 1..count.min(1 + CLASSES_MAX) {
+            let mut prefix = vec![0; choice];
+            prefix.push(u32::from(class));
+            *self.executions += 1;
+            let Look::Seen(sight) = look(self.lab, self.lines, &[], &prefix)? else {
+                break;
+            };
+            let execution = &sight.execution;
+            let contents = self.setting.contents;
+            let Some(symptom) = contents.judge(self.at, &execution.verdict) else {
+                continue;
+            };
+            let Ok(seen) = Seen::of_choices(self.table, &execution.choices) else {
+                continue;
+            };
+            let state = seen.newest_state();
+            let shown = loads(self.lab, self.table, execution, Some(choice));
+            let verdict = self.lab.run(&state, &[])?;
+            *self.executions += 1;
+            let again = contents.judge(self.at, &verdict);
+            if let Some(again) = again.filter(|again| again.code == symptom.code) {
+                return Ok(Some(Confirmed {
+                    state,
+                    filled: Vec::new(),
+                    symptom: again,
+                    loads: shown,
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Lets memory that was never written hold something else.
+fn fill(
+    lab: &mut dyn Lab,
+    at: EventIndex,
+    bytes: &[(PoolIndex, u64, u64)],
+    setting: &Setting<'_>,
+    executions: &mut u64,
+) -> Result<Option<Confirmed>, CheckError> {
+    let newest = CrashState {
+        versions: Vec::new(),
+    };
+    for pattern in PATTERNS {
+        let filled = patches(bytes, pattern);
+        let verdict = lab.run(&newest, &filled)?;
+        *executions += 1;
+        if let Some(symptom) = setting.contents.judge(at, &verdict) {
+            return Ok(Some(Confirmed {
+                state: newest,
+                filled,
+                symptom,
+                loads: Vec::new(),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Runs of bytes of lines, filled.
+fn patches(bytes: &[(PoolIndex, u64, u64)], pattern: u8) -> Vec<Patch> {
+    let mut patches: Vec<Patch> = Vec::new();
+    for &(pool, line, mask) in bytes {
+        for byte in (0..64).filter(|byte| mask >> byte & 1 != 0) {
+            let offset = line + byte;
+            match patches.last_mut() {
+                Some(last)
+                    if last.pool == pool && last.offset + last.bytes.len() as u64 == offset =>
+                {
+                    last.bytes.push(pattern);
+                }
+                _ => patches.push(Patch {
+                    pool,
+                    offset,
+                    bytes: vec![pattern],
+                }),
+            }
+        }
+    }
+    patches
+}

@@ -1,0 +1,105 @@
+//! When the power fails.
+
+use powerfail_detect::cross_failure::Owners;
+use powerfail_explore::{FailurePoint, FailurePointTree, Plan, PlanOptions, TreeOptions, Trigger};
+use powerfail_model::{EventIndex, Rules, ThreadIndex};
+use powerfail_trace::{Record, StackId, Trace};
+
+use crate::error::CheckError;
+use crate::lazy::rounds;
+use crate::places::Places;
+
+/// Failure points, the most valuable first.
+pub(super) struct Points {
+    pub(super) ranked: Vec<FailurePoint>,
+    pub(super) stacks: usize,
+    in_creation: u64,
+    out_of_scope: u64,
+}
+
+/// The failure points of a trace, or one of them.
+pub(super) fn of(
+    trace: &Trace,
+    rules: Rules,
+    tree: TreeOptions,
+    only: Option<EventIndex>,
+    places: &mut Places<'_>,
+) -> Result<Points, CheckError> {
+    if let Some(only) = only {
+        return Ok(Points {
+            ranked: vec![point_at(only)],
+            stacks: 1,
+            in_creation: 0,
+            out_of_scope: 0,
+        });
+    }
+    let options = TreeOptions {
+        per_stack: 0,
+        ..tree
+    };
+    let trust = places.trust().clone();
+    let mut owners = Owners::new(trace, &trust, places);
+    let mut is_own = |record: &Record<'_>| owners.is_librarys(record);
+    let tree = FailurePointTree::ordering(trace, rules, options, &mut is_own)?;
+    let plan = Plan::of(
+        &tree,
+        PlanOptions {
+            limit: None,
+            keep_equal_images: true,
+        },
+    );
+    let mut planned = plan.points;
+    planned.sort_unstable_by_key(|planned| planned.rank);
+    Ok(Points {
+        ranked: planned.into_iter().map(|it| it.point).collect(),
+        stacks: tree.stacks().len(),
+        in_creation: plan.left_out.in_creation,
+        out_of_scope: tree.out_of_scope_count(),
+    })
+}
+
+/// A failure point of which nothing matters but when it is.
+pub(super) fn point_at(at: EventIndex) -> FailurePoint {
+    FailurePoint {
+        at,
+        stack: StackId::NONE,
+        thread: ThreadIndex(0),
+        trigger: Trigger::End,
+        occurrence: 0,
+        digest: None,
+    }
+}
+
+impl Points {
+    /// When the power fails.
+    pub(super) fn moments(&self) -> impl Iterator<Item = EventIndex> {
+        self.ranked.iter().map(|point| point.at)
+    }
+
+    /// Rounds, each in the order of the trace: everything at once if there is time for all, else call stacks
+    /// first once, then more and more.
+    pub(super) fn rounds(&self, is_bounded: bool) -> Vec<Vec<FailurePoint>> {
+        rounds(&self.ranked, is_bounded.then_some(self.stacks))
+    }
+
+    /// What is left out.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        let points = |count: u64| match count {
+            1 => "1 failure point".to_owned(),
+            _ => format!("{count} failure points"),
+        };
+        let created = (self.in_creation > 0).then(|| {
+            format!(
+                "{} while PMDK creates a pool are left out; --include-create tries them",
+                points(self.in_creation)
+            )
+        });
+        let annotated = (self.out_of_scope > 0).then(|| {
+            format!(
+                "{} are left out because annotations of the program say so",
+                points(self.out_of_scope)
+            )
+        });
+        created.into_iter().chain(annotated)
+    }
+}
