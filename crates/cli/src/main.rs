@@ -14,6 +14,7 @@ mod interrupt;
 mod memory;
 mod model;
 mod output;
+mod persistent;
 mod progress;
 mod races;
 mod record;
