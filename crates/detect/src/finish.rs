@@ -8,14 +8,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::Attribution;
 use crate::blame::{Culprit, culprits};
-use crate::hit::{Hit, HitSite};
+use crate::hit::{Hit, HitSite, Linted};
 use crate::lines::LineSlot;
 use crate::pass::{Pass, words};
 use crate::stores::{NO_FLUSH, Store, flag};
 use crate::tally::{Seen, Tallies, Tally};
 
 /// All hits of a pass that is over.
-pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Vec<Hit>> {
+pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
+    let out_of_scope = pass.out_of_scope;
     pass.end_calls();
     count_overwrites(&mut pass);
     count_losses(&mut pass, trace);
@@ -27,7 +28,7 @@ pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Vec<Hit>> {
         let users: Vec<StackId> = hit.sites.iter().map(|site| site.user).collect();
         (hit.code, events, users)
     });
-    Ok(hits)
+    Ok(Linted { hits, out_of_scope })
 }
 
 fn frame(trace: &Trace, node: StackId) -> Option<Frame> {

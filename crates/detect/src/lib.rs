@@ -38,7 +38,7 @@ mod threads;
 mod trust;
 
 pub use attribution::{Business, NoSymbols, Symbols};
-pub use hit::{Hit, HitSite};
+pub use hit::{Hit, HitSite, Linted};
 pub use options::LintOptions;
 pub use pass::lint;
 pub use trust::{Standing, Trust};
