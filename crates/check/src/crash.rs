@@ -149,6 +149,7 @@ pub fn crash<'t>(
                 totals.failure_points_run = found.races.watched;
             }
             crashed.totals.races = Some(found.races);
+            crashed.totals.commit_variables = found.commit_variables;
             crashed.notes.extend(found.notes);
             races::fold(&mut crashed.findings, found.findings);
         }
