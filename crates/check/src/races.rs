@@ -21,6 +21,8 @@ mod fold;
 mod pairs;
 mod points;
 mod shadows;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::time::{Duration, Instant};
