@@ -27,11 +27,12 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 
 use powerfail_abi::memory::{
-    HEAP_ADDRESS, HEAP_SPACE, HEAP_VARIABLE, ROOT_COUNT, ROOT_LEN, ROOTS_AT, run_count_of_file,
+    HEAP_ADDRESS, HEAP_SPACE, HEAP_VARIABLE, ROOT_COUNT, ROOT_LEN, ROOTS_AT, RUN_LEN, run_count_of_file,
 };
 use powerfail_abi::shared::SHARED_FD_VARIABLE;
 use powerfail_abi::{EventKind, mark};
 
+use crate::sites::WINDOW;
 use crate::{append, explore, host, pool, sys};
 
 pub(crate) use callers::look as look_at_modules;
@@ -179,21 +180,25 @@ fn begin() {
     {
         return;
     }
-    store_zeros(HEAP_ADDRESS + ROOTS_AT, ROOT_COUNT * ROOT_LEN);
+    append::append_mark(mark::SKIP_FAILURE_BEGIN);
+    let (address, len) = (HEAP_ADDRESS + ROOTS_AT, ROOT_COUNT * ROOT_LEN);
+    store_zeros(address, len);
+    pool::synced(address, len);
+    append::append_mark(mark::SKIP_FAILURE_END);
 }
 
-/// Records that fresh memory is zero, durably. It is zero already.
+/// Stores zeros in a recording. They are as durable as what the target stores.
 fn store_zeros(address: u64, len: u64) {
-    append::append_mark(mark::CREATION_BEGIN);
     let zeros = [0; 1024];
     let mut at = 0;
     while at < len {
-        let piece = (len - at).min(zeros.len() as u64);
-        append::append_system_store(address + at, &zeros[..piece as usize]);
-        at += piece;
+        let piece = &zeros[..(len - at).min(zeros.len() as u64) as usize];
+        append::append_system_store(address + at, piece);
+        let alias = WINDOW.alias(address + at) as *mut u8;
+        // SAFETY: the alias of the heap is mapped, writable; the object is nobody else's yet.
+        unsafe { core::ptr::copy_nonoverlapping(piece.as_ptr(), alias, piece.len()) };
+        at += piece.len() as u64;
     }
-    pool::synced(address, len);
-    append::append_mark(mark::CREATION_END);
 }
 
 /// Leaves a mark about an object, with the call stack.
@@ -215,7 +220,7 @@ enum Content {
 fn allocate(len: u64, alignment: u64, content: Content) -> *mut c_void {
     let Some(Object { address, is_fresh }) = space::allocate(len, alignment) else {
         if host::attached()
-            && len <= RUN_COUNT.load(Ordering::Relaxed) * powerfail_abi::memory::RUN_LEN
+            && len <= RUN_COUNT.load(Ordering::Relaxed) * RUN_LEN
         {
             give_up("the persistent heap is full: give it more memory, as in --heap=1G");
         }
@@ -226,12 +231,12 @@ fn allocate(len: u64, alignment: u64, content: Content) -> *mut c_void {
         Content::Zeros => mark::allocation::ZEROED,
     };
     leave(mark::ALLOCATE, value, address, len.max(1));
-    if content == Content::Zeros && len > 0 {
-        if !is_fresh {
-            functions::clear(address, len);
-        } else if host::attached() {
-            store_zeros(address, len);
-        }
+    if content == Content::Zeros && host::attached() {
+        // Memory that was used before is not zero, and somebody has to flush that it is: so it is stored in
+        // fresh memory, too.
+        store_zeros(address, len);
+    } else if content == Content::Zeros && !is_fresh {
+        functions::clear(address, len);
     }
     address as *mut c_void
 }
