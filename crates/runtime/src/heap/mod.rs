@@ -27,7 +27,8 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 
 use powerfail_abi::memory::{
-    HEAP_ADDRESS, HEAP_SPACE, HEAP_VARIABLE, ROOT_COUNT, ROOT_LEN, ROOTS_AT, RUN_LEN, run_count_of_file,
+    HEAP_ADDRESS, HEAP_SPACE, HEAP_VARIABLE, ROOT_COUNT, ROOT_LEN, ROOTS_AT, RUN_LEN,
+    run_count_of_file,
 };
 use powerfail_abi::shared::SHARED_FD_VARIABLE;
 use powerfail_abi::{EventKind, mark};
@@ -35,7 +36,6 @@ use powerfail_abi::{EventKind, mark};
 use crate::sites::WINDOW;
 use crate::{append, explore, host, pool, sys};
 
-pub(crate) use callers::look as look_at_modules;
 use space::Object;
 
 /// Whether this process has the heap.
@@ -80,6 +80,13 @@ pub(crate) fn start() {
         ON.store(true, Ordering::Release);
     }
     DECIDED.store(true, Ordering::Release);
+}
+
+/// Code was loaded or unloaded.
+pub(crate) fn look_at_modules() {
+    if ON.load(Ordering::Relaxed) {
+        callers::look();
+    }
 }
 
 /// Whether this program belongs to the system, as the shell does that runs a command of the user.
@@ -219,9 +226,7 @@ enum Content {
 /// Gives out memory; null if there is none.
 fn allocate(len: u64, alignment: u64, content: Content) -> *mut c_void {
     let Some(Object { address, is_fresh }) = space::allocate(len, alignment) else {
-        if host::attached()
-            && len <= RUN_COUNT.load(Ordering::Relaxed) * RUN_LEN
-        {
+        if host::attached() && len <= RUN_COUNT.load(Ordering::Relaxed) * RUN_LEN {
             give_up("the persistent heap is full: give it more memory, as in --heap=1G");
         }
         return core::ptr::null_mut();

@@ -1,4 +1,5 @@
-/* A hash table for which malloc is persistent memory. With BUG a node is published before it is durable. */
+/* A hash table for which malloc is persistent memory. With BUG a node is published before it is durable. Without
+ * an argument it stores keys; `recover` checks them and goes on, `dump` prints them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,32 +48,36 @@ static void insert(struct table *table, uint64_t key)
 	pm_persist(head, sizeof *head);
 }
 
-static int check(const struct table *table)
+static int check(const struct table *table, int prints)
 {
-	unsigned count = 0;
 	for (uint64_t bucket = 0; bucket < table->buckets; bucket++) {
-		for (struct node *it = table->heads[bucket]; it; it = it->next, count++) {
+		for (struct node *it = table->heads[bucket]; it; it = it->next) {
 			if (it->value != ~it->key || it->key % table->buckets != bucket)
 				return 1;
+			if (prints)
+				printf("%lu\n", it->key);
 		}
 	}
-	printf("%u keys\n", count);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	(void)argv;
 	struct table *table = table_open();
+	if (argc > 1 && !strcmp(argv[1], "dump"))
+		return check(table, 1);
 	if (argc > 1) {
-		if (check(table))
+		if (check(table, 0))
 			return 1;
 		/* Goes on with what is there, and gets nothing that is in use. */
-		for (uint64_t key = 100; key < 120; key++)
+		for (uint64_t key = 100; key < 110; key++)
 			insert(table, key);
-		return check(table);
+		return check(table, 0);
 	}
-	for (uint64_t key = 0; key < 6; key++)
+	for (uint64_t key = 0; key < 6; key++) {
 		insert(table, 5 * key);
+		printf("stored %lu\n", 5 * key);
+		fflush(stdout);
+	}
 	return 0;
 }
