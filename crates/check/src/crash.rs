@@ -2,8 +2,11 @@
 
 mod lost;
 
+pub(crate) use lost::written;
+
 use std::time::{Duration, Instant};
 
+use powerfail_detect::Linted;
 use powerfail_explore::{
     EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, TreeOptions, runs_within,
 };
@@ -68,10 +71,10 @@ pub fn crash<'t>(
     let each = undisturbed(trace, runner, observer)?;
     let mut places = Places::new(trace, &options.lint.trust);
     let events = trace.event_count();
-    let hits = if options.only_races() {
-        Vec::new()
+    let linted = if options.only_races() {
+        Linted::default()
     } else {
-        lint::hits(trace, &options.lint, &mut places, &mut |done| {
+        lint::found(trace, &options.lint, &mut places, &mut |done| {
             observer.progress(Step::Lint, done, events);
         })?
     };
@@ -88,6 +91,7 @@ pub fn crash<'t>(
         is_interrupted: false,
     };
     crashed.notes.extend(contents.note());
+    crashed.notes.extend(lint::note(&linted));
     let begun = Instant::now();
     let mut bench = Bench {
         trace,
@@ -103,7 +107,7 @@ pub fn crash<'t>(
     if let Some(eager) = &options.eager {
         bench.eager_crashes(eager, options.budget, &mut crashed, &mut places)?;
     }
-    for hit in &hits {
+    for hit in &linted.hits {
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
         } else if bench.is_interrupted {
@@ -124,6 +128,8 @@ pub fn crash<'t>(
                 totals.failure_point_stacks = explored.stack_count;
                 totals.failure_points_run =
                     exploration.exhaustive + exploration.sampled - exploration.unchanged;
+                let note = scope_note(explored.out_of_scope, "failure point");
+                crashed.notes.extend(note);
             }
             crashed.totals.exploration = Some(exploration);
             bench.explain_lost(explored, &known, &mut crashed, &mut places)?;
@@ -231,7 +237,14 @@ fn notes(plan: &Plan) -> Vec<String> {
             left_out.in_creation
         ));
     }
+    notes.extend(scope_note(left_out.out_of_scope, "failure point"));
     notes
+}
+
+/// What annotations leave out, if they do; `what` is the word for one of them.
+pub(crate) fn scope_note(count: u64, what: &str) -> Option<String> {
+    let plural = if count == 1 { "" } else { "s" };
+    (count > 0).then(|| format!("annotations of the program leave out {count} {what}{plural}"))
 }
 
 /// What all phases need.

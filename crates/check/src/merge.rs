@@ -41,6 +41,18 @@ fn add(totals: &mut Totals, more: &Totals) {
     if let Some(more) = &more.exploration {
         explore(totals.exploration.get_or_insert_default(), more);
     }
+    if let Some(more) = &more.races {
+        let races = totals.races.get_or_insert_default();
+        races.failure_points += more.failure_points;
+        races.watched += more.watched;
+        races.unchanged += more.unchanged;
+        races.refused += more.refused;
+        races.not_tried += more.not_tried;
+        races.executions += more.executions;
+        races.confirmations += more.confirmations;
+        races.pairs += more.pairs;
+        races.confirmed += more.confirmed;
+    }
 }
 
 fn explore(totals: &mut Exploration, more: &Exploration) {

@@ -1,6 +1,7 @@
 //! What to try, and whom to tell.
 
 use powerfail_detect::LintOptions;
+use powerfail_detect::cross_failure::CommitVariable;
 use powerfail_explore::{EagerOptions, TreeOptions};
 use powerfail_finding::Eager;
 use powerfail_model::EventIndex;
@@ -47,6 +48,8 @@ pub struct RaceOptions {
     pub confirm: bool,
     /// At this failure point only.
     pub only: Option<EventIndex>,
+    /// Commit variables that the trace does not name.
+    pub commit_variables: Vec<CommitVariable>,
 }
 
 /// How far lost and reordered lines are explored.

@@ -20,10 +20,12 @@ mod finding;
 mod fold;
 mod pairs;
 mod points;
+mod shadows;
 mod watch;
 
 use std::time::{Duration, Instant};
 
+use powerfail_detect::cross_failure::CrossOptions;
 use powerfail_explore::{FailurePoint, TreeOptions};
 use powerfail_finding::{Finding, Races};
 use powerfail_model::EventIndex;
@@ -36,9 +38,13 @@ use crate::lazy::reuse::{Changes, Reuse};
 use crate::options::{RaceOptions, Step};
 use crate::places::Places;
 use pairs::Pairs;
+use shadows::{ShadowPass, WatchChanges};
 use watch::{Setting, Watched, watch};
 
 pub(crate) use fold::fold;
+
+/// Where a worker is: its lab, and what a reader has to know there.
+type Station<'w, 't> = (SlotLab<'w, 't>, ShadowPass<'t>);
 
 /// What watching recovery has shown.
 #[derive(Debug, Default)]
@@ -61,7 +67,7 @@ impl Bench<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<Found, CheckError> {
         let deadline = time.map(|time| Instant::now() + time);
-        let points = points::of(self.trace, self.runner.rules(), tree, options.only)?;
+        let points = points::of(self.trace, self.runner.rules(), tree, options.only, places)?;
         let moments: Vec<EventIndex> = points.moments().collect();
         self.learn(Step::Races, &moments)?;
         let mut found = Found {
@@ -69,8 +75,13 @@ impl Bench<'_, '_> {
             ..Found::default()
         };
         found.races.failure_points = points.ranked.len() as u64;
-        found.notes.extend(points.note());
-        let progress = self.watch_all(&points, deadline)?;
+        found.notes.extend(points.notes());
+        let cross = CrossOptions {
+            rules: self.runner.rules(),
+            strict: options.strict,
+            commit_variables: options.commit_variables.clone(),
+        };
+        let progress = self.watch_all(&points, &cross, deadline)?;
         found.is_interrupted = progress.is_interrupted;
         count(&progress, &mut found);
         let mut pairs = Pairs::of(self.trace, &progress, places)?;
@@ -98,6 +109,7 @@ impl Bench<'_, '_> {
     fn watch_all(
         &mut self,
         points: &points::Points,
+        cross: &CrossOptions,
         deadline: Option<Instant>,
     ) -> Result<Progress<Watched>, CheckError> {
         let total = points.ranked.len() as u64;
@@ -110,11 +122,17 @@ impl Bench<'_, '_> {
             let mut moments: Vec<EventIndex> = round_points.iter().map(|it| it.at).collect();
             moments.extend(progress.studied.iter().map(|it| it.at));
             moments.sort_unstable();
-            let changes = Changes::of(self.trace, self.runner.rules(), fill, &moments)?;
+            let rules = self.runner.rules();
+            let mut remarks = WatchChanges::new(self.trace, cross)?;
+            let changes = Changes::with(self.trace, rules, fill, &moments, &mut remarks)?;
+            remarks.finish()?;
             let contents = &*self.contents;
             let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
             let zygotes = self.runner.zygotes();
-            let labs = self.runner.labs(false)?;
+            let trace = self.trace;
+            let labs = self.runner.labs(false)?.into_iter();
+            let labs = labs.map(|lab| Ok((lab, ShadowPass::new(trace, cross)?)));
+            let labs: Vec<Station<'_, '_>> = labs.collect::<Result<_, CheckError>>()?;
             let setting = Setting { contents };
             let observer = &mut *self.observer;
             let mut tick = |done| {
@@ -123,8 +141,8 @@ impl Bench<'_, '_> {
             };
             let about = Round {
                 points: &round_points,
-                study: &|lab: &mut SlotLab<'_, '_>, point: &FailurePoint, watched| {
-                    watch(lab, point, watched, &setting)
+                study: &|(lab, shadow): &mut Station<'_, '_>, point: &FailurePoint, watched| {
+                    watch(lab, shadow.at(point.at)?, point, watched, &setting)
                 },
                 bounds: Bounds {
                     max_executions: None,

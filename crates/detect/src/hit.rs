@@ -17,6 +17,8 @@ pub struct Hit {
     pub of: Option<u64>,
     /// Whether the trace alone proves it. Otherwise it is a candidate, and a crash has to show it.
     pub confirmed: bool,
+    /// Of a candidate: further events like the first one, at which a crash may show it.
+    pub more: Vec<EventIndex>,
 }
 
 /// An event that has a part in a hit: its first occurrence.
@@ -47,4 +49,13 @@ pub struct HitSite {
 impl HitSite {
     /// How much of what was stored is kept.
     pub const MAX_BYTES: usize = 32;
+}
+
+/// What a pass over a trace has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linted {
+    /// Each distinct pattern once, in the order of codes and then of first events.
+    pub hits: Vec<Hit>,
+    /// How many stores, flushes and fences annotations of the program leave out.
+    pub out_of_scope: u64,
 }

@@ -75,6 +75,7 @@ fn said(code: u32, value: u64) -> Said {
             (mark::allocation::ZEROED, "zeroed"),
             (mark::allocation::WRITTEN, "written"),
             (mark::allocation::NO_FLUSH, "no-flush"),
+            (mark::allocation::RESERVED, "reserved"),
         ],
         mark::USER => return Said::Number,
         _ if value == 0 => return Said::Nothing,

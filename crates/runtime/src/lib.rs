@@ -79,6 +79,7 @@ extern "C" fn end() {
 
 /// Runs when the dynamic linker has loaded the runtime.
 extern "C" fn start() {
+    pmdk::prepare();
     if !explore::start() && host::attach() {
         pool::reserve_window();
         stacks::set_main_stack_end(interpose::main_stack_end());

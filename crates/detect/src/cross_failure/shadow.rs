@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use powerfail_abi::mark;
 use powerfail_model::{
-    Domain, Event, EventIndex, Frontier, Image, LineId, LineIndex, Place, PoolIndex, PoolOffset,
-    Step, StoreKind, ThreadIndex,
+    Domain, Event, EventIndex, Frontier, LineId, LineIndex, Place, PoolIndex, PoolOffset, Step,
+    StoreKind, ThreadIndex,
 };
+use powerfail_scope::{Scope, Turn};
 use powerfail_trace::{Body, Mark, MarkKind, Record, Trace};
 use rustc_hash::FxHashMap;
 
@@ -15,24 +16,25 @@ use super::commits::{Change, Commits, Consistency};
 use super::judgement::{ByteWatch, Judgement, NotDurable, Persistence};
 use super::objects::Objects;
 use super::options::{CommitError, CrossOptions, PoolRange};
-use super::ranges::{Cell, LINE_BYTES};
+use super::ranges::{Cell, LINE_BYTES, RangeMap};
 
 /// What a reader after a failure at the present position of a trace has to know: the shadow PM of `XFDetector`.
 ///
 /// An event costs what it touches; a commit write costs the lines stored since the last one but one. The memory is
 /// that of the stores that are not durable, of the bytes that a commit variable decides about and that were
 /// stored since it is known, and of the ranges that were allocated and not written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shadow {
     domain: Domain,
     strict: bool,
     pools: Vec<String>,
-    frontier: Frontier<Blind>,
+    frontier: Frontier<()>,
     /// How many ordering points there were.
     now: Time,
     cells: FxHashMap<Cell, Stores>,
     commits: Commits,
     objects: Objects,
+    scope: Scope,
     /// The bytes whose reads are findings, without those that are uninitialised.
     watched: BTreeMap<Cell, u64>,
     /// Lines whose floors an event has raised; empty between events.
@@ -49,11 +51,12 @@ impl Shadow {
             domain: options.rules.domain,
             strict: options.strict,
             pools: pools.map(|pool| pool.path.display().to_string()).collect(),
-            frontier: Frontier::new(options.rules, Blind),
+            frontier: Frontier::new(options.rules, ()),
             now: 0,
             cells: FxHashMap::default(),
             commits: Commits::default(),
             objects: Objects::default(),
+            scope: Scope::new(),
             watched: BTreeMap::new(),
             risen: Vec::new(),
             changed: Vec::new(),
@@ -69,6 +72,9 @@ impl Shadow {
 
     /// Moves over one record. The records have to come in their order, from the first one on.
     pub fn apply(&mut self, record: &Record<'_>) -> Result<(), CommitError> {
+        if self.scope.push(record) == Some(Turn::FirstInterest) {
+            self.leave_all_out();
+        }
         match &record.body {
             Body::Pm(_) => {
                 if let Some(step) = record.step() {
@@ -135,7 +141,7 @@ impl Shadow {
         for span in spans {
             let writer = span.writer;
             if !span.is_durable() {
-                if self.strict {
+                if self.strict && !span.left_out {
                     let why = stores.why(span);
                     add(&mut judgements, span.bytes & rest, |bytes| {
                         Judgement::Race { bytes, writer, why }
@@ -190,6 +196,20 @@ impl Shadow {
         newest
     }
 
+    /// Whether all of these bytes that are not surely durable were stored where annotations of the program want
+    /// no findings: a read of them is none.
+    pub fn is_left_out(&self, pool: PoolIndex, offset: PoolOffset, len: u64) -> bool {
+        let range = PoolRange { pool, offset, len };
+        range.cells().all(|(cell, bytes)| {
+            self.cells.get(&cell).is_none_or(|stores| {
+                let touched = stores.spans.iter().filter(|span| span.bytes & bytes != 0);
+                touched
+                    .filter(|span| !span.is_durable())
+                    .all(|span| span.left_out)
+            })
+        })
+    }
+
     /// The persistence state of a byte.
     pub fn persistence(&self, pool: PoolIndex, offset: PoolOffset) -> Persistence {
         match self.why_not_durable(pool, offset, 1) {
@@ -216,15 +236,17 @@ impl Shadow {
         let mut risen = std::mem::take(&mut self.risen);
         self.frontier
             .apply_and(step, |line, event| risen.push((line, event)));
+        let fences_order = self.domain != Domain::PageCache;
         let (orders, orders_alone) = match step.event {
-            Event::Fence(_) | Event::Sync { .. } => (true, false),
+            Event::Fence(_) => (fences_order, false),
+            Event::Sync { .. } => (true, false),
             Event::Store { kind, at, bytes } => {
                 // Where stores are durable in their order, each of them is an ordering point; those that make up one
                 // commit write stay together.
                 let alone = self.domain == Domain::Eadr
-                    && kind != StoreKind::NonTemporal
+                    && !bytes.is_empty()
                     && !self.commits.touches(range_of(at, bytes.len()));
-                (kind == StoreKind::Locked || alone, alone)
+                (kind == StoreKind::Locked && fences_order || alone, alone)
             }
             Event::Flush { .. } | Event::Resize { .. } => (false, false),
         };
@@ -269,6 +291,7 @@ impl Shadow {
         }
         let streamed = kind == StoreKind::NonTemporal;
         let is_sure = self.domain == Domain::Eadr && !streamed;
+        let left_out = !self.scope.admits_findings(step.thread);
         self.objects.uninitialised.remove(range);
         for (cell, bytes) in range.cells() {
             let restored = self.objects.restored(step.thread, cell);
@@ -282,6 +305,7 @@ impl Shadow {
                         durable: if is_sure { self.now + 1 } else { NEVER },
                         streamed,
                         protected,
+                        left_out,
                     });
                 }
             }
@@ -309,7 +333,7 @@ impl Shadow {
             return;
         }
         if let Some(stores) = self.cells.get_mut(&Cell::of(at.pool, at.offset))
-            && stores.open() != 0
+            && stores.is_open()
         {
             stores.flush = Some(event);
         }
@@ -344,7 +368,7 @@ impl Shadow {
         };
         let ranges = || mark::Range::all(mark.payload).map(pool_range);
         match code {
-            mark::LIBRARY_ENTER => self.now += 1,
+            mark::LIBRARY_ENTER => self.now += Time::from(mark::orders(mark.value)),
             mark::COMMIT_VARIABLE | mark::COMMIT_RANGE => {
                 let mut ranges = ranges();
                 if let Some(Some(variable)) = ranges.next() {
@@ -355,13 +379,29 @@ impl Shadow {
             }
             _ => {
                 let ranges = || ranges().flatten().filter(|range| range.len > 0);
-                if self.objects.mark(event, thread, code, mark.value, ranges()) {
+                let allocation = self.scope.admits_findings(thread).then_some(event);
+                if self
+                    .objects
+                    .mark(allocation, thread, code, mark.value, ranges())
+                {
                     ranges().for_each(|range| self.protect(range));
                 }
             }
         }
         self.evaluate_changed();
         Ok(())
+    }
+
+    /// The first region of interest begins: nothing before it counts.
+    fn leave_all_out(&mut self) {
+        for (cell, stores) in &mut self.cells {
+            for span in &mut stores.spans {
+                span.left_out = true;
+            }
+            self.changed.push(*cell);
+        }
+        self.objects.uninitialised = RangeMap::default();
+        self.evaluate_changed();
     }
 
     fn register(
@@ -432,7 +472,11 @@ impl Shadow {
                 self.cells.remove(&cell);
             } else if self.strict || !self.commits.is_empty() {
                 if self.strict {
-                    watched |= stores.open() & !self.commits.own_bytes(cell);
+                    let open = stores.spans.iter().filter(|span| !span.is_durable());
+                    watched |= open
+                        .filter(|span| !span.left_out)
+                        .fold(0, |all, span| all | span.bytes);
+                    watched &= !self.commits.own_bytes(cell);
                 }
                 for (decided, variable) in self.commits.deciding(cell) {
                     for span in stores.spans.iter().filter(|span| span.is_durable()) {
@@ -449,16 +493,6 @@ impl Shadow {
             self.watched.insert(cell, watched);
         }
     }
-}
-
-/// An image that holds nothing: what bytes are is not asked here.
-#[derive(Debug)]
-struct Blind;
-
-impl Image for Blind {
-    fn read(&self, _: Place, _: &mut [u8]) {}
-    fn write(&mut self, _: Place, _: &[u8]) {}
-    fn clear_from(&mut self, _: PoolIndex, _: PoolOffset) {}
 }
 
 fn range_of(at: Place, len: usize) -> PoolRange {

@@ -32,7 +32,11 @@ impl Pass<'_> {
             });
         self.count_flush(now, at.pool, number, useful);
         self.flush_line(now, slot, Some((now.event, now.stack)));
+        let is_users = self.users.of_order(now.stack).is_somebody();
         let line = self.lines.line_mut(slot);
+        if is_users {
+            line.flags |= line_flag::USER_FLUSHED;
+        }
         line.flags &= !line_flag::WRITTEN_SINCE_FLUSH;
         let open = line.open();
         match kind {
@@ -52,11 +56,7 @@ impl Pass<'_> {
     pub(super) fn count_flush(&mut self, now: Moment, pool: PoolIndex, number: u64, useful: bool) {
         let user = self.users.of_order(now.stack);
         let thread = self.threads.get(now.thread);
-        let user = if thread.in_creation {
-            User::NOBODY
-        } else {
-            user
-        };
+        let user = if now.silent { User::NOBODY } else { user };
         if let Some(call) = &mut thread.call
             && call.user == user
             && call.pool == pool
@@ -124,7 +124,7 @@ impl Pass<'_> {
                 if let Some(flushed) = self.flushed_sites.get_mut(store.stack.0 as usize) {
                     *flushed = true;
                 }
-                if self.warnings && flush.is_some() && !store.has(flag::SILENT) {
+                if self.warnings && flush.is_some() && !now.silent && !store.has(flag::SILENT) {
                     match newest {
                         None => newest = Some(*store),
                         Some(_) => other = Some(*store),
@@ -175,7 +175,7 @@ impl Pass<'_> {
         let user = self.users.of_order(now.stack);
         let thread = self.threads.get(now.thread);
         thread.worked = true;
-        if self.domain == Domain::Adr && user.is_somebody() && !thread.in_creation {
+        if self.domain == Domain::Adr && user.is_somebody() && !now.silent {
             let seen = Seen::new(now.event, now.stack, user);
             self.volatile_flushes.add(seen, true);
         }

@@ -27,10 +27,10 @@ pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
 
 fn load(code: Code) -> &'static str {
     match code {
-        Code::CrossFailureRace => "recovery reads it here",
+        Code::NotRobust => "recovery reads both here",
         Code::CrossFailureSemantic => "recovery reads it here, although it is not valid",
         Code::UninitialisedRead => "recovery reads it here, and nobody has written it",
-        _ => "recovery reads both here",
+        _ => "recovery reads it here",
     }
 }
 
