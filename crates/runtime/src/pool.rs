@@ -287,6 +287,8 @@ fn map_other_in_window(request: Request) -> isize {
         fd,
         offset,
     } = request;
+    // That nothing of the target's is there was seen to: the reservation is ours.
+    let flags = flags & !sys::MAP_FIXED_NOREPLACE | sys::MAP_FIXED;
     // SAFETY: the target replaces its own mapping; the alias of it is of no use any more.
     unsafe {
         let result = sys::mmap(address, len, protection, flags, fd, offset);

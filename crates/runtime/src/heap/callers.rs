@@ -45,7 +45,7 @@ const NAMES: [&[u8]; 9] = [
 const DIRECTORIES: [&[u8]; 5] = [b"/lib/", b"/lib64/", b"/lib32/", b"/usr/lib", b"linux-vdso"];
 
 /// Looks which modules there are, when the process starts or code was loaded or unloaded.
-pub(crate) fn look() {
+pub(super) fn look() {
     let mut found: Vec<(u64, u64, bool)> = Vec::new();
     modules::for_each(|module| {
         let (start, end) = module.range();

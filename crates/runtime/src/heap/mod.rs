@@ -27,14 +27,15 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 
 use powerfail_abi::memory::{
-    HEAP_ADDRESS, HEAP_SPACE, HEAP_VARIABLE, ROOT_COUNT, ROOT_LEN, ROOTS_AT, run_count_of_file,
+    HEAP_ADDRESS, HEAP_SPACE, HEAP_VARIABLE, ROOT_COUNT, ROOT_LEN, ROOTS_AT, RUN_LEN,
+    run_count_of_file,
 };
 use powerfail_abi::shared::SHARED_FD_VARIABLE;
 use powerfail_abi::{EventKind, mark};
 
+use crate::sites::WINDOW;
 use crate::{append, explore, host, pool, sys};
 
-pub(crate) use callers::look as look_at_modules;
 use space::Object;
 
 /// Whether this process has the heap.
@@ -79,6 +80,13 @@ pub(crate) fn start() {
         ON.store(true, Ordering::Release);
     }
     DECIDED.store(true, Ordering::Release);
+}
+
+/// Code was loaded or unloaded.
+pub(crate) fn look_at_modules() {
+    if ON.load(Ordering::Relaxed) {
+        callers::look();
+    }
 }
 
 /// Whether this program belongs to the system, as the shell does that runs a command of the user.
@@ -179,21 +187,25 @@ fn begin() {
     {
         return;
     }
-    store_zeros(HEAP_ADDRESS + ROOTS_AT, ROOT_COUNT * ROOT_LEN);
+    append::append_mark(mark::SKIP_FAILURE_BEGIN);
+    let (address, len) = (HEAP_ADDRESS + ROOTS_AT, ROOT_COUNT * ROOT_LEN);
+    store_zeros(address, len);
+    pool::synced(address, len);
+    append::append_mark(mark::SKIP_FAILURE_END);
 }
 
-/// Records that fresh memory is zero, durably. It is zero already.
+/// Stores zeros in a recording. They are as durable as what the target stores.
 fn store_zeros(address: u64, len: u64) {
-    append::append_mark(mark::CREATION_BEGIN);
     let zeros = [0; 1024];
     let mut at = 0;
     while at < len {
-        let piece = (len - at).min(zeros.len() as u64);
-        append::append_system_store(address + at, &zeros[..piece as usize]);
-        at += piece;
+        let piece = &zeros[..(len - at).min(zeros.len() as u64) as usize];
+        append::append_system_store(address + at, piece);
+        let alias = WINDOW.alias(address + at) as *mut u8;
+        // SAFETY: the alias of the heap is mapped, writable; the object is nobody else's yet.
+        unsafe { core::ptr::copy_nonoverlapping(piece.as_ptr(), alias, piece.len()) };
+        at += piece.len() as u64;
     }
-    pool::synced(address, len);
-    append::append_mark(mark::CREATION_END);
 }
 
 /// Leaves a mark about an object, with the call stack.
@@ -214,9 +226,7 @@ enum Content {
 /// Gives out memory; null if there is none.
 fn allocate(len: u64, alignment: u64, content: Content) -> *mut c_void {
     let Some(Object { address, is_fresh }) = space::allocate(len, alignment) else {
-        if host::attached()
-            && len <= RUN_COUNT.load(Ordering::Relaxed) * powerfail_abi::memory::RUN_LEN
-        {
+        if host::attached() && len <= RUN_COUNT.load(Ordering::Relaxed) * RUN_LEN {
             give_up("the persistent heap is full: give it more memory, as in --heap=1G");
         }
         return core::ptr::null_mut();
@@ -226,12 +236,12 @@ fn allocate(len: u64, alignment: u64, content: Content) -> *mut c_void {
         Content::Zeros => mark::allocation::ZEROED,
     };
     leave(mark::ALLOCATE, value, address, len.max(1));
-    if content == Content::Zeros && len > 0 {
-        if !is_fresh {
-            functions::clear(address, len);
-        } else if host::attached() {
-            store_zeros(address, len);
-        }
+    if content == Content::Zeros && host::attached() {
+        // Memory that was used before is not zero, and somebody has to flush that it is: so it is stored in
+        // fresh memory, too.
+        store_zeros(address, len);
+    } else if content == Content::Zeros && !is_fresh {
+        functions::clear(address, len);
     }
     address as *mut c_void
 }
