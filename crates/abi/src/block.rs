@@ -74,8 +74,8 @@ pub enum Slot {
     /// Not zero: the thread asks whether it is its turn, before it makes a record.
     Turn,
     /// Not zero: the thread makes a client request; its site, plus one. Its words are where the slot of
-    /// RAX says, its default is in the slot of RDX, and the runtime writes the result to
-    /// [`Slot::RdxOut`].
+    /// RAX says, its default is in the slot of RDX, its address in [`Slot::StackPc`], its call stack, if
+    /// wanted, in [`Slot::Stack`]; the runtime writes the result to [`Slot::RdxOut`].
     Request,
 }
 

@@ -61,4 +61,6 @@ pub use inspect::{Executable, inspect};
 pub use options::Options;
 pub use powerfail_abi::shared::{Mode, Schedule, Stacks};
 pub use record::record;
-pub use summary::{IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus};
+pub use summary::{
+    ClientRequests, IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus,
+};

@@ -33,6 +33,9 @@ pub struct Options {
     pub time_limit: Option<Duration>,
     /// How the threads of the target are scheduled.
     pub schedule: Schedule,
+    /// Whether a target that asks is told that it runs under Valgrind's pmemcheck, so that libraries
+    /// say what they do by client requests. Requests are understood in any case.
+    pub valgrind_requests: bool,
     /// How many chunks of shared memory the target has, of 256 KiB each.
     pub chunk_count: u32,
 }
@@ -51,6 +54,7 @@ impl Options {
             output_prefix_bytes: 256,
             time_limit: None,
             schedule: Schedule::default(),
+            valgrind_requests: false,
             chunk_count: 64,
         }
     }

@@ -1,7 +1,9 @@
 //! Records that the runtime itself makes: what the kernel does for the target.
 
 use powerfail_abi::shared::{CHUNKS_ADDRESS, chunk_address, chunk_of};
-use powerfail_abi::{EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, SiteId, chunk};
+use powerfail_abi::{
+    EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, SiteId, ThreadBlock, chunk,
+};
 
 use crate::{stacks, sys, thread};
 
@@ -17,6 +19,17 @@ pub(crate) fn append(kind: EventKind, address: Option<u64>, value: &[&[u8]]) {
 /// As `append`, of an instruction of the target that has no trampoline.
 pub(crate) fn append_of(site: SiteId, kind: EventKind, address: Option<u64>, value: &[&[u8]]) {
     let Some(block) = thread::block() else { return };
+    append_at(block, stacks::of_record(block, site), kind, address, value);
+}
+
+/// As `append`, of a call stack that is known, or a site.
+pub(crate) fn append_at(
+    block: *mut ThreadBlock,
+    site: SiteId,
+    kind: EventKind,
+    address: Option<u64>,
+    value: &[&[u8]],
+) {
     let len = value
         .iter()
         .map(|part| part.len())
@@ -27,7 +40,7 @@ pub(crate) fn append_of(site: SiteId, kind: EventKind, address: Option<u64>, val
         kind,
         flags,
         value_len: len as u16,
-        site: stacks::of_record(block, site),
+        site,
     };
     let mask = sys::block_signals();
     // SAFETY: the block is this thread's and its handlers cannot run; the record lies in its chunk.

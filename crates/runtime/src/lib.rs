@@ -30,12 +30,15 @@
     reason = "words of system calls, registers and records are numbers of either sign, or addresses"
 )]
 
+use core::ffi::{c_char, c_int};
+
 mod allocator;
 mod anatomy;
 mod append;
 mod arena;
 mod clone;
 mod code;
+mod early;
 mod emulate;
 mod explore;
 mod file;
@@ -51,6 +54,7 @@ mod pmdk;
 mod pool;
 mod raw;
 mod remap;
+mod requests;
 mod schedule;
 mod signals;
 mod sites;
@@ -63,7 +67,7 @@ mod thread;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = start;
+static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
@@ -74,12 +78,19 @@ extern "C" fn end() {
     interpose::conclude();
 }
 
-/// Runs when the dynamic linker has loaded the runtime.
-extern "C" fn start() {
+/// Runs when the dynamic linker has loaded everything, before any other library is initialised
+/// (`build.rs`).
+extern "C" fn start(
+    _count: c_int,
+    _arguments: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    early::lend_environment(environment);
     if !explore::start() && host::attach() {
         pool::reserve_window();
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
+        requests::prepare();
     }
     synchronise::decide();
 }

@@ -55,6 +55,8 @@ pub(crate) struct Own {
     /// Which of our signals the target believes to have blocked.
     pub(crate) blocked: u64,
     pub(crate) running: Running,
+    /// Transactions around it that it has begun by client requests.
+    pub(crate) requested_transactions: u64,
 }
 
 /// That of the calling thread, if it is or was recorded. Handlers change it, so it is reached by
@@ -90,6 +92,7 @@ pub(crate) unsafe fn begin(private: u64) {
                 mask: 0,
                 again: false,
             },
+            requested_transactions: 0,
         });
     }
 }

@@ -14,7 +14,8 @@ impl Builder<'_> {
         if self.keeps_flags {
             self.asm.spill_flags();
         }
-        self.asm.spill(Register::RDX);
+        self.go_inside();
+        self.find_stack();
         let go_on = self.asm.label();
         self.asm.load_constant(Register::RAX, self.site.address());
         self.asm.save(Slot::StackPc, Register::RAX);
@@ -27,6 +28,7 @@ impl Builder<'_> {
         self.asm.bind(go_on);
         self.asm.load(Register::RDX, Slot::RdxOut);
         self.asm.restored(Register::RDX);
+        self.asm.restore(self.record);
         self.restore_flags_and_rax(Slot::Flags, Slot::Register(0));
         self.back();
     }
