@@ -3,6 +3,7 @@
 mod durable;
 mod flush;
 mod publish;
+mod request;
 mod store;
 
 use std::collections::BTreeMap;
@@ -145,6 +146,7 @@ impl<'t> Pass<'t> {
             Body::VolatileFlush { .. } => self.volatile_flush(now),
             Body::Mark(mark) => {
                 if let MarkKind::Annotation { code } = mark.kind {
+                    self.request(now, code, &mark);
                     let thread = self.threads.get(now.thread);
                     match code {
                         TRANSACTION_BEGIN => thread.in_transaction = true,
