@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use powerfail_oracle::{
-    CommandLine, ExploreRequest, LineTable, Oracle, PageMask, PoolMapping, RecoveryPlan, Settings,
+    Branch, CommandLine, ExploreRequest, LineTable, Oracle, PageMask, PoolMapping, RecoveryPlan, Settings,
     Slot, TableLine, Verdict,
 };
 
@@ -201,7 +201,8 @@ fn explore(slot: &mut Slot, table: &LineTable) -> u64 {
     let request = ExploreRequest {
         table,
         prefix: &[],
-        fork: false,
+        branch: Branch::Repeat,
+        watches: &[],
         log: false,
         max_executions: 1,
     };

@@ -15,7 +15,7 @@ use powerfail_model::{
     ThreadIndex,
 };
 use powerfail_oracle::{
-    CommandLine, ExploreRequest, LineTable, Oracle, PathMode, PoolMapping, ProcessMode,
+    Branch, CommandLine, ExploreRequest, LineTable, Oracle, PathMode, PoolMapping, ProcessMode,
     RecoveryPlan, Settings, Slot, TableLine,
 };
 use powerfail_trace::{
@@ -349,7 +349,8 @@ impl<'t> States<'t> {
         let request = ExploreRequest {
             table: &table,
             prefix: &[],
-            fork,
+            branch: if fork { Branch::Fork } else { Branch::Repeat },
+            watches: &[],
             log: false,
             max_executions: u64::MAX,
         };

@@ -63,6 +63,9 @@ pub const LOG_AT: u64 = 5 << 30;
 pub const SITES_AT: u64 = 6 << 30;
 /// Offset of the bytes whose first reads are noted: [`Watch`]es by pool and offset.
 pub const WATCHES_AT: u64 = 7 << 30;
+/// Offset of the watched bytes that were neither read nor overwritten yet, without [`flag::PRIVATE`]: a `u64` for
+/// each [`Watch`]; private memory has the same layout.
+pub const UNREAD_AT: u64 = (7 << 30) + (512 << 20);
 /// Offset of the notes: [`Note`]s.
 pub const NOTES_AT: u64 = 8 << 30;
 /// Length of the file. Only what is used takes memory.
@@ -148,6 +151,22 @@ pub struct Control {
     pub watch_count: u32,
     /// How many notes the execution that runs has made.
     pub note_count: AtomicU32,
+    /// What the execution that runs has said of its reads: bits of [`attention`].
+    pub attention: AtomicU32,
+}
+
+/// Bits of [`Control::attention`].
+pub mod attention {
+    /// A region of interest has ended, and no other one has begun.
+    pub const OUTSIDE: u32 = 1;
+    /// Detection is to be skipped.
+    pub const SKIPPED: u32 = 2;
+    /// The recovery is complete.
+    pub const COMPLETE: u32 = 4;
+    /// There was a region of interest.
+    pub const HAS_REGION: u32 = 8;
+    /// With any of these, what is read is none of our business.
+    pub const NONE: u32 = OUTSIDE | SKIPPED | COMPLETE;
 }
 
 /// Length of [`Control::output_mark`]: short enough for a pipe to take it whole.
@@ -347,7 +366,8 @@ pub enum Order {
 mod tests {
     use super::{CHOICES_AT, CHOICES_MAX, Choice, Control, LINES_AT, LOG_AT, POOLS_AT, SITES_AT};
     use super::{
-        FILE_LEN, LOG_MAX, NOTES_AT, NOTES_MAX, Note, SITES_MAX, WATCHES_AT, WATCHES_MAX, Watch,
+        FILE_LEN, LOG_MAX, NOTES_AT, NOTES_MAX, Note, SITES_MAX, UNREAD_AT, WATCHES_AT,
+        WATCHES_MAX, Watch,
     };
 
     #[test]
@@ -356,7 +376,8 @@ mod tests {
         const { assert!(POOLS_AT < LINES_AT && LOG_AT + LOG_MAX <= SITES_AT) };
         assert!(CHOICES_AT + u64::from(CHOICES_MAX) * size_of::<Choice>() as u64 <= LOG_AT);
         assert!(SITES_AT + 8 * u64::from(SITES_MAX) <= WATCHES_AT);
-        assert!(WATCHES_AT + u64::from(WATCHES_MAX) * size_of::<Watch>() as u64 <= NOTES_AT);
+        assert!(WATCHES_AT + u64::from(WATCHES_MAX) * size_of::<Watch>() as u64 <= UNREAD_AT);
+        assert!(UNREAD_AT + 8 * u64::from(WATCHES_MAX) <= NOTES_AT);
         assert!(NOTES_AT + u64::from(NOTES_MAX) * size_of::<Note>() as u64 <= FILE_LEN);
     }
 }

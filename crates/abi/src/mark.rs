@@ -21,10 +21,12 @@ pub const NESTED_END: u32 = 0x0105;
 pub const TRANSACTION_COMMIT: u32 = 0x0106;
 /// The thread's transaction is about to be rolled back.
 pub const TRANSACTION_ABORT: u32 = 0x0107;
-/// The thread calls a function of a library of PMDK that orders what it stores. The value says which: its
-/// place in [`FUNCTIONS`].
+/// The thread calls a function of libpmemobj. The value says which: its place in [`FUNCTIONS`];
+/// [`orders`] says whether it orders what was stored before. What it calls itself, and what its
+/// callbacks call, is not marked.
 pub const LIBRARY_ENTER: u32 = 0x0110;
-/// It has returned. (It may not: a function of a transaction can jump out of it.)
+/// It has returned, or a failed transaction has jumped out of it. The value is as that of
+/// [`LIBRARY_ENTER`].
 pub const LIBRARY_LEAVE: u32 = 0x0111;
 
 /// A range was added to the thread's transaction. Value: bits of [`add`].
@@ -37,6 +39,11 @@ pub const TRANSACTION_FREE: u32 = HAS_RANGES | 0x0122;
 pub const ALLOCATE: u32 = HAS_RANGES | 0x0130;
 /// An object was freed.
 pub const FREE: u32 = HAS_RANGES | 0x0131;
+/// Reserved objects are allocated from here on, or will be when the thread's transaction is committed
+/// (value 1). The ranges are their first bytes.
+pub const PUBLISH: u32 = HAS_RANGES | 0x0132;
+/// The range is the first byte of a pool of libpmemobj that was created or opened.
+pub const OPEN: u32 = HAS_RANGES | 0x0133;
 
 /// The region of interest begins: failure points and findings outside of such regions are left out.
 pub const INTEREST_BEGIN: u32 = 0x0200;
@@ -67,7 +74,7 @@ pub const COMMIT_RANGE: u32 = HAS_RANGES | 0x0211;
 
 /// A client request of pmemcheck that has no other code. The value is the request's number in its tool.
 pub const CLIENT_REQUEST: u32 = HAS_RANGES | 0x0300;
-/// The program says that a range needs no flush: pmemcheck's SET_CLEAN.
+/// The program says that a range needs no flush: pmemcheck's `SET_CLEAN`.
 pub const CLEAN: u32 = HAS_RANGES | 0x0301;
 
 /// Bit of codes whose marks are about ranges.
@@ -90,6 +97,8 @@ pub mod allocation {
     pub const WRITTEN: u64 = 2;
     /// The commit does not flush it.
     pub const NO_FLUSH: u64 = 4;
+    /// It is allocated for good only when it is published; a crash before frees it.
+    pub const RESERVED: u64 = 8;
 }
 
 /// Bytes of a pool, in the payload of a mark with [`HAS_RANGES`].
@@ -132,17 +141,185 @@ impl Range {
     }
 }
 
-/// Names of the functions of PMDK that are noted, by their numbers in [`LIBRARY_ENTER`].
+/// What people call a code, if it is known.
+pub const fn name(code: u32) -> Option<&'static str> {
+    Some(match code {
+        TRANSACTION_BEGIN => "transaction-begin",
+        TRANSACTION_END => "transaction-end",
+        CREATION_BEGIN => "creation-begin",
+        CREATION_END => "creation-end",
+        NESTED_BEGIN => "nested-transaction-begin",
+        NESTED_END => "nested-transaction-end",
+        TRANSACTION_COMMIT => "transaction-commit",
+        TRANSACTION_ABORT => "transaction-abort",
+        LIBRARY_ENTER => "library-enter",
+        LIBRARY_LEAVE => "library-leave",
+        TRANSACTION_ADD => "transaction-add",
+        TRANSACTION_ALLOCATE => "transaction-allocate",
+        TRANSACTION_FREE => "transaction-free",
+        ALLOCATE => "allocate",
+        FREE => "free",
+        PUBLISH => "publish",
+        OPEN => "open",
+        INTEREST_BEGIN => "interest-begin",
+        INTEREST_END => "interest-end",
+        COMPLETE => "complete",
+        SKIP_FAILURE_BEGIN => "skip-failure-begin",
+        SKIP_FAILURE_END => "skip-failure-end",
+        SKIP_DETECTION_BEGIN => "skip-detection-begin",
+        SKIP_DETECTION_END => "skip-detection-end",
+        FAILURE_POINT => "failure-point",
+        USER => "mark",
+        OPERATION_BEGIN => "operation-begin",
+        OPERATION_END => "operation-end",
+        COMMIT_VARIABLE => "commit-variable",
+        COMMIT_RANGE => "commit-range",
+        CLIENT_REQUEST => "client-request",
+        CLEAN => "clean",
+        _ => return None,
+    })
+}
+
+/// Names of the functions of libpmemobj that are noted, by their numbers in [`LIBRARY_ENTER`].
 pub const FUNCTIONS: &[&str] = &[
-    "pmemobj_tx_begin",
     "pmemobj_tx_commit",
     "pmemobj_tx_abort",
     "pmemobj_tx_end",
+    "pmemobj_tx_add_range",
+    "pmemobj_tx_add_range_direct",
+    "pmemobj_tx_xadd_range",
+    "pmemobj_tx_xadd_range_direct",
+    "pmemobj_tx_alloc",
+    "pmemobj_tx_zalloc",
+    "pmemobj_tx_xalloc",
+    "pmemobj_tx_realloc",
+    "pmemobj_tx_zrealloc",
+    "pmemobj_tx_strdup",
+    "pmemobj_tx_xstrdup",
+    "pmemobj_tx_wcsdup",
+    "pmemobj_tx_xwcsdup",
+    "pmemobj_tx_free",
+    "pmemobj_tx_xfree",
+    "pmemobj_tx_publish",
+    "pmemobj_tx_xpublish",
+    "pmemobj_alloc",
+    "pmemobj_zalloc",
+    "pmemobj_xalloc",
+    "pmemobj_realloc",
+    "pmemobj_zrealloc",
+    "pmemobj_strdup",
+    "pmemobj_wcsdup",
+    "pmemobj_free",
+    "pmemobj_defrag",
+    "pmemobj_reserve",
+    "pmemobj_xreserve",
+    "pmemobj_publish",
+    "pmemobj_cancel",
+    "pmemobj_defer_free",
+    "pmemobj_set_value",
+    "pmemobj_list_insert",
+    "pmemobj_list_insert_new",
+    "pmemobj_list_remove",
+    "pmemobj_list_move",
+    "pmemobj_root",
+    "pmemobj_root_construct",
+    "pmemobj_create",
+    "pmemobj_open",
+    "pmemobj_close",
+    "pmemobj_persist",
+    "pmemobj_xpersist",
+    "pmemobj_flush",
+    "pmemobj_xflush",
+    "pmemobj_drain",
+    "pmemobj_memcpy_persist",
+    "pmemobj_memset_persist",
+    "pmemobj_memcpy",
+    "pmemobj_memmove",
+    "pmemobj_memset",
 ];
+
+/// The number of a function of [`FUNCTIONS`].
+///
+/// # Panics
+/// If it is not among them.
+pub const fn function(name: &str) -> u64 {
+    let mut number = 0;
+    while number < FUNCTIONS.len() {
+        if same(FUNCTIONS[number].as_bytes(), name.as_bytes()) {
+            return number as u64;
+        }
+        number += 1;
+    }
+    panic!("the function is in the list")
+}
+
+const fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Whether the function of a [`LIBRARY_ENTER`] makes something durable before it returns, whatever it is
+/// given: not those that only flush, copy without draining, or reserve.
+pub fn orders(function: u64) -> bool {
+    const WITHOUT: [&str; 10] = [
+        "pmemobj_flush",
+        "pmemobj_xflush",
+        "pmemobj_memcpy",
+        "pmemobj_memmove",
+        "pmemobj_memset",
+        "pmemobj_reserve",
+        "pmemobj_xreserve",
+        "pmemobj_cancel",
+        "pmemobj_defer_free",
+        "pmemobj_set_value",
+    ];
+    function_name(function).is_some_and(|name| !WITHOUT.contains(&name))
+}
+
+/// Whether the function of a [`LIBRARY_ENTER`] stores what and where its caller says, and nothing of its
+/// own.
+pub fn stores_for_caller(function: u64) -> bool {
+    function_name(function).is_some_and(|name| {
+        name.starts_with("pmemobj_mem") || name.ends_with("persist") || name.ends_with("flush")
+    })
+}
+
+/// The name of the function of a [`LIBRARY_ENTER`].
+pub fn function_name(function: u64) -> Option<&'static str> {
+    FUNCTIONS.get(usize::try_from(function).ok()?).copied()
+}
 
 #[cfg(test)]
 mod tests {
-    use super::Range;
+    use super::{FUNCTIONS, Range, function, function_name, orders, stores_for_caller};
+
+    #[test]
+    fn functions_have_numbers() {
+        for (number, text) in (0..).zip(FUNCTIONS) {
+            assert_eq!(function(text), number);
+            assert_eq!(function_name(number), Some(*text));
+        }
+        assert_eq!(function_name(FUNCTIONS.len() as u64), None);
+    }
+
+    #[test]
+    fn what_functions_do() {
+        assert!(orders(function("pmemobj_persist")));
+        assert!(orders(function("pmemobj_tx_add_range")));
+        assert!(!orders(function("pmemobj_flush")));
+        assert!(stores_for_caller(function("pmemobj_memset_persist")));
+        assert!(!stores_for_caller(function("pmemobj_tx_commit")));
+        assert!(!orders(u64::MAX) && !stores_for_caller(u64::MAX));
+    }
 
     #[test]
     fn ranges_survive_their_payload() {

@@ -23,6 +23,7 @@ use crate::lazy;
 use crate::lint;
 use crate::options::{CrashOptions, LazyOptions, LazyTime, Observer, Step};
 use crate::places::Places;
+use crate::races;
 use crate::reason::{Direction, Search};
 use crate::runner::{Runner, Trial, TrialState, Tried};
 use crate::symptom::{Symptom, symptom_of};
@@ -47,6 +48,7 @@ pub struct Crashed {
 }
 
 /// A failure point at which something went wrong.
+#[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) trial: Trial,
     pub(crate) state: CrashState,
@@ -66,9 +68,13 @@ pub fn crash<'t>(
     let each = undisturbed(trace, runner, observer)?;
     let mut places = Places::new(trace, &options.lint.trust);
     let events = trace.event_count();
-    let hits = lint::hits(trace, &options.lint, &mut places, &mut |done| {
-        observer.progress(Step::Lint, done, events);
-    })?;
+    let hits = if options.only_races() {
+        Vec::new()
+    } else {
+        lint::hits(trace, &options.lint, &mut places, &mut |done| {
+            observer.progress(Step::Lint, done, events);
+        })?
+    };
     let jobs = runner.job_count();
     let limit = options.budget.map(|budget| runs_within(budget, each, jobs));
     let mut contents = Contents::new(trace, options.ack.as_ref())?;
@@ -121,6 +127,23 @@ pub fn crash<'t>(
             }
             crashed.totals.exploration = Some(exploration);
             bench.explain_lost(explored, &known, &mut crashed, &mut places)?;
+        }
+    }
+    if let Some(races) = options.races.as_ref().filter(|_| !bench.is_interrupted) {
+        let spent = begun.elapsed();
+        let time = options.budget.map(|budget| budget.saturating_sub(spent));
+        let found = bench.races(races, options.tree, time, &mut places);
+        if let Some(found) = bench.go_on(found)? {
+            bench.is_interrupted |= found.is_interrupted;
+            if options.only_races() {
+                let totals = &mut crashed.totals;
+                totals.failure_points = found.races.failure_points;
+                totals.failure_point_stacks = found.stacks;
+                totals.failure_points_run = found.races.watched;
+            }
+            crashed.totals.races = Some(found.races);
+            crashed.notes.extend(found.notes);
+            races::fold(&mut crashed.findings, found.findings);
         }
     }
     crashed.is_interrupted = bench.is_interrupted;
@@ -326,6 +349,7 @@ impl Bench<'_, '_> {
             places: found,
             suggestion: None,
             evidence: Some(evidence(failed, self.runner.line_bytes())),
+            read: None,
         })
     }
 
@@ -622,19 +646,7 @@ impl Bench<'_, '_> {
         evidence: Evidence,
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
-        let backtrace = match failed.symptom.code {
-            Code::RecoveryCrashes if !self.is_interrupted => {
-                let state = match &failed.trial.state {
-                    again @ TrialState::Again(..) => again.clone(),
-                    _ => TrialState::Exactly(failed.state.clone()),
-                };
-                self.runner.backtrace(&Trial {
-                    at: failed.trial.at,
-                    state,
-                })?
-            }
-            _ => failed.symptom.backtrace.clone(),
-        };
+        let backtrace = self.backtrace_of(failed)?;
         if let Some(backtrace) = &backtrace {
             found.push(places.of_backtrace(Role::Recovery, backtrace));
         }
@@ -649,7 +661,28 @@ impl Bench<'_, '_> {
             places: found,
             suggestion,
             evidence: Some(evidence),
+            read: None,
         })
+    }
+
+    /// Where recovery was when it failed.
+    pub(crate) fn backtrace_of(
+        &mut self,
+        failed: &Failed,
+    ) -> Result<Option<powerfail_oracle::Backtrace>, CheckError> {
+        match failed.symptom.code {
+            Code::RecoveryCrashes if !self.is_interrupted => {
+                let state = match &failed.trial.state {
+                    again @ TrialState::Again(..) => again.clone(),
+                    _ => TrialState::Exactly(failed.state.clone()),
+                };
+                self.runner.backtrace(&Trial {
+                    at: failed.trial.at,
+                    state,
+                })
+            }
+            _ => Ok(failed.symptom.backtrace.clone()),
+        }
     }
 
     /// Tries whether recovery misses what a candidate of the lint says may be lost.
@@ -701,7 +734,7 @@ fn once_for_each_stack(all: Vec<Failed>) -> Vec<Failed> {
     once
 }
 
-fn evidence(failed: &Failed, line_bytes: u64) -> Evidence {
+pub(crate) fn evidence(failed: &Failed, line_bytes: u64) -> Evidence {
     let lost = failed
         .state
         .versions
@@ -716,6 +749,7 @@ fn evidence(failed: &Failed, line_bytes: u64) -> Evidence {
             event: failed.trial.at.0,
             lost_lines: lost.collect(),
             again: None,
+            filled: Vec::new(),
         },
         recovery: failed.symptom.outcome.clone(),
         last_good_event: None,

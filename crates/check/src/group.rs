@@ -9,9 +9,13 @@ type Blamed = (Role, Option<String>, Option<u32>, Option<String>);
 fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
     // One store is to blame, whichever other one shows it.
     let is_of_one_store = matches!(finding.code, Code::StoreNotFlushed | Code::FlushNotFenced);
+    let is_of_a_read = finding.code.class().is_of_reads();
     let blamed = |place: &&SourcePlace| {
         if is_of_one_store {
             return place.role == Role::Store;
+        }
+        if is_of_a_read {
+            return matches!(place.role, Role::Store | Role::Allocation | Role::Load);
         }
         matches!(
             place.role,

@@ -11,17 +11,17 @@
 //! ```
 
 mod choices;
-mod driver;
-mod lab;
+pub(crate) mod driver;
+pub(crate) mod lab;
 mod nested;
-mod reuse;
+pub(crate) mod reuse;
 mod robustness;
 mod sample;
 pub(crate) mod states;
-mod study;
+pub(crate) mod study;
 #[cfg(test)]
 mod tests;
-mod walk;
+pub(crate) mod walk;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ use lab::SlotLab;
 use ration::{Ration, Rationed};
 use reuse::{Changes, Reuse};
 use robustness::Moments;
-use study::{Reason, Setting, Thoroughness};
+use study::{Reason, Setting, Studied, Thoroughness};
 
 pub(crate) use choices::choices;
 pub(crate) use robustness::Contradiction;
@@ -105,26 +105,27 @@ impl Points {
         self.ranked.iter().map(|point| point.at)
     }
 
-    /// Rounds, each in the order of the trace: everything at once if there is time for all, else call stacks
-    /// first once, then more and more.
     fn rounds(&self, is_bounded: bool) -> Vec<Vec<FailurePoint>> {
-        let mut rest = &self.ranked[..];
-        let mut size = if is_bounded {
-            self.stacks.max(FIRST_ROUND)
-        } else {
-            rest.len()
-        };
-        let mut rounds = Vec::new();
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(size.min(rest.len()));
-            let mut points = now.to_vec();
-            points.sort_unstable_by_key(|point| point.at);
-            rounds.push(points);
-            rest = later;
-            size *= 2;
-        }
-        rounds
+        rounds(&self.ranked, is_bounded.then_some(self.stacks))
     }
+}
+
+/// Rounds of failure points, each in the order of the trace: everything at once if there is time for all, else call
+/// stacks first once, then more and more. `ranked` are the most valuable first; `stacks` is how many call stacks
+/// they have, if there may not be time for all.
+pub(crate) fn rounds(ranked: &[FailurePoint], stacks: Option<usize>) -> Vec<Vec<FailurePoint>> {
+    let mut rest = ranked;
+    let mut size = stacks.map_or(rest.len(), |stacks| stacks.max(FIRST_ROUND));
+    let mut rounds = Vec::new();
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(size.min(rest.len()));
+        let mut points = now.to_vec();
+        points.sort_unstable_by_key(|point| point.at);
+        rounds.push(points);
+        rest = later;
+        size *= 2;
+    }
+    rounds
 }
 
 /// How far to go.
@@ -165,7 +166,7 @@ pub(crate) fn explore<'t>(
     };
     let total = points.ranked.len() as u64;
     let is_bounded = deadline.is_some() || options.max_executions.is_some();
-    let mut progress = Progress::default();
+    let mut progress = Progress::<Studied>::default();
     let fill = runner.fill().map(|fill| fill.byte);
     let stack_count = points.stacks as u64;
     let mut ration = options.max_executions.map(|max| Ration::new(max, options));
@@ -206,7 +207,9 @@ pub(crate) fn explore<'t>(
         };
         let about = Round {
             points: &points,
-            setting: &setting,
+            study: &|lab: &mut Rationed<SlotLab<'_, '_>>, point: &FailurePoint, watched| {
+                study::study(lab, point.at, point.stack, watched, &setting)
+            },
             bounds,
         };
         let mut watch = Watch {
@@ -237,7 +240,7 @@ fn points_are(count: u64) -> String {
     }
 }
 
-fn sum_up(progress: Progress, total: u64) -> Explored {
+fn sum_up(progress: Progress<Studied>, total: u64) -> Explored {
     let mut explored = Explored {
         is_interrupted: progress.is_interrupted,
         ..Explored::default()
@@ -316,7 +319,7 @@ fn sum_up(progress: Progress, total: u64) -> Explored {
 
 impl<'t> Runner<'t> {
     /// Places to explore in, one for each worker, at the beginning of the trace.
-    fn labs(&mut self, robustness: bool) -> Result<Vec<SlotLab<'_, 't>>, CheckError> {
+    pub(crate) fn labs(&mut self, robustness: bool) -> Result<Vec<SlotLab<'_, 't>>, CheckError> {
         let rules = self.rules();
         let options = CursorOptions {
             rules: Some(rules),
@@ -356,12 +359,12 @@ mod ration {
     use powerfail_finding::Exploration;
     use powerfail_image::Patch;
     use powerfail_model::{CrashState, EventIndex, Place, Rules};
-    use powerfail_oracle::{Backtrace, ExploreRequest, Explored, Stage, Verdict};
+    use powerfail_oracle::{ExploreRequest, Explored, Stage, Verdict};
     use powerfail_trace::StackId;
 
     use super::driver::Progress;
-    use super::lab::{Lab, Pools};
-    use super::study::{Reason, Thoroughness};
+    use super::lab::{Lab, Located, Pools};
+    use super::study::{Reason, Studied, Thoroughness};
     use super::walk::Attempt;
     use super::{SAMPLE, points_are};
     use crate::error::CheckError;
@@ -435,7 +438,7 @@ mod ration {
         /// After a round. Gives the failure points that are to be tried again, one crash state after another.
         pub(super) fn settle(
             &mut self,
-            progress: &mut Progress,
+            progress: &mut Progress<Studied>,
             points: &[FailurePoint],
         ) -> Vec<FailurePoint> {
             self.left = self.max.saturating_sub(progress.executions);
@@ -523,8 +526,8 @@ mod ration {
             self.lab.run(state, overlay)
         }
 
-        fn stack(&mut self, stage: Stage, frames: &[u64]) -> Option<Backtrace> {
-            self.lab.stack(stage, frames)
+        fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<Located> {
+            self.lab.frames(stage, addresses)
         }
 
         fn rules(&self) -> Rules {

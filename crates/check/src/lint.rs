@@ -63,6 +63,7 @@ pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Finding {
         suggestion: suggestion(hit.code, &places),
         places,
         evidence: None,
+        read: None,
     }
 }
 

@@ -82,6 +82,7 @@ mod tests {
                 places: vec![place],
                 suggestion: None,
                 evidence: None,
+                read: None,
             }],
             totals: Totals {
                 events: 10,

@@ -3,6 +3,7 @@
 use powerfail_detect::LintOptions;
 use powerfail_explore::{EagerOptions, TreeOptions};
 use powerfail_finding::Eager;
+use powerfail_model::EventIndex;
 use regex::bytes::Regex;
 use std::time::Duration;
 
@@ -23,6 +24,29 @@ pub struct CrashOptions {
     pub eager: Option<EagerOptions>,
     /// Explore everything that recovery can observe.
     pub lazy: Option<LazyOptions>,
+    /// Watch what recovery reads.
+    pub races: Option<RaceOptions>,
+}
+
+impl CrashOptions {
+    /// Whether nothing but the reads of recovery is wanted.
+    pub(crate) fn only_races(&self) -> bool {
+        self.races.as_ref().is_some_and(|races| races.alone)
+    }
+}
+
+/// How the reads of recovery are watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RaceOptions {
+    /// Report nothing else.
+    pub alone: bool,
+    /// Also report reads of bytes that are not surely durable and have the same value in all that a crash can
+    /// leave.
+    pub strict: bool,
+    /// Try whether what was seen matters.
+    pub confirm: bool,
+    /// At this failure point only.
+    pub only: Option<EventIndex>,
 }
 
 /// How far lost and reordered lines are explored.
@@ -79,6 +103,8 @@ pub enum Step {
     Crashes,
     /// Lost and reordered lines are explored.
     Lost,
+    /// The reads of recovery are watched.
+    Races,
     /// Failures are traced back to stores.
     Reasons,
 }

@@ -3,15 +3,44 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use powerfail_detect::{Business, Standing, Symbols, Trust};
+use powerfail_detect::{Business, Standing, Symbols, Trust, attributed_frame};
 use powerfail_finding::{Role, SourcePlace, StackFrame};
 use powerfail_model::{Event, EventIndex, Place};
 use powerfail_oracle::Backtrace;
 use powerfail_symbol::{AddressKind, Resolved, Symbolizer};
-use powerfail_trace::{Body, Frame, Result, StackId, Trace};
+use powerfail_trace::{Body, Frame, Module, Result, StackId, Trace};
 
 /// How many bytes of a store are shown.
 const BYTES_SHOWN: usize = 32;
+
+/// What names a line of code, also where there are no sources.
+pub(crate) type Line = (Option<String>, Option<u32>, Option<String>, Option<u64>);
+
+/// The line of code of a place.
+pub(crate) fn line_of(place: &SourcePlace) -> Line {
+    let offset = match place.file {
+        Some(_) => None,
+        None => place.stack.first().map(|frame| frame.offset),
+    };
+    (
+        place.file.clone(),
+        place.line,
+        place.module.clone().filter(|_| place.file.is_none()),
+        offset,
+    )
+}
+
+/// Bytes in hexadecimal; a prefix if there are many.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in &bytes[..bytes.len().min(BYTES_SHOWN)] {
+        let _ = write!(text, "{byte:02x}");
+    }
+    if bytes.len() > BYTES_SHOWN {
+        text.push_str("...");
+    }
+    text
+}
 
 /// Finds the sources of a trace's call stacks.
 pub(crate) struct Places<'t> {
@@ -75,6 +104,16 @@ impl<'t> Places<'t> {
 
     /// The place of an event of the trace.
     pub(crate) fn of_event(&mut self, role: Role, event: EventIndex) -> Result<SourcePlace> {
+        self.of_event_by(role, event, None)
+    }
+
+    /// The same, for an event that is attributed to a frame of its call stack.
+    pub(crate) fn of_event_by(
+        &mut self,
+        role: Role,
+        event: EventIndex,
+        user: Option<StackId>,
+    ) -> Result<SourcePlace> {
         let mut records = self.trace.records_from(event);
         let Some(record) = records.next_record()? else {
             return Ok(SourcePlace::new(role));
@@ -86,7 +125,7 @@ impl<'t> Places<'t> {
         };
         let access = Access {
             stack: record.stack,
-            user: record.stack,
+            user: user.unwrap_or(record.stack),
             event,
             place,
             len_bytes: bytes.len() as u64,
@@ -119,6 +158,30 @@ impl<'t> Places<'t> {
         place
     }
 
+    /// The frame of a call stack that a store is attributed to; nothing if it is a trusted library's own business.
+    pub(crate) fn user_of(&mut self, stack: StackId) -> Option<StackId> {
+        if stack.is_none() {
+            // Nothing is known about who did it: the user has to hear of it.
+            return Some(stack);
+        }
+        let mut nodes = Vec::new();
+        let mut frames = Vec::new();
+        let mut next = stack;
+        while let Some(node) = self.trace.stack_node(next) {
+            nodes.push(next);
+            frames.push(node.frame);
+            next = node.caller;
+        }
+        let (trace, trust) = (self.trace, self.trust.clone());
+        let standing = |frame: Frame| standing(trace.modules(), &trust, frame);
+        attributed_frame(&frames, &standing, self).map(|user| nodes[user])
+    }
+
+    /// Whom we trust.
+    pub(crate) const fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
     /// The frames of a call stack, with inlined calls, innermost first.
     fn frames(&mut self, stack: StackId, innermost: AddressKind) -> Vec<StackFrame> {
         let mut frames = Vec::new();
@@ -144,12 +207,25 @@ impl<'t> Places<'t> {
 
 impl Symbols for Places<'_> {
     fn business(&mut self, frame: Frame, is_site: bool) -> Business {
+        Names(&mut self.symbolizer).business(frame, is_site)
+    }
+
+    fn business_of_call(&mut self, caller: Frame) -> Business {
+        Names(&mut self.symbolizer).business_of_call(caller)
+    }
+}
+
+/// Knows functions by their names.
+struct Names<'s>(&'s mut Symbolizer);
+
+impl Symbols for Names<'_> {
+    fn business(&mut self, frame: Frame, is_site: bool) -> Business {
         let kind = if is_site {
             AddressKind::Instruction
         } else {
             AddressKind::Return
         };
-        let resolved = self.symbolizer.resolve(frame, kind);
+        let resolved = self.0.resolve(frame, kind);
         let function = resolved
             .frames
             .last()
@@ -158,8 +234,62 @@ impl Symbols for Places<'_> {
     }
 
     fn business_of_call(&mut self, caller: Frame) -> Business {
-        let function = self.symbolizer.called(caller);
+        let function = self.0.called(caller);
         function.map_or(Business::Unknown, |name| Business::of_function(&name))
+    }
+}
+
+/// Finds the sources of what a recovery does.
+pub(crate) struct RecoveryPlaces {
+    modules: Vec<Module>,
+    trust: Trust,
+    symbolizer: Symbolizer,
+}
+
+impl RecoveryPlaces {
+    /// For frames in these modules.
+    pub(crate) fn new(modules: Vec<Module>, trust: &Trust) -> Self {
+        Self {
+            symbolizer: Symbolizer::new(&modules),
+            modules,
+            trust: trust.clone(),
+        }
+    }
+
+    /// The place of a load, attributed to whoever asked for it; nothing if it is a trusted library's own
+    /// business.
+    pub(crate) fn of_load(&mut self, frames: &[Frame]) -> Option<SourcePlace> {
+        let user = if frames.is_empty() {
+            0
+        } else {
+            let standing = |frame: Frame| standing(&self.modules, &self.trust, frame);
+            attributed_frame(frames, &standing, &mut Names(&mut self.symbolizer))?
+        };
+        let mut place = SourcePlace::new(Role::Load);
+        let mut callers = Vec::new();
+        let resolved = self.symbolizer.resolve_stack(frames.iter().copied());
+        for (number, (frame, resolved)) in frames.iter().zip(&resolved).enumerate() {
+            let path = match frame {
+                Frame::Module { module, .. } => self.modules.get(module.0 as usize),
+                Frame::Absolute { .. } => None,
+            };
+            let path = path.map(|module| module.path.as_path());
+            if number >= user {
+                push_frames(&mut callers, *frame, resolved, path, &self.trust);
+            }
+            push_frames(&mut place.stack, *frame, resolved, path, &self.trust);
+        }
+        locate(&mut place, &callers);
+        Some(place)
+    }
+}
+
+fn standing(modules: &[Module], trust: &Trust, frame: Frame) -> Standing {
+    match frame {
+        Frame::Module { module, .. } => modules
+            .get(module.0 as usize)
+            .map_or(Standing::User, |module| trust.standing(&module.path)),
+        Frame::Absolute { .. } => Standing::User,
     }
 }
 

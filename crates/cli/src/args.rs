@@ -18,6 +18,8 @@ Examples:
       find the bugs; recovery is the same command again
   powerfail check --recover './my-program --check {pool}' -- ./my-program '{pool}'
       with a recovery command of its own
+  powerfail races run.trace --recover './my-program --check {pool}'
+      which reads of recovery depend on what may not be durable
   powerfail replay 712ae318
       show a finding again
   powerfail record -o run.trace -- ./my-program /mnt/pmem/pool
@@ -94,6 +96,16 @@ pub(crate) enum Command {
     Lint(LintArgs),
     /// Let the power fail in a recorded run, and run recovery on what is left
     Crash(Box<CrashArgs>),
+    /// Report reads of recovery that are not safe, even where recovery happens to survive them
+    ///
+    /// At each point where the workload orders what it stores, the power fails, recovery runs once with every
+    /// store before it in place, and what it reads is watched. A read of bytes that may not be durable, and
+    /// that are not the same in all that a crash can leave, is a race: the report has who reads and who wrote,
+    /// each pair once. Then recovery runs again with the other value. If it fails, and fails again in a plain run,
+    /// the race is an error with that evidence; otherwise it is a warning, which counts as a bug only with
+    /// --deny warnings. With annotations (include/powerfail.h) reads of what is not committed, or stale, are found
+    /// as well; with PMDK reads of memory that was allocated and never written.
+    Races(Box<RacesArgs>),
     /// Show a finding again: rebuild its crash image and run recovery on it
     Replay(ReplayArgs),
     /// See it work: check a small built-in store with planted bugs
@@ -134,6 +146,12 @@ pub(crate) struct CheckArgs {
     /// Do not explore lost and reordered lines; all stores before a failure survive
     #[arg(long, conflicts_with_all = ["exhaustive", "depth", "max_executions", "no_fork"])]
     pub(crate) no_lazy: bool,
+    /// Also report reads of recovery that are not safe, even where it survives them: see powerfail races
+    #[arg(long)]
+    pub(crate) races: bool,
+    /// With --races: also reads of bytes that may not be durable and are the same in all that a crash can leave
+    #[arg(long, requires = "races")]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     /// Which files are pools: a path or a pattern such as '/mnt/pmem/*.pool'; can be repeated
@@ -186,6 +204,22 @@ pub(crate) struct CrashArgs {
     pub(crate) recovery: RecoveryArgs,
     #[command(flatten)]
     pub(crate) lazy: LazyArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RacesArgs {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// Also report reads of bytes that may not be durable and are the same in all that a crash can leave
+    ///
+    /// That is the rule of XFDetector. Such a read is harmless today, and depends on values that happen to be
+    /// equal.
+    #[arg(long)]
+    pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) recovery: RecoveryArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }

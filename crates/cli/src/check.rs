@@ -23,6 +23,7 @@ use crate::evidence;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::progress::open_trace;
+use crate::races;
 use crate::record::RUNTIME;
 use crate::schedules;
 use crate::words::command;
@@ -98,6 +99,8 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         no_snapshot: false,
         lazy: (!args.no_lazy && section.lazy.unwrap_or(true))
             .then(|| crash::lazy(&args.lazy, section, LazyTime::Share)),
+        races: (args.races || section.races.unwrap_or(false))
+            .then(|| races::options(args.strict, section)),
         schedule: 0,
         share: 1,
     };

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ValueEnum;
 use powerfail_check::{
-    CheckError, CrashOptions, Crashed, LazyOptions, LazyTime, Observer, Runner, RunnerOptions,
-    Step, Undisturbed,
+    CheckError, CrashOptions, Crashed, LazyOptions, LazyTime, Observer, RaceOptions, Runner,
+    RunnerOptions, Step, Undisturbed,
 };
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
 use powerfail_detect::{LintOptions, Standing, Trust};
@@ -42,7 +42,7 @@ pub(crate) fn configuration() -> anyhow::Result<Config> {
 
 /// Opens a trace that is to be judged. Of one that ends early nothing can be said: what it lacks may be
 /// the flush of a store.
-fn open_whole_trace(path: &Path) -> anyhow::Result<Trace> {
+pub(crate) fn open_whole_trace(path: &Path) -> anyhow::Result<Trace> {
     let trace = open_trace(path)?;
     anyhow::ensure!(
         trace.completeness() == Completeness::Complete,
@@ -101,11 +101,7 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
     let out = args.report.out.clone().or(config.check.out.clone());
     let _owned = out.as_deref().map(evidence::create).transpose()?;
     if let Some(out) = &out {
-        let to = out.join(evidence::TRACE);
-        let same = to.canonicalize().ok() == args.trace.canonicalize().ok();
-        if !same {
-            std::fs::copy(&args.trace, &to).with_context(|| to.display().to_string())?;
-        }
+        evidence::keep_trace(out, &args.trace)?;
     }
     judge(&Work {
         trace: &trace,
@@ -120,6 +116,7 @@ pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
             .then(|| lazy(&args.lazy, &config.check, LazyTime::Budget)),
         no_snapshot: args.eager.no_snapshot || config.check.snapshot == Some(false),
         eager: (strategy == StrategyArg::Eager).then(|| eager(&args.eager, &config.check)),
+        races: None,
         schedule: 0,
         share: 1,
     })
@@ -209,6 +206,8 @@ pub(crate) struct Work<'a> {
     pub(crate) lazy: Option<LazyOptions>,
     /// Try combinations of what may survive; seed and rules are filled in.
     pub(crate) eager: Option<EagerOptions>,
+    /// Watch what recovery reads.
+    pub(crate) races: Option<RaceOptions>,
     /// Start each recovery anew.
     pub(crate) no_snapshot: bool,
     /// Which of several recordings of one workload it is.
@@ -247,7 +246,8 @@ pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
     let trace = work.trace;
     let section = &work.config.check;
     let settings = Settings {
-        runtime: (work.lazy.is_some() || work.eager.is_some()).then(|| RUNTIME.into()),
+        runtime: (work.lazy.is_some() || work.eager.is_some() || work.races.is_some())
+            .then(|| RUNTIME.into()),
         // Many short runs of one command: what starting it takes is most of their time.
         snapshot: work.eager.is_some() && !work.no_snapshot,
         ..Settings::default()
@@ -382,6 +382,7 @@ fn finish(report: &Report, args: &ReportArgs, out: Option<&Path>) -> anyhow::Res
                     width: width(),
                     base: &base,
                     out,
+                    // Whoever asks for races wants to see those that recovery survives.
                     warnings: args.warnings || args.deny.is_some(),
                 };
                 Ok(findings::report(to, report, &options)?)
@@ -479,6 +480,7 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         prefix: work.prefix,
         lazy,
         eager,
+        races: work.races.clone(),
     })
 }
 

@@ -119,6 +119,16 @@ pub(crate) fn create(out: &Path) -> anyhow::Result<fs::File> {
     }
 }
 
+/// Puts the trace into the directory, unless it is there.
+pub(crate) fn keep_trace(out: &Path, trace: &Path) -> anyhow::Result<()> {
+    let to = out.join(TRACE);
+    let same = to.canonicalize().ok() == trace.canonicalize().ok();
+    if !same {
+        fs::copy(trace, &to).with_context(|| to.display().to_string())?;
+    }
+    Ok(())
+}
+
 /// Writes what a replay needs besides the trace.
 pub(crate) fn save(out: &Path, report: &Report, recovery: &Recovery) -> anyhow::Result<()> {
     write(&out.join(REPORT), report)?;

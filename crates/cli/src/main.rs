@@ -15,6 +15,7 @@ mod memory;
 mod model;
 mod output;
 mod progress;
+mod races;
 mod record;
 mod replay;
 mod schedules;
@@ -48,6 +49,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Check(args) => check::check(&args),
         Command::Lint(args) => crash::lint(&args),
         Command::Crash(args) => crash::crash(&args),
+        Command::Races(args) => races::races(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::DemoStore(args) => demo_store::run(&args),

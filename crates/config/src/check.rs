@@ -85,6 +85,10 @@ pub struct CheckSection {
     pub exhaustive: Option<bool>,
     /// Whether recovery is forked where it can observe several values.
     pub fork: Option<bool>,
+    /// Whether `check` watches what recovery reads.
+    pub races: Option<bool>,
+    /// Whether reads of bytes that may not be durable are reported whatever they hold.
+    pub strict: Option<bool>,
 }
 
 /// What a run is restricted to.
@@ -154,6 +158,8 @@ pub(crate) const KEYS: &[&str] = &[
     "max-executions",
     "exhaustive",
     "fork",
+    "races",
+    "strict",
 ];
 
 const STRATEGIES: &[&str] = &["prefix", "eager", "lazy"];
@@ -236,6 +242,8 @@ impl CheckSection {
             max_executions: positive("max-executions")?,
             exhaustive: table.boolean("exhaustive")?,
             fork: table.boolean("fork")?,
+            races: table.boolean("races")?,
+            strict: table.boolean("strict")?,
         })
     }
 }

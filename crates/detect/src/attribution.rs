@@ -148,48 +148,24 @@ impl<'t> Attribution<'t> {
         if stack.is_none() {
             return User(StackId::NONE.0);
         }
-        let mut outermost_trusted = None;
-        let mut outermost_opaque = None;
+        let mut nodes = Vec::new();
+        let mut frames = Vec::new();
         let mut next = stack;
-        let caller = loop {
-            // A library that nobody seems to have called: only sites were recorded, or a thread of
-            // its own.
-            let Some(node) = self.trace.stack_node(next) else {
-                return User::NOBODY;
-            };
-            let standing = self.standing(node.frame);
-            if standing == Standing::User {
-                break node.frame;
-            }
-            outermost_trusted = Some((node.frame, next == stack));
-            if standing == Standing::Opaque {
-                outermost_opaque = outermost_trusted;
+        while let Some(node) = self.trace.stack_node(next) {
+            nodes.push(next);
+            frames.push(node.frame);
+            if self.standing(node.frame) == Standing::User {
+                break;
             }
             next = node.caller;
-        };
-        let Some((frame, is_site)) = outermost_opaque.or(outermost_trusted) else {
-            return User(next.0);
-        };
-        let business = match self.symbols.business(frame, is_site) {
-            Business::Unknown => self.symbols.business_of_call(caller),
-            known => known,
-        };
-        let reported = match business {
-            Business::Callers => true,
-            Business::Own => false,
-            Business::Unknown => outermost_opaque.is_none(),
-        };
-        if reported { User(next.0) } else { User::NOBODY }
+        }
+        let standings = &self.standings;
+        let user = attributed_frame(&frames, &|frame| standing(standings, frame), self.symbols);
+        user.map_or(User::NOBODY, |user| User(nodes[user].0))
     }
 
     fn standing(&self, frame: Frame) -> Standing {
-        match frame {
-            Frame::Module { module, .. } => self
-                .standings
-                .get(module.0 as usize)
-                .map_or(Standing::User, |standing| *standing),
-            Frame::Absolute { .. } => Standing::User,
-        }
+        standing(&self.standings, frame)
     }
 
     /// Whether two nodes have the same frame, whoever called it.
@@ -203,6 +179,52 @@ impl<'t> Attribution<'t> {
         let node = self.trace.stack_node(node);
         node.is_some_and(|node| self.standing(node.frame) == Standing::User)
     }
+}
+
+fn standing(standings: &[Standing], frame: Frame) -> Standing {
+    match frame {
+        Frame::Module { module, .. } => standings
+            .get(module.0 as usize)
+            .map_or(Standing::User, |standing| *standing),
+        Frame::Absolute { .. } => Standing::User,
+    }
+}
+
+/// Which of the frames of a load or store, innermost first, it is attributed to; nothing if it is a trusted
+/// library's own business.
+pub fn attributed_frame(
+    frames: &[Frame],
+    standing: &dyn Fn(Frame) -> Standing,
+    symbols: &mut dyn Symbols,
+) -> Option<usize> {
+    let mut outermost_trusted = None;
+    let mut outermost_opaque = None;
+    let mut numbered = frames.iter().copied().enumerate();
+    // A library that nobody seems to have called: only sites were recorded, or a thread of its own.
+    let (user, caller) = numbered.find(|(number, frame)| {
+        let standing = standing(*frame);
+        if standing == Standing::User {
+            return true;
+        }
+        outermost_trusted = Some((*frame, *number == 0));
+        if standing == Standing::Opaque {
+            outermost_opaque = outermost_trusted;
+        }
+        false
+    })?;
+    let Some((frame, is_site)) = outermost_opaque.or(outermost_trusted) else {
+        return Some(user);
+    };
+    let business = match symbols.business(frame, is_site) {
+        Business::Unknown => symbols.business_of_call(caller),
+        known => known,
+    };
+    let reported = match business {
+        Business::Callers => true,
+        Business::Own => false,
+        Business::Unknown => outermost_opaque.is_none(),
+    };
+    reported.then_some(user)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@
 
 mod attribution;
 mod blame;
+pub mod cross_failure;
 mod finish;
 mod hit;
 mod lines;
@@ -37,7 +38,7 @@ mod tally;
 mod threads;
 mod trust;
 
-pub use attribution::{Business, NoSymbols, Symbols};
+pub use attribution::{Business, NoSymbols, Symbols, attributed_frame};
 pub use hit::{Hit, HitSite};
 pub use options::LintOptions;
 pub use pass::lint;

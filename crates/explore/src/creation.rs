@@ -65,6 +65,13 @@ impl Creation {
         }
     }
 
+    /// Everything that is known of stacks is dropped: nothing is to be restored.
+    pub(crate) fn forget(&mut self) {
+        self.journal.clear();
+        self.points = 0;
+        self.excluded = 0;
+    }
+
     /// A failure point is about to change what is known about a stack.
     pub(crate) fn note(&mut self, stack: StackId, stacks: &FxHashMap<StackId, Samples>) {
         if self.depths.is_empty() {

@@ -45,6 +45,8 @@ pub struct LeftOut {
     pub stacks_over_limit: u64,
     /// A pool was being created.
     pub in_creation: u64,
+    /// Annotations of the program say so.
+    pub out_of_scope: u64,
 }
 
 /// See the module header.
@@ -62,6 +64,7 @@ impl Plan {
         let mut left_out = LeftOut {
             same_stack: tree.point_count() - tree.kept_count(),
             in_creation: tree.excluded_count(),
+            out_of_scope: tree.out_of_scope_count(),
             ..LeftOut::default()
         };
         let limit = options.limit.unwrap_or(usize::MAX);

@@ -20,6 +20,8 @@ pub enum Trigger {
     Store,
     /// A change of a pool's length.
     Resize,
+    /// The program wants the power to fail here, or is about to say that no failure counts any more.
+    Annotation,
     /// Nothing: the run has ended.
     End,
 }

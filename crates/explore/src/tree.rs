@@ -7,12 +7,15 @@
 //! number here, since the trace has interned the tree of stacks already. Where a trace holds sites
 //! only, points are told apart by their site; points without any stack are all taken as one.
 //!
+//! Annotations of the program leave points out and add others ([`Scope`]).
+//!
 //! An event costs constant time, and the memory is that of the distinct call stacks plus, where
 //! digests are wanted, that of the pages which are not zero.
 
 use powerfail_model::{
     Event, EventIndex, FailurePoints, Frontier, Rules, SparseImage, Step, ThreadIndex,
 };
+use powerfail_scope::{Scope, Turn};
 use powerfail_trace::{Body, ImageRun, MarkKind, Pool, Record, Result, StackId, Trace};
 use rustc_hash::FxHashMap;
 
@@ -68,6 +71,7 @@ pub struct StackPoints {
 pub struct FailurePointTree {
     stacks: Vec<StackPoints>,
     excluded: u64,
+    out_of_scope: u64,
 }
 
 impl FailurePointTree {
@@ -128,6 +132,11 @@ impl FailurePointTree {
         self.excluded
     }
 
+    /// How many failure points do not count because annotations of the program say so.
+    pub const fn out_of_scope_count(&self) -> u64 {
+        self.out_of_scope
+    }
+
     /// How many different images the kept points have, if digests were asked for.
     pub fn distinct_image_count(&self) -> Option<usize> {
         let points = self.stacks.iter().flat_map(|stack| &stack.points);
@@ -142,6 +151,9 @@ pub struct TreeBuilder {
     options: TreeOptions,
     stacks: FxHashMap<StackId, Samples>,
     creation: Creation,
+    scope: Scope,
+    /// How many failure points annotations have left out.
+    out_of_scope: u64,
     image: Option<DigestedImage>,
     /// Finds the covering failure points instead of those of the granularity.
     frontier: Option<Box<Frontier>>,
@@ -159,6 +171,8 @@ impl TreeBuilder {
             options,
             stacks: FxHashMap::default(),
             creation: Creation::default(),
+            scope: Scope::new(),
+            out_of_scope: 0,
             image,
             frontier: None,
             changed: false,
@@ -175,6 +189,9 @@ impl TreeBuilder {
 
     /// The next record of the trace.
     pub fn push(&mut self, record: &Record<'_>) {
+        if let Some(turn) = self.scope.push(record) {
+            self.turn(record, turn);
+        }
         match &record.body {
             Body::Pm(event) => {
                 match &mut self.frontier {
@@ -226,7 +243,47 @@ impl TreeBuilder {
             })
             .collect();
         stacks.sort_unstable_by_key(|stack| stack.points.first().map(|point| point.at));
-        FailurePointTree { stacks, excluded }
+        FailurePointTree {
+            stacks,
+            excluded,
+            out_of_scope: self.out_of_scope,
+        }
+    }
+
+    /// An annotation decides about failure points.
+    fn turn(&mut self, record: &Record<'_>, turn: Turn) {
+        match turn {
+            Turn::FirstInterest => {
+                // What a creation has left out lies before the region as well, and is counted once.
+                let found = self.stacks.drain().map(|(_, samples)| samples.occurrences);
+                self.out_of_scope += found.sum::<u64>() + self.creation.excluded();
+                self.creation.forget();
+            }
+            Turn::FailurePoint => self.keep(self.annotated(record)),
+            Turn::LostFailurePoint => self.out_of_scope += 1,
+            Turn::Closes => {
+                // The moment whose crash states are those of the moments before it may come too late.
+                let may_lose = |frontier: &Frontier| {
+                    frontier.is_failure_point_at_end(FailurePoints::Covering)
+                        && frontier.open_lines().len() > 0
+                };
+                if self.frontier.as_deref().is_some_and(may_lose) {
+                    self.keep(self.annotated(record));
+                }
+            }
+        }
+    }
+
+    /// The moment of an annotation.
+    fn annotated(&self, record: &Record<'_>) -> FailurePoint {
+        FailurePoint {
+            at: record.index,
+            stack: record.stack,
+            thread: record.thread,
+            trigger: Trigger::Annotation,
+            occurrence: 0,
+            digest: self.image.as_ref().map(DigestedImage::digest),
+        }
     }
 
     /// Notes the moment before an event, if it is a failure point.
@@ -254,19 +311,33 @@ impl TreeBuilder {
             .frontier
             .as_ref()
             .is_some_and(|frontier| frontier.is_failure_point_at_end(FailurePoints::Covering));
-        if is_point {
-            self.note(FailurePoint {
-                at: end,
-                stack: StackId::NONE,
-                thread: ThreadIndex(0),
-                trigger: Trigger::End,
-                occurrence: 0,
-                digest: None,
-            });
+        if !is_point {
+            return;
+        }
+        if !self.scope.admits_failure_at_end() {
+            self.out_of_scope += 1;
+            return;
+        }
+        self.keep(FailurePoint {
+            at: end,
+            stack: StackId::NONE,
+            thread: ThreadIndex(0),
+            trigger: Trigger::End,
+            occurrence: 0,
+            digest: None,
+        });
+    }
+
+    /// A failure point before an event, if annotations let it count.
+    fn note(&mut self, point: FailurePoint) {
+        if self.scope.admits_failure(point.thread) {
+            self.keep(point);
+        } else {
+            self.out_of_scope += 1;
         }
     }
 
-    fn note(&mut self, point: FailurePoint) {
+    fn keep(&mut self, point: FailurePoint) {
         self.creation.note(point.stack, &self.stacks);
         match self.stacks.get_mut(&point.stack) {
             Some(samples) => samples.push(point, self.options.per_stack),

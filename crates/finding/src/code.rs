@@ -174,6 +174,14 @@ impl Class {
         Self::UnneededAdd,
     ];
 
+    /// Whether it is about a read of recovery that is not safe.
+    pub const fn is_of_reads(self) -> bool {
+        matches!(
+            self,
+            Self::CrossFailureRace | Self::CrossFailureSemantic | Self::UninitialisedRead
+        )
+    }
+
     /// As it is written in JSON and on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::code::{Class, Code, Severity};
-use crate::exploration::{Choice, Eager, Exploration, SecondFailure};
+use crate::exploration::{Choice, Eager, Exploration, SecondFailure, Written};
 use crate::place::SourcePlace;
+use crate::read::{Races, UnsafeRead};
 
 /// One distinct bug.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +32,9 @@ pub struct Finding {
     /// What a crash showed, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
+    /// What recovery reads, if the finding is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<UnsafeRead>,
 }
 
 /// What a crash showed.
@@ -69,6 +73,9 @@ pub struct FailurePoint {
     /// The power failed again while recovery ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<SecondFailure>,
+    /// Memory that was allocated and never written, and what it held: it can hold anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filled: Vec<Written>,
 }
 
 /// A line of a pool in a crash state that is not at its newest version.
@@ -178,6 +185,9 @@ pub struct Totals {
     /// The combinations that eager exploration tried, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eager: Option<Eager>,
+    /// How the reads of recovery were watched, if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub races: Option<Races>,
     /// How often the workload was recorded, if its threads were scheduled.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedules: u64,

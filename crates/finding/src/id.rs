@@ -107,6 +107,7 @@ mod tests {
             places: vec![place(Role::Store, "insert", "map.c", line)],
             suggestion: None,
             evidence: None,
+            read: None,
         }
     }
 

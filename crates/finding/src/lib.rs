@@ -10,9 +10,11 @@ mod exploration;
 mod finding;
 mod id;
 mod place;
+mod read;
 
 pub use code::{Class, Code, Severity};
 pub use exploration::{Choice, Eager, Exploration, SecondFailure, Source, Written};
 pub use finding::{Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Report, Totals};
 pub use id::{assign_ids, finding_id};
 pub use place::{Role, SourcePlace, StackFrame};
+pub use read::{NotDurable, Races, UnsafeRead};

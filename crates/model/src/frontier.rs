@@ -87,21 +87,28 @@ impl<I: Image> Frontier<I> {
 
     /// Moves over one event. The cost is that of the lines it touches.
     pub fn apply(&mut self, step: &Step<'_>) {
+        self.apply_and(step, |_, _| {});
+    }
+
+    /// Moves over one event, and tells for each line whose floor it raises up to which event its stores are
+    /// durable now. That happens before the event's own store, if it is one.
+    pub fn apply_and(&mut self, step: &Step<'_>, mut risen: impl FnMut(LineId, EventIndex)) {
+        let risen = &mut risen;
         if self.grown && self.raises_floor(step) {
             self.grown = false;
         }
         match step.event {
             Event::Store { kind, at, bytes } => {
                 if kind == StoreKind::Locked {
-                    self.fence(step.thread);
+                    self.fence(step.thread, risen);
                 }
-                self.store(step, kind, at, bytes);
+                self.store(step, kind, at, bytes, risen);
             }
             Event::Flush { kind, at } => {
                 if self.rules.domain == Domain::Adr {
                     let line = self.line_of(at);
                     match kind {
-                        FlushKind::Clflush => self.make_sure(line, step.index),
+                        FlushKind::Clflush => self.make_sure(line, step.index, risen),
                         FlushKind::Clflushopt | FlushKind::Clwb => {
                             self.promise(step.thread, line, step.index);
                         }
@@ -110,7 +117,7 @@ impl<I: Image> Frontier<I> {
                 self.stored = false;
             }
             Event::Fence(_) => {
-                self.fence(step.thread);
+                self.fence(step.thread, risen);
                 self.stored = false;
             }
             Event::Sync {
@@ -119,12 +126,12 @@ impl<I: Image> Frontier<I> {
                 len_bytes,
             } => {
                 for line in self.open_lines_in(pool, offset, len_bytes) {
-                    self.make_sure(line, step.index);
+                    self.make_sure(line, step.index, risen);
                 }
-                self.fence(step.thread);
+                self.fence(step.thread, risen);
                 self.stored = false;
             }
-            Event::Resize { pool, len_bytes } => self.resize(pool, len_bytes),
+            Event::Resize { pool, len_bytes } => self.resize(pool, len_bytes, risen),
         }
     }
 
@@ -263,7 +270,12 @@ impl<I: Image> Frontier<I> {
     }
 
     /// Makes the bytes beyond the new end zero in every version.
-    fn resize(&mut self, pool: PoolIndex, len_bytes: u64) {
+    fn resize(
+        &mut self,
+        pool: PoolIndex,
+        len_bytes: u64,
+        risen: &mut impl FnMut(LineId, EventIndex),
+    ) {
         let line_bytes = self.rules.domain.line_bytes() as u64;
         let cut: Vec<LineId> = self
             .open
@@ -273,7 +285,7 @@ impl<I: Image> Frontier<I> {
         for id in cut {
             let start = id.line.0 * line_bytes;
             if start >= len_bytes {
-                self.make_sure(id, EventIndex(u64::MAX));
+                self.make_sure(id, EventIndex(u64::MAX), risen);
             } else if let Some(slot) = self.open.slot(id) {
                 self.open.line_mut(slot).cut((len_bytes - start) as usize);
             }
@@ -283,7 +295,14 @@ impl<I: Image> Frontier<I> {
         self.stored = true;
     }
 
-    fn store(&mut self, step: &Step<'_>, kind: StoreKind, at: Place, bytes: &[u8]) {
+    fn store(
+        &mut self,
+        step: &Step<'_>,
+        kind: StoreKind,
+        at: Place,
+        bytes: &[u8],
+        risen: &mut impl FnMut(LineId, EventIndex),
+    ) {
         let line_bytes = self.rules.domain.line_bytes();
         let piece_bytes = self.rules.piece_bytes();
         let sure_at_once = self.rules.domain == Domain::Eadr && kind != StoreKind::NonTemporal;
@@ -295,7 +314,7 @@ impl<I: Image> Frontier<I> {
             let (piece, after) = rest.split_at(rest.len().min(piece_bytes - in_piece));
             let id = self.line_of(at);
             if sure_at_once {
-                self.make_sure(id, step.index);
+                self.make_sure(id, step.index, risen);
                 self.newest.write(at, piece);
             } else {
                 self.push(id, step.index, in_line, piece);
@@ -335,7 +354,7 @@ impl<I: Image> Frontier<I> {
         }
     }
 
-    fn fence(&mut self, thread: ThreadIndex) {
+    fn fence(&mut self, thread: ThreadIndex, risen: &mut impl FnMut(LineId, EventIndex)) {
         let Some(promised) = self.promised.get_mut(&thread) else {
             return;
         };
@@ -345,22 +364,33 @@ impl<I: Image> Frontier<I> {
         let mut slots = std::mem::take(promised);
         for slot in slots.drain() {
             if let Some(event) = self.open.line(slot).promised_to(thread) {
-                self.raise_floor(slot, event);
+                self.raise_floor(slot, event, risen);
             }
         }
         // Give the allocation back; nothing was promised meanwhile.
         self.promised.insert(thread, slots);
     }
 
-    fn make_sure(&mut self, id: LineId, event: EventIndex) {
+    fn make_sure(
+        &mut self,
+        id: LineId,
+        event: EventIndex,
+        risen: &mut impl FnMut(LineId, EventIndex),
+    ) {
         if let Some(slot) = self.open.slot(id) {
-            self.raise_floor(slot, event);
+            self.raise_floor(slot, event, risen);
         }
     }
 
     /// Raises the floor of a line over all stores up to `event`, and forgets it if nothing is open.
-    fn raise_floor(&mut self, slot: Slot, event: EventIndex) {
+    fn raise_floor(
+        &mut self,
+        slot: Slot,
+        event: EventIndex,
+        risen: &mut impl FnMut(LineId, EventIndex),
+    ) {
         let line = self.open.line_mut(slot);
+        risen(line.id(), event);
         let before = line.version_count();
         line.raise_floor(event);
         self.version_counts.change(before, line.version_count());

@@ -81,7 +81,8 @@ mod zygote;
 
 pub use error::OracleError;
 pub use explore::{
-    Choice, Execution, ExploreRequest, Explored, LineTable, LogKind, Logged, PageMask, TableLine,
+    Begun, Branch, Choice, Execution, ExploreRequest, Explored, LineTable, LogKind, Logged, Note,
+    PageMask, TableLine, Watch,
 };
 pub use oracle::{Oracle, PathMode, ProcessMode, Settings};
 pub use plan::{CommandLine, Limits, PoolMapping, Ready, RecoveryPlan, Server};

@@ -54,6 +54,8 @@ pub struct Slot {
     /// Shared with recovering processes; nothing without a runtime.
     file: Option<ExploreFile>,
     only_recovery: bool,
+    /// An execution of recovery that was forked could not do what it does without the private files.
+    needs_files: bool,
     snapshots: Snapshots,
 }
 
@@ -99,6 +101,7 @@ impl Slot {
             only_recovery: setup.server.is_none()
                 && setup.checker.is_none()
                 && setup.dump.is_none(),
+            needs_files: false,
             snapshots: Snapshots::new(settings.snapshot && runtime.is_some()),
         };
         if runtime.is_some() {

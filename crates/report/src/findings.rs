@@ -3,13 +3,14 @@
 //! A finding looks like an error of a compiler: what is wrong, the lines where it happens, how the
 //! program got there, what a crash showed, what to do. `snippet.rs` has the lines, `label.rs` the
 //! words beside them, `stack.rs` the calls, `evidence.rs` what recovery did, `choices.rs` what it could have
-//! read, `summary.rs` the end.
+//! read, `read.rs` a read that is not safe, `summary.rs` the end.
 //! Sources are read if they are there; a report without them is complete, only less pleasant.
 
 mod choices;
 mod combinations;
 mod evidence;
 mod label;
+mod read;
 mod snippet;
 mod stack;
 mod summary;
@@ -101,7 +102,10 @@ pub fn finding(out: &mut dyn Write, finding: &Finding, options: &Options<'_>) ->
 fn shown<'a>(report: &'a Report, options: &Options<'_>) -> impl Iterator<Item = &'a Finding> {
     let warnings = options.warnings;
     let findings = report.findings.iter();
-    findings.filter(move |finding| warnings || finding.severity != Severity::Warning)
+    // Who asks for the reads of recovery wants to see those that it survives, too.
+    findings.filter(move |finding| {
+        warnings || finding.severity != Severity::Warning || finding.read.is_some()
+    })
 }
 
 fn one(
@@ -136,6 +140,9 @@ fn one(
     for (name, text) in stack::texts(finding, sources) {
         fact(name, text);
     }
+    if let Some(read) = &finding.read {
+        fact("read", read::text(read, finding));
+    }
     if let Some(evidence) = &finding.evidence {
         for (name, text) in evidence::texts(evidence) {
             fact(name, text);
@@ -144,13 +151,13 @@ fn one(
             fact("choice", text);
         }
     }
-    if finding.count > 1 {
+    if finding.count > 1 && finding.read.is_none() {
         fact("note", format!("seen {} times", count(finding.count)));
     }
     if let Some(suggestion) = &finding.suggestion {
         fact("help", printable(suggestion).into_owned());
     }
-    if finding.evidence.is_some()
+    if (finding.evidence.is_some() || finding.read.is_some())
         && let Some(evidence) = options.out
     {
         let (id, evidence) = (printable(&finding.id), evidence.display().to_string());

@@ -6,6 +6,7 @@
 pub mod explain;
 pub mod findings;
 pub mod litmus;
+mod marks;
 pub mod record;
 mod text;
 pub mod trace;

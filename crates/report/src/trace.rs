@@ -10,6 +10,7 @@ use powerfail_trace::{
 };
 use serde_json::{Value, json};
 
+use crate::marks;
 use crate::text::{
     BAD, FAINT, GOOD, STRONG, WARNING, big_count, big_plural, bytes, count, hex, plural,
     power_of_ten, printable,
@@ -260,13 +261,13 @@ fn body_text(body: &Body<'_>) -> String {
         Body::Mark(mark) => {
             let about = match mark.kind {
                 MarkKind::Output { fd, full_len_bytes } => {
-                    format!("fd {fd}, {}", bytes(full_len_bytes))
+                    let about = format!("fd {fd}, {}", bytes(full_len_bytes));
+                    format!("{about} {}", marks::payload_text(mark.payload))
                 }
-                MarkKind::Annotation { code } => format!("code {code}, value {}", mark.value),
+                MarkKind::Annotation { code } => marks::text(code, mark.value, mark.payload),
                 MarkKind::OperationBegin | MarkKind::OperationEnd => mark.value.to_string(),
             };
-            let shown = String::from_utf8_lossy(&mark.payload[..mark.payload.len().min(60)]);
-            format!("{name:<12} {about} {shown:?}")
+            format!("{name:<12} {about}")
         }
         Body::ThreadStart | Body::ThreadEnd => name.to_owned(),
     }
@@ -359,7 +360,9 @@ pub fn record_json(places: &mut Places<'_>, record: &Record<'_>) -> Value {
                     value["fd"] = json!(fd);
                     value["full_len_bytes"] = json!(full_len_bytes);
                 }
-                MarkKind::Annotation { code } => value["code"] = json!(code),
+                MarkKind::Annotation { code } => {
+                    marks::add_json(&mut value, code, mark.value, mark.payload);
+                }
                 MarkKind::OperationBegin | MarkKind::OperationEnd => {}
             }
         }

@@ -71,16 +71,29 @@ pub(crate) fn append_at(
     sys::restore_signals(mask);
 }
 
-/// Appends a mark of the calling thread, if it is recorded, as emitted code would: the place is reserved
-/// by one instruction, so no signal has to be blocked. Transactions are many.
-pub(crate) fn append_mark(code: u32) {
-    const LEN: u16 = 16;
+/// Appends a mark of the calling thread, if it is recorded: code, value, and what else belongs to it. Calls
+/// of PMDK are many, so this costs no system call.
+pub(crate) fn append_mark<const N: usize>(words: [u64; N]) {
     let Some(block) = thread::block() else { return };
+    append_words(block, NO_SITE, words);
+}
+
+/// As `append_mark`, with the call stack, which is found as emitted code finds it: unwound once.
+#[inline(never)]
+pub(crate) fn append_mark_with_stack<const N: usize>(words: [u64; N]) {
+    let Some(block) = thread::block() else { return };
+    let stack = stacks::of_call(block, N as u32);
+    append_words(block, stack, words);
+}
+
+/// Appends a mark as emitted code would: the place is reserved by one instruction, so no signal has to
+/// be blocked.
+fn append_words<const N: usize>(block: *mut ThreadBlock, site: SiteId, words: [u64; N]) {
     let header = Header {
         kind: EventKind::Mark,
         flags: 0,
-        value_len: LEN,
-        site: NO_SITE,
+        value_len: 8 * N as u16,
+        site,
     };
     let record_len = u64::from(header.record_len());
     let mut start = record_len;
@@ -94,14 +107,15 @@ pub(crate) fn append_mark(code: u32) {
             options(nostack)
         );
         if chunk::overflows(start + record_len - 1) {
-            let value = [u64::from(code).to_le_bytes(), [0; 8]];
-            append(EventKind::Mark, None, &[&value[0], &value[1]]);
+            let bytes = words.map(u64::to_le_bytes);
+            append_at(block, site, EventKind::Mark, None, &[bytes.as_flattened()]);
             return;
         }
         let record = start as *mut u64;
         record.write_volatile(header.word());
-        record.add(2).write_volatile(code.into());
-        record.add(3).write_volatile(0);
+        for (at, word) in words.into_iter().enumerate() {
+            record.add(2 + at).write_volatile(word);
+        }
         record
             .byte_add(STAMP_AT as usize)
             .write_volatile(sys::stamp());

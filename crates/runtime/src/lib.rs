@@ -34,6 +34,7 @@ use core::ffi::{c_char, c_int};
 
 mod allocator;
 mod anatomy;
+mod annotate;
 mod append;
 mod arena;
 mod clone;
@@ -86,6 +87,7 @@ extern "C" fn start(
     environment: *const *const c_char,
 ) {
     early::lend_environment(environment);
+    pmdk::prepare();
     if !explore::start() && host::attach() {
         pool::reserve_window();
         stacks::set_main_stack_end(interpose::main_stack_end());

@@ -49,12 +49,26 @@ pub(crate) struct Running {
     pub(crate) again: bool,
 }
 
+/// Where the thread is in libpmemobj.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Pmdk {
+    /// Transactions around it.
+    pub(crate) transactions: u64,
+    /// Where the pool of the outermost one is.
+    pub(crate) pool: u64,
+    /// Calls around it.
+    pub(crate) calls: u64,
+    /// The function of the outermost one.
+    pub(crate) function: u64,
+}
+
 /// The state. Zeros are a good beginning.
 pub(crate) struct Own {
     pub(crate) alternate: AlternateStack,
     /// Which of our signals the target believes to have blocked.
     pub(crate) blocked: u64,
     pub(crate) running: Running,
+    pub(crate) pmdk: Pmdk,
     /// Transactions around it that it has begun by client requests.
     pub(crate) requested_transactions: u64,
 }
@@ -92,6 +106,7 @@ pub(crate) unsafe fn begin(private: u64) {
                 mask: 0,
                 again: false,
             },
+            pmdk: Pmdk::default(),
             requested_transactions: 0,
         });
     }

@@ -1,27 +1,183 @@
-//! What the target tells PMDK: where transactions and the creation of pools begin and end.
+//! What the target tells PMDK: calls of libpmemobj leave marks.
 //!
-//! The functions of libpmemobj, libpmemlog and libpmemblk that say so are replaced by ones that leave
-//! a mark and pass on. A target that has none of these libraries never calls them.
+//! The functions of the library are replaced by ones that leave marks and pass on. Each call is marked
+//! where it begins and ends ([`mark::LIBRARY_ENTER`], [`mark::LIBRARY_LEAVE`]); what it did to memory (added
+//! to a transaction, allocated, freed) follows its end, with the ranges. What the library does inside of a
+//! call, through its own public functions or in callbacks of the target's, leaves no marks of its own.
+//!
+//! A target that has none of these libraries never calls these functions. The arguments are those of the
+//! headers of libpmemobj 1.12, which has had one version of each symbol since its first release.
+
+mod actions;
+mod atomic;
+mod lists;
+mod memory;
+mod object;
+mod pools;
+mod transactional;
+mod transactions;
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use powerfail_abi::mark;
 
-use crate::interpose::original;
-use crate::{append, host, thread};
+use crate::own::{self, Pmdk};
+use crate::{append, host};
 
+unsafe extern "C" {
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// A pool, as the library sees it: where it is mapped.
+type Pool = *mut c_void;
+
+/// A function of the target's that fills a new object.
+type Constructor = Option<extern "C" fn(Pool, *mut c_void, *mut c_void) -> c_int>;
+
+/// Defines a function that passes on between two marks, and may do something afterwards with what came
+/// out, if the target itself has called it.
+macro_rules! observed {
+    (fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)?) => {
+        $crate::pmdk::observed!(fn $name($($argument: $kind),*) $(-> $result)?, |_done| {});
+    };
+    (
+        fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)?,
+        |$done:ident| $after:block
+    ) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
+            let original = $crate::pmdk::original!(
+                $name as extern "C" fn($($kind),*) $(-> $result)?
+            );
+            let call = $crate::pmdk::Call::enter(
+                const { powerfail_abi::mark::function(stringify!($name)) },
+            );
+            let $done = original($($argument),*);
+            if call.leave() {
+                $after
+            }
+            $done
+        }
+    };
+}
+use observed;
+
+/// The original of a function of PMDK.
+macro_rules! original {
+    ($name:ident as $kind:ty) => {{
+        static ADDRESS: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+        let mut address = ADDRESS.load(core::sync::atomic::Ordering::Relaxed);
+        if address == 0 {
+            address = $crate::pmdk::find(concat!(stringify!($name), "\0"));
+            ADDRESS.store(address, core::sync::atomic::Ordering::Relaxed);
+        }
+        // SAFETY: the library has this function with this signature.
+        unsafe { core::mem::transmute::<usize, $kind>(address) }
+    }};
+}
+use original;
+
+/// Where a function of PMDK is. A library that was loaded by `dlopen` for somebody alone is not among
+/// those that come after us.
+fn find(name: &'static str) -> usize {
+    const LIBRARIES: [&str; 3] = [
+        "libpmemobj.so.1\0",
+        "libpmemlog.so.1\0",
+        "libpmemblk.so.1\0",
+    ];
+    const RTLD_LAZY: c_int = 1;
+    const RTLD_NOLOAD: c_int = 4;
+    if let Some(address) = crate::interpose::maybe_find(name) {
+        return address as usize;
+    }
+    for library in LIBRARIES {
+        // SAFETY: both are strings with an end; nothing is loaded that is not there.
+        unsafe {
+            let handle = dlopen(library.as_ptr().cast(), RTLD_LAZY | RTLD_NOLOAD);
+            if !handle.is_null() {
+                let address = dlsym(handle, name.as_ptr().cast()) as usize;
+                if address != 0 {
+                    return address;
+                }
+            }
+        }
+    }
+    host::fatal("the target calls a function of PMDK that no loaded library has")
+}
+
+/// What is known of the calling thread, if it is recorded.
+fn thread() -> Option<*mut Pmdk> {
+    if !host::attached() {
+        return None;
+    }
+    // SAFETY: the place of a field.
+    own::own().map(|own| unsafe { &raw mut (*own).pmdk })
+}
+
+/// Leaves a mark.
 fn leave(code: u32) {
     if host::attached() {
-        append::append_mark(code);
+        append::append_mark([code.into(), 0]);
+    }
+}
+
+/// Leaves a mark about a range, with the call stack.
+fn leave_range(code: u32, value: u64, address: u64, len: u64) {
+    if len > 0 {
+        append::append_mark_with_stack([code.into(), value, address, len]);
+    }
+}
+
+/// A call of the library. It has no destructor: the library may jump out of it.
+#[derive(Clone, Copy)]
+struct Call(Option<*mut Pmdk>);
+
+impl Call {
+    fn enter(function: u64) -> Self {
+        let thread = thread();
+        if let Some(thread) = thread {
+            // SAFETY: the thread's own.
+            unsafe {
+                (*thread).calls += 1;
+                if (*thread).calls == 1 {
+                    (*thread).function = function;
+                    append::append_mark_with_stack([mark::LIBRARY_ENTER.into(), function]);
+                }
+            }
+        }
+        Self(thread)
+    }
+
+    /// The call has returned. Says whether the target itself has made it, and is recorded.
+    fn leave(self) -> bool {
+        let Some(thread) = self.0 else { return false };
+        // SAFETY: the thread's own.
+        unsafe {
+            match (*thread).calls {
+                0 => false,
+                1 => {
+                    (*thread).calls = 0;
+                    append::append_mark([mark::LIBRARY_LEAVE.into(), (*thread).function]);
+                    true
+                }
+                _ => {
+                    (*thread).calls -= 1;
+                    false
+                }
+            }
+        }
     }
 }
 
 /// Calls a function that leaves a mark and gives the address of the original, and goes on there, with
-/// all registers as they were that can hold an argument: `pmemobj_tx_begin` takes any number.
+/// all registers as they were that can hold an argument: `pmemobj_tx_begin` takes any number. The function is
+/// given the first argument.
 macro_rules! pass_on {
     ($notice:ident) => {
         core::arch::naked_asm!(
+            ".cfi_startproc",
             "push rdi",
             "push rsi",
             "push rdx",
@@ -29,6 +185,7 @@ macro_rules! pass_on {
             "push r8",
             "push r9",
             "push rax",
+            ".cfi_adjust_cfa_offset 56",
             "call {notice}",
             "mov r11, rax",
             "pop rax",
@@ -38,71 +195,41 @@ macro_rules! pass_on {
             "pop rdx",
             "pop rsi",
             "pop rdi",
+            ".cfi_adjust_cfa_offset -56",
             "jmp r11",
+            ".cfi_endproc",
             notice = sym $notice,
         )
     };
 }
+use pass_on;
 
+/// The way out of a transaction that has failed.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-extern "C" fn pmemobj_tx_begin() {
-    pass_on!(transaction_begins)
+extern "C" fn longjmp() {
+    pass_on!(jumps)
 }
 
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-extern "C" fn pmemobj_tx_end() {
-    pass_on!(transaction_ends)
+static LONGJMP: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds what may be needed where nothing can be looked up.
+pub(crate) fn prepare() {
+    LONGJMP.store(crate::interpose::find("longjmp\0"), Ordering::Relaxed);
 }
 
-extern "C" fn transaction_begins() -> extern "C" fn() {
-    if thread::enter_transaction() == 1 {
-        leave(mark::TRANSACTION_BEGIN);
+extern "C" fn jumps() -> usize {
+    if let Some(thread) = thread() {
+        // SAFETY: the thread's own.
+        unsafe {
+            if (*thread).calls > 0 {
+                (*thread).calls = 0;
+                append::append_mark([mark::LIBRARY_LEAVE.into(), (*thread).function]);
+            }
+        }
     }
-    original!("pmemobj_tx_begin" as extern "C" fn())
-}
-
-extern "C" fn transaction_ends() -> extern "C" fn() {
-    if thread::leave_transaction() == 0 {
-        leave(mark::TRANSACTION_END);
+    match LONGJMP.load(Ordering::Relaxed) {
+        0 => crate::interpose::find("longjmp\0"),
+        address => address,
     }
-    original!("pmemobj_tx_end" as extern "C" fn())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn pmemobj_create(
-    path: *const c_char,
-    layout: *const c_char,
-    len: usize,
-    mode: c_int,
-) -> *mut c_void {
-    type Create = extern "C" fn(*const c_char, *const c_char, usize, c_int) -> *mut c_void;
-    leave(mark::CREATION_BEGIN);
-    let pool = original!("pmemobj_create" as Create)(path, layout, len, mode);
-    leave(mark::CREATION_END);
-    pool
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn pmemlog_create(path: *const c_char, len: usize, mode: c_int) -> *mut c_void {
-    type Create = extern "C" fn(*const c_char, usize, c_int) -> *mut c_void;
-    leave(mark::CREATION_BEGIN);
-    let pool = original!("pmemlog_create" as Create)(path, len, mode);
-    leave(mark::CREATION_END);
-    pool
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn pmemblk_create(
-    path: *const c_char,
-    block_len: usize,
-    len: usize,
-    mode: c_int,
-) -> *mut c_void {
-    type Create = extern "C" fn(*const c_char, usize, usize, c_int) -> *mut c_void;
-    leave(mark::CREATION_BEGIN);
-    let pool = original!("pmemblk_create" as Create)(path, block_len, len, mode);
-    leave(mark::CREATION_END);
-    pool
 }

@@ -15,6 +15,7 @@ use powerfail_abi::stack::{Check, Entry, HEADS, RBP_BELOW_TOP, head_of};
 use powerfail_abi::{SiteId, Slot, ThreadBlock};
 use powerfail_unwind::{Cfa, Description, RBP, Row, cie_distance, row_at};
 
+use crate::append::NO_SITE;
 use crate::frame::{Frame, Greg};
 use crate::lock::Lock;
 use crate::sites::SITES;
@@ -235,6 +236,49 @@ impl Known {
     }
 }
 
+impl Walk {
+    /// Puts the stack into the thread's table.
+    ///
+    /// # Safety
+    /// The block is that of the calling thread, whose handlers cannot run.
+    unsafe fn remember_as(
+        &mut self,
+        block: *mut ThreadBlock,
+        site: SiteId,
+        id: u32,
+        registers: Registers,
+    ) {
+        let head = head_of(site.0, registers.rsp);
+        // SAFETY: the table is the thread's own.
+        unsafe {
+            let table = (*block).stack_table as *mut u64;
+            if self.checks.is_empty() {
+                // There is at least one check: something that does not change.
+                self.checks.push(Check {
+                    address: (&raw const (*block).self_address) as u64,
+                    value: (*block).self_address,
+                });
+            }
+            let len = size_of::<Entry>() + self.checks.len() * size_of::<Check>();
+            let at = thread::stack_entry(block, len as u64);
+            let first = at + size_of::<Entry>() as u64;
+            for (index, check) in self.checks.iter().enumerate() {
+                (first as *mut Check).add(index).write(*check);
+            }
+            (at as *mut Entry).write(Entry {
+                site: site.0,
+                id,
+                rsp: registers.rsp,
+                rbp: registers.rbp,
+                rbp_mask: if self.rbp_matters { u64::MAX } else { 0 },
+                end: at + len as u64,
+                next: table.add(head).read(),
+            });
+            table.add(head).write(at);
+        }
+    }
+}
+
 /// The stack of a thread, as far as it can be read without asking the kernel.
 struct Memory {
     start: u64,
@@ -293,39 +337,8 @@ pub(crate) unsafe fn remember(block: *mut ThreadBlock, site: SiteId) {
         let known = known.get_or_insert_with(Known::new);
         known.walk(registers, end);
         let id = known.number(site, registers.pc);
-        let Walk {
-            checks,
-            rbp_matters,
-            ..
-        } = &mut known.walk;
-        let head = head_of(site.0, registers.rsp);
-        // SAFETY: the table is the thread's own.
-        unsafe {
-            let table = (*block).stack_table as *mut u64;
-            if checks.is_empty() {
-                // There is at least one check: something that does not change.
-                checks.push(Check {
-                    address: (&raw const (*block).self_address) as u64,
-                    value: (*block).self_address,
-                });
-            }
-            let len = size_of::<Entry>() + checks.len() * size_of::<Check>();
-            let at = thread::stack_entry(block, len as u64);
-            let first = at + size_of::<Entry>() as u64;
-            for (index, check) in checks.iter().enumerate() {
-                (first as *mut Check).add(index).write(*check);
-            }
-            (at as *mut Entry).write(Entry {
-                site: site.0,
-                id,
-                rsp: registers.rsp,
-                rbp: registers.rbp,
-                rbp_mask: if *rbp_matters { u64::MAX } else { 0 },
-                end: at + len as u64,
-                next: table.add(head).read(),
-            });
-            table.add(head).write(at);
-        }
+        // SAFETY: the caller's.
+        unsafe { known.walk.remember_as(block, site, id, registers) };
     });
 }
 
@@ -377,4 +390,68 @@ pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
         }
         known.number(site, innermost)
     }))
+}
+
+/// What a mark of a call names as its site: if wanted, the call stack of whoever called us. It is looked
+/// up in the thread's table as emitted code does it; `kind` is different for each function that asks.
+#[inline(never)]
+pub(crate) fn of_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
+    // SAFETY: the block is this thread's.
+    let is_for_other = unsafe { (*block).scratch[Slot::Origin(0).index()] } != 0;
+    if is_for_other || !are_wanted() {
+        return of_record(block, NO_SITE);
+    }
+    // No instruction has such a number.
+    let key = SiteId(NO_SITE.0 - 1 - kind);
+    let registers = sys::registers();
+    // SAFETY: the block is this thread's; its handlers only add to the table.
+    if let Some(id) = unsafe { find(block, key, registers) } {
+        return id;
+    }
+    let end = thread::stack_end(registers.rsp);
+    SiteId(KNOWN.with(|known| {
+        let known = known.get_or_insert_with(Known::new);
+        known.walk(registers, end);
+        if known.walk.frames.is_empty() {
+            return NO_SITE.0;
+        }
+        let innermost = known.walk.frames.remove(0) - 1;
+        let id = known.number(NO_SITE, innermost);
+        // SAFETY: whoever holds the lock has blocked all signals.
+        unsafe { known.walk.remember_as(block, key, id, registers) };
+        id
+    }))
+}
+
+/// The number of a stack that is in the table of the thread.
+///
+/// # Safety
+/// The block is that of the calling thread.
+unsafe fn find(block: *mut ThreadBlock, site: SiteId, registers: Registers) -> Option<SiteId> {
+    let head = head_of(site.0, registers.rsp);
+    // SAFETY: the table is the thread's own, and what it leads to stays while this code is interrupted.
+    // Words that a stack depended on lie above RSP, in a stack that was there then; a thread has one.
+    unsafe {
+        let mut at = ((*block).stack_table as *const u64)
+            .add(head)
+            .read_volatile();
+        while at != 0 {
+            let entry = &*(at as *const Entry);
+            let same_frame = entry.rsp == registers.rsp
+                && (entry.rbp ^ registers.rbp) & entry.rbp_mask == 0
+                && entry.site == site.0;
+            if same_frame {
+                let first = at + size_of::<Entry>() as u64;
+                let count = (entry.end - first) as usize / size_of::<Check>();
+                let checks = core::slice::from_raw_parts(first as *const Check, count);
+                let holds =
+                    |check: &Check| (check.address as *const u64).read_volatile() == check.value;
+                if checks.iter().all(holds) {
+                    return Some(SiteId(entry.id));
+                }
+            }
+            at = entry.next;
+        }
+    }
+    None
 }

@@ -22,7 +22,6 @@ const PRIVATE_LEN: u64 = 2 << 20;
 const SLOW_STACK_LEN: u64 = 256 * 1024;
 const STACK_END_AT: u64 = 2048;
 const ENTRIES_USED_AT: u64 = STACK_END_AT + 8;
-const TRANSACTIONS_AT: u64 = ENTRIES_USED_AT + 8;
 /// Behind what [`own`] has there.
 const TABLE_AT: u64 = own::LEN;
 const ENTRIES_AT: u64 = TABLE_AT + stacks::TABLE_LEN;
@@ -141,7 +140,6 @@ fn attach_with(private: u64, parent: u32, number: Option<u32>) {
         shield.write(new_block(private, private, UNRECORDED));
         if parent == 0 {
             ((private + STACK_END_AT) as *mut u64).write(stacks::stack_end_of_new_thread());
-            ((private + TRANSACTIONS_AT) as *mut u64).write(0);
         }
     }
     let (thread, process) = (sys::gettid().into(), sys::getpid().into());
@@ -333,26 +331,6 @@ pub(crate) fn stack_end(rsp: u64) -> u64 {
         end
     } else {
         rsp
-    }
-}
-
-/// The thread begins a transaction; how many are around it, itself included.
-pub(crate) fn enter_transaction() -> u64 {
-    change_transactions(|depth| depth + 1)
-}
-
-/// The thread ends a transaction; how many are left.
-pub(crate) fn leave_transaction() -> u64 {
-    change_transactions(|depth| depth.saturating_sub(1))
-}
-
-fn change_transactions(change: impl FnOnce(u64) -> u64) -> u64 {
-    let Some(slot) = slot() else { return 0 };
-    let place = (private_of(slot) + TRANSACTIONS_AT) as *mut u64;
-    // SAFETY: private memory is the thread's own.
-    unsafe {
-        place.write(change(place.read()));
-        place.read()
     }
 }
 

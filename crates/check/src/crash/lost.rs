@@ -10,7 +10,7 @@ use super::{Bench, Crashed, Failed, evidence, message, once_for_each_stack};
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
 use crate::lazy::{Contradiction, Explored, Failure, choices};
-use crate::places::Places;
+use crate::places::{Line, Places, line_of};
 use crate::runner::{Trial, TrialState};
 
 /// How many kinds of failures are explained.
@@ -26,9 +26,6 @@ struct Kind {
     load: Option<(u32, u64)>,
     store: Option<StackId>,
 }
-
-/// What names a line of code, also where there are no sources.
-type Line = (Option<String>, Option<u32>, Option<String>, Option<u64>);
 
 impl Bench<'_, '_> {
     /// Adds what exploring has shown to the findings. `known` are failures of prefix crashes that were
@@ -147,6 +144,7 @@ impl Bench<'_, '_> {
                 places: vec![lost, seen],
                 suggestion: Some(suggestion),
                 evidence: None,
+                read: None,
             });
         }
         Ok(())
@@ -167,8 +165,13 @@ impl Bench<'_, '_> {
                 let failed = failed_of(&failure);
                 let mut finding = self.undiagnosed(&failed, places)?;
                 if let Some(evidence) = &mut finding.evidence {
-                    evidence.choices =
-                        choices(self.trace, &failure, &failed.state, line_bytes, places)?;
+                    evidence.choices = choices(
+                        self.trace,
+                        &failure.loads,
+                        &failed.state,
+                        line_bytes,
+                        places,
+                    )?;
                 }
                 let doubtful = self.doubtful(&failure, &failed.state, places)?;
                 add(&mut crashed.findings, finding, &doubtful, None);
@@ -202,8 +205,13 @@ impl Bench<'_, '_> {
             let pair = pair(diagnosis, places)?;
             let mut finding = self.diagnosed(diagnosis, failure.count, places)?;
             if let Some(evidence) = &mut finding.evidence {
-                evidence.choices =
-                    choices(self.trace, failure, &diagnosis.state, line_bytes, places)?;
+                evidence.choices = choices(
+                    self.trace,
+                    &failure.loads,
+                    &diagnosis.state,
+                    line_bytes,
+                    places,
+                )?;
             }
             add(&mut crashed.findings, finding, &doubtful, pair.as_ref());
         }
@@ -262,7 +270,13 @@ impl Bench<'_, '_> {
         let suggestion = "let recovery make durable what it repairs before it marks it as repaired";
         let line_bytes = self.runner.line_bytes();
         let mut evidence = evidence(&failed, line_bytes);
-        evidence.choices = choices(self.trace, failure, &failed.state, line_bytes, places)?;
+        evidence.choices = choices(
+            self.trace,
+            &failure.loads,
+            &failed.state,
+            line_bytes,
+            places,
+        )?;
         evidence.failure.again = failure.again.as_ref().map(|again| SecondFailure {
             failures: again.failures,
             events: again.events,
@@ -368,17 +382,4 @@ fn names(finding: &Finding, pair: &[Line; 2]) -> bool {
         .map(line_of)
         .collect();
     pair.iter().all(|line| blamed.contains(line))
-}
-
-fn line_of(place: &SourcePlace) -> Line {
-    let offset = match place.file {
-        Some(_) => None,
-        None => place.stack.first().map(|frame| frame.offset),
-    };
-    (
-        place.file.clone(),
-        place.line,
-        place.module.clone().filter(|_| place.file.is_none()),
-        offset,
-    )
 }

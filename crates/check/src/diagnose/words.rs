@@ -50,6 +50,7 @@ impl Diagnosis {
             places: found,
             suggestion: Some(suggestion),
             evidence: Some(self.evidence(line_bytes)),
+            read: None,
         })
     }
 
@@ -65,6 +66,7 @@ impl Diagnosis {
                 event: self.at.0,
                 lost_lines: lost.collect(),
                 again: None,
+                filled: Vec::new(),
             },
             recovery: self.symptom.outcome.clone(),
             last_good_event: None,

@@ -1,25 +1,21 @@
 //! The loads that could read from several stores, for people.
 
-use std::fmt::Write;
-
 use powerfail_finding::{Choice, Role, Source, SourcePlace};
 use powerfail_model::{CrashState, Event, EventIndex};
 use powerfail_trace::{Body, Trace};
 
-use super::study::{Failure, Load, LoadSource};
+use super::study::{Load, LoadSource};
 use crate::error::CheckError;
-use crate::places::Places;
+use crate::places::{Places, hex};
 
 /// How many choices a finding names.
 const CHOICES_MAX: usize = 64;
-/// How many bytes of a value.
-const BYTES_SHOWN: usize = 32;
 
 /// The choices that led to a failure. `lost` is the smallest crash state that fails in the same way: what
 /// reads an older value from one of its lines mattered.
 pub(crate) fn choices(
     trace: &Trace,
-    failure: &Failure,
+    loads: &[Load],
     lost: &CrashState,
     line_bytes: u64,
     places: &mut Places<'_>,
@@ -28,8 +24,7 @@ pub(crate) fn choices(
         let mut lines = lost.versions.iter();
         load.taken != 0 && lines.any(|(line, _)| *line == load.line)
     };
-    let marked = failure
-        .loads
+    let marked = loads
         .iter()
         .map(|load| (load, load.decisive || is_lost(load)));
     let mattered = marked.clone().filter(|(_, decisive)| *decisive).count();
@@ -106,15 +101,4 @@ fn newest_in(
         }
     }
     Ok(None)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in &bytes[..bytes.len().min(BYTES_SHOWN)] {
-        let _ = write!(text, "{byte:02x}");
-    }
-    if bytes.len() > BYTES_SHOWN {
-        text.push_str("...");
-    }
-    text
 }

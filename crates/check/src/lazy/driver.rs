@@ -11,22 +11,24 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use powerfail_explore::FailurePoint;
+use powerfail_explore::lazy::PageLines;
+use powerfail_model::EventIndex;
 
-use super::lab::Lab;
-use super::reuse::{Reuse, Same};
-use super::study::{Setting, Studied, study};
+use super::reuse::{Known, Reuse, Same};
 use crate::error::CheckError;
 
 /// How often an interruption is looked for while workers are busy.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What all rounds have shown so far.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
+/// What all rounds have shown so far. `S` is what is learned at a point.
+#[derive(Debug)]
+pub(crate) struct Progress<S> {
     /// In the order in which they were studied: by round, then as in the trace.
-    pub(crate) studied: Vec<Studied>,
+    pub(crate) studied: Vec<S>,
     /// Points that needed no run, and the executions that this saved.
     pub(crate) unchanged: u64,
+    /// How many of them show what a studied one has shown.
+    pub(crate) same: BTreeMap<EventIndex, u64>,
     pub(crate) saved: u64,
     pub(crate) executions: u64,
     /// The user wants to stop, or time is up.
@@ -34,19 +36,37 @@ pub(crate) struct Progress {
     pub(crate) is_over: bool,
 }
 
-impl Progress {
+impl<S> Default for Progress<S> {
+    fn default() -> Self {
+        Self {
+            studied: Vec::new(),
+            unchanged: 0,
+            same: BTreeMap::new(),
+            saved: 0,
+            executions: 0,
+            is_interrupted: false,
+            is_over: false,
+        }
+    }
+}
+
+impl<S> Progress<S> {
     /// Points that are done.
     pub(crate) fn done(&self) -> u64 {
         self.studied.len() as u64 + self.unchanged
     }
 }
 
+/// Learns what there is to learn at a failure point, with the lab of a worker. The lines are those of which it
+/// must be known whether they are read.
+pub(crate) type StudyPoint<'a, L, S> =
+    &'a (dyn Fn(&mut L, &FailurePoint, Vec<PageLines>) -> Result<S, CheckError> + Sync);
+
 /// What a round is about.
-#[derive(Clone, Copy)]
-pub(crate) struct Round<'a> {
+pub(crate) struct Round<'a, L, S> {
     /// In the order of the trace.
     pub(crate) points: &'a [FailurePoint],
-    pub(crate) setting: &'a Setting<'a>,
+    pub(crate) study: StudyPoint<'a, L, S>,
     pub(crate) bounds: Bounds,
 }
 
@@ -71,22 +91,22 @@ struct Shared<'r, 'c> {
     reuse: &'r mut Reuse<'c>,
 }
 
-enum Outcome {
+enum Outcome<S> {
     Unchanged(Same),
-    Studied(Box<Studied>),
+    Studied(Box<S>),
 }
 
 /// Studies the points of a round, one worker for each lab.
-pub(crate) fn round<L: Lab + Send>(
+pub(crate) fn round<L: Send, S: Known + Send>(
     labs: Vec<L>,
-    about: Round<'_>,
+    about: Round<'_, L, S>,
     reuse: &mut Reuse<'_>,
-    progress: &mut Progress,
+    progress: &mut Progress<S>,
     watch: &mut Watch<'_>,
 ) -> Result<(), CheckError> {
     let Round {
         points,
-        setting,
+        study,
         bounds,
     } = about;
     let shared = Mutex::new(Shared {
@@ -99,7 +119,7 @@ pub(crate) fn round<L: Lab + Send>(
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     };
-    let (sender, results) = mpsc::channel::<(usize, Result<Outcome, CheckError>)>();
+    let (sender, results) = mpsc::channel::<(usize, Result<Outcome<S>, CheckError>)>();
     std::thread::scope(|scope| {
         for mut lab in labs {
             let sender = sender.clone();
@@ -121,7 +141,7 @@ pub(crate) fn round<L: Lab + Send>(
                         (number, shared.reuse.watch(&points[number]))
                     };
                     let point = &points[number];
-                    let studied = study(&mut lab, point.at, point.stack, watched, setting);
+                    let studied = study(&mut lab, point, watched);
                     let is_error = studied.is_err();
                     let outcome = studied.map(|studied| Outcome::Studied(Box::new(studied)));
                     if sender.send((number, outcome)).is_err() || is_error {
@@ -131,7 +151,7 @@ pub(crate) fn round<L: Lab + Send>(
             });
         }
         drop(sender);
-        let mut waiting: BTreeMap<usize, Outcome> = BTreeMap::new();
+        let mut waiting: BTreeMap<usize, Outcome<S>> = BTreeMap::new();
         let mut next = 0;
         let mut failure: Option<CheckError> = None;
         loop {
@@ -176,16 +196,22 @@ pub(crate) fn round<L: Lab + Send>(
 }
 
 /// The result of a point whose predecessors are all taken.
-fn take(outcome: Outcome, point: &FailurePoint, reuse: &mut Reuse<'_>, progress: &mut Progress) {
+fn take<S: Known>(
+    outcome: Outcome<S>,
+    point: &FailurePoint,
+    reuse: &mut Reuse<'_>,
+    progress: &mut Progress<S>,
+) {
     let decided = reuse.decide(point);
     match (decided, outcome) {
         (Some(same), _) | (None, Outcome::Unchanged(same)) => {
             progress.unchanged += 1;
             progress.saved += same.executions;
+            *progress.same.entry(same.at).or_default() += 1;
         }
         (None, Outcome::Studied(studied)) => {
-            reuse.learn(&studied);
-            progress.executions += studied.executions;
+            reuse.learn(&*studied);
+            progress.executions += studied.executions();
             progress.studied.push(*studied);
         }
     }

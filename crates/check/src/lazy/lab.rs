@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use powerfail_explore::lazy::{CrashTable, PageLines, ReadLine, Seen};
 use powerfail_image::{ImageCursor, Patch, Slot as ImageSlot};
@@ -20,6 +21,9 @@ use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
 use super::robustness::Moments;
 use super::walk::Attempt;
 use crate::error::CheckError;
+
+/// Frames, and the files in which they lie.
+pub(crate) type Located = (Arc<[Module]>, Vec<Frame>);
 
 /// See the module header. A trait, because what is done with executions does not depend on processes.
 pub(crate) trait Lab {
@@ -38,7 +42,18 @@ pub(crate) trait Lab {
     /// Runs recovery on a crash state with `overlay` on top, and nothing else.
     fn run(&mut self, state: &CrashState, overlay: &[Patch]) -> Result<Verdict, CheckError>;
     /// What addresses in a command of the last exploration mean, innermost first.
-    fn stack(&mut self, stage: Stage, frames: &[u64]) -> Option<Backtrace>;
+    fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<Located>;
+    /// The same, as a call stack.
+    fn stack(&mut self, stage: Stage, addresses: &[u64]) -> Option<Backtrace> {
+        let (modules, frames) = self.frames(stage, addresses)?;
+        Some(Backtrace {
+            modules: modules.to_vec(),
+            threads: vec![ThreadStack {
+                name: String::new(),
+                frames,
+            }],
+        })
+    }
     /// What survives.
     fn rules(&self) -> Rules;
     /// The newest bytes here.
@@ -115,7 +130,7 @@ pub(crate) struct SlotLab<'w, 't> {
     /// If robustness is asked for.
     pub(crate) moments: Option<Moments<'t>>,
     /// Where files lie in recovery, as far as they were asked for since the last exploration.
-    pub(crate) modules: Vec<(Stage, Vec<Module>)>,
+    pub(crate) modules: Vec<(Stage, Arc<[Module]>)>,
 }
 
 const NOTHING_LOST: CrashState = CrashState {
@@ -189,9 +204,12 @@ impl Lab for SlotLab<'_, '_> {
         Ok(self.slot.run_plain()?)
     }
 
-    fn stack(&mut self, stage: Stage, frames: &[u64]) -> Option<Backtrace> {
+    fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<Located> {
         if self.modules.is_empty() {
-            self.modules = self.slot.modules().ok()?;
+            let modules = self.slot.modules().ok()?.into_iter();
+            self.modules = modules
+                .map(|(stage, modules)| (stage, modules.into()))
+                .collect();
         }
         let (_, modules) = self.modules.iter().find(|(known, _)| *known == stage)?;
         let place = |address: u64| {
@@ -207,13 +225,8 @@ impl Lab for SlotLab<'_, '_> {
                 None => Frame::Absolute { address },
             }
         };
-        Some(Backtrace {
-            modules: modules.clone(),
-            threads: vec![ThreadStack {
-                name: String::new(),
-                frames: frames.iter().map(|address| place(*address)).collect(),
-            }],
-        })
+        let frames = addresses.iter().map(|address| place(*address));
+        Some((Arc::clone(modules), frames.collect()))
     }
 
     fn stack_of(&mut self, event: EventIndex) -> Result<StackId, CheckError> {

@@ -10,7 +10,6 @@ use powerfail_explore::lazy::{ChangeLog, Decision, PageLines, ReadSets, ReuseLim
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
 
-use super::study::Studied;
 use crate::content::Contents;
 use crate::error::CheckError;
 
@@ -24,9 +23,20 @@ pub(crate) struct Reads {
     pub(crate) read: Vec<PageLines>,
 }
 
+/// A failure point at which recovery was executed.
+pub(crate) trait Known {
+    /// When the power failed.
+    fn at(&self) -> EventIndex;
+    /// How often recovery was executed.
+    fn executions(&self) -> u64;
+    /// What it read; nothing if that is not known of all executions.
+    fn reads(&self) -> Option<&Reads>;
+}
+
 /// A point that has shown all that another one can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Same {
+    pub(crate) at: EventIndex,
     pub(crate) executions: u64,
 }
 
@@ -37,6 +47,14 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
+    /// Nothing is known of any point, so none is superfluous.
+    pub(crate) fn none() -> Self {
+        Self {
+            log: ChangeLog::default(),
+            numbers: BTreeMap::new(),
+        }
+    }
+
     /// Passes over the trace. `points` are in its order.
     pub(crate) fn of(
         trace: &Trace,
@@ -62,17 +80,17 @@ pub(crate) struct Reuse<'c> {
 
 impl<'c> Reuse<'c> {
     /// `before` are points of earlier rounds; all of them are points of `changes`.
-    pub(crate) fn new<'s>(
+    pub(crate) fn new<'s, S: Known + 's>(
         changes: &'c Changes,
         contents: &'c Contents,
-        before: impl Iterator<Item = &'s Studied>,
+        before: impl Iterator<Item = &'s S>,
     ) -> Self {
         let limits = ReuseLimits {
             candidates: CANDIDATES,
             ..ReuseLimits::default()
         };
         let mut before: Vec<_> = before
-            .filter_map(|it| Some((it.at, it.executions, it.reads.clone()?)))
+            .filter_map(|it| Some((it.at(), it.executions(), it.reads()?.clone())))
             .collect();
         before.sort_by_key(|(at, _, _)| std::cmp::Reverse(*at));
         Self {
@@ -115,16 +133,19 @@ impl<'c> Reuse<'c> {
                 .contents
                 .expects_the_same(self.changes.log.at(then), point.at) =>
             {
-                Some(Same { executions })
+                Some(Same {
+                    at: self.changes.log.at(then),
+                    executions,
+                })
             }
             _ => None,
         }
     }
 
     /// A point was explored.
-    pub(crate) fn learn(&mut self, studied: &Studied) {
-        if let Some(reads) = &studied.reads {
-            self.add(studied.at, studied.executions, reads);
+    pub(crate) fn learn(&mut self, studied: &dyn Known) {
+        if let Some(reads) = studied.reads() {
+            self.add(studied.at(), studied.executions(), reads);
         }
     }
 

@@ -13,7 +13,7 @@ use powerfail_trace::StackId;
 
 use super::lab::{Lab, Pools};
 use super::nested::{LoggedExecution, Nest};
-use super::reuse::Reads;
+use super::reuse::{Known, Reads};
 use super::robustness::{Contradiction, contradiction};
 use super::sample::sample;
 use super::walk::{Attempt, Explorer, Extent, Task, classes_of, common_len, walk};
@@ -81,6 +81,20 @@ pub(crate) struct Studied {
     /// What was read; nothing if that is not known of all executions.
     pub(crate) reads: Option<Reads>,
     pub(crate) warnings: Vec<String>,
+}
+
+impl Known for Studied {
+    fn at(&self) -> EventIndex {
+        self.at
+    }
+
+    fn executions(&self) -> u64 {
+        self.executions
+    }
+
+    fn reads(&self) -> Option<&Reads> {
+        self.reads.as_ref()
+    }
 }
 
 /// A kind of failure at a failure point, confirmed on a crash state.

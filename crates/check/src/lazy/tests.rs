@@ -267,12 +267,17 @@ fn an_unconfirmed_failure_with_everything_there_hides_nothing() {
     assert_eq!(studied.unconfirmed, 1);
 }
 
-fn progress_of(trace: &Trace, workers: usize, max: Option<u64>, engine: Engine) -> Progress {
+fn progress_of(
+    trace: &Trace,
+    workers: usize,
+    max: Option<u64>,
+    engine: Engine,
+) -> Progress<Studied> {
     let points = points(trace);
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
     let contents = Contents::default();
     let changes = Changes::of(trace, Rules::default(), None, &moments).expect("a sound trace");
-    let mut progress = Progress::default();
+    let mut progress = Progress::<Studied>::default();
     let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
     let labs = (0..workers).map(|_| {
         let mut lab = Simulated::new(trace, data_if_flag);
@@ -285,7 +290,9 @@ fn progress_of(trace: &Trace, workers: usize, max: Option<u64>, engine: Engine) 
     };
     let about = Round {
         points: &points,
-        setting: &setting(&contents),
+        study: &|lab: &mut Simulated<'_>, point: &FailurePoint, watched| {
+            study(lab, point.at, point.stack, watched, &setting(&contents))
+        },
         bounds,
     };
     let mut watch = Watch {
@@ -313,7 +320,7 @@ fn long_trace() -> Trace {
 
 type Summary = (Vec<(EventIndex, u64, u64, usize)>, u64, u64, u64);
 
-fn summary(progress: &Progress) -> Summary {
+fn summary(progress: &Progress<Studied>) -> Summary {
     let studied = progress.studied.iter();
     let studied = studied.map(|it| (it.at, it.executions, it.choices, it.failures.len()));
     (
@@ -369,7 +376,7 @@ fn an_interruption_keeps_what_was_found() {
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
     let contents = Contents::default();
     let changes = Changes::of(&trace, Rules::default(), None, &moments).expect("a sound trace");
-    let mut progress = Progress::default();
+    let mut progress = Progress::<Studied>::default();
     let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
     let bounds = Bounds {
         max_executions: None,
@@ -378,7 +385,9 @@ fn an_interruption_keeps_what_was_found() {
     let ended = std::cell::Cell::new(0);
     let about = Round {
         points: &points,
-        setting: &setting(&contents),
+        study: &|lab: &mut Simulated<'_>, point: &FailurePoint, watched| {
+            study(lab, point.at, point.stack, watched, &setting(&contents))
+        },
         bounds,
     };
     let mut watch = Watch {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::error::CheckError;
 use powerfail_finding::RecoveryOutcome;
-use powerfail_oracle::{Execution, ExploreRequest, Explored, LineTable, PageMask, Verdict};
+use powerfail_oracle::{Branch, Execution, ExploreRequest, Explored, LineTable, PageMask, Verdict};
 
 /// How many executions a tree is tried with first.
 const FEW: u64 = 64;
@@ -94,7 +94,8 @@ pub(crate) fn walk(
         let request = ExploreRequest {
             table: task.table,
             prefix: &prefix,
-            fork,
+            branch: if fork { Branch::Fork } else { Branch::Repeat },
+            watches: &[],
             log: task.log,
             max_executions: task.limit - walk.executions,
         };
@@ -166,7 +167,7 @@ fn ask(
     request: &ExploreRequest<'_>,
     is_urgent: bool,
 ) -> Result<Attempt, CheckError> {
-    if !is_urgent || !request.fork || request.max_executions <= FEW {
+    if !is_urgent || request.branch != Branch::Fork || request.max_executions <= FEW {
         return by.explore(request);
     }
     let few = ExploreRequest {

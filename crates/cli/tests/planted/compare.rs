@@ -49,8 +49,13 @@ fn compare(program: &Program, findings: &[Finding]) -> Vec<String> {
                 .any(|found| meets(program, expectation, found))
         })
         .map(|expectation| {
-            let Expectation { code, lines, .. } = expectation;
-            format!("{code} is not found at {lines:?}")
+            let Expectation {
+                code,
+                severity,
+                lines,
+                ..
+            } = expectation;
+            format!("{code} ({severity:?}) is not found at {lines:?}")
         });
     let surplus = findings
         .iter()
@@ -60,7 +65,13 @@ fn compare(program: &Program, findings: &[Finding]) -> Vec<String> {
                 || format!("at another place: {:?}", found.places.first()),
                 |line| format!("at line {line}"),
             );
-            format!("{} is found {place}: {}", found.code, found.message)
+            let Finding {
+                code,
+                severity,
+                message,
+                ..
+            } = found;
+            format!("{code} ({severity:?}) is found {place}: {message}")
         });
     missed.chain(surplus).collect()
 }
@@ -86,6 +97,7 @@ fn meets(program: &Program, expectation: &Expectation, finding: &Finding) -> boo
         survivor.or(first)
     };
     finding.code == expectation.code
+        && finding.severity == expectation.severity
         && place
             .and_then(|place| line_of(program, place))
             .is_some_and(|line| expectation.lines.contains(&line))
@@ -117,11 +129,21 @@ mod tests {
 
     /// What `check` would say if it found these codes at these lines of the program.
     fn attempt(program: &Program, code: i32, found: &[(&str, u32)]) -> Attempt {
+        attempt_with(program, code, found, "error")
+    }
+
+    /// The same, with a severity of the findings.
+    fn attempt_with(
+        program: &Program,
+        code: i32,
+        found: &[(&str, u32)],
+        severity: &str,
+    ) -> Attempt {
         let findings: Vec<_> = found
             .iter()
             .map(|(code, line)| {
                 json!({
-                    "id": "1", "code": code, "class": "durability", "severity": "error",
+                    "id": "1", "code": code, "class": "durability", "severity": severity,
                     "message": "made up", "count": 1,
                     "places": [{
                         "role": "store", "file": program.source, "line": line, "function": "main"
@@ -198,6 +220,29 @@ mod tests {
             ..both
         };
         assert_eq!(complaints(&program, &other).len(), 2);
+    }
+
+    #[test]
+    fn a_warning_is_not_the_planted_error() {
+        let program = program(Kind::Fail);
+        let found = [("PF0101", planted_line(&program))];
+        let attempt = attempt_with(&program, FINDINGS, &found, "warning");
+        assert_eq!(complaints(&program, &attempt).len(), 2);
+    }
+
+    #[test]
+    fn a_twin_may_ask_for_a_warning() {
+        let mut programs = program::all(Kind::Pass).into_iter();
+        let found = programs.find(|program| program.expectations.len() == 1);
+        let program = found.expect("a twin with a warning");
+        let expectation = &program.expectations[0];
+        let (code, line) = (expectation.code.to_string(), planted_line(&program));
+        let warned = attempt_with(&program, CLEAN, &[(&code, line)], "warning");
+        assert_eq!(complaints(&program, &warned), Vec::<String>::new());
+        let confirmed = attempt(&program, CLEAN, &[(&code, line)]);
+        assert_eq!(complaints(&program, &confirmed).len(), 2);
+        let silent = attempt(&program, CLEAN, &[]);
+        assert_eq!(complaints(&program, &silent).len(), 1);
     }
 
     #[test]

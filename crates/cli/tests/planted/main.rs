@@ -9,11 +9,22 @@ mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use powerfail_finding::Code;
-use program::{Kind, Program};
+use powerfail_finding::{Class, Code};
+use program::{Expectation, Kind, Program};
 
 /// How many programs there are at least for each code.
 const PROGRAMS_PER_CODE: usize = 5;
+
+/// What the bugs in a folder are, where it is not named after their class.
+fn classes(folder: &str) -> Option<&'static [Class]> {
+    match folder {
+        "races" => Some(&[Class::CrossFailureRace]),
+        "semantic" => Some(&[Class::CrossFailureSemantic]),
+        // What is wrong with a transaction is that it keeps too little or too much.
+        "transactions" => Some(&[Class::Atomicity, Class::UnneededAdd]),
+        _ => None,
+    }
+}
 
 /// Checks all programs of a class in a language, and their twins; says all that is wrong at once.
 fn check_group(class: &str, language: &str) {
@@ -60,6 +71,9 @@ groups! {
     ordering_in_c: "ordering", "c";
     ordering_in_cpp: "ordering", "cc";
     ordering_in_rust: "ordering", "rs";
+    races_in_c: "races", "c";
+    races_in_cpp: "races", "cc";
+    races_in_rust: "races", "rs";
     recovery_crash_in_c: "recovery-crash", "c";
     recovery_crash_in_cpp: "recovery-crash", "cc";
     recovery_crash_in_rust: "recovery-crash", "rs";
@@ -77,12 +91,16 @@ groups! {
     refused_in_rust: "refused", "rs";
     robustness_in_c: "robustness", "c";
     robustness_in_cpp: "robustness", "cc";
+    semantic_in_c: "semantic", "c";
+    semantic_in_cpp: "semantic", "cc";
     shared_flush_in_c: "shared-flush", "c";
     shared_flush_in_cpp: "shared-flush", "cc";
     shared_flush_in_rust: "shared-flush", "rs";
+    transactions_in_c: "transactions", "c";
     transient_data_in_c: "transient-data", "c";
     transient_data_in_cpp: "transient-data", "cc";
     transient_data_in_rust: "transient-data", "rs";
+    uninitialised_read_in_c: "uninitialised-read", "c";
     unordered_flushes_in_c: "unordered-flushes", "c";
     unordered_flushes_in_cpp: "unordered-flushes", "cc";
     unordered_flushes_in_rust: "unordered-flushes", "rs";
@@ -119,13 +137,25 @@ fn a_program_expects_findings_of_its_class_or_refusal_and_a_twin_nothing() {
             "{}: expects findings, or else is refused",
             program.name()
         );
-        for expectation in &program.expectations {
-            let class = expectation.code.class().as_str();
-            assert_eq!(class, program.class, "{}", program.name());
+        let planted = program
+            .expectations
+            .iter()
+            .filter(|expectation| !expectation.is_unconfirmed());
+        for Expectation { code, .. } in planted {
+            let is_of_class = classes(&program.class).map_or_else(
+                || code.class().as_str() == program.class,
+                |classes| classes.contains(&code.class()),
+            );
+            assert!(is_of_class, "{}: {code}", program.name());
         }
     }
     for program in program::all(Kind::Pass) {
-        assert!(program.expectations.is_empty(), "{}", program.name());
+        // A warning that no run confirms is no bug: the twin asks for it, so that it is known.
+        assert!(
+            program.expectations.iter().all(Expectation::is_unconfirmed),
+            "{}",
+            program.name()
+        );
         assert!(program.allowances.is_empty(), "{}", program.name());
         assert!(!program.is_refused(), "{}", program.name());
     }
@@ -135,7 +165,8 @@ fn a_program_expects_findings_of_its_class_or_refusal_and_a_twin_nothing() {
 fn every_code_has_its_programs() {
     let mut programs_by_code = BTreeMap::<Code, BTreeSet<String>>::new();
     for program in program::all(Kind::Fail) {
-        for expectation in &program.expectations {
+        let confirmed = program.expectations.iter();
+        for expectation in confirmed.filter(|it| !it.is_unconfirmed()) {
             let programs = programs_by_code.entry(expectation.code).or_default();
             programs.insert(program.name());
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use powerfail_finding::Code;
+use powerfail_finding::{Code, Severity};
 
 /// Directives that a program may have.
 const DIRECTIVES: [&str; 14] = [
@@ -46,9 +46,42 @@ pub(crate) struct Expectation {
     pub(crate) code: Code,
     /// Whether the lines are those of the store that is lost, wherever the survivor is.
     pub(crate) is_lost: bool,
+    /// How much it has to matter: what the code says, or a warning where no run can confirm it.
+    pub(crate) severity: Severity,
     label: Option<String>,
     pub(crate) lines: BTreeSet<u32>,
 }
+
+impl Expectation {
+    /// Whether a bug of this kind is asked for that no run confirms. The program is right then.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.severity != self.code.severity()
+    }
+
+    fn is_same_but_lines(&self, other: &Self) -> bool {
+        let lines = self.lines.clone();
+        let other = other.clone();
+        *self == Self { lines, ..other }
+    }
+}
+
+/// What a comment asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// A finding that begins here.
+    Here,
+    /// A finding whose lost store is here.
+    Lost,
+    /// A finding that begins here and is not confirmed.
+    Unconfirmed,
+}
+
+/// What the comments with findings begin with.
+const ASKED: [(&str, Asked); 3] = [
+    ("expect: ", Asked::Here),
+    ("lost: ", Asked::Lost),
+    ("warning: ", Asked::Unconfirmed),
+];
 
 /// A program, buggy or repaired.
 #[derive(Debug)]
@@ -120,13 +153,12 @@ impl Program {
             assert_eq!(before, None, "{}: {name} twice", self.name());
         }
         for comment in line.split("// ").skip(1) {
-            if let Some(codes) = comment.strip_prefix("expect: ") {
+            let asked = ASKED
+                .iter()
+                .find_map(|&(prefix, asked)| Some((comment.strip_prefix(prefix)?, asked)));
+            if let Some((codes, asked)) = asked {
                 for text in codes.split(',') {
-                    self.expect(text.trim(), false, number);
-                }
-            } else if let Some(codes) = comment.strip_prefix("lost: ") {
-                for text in codes.split(',') {
-                    self.expect(text.trim(), true, number);
+                    self.expect(text.trim(), asked, number);
                 }
             } else if let Some(codes) = comment.strip_prefix("may: ") {
                 for text in codes.split(',') {
@@ -137,25 +169,30 @@ impl Program {
         }
     }
 
-    fn expect(&mut self, text: &str, is_lost: bool, number: u32) {
+    fn expect(&mut self, text: &str, asked: Asked, number: u32) {
         let (code, label) = match text.split_once('@') {
             Some((code, label)) => (code, Some(label.to_owned())),
             None => (text, None),
         };
-        let code = code.parse().expect("a code");
-        let same = self.expectations.iter_mut().find(|expectation| {
-            let (same_code, same_label) = (expectation.code == code, expectation.label == label);
-            label.is_some() && same_code && same_label && expectation.is_lost == is_lost
-        });
+        let code: Code = code.parse().expect("a code");
+        let expectation = Expectation {
+            code,
+            is_lost: asked == Asked::Lost,
+            severity: match asked {
+                Asked::Unconfirmed => Severity::Warning,
+                Asked::Here | Asked::Lost => code.severity(),
+            },
+            label,
+            lines: BTreeSet::from([number]),
+        };
+        let same = self
+            .expectations
+            .iter_mut()
+            .find(|it| it.label.is_some() && it.is_same_but_lines(&expectation));
         if let Some(same) = same {
             same.lines.insert(number);
         } else {
-            self.expectations.push(Expectation {
-                code,
-                is_lost,
-                label,
-                lines: BTreeSet::from([number]),
-            });
+            self.expectations.push(expectation);
         }
     }
 

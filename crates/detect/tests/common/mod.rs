@@ -164,6 +164,27 @@ impl Script {
         }))
     }
 
+    /// A mark about ranges of the pool: offsets and lengths.
+    pub(crate) fn mark_ranges(
+        &mut self,
+        code: u32,
+        value: u64,
+        ranges: &[(u64, u64)],
+    ) -> &mut Self {
+        let payload: Vec<u8> = ranges
+            .iter()
+            .flat_map(|&(offset, len)| {
+                let pool = Some(0);
+                powerfail_abi::mark::Range { pool, offset, len }.to_bytes()
+            })
+            .collect();
+        self.append(Body::Mark(Mark {
+            kind: MarkKind::Annotation { code },
+            value,
+            payload: &payload,
+        }))
+    }
+
     pub(crate) fn trace(&mut self) -> Trace {
         let finished = std::mem::replace(self, Self::with_image(&[]));
         let (bytes, _) = finished

@@ -108,6 +108,11 @@ impl<I: Image> OpenVersions<I> {
         }
     }
 
+    /// Whether something may be lost that no moment since the last segment has covered.
+    pub(crate) fn may_lose(&self) -> bool {
+        self.ends_segment(None) && self.frontier.open_lines().len() > 0
+    }
+
     /// Looks again at the lines whose floors may have risen.
     pub(crate) fn settle(&mut self) {
         for id in std::mem::take(&mut self.dirty) {

@@ -1,6 +1,7 @@
 //! One forward pass over a trace that stops at the end of each segment.
 
 use powerfail_model::{Event, EventIndex, Image, Step, ThreadIndex};
+use powerfail_scope::{Scope, Turn};
 use powerfail_trace::{Record, RecordCursor, Result, StackId, Trace};
 
 use super::creation_spans::CreationSpans;
@@ -15,6 +16,8 @@ pub struct Segment {
     pub at: EventIndex,
     /// The call stack of that event; none at the end of the trace.
     pub stack: StackId,
+    /// Whether annotations of the program let a failure count here, as far as they are known yet.
+    pub in_scope: bool,
 }
 
 /// See the module header.
@@ -25,6 +28,9 @@ pub struct SegmentPass<'t, I> {
     held: Option<Held>,
     pub(crate) open: OpenVersions<I>,
     pub(crate) creation: CreationSpans,
+    scope: Scope,
+    /// The number of the first segment that ends after a region of interest began.
+    first_of_interest: Option<usize>,
     next_number: usize,
     is_over: bool,
 }
@@ -101,6 +107,8 @@ impl<'t, I: Image> SegmentPass<'t, I> {
             held: None,
             open: OpenVersions::new(image, len_bytes, options),
             creation: CreationSpans::default(),
+            scope: Scope::new(),
+            first_of_interest: None,
             next_number: 0,
             is_over: false,
         }
@@ -116,11 +124,26 @@ impl<'t, I: Image> SegmentPass<'t, I> {
         }
         while let Some(record) = self.records.next_record()? {
             self.creation.push(&record);
+            let (at, stack) = (record.index, record.stack);
+            let ends = match self.scope.push(&record) {
+                None => None,
+                Some(Turn::FirstInterest) => {
+                    self.first_of_interest = Some(self.next_number);
+                    None
+                }
+                Some(Turn::FailurePoint) => Some(true),
+                Some(Turn::LostFailurePoint) => Some(false),
+                // The end of the segment is out of scope; its beginning was not.
+                Some(Turn::Closes) => self.open.may_lose().then_some(true),
+            };
+            if let Some(in_scope) = ends {
+                return Ok(Some(self.stop(at, stack, in_scope)));
+            }
             let Some(step) = record.step() else { continue };
             if self.open.ends_segment(Some(&step)) {
                 self.held = Some(Held::of(&record, &step));
-                let (at, stack) = (record.index, record.stack);
-                return Ok(Some(self.stop(at, stack)));
+                let in_scope = self.scope.admits_failure(record.thread);
+                return Ok(Some(self.stop(at, stack, in_scope)));
             }
             self.open.apply(&step, record.stack);
         }
@@ -129,13 +152,25 @@ impl<'t, I: Image> SegmentPass<'t, I> {
             return Ok(None);
         }
         let end = EventIndex(self.trace.event_count());
-        Ok(Some(self.stop(end, StackId::NONE)))
+        let in_scope = self.scope.admits_failure_at_end();
+        Ok(Some(self.stop(end, StackId::NONE, in_scope)))
     }
 
-    fn stop(&mut self, at: EventIndex, stack: StackId) -> Segment {
+    /// The number of the first segment that ends after a region of interest began: those before it are out of
+    /// scope, whatever was said of them.
+    pub(crate) const fn first_of_interest(&self) -> Option<usize> {
+        self.first_of_interest
+    }
+
+    fn stop(&mut self, at: EventIndex, stack: StackId, in_scope: bool) -> Segment {
         self.open.settle();
         let number = self.next_number;
         self.next_number += 1;
-        Segment { number, at, stack }
+        Segment {
+            number,
+            at,
+            stack,
+            in_scope,
+        }
     }
 }

@@ -36,6 +36,8 @@ pub struct Survey {
     pub chosen: Range<usize>,
     /// Of the chosen ones, those that are left out because a pool was being created; sorted.
     pub in_creation: Vec<usize>,
+    /// Of the chosen ones, those that are left out because annotations of the program say so; sorted.
+    pub out_of_scope: Vec<usize>,
     /// Combinations of different contents in all segments that are tried.
     pub combinations: Magnitude,
     /// The same, where stores that change nothing and contents that come back count.
@@ -60,7 +62,14 @@ impl Survey {
         let wanted = options.segments.clone().unwrap_or(0..usize::MAX);
         let mut raw = Vec::new();
         let mut stacks = FxHashSet::default();
+        let mut first_of_interest = None;
         while let Some(segment) = pass.next_segment()? {
+            if first_of_interest.is_none() && pass.first_of_interest().is_some() {
+                first_of_interest = pass.first_of_interest();
+                survey.forget(wanted.start..segment.number.min(wanted.end));
+                raw.clear();
+                stacks.clear();
+            }
             let factors = pass.open.factors();
             let product = factors.product();
             survey.segments.push(SegmentCount {
@@ -68,14 +77,24 @@ impl Survey {
                 combinations: factors.saturating_product(),
                 log10: product.log10(),
             });
-            if wanted.contains(&segment.number) {
+            if !wanted.contains(&segment.number) {
+                continue;
+            }
+            if segment.in_scope {
                 stacks.insert(segment.stack);
                 raw.push((segment, product, pass.open.raw_count(), factors.lines()));
+            } else {
+                survey.out_of_scope.push(segment.number);
             }
             // A creation that is under way may still turn out to leave its segments out.
             if !pass.creation.is_open() {
                 survey.take(&mut raw, &pass.creation, options);
             }
+        }
+        if first_of_interest.is_none() && pass.first_of_interest().is_some() {
+            survey.forget(wanted.start..survey.segments.len().min(wanted.end));
+            raw.clear();
+            stacks.clear();
         }
         survey.take(&mut raw, &pass.creation, options);
         survey.writes = pass.open.tally.writes;
@@ -89,12 +108,25 @@ impl Survey {
 
     /// Whether a segment is tried.
     pub fn is_chosen(&self, number: usize) -> bool {
-        self.chosen.contains(&number) && self.in_creation.binary_search(&number).is_err()
+        let is_left_out = |numbers: &[usize]| numbers.binary_search(&number).is_ok();
+        self.chosen.contains(&number)
+            && !is_left_out(&self.in_creation)
+            && !is_left_out(&self.out_of_scope)
     }
 
     /// How many segments are tried.
     pub const fn segment_count(&self) -> u64 {
-        (self.chosen.end - self.chosen.start - self.in_creation.len()) as u64
+        let left_out = self.in_creation.len() + self.out_of_scope.len();
+        (self.chosen.end - self.chosen.start - left_out) as u64
+    }
+
+    /// Only now is it known that these segments, which are all so far, are out of scope.
+    fn forget(&mut self, numbers: Range<usize>) {
+        *self = Self {
+            segments: std::mem::take(&mut self.segments),
+            out_of_scope: numbers.collect(),
+            ..Self::default()
+        };
     }
 
     fn take(

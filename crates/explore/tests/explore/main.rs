@@ -8,3 +8,4 @@ mod history;
 mod interleaving;
 mod naive;
 mod plan;
+mod scope;

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use powerfail_abi::explore::{
-    CHOICES_AT, CHOICES_MAX, Choice, Control, FILE_LEN, LOG_AT, LOG_MAX, OUTPUT_MARK_BYTES,
-    SITES_AT, SITES_MAX,
+    CHOICES_AT, CHOICES_MAX, Choice, Control, FILE_LEN, LOG_AT, LOG_MAX, NOTES_AT, NOTES_MAX, Note,
+    OUTPUT_MARK_BYTES, SITES_AT, SITES_MAX,
 };
 use rustix::fs::MemfdFlags;
 
@@ -113,6 +113,16 @@ impl ExploreFile {
     pub(crate) fn choices(&self) -> io::Result<Vec<u8>> {
         let count = self.choice_count()? as usize;
         self.read(CHOICES_AT, count * size_of::<Choice>())
+    }
+
+    pub(crate) fn note_count(&self) -> io::Result<u32> {
+        Ok(self.word(control!(note_count))?.min(NOTES_MAX))
+    }
+
+    /// Its notes, as they are in the file.
+    pub(crate) fn notes(&self) -> io::Result<Vec<u8>> {
+        let count = self.note_count()? as usize;
+        self.read(NOTES_AT, count * size_of::<Note>())
     }
 
     /// Its log, as it is in the file.

@@ -10,13 +10,13 @@ mod table;
 
 use std::path::PathBuf;
 
-pub use powerfail_abi::explore::{Choice, LogKind};
+pub use powerfail_abi::explore::{Choice, LogKind, Note, Watch};
 
 use crate::verdict::{Stage, Verdict};
 
 pub(crate) use file::ExploreFile;
-pub(crate) use records::{choices_of, log_of};
-pub(crate) use table::{Unfit, read_masks, write_pools, write_table};
+pub(crate) use records::{choices_of, log_of, notes_of};
+pub(crate) use table::{Orders, Unfit, read_masks, write_pools, write_table};
 
 /// Lines that may hold one of several contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +54,18 @@ pub struct PageMask {
     pub lines: u64,
 }
 
+/// What becomes of the classes that are not taken at a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    /// They are taken too, by forking where they are met. Only a plan of nothing but a recovery can do that;
+    /// with others it is as [`Branch::Repeat`].
+    Fork,
+    /// They are left: one execution, which changes the private files.
+    Repeat,
+    /// They are left: one execution, which changes the private files only if it has to.
+    Never,
+}
+
 /// What to explore.
 #[derive(Clone, Copy, Debug)]
 pub struct ExploreRequest<'a> {
@@ -61,9 +73,10 @@ pub struct ExploreRequest<'a> {
     pub table: &'a LineTable,
     /// Classes to take at the first choices; after them the first class each time.
     pub prefix: &'a [u32],
-    /// Whether to take the other classes too, by forking where they are met. Only a plan of nothing but a
-    /// recovery can do that; with others it is as if this was not set.
-    pub fork: bool,
+    /// What to do with the other classes.
+    pub branch: Branch,
+    /// Bytes whose first reads are noted, in any order; pools are numbered as in the table.
+    pub watches: &'a [Watch],
     /// Whether to log stores, flushes and fences.
     pub log: bool,
     /// No more executions than this.
@@ -77,9 +90,11 @@ pub struct Execution {
     pub verdict: Verdict,
     /// What it observed where it could have observed something else.
     pub choices: Vec<Choice>,
-    /// The commands that ran, and how many choices were made before each: addresses in choices are those of
-    /// the process that made them.
-    pub stages: Vec<(Stage, u32)>,
+    /// The first reads of watched bytes, and what recovery said of itself, in the order of time; the first ones
+    /// are skipped if it said later what it is interested in. Only with [`Branch::Never`] or watches.
+    pub notes: Vec<Note>,
+    /// The commands that ran: addresses in choices and notes are those of the process that made them.
+    pub stages: Vec<Begun>,
     /// What it did to pools, if that was asked for.
     pub log: Vec<Logged>,
 }
@@ -87,10 +102,29 @@ pub struct Execution {
 impl Execution {
     /// The command that made a choice.
     pub fn stage_of(&self, choice: usize) -> Stage {
-        let began_before = |(_, first): &&(Stage, u32)| *first as usize <= choice;
-        let stage = self.stages.iter().take_while(began_before).last();
-        stage.map_or(Stage::Recovery, |(stage, _)| *stage)
+        self.last_begun(|it| it.choices as usize <= choice)
     }
+
+    /// The command that made a note.
+    pub fn stage_of_note(&self, note: usize) -> Stage {
+        self.last_begun(|it| it.notes as usize <= note)
+    }
+
+    fn last_begun(&self, is_before: impl Fn(&Begun) -> bool) -> Stage {
+        let last = self.stages.iter().take_while(|it| is_before(it)).last();
+        last.map_or(Stage::Recovery, |it| it.stage)
+    }
+}
+
+/// A command of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Which.
+    pub stage: Stage,
+    /// How many choices were made before it.
+    pub choices: u32,
+    /// How many notes were made before it.
+    pub notes: u32,
 }
 
 /// An event of recovery.
@@ -125,6 +159,8 @@ pub struct Explored {
     pub stopped: bool,
     /// Whether branches were forked.
     pub forked: bool,
+    /// Whether the private files are as they were before.
+    pub kept: bool,
     /// What the runtime wants to be known.
     pub warnings: Vec<String>,
     /// Faults and breakpoints that were handled.

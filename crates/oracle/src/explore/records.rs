@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use powerfail_abi::explore::{CHOICE_FRAMES, Choice, LogHeader, LogKind, OBSERVED_WORDS};
+use powerfail_abi::explore::{CHOICE_FRAMES, Choice, LogHeader, LogKind, Note, OBSERVED_WORDS};
 
 use crate::explore::Logged;
 
@@ -13,15 +13,10 @@ pub(crate) fn choices_of(bytes: &[u8]) -> Vec<Choice> {
 }
 
 fn choice(record: &[u8]) -> Choice {
-    let words = |at: usize, words: &mut [u64]| {
-        for (number, word) in words.iter_mut().enumerate() {
-            *word = u64_at(record, at + 8 * number);
-        }
-    };
     let mut frames = [0; CHOICE_FRAMES];
-    words(offset_of!(Choice, frames), &mut frames);
+    words_at(record, offset_of!(Choice, frames), &mut frames);
     let mut observed = [0; OBSERVED_WORDS];
-    words(offset_of!(Choice, observed), &mut observed);
+    words_at(record, offset_of!(Choice, observed), &mut observed);
     Choice {
         line: u32_at(record, offset_of!(Choice, line)),
         from: u16_at(record, offset_of!(Choice, from)),
@@ -35,6 +30,29 @@ fn choice(record: &[u8]) -> Choice {
         observed,
         notes: u32_at(record, offset_of!(Choice, notes)),
         skipped: u32_at(record, offset_of!(Choice, skipped)),
+    }
+}
+
+/// Notes, one after the other.
+pub(crate) fn notes_of(bytes: &[u8]) -> Vec<Note> {
+    let records = bytes.chunks_exact(size_of::<Note>());
+    records.map(note).collect()
+}
+
+fn note(record: &[u8]) -> Note {
+    let mut frames = [0; CHOICE_FRAMES];
+    words_at(record, offset_of!(Note, frames), &mut frames);
+    let mut second = [0; 3];
+    words_at(record, offset_of!(Note, second), &mut second);
+    Note {
+        code: u32_at(record, offset_of!(Note, code)),
+        pool: u32_at(record, offset_of!(Note, pool)),
+        offset: u64_at(record, offset_of!(Note, offset)),
+        bytes: u64_at(record, offset_of!(Note, bytes)),
+        choices: u32_at(record, offset_of!(Note, choices)),
+        skipped: u32_at(record, offset_of!(Note, skipped)),
+        second,
+        frames,
     }
 }
 
@@ -89,6 +107,12 @@ fn kind_of(number: u32) -> Option<LogKind> {
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let found = bytes.get(at..).and_then(<[u8]>::first_chunk);
     found.copied().unwrap_or([0; N])
+}
+
+fn words_at(bytes: &[u8], at: usize, words: &mut [u64]) {
+    for (number, word) in words.iter_mut().enumerate() {
+        *word = u64_at(bytes, at + 8 * number);
+    }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

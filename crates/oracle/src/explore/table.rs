@@ -9,6 +9,7 @@ use std::path::Path;
 use powerfail_abi::explore::{
     CHOICES_AT, CONTENTS_AT, Control, KNOWLEDGE_AT, LINES_AT, Line, MAGIC, OPEN_PAGES_AT,
     OUTPUT_MARK_BYTES, OVERWRITTEN_BYTES, OpenPage, PAGES_AT, POOLS_AT, PREFIX_AT, Pool, VERSION,
+    WATCHES_AT, WATCHES_MAX, Watch,
 };
 
 use crate::explore::file::{ExploreFile, control};
@@ -70,16 +71,26 @@ pub(crate) fn write_pools(file: &ExploreFile, paths: &[&Path]) -> io::Result<()>
     file.write(0, &first.0)
 }
 
-/// Writes a table and the choices to follow. `places` says at which place each of the table's pools is in
+/// What an execution is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Orders<'a> {
+    /// Choices to follow.
+    pub(crate) prefix: &'a [u32],
+    pub(crate) watches: &'a [Watch],
+    /// Bits of `flag`.
+    pub(crate) flags: u32,
+}
+
+/// Writes a table and what is to be done. `places` says at which place each of the table's pools is in
 /// the file. Gives the lines as they are numbered in the file, where they are in order.
 pub(crate) fn write_table(
     file: &ExploreFile,
     table: &LineTable,
     places: &[u32],
-    prefix: &[u32],
-    flags: u32,
+    orders: Orders<'_>,
 ) -> Result<Vec<u32>, Unfit> {
-    let encoded = Encoded::of(table, places)?;
+    let encoded = Encoded::of(table, orders.watches, places)?;
+    let prefix = orders.prefix;
     let prefix_bytes: Vec<u8> = prefix.iter().flat_map(|it| it.to_ne_bytes()).collect();
     if prefix_bytes.len() as u64 > CHOICES_AT - PREFIX_AT {
         return Err(Unfit::Table("there are too many choices".into()));
@@ -88,18 +99,22 @@ pub(crate) fn write_table(
     file.write(CONTENTS_AT, &encoded.contents)?;
     file.write(OPEN_PAGES_AT, &encoded.pages)?;
     file.write(PREFIX_AT, &prefix_bytes)?;
+    file.write(WATCHES_AT, &encoded.watches)?;
     let mut first = FirstPage(file.read(0, size_of::<Control>())?);
-    first.word(control!(flags), flags);
+    first.word(control!(flags), orders.flags);
     first.word(control!(line_bytes), table.line_bytes);
     first.word(control!(line_count), encoded.order.len() as u32);
     first.word(control!(page_count), encoded.page_count);
     first.word(control!(prefix_len), prefix.len() as u32);
+    first.word(control!(watch_count), encoded.watch_count);
     for zero in [
         control!(choice_count),
         control!(active),
         control!(waiting),
         control!(attached),
         control!(begun),
+        control!(note_count),
+        control!(attention),
     ] {
         first.word(zero, 0);
     }
@@ -124,10 +139,12 @@ struct Encoded {
     contents: Vec<u8>,
     pages: Vec<u8>,
     page_count: u32,
+    watches: Vec<u8>,
+    watch_count: u32,
 }
 
 impl Encoded {
-    fn of(table: &LineTable, places: &[u32]) -> Result<Self, Unfit> {
+    fn of(table: &LineTable, watches: &[Watch], places: &[u32]) -> Result<Self, Unfit> {
         let place_of = |pool: u32| match places.get(pool as usize) {
             Some(place) => Ok(*place),
             None => Err(Unfit::Table(format!("there is no pool {pool}"))),
@@ -172,6 +189,20 @@ impl Encoded {
             let page = watched.offset - watched.offset % PAGE_BYTES;
             pages.entry((place, page)).or_default().1 |= watched.lines;
         }
+        let mut bytes_of_lines: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+        for watch in watches.iter().filter(|it| it.bytes != 0) {
+            let place = place_of(watch.pool)?;
+            if !watch.offset.is_multiple_of(UNIT_BYTES) {
+                let offset = watch.offset;
+                return Err(Unfit::Table(format!("there is no line at {offset}")));
+            }
+            let page = watch.offset - watch.offset % PAGE_BYTES;
+            pages.entry((place, page)).or_default();
+            *bytes_of_lines.entry((place, watch.offset)).or_default() |= watch.bytes;
+        }
+        if bytes_of_lines.len() > WATCHES_MAX as usize {
+            return Err(Unfit::Table("there are too many watched lines".into()));
+        }
         let page_bytes = pages.len() as u64 * PAGE_BYTES;
         for (what, bytes, room) in [
             ("lines", lines.len() as u64, CONTENTS_AT - LINES_AT),
@@ -193,6 +224,8 @@ impl Encoded {
             contents,
             page_count: pages.len() as u32,
             pages: pages.into_iter().flat_map(page_record).collect(),
+            watch_count: bytes_of_lines.len() as u32,
+            watches: bytes_of_lines.into_iter().flat_map(watch_record).collect(),
         })
     }
 }
@@ -214,6 +247,15 @@ fn page_record(
         offset_of!(OpenPage, watched),
         &watched.to_ne_bytes(),
     );
+    record
+}
+
+fn watch_record(((pool, offset), bytes): ((u32, u64), u64)) -> [u8; size_of::<Watch>()] {
+    let mut record = [0; size_of::<Watch>()];
+    put(&mut record, offset_of!(Watch, pool), &pool.to_ne_bytes());
+    let offset = offset.to_ne_bytes();
+    put(&mut record, offset_of!(Watch, offset), &offset);
+    put(&mut record, offset_of!(Watch, bytes), &bytes.to_ne_bytes());
     record
 }
 
@@ -301,7 +343,7 @@ mod tests {
     fn lines_are_in_order_with_room_for_what_is_known() {
         let lines = vec![line(0, 4096, 2), line(0, 64, 65), line(1, 128, 3)];
         // The second pool of the table is the first of the file.
-        let encoded = Encoded::of(&table(lines, vec![]), &[1, 0]).unwrap();
+        let encoded = Encoded::of(&table(lines, vec![]), &[], &[1, 0]).unwrap();
         assert_eq!(encoded.order, [2, 1, 0]);
         let pool_and_count = |pool: u64, count: u64| pool | count << 32;
         let expected = [
@@ -322,11 +364,35 @@ mod tests {
         };
         let lines = vec![line(0, 8192, 2), line(0, 8256, 2)];
         let watched = vec![mask(8192, 5), mask(0, 9)];
-        let encoded = Encoded::of(&table(lines, watched), &[0]).unwrap();
+        let encoded = Encoded::of(&table(lines, watched), &[], &[0]).unwrap();
         assert_eq!(encoded.page_count, 2);
         let open = |lines: u64| lines << 32;
         let expected = [[open(0), 0, 9, 0], [open(2), 8192, 5, 0]];
         assert_eq!(words(&encoded.pages), expected.concat());
+    }
+
+    #[test]
+    fn watches_are_in_order_and_have_pages() {
+        let watch = |pool, offset, bytes| Watch {
+            pool,
+            reserved: 0,
+            offset,
+            bytes,
+        };
+        let watches = [
+            watch(0, 4160, 1),
+            watch(1, 64, 6),
+            watch(0, 4160, 4),
+            watch(0, 0, 0),
+        ];
+        let encoded = Encoded::of(&table(vec![], vec![]), &watches, &[1, 0]).unwrap();
+        assert_eq!((encoded.page_count, encoded.watch_count), (2, 2));
+        assert_eq!(words(&encoded.watches), [0, 64, 6, 1, 4160, 5]);
+        let expected = [[0, 0, 0, 0], [1, 4096, 0, 0]];
+        assert_eq!(words(&encoded.pages), expected.concat());
+        for odd in [watch(2, 0, 1), watch(0, 8, 1)] {
+            assert!(Encoded::of(&table(vec![], vec![]), &[odd], &[0, 1]).is_err());
+        }
     }
 
     #[test]
@@ -336,12 +402,12 @@ mod tests {
             vec![line(0, 8, 2)],
             vec![line(0, 0, 0)],
         ] {
-            assert!(Encoded::of(&table(lines, vec![]), &[0]).is_err());
+            assert!(Encoded::of(&table(lines, vec![]), &[], &[0]).is_err());
         }
         let mut odd = table(vec![], vec![]);
         for line_bytes in [0, 1, 96, 8192] {
             odd.line_bytes = line_bytes;
-            assert!(Encoded::of(&odd, &[0]).is_err());
+            assert!(Encoded::of(&odd, &[], &[0]).is_err());
         }
     }
 }

@@ -4,18 +4,19 @@ use std::io;
 
 use powerfail_trace::Module;
 
+use crate::explore::Begun;
 use crate::message::run::{RunReply, read_module, write_module};
 use crate::verdict::Stage;
 use crate::wire::{Reader, Writer};
 
-/// One execution. Choices and log are as they are in the shared file.
+/// One execution. Choices, log and notes are as they are in the shared file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExecutionReply {
     pub(crate) reply: RunReply,
     pub(crate) choices: Vec<u8>,
     pub(crate) log: Vec<u8>,
-    /// Commands, and how many choices were made before each.
-    pub(crate) stages: Vec<(Stage, u32)>,
+    pub(crate) notes: Vec<u8>,
+    pub(crate) stages: Vec<Begun>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +26,6 @@ pub(crate) enum ExploreReply {
     /// Everything was said.
     Done {
         stopped: bool,
-        forked: bool,
         warnings: Vec<String>,
     },
     /// It cannot be explored.
@@ -50,16 +50,18 @@ impl ExecutionReply {
     /// About as many bytes as it takes to say it.
     pub(crate) fn len_bytes(&self) -> usize {
         const VERDICT: usize = 1 << 10;
-        self.choices.len() + self.log.len() + VERDICT
+        self.choices.len() + self.log.len() + self.notes.len() + VERDICT
     }
 
     fn write(&self, writer: &mut Writer) {
         self.reply.write(writer);
         writer.bytes(&self.choices);
         writer.bytes(&self.log);
-        writer.list(&self.stages, |writer, (stage, first)| {
-            write_stage(writer, *stage);
-            writer.number((*first).into());
+        writer.bytes(&self.notes);
+        writer.list(&self.stages, |writer, it| {
+            write_stage(writer, it.stage);
+            writer.number(it.choices.into());
+            writer.number(it.notes.into());
         });
     }
 
@@ -68,7 +70,14 @@ impl ExecutionReply {
             reply: RunReply::read(reader)?,
             choices: reader.bytes()?,
             log: reader.bytes()?,
-            stages: reader.list(|reader| Ok((read_stage(reader)?, reader.number()? as u32)))?,
+            notes: reader.bytes()?,
+            stages: reader.list(|reader| {
+                Ok(Begun {
+                    stage: read_stage(reader)?,
+                    choices: reader.number()? as u32,
+                    notes: reader.number()? as u32,
+                })
+            })?,
         })
     }
 }
@@ -81,14 +90,9 @@ impl ExploreReply {
                 writer.number(0);
                 writer.list(executions, |writer, it| it.write(writer));
             }
-            Self::Done {
-                stopped,
-                forked,
-                warnings,
-            } => {
+            Self::Done { stopped, warnings } => {
                 writer.number(1);
                 writer.number(u64::from(*stopped));
-                writer.number(u64::from(*forked));
                 writer.list(warnings, |writer, it| writer.bytes(it.as_bytes()));
             }
             Self::Refused { reason } => {
@@ -109,7 +113,6 @@ impl ExploreReply {
             0 => Self::Executions(reader.list(ExecutionReply::read)?),
             1 => Self::Done {
                 stopped: reader.number()? != 0,
-                forked: reader.number()? != 0,
                 warnings: reader.list(Reader::string)?,
             },
             2 => Self::Refused {

@@ -17,10 +17,12 @@ pub(crate) enum Request {
     },
     /// Explore what the shared file describes.
     Explore {
-        /// Whether branches are forked.
-        fork: bool,
+        /// Whether all is forked from one snapshot and changes no file.
+        private: bool,
         /// Whether there is a log.
         log: bool,
+        /// Whether there are notes.
+        notes: bool,
         /// At most so many executions.
         max_executions: u64,
     },
@@ -43,13 +45,15 @@ impl Request {
                 }
             }
             Self::Explore {
-                fork,
+                private,
                 log,
+                notes,
                 max_executions,
             } => {
                 writer.number(1);
-                writer.number(u64::from(fork));
-                writer.number(u64::from(log));
+                for flag in [private, log, notes] {
+                    writer.number(u64::from(flag));
+                }
                 writer.number(max_executions);
             }
             Self::Modules => writer.number(2),
@@ -66,8 +70,9 @@ impl Request {
                 texts: reader.number()? != 0,
             },
             1 => Self::Explore {
-                fork: reader.number()? != 0,
+                private: reader.number()? != 0,
                 log: reader.number()? != 0,
+                notes: reader.number()? != 0,
                 max_executions: reader.number()?,
             },
             _ => Self::Modules,

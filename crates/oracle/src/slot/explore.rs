@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use powerfail_abi::explore::flag;
+use powerfail_abi::mark;
 
 use crate::error::OracleError;
 use crate::explore::{
-    Execution, ExploreRequest, Explored, Unfit, choices_of, log_of, read_masks, write_table,
+    Branch, Choice, Execution, ExploreRequest, Explored, Note, Orders, Unfit, choices_of, log_of,
+    notes_of, read_masks, write_table,
 };
 use crate::message::{ExecutionReply, ExploreReply, Request};
 use crate::plan::PoolMapping;
@@ -17,26 +19,59 @@ const REEXECUTE: &str = "reexecute:";
 
 impl Slot {
     /// Explores what recovery can observe on the private files, which must hold the newest content of
-    /// everything. With forks they stay as they are; without, the one execution changes them.
+    /// everything. With forks they stay as they are; with [`Branch::Never`] they do, too, unless the plan has
+    /// more than a recovery or recovery does something that needs the files ([`Explored::kept`] says so);
+    /// else the one execution changes them.
     ///
     /// Fails with [`OracleError::NotExplorable`] if that is not possible with this recovery, and with
     /// [`OracleError::NotForkable`] if it is possible only without forking.
     pub fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<Explored, OracleError> {
-        let fork = request.fork && self.only_recovery;
+        let wants_private = match request.branch {
+            Branch::Fork => true,
+            Branch::Repeat => false,
+            Branch::Never => !self.needs_files,
+        };
+        let private = wants_private && self.only_recovery;
+        match self.explore_once(request, private) {
+            Err(OracleError::NotForkable { .. }) if request.branch == Branch::Never => {
+                // Nothing has changed. What needs the files once will need them again.
+                self.needs_files = true;
+                self.explore_once(request, false)
+            }
+            explored => explored,
+        }
+    }
+
+    fn explore_once(
+        &mut self,
+        request: &ExploreRequest<'_>,
+        private: bool,
+    ) -> Result<Explored, OracleError> {
+        let fork = private && request.branch == Branch::Fork;
+        let notes = request.branch == Branch::Never || !request.watches.is_empty();
         let Some(file) = &self.file else {
             return Err(OracleError::NotExplorable {
                 reason: "there is no runtime".into(),
             });
         };
         let mut flags = flag::LAZY;
-        if fork {
-            flags |= flag::FORK | flag::PRIVATE;
-        }
-        if request.log {
-            flags |= flag::LOG;
+        for (is_wanted, bit) in [
+            (fork, flag::FORK),
+            (private, flag::PRIVATE),
+            (request.log, flag::LOG),
+            (notes, flag::NOTES),
+        ] {
+            if is_wanted {
+                flags |= bit;
+            }
         }
         let places = self.places_of(&request.table.pools)?;
-        let lines = match write_table(file, request.table, &places, request.prefix, flags) {
+        let orders = Orders {
+            prefix: request.prefix,
+            watches: request.watches,
+            flags,
+        };
+        let lines = match write_table(file, request.table, &places, orders) {
             Ok(lines) => lines,
             Err(Unfit::Table(reason)) => return Err(OracleError::NotExplorable { reason }),
             Err(Unfit::System(error)) => {
@@ -45,11 +80,16 @@ impl Slot {
         };
         self.remove_leftovers(&self.placeholders)?;
         self.say(Request::Explore {
-            fork,
+            private,
             log: request.log,
+            notes,
             max_executions: request.max_executions,
         })?;
-        let mut explored = Explored::default();
+        let mut explored = Explored {
+            forked: fork,
+            kept: private,
+            ..Explored::default()
+        };
         loop {
             let reply =
                 ExploreReply::decode(&self.receive()?).map_err(|error| misunderstood(&error))?;
@@ -60,19 +100,14 @@ impl Slot {
                         explored.executions.push(execution);
                     }
                 }
-                ExploreReply::Done {
-                    stopped,
-                    forked,
-                    warnings,
-                } => {
+                ExploreReply::Done { stopped, warnings } => {
                     explored.stopped = stopped;
-                    explored.forked = forked;
                     explored.warnings = warnings;
                     break;
                 }
                 ExploreReply::Refused { reason } => {
                     return Err(match reason.strip_prefix(REEXECUTE) {
-                        Some(reason) if fork => OracleError::NotForkable {
+                        Some(reason) if private => OracleError::NotForkable {
                             reason: reason.trim_start().into(),
                         },
                         _ => OracleError::NotExplorable { reason },
@@ -114,16 +149,42 @@ impl Slot {
         for choice in &mut choices {
             choice.line = lines.get(choice.line as usize).copied().unwrap_or(u32::MAX);
         }
+        let pool_at = |place: u32| {
+            let pool = places.iter().position(|it| *it == place);
+            pool.map_or(u32::MAX, |it| it as u32)
+        };
         let mut log = log_of(&reply.log);
         for event in &mut log {
-            let place = places.iter().position(|it| *it == event.pool);
-            event.pool = place.map_or(u32::MAX, |it| it as u32);
+            event.pool = pool_at(event.pool);
         }
+        let mut notes = notes_of(&reply.notes);
+        for note in &mut notes {
+            note.pool = pool_at(note.pool);
+            note.second[0] = pool_at(note.second[0] as u32).into();
+        }
+        skip_before_region(&mut choices, &mut notes);
         Ok(Execution {
             verdict: self.verdict_of(reply.reply)?,
             choices,
             stages: reply.stages,
             log,
+            notes,
         })
+    }
+}
+
+/// A process cannot know that it will come to a region of interest: what was read before the first one is skipped.
+fn skip_before_region(choices: &mut [Choice], notes: &mut [Note]) {
+    let is_begin = |note: &Note| note.code == mark::INTEREST_BEGIN;
+    let Some(first) = notes.iter().position(is_begin) else {
+        return;
+    };
+    for note in &mut notes[..first] {
+        note.skipped = 1;
+    }
+    for choice in choices {
+        if choice.notes as usize <= first {
+            choice.skipped = 1;
+        }
     }
 }

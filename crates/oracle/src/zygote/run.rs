@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use powerfail_abi::explore::Order;
 
+use crate::explore::Begun;
 use crate::message::{End, PreparedReady, RunReply};
 use crate::substitute::with_port;
 use crate::verdict::Stage;
@@ -66,7 +67,7 @@ pub(crate) struct Run<'r, 's, 'a> {
     /// What the runtime wants to be known.
     pub(crate) warnings: Vec<String>,
     /// In a lazy run the commands so far, and how many choices were made before each.
-    pub(crate) begun: Vec<(Stage, u32)>,
+    pub(crate) begun: Vec<Begun>,
     /// Whether a command was forked from a snapshot.
     pub(crate) by_snapshot: bool,
     /// The snapshot that the last command was forked from, while it runs.
@@ -193,7 +194,11 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             if self.mode == Mode::Lazy {
                 self.snapshots
                     .use_sites(from_snapshot.then_some(stage), &runtime.file)?;
-                self.begun.push((stage, runtime.file.choice_count()?));
+                self.begun.push(Begun {
+                    stage,
+                    choices: runtime.file.choice_count()?,
+                    notes: runtime.file.note_count()?,
+                });
             }
         }
         Ok(())

@@ -114,15 +114,17 @@ fn answer(
         ) => stages.run(traced, snapshot, texts).encode().send(socket),
         (
             Request::Explore {
-                fork,
+                private,
                 log,
+                notes,
                 max_executions,
             },
             None,
         ) => {
             let exploration = Exploration {
-                fork,
+                private,
                 log,
+                notes,
                 max_executions,
             };
             explore(exploration, stages, socket)

@@ -186,7 +186,7 @@ impl<'a> Stages<'a> {
         }
         let result = self.in_a_run(false, Mode::Lazy, |run, commands| {
             let mut explored = Ok(false);
-            if request.fork && only_recovery {
+            if request.private && only_recovery {
                 explored = run.explore_tree(commands.recover, request, tell);
             } else {
                 let result = commands.run(run);
@@ -198,7 +198,7 @@ impl<'a> Stages<'a> {
                 if !is_verdict(&reply) {
                     return Err(Stopped::Reply(reply));
                 }
-                let execution = run.execution(reply, request.log)?;
+                let execution = run.execution(reply, request)?;
                 tell(execution)?;
             }
             run.session.end_all()?;
@@ -215,11 +215,7 @@ impl<'a> Stages<'a> {
             Ok((stopped, std::mem::take(&mut run.warnings)))
         });
         match result {
-            Ok((stopped, warnings)) => ExploreReply::Done {
-                stopped,
-                forked: request.fork && only_recovery,
-                warnings,
-            },
+            Ok((stopped, warnings)) => ExploreReply::Done { stopped, warnings },
             Err(Stopped::Refused(reason)) => ExploreReply::Refused { reason },
             Err(Stopped::Reply(reply)) => ExploreReply::Trouble(reply),
             Err(Stopped::Trouble(error)) => ExploreReply::Trouble(RunReply::Broken {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use powerfail_abi::explore::Order;
 
-use crate::explore::choices_of;
+use crate::explore::{choices_of, notes_of};
 use crate::message::{End, ExecutionReply, RunReply};
 use crate::verdict::{Backtrace, Stage};
 use crate::zygote::branches::Branches;
@@ -20,8 +20,10 @@ use crate::zygote::{stack, system};
 /// What to explore.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exploration {
-    pub(crate) fork: bool,
+    /// By forking from one snapshot, with no file changed.
+    pub(crate) private: bool,
     pub(crate) log: bool,
+    pub(crate) notes: bool,
     pub(crate) max_executions: u64,
 }
 
@@ -66,7 +68,7 @@ impl Run<'_, '_, '_> {
                 return Err(Stopped::Refused(format!("reexecute: {reason}")));
             }
             let reply = self.reply_of(place, ended);
-            let execution = self.execution(reply, request.log)?;
+            let execution = self.execution(reply, request)?;
             self.note_modules(&execution, sender);
             tell(execution)?;
             executions += 1;
@@ -171,28 +173,39 @@ impl Run<'_, '_, '_> {
     }
 
     /// What was observed and done in the execution that has just ended.
-    pub(crate) fn execution(&self, reply: RunReply, log: bool) -> io::Result<ExecutionReply> {
-        let (mut choices, mut logged) = (Vec::new(), Vec::new());
+    pub(crate) fn execution(
+        &self,
+        reply: RunReply,
+        request: Exploration,
+    ) -> io::Result<ExecutionReply> {
+        let [mut choices, mut logged, mut notes] = [const { Vec::new() }; 3];
         if let Some(runtime) = &self.kit.runtime {
             choices = runtime.file.choices()?;
-            if log {
+            if request.log {
                 logged = runtime.file.log()?;
+            }
+            if request.notes {
+                notes = runtime.file.notes()?;
             }
         }
         Ok(ExecutionReply {
             reply,
             choices,
             log: logged,
+            notes,
             stages: self.begun.clone(),
         })
     }
 
-    /// Takes note of files that were loaded after the snapshot, if their code has chosen something.
+    /// Takes note of files that were loaded after the snapshot, if their code has chosen or read something.
     fn note_modules(&mut self, execution: &ExecutionReply, process: i32) {
-        let Some(last) = choices_of(&execution.choices).pop() else {
+        let choice = choices_of(&execution.choices).pop().map(|it| it.frames);
+        let note = notes_of(&execution.notes).pop().map(|it| it.frames);
+        let frames = choice.into_iter().chain(note).flatten();
+        let addresses: Vec<u64> = frames.filter(|it| *it != 0).collect();
+        if addresses.is_empty() {
             return;
-        };
-        let addresses: Vec<u64> = last.frames.into_iter().filter(|it| *it != 0).collect();
+        }
         self.snapshots
             .note_more_modules(Stage::Recovery, process, &addresses);
     }

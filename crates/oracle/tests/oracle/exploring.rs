@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{
-    Choice, Execution, ExploreRequest, Explored, LineTable, Oracle, OracleError, PageMask,
-    PathMode, ProcessMode, Ready, RecoveryPlan, Server, Slot, Stage, TableLine, Verdict,
+    Begun, Branch, Choice, Execution, ExploreRequest, Explored, LineTable, Oracle, OracleError,
+    PageMask, PathMode, ProcessMode, Ready, RecoveryPlan, Server, Slot, Stage, TableLine, Verdict,
 };
 
 use crate::snapshots::assert_no_process_of;
@@ -44,9 +44,19 @@ fn request<'a>(table: &'a LineTable, prefix: &'a [u32], fork: bool) -> ExploreRe
     ExploreRequest {
         table,
         prefix,
-        fork,
+        branch: if fork { Branch::Fork } else { Branch::Repeat },
+        watches: &[],
         log: true,
         max_executions: u64::MAX,
+    }
+}
+
+/// A command before which so many choices were made.
+fn begun(stage: Stage, choices: u32) -> Begun {
+    Begun {
+        stage,
+        choices,
+        notes: 0,
     }
 }
 
@@ -298,7 +308,7 @@ fn what_was_asked_for_is_told() {
         .iter()
         .find(|it| (it.load_address..it.load_address + it.len_bytes).contains(&frame));
     assert_eq!(module.unwrap().path, program("recovery"));
-    assert_eq!(explored.executions[0].stages, [(Stage::Recovery, 0)]);
+    assert_eq!(explored.executions[0].stages, [begun(Stage::Recovery, 0)]);
 }
 
 #[test]
@@ -328,7 +338,11 @@ fn later_commands_go_on_with_the_choices_of_earlier_ones() {
             .unwrap();
         // There is more than a recovery, so it cannot be forked.
         assert!(!explored.forked);
-        let stages = [(Stage::Recovery, 0), (Stage::Checker, 2), (Stage::Dump, 4)];
+        let stages = [
+            begun(Stage::Recovery, 0),
+            begun(Stage::Checker, 2),
+            begun(Stage::Dump, 4),
+        ];
         assert_eq!(explored.executions[0].stages, stages);
         assert_eq!(explored.executions[0].stage_of(1), Stage::Recovery);
         assert_eq!(explored.executions[0].stage_of(3), Stage::Checker);
@@ -385,7 +399,7 @@ fn servers_are_explored_with_their_clients() {
             };
             let is_good = matches!(execution.verdict, Verdict::Success { .. });
             assert_eq!(is_good, content == "good", "{execution:?}");
-            assert_eq!(execution.stages, [(Stage::Recovery, 0)]);
+            assert_eq!(execution.stages, [begun(Stage::Recovery, 0)]);
         }
     }
 }

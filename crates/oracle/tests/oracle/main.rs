@@ -3,6 +3,7 @@
 mod backtraces;
 mod exploring;
 mod judging;
+mod noting;
 mod observing;
 mod paths;
 mod processes;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use powerfail_oracle::{
-    CommandLine, ExploreRequest, LineTable, LogKind, Oracle, OracleError, PageMask, PathMode,
-    ProcessMode, RecoveryPlan, Slot, Stage, TableLine,
+    Branch, CommandLine, ExploreRequest, LineTable, LogKind, Oracle, OracleError, PageMask,
+    PathMode, ProcessMode, RecoveryPlan, Slot, Stage, TableLine,
 };
 
 use crate::exploring::told;
@@ -65,7 +65,8 @@ fn request<'a>(table: &'a LineTable, prefix: &'a [u32], fork: bool) -> ExploreRe
     ExploreRequest {
         table,
         prefix,
-        fork,
+        branch: if fork { Branch::Fork } else { Branch::Repeat },
+        watches: &[],
         log: true,
         max_executions: u64::MAX,
     }

@@ -169,7 +169,9 @@ pub(crate) fn program(name: &str) -> PathBuf {
         ] {
             let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/programs");
             let status = Command::new("gcc")
-                .args(["-g", "-O1", "-pthread", "-o"])
+                .args(["-g", "-O1", "-pthread", "-I"])
+                .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include"))
+                .arg("-o")
                 .arg(directory.path().join(name))
                 .arg(sources.join(name).with_extension("c"))
                 .args(options)

@@ -44,10 +44,11 @@ fn add(code: Code) -> &'static str {
 
 fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
     // A crash that loses no line keeps all stores before it, and this one may be among them.
-    let survives = evidence.is_some_and(|evidence| {
-        let failure = &evidence.failure;
-        failure.lost_lines.is_empty() && place.event.is_some_and(|event| event < failure.event)
-    });
+    let survives = !code.class().is_of_reads()
+        && evidence.is_some_and(|evidence| {
+            let failure = &evidence.failure;
+            failure.lost_lines.is_empty() && place.event.is_some_and(|event| event < failure.event)
+        });
     match code {
         _ if survives => "this store is durable, and what follows it is lost",
         Code::StoreNotFlushed if evidence.is_some() => {

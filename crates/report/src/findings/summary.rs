@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use powerfail_finding::{Eager, Exploration, Report, Severity, Totals};
+use powerfail_finding::{Eager, Exploration, Races, Report, Severity, Totals};
 
 use super::{Options, schedules_sentence, shown};
 use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
@@ -51,8 +51,13 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     };
     let warnings = of(Severity::Warning);
     if warnings > 0 {
-        let shown = if options.warnings { "" } else { " not shown" };
-        sentence = format!("{sentence}; {}{shown}", plural(warnings, "warning"));
+        let hidden = (report.findings.len() - shown(report, options).count()) as u64;
+        sentence = format!("{sentence}; {}", plural(warnings, "warning"));
+        match hidden {
+            0 => {}
+            all if all == warnings => sentence += " not shown",
+            some => sentence = format!("{sentence}, {} of them not shown", count(some)),
+        }
     }
     writeln!(out, "{style}{sentence}{style:#}")?;
     let totals = &report.totals;
@@ -62,6 +67,9 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     }
     if let Some(exploration) = &totals.exploration {
         writeln!(out, "{}", explored(exploration))?;
+    }
+    if let Some(races) = &totals.races {
+        writeln!(out, "{}", watched(races))?;
     }
     if totals.schedules > 0 {
         let schedules = schedules_sentence(totals.schedules, totals.distinct_schedules);
@@ -150,5 +158,32 @@ fn explored(exploration: &Exploration) -> String {
         parts.join(", "),
         plural(exploration.choices, "choice"),
         printable(&exploration.states),
+    )
+}
+
+/// At how many failure points the reads of recovery were watched, and what was seen.
+fn watched(races: &Races) -> String {
+    let mut parts = vec![format!(
+        "watched at {} of {}",
+        count(races.watched + races.unchanged),
+        plural(races.failure_points, "failure point"),
+    )];
+    for (number, what) in [
+        (races.refused, "that cannot be watched"),
+        (races.not_tried, "not tried"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{} {what}", count(number)));
+        }
+    }
+    let mut work = plural(races.executions, "execution");
+    if races.confirmations > 0 {
+        work = format!("{work} and {} to confirm", count(races.confirmations));
+    }
+    format!(
+        "reads of recovery: {}; {work}; {} of reader and writer, {} confirmed",
+        parts.join(", "),
+        plural(races.pairs, "unsafe pair"),
+        count(races.confirmed),
     )
 }

@@ -92,6 +92,7 @@ pub(crate) fn finding(code: Code, message: &str, places: Vec<SourcePlace>) -> Fi
         places,
         suggestion: None,
         evidence: None,
+        read: None,
     }
 }
 
@@ -129,6 +130,7 @@ pub(crate) fn lost_store() -> Finding {
                 version: 0,
             }],
             again: None,
+            filled: Vec::new(),
         },
         recovery: RecoveryOutcome::Content {
             output: "0 entries\n".to_owned(),
@@ -179,6 +181,7 @@ pub(crate) fn recovery_crash() -> Finding {
             event: 2_001,
             lost_lines: Vec::new(),
             again: None,
+            filled: Vec::new(),
         },
         recovery: RecoveryOutcome::Signal {
             signal: 11,

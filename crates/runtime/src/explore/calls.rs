@@ -302,7 +302,9 @@ fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
         TRUNCATE => {
             needs_file("truncates a pool by its path");
             let len = call.arguments[1] as u64;
-            let is_cut = |page: &OpenPage| page.pool == pool && page.offset + PAGE > len;
+            let is_cut = |page: &OpenPage| {
+                page.pool == pool && page.offset + PAGE > len && page.open_lines > 0
+            };
             if file::open_pages().iter().any(is_cut) {
                 super::refuse(
                     "the recovery cuts off a part of a pool that could hold several contents",

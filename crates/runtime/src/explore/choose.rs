@@ -9,7 +9,7 @@ use crate::sys;
 
 use super::lines::note_read;
 use super::pools::{PAGE, State};
-use super::{file, frames, log, process, talk};
+use super::{attention, file, frames, log, process, talk};
 
 /// How many values a load is allowed to observe.
 const CLASSES_MAX: usize = 64;
@@ -17,6 +17,12 @@ const CLASSES_MAX: usize = 64;
 impl State {
     /// The recovery reads bytes of a page of the table, at `code`.
     pub(super) fn observe(&mut self, page: usize, from: u64, to: u64, code: Registers) {
+        self.note_bytes(page, from, to, code);
+        self.decide_part(page, from, to, code);
+    }
+
+    /// Decides what bytes of a page of the table are.
+    pub(super) fn decide_part(&mut self, page: usize, from: u64, to: u64, code: Registers) {
         note_read(page, from, to);
         let was_open = self.pages[page].open > 0;
         if !was_open {
@@ -59,7 +65,7 @@ impl State {
             frames: [0; CHOICE_FRAMES],
             observed: line.open_bytes(from, to).words(),
             notes: file::control().note_count.load(Ordering::Relaxed),
-            skipped: 0,
+            skipped: attention::is_none().into(),
         };
         let class = choose(choice, firsts, code);
         let content = firsts[class] as usize;
@@ -73,6 +79,7 @@ impl State {
 
     /// The recovery has written bytes of a page of the table.
     pub(super) fn overwritten(&mut self, page: usize, from: u64, to: u64) {
+        self.forget_bytes(page, from, to);
         if self.pages[page].open == 0 {
             return;
         }
@@ -119,6 +126,8 @@ fn choose(mut choice: Choice, firsts: &[u32], code: Registers) -> usize {
         write(class, 0);
         let log_len = control.log_len.load(Ordering::Relaxed);
         let log_events = log::events();
+        let notes = control.note_count.load(Ordering::Relaxed);
+        let attention = control.attention.load(Ordering::Relaxed);
         control.waiting.fetch_add(1, Ordering::Relaxed);
         talk::mark_output();
         let child = process::fork(true);
@@ -139,6 +148,8 @@ fn choose(mut choice: Choice, firsts: &[u32], code: Registers) -> usize {
         control.attached.store(me, Ordering::Relaxed);
         control.log_len.store(log_len, Ordering::Relaxed);
         log::set_events(log_events);
+        control.note_count.store(notes, Ordering::Relaxed);
+        control.attention.store(attention, Ordering::Relaxed);
     }
     write(last, 0);
     last

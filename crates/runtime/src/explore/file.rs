@@ -3,8 +3,9 @@
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use powerfail_abi::explore::{
-    ADDRESS, CHOICES_AT, Choice, Control, FILE_LEN, FILE_VARIABLE, LINES_AT, Line, MAGIC,
-    OPEN_PAGES_AT, OUTPUT_VARIABLE, OpenPage, POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE, VERSION,
+    ADDRESS, CHOICES_AT, Choice, Control, FILE_LEN, FILE_VARIABLE, LINES_AT, Line, MAGIC, NOTES_AT,
+    Note, OPEN_PAGES_AT, OUTPUT_VARIABLE, OpenPage, POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE,
+    VERSION, WATCHES_AT, Watch,
 };
 
 use crate::sys;
@@ -98,4 +99,15 @@ pub(super) fn prefix() -> &'static [u32] {
 /// The place of a choice.
 pub(super) fn choice(number: u32) -> *mut Choice {
     ((ADDRESS + CHOICES_AT) as *mut Choice).wrapping_add(number as usize)
+}
+
+/// The lines with watched bytes, by pool and offset.
+pub(super) fn watches() -> &'static [Watch] {
+    // SAFETY: the host has written them.
+    unsafe { array(WATCHES_AT, control().watch_count) }
+}
+
+/// The place of a note.
+pub(super) fn note(number: u32) -> *mut Note {
+    ((ADDRESS + NOTES_AT) as *mut Note).wrapping_add(number as usize)
 }

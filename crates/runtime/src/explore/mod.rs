@@ -13,6 +13,9 @@
 //! instruction run alone, and hides the page again. What the kernel reads and writes comes through
 //! [`calls`]: system calls of the C library have breakpoints.
 //!
+//! Pages with bytes whose first read is to be noted ([`notes`]) are hidden in the same way, until all of them
+//! are read or overwritten. What the recovery says of its reads by annotations is in [`attention`].
+//!
 //! An instruction that has met such a page gets a trampoline ([`hot`]), which goes to the truth by itself
 //! where nothing is to be decided ([`table`]).
 //!
@@ -21,6 +24,7 @@
 //! All of this is done under one lock, the [`turn`], which is held while an instruction runs alone.
 
 mod access;
+mod attention;
 mod calls;
 mod choose;
 mod file;
@@ -29,6 +33,7 @@ mod hot;
 mod lines;
 mod log;
 mod mapping;
+mod notes;
 mod order;
 mod pages;
 mod paths;
@@ -52,6 +57,7 @@ use powerfail_abi::explore::{MessageKind, flag};
 
 use crate::{signals, sys, thread};
 
+pub(crate) use attention::{Bytes, annotation};
 pub(crate) use calls::perform;
 pub(crate) use process::{after_fork, before_fork};
 pub(crate) use trap::loaded_code;
@@ -63,9 +69,9 @@ pub(crate) fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Whether loads from open lines are choices, or what is done to pools is logged.
+/// Whether loads from open lines are choices, or what is read or done to pools is noted.
 fn is_lazy() -> bool {
-    is_active() && file::control().flags & (flag::LAZY | flag::LOG) != 0
+    is_active() && file::control().flags & (flag::LAZY | flag::LOG | flag::NOTES) != 0
 }
 
 fn has_flag(bit: u32) -> bool {

@@ -36,13 +36,13 @@ impl State {
         self.pages[index].is_hidden
     }
 
-    /// Whether a page of the table must be stepped: has open lines, or lines that somebody wants to know to
-    /// be read.
+    /// Whether a page of the table must be stepped: has open lines, or lines or bytes that somebody wants to
+    /// know to be read.
     pub(super) fn must_step(&self, index: usize) -> bool {
         let page = &self.pages[index];
         let entry = &file::open_pages()[index];
         let unread = entry.watched & !entry.read.load(Ordering::Relaxed);
-        !page.is_gone && (page.open > 0 || unread != 0)
+        !page.is_gone && (page.open > 0 || unread != 0 || self.noted_units(index) != 0)
     }
 
     /// Whether every access to a page is made alone.
@@ -206,7 +206,7 @@ impl State {
             page,
             content: self.truth(place.pool, offset, index),
             moves: if may_store { Moves::All } else { Moves::Loads },
-            kept: index.map_or(0, |index| self.open_units(index)),
+            kept: index.map_or(0, |index| self.open_units(index) | self.noted_units(index)),
             unread: entry.map_or(0, |it| it.watched & !it.read.load(Ordering::Relaxed)),
             mark: entry.map_or(0, |it| it.read.as_ptr() as u64),
         });

@@ -15,13 +15,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
 
 use iced_x86::InstructionInfoFactory;
-use powerfail_abi::explore::{ADDRESS, KNOWLEDGE_AT, Line, OVERWRITTEN_BYTES, flag};
+use powerfail_abi::explore::{ADDRESS, KNOWLEDGE_AT, Line, OVERWRITTEN_BYTES, Watch, flag};
 use powerfail_observe::words_for;
 
 use crate::sys;
 
 use super::step::Step;
-use super::{file, frames, process, table};
+use super::{attention, file, frames, process, table};
 
 pub(super) const PAGE: u64 = 4096;
 /// Where homes are.
@@ -80,6 +80,8 @@ impl Mapping {
 pub(super) struct Page {
     /// Its lines in the table: first, behind the last.
     pub(super) lines: (u32, u32),
+    /// Its watches in their table: first, behind the last.
+    pub(super) watches: (u32, u32),
     /// How many of them are open.
     pub(super) open: u32,
     /// The pool has no such page any more.
@@ -95,6 +97,7 @@ pub(super) struct State {
     pub(super) is_private: bool,
     pub(super) is_lazy: bool,
     pub(super) is_logged: bool,
+    pub(super) is_noted: bool,
     pub(super) line_bytes: usize,
     pub(super) pools: Vec<PoolFile>,
     pub(super) mappings: Vec<Mapping>,
@@ -104,6 +107,8 @@ pub(super) struct State {
     pub(super) crowded: BTreeSet<(u32, u64)>,
     /// Where what is known of lines is.
     pub(super) knowledge: u64,
+    /// Where the masks of watched bytes are that are still to be noted.
+    pub(super) unread: u64,
     pub(super) step: Step,
     pub(super) factory: Option<InstructionInfoFactory>,
     pub(super) sites: BTreeSet<u64>,
@@ -118,12 +123,14 @@ impl State {
         is_private: false,
         is_lazy: false,
         is_logged: false,
+        is_noted: false,
         line_bytes: 64,
         pools: Vec::new(),
         mappings: Vec::new(),
         pages: Vec::new(),
         crowded: BTreeSet::new(),
         knowledge: 0,
+        unread: 0,
         step: Step::NONE,
         factory: None,
         sites: BTreeSet::new(),
@@ -152,6 +159,7 @@ impl State {
         self.is_private = super::has_flag(flag::PRIVATE);
         self.is_lazy = super::has_flag(flag::LAZY);
         self.is_logged = super::has_flag(flag::LOG);
+        self.is_noted = super::has_flag(flag::NOTES);
         self.line_bytes = control.line_bytes as usize;
         if !matches!(self.line_bytes, 64 | 512) {
             super::refuse("the lines of the table are of an unknown length");
@@ -170,11 +178,13 @@ impl State {
         }
         self.find_pages();
         self.begin_knowledge();
+        attention::catch_up();
     }
 
-    /// Finds the lines of each page of the table.
+    /// Finds the lines and the watches of each page of the table.
     fn find_pages(&mut self) {
         let lines = file::lines();
+        let watches = file::watches();
         for page in file::open_pages() {
             let key = |line: &Line| (line.pool, line.offset);
             let (pool, offset) = (page.pool, page.offset);
@@ -182,11 +192,16 @@ impl State {
             let to = lines.partition_point(|line| key(line) < (pool, offset + PAGE));
             let len = self.pools.get(pool as usize).map_or(0, |it| it.len);
             let is_gone = offset + PAGE > len.next_multiple_of(PAGE);
-            let is_used = self.is_lazy && !is_gone;
+            let is_lazy = self.is_lazy && !is_gone;
+            let is_noted = self.is_noted && !is_gone;
+            let key = |watch: &Watch| (watch.pool, watch.offset);
+            let first = watches.partition_point(|watch| key(watch) < (pool, offset));
+            let behind = watches.partition_point(|watch| key(watch) < (pool, offset + PAGE));
             self.pages.push(Page {
-                lines: (from as u32, if is_used { to } else { from } as u32),
+                lines: (from as u32, if is_lazy { to } else { from } as u32),
+                watches: (first as u32, if is_noted { behind } else { first } as u32),
                 open: 0,
-                is_gone: !is_used,
+                is_gone: !(is_lazy || is_noted),
                 is_hidden: false,
             });
         }
@@ -212,6 +227,7 @@ impl State {
             self.knowledge = ADDRESS + KNOWLEDGE_AT;
             is_first
         };
+        self.begin_notes(is_new);
         for index in 0..self.pages.len() {
             if is_new {
                 self.fill_page(index);

@@ -389,7 +389,8 @@ impl State {
                 continue;
             }
             if let Some(index) = table_page(page.pool, page.offset) {
-                self.observe(index, 0, PAGE, code);
+                self.lose_page(index);
+                self.decide_part(index, 0, PAGE, code);
             }
         }
     }

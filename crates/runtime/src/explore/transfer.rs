@@ -366,7 +366,7 @@ impl State {
         });
     }
 
-    /// Decides what bytes of a hidden page are; where they are then.
+    /// The kernel reads bytes of a hidden page: where they are, when it is decided what they are.
     fn decide_bytes(&mut self, pool: u32, page: u64, from: u64, len: u64, call: &Call) -> u64 {
         if let Some(index) = table_page(pool, page) {
             let was_open = self.pages[index].open > 0;
@@ -402,7 +402,12 @@ impl State {
         }
         // All that could be observed there is decided before.
         let pool = self.mappings[mapping].pool;
-        self.decide_bytes(pool, page, 0, PAGE, call);
+        if let Some(index) = table_page(pool, page) {
+            let was_open = self.pages[index].open > 0;
+            self.lose_page(index);
+            self.decide_part(index, 0, PAGE, call.code);
+            self.maybe_settle(index, was_open);
+        }
         if !self.is_hidden(mapping, page) {
             return;
         }

@@ -12,10 +12,10 @@ use super::zygote::{Table, Zygote, program};
 const LINE: u64 = 64;
 
 /// Numbers that look random, and are the same each time.
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -23,7 +23,7 @@ impl Numbers {
     }
 
     /// An offset near one of the lines.
-    fn place(&mut self, lines: &[u64], len: u64) -> u64 {
+    pub(super) fn place(&mut self, lines: &[u64], len: u64) -> u64 {
         let line = lines[self.below(lines.len() as u64) as usize];
         (line + self.below(LINE + 16))
             .saturating_sub(8)
@@ -31,7 +31,7 @@ impl Numbers {
     }
 }
 
-fn table(numbers: &mut Numbers) -> Table {
+pub(super) fn table(numbers: &mut Numbers) -> Table {
     let mut table = Table::default();
     let places = [0, 64, 512, 4032, 4096, 8128];
     for _ in 0..3 {
@@ -51,7 +51,19 @@ fn table(numbers: &mut Numbers) -> Table {
     if numbers.below(2) == 0 {
         table.watched.insert(0, numbers.below(u64::MAX));
     }
+    if numbers.below(2) == 0 {
+        note_some(numbers, &mut table);
+    }
     table
+}
+
+/// Watches bytes of some lines, open and other ones.
+pub(super) fn note_some(numbers: &mut Numbers, table: &mut Table) {
+    for line in [0, 64, 128, 4032, 4096, 8128, 12288] {
+        if numbers.below(2) == 0 {
+            table.noted.insert(line, numbers.below(u64::MAX) | 1);
+        }
+    }
 }
 
 fn script(numbers: &mut Numbers, lines: &[u64]) -> String {

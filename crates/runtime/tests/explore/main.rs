@@ -14,6 +14,7 @@ mod branches;
 mod hot;
 mod loads;
 mod made_up;
+mod notes;
 mod orders;
 mod software;
 mod system_calls;

@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "powerfail.h"
+
 #define LEN 16384
 
 static int fd;
@@ -467,6 +469,56 @@ __attribute__((target("avx2"))) static void scripted(void) {
     printf("%lx\n", seen);
 }
 
+static void annotated(void) {
+    powerfail_skip_detection_begin(1, POWERFAIL_AFTER);
+    unsigned char *pool = map();
+    uint64_t sum = LOAD(uint8_t, 0);
+    powerfail_skip_detection_end(1, POWERFAIL_AFTER);
+    powerfail_skip_detection_begin(1, POWERFAIL_BEFORE);
+    sum += LOAD(uint8_t, 1);
+    powerfail_interest_begin(0, POWERFAIL_AFTER);
+    powerfail_interest_begin(1, POWERFAIL_BOTH);
+    sum += LOAD(uint8_t, 2);
+    powerfail_interest_end(1, POWERFAIL_AFTER);
+    sum += LOAD(uint8_t, 3);
+    powerfail_interest_begin(1, POWERFAIL_AFTER);
+    sum += LOAD(uint8_t, 4);
+    powerfail_commit_variable(pool + 4096, 8);
+    powerfail_commit_range(pool + 4104, 4, pool + 8192, 100);
+    powerfail_complete(1, POWERFAIL_AFTER);
+    sum += LOAD(uint8_t, 5);
+    printf("%lx\n", sum);
+}
+
+static void other_sizes(void) {
+    unsigned char *pool = map();
+    uint8_t low;
+    uint64_t high;
+    // A comparison, an operand of arithmetic, a sign that is extended, and a byte of RBX.
+    __asm__ volatile("cmpw $1, (%0)" : : "r"(pool) : "cc");
+    __asm__ volatile("addl 8(%0), %%eax" : : "r"(pool) : "cc", "eax");
+    __asm__ volatile("movslq 16(%1), %0" : "=r"(high) : "r"(pool));
+    __asm__ volatile("movb 24(%1), %%bh\n movb %%bh, %0" : "=m"(low) : "D"(pool) : "ebx");
+    printf("%d\n", low + (int)high);
+}
+
+static void received(void) {
+    unsigned char *pool = map();
+    int ends[2];
+    if (pipe(ends) || write(ends[1], "abcdefgh", 8) != 8 || read(ends[0], pool, 8) != 8)
+        exit(4);
+    uint64_t first = LOAD(uint64_t, 0);
+    printf("%lx %x\n", first, LOAD(uint8_t, 8));
+}
+
+static void two_stores(void) {
+    unsigned char *pool = map();
+    LOAD(uint16_t, 2) = 1;
+    LOAD(uint8_t, 66) = 1;
+    uint64_t sum = LOAD(uint64_t, 0) + LOAD(uint32_t, 64) + LOAD(uint64_t, 0);
+    printf("%lx\n", sum);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -481,7 +533,8 @@ static const struct {
     {"threads", threads},   {"forking", forking},     {"shortening", shortening},
     {"locking", locking},   {"with_file", with_file}, {"logged", logged},
     {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
-    {"tidy", tidy},
+    {"tidy", tidy},         {"annotated", annotated}, {"other_sizes", other_sizes},
+    {"two_stores", two_stores}, {"received", received},
     {"into_private", into_private},
     {"becoming", becoming}, {"delegating", delegating},
     {"scripted", scripted}, {"exchanged", exchanged},

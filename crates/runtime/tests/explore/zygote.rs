@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 
 use powerfail_abi::explore::{
     CHOICES_AT, CONTENTS_AT, Choice, Control, FILE_LEN, FILE_VARIABLE, LINES_AT, LOG_AT, Line,
-    LogHeader, MAGIC, MESSAGE_LEN, MessageKind, OPEN_PAGES_AT, OVERWRITTEN_BYTES, OpenPage, Order,
-    POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE, VERSION, flag,
+    LogHeader, MAGIC, MESSAGE_LEN, MessageKind, NOTES_AT, Note, OPEN_PAGES_AT, OVERWRITTEN_BYTES,
+    OpenPage, Order, POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE, VERSION, WATCHES_AT, Watch, flag,
 };
 
 pub(crate) const POOL_LEN: usize = 16384;
@@ -33,7 +33,10 @@ pub(crate) fn build(name: &str, flags: &[&str]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/explore");
     let status = Command::new("gcc")
-        .args(["-O1", "-g", "-pthread", "-Wall", "-Werror", "-o"])
+        .args(["-O1", "-g", "-pthread", "-Wall", "-Werror"])
+        .arg("-I")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include"))
+        .arg("-o")
         .args([&path, &sources.join(name).with_extension("c")])
         .args(flags)
         .status()
@@ -64,6 +67,8 @@ fn runtime() -> &'static Path {
 pub(crate) struct Table {
     pub(crate) lines: BTreeMap<u64, Vec<[u8; LINE]>>,
     pub(crate) watched: BTreeMap<u64, u64>,
+    /// Bytes whose first reads are noted, by line.
+    pub(crate) noted: BTreeMap<u64, u64>,
     /// The pool, but for the open lines; zeros if it is empty.
     pub(crate) image: Vec<u8>,
 }
@@ -86,6 +91,21 @@ impl Table {
         self.watched.insert(page, lines);
         self
     }
+
+    /// Bytes of a line whose first reads are noted.
+    pub(crate) fn note(mut self, line: u64, bytes: u64) -> Self {
+        self.noted.insert(line, bytes);
+        self
+    }
+
+    /// The flags that it takes to explore it.
+    fn flags(&self) -> u32 {
+        if self.noted.is_empty() {
+            flag::LAZY
+        } else {
+            flag::LAZY | flag::NOTES
+        }
+    }
 }
 
 /// What an execution did.
@@ -98,6 +118,8 @@ pub(crate) struct Outcome {
     pub(crate) classes: Vec<u16>,
     /// What was logged: kind, offset, bytes.
     pub(crate) log: Vec<(u32, u64, Vec<u8>)>,
+    /// What was noted: how many choices were made before, line, bytes.
+    pub(crate) notes: Vec<(u32, u64, u64)>,
 }
 
 /// A message.
@@ -246,6 +268,16 @@ impl Zygote {
         for (offset, lines) in &self.table.watched {
             pages.entry(*offset).or_default().1 = *lines;
         }
+        for (index, (offset, bytes)) in self.table.noted.iter().enumerate() {
+            let watch = Watch {
+                pool: 0,
+                reserved: 0,
+                offset: *offset,
+                bytes: *bytes,
+            };
+            self.put(WATCHES_AT, index, watch);
+            pages.entry(offset / PAGE * PAGE).or_default();
+        }
         for (index, (offset, (open_lines, watched))) in pages.iter().enumerate() {
             let page = OpenPage {
                 pool: 0,
@@ -257,12 +289,14 @@ impl Zygote {
             self.put(OPEN_PAGES_AT, index, page);
         }
         let line_count = self.table.lines.len() as u32;
+        let watch_count = self.table.noted.len() as u32;
         let control = self.control();
         control.magic = MAGIC;
         control.version = VERSION;
         control.line_bytes = LINE as u32;
         control.pool_count = 1;
         control.line_count = line_count;
+        control.watch_count = watch_count;
         control.page_count = pages.len() as u32;
         control.waiting_max = 100;
     }
@@ -310,6 +344,8 @@ impl Zygote {
             &control.waiting,
             &control.attached,
             &control.begun,
+            &control.note_count,
+            &control.attention,
         ] {
             word.store(0, Ordering::Relaxed);
         }
@@ -414,6 +450,13 @@ impl Zygote {
             .collect()
     }
 
+    pub(crate) fn notes(&self) -> Vec<Note> {
+        let count = self.control().note_count.load(Ordering::Relaxed);
+        (0..count as usize)
+            .map(|index| self.get(NOTES_AT, index))
+            .collect()
+    }
+
     /// The log: kind, offset, bytes.
     pub(crate) fn log(&self) -> Vec<(u32, u64, Vec<u8>)> {
         let end = self.control().log_len.load(Ordering::Relaxed);
@@ -448,6 +491,11 @@ impl Zygote {
             end: status.code().ok_or_else(|| status.signal().unwrap()),
             classes: self.choices().iter().map(|choice| choice.class).collect(),
             log: self.log(),
+            notes: self
+                .notes()
+                .iter()
+                .map(|note| (note.choices, note.offset, note.bytes))
+                .collect(),
         }
     }
 
@@ -508,7 +556,7 @@ impl Zygote {
         zygote.prepare();
         zygote.start(command.arg(zygote.pool.clone()));
         let snapshot = zygote.snapshot();
-        zygote.begin(flag::LAZY | flag::FORK | flag::PRIVATE, &[]);
+        zygote.begin(table.flags() | flag::FORK | flag::PRIVATE, &[]);
         let before = fs::read(&zygote.pool).unwrap();
         let outcomes = zygote.run(snapshot, |_| ())?;
         assert_eq!(fs::read(&zygote.pool).unwrap(), before);
@@ -535,7 +583,7 @@ impl Zygote {
         let mut left: Vec<Vec<u16>> = vec![Vec::new()];
         while let Some(prefix) = left.pop() {
             zygote.prepare();
-            zygote.begin(flag::LAZY, &prefix);
+            zygote.begin(table.flags(), &prefix);
             outcomes.extend(zygote.run(snapshot, |_| ())?);
             let choices = zygote.choices();
             let classes: Vec<u16> = choices.iter().map(|choice| choice.class).collect();

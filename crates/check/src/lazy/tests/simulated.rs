@@ -10,15 +10,17 @@ use powerfail_model::{
     StoreKind,
 };
 use powerfail_observe::{ByteSet, Knowledge, Line, words_for};
-use powerfail_oracle::{Backtrace, Failure, Stage, Verdict};
+use powerfail_oracle::{Failure, Stage, Verdict};
 use powerfail_trace::{
     Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
 };
 
 use crate::error::CheckError;
-use crate::lazy::lab::{Lab, Pools};
+use crate::lazy::lab::{Lab, Located, Pools};
 use crate::lazy::walk::{Attempt, Explorer};
-use powerfail_oracle::{Choice, Execution, ExploreRequest, Explored, LineTable, PageMask};
+use powerfail_oracle::{
+    Begun, Branch, Choice, Execution, ExploreRequest, Explored, LineTable, PageMask,
+};
 
 const POOL: PoolIndex = PoolIndex(0);
 const LINE: usize = 64;
@@ -147,8 +149,13 @@ impl<'t> Simulated<'t> {
         let execution = Execution {
             verdict: verdict(success),
             choices: memory.choices,
-            stages: vec![(Stage::Recovery, 0)],
+            stages: vec![Begun {
+                stage: Stage::Recovery,
+                choices: 0,
+                notes: 0,
+            }],
             log: Vec::new(),
+            notes: Vec::new(),
         };
         (execution, success)
     }
@@ -171,9 +178,10 @@ fn verdict(success: bool) -> Verdict {
 
 impl Explorer for Simulated<'_> {
     fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<Attempt, CheckError> {
+        let wants_forks = request.branch == Branch::Fork;
         let forks = |choice: usize| match self.engine {
-            Engine::Fork => request.fork,
-            Engine::ForkHalf => request.fork && choice < 3,
+            Engine::Fork => wants_forks,
+            Engine::ForkHalf => wants_forks && choice < 3,
             Engine::Again | Engine::Refuse(_) => false,
         };
         if let Engine::Refuse(reason) = self.engine {
@@ -181,7 +189,7 @@ impl Explorer for Simulated<'_> {
                 reason: reason.to_owned(),
             });
         }
-        if self.engine == Engine::Again && request.fork {
+        if self.engine == Engine::Again && wants_forks {
             return Ok(Attempt::NotForkable);
         }
         let mut read = BTreeMap::new();
@@ -281,7 +289,7 @@ impl Lab for Simulated<'_> {
         None
     }
 
-    fn stack(&mut self, _stage: Stage, _frames: &[u64]) -> Option<Backtrace> {
+    fn frames(&mut self, _stage: Stage, _addresses: &[u64]) -> Option<Located> {
         None
     }
 

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "powerfail.h"
+
 static volatile uint8_t *pool;
 
 __attribute__((noinline)) static unsigned load(long offset) { return pool[offset]; }
@@ -47,6 +49,11 @@ int main(int count, char **words) {
             dprintf(made, "made");
             close(made);
             unlink(argument);
+        } else if (strcmp(word, "interest") == 0) {
+            powerfail_interest_begin(number, POWERFAIL_AFTER);
+            powerfail_interest_end(!number, POWERFAIL_AFTER);
+        } else if (strcmp(word, "commit") == 0) {
+            powerfail_commit_variable((void *)(pool + number), 8);
         } else if (strcmp(word, "daemon") == 0) {
             if (fork() == 0) pause();
         } else if (strcmp(word, "hang") == 0) {

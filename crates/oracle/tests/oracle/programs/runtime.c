@@ -27,6 +27,7 @@ struct control {
     uint64_t traps, steps, forced;
     uint32_t root, begun;
     unsigned char mark[32];
+    uint32_t watch_count, note_count, attention;
 };
 
 struct pool {
@@ -38,6 +39,7 @@ struct choice {
     uint16_t from, to, class_count, class;
     uint32_t content, left, log_events;
     uint64_t frames[12], observed[8];
+    uint32_t notes, skipped;
 };
 
 struct open_page {
@@ -67,7 +69,7 @@ static uint64_t order(void) {
 __attribute__((constructor)) static void begin(void) {
     const char *fd = getenv("POWERFAIL_EXPLORE_FD");
     if (!fd) return;
-    file = mmap(NULL, 7L << 30, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, atoi(fd), 0);
+    file = mmap(NULL, 9L << 30, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, atoi(fd), 0);
     talk = atoi(getenv("POWERFAIL_EXPLORE_SOCKET"));
     output = atoi(getenv("POWERFAIL_EXPLORE_OUTPUT_FD"));
     if (!control()->root) control()->root = getpid();

@@ -1,0 +1,189 @@
+//! The reads of recovery that are not safe, whether or not it survives them.
+//!
+//! At each failure point recovery runs once, on memory with every store before it, and its reads are watched:
+//!
+//! - a load of bytes that do not have the same value in all that the crash can have left is a
+//!   *cross-failure race* (a choice of a lazy exploration that nobody follows);
+//! - a read of bytes that a commit variable says are not valid is a *semantic bug*;
+//! - a read of memory that was allocated and never written is an *uninitialised read*.
+//!
+//! Each pair of a reader and a writer, as lines of code, is one finding. Then it is tried whether it matters: the
+//! choice that makes the read see the other value is run, and where recovery fails, and fails again on that crash
+//! state without any exploration, the finding is an error with that evidence. Otherwise it is a warning.
+//!
+//! ```text
+//! points ──driver──▶ watch ──▶ sightings ──pairs──▶ pair ──confirm──▶ finding ──fold──▶ report
+//! ```
+
+mod confirm;
+mod finding;
+mod fold;
+mod pairs;
+mod points;
+mod watch;
+
+use std::time::{Duration, Instant};
+
+use powerfail_explore::{FailurePoint, TreeOptions};
+use powerfail_finding::{Finding, Races};
+use powerfail_model::EventIndex;
+
+use crate::crash::Bench;
+use crate::error::CheckError;
+use crate::lazy::driver::{Bounds, Progress, Round, Watch, round};
+use crate::lazy::lab::SlotLab;
+use crate::lazy::reuse::{Changes, Reuse};
+use crate::options::{RaceOptions, Step};
+use crate::places::Places;
+use pairs::Pairs;
+use watch::{Setting, Watched, watch};
+
+pub(crate) use fold::fold;
+
+/// What watching recovery has shown.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) races: Races,
+    /// Distinct call stacks of the failure points.
+    pub(crate) stacks: u64,
+    pub(crate) notes: Vec<String>,
+    pub(crate) is_interrupted: bool,
+}
+
+impl Bench<'_, '_> {
+    /// Watches what recovery reads at the failure points, and tries whether it matters.
+    pub(crate) fn races(
+        &mut self,
+        options: &RaceOptions,
+        tree: TreeOptions,
+        time: Option<Duration>,
+        places: &mut Places<'_>,
+    ) -> Result<Found, CheckError> {
+        let deadline = time.map(|time| Instant::now() + time);
+        let points = points::of(self.trace, self.runner.rules(), tree, options.only)?;
+        let moments: Vec<EventIndex> = points.moments().collect();
+        self.learn(Step::Races, &moments)?;
+        let mut found = Found {
+            stacks: points.stacks as u64,
+            ..Found::default()
+        };
+        found.races.failure_points = points.ranked.len() as u64;
+        found.notes.extend(points.note());
+        let progress = self.watch_all(&points, deadline)?;
+        found.is_interrupted = progress.is_interrupted;
+        count(&progress, &mut found);
+        let mut pairs = Pairs::of(self.trace, &progress, places)?;
+        found.races.pairs = pairs.all.len() as u64;
+        if options.confirm && !found.is_interrupted {
+            let confirmed = self.confirm_pairs(&mut pairs, deadline, &mut found);
+            if self.go_on(confirmed)?.is_none() {
+                found.is_interrupted = true;
+            }
+        }
+        for pair in &pairs.all {
+            let finding = self.race_finding(pair, places)?;
+            found.findings.push(finding);
+        }
+        found.races.confirmed = pairs.all.iter().filter(|it| it.is_error()).count() as u64;
+        if found.is_interrupted {
+            found.notes.push(
+                "interrupted: what recovery was seen to read until then is reported".to_owned(),
+            );
+        }
+        Ok(found)
+    }
+
+    /// Watches recovery at all failure points.
+    fn watch_all(
+        &mut self,
+        points: &points::Points,
+        deadline: Option<Instant>,
+    ) -> Result<Progress<Watched>, CheckError> {
+        let total = points.ranked.len() as u64;
+        let fill = self.runner.fill().map(|fill| fill.byte);
+        let mut progress: Progress<Watched> = Progress::default();
+        for round_points in points.rounds(deadline.is_some()) {
+            if progress.is_over {
+                break;
+            }
+            let mut moments: Vec<EventIndex> = round_points.iter().map(|it| it.at).collect();
+            moments.extend(progress.studied.iter().map(|it| it.at));
+            moments.sort_unstable();
+            let changes = Changes::of(self.trace, self.runner.rules(), fill, &moments)?;
+            let contents = &*self.contents;
+            let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
+            let zygotes = self.runner.zygotes();
+            let labs = self.runner.labs(false)?;
+            let setting = Setting { contents };
+            let observer = &mut *self.observer;
+            let mut tick = |done| {
+                observer.progress(Step::Races, done, total);
+                !observer.is_interrupted()
+            };
+            let about = Round {
+                points: &round_points,
+                study: &|lab: &mut SlotLab<'_, '_>, point: &FailurePoint, watched| {
+                    watch(lab, point, watched, &setting)
+                },
+                bounds: Bounds {
+                    max_executions: None,
+                    deadline,
+                },
+            };
+            let mut onlooker = Watch {
+                tick: &mut tick,
+                end: &|| crate::runner::end(&zygotes),
+            };
+            round(labs, about, &mut reuse, &mut progress, &mut onlooker)?;
+        }
+        self.runner.runs += progress.executions;
+        Ok(progress)
+    }
+}
+
+/// What was done, in numbers, and what limits it.
+fn count(progress: &Progress<Watched>, found: &mut Found) {
+    let races = &mut found.races;
+    races.unchanged = progress.unchanged;
+    races.not_tried = races.failure_points - progress.done();
+    races.executions = progress.executions;
+    let mut refused = std::collections::BTreeMap::<&str, u64>::new();
+    let mut failing = 0_u64;
+    for watched in &progress.studied {
+        match &watched.refused {
+            Some(reason) => *refused.entry(reason).or_default() += 1,
+            None => races.watched += 1,
+        }
+        failing += u64::from(watched.failed.is_some());
+        for warning in &watched.warnings {
+            if !found.notes.contains(warning) {
+                found.notes.push(warning.clone());
+            }
+        }
+    }
+    races.refused = refused.values().sum();
+    let points = |count: u64| match count {
+        1 => "1 failure point".to_owned(),
+        _ => format!("{count} failure points"),
+    };
+    for (reason, count) in refused {
+        found.notes.push(format!(
+            "at {} the reads of recovery cannot be watched: {reason}",
+            points(count)
+        ));
+    }
+    if races.not_tried > 0 && !progress.is_interrupted {
+        let left = points(races.not_tried);
+        found.notes.push(format!(
+            "time was up: at {left} the reads of recovery were not watched"
+        ));
+    }
+    if failing > 0 {
+        found.notes.push(format!(
+            "at {} recovery fails although every store before them is durable, so not all of its reads were \
+             seen there; powerfail crash says why",
+            points(failing)
+        ));
+    }
+}

@@ -1,0 +1,79 @@
+//! One bug once: a race and what other crashes blame on the loss of the same store.
+
+use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
+
+use crate::places::{Line, line_of};
+
+/// Adds races to what is known. Where recovery was seen to fail because of a race, whatever else is blamed on
+/// the loss of the same store is the same bug, and the race says more about it: who reads it, and why that is not
+/// safe. A race of which no run shows that it matters adds its reader to what is known about the store.
+pub(crate) fn fold(findings: &mut Vec<Finding>, races: Vec<Finding>) {
+    for mut race in races {
+        let Some(writer) = store_of(&race).map(line_of) else {
+            findings.push(race);
+            continue;
+        };
+        let is_about = |known: &Finding| blames(known, &writer);
+        if race.severity == Severity::Error {
+            while let Some(place) = findings.iter().position(is_about) {
+                let known = findings.remove(place);
+                absorb(&mut race, known);
+            }
+            findings.push(race);
+        } else if let Some(known) = findings.iter_mut().find(|known| is_about(known)) {
+            let readers = race.places.into_iter().filter(|it| it.role == Role::Load);
+            for reader in readers {
+                let line = line_of(&reader);
+                if known
+                    .places
+                    .iter()
+                    .all(|it| it.role != Role::Load || line_of(it) != line)
+                {
+                    known.places.push(reader);
+                }
+            }
+            known.read = known.read.take().or(race.read);
+        } else {
+            findings.push(race);
+        }
+    }
+}
+
+fn store_of(finding: &Finding) -> Option<&SourcePlace> {
+    finding
+        .places
+        .iter()
+        .find(|place| place.role == Role::Store)
+}
+
+/// Whether a finding says that the store of a line is lost.
+fn blames(finding: &Finding, writer: &Line) -> bool {
+    let is_lost = match finding.code {
+        Code::CrossFailureRace | Code::CrossFailureSemantic | Code::UninitialisedRead => false,
+        // With all stores before the failure in place, it is not this store that is missing.
+        _ => finding
+            .evidence
+            .as_ref()
+            .is_none_or(|it| !it.failure.lost_lines.is_empty() && it.failure.again.is_none()),
+    };
+    let mut stores = finding.places.iter().filter(|it| it.role == Role::Store);
+    finding.severity == Severity::Error && is_lost && stores.any(|it| line_of(it) == *writer)
+}
+
+/// What fewer lost lines show is shown better, and a diagnosis knows what to do.
+fn absorb(race: &mut Finding, known: Finding) {
+    let lost = |finding: &Finding| {
+        let evidence = finding.evidence.as_ref();
+        evidence.map_or(usize::MAX, |it| it.failure.lost_lines.len())
+    };
+    if lost(&known) < lost(race) {
+        race.evidence = known.evidence;
+    }
+    race.suggestion = known.suggestion.or(race.suggestion.take());
+    for place in known.places {
+        let is_new = race.places.iter().all(|it| it.role != place.role);
+        if is_new && matches!(place.role, Role::Survivor | Role::Publish | Role::Flush) {
+            race.places.push(place);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! From reads to pairs: each reader with each writer once, as lines of code.
+
+use std::collections::BTreeMap;
+
+use powerfail_finding::{Evidence, SourcePlace};
+use powerfail_model::EventIndex;
+use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
+use rustc_hash::FxHashMap;
+
+use super::watch::{Kind, Sighting, Watched};
+use crate::crash::Failed;
+use crate::error::CheckError;
+use crate::lazy::driver::Progress;
+use crate::lazy::study::Load;
+use crate::places::{Line, Places, RecoveryPlaces, line_of};
+
+/// How far the next event may be to be reached by going on.
+const GAP_MAX: u64 = 1 << 14;
+
+/// A reader and a writer.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) kind: Kind,
+    pub(super) reader: SourcePlace,
+    /// To whom the store is attributed.
+    pub(super) writer_user: Option<StackId>,
+    /// The read at the first failure point.
+    pub(super) first: Sighting,
+    /// Where it was seen, with what is needed to see it again, in the order of the trace.
+    pub(super) instances: Vec<Instance>,
+    /// At how many failure points.
+    pub(super) failure_points: u64,
+    /// What shows that it matters.
+    pub(super) evidence: Option<Evidence>,
+    /// The crash that shows it, and the loads of the execution that chose so.
+    pub(super) failed: Option<Failed>,
+    pub(super) loads: Vec<Load>,
+}
+
+/// A read at a failure point.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Instance {
+    pub(super) at: EventIndex,
+    /// Which choice of the execution, and of how many values.
+    pub(super) choice: usize,
+    pub(super) class_count: u16,
+    /// Recovery fails there in any case.
+    pub(super) is_failing: bool,
+}
+
+impl Pair {
+    /// Whether it is more than a warning.
+    pub(super) const fn is_error(&self) -> bool {
+        self.evidence.is_some()
+    }
+}
+
+/// What makes sightings the same.
+type Key = (Kind, Line, Option<Line>);
+
+/// All pairs, in the order in which they were first seen in the trace.
+pub(super) struct Pairs {
+    pub(super) all: Vec<Pair>,
+}
+
+impl Pairs {
+    pub(super) fn of(
+        trace: &Trace,
+        progress: &Progress<Watched>,
+        places: &mut Places<'_>,
+    ) -> Result<Self, CheckError> {
+        let mut watched: Vec<&Watched> = progress.studied.iter().collect();
+        watched.sort_by_key(|watched| watched.at);
+        let mut readers = Readers::of(&watched, places);
+        let mut writers = Writers::of(trace, &watched)?;
+        let mut numbers: BTreeMap<Key, usize> = BTreeMap::new();
+        let mut all: Vec<Pair> = Vec::new();
+        for watched in watched {
+            let same = progress.same.get(&watched.at).copied().unwrap_or(0);
+            for sighting in &watched.sightings {
+                let Some((reader_line, reader)) = readers.place(sighting) else {
+                    continue;
+                };
+                let Some((writer_line, user)) = writers.line(sighting.writer, places)? else {
+                    continue;
+                };
+                let instance = Instance {
+                    at: watched.at,
+                    choice: sighting.choice,
+                    class_count: sighting.class_count,
+                    is_failing: watched.failed.is_some(),
+                };
+                let key = (sighting.kind, reader_line, writer_line);
+                if let Some(number) = numbers.get(&key) {
+                    let pair = &mut all[*number];
+                    if pair
+                        .instances
+                        .last()
+                        .is_none_or(|last| last.at != watched.at)
+                    {
+                        pair.failure_points += 1 + same;
+                    }
+                    pair.instances.push(instance);
+                    continue;
+                }
+                numbers.insert(key, all.len());
+                all.push(Pair {
+                    kind: sighting.kind,
+                    reader,
+                    writer_user: user,
+                    first: sighting.clone(),
+                    instances: vec![instance],
+                    failure_points: 1 + same,
+                    evidence: None,
+                    failed: None,
+                    loads: Vec::new(),
+                });
+            }
+        }
+        Ok(Self { all })
+    }
+}
+
+/// Who reads. Modules of different processes are the same by their files.
+struct Readers {
+    modules: Vec<Module>,
+    places: RecoveryPlaces,
+    known: FxHashMap<Vec<Frame>, Option<(Line, SourcePlace)>>,
+}
+
+impl Readers {
+    fn of(watched: &[&Watched], places: &Places<'_>) -> Self {
+        let mut modules: Vec<Module> = Vec::new();
+        let mut last = None;
+        for sighting in watched.iter().flat_map(|it| &it.sightings) {
+            let Some(these) = &sighting.modules else {
+                continue;
+            };
+            if last.is_some_and(|last| std::ptr::eq(last, these.as_ptr())) {
+                continue;
+            }
+            last = Some(these.as_ptr());
+            for module in these.iter() {
+                if number_of(&modules, module).is_none() {
+                    modules.push(module.clone());
+                }
+            }
+        }
+        Self {
+            places: RecoveryPlaces::new(modules.clone(), places.trust()),
+            modules,
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// The line of a reader, and its place; nothing if it is a trusted library's own business.
+    fn place(&mut self, sighting: &Sighting) -> Option<(Line, SourcePlace)> {
+        let frames: Vec<Frame> = sighting
+            .frames
+            .iter()
+            .map(|frame| match (frame, &sighting.modules) {
+                (Frame::Module { module, offset }, Some(modules)) => {
+                    let known = modules.get(module.0 as usize);
+                    let number = known.and_then(|it| number_of(&self.modules, it));
+                    Frame::Module {
+                        module: ModuleIndex(number.unwrap_or(u32::MAX)),
+                        offset: *offset,
+                    }
+                }
+                (frame, _) => *frame,
+            })
+            .collect();
+        let places = &mut self.places;
+        let known = self.known.entry(frames);
+        let place = known.or_insert_with_key(|frames| {
+            let place = places.of_load(frames)?;
+            Some((line_of(&place), place))
+        });
+        place.clone()
+    }
+}
+
+fn number_of(modules: &[Module], module: &Module) -> Option<u32> {
+    let is_it = |known: &Module| known.path == module.path && known.build_id == module.build_id;
+    let number = modules.iter().position(is_it)?;
+    u32::try_from(number).ok()
+}
+
+/// Who wrote.
+struct Writers {
+    stacks: FxHashMap<EventIndex, StackId>,
+    lines: FxHashMap<StackId, Option<(Line, StackId)>>,
+}
+
+impl Writers {
+    /// Finds the call stacks of all writers in one pass.
+    fn of(trace: &Trace, watched: &[&Watched]) -> Result<Self, CheckError> {
+        let sightings = watched.iter().flat_map(|it| &it.sightings);
+        let mut events: Vec<EventIndex> = sightings.filter_map(|it| it.writer).collect();
+        events.sort_unstable();
+        events.dedup();
+        let mut stacks = FxHashMap::default();
+        let mut events = events.into_iter().peekable();
+        while let Some(&first) = events.peek() {
+            let mut records = trace.records_from(first);
+            let mut last = first;
+            while let Some(wanted) = events.next_if(|next| next.0 - last.0 <= GAP_MAX) {
+                last = wanted;
+                while let Some(record) = records.next_record()? {
+                    if record.index == wanted {
+                        stacks.insert(wanted, record.stack);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            stacks,
+            lines: FxHashMap::default(),
+        })
+    }
+
+    /// The line of a writer, and the frame to which the store is attributed; nothing if it is a trusted
+    /// library's own business.
+    #[expect(clippy::type_complexity, reason = "two things that are known together")]
+    fn line(
+        &mut self,
+        event: Option<EventIndex>,
+        places: &mut Places<'_>,
+    ) -> Result<Option<(Option<Line>, Option<StackId>)>, CheckError> {
+        let Some(event) = event else {
+            return Ok(Some((None, None)));
+        };
+        let stack = self.stacks.get(&event).copied().unwrap_or(StackId::NONE);
+        if !self.lines.contains_key(&stack) {
+            let line = match places.user_of(stack) {
+                Some(user) => {
+                    let role = powerfail_finding::Role::Store;
+                    let place = places.of_event_by(role, event, Some(user))?;
+                    Some((line_of(&place), user))
+                }
+                None => None,
+            };
+            self.lines.insert(stack, line);
+        }
+        let known = self.lines.get(&stack).cloned().flatten();
+        Ok(known.map(|(line, user)| (Some(line), Some(user))))
+    }
+}

@@ -1,0 +1,153 @@
+//! Building a figure, recording it, and what `powerfail races` says about it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use powerfail_finding::{Code, Finding, Report, Role};
+use tempfile::TempDir;
+
+/// Ends what hangs. Far beyond what any of it takes.
+const GUARD_SECONDS: &str = "300";
+
+/// A figure: its program, built and recorded.
+pub(crate) struct Figure {
+    folder: TempDir,
+    source: PathBuf,
+}
+
+/// A finding, reduced to what the paper reports.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Found {
+    pub(crate) code: Code,
+    pub(crate) writer: u32,
+    pub(crate) reader: u32,
+    pub(crate) failure: u32,
+}
+
+impl Figure {
+    /// Builds the program with some macros defined and records its workload.
+    pub(crate) fn record(name: &str, defines: &[&str], workload: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the figure");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/targets/races")
+            .join(format!("{name}.c"));
+        let figure = Self { folder, source };
+        let mut compiler = Command::new("gcc");
+        compiler
+            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g"])
+            .arg("-Wl,-z,now");
+        compiler.args(defines.iter().map(|name| format!("-D{name}")));
+        if lacks_clwb() {
+            compiler.arg("-DPM_CLFLUSHOPT");
+        }
+        compiler.arg("-o").arg(figure.program()).arg(&figure.source);
+        if name == "linked_list" {
+            compiler.arg("-lpmemobj");
+        }
+        run(&mut compiler);
+        let mut record = powerfail();
+        record.args(["record", "-o"]).arg(figure.trace()).arg("--");
+        record.arg(figure.program()).args(["{pool}", workload]);
+        run(&mut record);
+        figure
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("program")
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.folder.path().join("trace.pft")
+    }
+
+    /// The line with this name: the one that ends with it in a comment.
+    pub(crate) fn line(&self, name: &str) -> u32 {
+        let text = fs::read_to_string(&self.source).expect("the source of a figure");
+        let comment = format!("// {name}");
+        let mut lines = text.lines().zip(1..);
+        let found = lines.find(|(line, _)| line.ends_with(&comment));
+        found.expect("a line with this name").1
+    }
+
+    /// What is found with this recovery: the whole report.
+    pub(crate) fn races(&self, recover: &str, flags: &[&str]) -> Report {
+        let mut races = powerfail();
+        races.arg("races").arg(self.trace());
+        races.args(["--format", "json", "--jobs", "1", "--recover"]);
+        races.arg(format!("{} {{pool}} {recover}", self.program().display()));
+        races.args(flags);
+        let output = races.output().expect("powerfail runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let report: Report = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("no report: {error}: {text}{errors}"));
+        let has_errors = report
+            .findings
+            .iter()
+            .any(|finding| finding.severity != powerfail_finding::Severity::Warning);
+        assert_eq!(
+            output.status.code(),
+            Some(i32::from(has_errors)),
+            "{text}{errors}"
+        );
+        report
+    }
+
+    /// The findings with this recovery, each as the paper would report it.
+    pub(crate) fn found(&self, recover: &str, flags: &[&str]) -> Vec<Found> {
+        let report = self.races(recover, flags);
+        let mut found: Vec<_> = report.findings.iter().map(|it| self.reduce(it)).collect();
+        found.sort();
+        found
+    }
+
+    fn reduce(&self, finding: &Finding) -> Found {
+        let line = |role: Role| {
+            let place = finding.places.iter().find(|place| place.role == role);
+            let place = place.unwrap_or_else(|| panic!("no {role:?} in {finding:?}"));
+            let file = place.file.as_ref().expect("a file");
+            let name = self.source.file_name().expect("a name");
+            assert!(Path::new(file).ends_with(name), "{finding:?}");
+            place.line.expect("a line")
+        };
+        let first = finding.places.first().map(|place| place.role);
+        assert_eq!(first, Some(Role::Store), "{finding:?}");
+        Found {
+            code: finding.code,
+            writer: line(Role::Store),
+            reader: line(Role::Load),
+            failure: line(Role::Failure),
+        }
+    }
+
+    /// A finding whose lines have these names.
+    pub(crate) fn expect(&self, code: Code, writer: &str, reader: &str, failure: &str) -> Found {
+        Found {
+            code,
+            writer: self.line(writer),
+            reader: self.line(reader),
+            failure: self.line(failure),
+        }
+    }
+}
+
+/// Whether the processor has no clwb, so that programs have to use clflushopt.
+fn lacks_clwb() -> bool {
+    let processors = fs::read_to_string("/proc/cpuinfo").expect("a list of processors");
+    !processors.split_whitespace().any(|flag| flag == "clwb")
+}
+
+fn powerfail() -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", GUARD_SECONDS]);
+    command.arg(env!("CARGO_BIN_EXE_powerfail"));
+    command
+}
+
+/// Runs a command that has to succeed.
+fn run(command: &mut Command) {
+    let output = command.output().expect("the command is there");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+}

@@ -1,0 +1,50 @@
+//! A read of recovery that is not safe: what it reads, where that was seen, and why it is not sure.
+
+use powerfail_finding::{Finding, NotDurable, Severity, UnsafeRead};
+
+use crate::text::{count, plural, printable};
+
+/// Other values that are named; JSON has all that were kept.
+const VALUES_SHOWN: usize = 3;
+
+/// The read in words.
+pub(super) fn text(read: &UnsafeRead, finding: &Finding) -> String {
+    let mut lines = Vec::new();
+    let mut value = format!("{} reads {}", read.command, printable(&read.bytes));
+    if !read.instead.is_empty() {
+        let shown: Vec<_> = read.instead.iter().take(VALUES_SHOWN).collect();
+        let shown: Vec<_> = shown.into_iter().map(|it| printable(it)).collect();
+        value = format!("{value}, and could read {}", shown.join(" or "));
+        let left = read.instead.len().saturating_sub(VALUES_SHOWN);
+        if left > 0 {
+            value = format!("{value} or {}", plural(left as u64, "other value"));
+        }
+    } else if read.strict {
+        value = format!("{value}, as it would in all that a crash can leave (strict rule)");
+    }
+    lines.push(value);
+    if let Some(reason) = read.not_durable {
+        lines.push(
+            match reason {
+                NotDurable::NeverFlushed => "not durable: its line was not flushed since the store",
+                NotDurable::NotFenced => "not durable: its line was flushed, and no fence followed",
+                NotDurable::FlushedBefore => {
+                    "not durable: its line was flushed before the store, and not since"
+                }
+            }
+            .to_owned(),
+        );
+    }
+    let first = count(read.event);
+    lines.push(match read.failure_points {
+        1 => format!("if the power fails before event {first}"),
+        points => format!(
+            "at {}, first if the power fails before event {first}",
+            plural(points, "failure point")
+        ),
+    });
+    if finding.severity == Severity::Warning {
+        lines.push("recovery survived it wherever that was tried".to_owned());
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,32 @@
+// powerfail: flags = "--races"
+// powerfail: recover = "{bin} {pool} recover"
+// The head of a log counts an entry that is flushed under the same fence.
+#include "../../programs/pm.h"
+
+struct pool {
+	uint64_t head;
+	struct {
+		uint64_t number;
+	} PM_LINE entries[4];
+};
+
+int main(int argc, char **argv)
+{
+	struct pool *pool = pm_open(argv[1], 4096);
+	if (pm_mode(argc, argv, "recover")) {
+		uint64_t head = pool->head;
+		for (uint64_t i = 0; i < head; i++)
+			if (pool->entries[i].number != i + 1)
+				return 1;
+		return 0;
+	}
+	for (uint64_t i = 0; i < 3; i++) {
+		pool->entries[i].number = i + 1; // expect: PF0701 // may: PF0201
+		pm_flush(&pool->entries[i]);
+		// The head itself may be the old one or the new one, both of which are right.
+		pool->head = i + 1; // warning: PF0701
+		pm_flush(&pool->head);
+		pm_fence();
+	}
+	return 0;
+}

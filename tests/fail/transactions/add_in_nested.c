@@ -1,0 +1,36 @@
+// powerfail: needs = "-lpmemobj"
+// powerfail: recover = "{bin} {pool} recover"
+// A function with a transaction of its own adds what its caller has added.
+#include "../../programs/objects.h"
+
+POBJ_LAYOUT_BEGIN(store);
+POBJ_LAYOUT_ROOT(store, struct root);
+POBJ_LAYOUT_END(store);
+
+struct root {
+	uint64_t value;
+	uint64_t changes;
+};
+
+static void count_change(PMEMobjpool *pool, TOID(struct root) root)
+{
+	TX_BEGIN(pool) {
+		TX_ADD_FIELD(root, changes); // expect: PF0506
+		D_RW(root)->changes = 1;
+	} TX_END
+}
+
+int main(int argc, char **argv)
+{
+	if (pm_mode(argc, argv, "recover"))
+		return objects_recover(argv[1]);
+	PMEMobjpool *pool = objects_create(argv[1]);
+	TOID(struct root) root = POBJ_ROOT(pool, struct root);
+	TX_BEGIN(pool) {
+		TX_ADD(root);
+		D_RW(root)->value = 5;
+		count_change(pool, root);
+	} TX_END
+	pmemobj_close(pool);
+	return 0;
+}

@@ -1,0 +1,45 @@
+// powerfail: flags = "--races"
+// powerfail: needs = "-lpmemobj"
+// powerfail: recover = "{bin} {pool} recover"
+// An array grows, and what is new in it is not filled.
+#include "../../programs/objects.h"
+
+POBJ_LAYOUT_BEGIN(arrays);
+POBJ_LAYOUT_ROOT(arrays, struct root);
+POBJ_LAYOUT_END(arrays);
+
+struct root {
+	PMEMoid array;
+	uint64_t is_ready PM_LINE;
+};
+
+static int recover(PMEMobjpool *pool)
+{
+	TOID(struct root) root = POBJ_ROOT(pool, struct root);
+	const uint64_t *array = pmemobj_direct(D_RO(root)->array);
+	int bad = 0;
+	for (uint64_t i = 0; D_RO(root)->is_ready && i < 32; i++)
+		bad |= array[i] != 0;
+	pmemobj_close(pool);
+	return bad;
+}
+
+int main(int argc, char **argv)
+{
+	if (pm_mode(argc, argv, "recover"))
+		return recover(objects_open(argv[1]));
+	PMEMobjpool *pool = objects_create(argv[1]);
+	TOID(struct root) root = POBJ_ROOT(pool, struct root);
+	TX_BEGIN(pool) {
+		TX_ADD_FIELD(root, array);
+		D_RW(root)->array = pmemobj_tx_zalloc(4 * sizeof(uint64_t), 1);
+	} TX_END
+	TX_BEGIN(pool) {
+		TX_ADD_FIELD(root, array);
+		D_RW(root)->array = pmemobj_tx_realloc(D_RO(root)->array, 32 * sizeof(uint64_t), 1); // expect: PF0703
+	} TX_END
+	D_RW(root)->is_ready = 1;
+	pmemobj_persist(pool, &D_RW(root)->is_ready, sizeof(uint64_t));
+	pmemobj_close(pool);
+	return 0;
+}

@@ -1,0 +1,24 @@
+// powerfail: needs = "-lpmemobj"
+// powerfail: recover = "{bin} {pool} recover"
+// A counter in the root object is set outside of transactions, and made durable.
+#include "../../programs/objects.h"
+
+POBJ_LAYOUT_BEGIN(counter);
+POBJ_LAYOUT_ROOT(counter, struct root);
+POBJ_LAYOUT_END(counter);
+
+struct root {
+	uint64_t counter;
+};
+
+int main(int argc, char **argv)
+{
+	if (pm_mode(argc, argv, "recover"))
+		return objects_recover(argv[1]);
+	PMEMobjpool *pool = objects_create(argv[1]);
+	TOID(struct root) root = POBJ_ROOT(pool, struct root);
+	D_RW(root)->counter = 7;
+	pmemobj_persist(pool, &D_RW(root)->counter, sizeof(uint64_t));
+	pmemobj_close(pool);
+	return 0;
+}

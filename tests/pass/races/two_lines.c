@@ -1,0 +1,31 @@
+// powerfail: flags = "--races"
+// powerfail: recover = "{bin} {pool} recover"
+// The two lines of a record are flushed; before the flag a fence waits for them.
+#include "../../../include/powerfail.h"
+#include "../../programs/pm.h"
+
+struct pool {
+	uint64_t is_valid;
+	uint64_t first PM_LINE;
+	uint64_t second PM_LINE;
+};
+
+int main(int argc, char **argv)
+{
+	struct pool *pool = pm_open(argv[1], 4096);
+	powerfail_commit_range(&pool->is_valid, sizeof(pool->is_valid), &pool->first, 128);
+	if (pm_mode(argc, argv, "recover")) {
+		if (!pool->is_valid)
+			return 0;
+		return pool->first != 1 || pool->second != 2;
+	}
+	pool->first = 1;// may: PF0201
+	pm_flush(&pool->first);
+	pool->second = 2;// may: PF0201
+	pm_flush(&pool->second);
+	pm_fence();
+	pool->is_valid = 1;
+	pm_flush(&pool->is_valid);
+	pm_fence();
+	return 0;
+}

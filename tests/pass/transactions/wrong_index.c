@@ -1,0 +1,28 @@
+// powerfail: needs = "-lpmemobj"
+// powerfail: recover = "{bin} {pool} recover"
+// The slot that changes is added.
+#include "../../programs/objects.h"
+
+POBJ_LAYOUT_BEGIN(slots);
+POBJ_LAYOUT_ROOT(slots, struct root);
+POBJ_LAYOUT_END(slots);
+
+struct root {
+	uint64_t slots[4];
+};
+
+int main(int argc, char **argv)
+{
+	if (pm_mode(argc, argv, "recover"))
+		return objects_recover(argv[1]);
+	PMEMobjpool *pool = objects_create(argv[1]);
+	TOID(struct root) root = POBJ_ROOT(pool, struct root);
+	for (uint64_t i = 0; i < 3; i++) {
+		TX_BEGIN(pool) {
+			TX_ADD_FIELD(root, slots[i]);
+			D_RW(root)->slots[i] = 10 + i;
+		} TX_END
+	}
+	pmemobj_close(pool);
+	return 0;
+}
