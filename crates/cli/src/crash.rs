@@ -623,6 +623,20 @@ pub(crate) fn recovery(
         domain: domain_of(report, section, trace).name().into(),
         atomicity: Some(atomicity_of(args, section).name().into()),
         fill,
+        trust: section
+            .trust
+            .iter()
+            .flatten()
+            .chain(&report.trust)
+            .cloned()
+            .collect(),
+        no_trust: section
+            .no_trust
+            .iter()
+            .flatten()
+            .chain(&report.no_trust)
+            .cloned()
+            .collect(),
     })
 }
 
@@ -645,7 +659,7 @@ fn working_directory(trace: &Trace) -> PathBuf {
 
 /// Shows how far things are.
 #[derive(Default)]
-struct Watcher {
+pub(crate) struct Watcher {
     progress: Option<(Step, u64, Progress)>,
 }
 

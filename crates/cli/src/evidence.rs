@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use powerfail_detect::{Standing, Trust};
 use powerfail_finding::Report;
 use powerfail_image::{Fill, FillExtent};
 use powerfail_model::{Atomicity, Domain, Rules};
@@ -37,6 +38,11 @@ pub(crate) struct Recovery {
     #[serde(default)]
     pub(crate) atomicity: Option<String>,
     pub(crate) fill: Option<u8>,
+    /// Modules that are trusted besides the usual ones, and those that are not.
+    #[serde(default)]
+    pub(crate) trust: Vec<String>,
+    #[serde(default)]
+    pub(crate) no_trust: Vec<String>,
 }
 
 /// A regular expression of the user.
@@ -84,6 +90,18 @@ impl Recovery {
                 .and_then(Atomicity::from_name)
                 .unwrap_or_default(),
         }
+    }
+
+    /// Whom to trust.
+    pub(crate) fn trusted(&self) -> Trust {
+        let mut trust = Trust::default();
+        for module in &self.trust {
+            trust.add(module, Standing::Opaque);
+        }
+        for module in &self.no_trust {
+            trust.add(module, Standing::User);
+        }
+        trust
     }
 
     /// What fresh memory holds.

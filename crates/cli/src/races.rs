@@ -1,13 +1,20 @@
 //! `powerfail races`: the reads of recovery that are not safe, from a trace.
 
-use powerfail_check::RaceOptions;
+use powerfail_check::{CrashOptions, RaceOptions, Runner, RunnerOptions};
 use powerfail_config::CheckSection;
+use powerfail_detect::LintOptions;
+use powerfail_explore::TreeOptions;
+use powerfail_finding::{Finding, Role};
+use powerfail_model::EventIndex;
+use powerfail_oracle::{Oracle, Settings};
+use powerfail_trace::Trace;
 
 use crate::args::RacesArgs;
 use crate::crash::{self, Work};
-use crate::evidence;
+use crate::evidence::{self, Recovery};
 use crate::exit::Exit;
 use crate::interrupt;
+use crate::record::RUNTIME;
 
 pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
     let config = crash::configuration()?;
@@ -56,4 +63,60 @@ pub(crate) fn options(strict: bool, section: &CheckSection) -> RaceOptions {
         confirm: true,
         only: None,
     }
+}
+
+/// What recovery is seen to read if the power fails just before one event.
+pub(crate) fn at_one_point(
+    trace: &Trace,
+    recovery: &Recovery,
+    at: EventIndex,
+    strict: bool,
+) -> anyhow::Result<Vec<Finding>> {
+    let settings = Settings {
+        runtime: Some(RUNTIME.into()),
+        ..Settings::default()
+    };
+    let oracle = Oracle::new(recovery.plan()?, settings)?;
+    let runner_options = RunnerOptions {
+        jobs: 1,
+        rules: recovery.rules(),
+        fill: recovery.fill(),
+        companions: Vec::new(),
+    };
+    let parent = powerfail_image::default_parent();
+    let mut runner = Runner::new(trace, &oracle, &parent, runner_options)?;
+    let options = CrashOptions {
+        tree: TreeOptions::default(),
+        budget: None,
+        lint: LintOptions {
+            domain: recovery.rules().domain,
+            trust: recovery.trusted(),
+            warnings: false,
+        },
+        ack: None,
+        prefix: false,
+        eager: None,
+        lazy: None,
+        races: Some(RaceOptions {
+            alone: true,
+            strict,
+            confirm: false,
+            only: Some(at),
+        }),
+    };
+    let mut watcher = crash::Watcher::default();
+    let crashed = powerfail_check::crash(trace, &options, &mut runner, &mut watcher)?;
+    Ok(crashed.findings)
+}
+
+/// Whether two findings are about the same read of the same bytes of code.
+pub(crate) fn is_same(one: &Finding, other: &Finding) -> bool {
+    let lines = |finding: &Finding| -> Vec<_> {
+        let places = finding.places.iter();
+        places
+            .filter(|it| matches!(it.role, Role::Store | Role::Allocation | Role::Load))
+            .map(|it| (it.role, it.file.clone(), it.line, it.function.clone()))
+            .collect()
+    };
+    one.code == other.code && lines(one) == lines(other)
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use powerfail_check::{Runner, RunnerOptions, Trial, TrialState, symptom_of};
-use powerfail_finding::{Evidence, Finding, RecoveryOutcome};
+use powerfail_finding::{Evidence, Finding, RecoveryOutcome, UnsafeRead};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
 use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, PoolIndex};
 use powerfail_oracle::{Oracle, Settings, Verdict};
@@ -19,6 +19,7 @@ use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::open_trace;
+use crate::races;
 
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let (report, recovery) = evidence::load(&args.out)?;
@@ -41,7 +42,10 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Clean);
     }
     let Some(shown) = &finding.evidence else {
-        return again_by_lint(finding, args);
+        return match &finding.read {
+            Some(read) => again_by_watching(finding, read, &recovery, args),
+            None => again_by_lint(finding, args),
+        };
     };
     let name = shown.trace.as_deref().unwrap_or(evidence::TRACE);
     let trace = open_trace(&args.out.join(name))?;
@@ -83,6 +87,53 @@ fn again_by_lint(finding: &Finding, args: &ReplayArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Findings)
 }
 
+/// A finding about a read that recovery survives, or that no run has to confirm: recovery is watched again.
+fn again_by_watching(
+    finding: &Finding,
+    read: &UnsafeRead,
+    recovery: &Recovery,
+    args: &ReplayArgs,
+) -> anyhow::Result<Exit> {
+    let trace = open_trace(
+        &args
+            .out
+            .join(read.trace.as_deref().unwrap_or(evidence::TRACE)),
+    )?;
+    let at = EventIndex(read.event);
+    let crash = Crash {
+        trace: &trace,
+        recovery,
+        at,
+        state: CrashState {
+            versions: Vec::new(),
+        },
+        overlay: Vec::new(),
+    };
+    if let Some(path) = &args.image {
+        crash.write(path)?;
+        return Ok(Exit::Clean);
+    }
+    if args.gdb {
+        return crash.debug();
+    }
+    interrupt::watch();
+    let seen = races::at_one_point(&trace, recovery, at, read.strict)?;
+    show(finding, args)?;
+    if let Some(again) = seen.iter().find(|seen| races::is_same(seen, finding)) {
+        let bytes = again.read.as_ref().map_or("", |read| read.bytes.as_str());
+        print(|to| {
+            Ok(writeln!(
+                to,
+                "the same again: {} read {bytes} where it is shown above",
+                read.command
+            )?)
+        })?;
+        return Ok(Exit::Findings);
+    }
+    complain("recovery did not read it this time: it depends on more than the pool");
+    Ok(Exit::Clean)
+}
+
 fn show(finding: &Finding, args: &ReplayArgs) -> anyhow::Result<()> {
     let base = std::env::current_dir().unwrap_or_default();
     print(|to| {
@@ -114,6 +165,7 @@ fn overlay_of(evidence: &Evidence) -> anyhow::Result<Vec<Patch>> {
     let again = evidence.failure.again.iter();
     again
         .flat_map(|again| &again.written)
+        .chain(&evidence.failure.filled)
         .map(|written| {
             Ok(Patch {
                 pool: PoolIndex(written.pool),

@@ -20,6 +20,9 @@ pub struct UnsafeRead {
     /// Why the bytes are not surely durable, if that is what is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_durable: Option<NotDurable>,
+    /// The trace that shows it, in the output directory, if that is not `run.trace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Only the strict rule finds it: all that the bytes can hold is equal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,

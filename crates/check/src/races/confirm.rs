@@ -6,11 +6,12 @@ use std::time::Instant;
 use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::Seen;
 use powerfail_finding::Evidence;
-use powerfail_model::{CrashState, EventIndex, ThreadIndex};
+use powerfail_model::{CrashState, EventIndex};
 use powerfail_trace::StackId;
 
 use super::Found;
 use super::pairs::{Instance, Pairs};
+use super::points::point_at;
 use super::watch::{Look, Setting, look};
 use crate::crash::{Bench, Failed, evidence};
 use crate::error::CheckError;
@@ -170,17 +171,6 @@ impl Bench<'_, '_> {
     }
 }
 
-fn point_at(at: EventIndex) -> FailurePoint {
-    FailurePoint {
-        at,
-        stack: StackId::NONE,
-        thread: ThreadIndex(0),
-        trigger: powerfail_explore::Trigger::End,
-        occurrence: 0,
-        digest: None,
-    }
-}
-
 fn try_at(
     lab: &mut dyn Lab,
     at: EventIndex,
@@ -200,7 +190,7 @@ fn try_at(
             let mut prefix = vec![0; instance.choice];
             prefix.push(u32::from(class));
             tried.executions += 1;
-            let Look::Seen(sight) = look(lab, &lines, &prefix)? else {
+            let Look::Seen(sight) = look(lab, &lines, &[], &prefix)? else {
                 break;
             };
             let execution = &sight.execution;

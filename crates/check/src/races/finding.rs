@@ -64,6 +64,7 @@ impl Bench<'_, '_> {
                 bytes: hex(&first.bytes),
                 instead: first.instead.iter().map(|bytes| hex(bytes)).collect(),
                 not_durable: None,
+                trace: None,
                 strict: false,
             }),
         })

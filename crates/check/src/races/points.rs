@@ -1,8 +1,8 @@
 //! When the power fails.
 
-use powerfail_explore::{FailurePoint, FailurePointTree, Plan, PlanOptions, TreeOptions};
-use powerfail_model::{EventIndex, Rules};
-use powerfail_trace::Trace;
+use powerfail_explore::{FailurePoint, FailurePointTree, Plan, PlanOptions, TreeOptions, Trigger};
+use powerfail_model::{EventIndex, Rules, ThreadIndex};
+use powerfail_trace::{StackId, Trace};
 
 use crate::error::CheckError;
 use crate::lazy::rounds;
@@ -21,6 +21,13 @@ pub(super) fn of(
     tree: TreeOptions,
     only: Option<EventIndex>,
 ) -> Result<Points, CheckError> {
+    if let Some(only) = only {
+        return Ok(Points {
+            ranked: vec![point_at(only)],
+            stacks: 1,
+            in_creation: 0,
+        });
+    }
     let options = TreeOptions {
         per_stack: 0,
         ..tree
@@ -35,15 +42,23 @@ pub(super) fn of(
     );
     let mut planned = plan.points;
     planned.sort_unstable_by_key(|planned| planned.rank);
-    let mut ranked: Vec<FailurePoint> = planned.into_iter().map(|it| it.point).collect();
-    if let Some(only) = only {
-        ranked.retain(|point| point.at == only);
-    }
     Ok(Points {
-        ranked,
+        ranked: planned.into_iter().map(|it| it.point).collect(),
         stacks: tree.stacks().len(),
         in_creation: plan.left_out.in_creation,
     })
+}
+
+/// A failure point of which nothing matters but when it is.
+pub(super) fn point_at(at: EventIndex) -> FailurePoint {
+    FailurePoint {
+        at,
+        stack: StackId::NONE,
+        thread: ThreadIndex(0),
+        trigger: Trigger::End,
+        occurrence: 0,
+        digest: None,
+    }
 }
 
 impl Points {

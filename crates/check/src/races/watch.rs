@@ -6,7 +6,9 @@ use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::{CrashTable, Observed, PageLines, Seen};
 use powerfail_finding::Code;
 use powerfail_model::{EventIndex, PoolIndex};
-use powerfail_oracle::{Choice, Execution, ExploreRequest, LineTable, PageMask, Stage};
+use powerfail_oracle::{
+    Branch, Choice, Execution, ExploreRequest, LineTable, PageMask, Stage, Watch,
+};
 use powerfail_trace::{Frame, Module};
 
 use crate::content::Contents;
@@ -119,7 +121,7 @@ pub(super) fn watch(
     let pools = lab.pools();
     let mut lines = pools.line_table(&table);
     lines.watched = watched.iter().filter_map(|page| pools.mask(page)).collect();
-    let sight = match look(lab, &lines, &[])? {
+    let sight = match look(lab, &lines, &[], &[])? {
         Look::Seen(sight) => sight,
         Look::Refused(reason) => {
             result.refused = Some(reason);
@@ -144,12 +146,14 @@ pub(super) fn watch(
 pub(super) fn look(
     lab: &mut dyn Lab,
     lines: &LineTable,
+    watches: &[Watch],
     prefix: &[u32],
 ) -> Result<Look, CheckError> {
     let request = ExploreRequest {
         table: lines,
         prefix,
-        fork: false,
+        branch: Branch::Never,
+        watches,
         log: false,
         max_executions: 1,
     };
