@@ -1,11 +1,13 @@
 /*
  * Client requests of all kinds, with the pool in the first argument; the second one says what else:
  * "all" makes every request once, "many" makes as many flushes as the third argument says, "anonymous"
- * calls memory persistent that is no pool.
+ * calls memory persistent that is no pool, "threads" makes requests while the pool is being mapped.
  */
 #include "pool.h"
 #include "pmemcheck_requests.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,11 +51,54 @@ static void all(char *pool)
 	REMOVE_MAPPING(pool, LENGTH);
 }
 
+static atomic_int started;
+static atomic_bool is_over;
+
+/* Asks until it is over, and at least once; whether the answer was always the default. */
+static void *ask(void *argument)
+{
+	uint64_t fallback = (uint64_t)(uintptr_t)argument;
+	uintptr_t is_right = 1;
+
+	do {
+		for (int round = 0; round < 1000; round++)
+			is_right &= request(fallback, 0x1001, 0, 0, 0, 0) == fallback;
+		started++;
+	} while (!is_over);
+	return (void *)is_right;
+}
+
+static void threads(const char *path)
+{
+	pthread_t asking[4];
+	char *pool;
+
+	for (uintptr_t number = 0; number < 4; number++)
+		REQUIRE(pthread_create(&asking[number], NULL, ask, (void *)(number + 5)) == 0);
+	while (started < 8)
+		;
+	pool = map_pool(path, LENGTH);
+	for (int until = started + 40; started < until;)
+		pool[64]++;
+	is_over = true;
+	for (int number = 0; number < 4; number++) {
+		void *is_right;
+
+		REQUIRE(pthread_join(asking[number], &is_right) == 0);
+		printf("%s\n", is_right ? "right" : "wrong");
+	}
+}
+
 int main(int count, char **arguments)
 {
-	char *pool = map_pool(arguments[1], LENGTH);
 	const char *what = count > 2 ? arguments[2] : "all";
+	char *pool;
 
+	if (strcmp(what, "threads") == 0) {
+		threads(arguments[1]);
+		return 0;
+	}
+	pool = map_pool(arguments[1], LENGTH);
 	if (strcmp(what, "all") == 0)
 		all(pool);
 	if (strcmp(what, "many") == 0) {

@@ -129,6 +129,12 @@ impl Recorder {
         self
     }
 
+    /// As `option`, of one that has no value.
+    pub(crate) fn flag(mut self, name: &str) -> Self {
+        self.options.push(name.into());
+        self
+    }
+
     /// A folder that lives as long as the recording.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
@@ -292,6 +298,15 @@ impl Recording {
         self.look(&arguments)
             .lines()
             .map(|line| Event::parse(&serde_json::from_str(line).expect("JSON")))
+            .collect()
+    }
+
+    /// All events as JSON, with their call stacks, in order.
+    pub(crate) fn json_events(&self) -> Vec<Value> {
+        let lines = self.look(&["events", "--json", "--stacks"]);
+        let lines = lines.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect()
     }
 
