@@ -48,6 +48,7 @@ mod generated;
 mod host;
 mod interpose;
 mod lock;
+mod maps;
 mod memory;
 mod modules;
 mod own;

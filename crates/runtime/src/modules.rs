@@ -91,6 +91,12 @@ impl Modules {
         function_in(functions, address).map(|function| function.description)
     }
 
+    /// Whether an address lies in a module that was looked at.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        self.seen.iter().any(holds)
+    }
+
     /// Whether a module at these addresses was looked at.
     pub(crate) fn knows(&self, module: &LoadedModule) -> bool {
         self.seen.contains(&module.range())

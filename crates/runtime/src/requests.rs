@@ -25,7 +25,7 @@ use powerfail_abi::{EventKind, MAX_VALUE_LEN, SiteId, Slot, ThreadBlock, mark};
 
 use crate::lock::Lock;
 use crate::sites::{SITES, Sites};
-use crate::{append, early, host, own, pool, schedule, signals, stacks};
+use crate::{append, early, host, maps, own, pool, schedule, signals, stacks};
 
 const LINE_LEN: u64 = 64;
 
@@ -333,7 +333,16 @@ fn settle_doubt() {
     conclude();
 }
 
+/// Warns of memory that is called persistent and is not recorded. What is mapped from a file we have
+/// seen: either it was left out on purpose, or it is a private copy, as libpmemobj makes to check a pool.
 fn warn_of((from, to): (u64, u64)) {
+    let is_in_module = SITES.with(|sites| {
+        let sites = sites.as_ref();
+        sites.is_some_and(|sites| sites.is_in_module(from))
+    });
+    if !is_in_module && maps::is_of_file(from) {
+        return;
+    }
     let len = to - from;
     host::warn(&format!(
         "the target calls {len} bytes at {from:#x} persistent by a client request, and no recorded \

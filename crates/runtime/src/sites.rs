@@ -320,6 +320,11 @@ impl Sites {
         self.claims.forget_range(from, to);
     }
 
+    /// Whether an address lies in a module.
+    pub(crate) fn is_in_module(&self, address: u64) -> bool {
+        self.modules.has(address)
+    }
+
     /// Whether an address lies in libpmemobj.
     pub(crate) fn is_of_libpmemobj(&self, address: u64) -> bool {
         let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);

@@ -301,9 +301,9 @@ impl Recording {
             .collect()
     }
 
-    /// All events as JSON, with their call stacks, in order.
-    pub(crate) fn json_events(&self) -> Vec<Value> {
-        let lines = self.look(&["events", "--json", "--stacks"]);
+    /// Events as JSON, with further options.
+    pub(crate) fn json_events(&self, options: &[&str]) -> Vec<Value> {
+        let lines = self.look(&[&["events", "--json"], options].concat());
         let lines = lines.lines();
         lines
             .map(|line| serde_json::from_str(line).expect("JSON"))
