@@ -121,10 +121,31 @@ static int verify(const char *path)
 	return is_sound ? 0 : 1;
 }
 
+/* Recovery that goes on: inserts one more key after the tree was looked at. */
+static int resume(const char *path)
+{
+	int status = verify(path);
+	if (status != 0)
+		return status;
+	PMEMobjpool *pool = pmemobj_open(path, "btree");
+	if (pool == NULL)
+		return 2;
+	struct root *root = pmemobj_direct(pmemobj_root(pool, sizeof(struct root)));
+	if (!OID_IS_NULL(root->top)) {
+		TX_BEGIN(pool) {
+			insert(root, key_of((long)root->count), root->count);
+		} TX_END
+	}
+	pmemobj_close(pool);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 2 && strcmp(argv[2], "verify") == 0)
 		return verify(argv[1]);
+	if (argc > 2 && strcmp(argv[2], "resume") == 0)
+		return resume(argv[1]);
 	long operations = argc > 2 ? atol(argv[2]) : 1000;
 	PMEMobjpool *pool = create_pool(argv[1], "btree", operations);
 	struct root *root = pmemobj_direct(pmemobj_root(pool, sizeof(struct root)));

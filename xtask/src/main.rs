@@ -140,7 +140,7 @@ fn example() -> anyhow::Result<()> {
 }
 
 fn bench(name: Option<&str>) -> anyhow::Result<()> {
-    if name.is_none_or(|name| ["record", "check", "explore", "eager"].contains(&name)) {
+    if name.is_none_or(|name| ["record", "check", "explore", "eager", "races"].contains(&name)) {
         run(&mut cargo(&[
             "build",
             "--release",

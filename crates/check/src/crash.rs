@@ -2,6 +2,8 @@
 
 mod lost;
 
+pub(crate) use lost::written;
+
 use std::time::{Duration, Instant};
 
 use powerfail_explore::{
@@ -142,6 +144,7 @@ pub fn crash<'t>(
                 totals.failure_points_run = found.races.watched;
             }
             crashed.totals.races = Some(found.races);
+            crashed.totals.commit_variables = found.commit_variables;
             crashed.notes.extend(found.notes);
             races::fold(&mut crashed.findings, found.findings);
         }

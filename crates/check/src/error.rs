@@ -29,6 +29,9 @@ pub enum CheckError {
     /// Recovery cannot be run.
     #[error(transparent)]
     Oracle(#[from] OracleError),
+    /// Annotations contradict each other.
+    #[error(transparent)]
+    Commit(#[from] powerfail_detect::cross_failure::CommitError),
     /// Recovery fails where no crash is to blame.
     #[error("recovery fails without any crash")]
     Undisturbed {

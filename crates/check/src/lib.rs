@@ -36,6 +36,6 @@ pub use crash::{Crashed, crash};
 pub use error::{CheckError, Undisturbed};
 pub use lint::lint;
 pub use merge::merge;
-pub use options::{CrashOptions, LazyOptions, LazyTime, Observer, RaceOptions, Step};
+pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Step};
 pub use runner::{Runner, RunnerOptions, Trial, TrialState};
 pub use symptom::{Symptom, symptom_of};

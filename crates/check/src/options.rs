@@ -1,6 +1,7 @@
 //! What to try, and whom to tell.
 
 use powerfail_detect::LintOptions;
+use powerfail_detect::cross_failure::CommitVariable;
 use powerfail_explore::{EagerOptions, TreeOptions};
 use powerfail_finding::Eager;
 use powerfail_model::EventIndex;
@@ -47,6 +48,19 @@ pub struct RaceOptions {
     pub confirm: bool,
     /// At this failure point only.
     pub only: Option<EventIndex>,
+    /// Commit variables that the trace does not name.
+    pub commit_variables: Vec<CommitVariable>,
+    /// Look for variables that decide what recovery reads.
+    pub infer: Option<Inference>,
+}
+
+/// What becomes of variables that seem to decide what recovery reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inference {
+    /// They are proposed.
+    Propose,
+    /// Reads of them are also taken as those of commit variables: they are no races.
+    Use,
 }
 
 /// How far lost and reordered lines are explored.
@@ -105,6 +119,8 @@ pub enum Step {
     Lost,
     /// The reads of recovery are watched.
     Races,
+    /// Commit variables are looked for.
+    Infer,
     /// Failures are traced back to stores.
     Reasons,
 }

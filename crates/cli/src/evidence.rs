@@ -166,6 +166,8 @@ pub(crate) fn export(out: &Path, to: &Path) -> anyhow::Result<()> {
     let evidence = report.findings.iter().filter_map(|it| it.evidence.as_ref());
     let mut names = vec![TRACE, REPORT, RECOVERY];
     names.extend(evidence.filter_map(|evidence| evidence.trace.as_deref()));
+    let reads = report.findings.iter().filter_map(|it| it.read.as_ref());
+    names.extend(reads.filter_map(|read| read.trace.as_deref()));
     names.sort_unstable();
     names.dedup();
     for name in names {

@@ -62,6 +62,7 @@ pub(crate) fn options(strict: bool, section: &CheckSection) -> RaceOptions {
         strict: strict || section.strict.unwrap_or(false),
         confirm: true,
         only: None,
+        commit_variables: Vec::new(),
     }
 }
 
@@ -102,6 +103,7 @@ pub(crate) fn at_one_point(
             strict,
             confirm: false,
             only: Some(at),
+            commit_variables: Vec::new(),
         }),
     };
     let mut watcher = crash::Watcher::default();

@@ -116,7 +116,11 @@ pub(crate) fn judge(
     let shown: BTreeSet<String> = merged
         .findings
         .iter()
-        .filter_map(|finding| finding.evidence.as_ref()?.trace.clone())
+        .flat_map(|finding| {
+            let read = finding.read.as_ref().and_then(|it| it.trace.clone());
+            let shown = finding.evidence.as_ref().and_then(|it| it.trace.clone());
+            read.into_iter().chain(shown)
+        })
         .collect();
     for scheduled in &recordings.others {
         if !shown.contains(&scheduled.name) {
@@ -140,6 +144,9 @@ fn named(mut crashed: Crashed, trace: &str) -> Crashed {
     for finding in &mut crashed.findings {
         if let Some(evidence) = &mut finding.evidence {
             evidence.trace = Some(trace.to_owned());
+        }
+        if let Some(read) = &mut finding.read {
+            read.trace = Some(trace.to_owned());
         }
     }
     crashed

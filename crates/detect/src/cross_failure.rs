@@ -18,16 +18,21 @@
 //! 5. Where a byte is neither durable nor consistent the race is what is said, as in figure 11.
 //!
 //! Where to start reading: `shadow.rs`. `cells.rs` holds what is known of stores, `commits.rs` of commit
-//! variables, `objects.rs` of allocations and transactions, `ranges.rs` is a table of ranges.
+//! variables, `objects.rs` of allocations and transactions, `ranges.rs` is a table of ranges. `owners.rs` says which
+//! failure points lie inside of a library's own business.
 
+mod candidates;
 mod cells;
 mod commits;
 mod judgement;
 mod objects;
 mod options;
+mod owners;
 mod ranges;
 mod shadow;
 
+pub use candidates::{Candidate, Candidates, OrderedStore};
 pub use judgement::{ByteWatch, Judgement, NotDurable, Persistence};
 pub use options::{CommitError, CommitVariable, CrossOptions, PoolRange};
+pub use owners::Owners;
 pub use shadow::Shadow;

@@ -34,7 +34,7 @@ impl Granularity {
             Trigger::Flush => (true, false, false),
             Trigger::Fence => (false, true, false),
             Trigger::Sync => (true, true, false),
-            Trigger::Annotation | Trigger::End => (false, false, false),
+            Trigger::Annotation | Trigger::Call | Trigger::End => (false, false, false),
         };
         let wanted = match self {
             Self::Flush => is_flush,

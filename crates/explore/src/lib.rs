@@ -23,6 +23,7 @@ mod granularity;
 mod interleaving;
 pub mod lazy;
 mod lost_lines;
+mod ordering;
 mod plan;
 mod point;
 mod prefix;

@@ -22,6 +22,8 @@ pub enum Trigger {
     Resize,
     /// The program wants the power to fail here, or is about to say that no failure counts any more.
     Annotation,
+    /// A call of a library that orders what it stores.
+    Call,
     /// Nothing: the run has ended.
     End,
 }

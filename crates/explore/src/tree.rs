@@ -22,6 +22,7 @@ use rustc_hash::FxHashMap;
 use crate::creation::Creation;
 use crate::digest::DigestedImage;
 use crate::granularity::Granularity;
+use crate::ordering::OrderingPoints;
 use crate::point::{FailurePoint, Trigger};
 use crate::random::Random;
 use crate::samples::Samples;
@@ -111,6 +112,31 @@ impl FailurePointTree {
         Ok(builder.finish())
     }
 
+    /// Finds the failure points before ordering points: where recovery is watched. `is_own` says of a record
+    /// whether it is a trusted library's own business. The granularity of the options does not matter.
+    pub fn ordering(
+        trace: &Trace,
+        rules: Rules,
+        options: TreeOptions,
+        is_own: &mut dyn FnMut(&Record<'_>) -> bool,
+    ) -> Result<Self> {
+        let mut builder = TreeBuilder::new(
+            trace.pools(),
+            TreeOptions {
+                digests: false,
+                ..options
+            },
+        );
+        builder.ordering = Some(Box::new(OrderingPoints::new(rules)));
+        let mut records = trace.records_from(EventIndex(0));
+        while let Some(record) = records.next_record()? {
+            let is_own = is_own(&record);
+            builder.push_ordering(&record, is_own);
+        }
+        builder.push_end(EventIndex(trace.event_count()));
+        Ok(builder.finish())
+    }
+
     /// The distinct call stacks, by their first failure point.
     pub fn stacks(&self) -> &[StackPoints] {
         &self.stacks
@@ -157,6 +183,8 @@ pub struct TreeBuilder {
     image: Option<DigestedImage>,
     /// Finds the covering failure points instead of those of the granularity.
     frontier: Option<Box<Frontier>>,
+    /// Finds those before ordering points instead of those of the granularity.
+    ordering: Option<Box<OrderingPoints>>,
     /// The pools were changed since the last failure point, or since an event that could be one.
     changed: bool,
 }
@@ -175,6 +203,7 @@ impl TreeBuilder {
             out_of_scope: 0,
             image,
             frontier: None,
+            ordering: None,
             changed: false,
         }
     }
@@ -195,6 +224,7 @@ impl TreeBuilder {
         match &record.body {
             Body::Pm(event) => {
                 match &mut self.frontier {
+                    None if self.ordering.is_some() => {}
                     None => self.fail_before(record, event),
                     Some(frontier) => {
                         let step = Step {
@@ -230,6 +260,33 @@ impl TreeBuilder {
         }
     }
 
+    /// The next record of the trace, if failure points before ordering points are wanted.
+    fn push_ordering(&mut self, record: &Record<'_>, is_own: bool) {
+        let trigger = self
+            .ordering
+            .as_ref()
+            .and_then(|it| it.trigger(record, is_own));
+        if let Some(trigger) = trigger {
+            let is_kept = self.note(FailurePoint {
+                at: record.index,
+                stack: record.stack,
+                thread: record.thread,
+                trigger,
+                occurrence: 0,
+                digest: None,
+            });
+            if let Some(ordering) = &mut self.ordering
+                && is_kept
+            {
+                ordering.take();
+            }
+        }
+        self.push(record);
+        if let Some(ordering) = &mut self.ordering {
+            ordering.apply(record, is_own);
+        }
+    }
+
     /// After the last record.
     pub fn finish(self) -> FailurePointTree {
         let excluded = self.creation.excluded();
@@ -259,7 +316,12 @@ impl TreeBuilder {
                 self.out_of_scope += found.sum::<u64>() + self.creation.excluded();
                 self.creation.forget();
             }
-            Turn::FailurePoint => self.keep(self.annotated(record)),
+            Turn::FailurePoint => {
+                self.keep(self.annotated(record));
+                if let Some(ordering) = &mut self.ordering {
+                    ordering.take();
+                }
+            }
             Turn::LostFailurePoint => self.out_of_scope += 1,
             Turn::Closes => {
                 // The moment whose crash states are those of the moments before it may come too late.
@@ -267,7 +329,10 @@ impl TreeBuilder {
                     frontier.is_failure_point_at_end(FailurePoints::Covering)
                         && frontier.open_lines().len() > 0
                 };
-                if self.frontier.as_deref().is_some_and(may_lose) {
+                let is_changed = |ordering: &OrderingPoints| ordering.is_changed();
+                if self.frontier.as_deref().is_some_and(may_lose)
+                    || self.ordering.as_deref().is_some_and(is_changed)
+                {
                     self.keep(self.annotated(record));
                 }
             }
@@ -310,7 +375,8 @@ impl TreeBuilder {
         let is_point = self
             .frontier
             .as_ref()
-            .is_some_and(|frontier| frontier.is_failure_point_at_end(FailurePoints::Covering));
+            .is_some_and(|frontier| frontier.is_failure_point_at_end(FailurePoints::Covering))
+            || self.ordering.as_ref().is_some_and(|it| it.is_changed());
         if !is_point {
             return;
         }
@@ -328,13 +394,15 @@ impl TreeBuilder {
         });
     }
 
-    /// A failure point before an event, if annotations let it count.
-    fn note(&mut self, point: FailurePoint) {
-        if self.scope.admits_failure(point.thread) {
+    /// A failure point before an event, if annotations let it count. Whether they do.
+    fn note(&mut self, point: FailurePoint) -> bool {
+        let counts = self.scope.admits_failure(point.thread);
+        if counts {
             self.keep(point);
         } else {
             self.out_of_scope += 1;
         }
+        counts
     }
 
     fn keep(&mut self, point: FailurePoint) {

@@ -22,6 +22,13 @@ pub trait Image {
     }
 }
 
+/// Holds nothing: for those who ask what is durable, and not what it holds.
+impl Image for () {
+    fn read(&self, _: Place, _: &mut [u8]) {}
+    fn write(&mut self, _: Place, _: &[u8]) {}
+    fn clear_from(&mut self, _: PoolIndex, _: PoolOffset) {}
+}
+
 const PAGE_BYTES: usize = 4096;
 
 /// An image in memory that holds only the pages that were written.

@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < 4; i++)
-		record->words[i] = i + 1; // expect: PF0701 // may: PF0201
+		record->words[i] = i + 1; // expect: PF0701
 	pm_persist(record);
 	pool->is_valid = 1;
 	pm_persist(&pool->is_valid);

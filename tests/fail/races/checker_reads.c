@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 	}
 	if (pm_mode(argc, argv, "check"))
 		return pool->opened > 1 && pool->value != 6;
-	pool->value = 6; // expect: PF0701 // may: PF0201
+	pool->value = 6; // expect: PF0701
 	pool->count = 1;
 	pm_persist(&pool->count);
 	pm_persist(&pool->value);

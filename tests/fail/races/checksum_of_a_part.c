@@ -35,8 +35,8 @@ int main(int argc, char **argv)
 	}
 	for (uint64_t i = 0; i < 3; i++) {
 		struct entry *entry = &pool->entries[i];
-		entry->data = 100 + i; // expect: PF0701 // may: PF0201
-		entry->number = i + 1; // warning: PF0701
+		entry->data = 100 + i; // expect: PF0701
+		entry->number = i + 1;
 		entry->checksum = checksum(i + 1, 0); // warning: PF0701
 		pm_flush(entry);
 		pm_flush(&entry->data);

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 	}
 	pool->name = 77;
 	pm_flush(&pool->name);
-	pool->age = 42; // expect: PF0701 // may: PF0201
+	pool->age = 42; // expect: PF0701
 	pm_fence();
 	pool->is_valid = 1;
 	pm_persist(&pool->is_valid);

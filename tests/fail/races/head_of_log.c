@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < 3; i++) {
-		pool->entries[i].number = i + 1; // expect: PF0701 // may: PF0201
+		pool->entries[i].number = i + 1; // expect: PF0701
 		pm_flush(&pool->entries[i]);
 		// The head itself may be the old one or the new one, both of which are right.
 		pool->head = i + 1; // warning: PF0701

@@ -9,7 +9,7 @@
 struct Account {
 	std::uint64_t balance;
 
-	explicit Account(std::uint64_t first) : balance(first) // expect: PF0701 // may: PF0201
+	explicit Account(std::uint64_t first) : balance(first) // expect: PF0701
 	{
 		pm_flush(this);
 	}

@@ -15,7 +15,7 @@ int main(int argc, char **argv)
 	powerfail_commit_range(&pool->is_valid, sizeof(pool->is_valid), &pool->value, sizeof(pool->value));
 	if (pm_mode(argc, argv, "recover"))
 		return pool->is_valid && pool->value != 9;
-	pm_store_past_cache(&pool->value, 9); // expect: PF0701 // may: PF0201
+	pm_store_past_cache(&pool->value, 9); // expect: PF0701
 	pool->is_valid = 1;
 	pm_persist(&pool->is_valid);
 	return 0;

@@ -23,7 +23,7 @@ fn main() {
             return;
         }
         for index in 0..3 {
-            (*pool).samples[index].0 = 7 * (index as u64 + 1); // expect: PF0701 // may: PF0201
+            (*pool).samples[index].0 = 7 * (index as u64 + 1); // expect: PF0701
             flush!((*pool).samples[index]);
             // Both numbers are right.
             (*pool).count.0 = index as u64 + 1; // warning: PF0701

@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 	for (uint64_t i = 0; i < 3; i++) {
 		struct entry *entry = &pool->entries[i];
 		entry->data = 100 + i; // warning: PF0701
-		entry->number = i + 1; // warning: PF0701
+		entry->number = i + 1;
 		entry->checksum = checksum(i + 1, 100 + i); // warning: PF0701
 		pm_flush(entry);
 		pm_flush(&entry->data);

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 	powerfail_commit_range(&pool->is_valid, sizeof(pool->is_valid), pool->payload, PAYLOAD_BYTES);
 	if (pm_mode(argc, argv, "recover"))
 		return pool->is_valid && memcmp(pool->payload, payload, payload_len) != 0;
-	memcpy(pool->payload, payload, payload_len);// may: PF0201
+	memcpy(pool->payload, payload, payload_len);
 	pm_flush_range(pool->payload, PAYLOAD_BYTES);
 	pm_fence();
 	pool->is_valid = 1;

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 		return pool->name != 77 || pool->age != 42;
 	}
 	pool->name = 77;
-	pool->age = 42;// may: PF0201
+	pool->age = 42;
 	pm_flush(&pool->age);
 	pm_fence();
 	pool->is_valid = 1;

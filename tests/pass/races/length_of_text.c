@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 	for (uint64_t i = 0; i < 3; i++)
 		pool->text[i] = "ab."[i];
 	pm_persist(pool->text);
-	pool->length = 3;// may: PF0201
+	pool->length = 3;
 	pm_persist(&pool->length);
 	pool->is_valid = 1;
 	pm_persist(&pool->is_valid);

@@ -9,7 +9,7 @@
 struct Account {
 	std::uint64_t balance;
 
-	explicit Account(std::uint64_t first) : balance(first)// may: PF0201
+	explicit Account(std::uint64_t first) : balance(first)
 	{
 		pm_persist(this);
 	}

@@ -19,9 +19,9 @@ int main(int argc, char **argv)
 			return 0;
 		return pool->first != 1 || pool->second != 2;
 	}
-	pool->first = 1;// may: PF0201
+	pool->first = 1;
 	pm_flush(&pool->first);
-	pool->second = 2;// may: PF0201
+	pool->second = 2;
 	pm_flush(&pool->second);
 	pm_fence();
 	pool->is_valid = 1;

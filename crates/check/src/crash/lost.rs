@@ -334,7 +334,7 @@ fn pair(diagnosis: &Diagnosis, places: &mut Places<'_>) -> Result<Option<[Line; 
     Ok(Some([line(lost.event)?, line(survivor)?]))
 }
 
-fn written(patch: &powerfail_image::Patch) -> Written {
+pub(crate) fn written(patch: &powerfail_image::Patch) -> Written {
     use std::fmt::Write;
     let mut bytes = String::with_capacity(2 * patch.bytes.len());
     for byte in &patch.bytes {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use powerfail_explore::FailurePoint;
-use powerfail_explore::lazy::{ChangeLog, Decision, PageLines, ReadSets, ReuseLimits};
+use powerfail_explore::lazy::{ChangeLog, Decision, PageLines, ReadSets, Remarks, ReuseLimits};
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
 
@@ -64,6 +64,20 @@ impl Changes {
     ) -> Result<Self, CheckError> {
         Ok(Self {
             log: ChangeLog::of(trace, rules, fill, points)?,
+            numbers: points.iter().copied().zip(0..).collect(),
+        })
+    }
+
+    /// The same, where something else than its content matters to who reads a line.
+    pub(crate) fn with(
+        trace: &Trace,
+        rules: Rules,
+        fill: Option<u8>,
+        points: &[EventIndex],
+        remarks: &mut dyn Remarks,
+    ) -> Result<Self, CheckError> {
+        Ok(Self {
+            log: ChangeLog::with(trace, rules, fill, points, remarks)?,
             numbers: points.iter().copied().zip(0..).collect(),
         })
     }

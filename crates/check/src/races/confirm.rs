@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use powerfail_explore::FailurePoint;
-use powerfail_explore::lazy::Seen;
+use powerfail_explore::lazy::{CrashTable, Seen};
 use powerfail_finding::Evidence;
-use powerfail_model::{CrashState, EventIndex};
+use powerfail_image::Patch;
+use powerfail_model::{CrashState, EventIndex, PoolIndex};
+use powerfail_oracle::LineTable;
 use powerfail_trace::StackId;
 
 use super::Found;
 use super::pairs::{Instance, Pairs};
 use super::points::point_at;
-use super::watch::{Look, Setting, look};
-use crate::crash::{Bench, Failed, evidence};
+use super::watch::{Look, Other, Setting, look};
+use crate::crash::{Bench, Failed, evidence, written};
 use crate::error::CheckError;
 use crate::lazy::driver::{Bounds, Progress, Round, Watch, round};
 use crate::lazy::lab::{Lab, SlotLab};
@@ -28,6 +30,9 @@ const INSTANCES_MAX: usize = 6;
 /// How many other values of a read are tried at each.
 const CLASSES_MAX: u16 = 4;
 
+/// What memory is filled with that was never written: no pointer, no small number, and not what fresh memory holds.
+const PATTERNS: [u8; 2] = [0xa5, 0xff];
+
 /// What is tried at a failure point: pairs by their numbers.
 type Tasks = BTreeMap<EventIndex, Vec<(usize, Instance)>>;
 
@@ -41,6 +46,8 @@ struct Tried {
 /// A failure that the other value makes.
 struct Confirmed {
     state: CrashState,
+    /// What memory held that was never written.
+    filled: Vec<Patch>,
     symptom: Symptom,
     loads: Vec<Load>,
 }
@@ -63,8 +70,8 @@ impl Known for Tried {
 fn chosen(instances: &[Instance]) -> Vec<Instance> {
     let useful: Vec<Instance> = instances
         .iter()
-        .filter(|instance| !instance.is_failing)
-        .copied()
+        .filter(|instance| !instance.is_failing && instance.other != Other::None)
+        .cloned()
         .collect();
     if useful.len() <= INSTANCES_MAX {
         return useful;
@@ -72,7 +79,10 @@ fn chosen(instances: &[Instance]) -> Vec<Instance> {
     let last = useful.len() - 1;
     let mut order: Vec<usize> = vec![0, last];
     order.extend((1..INSTANCES_MAX - 1).map(|number| number * last / (INSTANCES_MAX - 1)));
-    order.into_iter().map(|number| useful[number]).collect()
+    order
+        .into_iter()
+        .map(|number| useful[number].clone())
+        .collect()
 }
 
 impl Bench<'_, '_> {
@@ -94,7 +104,7 @@ impl Bench<'_, '_> {
                     tasks
                         .entry(instance.at)
                         .or_default()
-                        .push((number, *instance));
+                        .push((number, instance.clone()));
                 }
             }
             if tasks.is_empty() {
@@ -104,17 +114,19 @@ impl Bench<'_, '_> {
             found.races.confirmations += progress.executions;
             for tried in progress.studied {
                 for (number, confirmed) in tried.confirmed {
+                    let (state, filled) = (confirmed.state.clone(), confirmed.filled);
                     let failed = Failed {
                         trial: Trial {
                             at: tried.at,
-                            state: TrialState::Exactly(confirmed.state.clone()),
+                            state: TrialState::Again(state, filled.clone()),
                         },
                         state: confirmed.state,
                         stack: StackId::NONE,
                         symptom: confirmed.symptom,
                         count: 1,
                     };
-                    let shown: Evidence = evidence(&failed, line_bytes);
+                    let mut shown: Evidence = evidence(&failed, line_bytes);
+                    shown.failure.filled = filled.iter().map(written).collect();
                     pairs.all[number].loads = confirmed.loads;
                     pairs.all[number].failed = Some(failed);
                     pairs.all[number].evidence.get_or_insert(shown);
@@ -144,7 +156,10 @@ impl Bench<'_, '_> {
         let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
         let zygotes = self.runner.zygotes();
         let labs = self.runner.labs(false)?;
-        let setting = Setting { contents };
+        let setting = Setting {
+            contents,
+            benign: &[],
+        };
         let observer = &mut *self.observer;
         let mut tick = |done| {
             observer.progress(Step::Reasons, done, total);
@@ -186,37 +201,118 @@ fn try_at(
     let table = lab.crash_table();
     let lines = lab.pools().line_table(&table);
     for (number, instance) in tasks {
-        for class in 1..instance.class_count.min(1 + CLASSES_MAX) {
-            let mut prefix = vec![0; instance.choice];
+        let confirmed = match &instance.other {
+            Other::Class { choice, count } => {
+                let mut scene = Scene {
+                    lab: &mut *lab,
+                    table: &table,
+                    lines: &lines,
+                    setting,
+                    at,
+                    executions: &mut tried.executions,
+                };
+                scene.other_class(*choice, *count)?
+            }
+            Other::Fill(bytes) => fill(lab, at, bytes, setting, &mut tried.executions)?,
+            Other::None => None,
+        };
+        tried.confirmed.extend(confirmed.map(|it| (*number, it)));
+    }
+    Ok(tried)
+}
+
+/// A failure point at which choices are tried.
+struct Scene<'a> {
+    lab: &'a mut dyn Lab,
+    table: &'a CrashTable,
+    lines: &'a LineTable,
+    setting: &'a Setting<'a>,
+    at: EventIndex,
+    executions: &'a mut u64,
+}
+
+impl Scene<'_> {
+    /// Lets a load see the values that it did not see.
+    fn other_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {
+        for class in 1..count.min(1 + CLASSES_MAX) {
+            let mut prefix = vec![0; choice];
             prefix.push(u32::from(class));
-            tried.executions += 1;
-            let Look::Seen(sight) = look(lab, &lines, &[], &prefix)? else {
+            *self.executions += 1;
+            let Look::Seen(sight) = look(self.lab, self.lines, &[], &prefix)? else {
                 break;
             };
             let execution = &sight.execution;
-            let Some(symptom) = setting.contents.judge(at, &execution.verdict) else {
+            let contents = self.setting.contents;
+            let Some(symptom) = contents.judge(self.at, &execution.verdict) else {
                 continue;
             };
-            let Ok(seen) = Seen::of_choices(&table, &execution.choices) else {
+            let Ok(seen) = Seen::of_choices(self.table, &execution.choices) else {
                 continue;
             };
             let state = seen.newest_state();
-            let shown = loads(lab, &table, execution, Some(instance.choice));
-            let verdict = lab.run(&state, &[])?;
-            tried.executions += 1;
-            let again = setting.contents.judge(at, &verdict);
+            let shown = loads(self.lab, self.table, execution, Some(choice));
+            let verdict = self.lab.run(&state, &[])?;
+            *self.executions += 1;
+            let again = contents.judge(self.at, &verdict);
             if let Some(again) = again.filter(|again| again.code == symptom.code) {
-                tried.confirmed.push((
-                    *number,
-                    Confirmed {
-                        state,
-                        symptom: again,
-                        loads: shown,
-                    },
-                ));
-                break;
+                return Ok(Some(Confirmed {
+                    state,
+                    filled: Vec::new(),
+                    symptom: again,
+                    loads: shown,
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Lets memory that was never written hold something else.
+fn fill(
+    lab: &mut dyn Lab,
+    at: EventIndex,
+    bytes: &[(PoolIndex, u64, u64)],
+    setting: &Setting<'_>,
+    executions: &mut u64,
+) -> Result<Option<Confirmed>, CheckError> {
+    let newest = CrashState {
+        versions: Vec::new(),
+    };
+    for pattern in PATTERNS {
+        let filled = patches(bytes, pattern);
+        let verdict = lab.run(&newest, &filled)?;
+        *executions += 1;
+        if let Some(symptom) = setting.contents.judge(at, &verdict) {
+            return Ok(Some(Confirmed {
+                state: newest,
+                filled,
+                symptom,
+                loads: Vec::new(),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Runs of bytes of lines, filled.
+fn patches(bytes: &[(PoolIndex, u64, u64)], pattern: u8) -> Vec<Patch> {
+    let mut patches: Vec<Patch> = Vec::new();
+    for &(pool, line, mask) in bytes {
+        for byte in (0..64).filter(|byte| mask >> byte & 1 != 0) {
+            let offset = line + byte;
+            match patches.last_mut() {
+                Some(last)
+                    if last.pool == pool && last.offset + last.bytes.len() as u64 == offset =>
+                {
+                    last.bytes.push(pattern);
+                }
+                _ => patches.push(Patch {
+                    pool,
+                    offset,
+                    bytes: vec![pattern],
+                }),
             }
         }
     }
-    Ok(tried)
+    patches
 }

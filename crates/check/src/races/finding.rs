@@ -1,9 +1,12 @@
 //! An unsafe read, in words.
 
+use powerfail_detect::cross_failure::NotDurable;
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, UnsafeRead};
+use powerfail_model::EventIndex;
 use powerfail_oracle::Stage;
 
 use super::pairs::Pair;
+use super::watch::Kind;
 use crate::crash::Bench;
 use crate::error::CheckError;
 use crate::lazy::choices;
@@ -19,7 +22,11 @@ impl Bench<'_, '_> {
         let first = &pair.first;
         let mut found = Vec::new();
         if let Some(writer) = first.writer {
-            found.push(places.of_event_by(Role::Store, writer, pair.writer_user)?);
+            let role = match pair.kind {
+                Kind::Uninitialised => Role::Allocation,
+                _ => Role::Store,
+            };
+            found.push(places.of_event_by(role, writer, pair.writer_user)?);
         }
         let mut reader = pair.reader.clone();
         let pool = self.trace.pools().get(first.pool.0 as usize);
@@ -28,10 +35,17 @@ impl Bench<'_, '_> {
         reader.len_bytes = Some(first.len);
         reader.bytes = Some(hex(&first.bytes));
         found.push(reader);
-        let at = pair
-            .instances
-            .first()
-            .map_or(powerfail_model::EventIndex(0), |it| it.at);
+        for commit in &first.commits {
+            found.push(places.of_event(Role::Commit, *commit)?);
+        }
+        if let Some(flush) = first
+            .why
+            .and_then(flush_of)
+            .filter(|it| Some(*it) != first.writer)
+        {
+            found.push(places.of_event(Role::Flush, flush)?);
+        }
+        let at = pair.instances.first().map_or(EventIndex(0), |it| it.at);
         let shown_at = pair.failed.as_ref().map_or(at, |failed| failed.trial.at);
         found.push(places.of_event(Role::Failure, shown_at)?);
         let mut evidence = pair.evidence.clone();
@@ -42,7 +56,11 @@ impl Bench<'_, '_> {
                 found.push(places.of_backtrace(Role::Recovery, &backtrace));
             }
         }
-        let code = Code::CrossFailureRace;
+        let code = match pair.kind {
+            Kind::Race | Kind::Strict => Code::CrossFailureRace,
+            Kind::Uncommitted | Kind::Stale => Code::CrossFailureSemantic,
+            Kind::Uninitialised => Code::UninitialisedRead,
+        };
         Ok(Finding {
             id: String::new(),
             code,
@@ -54,7 +72,7 @@ impl Bench<'_, '_> {
             },
             message: message(pair, &found),
             count: pair.failure_points,
-            suggestion: Some(suggestion(&found)),
+            suggestion: Some(suggestion(pair, &found)),
             places: found,
             evidence,
             read: Some(UnsafeRead {
@@ -63,11 +81,26 @@ impl Bench<'_, '_> {
                 command: command(first.stage).to_owned(),
                 bytes: hex(&first.bytes),
                 instead: first.instead.iter().map(|bytes| hex(bytes)).collect(),
-                not_durable: None,
+                not_durable: first.why.map(not_durable),
                 trace: None,
-                strict: false,
+                strict: pair.kind == Kind::Strict,
             }),
         })
+    }
+}
+
+const fn flush_of(why: NotDurable) -> Option<EventIndex> {
+    match why {
+        NotDurable::NeverFlushed => None,
+        NotDurable::NotFenced { flush } | NotDurable::FlushedBefore { flush } => Some(flush),
+    }
+}
+
+const fn not_durable(why: NotDurable) -> powerfail_finding::NotDurable {
+    match why {
+        NotDurable::NeverFlushed => powerfail_finding::NotDurable::NeverFlushed,
+        NotDurable::NotFenced { .. } => powerfail_finding::NotDurable::NotFenced,
+        NotDurable::FlushedBefore { .. } => powerfail_finding::NotDurable::FlushedBefore,
     }
 }
 
@@ -78,7 +111,7 @@ const fn command(stage: Stage) -> &'static str {
     }
 }
 
-/// `in insert`, where that is known.
+/// ` in insert`, where that is known.
 fn whereabouts(place: Option<&SourcePlace>) -> String {
     place
         .and_then(|place| place.function.as_deref())
@@ -94,11 +127,28 @@ fn message(pair: &Pair, places: &[SourcePlace]) -> String {
         Stage::Checker => "the checker",
         _ => "recovery",
     };
-    format!(
-        "{who} reads{} what is stored{} and not surely durable",
-        whereabouts(with(places, Role::Load)),
-        whereabouts(with(places, Role::Store)),
-    )
+    let reads = format!("{who} reads{}", whereabouts(with(places, Role::Load)));
+    let stored = format!("what is stored{}", whereabouts(with(places, Role::Store)));
+    match pair.kind {
+        Kind::Race | Kind::Strict => {
+            let lacks = match pair.first.why {
+                Some(NotDurable::NeverFlushed) => "and not flushed yet",
+                Some(NotDurable::NotFenced { .. }) => "and flushed, but not fenced yet",
+                Some(NotDurable::FlushedBefore { .. }) => "after its line was flushed",
+                None => "and not surely durable",
+            };
+            format!("{reads} {stored} {lacks}")
+        }
+        Kind::Uncommitted if pair.first.commits.is_empty() => {
+            format!("{reads} {stored} and not committed")
+        }
+        Kind::Uncommitted => format!("{reads} {stored} and committed before it was durable"),
+        Kind::Stale => format!("{reads} {stored}, which a later commit has made stale"),
+        Kind::Uninitialised => format!(
+            "{reads} what is allocated{} and never written",
+            whereabouts(with(places, Role::Allocation))
+        ),
+    }
 }
 
 fn name(place: Option<&SourcePlace>) -> String {
@@ -110,11 +160,28 @@ fn name(place: Option<&SourcePlace>) -> String {
     }
 }
 
-fn suggestion(places: &[SourcePlace]) -> String {
-    format!(
-        "flush what is stored at {} and fence before recovery can depend on it, or let a commit variable or \
-         checksum decide at {} whether it is there",
-        name(with(places, Role::Store)),
-        name(with(places, Role::Load)),
-    )
+fn suggestion(pair: &Pair, places: &[SourcePlace]) -> String {
+    let store = name(with(places, Role::Store));
+    let load = name(with(places, Role::Load));
+    match pair.kind {
+        Kind::Race | Kind::Strict => format!(
+            "make what is stored at {store} durable before recovery can depend on it, or let a commit variable \
+             or checksum decide whether it is read at {load}"
+        ),
+        Kind::Uncommitted if pair.first.commits.is_empty() => format!(
+            "read it at {load} only if the commit variable says that it is valid, or store the commit variable \
+             when what is stored at {store} is durable"
+        ),
+        Kind::Uncommitted => format!(
+            "flush what is stored at {store} and fence before the commit variable is stored at {}",
+            name(with(places, Role::Commit))
+        ),
+        Kind::Stale => format!(
+            "read at {load} what the last commit made valid, or store it again before that commit"
+        ),
+        Kind::Uninitialised => format!(
+            "write all that is allocated at {} before recovery can reach it, or let the allocation give zeros",
+            name(with(places, Role::Allocation))
+        ),
+    }
 }

@@ -1,13 +1,13 @@
 //! From reads to pairs: each reader with each writer once, as lines of code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_finding::{Evidence, SourcePlace};
 use powerfail_model::EventIndex;
 use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
 use rustc_hash::FxHashMap;
 
-use super::watch::{Kind, Sighting, Watched};
+use super::watch::{Kind, Other, Sighting, Watched};
 use crate::crash::Failed;
 use crate::error::CheckError;
 use crate::lazy::driver::Progress;
@@ -38,20 +38,34 @@ pub(super) struct Pair {
 }
 
 /// A read at a failure point.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Instance {
     pub(super) at: EventIndex,
-    /// Which choice of the execution, and of how many values.
-    pub(super) choice: usize,
-    pub(super) class_count: u16,
+    /// How it is made to see something else.
+    pub(super) other: Other,
     /// Recovery fails there in any case.
     pub(super) is_failing: bool,
 }
 
 impl Pair {
-    /// Whether it is more than a warning.
+    /// Whether it is more than a warning: a run shows that it matters, or the program itself says so.
     pub(super) const fn is_error(&self) -> bool {
-        self.evidence.is_some()
+        self.evidence.is_some() || matches!(self.kind, Kind::Uncommitted | Kind::Stale)
+    }
+
+    /// It was seen once more.
+    fn add(&mut self, instance: Instance, same: u64) {
+        match self.instances.last_mut() {
+            Some(last) if last.at == instance.at => {
+                if let (Other::Fill(known), Other::Fill(more)) = (&mut last.other, &instance.other)
+                {
+                    known.extend(more);
+                    return;
+                }
+            }
+            _ => self.failure_points += 1 + same,
+        }
+        self.instances.push(instance);
     }
 }
 
@@ -81,26 +95,17 @@ impl Pairs {
                 let Some((reader_line, reader)) = readers.place(sighting) else {
                     continue;
                 };
-                let Some((writer_line, user)) = writers.line(sighting.writer, places)? else {
+                let Some((writer_line, user)) = writers.line(sighting, places)? else {
                     continue;
                 };
                 let instance = Instance {
                     at: watched.at,
-                    choice: sighting.choice,
-                    class_count: sighting.class_count,
+                    other: sighting.other.clone(),
                     is_failing: watched.failed.is_some(),
                 };
                 let key = (sighting.kind, reader_line, writer_line);
                 if let Some(number) = numbers.get(&key) {
-                    let pair = &mut all[*number];
-                    if pair
-                        .instances
-                        .last()
-                        .is_none_or(|last| last.at != watched.at)
-                    {
-                        pair.failure_points += 1 + same;
-                    }
-                    pair.instances.push(instance);
+                    all[*number].add(instance, same);
                     continue;
                 }
                 numbers.insert(key, all.len());
@@ -117,6 +122,24 @@ impl Pairs {
                 });
             }
         }
+        // What can see several values is not said again by the strict rule.
+        let lines: BTreeSet<(&Line, &Option<Line>)> = numbers
+            .keys()
+            .filter(|(kind, ..)| *kind == Kind::Race)
+            .map(|(_, reader, writer)| (reader, writer))
+            .collect();
+        let strict: Vec<usize> = numbers
+            .iter()
+            .filter(|((kind, reader, writer), _)| {
+                *kind == Kind::Strict && lines.contains(&(reader, writer))
+            })
+            .map(|(_, number)| *number)
+            .collect();
+        let mut number = 0;
+        all.retain(|_| {
+            number += 1;
+            !strict.contains(&(number - 1))
+        });
         Ok(Self { all })
     }
 }
@@ -225,15 +248,18 @@ impl Writers {
     #[expect(clippy::type_complexity, reason = "two things that are known together")]
     fn line(
         &mut self,
-        event: Option<EventIndex>,
+        sighting: &Sighting,
         places: &mut Places<'_>,
     ) -> Result<Option<(Option<Line>, Option<StackId>)>, CheckError> {
-        let Some(event) = event else {
+        let Some(event) = sighting.writer else {
             return Ok(Some((None, None)));
         };
         let stack = self.stacks.get(&event).copied().unwrap_or(StackId::NONE);
         if !self.lines.contains_key(&stack) {
-            let line = match places.user_of(stack) {
+            // An allocation is asked for by the user, whoever does it.
+            let is_allocation = sighting.kind == Kind::Uninitialised;
+            let user = places.user_of(stack);
+            let line = match user.or(is_allocation.then_some(stack)) {
                 Some(user) => {
                     let role = powerfail_finding::Role::Store;
                     let place = places.of_event_by(role, event, Some(user))?;

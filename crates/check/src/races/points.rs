@@ -1,17 +1,20 @@
 //! When the power fails.
 
+use powerfail_detect::cross_failure::Owners;
 use powerfail_explore::{FailurePoint, FailurePointTree, Plan, PlanOptions, TreeOptions, Trigger};
 use powerfail_model::{EventIndex, Rules, ThreadIndex};
-use powerfail_trace::{StackId, Trace};
+use powerfail_trace::{Record, StackId, Trace};
 
 use crate::error::CheckError;
 use crate::lazy::rounds;
+use crate::places::Places;
 
 /// Failure points, the most valuable first.
 pub(super) struct Points {
     pub(super) ranked: Vec<FailurePoint>,
     pub(super) stacks: usize,
     in_creation: u64,
+    out_of_scope: u64,
 }
 
 /// The failure points of a trace, or one of them.
@@ -20,19 +23,24 @@ pub(super) fn of(
     rules: Rules,
     tree: TreeOptions,
     only: Option<EventIndex>,
+    places: &mut Places<'_>,
 ) -> Result<Points, CheckError> {
     if let Some(only) = only {
         return Ok(Points {
             ranked: vec![point_at(only)],
             stacks: 1,
             in_creation: 0,
+            out_of_scope: 0,
         });
     }
     let options = TreeOptions {
         per_stack: 0,
         ..tree
     };
-    let tree = FailurePointTree::covering(trace, rules, options)?;
+    let trust = places.trust().clone();
+    let mut owners = Owners::new(trace, &trust, places);
+    let mut is_own = |record: &Record<'_>| owners.is_librarys(record);
+    let tree = FailurePointTree::ordering(trace, rules, options, &mut is_own)?;
     let plan = Plan::of(
         &tree,
         PlanOptions {
@@ -46,6 +54,7 @@ pub(super) fn of(
         ranked: planned.into_iter().map(|it| it.point).collect(),
         stacks: tree.stacks().len(),
         in_creation: plan.left_out.in_creation,
+        out_of_scope: tree.out_of_scope_count(),
     })
 }
 
@@ -74,12 +83,23 @@ impl Points {
     }
 
     /// What is left out.
-    pub(super) fn note(&self) -> Option<String> {
-        (self.in_creation > 0).then(|| {
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        let points = |count: u64| match count {
+            1 => "1 failure point".to_owned(),
+            _ => format!("{count} failure points"),
+        };
+        let created = (self.in_creation > 0).then(|| {
             format!(
-                "{} failure points while PMDK creates a pool are left out; --include-create tries them",
-                self.in_creation
+                "{} while PMDK creates a pool are left out; --include-create tries them",
+                points(self.in_creation)
             )
-        })
+        });
+        let annotated = (self.out_of_scope > 0).then(|| {
+            format!(
+                "{} are left out because annotations of the program say so",
+                points(self.out_of_scope)
+            )
+        });
+        created.into_iter().chain(annotated)
     }
 }

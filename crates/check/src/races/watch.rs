@@ -1,19 +1,22 @@
 //! One failure point: recovery runs once on memory with every store before it, and its reads are watched.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use powerfail_abi::mark;
+use powerfail_detect::cross_failure::{Judgement, NotDurable, Shadow};
 use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::{CrashTable, Observed, PageLines, Seen};
 use powerfail_finding::Code;
-use powerfail_model::{EventIndex, PoolIndex};
-use powerfail_oracle::{
-    Branch, Choice, Execution, ExploreRequest, LineTable, PageMask, Stage, Watch,
-};
+use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
+use powerfail_observe::ByteSet;
+use powerfail_oracle::{Branch, Execution, ExploreRequest, LineTable, PageMask, Stage, Watch};
 use powerfail_trace::{Frame, Module};
 
+use super::shadows::watches;
 use crate::content::Contents;
 use crate::error::CheckError;
-use crate::lazy::lab::Lab;
+use crate::lazy::lab::{Lab, Pools};
 use crate::lazy::reuse::{Known, Reads};
 use crate::lazy::walk::Attempt;
 
@@ -24,6 +27,8 @@ const VALUES_MAX: usize = 8;
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) contents: &'a Contents,
+    /// Bytes that are taken as those of commit variables.
+    pub(super) benign: &'a [(PoolIndex, Range<u64>)],
 }
 
 /// What was seen at a failure point.
@@ -59,6 +64,25 @@ impl Known for Watched {
 pub(super) enum Kind {
     /// It can see several values.
     Race,
+    /// It is of bytes that are not surely durable, and can see one value only.
+    Strict,
+    /// It is of what is not committed.
+    Uncommitted,
+    /// It is of what a later commit has made invalid.
+    Stale,
+    /// It is of memory that was allocated and never written.
+    Uninitialised,
+}
+
+/// How a read is made to see something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Other {
+    /// By taking another class of a choice: which choice, and of how many classes.
+    Class { choice: usize, count: u16 },
+    /// By other bytes in memory that holds anything: lines of 64 bytes, by pool and offset, and bytes of them.
+    Fill(Vec<(PoolIndex, u64, u64)>),
+    /// Not at all.
+    None,
 }
 
 /// A read that is not safe.
@@ -70,17 +94,19 @@ pub(super) struct Sighting {
     pub(super) modules: Option<Arc<[Module]>>,
     /// The instruction, then who called, innermost first.
     pub(super) frames: Vec<Frame>,
-    /// The store that may be lost.
+    /// The store that may be lost or is not valid, or the allocation.
     pub(super) writer: Option<EventIndex>,
+    /// Why it may be lost.
+    pub(super) why: Option<NotDurable>,
+    /// The commit writes that decide.
+    pub(super) commits: Vec<EventIndex>,
     pub(super) pool: PoolIndex,
     pub(super) offset: u64,
     pub(super) len: u64,
     /// What it reads, and what it could read instead.
     pub(super) bytes: Vec<u8>,
     pub(super) instead: Vec<Vec<u8>>,
-    /// Which choice of the execution it is, and how many values it had.
-    pub(super) choice: usize,
-    pub(super) class_count: u16,
+    pub(super) other: Other,
 }
 
 /// What came of an execution.
@@ -96,9 +122,11 @@ pub(super) struct Sight {
     pub(super) warnings: Vec<String>,
 }
 
-/// Watches recovery at a failure point. `watched` are lines of which the read set must be known.
+/// Watches recovery at a failure point. `shadow` is that of the moment, `watched` are lines of which the read set
+/// must be known.
 pub(super) fn watch(
     lab: &mut dyn Lab,
+    shadow: &Shadow,
     point: &FailurePoint,
     watched: Vec<PageLines>,
     setting: &Setting<'_>,
@@ -114,14 +142,15 @@ pub(super) fn watch(
         sightings: Vec::new(),
         warnings: Vec::new(),
     };
-    if table.lines.is_empty() {
-        // Whatever recovery reads is the same in all that the crash can have left.
+    let pools = lab.pools();
+    let watches = watches(shadow, &pools);
+    if table.lines.is_empty() && watches.is_empty() {
+        // Whatever recovery reads is sure and valid.
         return Ok(result);
     }
-    let pools = lab.pools();
     let mut lines = pools.line_table(&table);
     lines.watched = watched.iter().filter_map(|page| pools.mask(page)).collect();
-    let sight = match look(lab, &lines, &[], &[])? {
+    let sight = match look(lab, &lines, &watches, &[])? {
         Look::Seen(sight) => sight,
         Look::Refused(reason) => {
             result.refused = Some(reason);
@@ -138,7 +167,10 @@ pub(super) fn watch(
     let execution = &sight.execution;
     let symptom = setting.contents.judge(point.at, &execution.verdict);
     result.failed = symptom.map(|symptom| symptom.code);
-    result.sightings = races(lab, &table, execution);
+    let variables = Variables::of(execution, &pools, shadow, setting.benign);
+    result.sightings = races(lab, &table, &variables, execution);
+    let noted = notes(lab, &pools, &variables, execution);
+    result.sightings.extend(noted);
     Ok(result)
 }
 
@@ -176,14 +208,52 @@ pub(super) fn look(
     })
 }
 
+/// The variables that commit: those of the workload, those that recovery names, and those that were inferred.
+struct Variables<'s> {
+    shadow: &'s Shadow,
+    named: Vec<(PoolIndex, Range<u64>)>,
+}
+
+impl<'s> Variables<'s> {
+    fn of(
+        execution: &Execution,
+        pools: &Pools,
+        shadow: &'s Shadow,
+        benign: &[(PoolIndex, Range<u64>)],
+    ) -> Self {
+        let notes = execution.notes.iter();
+        let notes =
+            notes.filter(|note| matches!(note.code, mark::COMMIT_VARIABLE | mark::COMMIT_RANGE));
+        let named = notes.filter_map(|note| {
+            let pool = pools.index(note.pool)?;
+            Some((pool, note.offset..note.offset.saturating_add(note.bytes)))
+        });
+        Self {
+            shadow,
+            named: named.chain(benign.iter().cloned()).collect(),
+        }
+    }
+
+    fn contain(&self, pool: PoolIndex, offset: u64) -> bool {
+        let mut named = self.named.iter();
+        self.shadow.is_commit_variable(pool, PoolOffset(offset), 1)
+            || named.any(|(known, range)| *known == pool && range.contains(&offset))
+    }
+}
+
 /// The loads that could observe several values.
-fn races(lab: &mut dyn Lab, table: &CrashTable, execution: &Execution) -> Vec<Sighting> {
+fn races(
+    lab: &mut dyn Lab,
+    table: &CrashTable,
+    variables: &Variables<'_>,
+    execution: &Execution,
+) -> Vec<Sighting> {
     let mut seen = Seen::nothing(table);
     let mut sightings = Vec::new();
     for (number, choice) in execution.choices.iter().enumerate() {
         let observed = Observed::from(choice);
         if choice.skipped == 0
-            && let Some(sighting) = race(lab, table, &seen, execution, number, choice)
+            && let Some(sighting) = race(lab, &seen, variables, execution, number)
         {
             sightings.push(sighting);
         }
@@ -196,25 +266,41 @@ fn races(lab: &mut dyn Lab, table: &CrashTable, execution: &Execution) -> Vec<Si
 
 fn race(
     lab: &mut dyn Lab,
-    table: &CrashTable,
     seen: &Seen<'_>,
+    variables: &Variables<'_>,
     execution: &Execution,
     number: usize,
-    choice: &Choice,
 ) -> Option<Sighting> {
+    let choice = execution.choices.get(number)?;
+    let table = seen.table();
     let line = table.lines.get(choice.line as usize)?;
+    let begin = line.id.line.0 * table.line_bytes as u64;
     let taken = line.contents.get(choice.content as usize)?;
-    let observed = Observed::from(choice).bytes;
+    let mut observed = Observed::from(choice).bytes;
+    // Whoever reads a commit variable is prepared for either value.
+    for byte in Observed::from(choice).bytes.iter() {
+        if variables.contain(line.id.pool, begin + byte as u64) {
+            observed = observed.without(&ByteSet::range(byte, byte + 1));
+        }
+    }
     let span = usize::from(choice.from)..usize::from(choice.to);
     let bytes = taken.bytes.get(span.clone())?.to_vec();
     let mut newest_other = None;
     let mut instead: Vec<Vec<u8>> = Vec::new();
+    let mut differing: Option<(usize, usize)> = None;
     for possible in seen.possible(choice.line as usize) {
         let content = &line.contents[possible];
         if observed.agree(&content.bytes, &taken.bytes) {
             continue;
         }
         newest_other = newest_other.max(Some(content.newest_version()));
+        for at in observed
+            .iter()
+            .filter(|at| content.bytes[*at] != taken.bytes[*at])
+        {
+            let (first, last) = differing.unwrap_or((at, at));
+            differing = Some((first.min(at), last.max(at)));
+        }
         let other = content.bytes.get(span.clone()).unwrap_or_default();
         if instead.len() < VALUES_MAX && instead.iter().all(|known| known != other) {
             instead.push(other.to_vec());
@@ -222,6 +308,10 @@ fn race(
     }
     // The newest store without which the load reads something else.
     let writer = line.stores.get(newest_other?).copied();
+    let (first, last) = differing?;
+    let at = PoolOffset(begin + first as u64);
+    let len = (last - first) as u64 + 1;
+    let why = variables.shadow.why_not_durable(line.id.pool, at, len);
     let stage = execution.stage_of(number);
     let (modules, frames) = frames_of(lab, stage, &choice.frames);
     Some(Sighting {
@@ -230,18 +320,102 @@ fn race(
         modules,
         frames,
         writer,
+        why: why.map(|(_, why)| why),
+        commits: Vec::new(),
         pool: line.id.pool,
-        offset: line.id.line.0 * table.line_bytes as u64 + u64::from(choice.from),
+        offset: begin + u64::from(choice.from),
         len: span.len() as u64,
         bytes,
         instead,
-        choice: number,
-        class_count: choice.class_count,
+        other: Other::Class {
+            choice: number,
+            count: choice.class_count,
+        },
     })
 }
 
+/// The first reads of watched bytes.
+fn notes(
+    lab: &mut dyn Lab,
+    pools: &Pools,
+    variables: &Variables<'_>,
+    execution: &Execution,
+) -> Vec<Sighting> {
+    let mut sightings = Vec::new();
+    for (number, note) in execution.notes.iter().enumerate() {
+        if note.code != 0 || note.skipped != 0 {
+            continue;
+        }
+        let Some(pool) = pools.index(note.pool) else {
+            continue;
+        };
+        let mut read = note.bytes;
+        for byte in (0..64).filter(|byte| note.bytes >> byte & 1 != 0) {
+            if variables.contain(pool, note.offset + byte) {
+                read &= !(1 << byte);
+            }
+        }
+        let stage = execution.stage_of_note(number);
+        for judgement in variables.shadow.judge(pool, PoolOffset(note.offset), read) {
+            let (kind, bytes, writer, why, commits) = parts(&judgement);
+            let first = u64::from(bytes.trailing_zeros());
+            let len = 64 - u64::from(bytes.leading_zeros()) - first;
+            let mut value = vec![0; len as usize];
+            let offset = note.offset + first;
+            lab.read(Place::new(pool, PoolOffset(offset)), &mut value);
+            let (modules, frames) = frames_of(lab, stage, &note.frames);
+            sightings.push(Sighting {
+                kind,
+                stage,
+                modules,
+                frames,
+                writer: Some(writer),
+                why,
+                commits,
+                pool,
+                offset,
+                len,
+                bytes: value,
+                instead: Vec::new(),
+                other: match kind {
+                    Kind::Uninitialised => Other::Fill(vec![(pool, note.offset, bytes)]),
+                    _ => Other::None,
+                },
+            });
+        }
+    }
+    sightings
+}
+
+type Parts = (Kind, u64, EventIndex, Option<NotDurable>, Vec<EventIndex>);
+
+/// What a judgement says: its kind, bytes, writer, why they may be lost, and the commit writes.
+fn parts(judgement: &Judgement) -> Parts {
+    match *judgement {
+        Judgement::Race { bytes, writer, why } => {
+            (Kind::Strict, bytes, writer, Some(why), Vec::new())
+        }
+        Judgement::Uncommitted {
+            bytes,
+            writer,
+            commit,
+        } => {
+            let commits = commit.into_iter().collect();
+            (Kind::Uncommitted, bytes, writer, None, commits)
+        }
+        Judgement::Stale {
+            bytes,
+            writer,
+            commits,
+        } => (Kind::Stale, bytes, writer, None, commits.to_vec()),
+        Judgement::Uninitialised { bytes, allocation } => {
+            (Kind::Uninitialised, bytes, allocation, None, Vec::new())
+        }
+    }
+}
+
 /// What addresses of the last execution mean.
-fn frames_of(
+pub(super) fn frames_of(
     lab: &mut dyn Lab,
     stage: Stage,
     addresses: &[u64],

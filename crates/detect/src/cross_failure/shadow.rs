@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use powerfail_abi::mark;
 use powerfail_model::{
-    Domain, Event, EventIndex, Frontier, Image, LineId, LineIndex, Place, PoolIndex, PoolOffset,
-    Step, StoreKind, ThreadIndex,
+    Domain, Event, EventIndex, Frontier, LineId, LineIndex, Place, PoolIndex, PoolOffset, Step,
+    StoreKind, ThreadIndex,
 };
 use powerfail_trace::{Body, Mark, MarkKind, Record, Trace};
 use rustc_hash::FxHashMap;
@@ -27,7 +27,7 @@ pub struct Shadow {
     domain: Domain,
     strict: bool,
     pools: Vec<String>,
-    frontier: Frontier<Blind>,
+    frontier: Frontier<()>,
     /// How many ordering points there were.
     now: Time,
     cells: FxHashMap<Cell, Stores>,
@@ -49,7 +49,7 @@ impl Shadow {
             domain: options.rules.domain,
             strict: options.strict,
             pools: pools.map(|pool| pool.path.display().to_string()).collect(),
-            frontier: Frontier::new(options.rules, Blind),
+            frontier: Frontier::new(options.rules, ()),
             now: 0,
             cells: FxHashMap::default(),
             commits: Commits::default(),
@@ -216,15 +216,17 @@ impl Shadow {
         let mut risen = std::mem::take(&mut self.risen);
         self.frontier
             .apply_and(step, |line, event| risen.push((line, event)));
+        let fences_order = self.domain != Domain::PageCache;
         let (orders, orders_alone) = match step.event {
-            Event::Fence(_) | Event::Sync { .. } => (true, false),
+            Event::Fence(_) => (fences_order, false),
+            Event::Sync { .. } => (true, false),
             Event::Store { kind, at, bytes } => {
                 // Where stores are durable in their order, each of them is an ordering point; those that make up one
                 // commit write stay together.
                 let alone = self.domain == Domain::Eadr
-                    && kind != StoreKind::NonTemporal
+                    && !bytes.is_empty()
                     && !self.commits.touches(range_of(at, bytes.len()));
-                (kind == StoreKind::Locked || alone, alone)
+                (kind == StoreKind::Locked && fences_order || alone, alone)
             }
             Event::Flush { .. } | Event::Resize { .. } => (false, false),
         };
@@ -463,16 +465,6 @@ impl Shadow {
             self.watched.insert(cell, watched);
         }
     }
-}
-
-/// An image that holds nothing: what bytes are is not asked here.
-#[derive(Debug)]
-struct Blind;
-
-impl Image for Blind {
-    fn read(&self, _: Place, _: &mut [u8]) {}
-    fn write(&mut self, _: Place, _: &[u8]) {}
-    fn clear_from(&mut self, _: PoolIndex, _: PoolOffset) {}
 }
 
 fn range_of(at: Place, len: usize) -> PoolRange {

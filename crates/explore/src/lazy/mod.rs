@@ -23,7 +23,7 @@ mod table;
 pub use filled::FilledImage;
 pub use history::History;
 pub use reuse::{
-    ChangeLog, ChangeLogBuilder, Decision, LineChange, PageLines, ReadSets, ReuseCounts,
+    ChangeLog, ChangeLogBuilder, Decision, LineChange, PageLines, ReadSets, Remarks, ReuseCounts,
     ReuseLimits,
 };
 pub use robust::{Moment, ReadLine, RunStore, Span, Unexplained, robust};

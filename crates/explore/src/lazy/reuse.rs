@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use powerfail_model::{Event, EventIndex, Frontier, Image, LineId, LineIndex, OpenLine, Place};
 use powerfail_model::{PoolIndex, PoolOffset, Rules, Step};
-use powerfail_trace::Trace;
+use powerfail_trace::{Record, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lazy::digest::digest_bytes;
@@ -73,6 +73,23 @@ impl ChangeLog {
         fill: Option<u8>,
         points: &[EventIndex],
     ) -> powerfail_trace::Result<Self> {
+        struct Nobody;
+        impl Remarks for Nobody {
+            fn record(&mut self, _: &Record<'_>) {}
+
+            fn at_point(&mut self, _: &mut dyn FnMut(LineId, u128)) {}
+        }
+        Self::with(trace, rules, fill, points, &mut Nobody)
+    }
+
+    /// The same, where something else than its content matters to who reads a line.
+    pub fn with(
+        trace: &Trace,
+        rules: Rules,
+        fill: Option<u8>,
+        points: &[EventIndex],
+        remarks: &mut dyn Remarks,
+    ) -> powerfail_trace::Result<Self> {
         let image = FilledImage::of(trace, fill)?;
         let mut builder = ChangeLogBuilder::new(rules, image);
         builder.is_filled = fill.is_some();
@@ -82,10 +99,14 @@ impl ChangeLog {
             let record = records.next_record()?;
             let position = record.as_ref().map_or(EventIndex(u64::MAX), |it| it.index);
             while let Some(at) = rest.next_if(|at| *at <= position) {
+                remarks.at_point(&mut |line, remark| builder.remark(line, remark));
                 builder.point(at);
             }
-            if let Some(step) = record.and_then(|record| record.step()) {
-                builder.apply(&step);
+            if let Some(record) = record {
+                remarks.record(&record);
+                if let Some(step) = record.step() {
+                    builder.apply(&step);
+                }
             }
         }
         Ok(builder.finish())
@@ -107,6 +128,15 @@ impl ChangeLog {
     }
 }
 
+/// Who passes over a trace beside a [`ChangeLog`], and knows more about lines than their content.
+pub trait Remarks {
+    /// The next record.
+    fn record(&mut self, record: &Record<'_>);
+    /// At a failure point: tells of each line with another remark than at the one before. Zero is none; equal
+    /// remarks mean that nothing has changed for who reads the line.
+    fn at_point(&mut self, tell: &mut dyn FnMut(LineId, u128));
+}
+
 /// Makes a [`ChangeLog`] in a pass over a trace.
 #[derive(Clone, Debug)]
 pub struct ChangeLogBuilder<I> {
@@ -122,6 +152,8 @@ pub struct ChangeLogBuilder<I> {
     /// touched.
     is_filled: bool,
     pages: FxHashSet<(PoolIndex, u64)>,
+    /// What else is said of lines; never zero.
+    remarks: FxHashMap<LineId, u128>,
     log: ChangeLog,
 }
 
@@ -136,6 +168,7 @@ impl<I: Image> ChangeLogBuilder<I> {
             is_resized: false,
             is_filled: false,
             pages: FxHashSet::default(),
+            remarks: FxHashMap::default(),
             log: ChangeLog {
                 line_bytes: rules.domain.line_bytes(),
                 points: Vec::new(),
@@ -170,6 +203,15 @@ impl<I: Image> ChangeLogBuilder<I> {
             _ => {}
         }
         self.frontier.apply(step);
+    }
+
+    /// Something is said of a line that matters to who reads it; zero is nothing.
+    pub fn remark(&mut self, id: LineId, remark: u128) {
+        self.touch(id);
+        match remark {
+            0 => self.remarks.remove(&id),
+            _ => self.remarks.insert(id, remark),
+        };
     }
 
     fn touch(&mut self, id: LineId) {
@@ -224,6 +266,11 @@ impl<I: Image> ChangeLogBuilder<I> {
     }
 
     fn digest(&self, id: LineId) -> u128 {
+        let remark = self.remarks.get(&id).copied().unwrap_or(0);
+        self.digest_of_content(id).wrapping_add(remark)
+    }
+
+    fn digest_of_content(&self, id: LineId) -> u128 {
         match self.frontier.open_line(id) {
             Some(line) => digest_open(line),
             None => {

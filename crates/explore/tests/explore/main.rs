@@ -7,5 +7,6 @@ mod eager;
 mod history;
 mod interleaving;
 mod naive;
+mod ordering;
 mod plan;
 mod scope;

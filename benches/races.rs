@@ -1,0 +1,183 @@
+//! What watching the reads of recovery costs: a map of libpmemobj with one transaction per insert, recorded and
+//! analysed.
+//!
+//! Not a criterion bench: it runs for seconds. Prints a table and writes it into `docs/races-figures.md`,
+//! between the comments that name it. Needs gcc and libpmemobj, and `powerfail` built in release mode, which
+//! `cargo xtask bench races` sees to.
+
+#[path = "explore/document.rs"]
+mod document;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use document::Document;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How many keys are inserted.
+const INSERTS: [u32; 4] = [1, 10, 100, 1000];
+/// Seconds that are the target for the first and the last of them.
+const TARGETS: [(u32, f64); 2] = [(1, 1.0), (1000, 60.0)];
+/// How often a run without powerfail is timed; the best counts.
+const NATIVE_RUNS: usize = 10;
+/// As many recoveries at a time as the figures are for.
+const JOBS: &str = "2";
+
+struct Bench {
+    powerfail: PathBuf,
+    program: PathBuf,
+    folder: TempDir,
+}
+
+/// What one number of inserts took.
+struct Measured {
+    events: u64,
+    failure_points: u64,
+    executions: u64,
+    /// Failure points that needed no run.
+    unchanged: u64,
+    findings: usize,
+    recorded_s: f64,
+    analysed_s: f64,
+    /// Workload and recovery, once each, without powerfail.
+    native_s: f64,
+}
+
+impl Measured {
+    fn whole_s(&self) -> f64 {
+        self.recorded_s + self.analysed_s
+    }
+}
+
+fn main() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let powerfail = std::env::var_os("POWERFAIL")
+        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
+    assert!(powerfail.exists(), "{} is not built", powerfail.display());
+    let bench = Bench::new(powerfail, &here.join("record/btree.c"));
+    let mut rows = vec![
+        "| inserts | events | failure points | executions | unchanged | recorded | analysed | in all | to native |"
+            .to_owned(),
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |".to_owned(),
+    ];
+    for row in &rows {
+        println!("{row}");
+    }
+    for inserts in INSERTS {
+        let measured = bench.measure(inserts);
+        assert_eq!(measured.findings, 0, "the map is right");
+        let Measured {
+            events,
+            failure_points,
+            executions,
+            unchanged,
+            recorded_s,
+            analysed_s,
+            native_s,
+            ..
+        } = measured;
+        let whole_s = measured.whole_s();
+        let ratio = whole_s / native_s;
+        rows.push(format!(
+            "| {inserts} | {events} | {failure_points} | {executions} | {unchanged} | {recorded_s:.2} s | {analysed_s:.2} s | {whole_s:.2} s | {ratio:.0} |"
+        ));
+        println!("{}", rows.last().map_or("", String::as_str));
+        for (_, target_s) in TARGETS.iter().filter(|(count, _)| *count == inserts) {
+            let verdict = if whole_s < *target_s { "met" } else { "missed" };
+            println!("target of {target_s} s: {verdict}");
+        }
+    }
+    let mut document = Document::open(here.join("../docs/races-figures.md"));
+    document.replace("inserts", &rows);
+    document.write();
+}
+
+impl Bench {
+    fn new(powerfail: PathBuf, source: &Path) -> Self {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let program = folder.path().join("btree");
+        let status = Command::new("gcc")
+            .args(["-O2", "-g", "-Wl,-z,now", "-o"])
+            .arg(&program)
+            .arg(source)
+            .arg("-lpmemobj")
+            .status()
+            .expect("gcc runs");
+        assert!(status.success(), "btree does not compile");
+        Self {
+            powerfail,
+            program,
+            folder,
+        }
+    }
+
+    fn measure(&self, inserts: u32) -> Measured {
+        let inserts = inserts.to_string();
+        let trace = self.folder.path().join("run.trace");
+        let begun = Instant::now();
+        let mut record = Command::new(&self.powerfail);
+        record.args(["record", "-o"]).arg(&trace).arg("--");
+        record.arg(&self.program).args(["{pool}", &inserts]);
+        run(&mut record);
+        let recorded_s = begun.elapsed().as_secs_f64();
+
+        let begun = Instant::now();
+        let mut races = Command::new(&self.powerfail);
+        races.arg("races").arg(&trace);
+        races.args(["--format", "json", "--jobs", JOBS, "--recover"]);
+        races.arg(format!("{} {{pool}} resume", self.program.display()));
+        let text = run(&mut races);
+        let analysed_s = begun.elapsed().as_secs_f64();
+
+        let report: Value = serde_json::from_str(&text).expect("a report");
+        let totals = &report["totals"];
+        let number = |value: &Value| value.as_u64().expect("a number");
+        let count = |name: &str| number(&totals["races"][name]);
+        assert_eq!(count("refused") + count("not_tried"), 0, "{totals}");
+        Measured {
+            events: number(&totals["events"]),
+            failure_points: count("failure_points"),
+            executions: count("executions"),
+            unchanged: count("unchanged"),
+            findings: report["findings"].as_array().map_or(0, Vec::len),
+            recorded_s,
+            analysed_s,
+            native_s: self.native_s(&inserts),
+        }
+    }
+
+    /// The workload and then recovery, without powerfail.
+    fn native_s(&self, inserts: &str) -> f64 {
+        let pool = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+        let path = pool.path().join("pool");
+        let call = |argument: &str| {
+            let mut command = Command::new(&self.program);
+            command.arg(&path).arg(argument).stdout(Stdio::null());
+            let status = command.status().expect("the program runs");
+            assert!(status.success(), "{argument} fails");
+        };
+        let runs = (0..NATIVE_RUNS).map(|_| {
+            let begun = Instant::now();
+            call(inserts);
+            call("resume");
+            let took = begun.elapsed().as_secs_f64();
+            std::fs::remove_file(&path).expect("the pool is there");
+            took
+        });
+        runs.fold(f64::MAX, f64::min)
+    }
+}
+
+/// Runs a command that has to succeed; what it wrote.
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("powerfail runs");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
