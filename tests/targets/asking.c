@@ -2,7 +2,7 @@
  * A library whose constructor asks whether it runs under Valgrind, and whether the tool is pmemcheck, as
  * the libraries of PMDK do, and remembers the answer.
  */
-#include "pmemcheck_requests.h"
+#include "../programs/pmemcheck_requests.h"
 
 static uint64_t running;
 static uint64_t is_pmemcheck;

@@ -4,7 +4,7 @@
  * calls memory persistent that is no pool, "threads" makes requests while the pool is being mapped.
  */
 #include "pool.h"
-#include "pmemcheck_requests.h"
+#include "../programs/pmemcheck_requests.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -7,23 +7,25 @@
 
 #include <stdint.h>
 
-/* Makes a request; natively its result is the default. */
-static inline uint64_t request(uint64_t fallback, uint64_t number, uint64_t first, uint64_t second,
-			       uint64_t third, uint64_t fourth)
-{
-	volatile uint64_t words[6] = {number, first, second, third, fourth, 0};
-	uint64_t result = fallback;
-
-	__asm__ volatile("rolq $3, %%rdi\n\t"
-			 "rolq $13, %%rdi\n\t"
-			 "rolq $61, %%rdi\n\t"
-			 "rolq $51, %%rdi\n\t"
-			 "xchgq %%rbx, %%rbx"
-			 : "+d"(result)
-			 : "a"(&words[0])
-			 : "cc", "memory");
-	return result;
-}
+/*
+ * Makes a request; natively its result is the default. A macro, so that the request belongs to the line that
+ * makes it.
+ */
+#define request(fallback, number, first, second, third, fourth)                                         \
+	__extension__({                                                                                 \
+		volatile uint64_t request_words[6] = {(number), (first),  (second),                     \
+						      (third),  (fourth), 0};                           \
+		uint64_t request_result = (fallback);                                                   \
+		__asm__ volatile("rolq $3, %%rdi\n\t"                                                   \
+				 "rolq $13, %%rdi\n\t"                                                  \
+				 "rolq $61, %%rdi\n\t"                                                  \
+				 "rolq $51, %%rdi\n\t"                                                  \
+				 "xchgq %%rbx, %%rbx"                                                   \
+				 : "+d"(request_result)                                                 \
+				 : "a"(&request_words[0])                                               \
+				 : "cc", "memory");                                                     \
+		request_result;                                                                         \
+	})
 
 #define PMEMCHECK (UINT64_C(0x50430000))
 #define ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
