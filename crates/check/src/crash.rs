@@ -108,6 +108,8 @@ pub fn crash<'t>(
     for hit in &hits {
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
+        } else if hit.code == Code::StoreNotAdded {
+            Some(bench.confirm_rollback(hit, &mut places)?)
         } else if bench.is_interrupted {
             None
         } else {
@@ -436,7 +438,7 @@ impl Bench<'_, '_> {
         )
     }
 
-    fn judge(&self, trial: &Trial, tried: &Tried) -> Option<Symptom> {
+    pub(crate) fn judge(&self, trial: &Trial, tried: &Tried) -> Option<Symptom> {
         self.contents.judge(trial.at, tried.verdict.as_ref()?)
     }
 

@@ -28,6 +28,7 @@ mod options;
 mod places;
 mod races;
 mod reason;
+mod rollback;
 mod runner;
 mod symptom;
 
@@ -37,5 +38,6 @@ pub use error::{CheckError, Undisturbed};
 pub use lint::lint;
 pub use merge::merge;
 pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Step};
+pub use rollback::shown_bytes;
 pub use runner::{Runner, RunnerOptions, Trial, TrialState};
 pub use symptom::{Symptom, symptom_of};

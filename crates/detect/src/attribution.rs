@@ -1,6 +1,6 @@
 //! To whom an event is attributed: the user's frame that asked for it, or nobody.
 
-use powerfail_trace::{Frame, StackId, Trace};
+use powerfail_trace::{Frame, Module, StackId, Trace};
 
 use crate::trust::{Standing, Trust};
 
@@ -94,10 +94,17 @@ pub(crate) struct Attribution<'t> {
     of_stores: Vec<User>,
     /// Flushes and fences.
     of_orders: Vec<User>,
+    /// Modules with persistent data of their own, whoever is trusted.
+    libraries: Vec<bool>,
+    /// Whether a stack has a frame in one of them.
+    in_library: Vec<Option<bool>>,
 }
 
 impl<'t> Attribution<'t> {
     pub(crate) fn new(trace: &'t Trace, trust: &Trust, symbols: &'t mut dyn Symbols) -> Self {
+        let known = Trust::default();
+        let is_library = |module: &Module| known.standing(&module.path) == Standing::Opaque;
+        let libraries = trace.modules().iter().map(is_library).collect();
         let modules = trace.modules().iter();
         let stacks = trace.stack_count() as usize + 1;
         Self {
@@ -106,6 +113,8 @@ impl<'t> Attribution<'t> {
             standings: modules.map(|module| trust.standing(&module.path)).collect(),
             of_stores: vec![User::NOT_ASKED; stacks],
             of_orders: vec![User::NOT_ASKED; stacks],
+            libraries,
+            in_library: vec![None; stacks],
         }
     }
 
@@ -166,6 +175,28 @@ impl<'t> Attribution<'t> {
 
     fn standing(&self, frame: Frame) -> Standing {
         standing(&self.standings, frame)
+    }
+
+    /// Whether a library with persistent data of its own is at work, trusted or not.
+    pub(crate) fn is_in_library(&mut self, stack: StackId) -> bool {
+        if let Some(Some(answer)) = self.in_library.get(stack.0 as usize) {
+            return *answer;
+        }
+        let mut next = stack;
+        let mut answer = false;
+        while let Some(node) = self.trace.stack_node(next) {
+            if let Frame::Module { module, .. } = node.frame
+                && self.libraries.get(module.0 as usize) == Some(&true)
+            {
+                answer = true;
+                break;
+            }
+            next = node.caller;
+        }
+        if let Some(place) = self.in_library.get_mut(stack.0 as usize) {
+            *place = Some(answer);
+        }
+        answer
     }
 
     /// Whether two nodes have the same frame, whoever called it.

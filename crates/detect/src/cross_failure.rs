@@ -26,9 +26,9 @@ mod cells;
 mod commits;
 mod judgement;
 mod objects;
-mod options;
+pub(crate) mod options;
 mod owners;
-mod ranges;
+pub(crate) mod ranges;
 mod shadow;
 
 pub use candidates::{Candidate, Candidates, OrderedStore};

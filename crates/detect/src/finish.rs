@@ -1,18 +1,21 @@
 //! What is known only at the end of a trace: what was never made durable. Then the hits are put
 //! together, described and sorted.
 
+use powerfail_abi::mark;
 use powerfail_finding::{Code, Role};
-use powerfail_model::{Domain, Event, EventIndex, Place, ThreadIndex};
-use powerfail_trace::{Body, EventBlock, Frame, Record, Result, StackId, Trace};
+use powerfail_model::{Domain, Event, EventIndex, Place, PoolOffset, ThreadIndex};
+use powerfail_trace::{Body, EventBlock, Frame, MarkKind, Record, Result, StackId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::Attribution;
 use crate::blame::{Culprit, culprits};
+use crate::cross_failure::options::PoolRange;
 use crate::hit::{Hit, HitSite};
-use crate::lines::LineSlot;
+use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
 use crate::pass::{Pass, words};
 use crate::stores::{NO_FLUSH, Store, flag};
 use crate::tally::{Seen, Tallies, Tally};
+use crate::transactions::{Partner, pool_range};
 
 /// All hits of a pass that is over.
 pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Vec<Hit>> {
@@ -58,9 +61,12 @@ fn count_losses(pass: &mut Pass<'_>, trace: &Trace) {
             let user = pass.users.of_store(store.stack).node();
             let line = opened.line;
             let is_meant = meant.contains(trace, store.stack, user);
-            let Some(code) = judge(pass, line, store, is_meant) else {
+            let Some(mut code) = judge(pass, line, store, is_meant) else {
                 continue;
             };
+            if code == Code::StoreNotFlushed && is_of_neglected_object(pass, line, store) {
+                code = Code::ObjectNotPersisted;
+            }
             if store.has(flag::CROSSING) {
                 let found = (code, line, *store);
                 let entry = crossing.entry(store.event).or_insert(found);
@@ -139,7 +145,22 @@ fn judge(pass: &Pass<'_>, line: LineSlot, store: &Store, meant_to_last: bool) ->
     }
 }
 
-/// Flushes and fences that did nothing.
+/// Whether a store outside of transactions changed an object that only its library has ever flushed there.
+fn is_of_neglected_object(pass: &Pass<'_>, line: LineSlot, store: &Store) -> bool {
+    if store.has(flag::TRANSACTION) || pass.lines.line(line).has(line_flag::USER_FLUSHED) {
+        return false;
+    }
+    let (pool, number) = pass.lines.id(line);
+    let byte = PoolRange {
+        pool,
+        offset: PoolOffset(number * LINE_BYTES + u64::from(store.live.trailing_zeros())),
+        len: 1,
+    };
+    let objects = &pass.transactions.objects;
+    objects.overlapping(byte).next().is_some()
+}
+
+/// Flushes and fences that did nothing, and adds.
 fn useless_calls(pass: &mut Pass<'_>, trace: &Trace) -> Vec<Hit> {
     // A function that flushes volatile memory for one caller flushes pools for others.
     if !pass.volatile_flushes.0.is_empty() {
@@ -164,19 +185,58 @@ fn useless_calls(pass: &mut Pass<'_>, trace: &Trace) -> Vec<Hit> {
                 count: useless,
                 of: Some(all),
                 confirmed: true,
+                more: Vec::new(),
             });
         }
     }
+    hits.extend(useless_adds(pass, trace));
     hits
+}
+
+/// Adds to transactions that were not needed.
+fn useless_adds(pass: &Pass<'_>, trace: &Trace) -> Vec<Hit> {
+    let transactions = &pass.transactions;
+    let duplicates = culprits(&transactions.duplicates, &pass.users, trace);
+    let unused = culprits(&transactions.unused, &pass.users, trace);
+    // What is stored to at other times is added for those.
+    let unused = unused.into_iter().filter(|it| it.useless == it.all);
+    let duplicates = duplicates.into_iter().map(|it| (Code::DuplicateAdd, it));
+    let unused = unused.map(|it| (Code::AddWithoutStore, it));
+    let hits = duplicates.chain(unused).map(|(code, culprit)| {
+        let mut sites = vec![site(Role::Add, culprit.first)];
+        let partner = transactions.partners.get(&culprit.first.event);
+        sites.extend(partner.map(|partner| match *partner {
+            Partner::Add(seen) => site(Role::Add, seen),
+            Partner::Allocation(seen) => site(Role::Allocation, seen),
+            Partner::Commit(seen) => site(Role::Commit, seen),
+        }));
+        Hit {
+            code,
+            sites,
+            count: culprit.useless,
+            of: Some(culprit.all),
+            confirmed: true,
+            more: Vec::new(),
+        }
+    });
+    hits.collect()
 }
 
 /// The tallies, put together where the frames are the same.
 fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
+    let mut stores: FxHashMap<Option<Frame>, Vec<EventIndex>> = FxHashMap::default();
+    for (node, events) in &pass.transactions.stores {
+        let all = stores.entry(frame(trace, *node)).or_default();
+        all.extend(events.iter().copied().map(EventIndex));
+    }
+    for events in stores.values_mut() {
+        events.sort_unstable();
+    }
     let mut merged: FxHashMap<(Code, Option<Frame>, Option<Frame>, usize), Tally> =
         FxHashMap::default();
     for (code, tally) in pass.tallies.into_iter() {
         let distinct = match code {
-            Code::SharedFlush | Code::UnorderedFlushes => 1,
+            Code::SharedFlush | Code::UnorderedFlushes | Code::StoreNotAdded => 1,
             _ => tally.first.len(),
         };
         let of = |place: usize| {
@@ -196,7 +256,11 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
             }
         }
     }
-    let hits = merged.into_iter().map(|((code, ..), tally)| {
+    let hits = merged.into_iter().map(|((code, place, ..), tally)| {
+        let more = match code {
+            Code::StoreNotAdded => stores.remove(&place).unwrap_or_default(),
+            _ => Vec::new(),
+        };
         let roles = roles(code);
         let sites = tally.first.iter().zip(roles);
         Hit {
@@ -204,7 +268,8 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
             sites: sites.map(|(seen, role)| site(*role, *seen)).collect(),
             count: tally.count,
             of: None,
-            confirmed: code != Code::PublishedBeforeDurable,
+            confirmed: !matches!(code, Code::PublishedBeforeDurable | Code::StoreNotAdded),
+            more,
         }
     });
     hits.collect()
@@ -215,6 +280,7 @@ fn roles(code: Code) -> &'static [Role] {
     match code {
         Code::FlushNotFenced => &[Role::Store, Role::Flush],
         Code::PublishedBeforeDurable => &[Role::Store, Role::Publish],
+        Code::StoreNotAdded => &[Role::Store, Role::Transaction],
         Code::DirtyOverwrite => &[Role::Store, Role::Overwrite],
         Code::SharedFlush => &[Role::Flush, Role::Store, Role::Store],
         Code::UnorderedFlushes => &[Role::Fence, Role::Flush, Role::Flush],
@@ -272,6 +338,17 @@ fn describe_site(site: &mut HitSite, record: &Record<'_>) {
         Body::Pm(Event::Flush { at, .. }) => site.place = Some(at),
         Body::Pm(Event::Sync { pool, offset, .. }) => site.place = Some(Place::new(pool, offset)),
         Body::VolatileFlush { address, .. } => site.address = Some(address),
+        Body::Mark(mark) => {
+            let MarkKind::Annotation { code } = mark.kind else {
+                return;
+            };
+            let has_ranges = code & mark::HAS_RANGES != 0;
+            let first = mark::Range::all(mark.payload).next().filter(|_| has_ranges);
+            if let Some(range) = first.and_then(pool_range) {
+                site.place = Some(Place::new(range.pool, range.offset));
+                site.len_bytes = range.len;
+            }
+        }
         _ => {}
     }
 }

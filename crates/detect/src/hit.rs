@@ -17,6 +17,8 @@ pub struct Hit {
     pub of: Option<u64>,
     /// Whether the trace alone proves it. Otherwise it is a candidate, and a crash has to show it.
     pub confirmed: bool,
+    /// Of a candidate: further events like the first one, at which a crash may show it.
+    pub more: Vec<EventIndex>,
 }
 
 /// An event that has a part in a hit: its first occurrence.

@@ -21,6 +21,8 @@
 //! When something is durable is decided as `powerfail-model` does, by another machine: this one keeps
 //! no versions, only the newest store to each byte, which is what makes it fast.
 //!
+//! [`cross_failure`] is another pass, for the reads of a recovery.
+//!
 //! Where to start reading: `pass.rs` is the pass, with a file for each kind of event
 //! in `pass/`; `finish.rs` is what is known only at its end.
 
@@ -36,6 +38,7 @@ mod publish;
 mod stores;
 mod tally;
 mod threads;
+mod transactions;
 mod trust;
 
 pub use attribution::{Business, NoSymbols, Symbols, attributed_frame};

@@ -24,6 +24,8 @@ pub(crate) mod flag {
     /// Stored to, other than non-temporally, since a flush instruction covered it. (What only a client
     /// request has flushed still is: an instruction that comes then is not in vain.)
     pub(crate) const WRITTEN_SINCE_FLUSH: u8 = 4;
+    /// A flush covered the line at some time that was no library's own.
+    pub(crate) const USER_FLUSHED: u8 = 8;
 }
 
 /// What is known of a line for the whole run.

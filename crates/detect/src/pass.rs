@@ -5,6 +5,7 @@ mod flush;
 mod publish;
 mod request;
 mod store;
+mod transactions;
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,7 @@ use crate::publish::{AddressMap, Publish};
 use crate::stores::Stores;
 use crate::tally::{Calls, Seen, Tallies};
 use crate::threads::{Promise, Threads};
+use crate::transactions::Transactions;
 
 /// Finds all patterns of misuse in a trace, each distinct one once, in the order of codes and then
 /// of first events. `progress` hears from time to time how many events are done.
@@ -70,6 +72,7 @@ pub(crate) struct Pass<'t> {
     /// Those of them that the present event made durable.
     matured: Vec<Publish>,
     promises: Vec<Promise>,
+    pub(crate) transactions: Transactions,
 }
 
 /// The parts of a record that all rules need.
@@ -100,6 +103,7 @@ impl<'t> Pass<'t> {
             publishes: FxHashMap::default(),
             matured: Vec::new(),
             promises: Vec::new(),
+            transactions: Transactions::default(),
         }
     }
 
@@ -155,6 +159,7 @@ impl<'t> Pass<'t> {
                         CREATION_END => thread.in_creation = false,
                         _ => {}
                     }
+                    self.transaction_mark(now, code, mark.value, mark.payload);
                 }
             }
             Body::ThreadStart | Body::ThreadEnd => {}

@@ -236,22 +236,20 @@ fn a_store_that_does_not_wait_for_the_commit_before_it_is_not_committed_by_the_n
 
 #[test]
 fn stores_between_two_ordering_points_are_one_commit_write() {
-    let script = |fence: bool| {
-        let mut script = Script::default();
-        script
+    let script = |between: u32| {
+        Script::default()
             .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 16)]) // 0
             .store(ARRAY, 1) // 1
             .persist(ARRAY) // 2, 3
-            .store(VALID, 1); // 4: the first half of a pointer
-        if fence {
-            script.sfence();
-        } else {
-            script.mark(mark::USER);
-        }
-        script.store(VALID + 8, 1).mark(mark::USER).trace() // 6, 7
+            .store(VALID, 1) // 4: the first half of a pointer
+            .mark(between) // 5
+            .store(VALID + 8, 1) // 6
+            .mark(mark::USER) // 7
+            .trace()
     };
-    assert_eq!(read(&script(false), &adr(), 7, ARRAY), []);
-    assert_eq!(read(&script(true), &adr(), 7, ARRAY), stale(1, [4, 6]));
+    assert_eq!(read(&script(mark::USER), &adr(), 7, ARRAY), []);
+    let apart = script(mark::LIBRARY_ENTER);
+    assert_eq!(read(&apart, &adr(), 7, ARRAY), stale(1, [4, 6]));
 }
 
 #[test]
@@ -461,6 +459,22 @@ fn allocated_memory_is_uninitialised_until_it_is_written() {
 }
 
 #[test]
+fn a_reserved_object_that_is_cancelled_is_gone_as_a_whole() {
+    let reserved = mark::allocation::RESERVED;
+    let trace = Script::default()
+        .mark_ranges(mark::ALLOCATE, reserved, &[(ARRAY, 0x100)]) // 0
+        .mark_ranges(mark::ALLOCATE, reserved, &[(BACKUP, 0x40)]) // 1
+        .store(ARRAY, 1) // 2
+        .mark_ranges(mark::PUBLISH, 0, &[(BACKUP, 1)]) // 3
+        .mark_ranges(mark::FREE, 0, &[(ARRAY, 1)]) // 4
+        .mark(mark::USER) // 5
+        .trace();
+    assert_eq!(read(&trace, &adr(), 4, ARRAY + 8), uninitialised(0));
+    assert_eq!(read(&trace, &adr(), 5, ARRAY + 8), []);
+    assert_eq!(read(&trace, &adr(), 5, BACKUP), uninitialised(1));
+}
+
+#[test]
 fn objects_of_a_transaction_go_with_it() {
     let script = |abort: bool| {
         let mut script = Script::default();
@@ -488,6 +502,46 @@ fn objects_of_a_transaction_go_with_it() {
     assert_eq!(read(&script(false), &adr(), 6, BACKUP), []);
     assert_eq!(read(&script(true), &adr(), 6, ARRAY), []);
     assert_eq!(read(&script(true), &adr(), 6, BACKUP), uninitialised(0));
+}
+
+#[test]
+fn what_annotations_leave_out_is_no_finding() {
+    let trace = Script::default()
+        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
+        .mark_ranges(mark::ALLOCATE, 0, &[(BACKUP, 16)]) // 1
+        .store(ARRAY, 1) // 2
+        .mark(mark::INTEREST_BEGIN) // 3
+        .mark(mark::SKIP_DETECTION_BEGIN) // 4
+        .store(ARRAY + 8, 1) // 5
+        .mark_ranges(mark::ALLOCATE, 0, &[(BACKUP + 16, 8)]) // 6
+        .mark(mark::SKIP_DETECTION_END) // 7
+        .store(ARRAY + 16, 1) // 8
+        .mark(mark::USER) // 9
+        .persist(ARRAY) // 10, 11
+        .mark(mark::USER) // 12
+        .trace();
+    let left_out = |at, offset| {
+        let shadow = shadow_at(&trace, &adr(), at);
+        shadow.is_left_out(PoolIndex(0), PoolOffset(offset), 8)
+    };
+    assert_eq!(
+        read(&trace, &strict(), 3, ARRAY),
+        race(2, NotDurable::NeverFlushed)
+    );
+    assert_eq!(read(&trace, &adr(), 3, BACKUP), uninitialised(1));
+    assert!(!left_out(3, ARRAY));
+    for offset in [ARRAY, ARRAY + 8, BACKUP, BACKUP + 16] {
+        for at in [9, 12] {
+            assert_eq!(read(&trace, &strict(), at, offset), []);
+            assert!(left_out(at, offset));
+        }
+    }
+    assert_eq!(
+        read(&trace, &strict(), 9, ARRAY + 16),
+        race(8, NotDurable::NeverFlushed)
+    );
+    assert!(!left_out(9, ARRAY + 16));
+    assert_eq!(read(&trace, &adr(), 12, ARRAY + 16), uncommitted(8, None));
 }
 
 #[test]

@@ -32,6 +32,17 @@ const RANGES: [(usize, u64, u64); 6] = [
     (2, 44, 20),
 ];
 
+const INTEREST: [u32; 8] = [
+    mark::INTEREST_BEGIN,
+    mark::INTEREST_END,
+    mark::INTEREST_BEGIN,
+    mark::SKIP_DETECTION_BEGIN,
+    mark::SKIP_DETECTION_END,
+    mark::SKIP_DETECTION_END,
+    mark::COMPLETE,
+    mark::SKIP_FAILURE_BEGIN,
+];
+
 #[derive(Clone, Debug)]
 enum Act {
     Store(StoreKind, u64, u64),
@@ -41,6 +52,8 @@ enum Act {
     /// Cut, and made as long as before.
     Cut(u64),
     Library,
+    /// An annotation about what is of interest.
+    Interest(u32),
     Variable(usize),
     Range(usize),
     Begin,
@@ -343,6 +356,28 @@ impl<'a> Naive<'a> {
             })
     }
 
+    /// Whether annotations want no findings about what a step did, as far as they are known before step `at`.
+    fn is_left_out(&self, step: usize, at: usize) -> bool {
+        let said = |from: usize, to: usize, code: u32| {
+            let steps = self.steps[from..to].iter();
+            steps.filter(move |it| matches!(it.act, Act::Interest(said) if said == code))
+        };
+        let depth = |begin: u32, end: u32, thread: Option<u32>| {
+            let steps = self.steps[..step].iter();
+            let steps = steps.filter(|it| thread.is_none_or(|thread| it.thread == thread));
+            steps.fold(0_u32, |depth, it| match it.act {
+                Act::Interest(code) if code == begin => depth + 1,
+                Act::Interest(code) if code == end => depth.saturating_sub(1),
+                _ => depth,
+            })
+        };
+        let has_regions = said(0, at, mark::INTEREST_BEGIN).next().is_some();
+        let thread = Some(self.steps[step].thread);
+        said(0, step, mark::COMPLETE).next().is_some()
+            || has_regions && depth(mark::INTEREST_BEGIN, mark::INTEREST_END, None) == 0
+            || depth(mark::SKIP_DETECTION_BEGIN, mark::SKIP_DETECTION_END, thread) > 0
+    }
+
     /// The allocation since which a byte was not written.
     fn uninitialised(&self, byte: u64, at: usize) -> Option<usize> {
         let is_written = |value: u64| value & 3 != 0;
@@ -386,19 +421,22 @@ impl<'a> Naive<'a> {
     }
 
     fn expected(&self, byte: u64, at: usize) -> Expected {
-        if let Some(allocation) = self.uninitialised(byte, at) {
+        if let Some(allocation) = self.uninitialised(byte, at)
+            && !self.is_left_out(allocation, at)
+        {
             return Expected::Uninitialised(allocation as u64);
         }
         let Some(writer) = self.writer(byte, at) else {
             return Expected::Fine;
         };
-        if self.is_own(byte, at) {
+        if self.is_own(byte, at) || self.is_left_out(writer, at) {
             return Expected::Fine;
         }
         if !self.is_durable(writer, byte, at) {
-            return match self.strict {
-                true => Expected::Race(writer as u64, self.why(writer, byte, at)),
-                false => Expected::Fine,
+            return if self.strict {
+                Expected::Race(writer as u64, self.why(writer, byte, at))
+            } else {
+                Expected::Fine
             };
         }
         // What nobody decided about when it was durable is unmodified.
@@ -416,8 +454,8 @@ impl<'a> Naive<'a> {
         if self.is_protected(writer, byte, at) {
             return Expected::Fine;
         }
-        let writes = self.commit_writes(variable, at);
-        let mut backwards = writes.iter().rev();
+        let commits = self.commit_writes(variable, at);
+        let mut backwards = commits.iter().rev();
         let Some(last) = backwards.next() else {
             return Expected::Uncommitted(writer as u64, None);
         };
@@ -469,6 +507,9 @@ fn trace_of(steps: &[Step]) -> Trace {
             }
             Act::Library => {
                 script.mark(mark::LIBRARY_ENTER);
+            }
+            Act::Interest(code) => {
+                script.mark(code);
             }
             Act::Variable(variable) => {
                 script.mark_ranges(mark::COMMIT_VARIABLE, 0, &[VARIABLES[variable]]);
@@ -532,6 +573,7 @@ fn acts() -> impl Strategy<Value = Act> {
         1 => range().prop_map(|(from, len)| Act::Sync(from, len)),
         1 => (64..BYTES).prop_map(Act::Cut),
         1 => Just(Act::Library),
+        1 => prop::sample::select(&INTEREST[..]).prop_map(Act::Interest),
         1 => (0..VARIABLES.len()).prop_map(Act::Variable),
         1 => (0..RANGES.len()).prop_map(Act::Range),
         1 => Just(Act::Begin),
@@ -623,7 +665,7 @@ fn rules(domain: Domain) -> Rules {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn the_shadow_is_what_the_rules_say(
@@ -722,7 +764,7 @@ proptest! {
                 let found = found.map(|(writer, _)| writer);
                 assert_eq!(found, writer, "byte {byte} before step {at}");
             }
-            if let Some(step) = record.and_then(|record| record.step()) {
+            if let Some(step) = record.and_then(Record::step) {
                 frontier.apply(&step);
             }
         });

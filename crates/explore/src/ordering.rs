@@ -12,7 +12,7 @@
 //! would mean the same; (2) the end of the trace is a failure point, so that stores are seen that no ordering
 //! point follows; (3) where only syncs make stores durable, fences order nothing.
 
-use powerfail_abi::mark::{LIBRARY_ENTER, TRANSACTION_BEGIN, TRANSACTION_END};
+use powerfail_abi::mark::{LIBRARY_ENTER, TRANSACTION_BEGIN, TRANSACTION_END, orders};
 use powerfail_model::{
     Domain, Event, FlushKind, Frontier, LineId, LineIndex, Place, Rules, StoreKind, ThreadIndex,
 };
@@ -71,7 +71,7 @@ impl OrderingPoints {
                 let call = MarkKind::Annotation {
                     code: LIBRARY_ENTER,
                 };
-                (mark.kind == call).then_some(Trigger::Call)
+                (mark.kind == call && orders(mark.value)).then_some(Trigger::Call)
             }
             _ => None,
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::code::Code;
 use crate::finding::Finding;
-use crate::place::SourcePlace;
+use crate::place::{Role, SourcePlace};
 
 /// Digits of an id. Collisions are handled, so it only has to be short enough to be typed.
 const DIGITS: usize = 8;
@@ -26,6 +26,10 @@ pub fn finding_id(code: Code, places: &[SourcePlace]) -> String {
     };
     add(code.as_str());
     for place in places {
+        if place.role == Role::Load && !code.class().is_of_reads() {
+            // Known only if the reads of recovery were watched, too.
+            continue;
+        }
         add(place.role.as_str());
         match (&place.function, &place.file) {
             // Without any source there is still the place in the module.

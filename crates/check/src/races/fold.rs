@@ -7,20 +7,34 @@ use crate::places::{Line, line_of};
 /// Adds races to what is known. Where recovery was seen to fail because of a race, whatever else is blamed on
 /// the loss of the same store is the same bug, and the race says more about it: who reads it, and why that is not
 /// safe. A race of which no run shows that it matters adds its reader to what is known about the store.
-pub(crate) fn fold(findings: &mut Vec<Finding>, races: Vec<Finding>) {
+/// What the program itself says is not valid need not be said to be perhaps not durable, too.
+pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
+    // What others are folded into comes first.
+    races.sort_by_key(|race| race.severity != Severity::Error);
+    let invalid: Vec<[Line; 2]> = races
+        .iter()
+        .filter(|race| race.code == Code::CrossFailureSemantic)
+        .filter_map(ends)
+        .collect();
     for mut race in races {
+        let is_unconfirmed = race.severity == Severity::Warning;
+        if is_unconfirmed && ends(&race).is_some_and(|ends| invalid.contains(&ends)) {
+            continue;
+        }
         let Some(writer) = store_of(&race).map(line_of) else {
             findings.push(race);
             continue;
         };
         let is_about = |known: &Finding| blames(known, &writer);
-        if race.severity == Severity::Error {
+        if race.code == Code::CrossFailureRace && race.severity == Severity::Error {
             while let Some(place) = findings.iter().position(is_about) {
                 let known = findings.remove(place);
                 absorb(&mut race, known);
             }
             findings.push(race);
-        } else if let Some(known) = findings.iter_mut().find(|known| is_about(known)) {
+        } else if race.code == Code::CrossFailureRace
+            && let Some(known) = findings.iter_mut().find(|known| is_about(known))
+        {
             let readers = race.places.into_iter().filter(|it| it.role == Role::Load);
             for reader in readers {
                 let line = line_of(&reader);
@@ -32,11 +46,17 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, races: Vec<Finding>) {
                     known.places.push(reader);
                 }
             }
-            known.read = known.read.take().or(race.read);
         } else {
             findings.push(race);
         }
     }
+}
+
+/// The lines of writer and reader.
+fn ends(race: &Finding) -> Option<[Line; 2]> {
+    let mut places = race.places.iter();
+    let reader = places.find(|place| place.role == Role::Load)?;
+    Some([line_of(store_of(race)?), line_of(reader)])
 }
 
 fn store_of(finding: &Finding) -> Option<&SourcePlace> {

@@ -122,26 +122,26 @@ impl Pairs {
                 });
             }
         }
-        // What can see several values is not said again by the strict rule.
-        let lines: BTreeSet<(&Line, &Option<Line>)> = numbers
-            .keys()
-            .filter(|(kind, ..)| *kind == Kind::Race)
-            .map(|(_, reader, writer)| (reader, writer))
-            .collect();
-        let strict: Vec<usize> = numbers
-            .iter()
-            .filter(|((kind, reader, writer), _)| {
-                *kind == Kind::Strict && lines.contains(&(reader, writer))
-            })
-            .map(|(_, number)| *number)
-            .collect();
-        let mut number = 0;
-        all.retain(|_| {
-            number += 1;
-            !strict.contains(&(number - 1))
-        });
-        Ok(Self { all })
+        Ok(Self {
+            all: said_once(all, &numbers),
+        })
     }
+}
+
+/// Leaves out what another pair of the same lines says better: what can see several values is not said again by the
+/// strict rule.
+fn said_once(all: Vec<Pair>, numbers: &BTreeMap<Key, usize>) -> Vec<Pair> {
+    let is_said = |(kind, reader, writer): &Key| {
+        *kind == Kind::Strict && numbers.contains_key(&(Kind::Race, reader.clone(), writer.clone()))
+    };
+    let said: BTreeSet<usize> = numbers
+        .iter()
+        .filter(|(key, _)| is_said(key))
+        .map(|(_, number)| *number)
+        .collect();
+    let numbered = all.into_iter().enumerate();
+    let kept = numbered.filter(|(number, _)| !said.contains(number));
+    kept.map(|(_, pair)| pair).collect()
 }
 
 /// Who reads. Modules of different processes are the same by their files.

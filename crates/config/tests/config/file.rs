@@ -56,6 +56,8 @@ depth = 2
 max-executions = 5000
 exhaustive = false
 fork = false
+races = true
+strict = true
 
 [[suppress]]
 code = "PF0505"
@@ -108,13 +110,15 @@ reason = "the order of eviction may be lost"
             max_executions: Some(5000),
             exhaustive: Some(false),
             fork: Some(false),
+            races: Some(true),
+            strict: Some(true),
         }
     );
     let [suppression] = &config.suppress[..] else {
         panic!("one entry: {:?}", config.suppress);
     };
     assert_eq!(suppression.code, Some(Code::DirtyOverwrite));
-    assert_eq!(suppression.line, 41);
+    assert_eq!(suppression.line, 43);
     assert_eq!(suppression.reason, "the order of eviction may be lost");
 }
 

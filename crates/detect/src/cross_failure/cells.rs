@@ -23,6 +23,8 @@ pub(crate) struct Span {
     pub(crate) streamed: bool,
     /// It was stored in a transaction that restores it if the transaction is not committed.
     pub(crate) protected: bool,
+    /// It was stored where annotations of the program want no findings.
+    pub(crate) left_out: bool,
 }
 
 impl Span {
@@ -81,10 +83,9 @@ impl Stores {
         self.spans.is_empty()
     }
 
-    /// The bytes that are not surely durable.
-    pub(crate) fn open(&self) -> u64 {
-        let open = self.spans.iter().filter(|span| !span.is_durable());
-        open.fold(0, |all, span| all | span.bytes)
+    /// Whether some bytes are not surely durable.
+    pub(crate) fn is_open(&self) -> bool {
+        self.spans.iter().any(|span| !span.is_durable())
     }
 
     /// The rollback of a transaction restores these bytes from here on.

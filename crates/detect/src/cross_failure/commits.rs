@@ -41,7 +41,7 @@ struct CommitWrite {
     pending: Vec<(LineId, EventIndex)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct State {
     at: PoolRange,
     last: Option<CommitWrite>,
@@ -53,7 +53,7 @@ struct State {
 }
 
 /// All commit variables.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Commits {
     states: Vec<State>,
     /// The bytes of the variables themselves.
@@ -273,7 +273,7 @@ impl Commits {
 
     /// Formula (3) of the paper for bytes that are durable.
     pub(crate) fn consistency(&self, variable: Variable, span: &Span) -> Consistency {
-        if span.protected {
+        if span.protected || span.left_out {
             return Consistency::Consistent;
         }
         let state = self.state(variable);

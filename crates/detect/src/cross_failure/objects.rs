@@ -1,14 +1,14 @@
 //! Allocated memory that nobody has written yet, and what transactions promise to restore.
 
 use powerfail_abi::mark::{self, allocation};
-use powerfail_model::{EventIndex, ThreadIndex};
+use powerfail_model::{EventIndex, PoolIndex, PoolOffset, ThreadIndex};
 use rustc_hash::FxHashMap;
 
 use super::options::PoolRange;
 use super::ranges::{Cell, RangeMap};
 
 /// The outermost transaction of a thread.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Transaction {
     /// What its rollback restores, or takes back.
     restored: RangeMap<()>,
@@ -18,28 +18,31 @@ struct Transaction {
 }
 
 /// See the module header.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     /// Allocated and not written since, with the mark of the allocation.
     pub(crate) uninitialised: RangeMap<EventIndex>,
+    /// How long objects are that are reserved and not published, by pool and first byte.
+    reserved: FxHashMap<(PoolIndex, PoolOffset), u64>,
     transactions: FxHashMap<ThreadIndex, Transaction>,
 }
 
 impl Objects {
-    /// A mark. Whether its ranges are restored from now on if the transaction is not committed.
+    /// A mark. `allocation` is none where annotations want no findings about what is allocated. Whether its
+    /// ranges are restored from now on if the transaction is not committed.
     pub(crate) fn mark(
         &mut self,
-        event: EventIndex,
+        allocation: Option<EventIndex>,
         thread: ThreadIndex,
         code: u32,
         value: u64,
         ranges: impl Iterator<Item = PoolRange>,
     ) -> bool {
         match code {
-            mark::ALLOCATE => self.allocate(event, value, ranges),
+            mark::ALLOCATE => self.allocate(allocation, value, ranges),
             mark::TRANSACTION_ALLOCATE => {
                 let ranges: Vec<PoolRange> = ranges.collect();
-                self.allocate(event, value, ranges.iter().copied());
+                self.allocate(allocation, value, ranges.iter().copied());
                 let transaction = self.transactions.entry(thread).or_default();
                 for range in ranges {
                     transaction.restored.insert(range, ());
@@ -53,9 +56,18 @@ impl Objects {
                 return true;
             }
             mark::FREE => {
-                ranges.for_each(|range| {
+                for mut range in ranges {
+                    // Of an object that was only reserved the mark names the first byte.
+                    if let Some(len) = self.reserved.remove(&(range.pool, range.offset)) {
+                        range.len = len;
+                    }
                     self.uninitialised.remove(range);
-                });
+                }
+            }
+            mark::PUBLISH => {
+                for range in ranges {
+                    self.reserved.remove(&(range.pool, range.offset));
+                }
             }
             mark::TRANSACTION_FREE => {
                 let transaction = self.transactions.entry(thread).or_default();
@@ -74,13 +86,23 @@ impl Objects {
         false
     }
 
-    fn allocate(&mut self, event: EventIndex, value: u64, ranges: impl Iterator<Item = PoolRange>) {
+    fn allocate(
+        &mut self,
+        allocation: Option<EventIndex>,
+        value: u64,
+        ranges: impl Iterator<Item = PoolRange>,
+    ) {
         let is_written = value & (allocation::ZEROED | allocation::WRITTEN) != 0;
         for range in ranges {
-            if is_written {
-                self.uninitialised.remove(range);
-            } else {
-                self.uninitialised.insert(range, event);
+            if value & allocation::RESERVED != 0 {
+                let first = (range.pool, range.offset);
+                self.reserved.insert(first, range.len);
+            }
+            match allocation {
+                Some(allocation) if !is_written => self.uninitialised.insert(range, allocation),
+                _ => {
+                    self.uninitialised.remove(range);
+                }
             }
         }
     }

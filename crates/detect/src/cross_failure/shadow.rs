@@ -7,6 +7,7 @@ use powerfail_model::{
     Domain, Event, EventIndex, Frontier, LineId, LineIndex, Place, PoolIndex, PoolOffset, Step,
     StoreKind, ThreadIndex,
 };
+use powerfail_scope::{Scope, Turn};
 use powerfail_trace::{Body, Mark, MarkKind, Record, Trace};
 use rustc_hash::FxHashMap;
 
@@ -15,14 +16,14 @@ use super::commits::{Change, Commits, Consistency};
 use super::judgement::{ByteWatch, Judgement, NotDurable, Persistence};
 use super::objects::Objects;
 use super::options::{CommitError, CrossOptions, PoolRange};
-use super::ranges::{Cell, LINE_BYTES};
+use super::ranges::{Cell, LINE_BYTES, RangeMap};
 
 /// What a reader after a failure at the present position of a trace has to know: the shadow PM of `XFDetector`.
 ///
 /// An event costs what it touches; a commit write costs the lines stored since the last one but one. The memory is
 /// that of the stores that are not durable, of the bytes that a commit variable decides about and that were
 /// stored since it is known, and of the ranges that were allocated and not written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shadow {
     domain: Domain,
     strict: bool,
@@ -33,6 +34,7 @@ pub struct Shadow {
     cells: FxHashMap<Cell, Stores>,
     commits: Commits,
     objects: Objects,
+    scope: Scope,
     /// The bytes whose reads are findings, without those that are uninitialised.
     watched: BTreeMap<Cell, u64>,
     /// Lines whose floors an event has raised; empty between events.
@@ -54,6 +56,7 @@ impl Shadow {
             cells: FxHashMap::default(),
             commits: Commits::default(),
             objects: Objects::default(),
+            scope: Scope::new(),
             watched: BTreeMap::new(),
             risen: Vec::new(),
             changed: Vec::new(),
@@ -69,6 +72,9 @@ impl Shadow {
 
     /// Moves over one record. The records have to come in their order, from the first one on.
     pub fn apply(&mut self, record: &Record<'_>) -> Result<(), CommitError> {
+        if self.scope.push(record) == Some(Turn::FirstInterest) {
+            self.leave_all_out();
+        }
         match &record.body {
             Body::Pm(_) => {
                 if let Some(step) = record.step() {
@@ -135,7 +141,7 @@ impl Shadow {
         for span in spans {
             let writer = span.writer;
             if !span.is_durable() {
-                if self.strict {
+                if self.strict && !span.left_out {
                     let why = stores.why(span);
                     add(&mut judgements, span.bytes & rest, |bytes| {
                         Judgement::Race { bytes, writer, why }
@@ -188,6 +194,20 @@ impl Shadow {
             }
         }
         newest
+    }
+
+    /// Whether all of these bytes that are not surely durable were stored where annotations of the program want
+    /// no findings: a read of them is none.
+    pub fn is_left_out(&self, pool: PoolIndex, offset: PoolOffset, len: u64) -> bool {
+        let range = PoolRange { pool, offset, len };
+        range.cells().all(|(cell, bytes)| {
+            self.cells.get(&cell).is_none_or(|stores| {
+                let touched = stores.spans.iter().filter(|span| span.bytes & bytes != 0);
+                touched
+                    .filter(|span| !span.is_durable())
+                    .all(|span| span.left_out)
+            })
+        })
     }
 
     /// The persistence state of a byte.
@@ -271,6 +291,7 @@ impl Shadow {
         }
         let streamed = kind == StoreKind::NonTemporal;
         let is_sure = self.domain == Domain::Eadr && !streamed;
+        let left_out = !self.scope.admits_findings(step.thread);
         self.objects.uninitialised.remove(range);
         for (cell, bytes) in range.cells() {
             let restored = self.objects.restored(step.thread, cell);
@@ -284,6 +305,7 @@ impl Shadow {
                         durable: if is_sure { self.now + 1 } else { NEVER },
                         streamed,
                         protected,
+                        left_out,
                     });
                 }
             }
@@ -311,7 +333,7 @@ impl Shadow {
             return;
         }
         if let Some(stores) = self.cells.get_mut(&Cell::of(at.pool, at.offset))
-            && stores.open() != 0
+            && stores.is_open()
         {
             stores.flush = Some(event);
         }
@@ -346,7 +368,7 @@ impl Shadow {
         };
         let ranges = || mark::Range::all(mark.payload).map(pool_range);
         match code {
-            mark::LIBRARY_ENTER => self.now += 1,
+            mark::LIBRARY_ENTER => self.now += Time::from(mark::orders(mark.value)),
             mark::CLEAN => ranges().flatten().for_each(|range| self.clean(range)),
             mark::COMMIT_VARIABLE | mark::COMMIT_RANGE => {
                 let mut ranges = ranges();
@@ -358,13 +380,29 @@ impl Shadow {
             }
             _ => {
                 let ranges = || ranges().flatten().filter(|range| range.len > 0);
-                if self.objects.mark(event, thread, code, mark.value, ranges()) {
+                let allocation = self.scope.admits_findings(thread).then_some(event);
+                if self
+                    .objects
+                    .mark(allocation, thread, code, mark.value, ranges())
+                {
                     ranges().for_each(|range| self.protect(range));
                 }
             }
         }
         self.evaluate_changed();
         Ok(())
+    }
+
+    /// The first region of interest begins: nothing before it counts.
+    fn leave_all_out(&mut self) {
+        for (cell, stores) in &mut self.cells {
+            for span in &mut stores.spans {
+                span.left_out = true;
+            }
+            self.changed.push(*cell);
+        }
+        self.objects.uninitialised = RangeMap::default();
+        self.evaluate_changed();
     }
 
     fn register(
@@ -448,7 +486,11 @@ impl Shadow {
                 self.cells.remove(&cell);
             } else if self.strict || !self.commits.is_empty() {
                 if self.strict {
-                    watched |= stores.open() & !self.commits.own_bytes(cell);
+                    let open = stores.spans.iter().filter(|span| !span.is_durable());
+                    watched |= open
+                        .filter(|span| !span.left_out)
+                        .fold(0, |all, span| all | span.bytes);
+                    watched &= !self.commits.own_bytes(cell);
                 }
                 for (decided, variable) in self.commits.deciding(cell) {
                     for span in stores.spans.iter().filter(|span| span.is_durable()) {

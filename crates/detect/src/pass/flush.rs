@@ -38,7 +38,11 @@ impl Pass<'_> {
             self.count_flush(now, at.pool, number, useful);
         }
         self.flush_line(now, slot, Some((now.event, now.stack)));
+        let is_users = self.users.of_order(now.stack).is_somebody();
         let line = self.lines.line_mut(slot);
+        if is_users {
+            line.flags |= line_flag::USER_FLUSHED;
+        }
         if !is_requested {
             line.flags &= !line_flag::WRITTEN_SINCE_FLUSH;
         }

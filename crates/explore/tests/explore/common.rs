@@ -1,5 +1,6 @@
 //! Small traces.
 
+use powerfail_abi::mark;
 use powerfail_explore::{FailurePointTree, TreeOptions};
 use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
@@ -20,6 +21,8 @@ pub(crate) enum Op {
     Sync,
     Resize(u64),
     Annotation(u32),
+    /// The call of a function of libpmemobj.
+    Call(&'static str),
     ThreadEnd,
 }
 
@@ -57,6 +60,13 @@ impl Op {
             Self::Annotation(code) => Body::Mark(Mark {
                 kind: MarkKind::Annotation { code: *code },
                 value: 0,
+                payload: &[],
+            }),
+            Self::Call(function) => Body::Mark(Mark {
+                kind: MarkKind::Annotation {
+                    code: mark::LIBRARY_ENTER,
+                },
+                value: mark::function(function),
                 payload: &[],
             }),
             Self::ThreadEnd => Body::ThreadEnd,

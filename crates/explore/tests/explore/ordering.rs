@@ -13,6 +13,10 @@ fn say(code: u32) -> Line {
     (0, 1, Op::Annotation(code))
 }
 
+fn call(function: &'static str) -> Line {
+    (0, 1, Op::Call(function))
+}
+
 fn clwb(offset: u64) -> Op {
     Op::Flush(FlushKind::Clwb, offset)
 }
@@ -113,17 +117,23 @@ fn only_syncs_order_what_lies_in_a_page_cache() {
 fn a_call_of_a_library_is_one_ordering_point() {
     let lines = [
         (0, 1, store(0, 1)),
-        say(mark::LIBRARY_ENTER), // 1
+        call("pmemobj_alloc"), // 1
         (0, LIBRARY, store(64, 1)),
         (0, LIBRARY, Op::Fence),
         (0, LIBRARY, store(128, 1)),
         (0, LIBRARY, Op::Fence),
         say(mark::LIBRARY_LEAVE),
-        say(mark::LIBRARY_ENTER), // 7: the library has changed something
+        call("pmemobj_free"), // 7: the library has changed something
         say(mark::LIBRARY_LEAVE),
-        say(mark::LIBRARY_ENTER),
+        call("pmemobj_persist"),
+        (0, 1, store(0, 2)),
+        call("pmemobj_flush"), // orders nothing
+        call("pmemobj_drain"), // 12
     ];
-    assert_eq!(points(&lines), [(1, Trigger::Call), (7, Trigger::Call)]);
+    assert_eq!(
+        points(&lines),
+        [(1, Trigger::Call), (7, Trigger::Call), (12, Trigger::Call)]
+    );
 }
 
 #[test]
@@ -131,12 +141,12 @@ fn what_a_library_stores_in_a_transaction_is_no_change() {
     let lines = [
         say(mark::TRANSACTION_BEGIN),
         (0, LIBRARY, store(64, 1)),
-        say(mark::LIBRARY_ENTER),
+        call("pmemobj_tx_alloc"),
         (0, LIBRARY, store(128, 1)),
         (0, 1, store(0, 1)),
-        say(mark::LIBRARY_ENTER), // 5
+        call("pmemobj_tx_alloc"), // 5
         (1, LIBRARY, store(192, 1)),
-        say(mark::LIBRARY_ENTER), // 7: the other thread is in no transaction
+        call("pmemobj_tx_alloc"), // 7: the other thread is in no transaction
         say(mark::TRANSACTION_END),
         (0, LIBRARY, store(64, 2)),
         (0, 1, Op::Fence), // 10

@@ -37,6 +37,21 @@ pub(super) fn texts(evidence: &Evidence) -> Vec<(&'static str, String)> {
         }
         texts.push(("lost", lines.join("\n")));
     }
+    let filled = &evidence.failure.filled;
+    if !filled.is_empty() {
+        let all: u64 = filled.iter().map(|it| it.bytes.len() as u64 / 2).sum();
+        let first = &filled[0];
+        let value = printable(first.bytes.get(..2).unwrap_or_default());
+        texts.push((
+            "filled",
+            format!(
+                "{} that nobody has written hold {value} each, from offset {:#x} of pool {} on",
+                plural(all, "byte"),
+                first.pool_offset,
+                first.pool
+            ),
+        ));
+    }
     texts.push(outcome(&evidence.recovery));
     if let Some(difference) = &evidence.difference {
         texts.push(("difference", first_lines(difference)));

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use powerfail_finding::{
-    Code, Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Report, Role, SourcePlace,
-    StackFrame, Totals,
+    Code, Evidence, FailurePoint, Finding, LostLine, NotDurable, RecoveryOutcome, Report, Role,
+    SourcePlace, StackFrame, Totals, UnsafeRead,
 };
 use powerfail_report::findings::Options;
 
@@ -193,6 +193,41 @@ pub(crate) fn recovery_crash() -> Finding {
         trace: None,
         difference: None,
         choices: Vec::new(),
+    });
+    finding
+}
+
+/// A read of what may not be durable, in another file than the store.
+pub(crate) fn race() -> Finding {
+    let (map, recover) = ("sources/map.c", "sources/recover.c");
+    let mut store = place(Role::Store, map, 6, "set_count");
+    store.pool = Some("/mnt/pmem/map.pool".to_owned());
+    store.pool_offset = Some(0x40);
+    store.len_bytes = Some(8);
+    store.bytes = Some("0100000000000000".to_owned());
+    store.event = Some(17);
+    let mut load = place(Role::Load, recover, 5, "check_entry");
+    load.stack = vec![frame("check_entry", Some((recover, 5)), "map-check", 0x900)];
+    let mut failure = place(Role::Failure, map, 24, "main");
+    failure.event = Some(21);
+    let mut finding = finding(
+        Code::CrossFailureRace,
+        "recovery reads in check_entry what is stored in set_count and flushed, but not fenced yet",
+        vec![store, load, failure],
+    );
+    finding.severity = powerfail_finding::Severity::Warning;
+    finding.count = 12;
+    finding.read = Some(UnsafeRead {
+        event: 21,
+        failure_points: 12,
+        command: "recovery".to_owned(),
+        bytes: "01000000".to_owned(),
+        instead: ["00000000", "02000000", "03000000", "04000000"]
+            .map(str::to_owned)
+            .to_vec(),
+        not_durable: Some(NotDurable::NotFenced),
+        trace: None,
+        strict: false,
     });
     finding
 }

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use powerfail_config::Config;
-use powerfail_finding::{Code, RecoveryOutcome, Role, SourcePlace};
+use powerfail_finding::{Code, Races, RecoveryOutcome, Role, SourcePlace};
 use powerfail_report::findings::{Options, unused_suppression};
 
 use crate::common::{
-    assert_file, finding, folder, frame, lost_store, options, place, recovery_crash, report, shown,
-    shown_report,
+    assert_file, finding, folder, frame, lost_store, options, place, race, recovery_crash, report,
+    shown, shown_report,
 };
 
 fn assert_shown(name: &str, found: &str) {
@@ -28,6 +28,39 @@ fn a_recovery_crash_in_another_file() {
         "recovery_crash.txt",
         &shown(&recovery_crash(), &options(&base)),
     );
+}
+
+#[test]
+fn a_read_of_what_may_not_be_durable() {
+    let base = folder();
+    assert_shown("race.txt", &shown(&race(), &options(&base)));
+}
+
+#[test]
+fn races_are_shown_although_they_are_warnings() {
+    let base = folder();
+    let mut all = report(vec![
+        race(),
+        finding(Code::SharedFlush, "one flush", vec![]),
+    ]);
+    all.totals.races = Some(Races {
+        failure_points: 40,
+        watched: 30,
+        unchanged: 7,
+        refused: 2,
+        not_tried: 1,
+        executions: 30,
+        confirmations: 3,
+        pairs: 1,
+        confirmed: 0,
+    });
+    let text = shown_report(&all, &options(&base));
+    assert!(text.contains("recovery reads in check_entry"), "{text}");
+    assert!(!text.contains("one flush"), "{text}");
+    assert!(text.contains("2 warnings, 1 of them not shown"), "{text}");
+    let watched = "reads of recovery: watched at 37 of 40 failure points, 2 that cannot be watched, 1 not \
+                   tried; 30 executions and 3 to confirm; 1 unsafe pair of reader and writer, 0 confirmed";
+    assert!(text.contains(watched), "{text}");
 }
 
 #[test]
