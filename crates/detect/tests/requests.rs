@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Script, hits, summary};
-use powerfail_abi::mark::{CLEAN, CLIENT_REQUEST, Range};
+use powerfail_abi::mark::{
+    CLEAN, CLIENT_REQUEST, Range, TRANSACTION_ADD, TRANSACTION_BEGIN, TRANSACTION_END,
+};
 use powerfail_abi::request::pmemcheck;
 use powerfail_detect::LintOptions;
 use powerfail_finding::Code;
@@ -121,4 +123,31 @@ fn a_clean_store_is_not_missed() {
         [(Code::StoreNotFlushed, vec![30], 1)],
         "later stores are not clean"
     );
+}
+
+#[test]
+fn a_transaction_by_requests_has_to_hold_what_is_stored() {
+    let store = |prepare: &dyn Fn(&mut Script)| {
+        let mut script = Script::default();
+        script.line(10).mark(TRANSACTION_BEGIN);
+        mark(&mut script, TRANSACTION_ADD, 0, 0, 8);
+        script.line(20).store(0, 1);
+        prepare(&mut script);
+        script.line(30).store(64, 2);
+        script.line(40).clwb(0).clwb(64).sfence();
+        script.mark(TRANSACTION_END);
+        found(&mut script)
+    };
+    let missing = [(Code::StoreNotAdded, vec![30, 10], 1)];
+    assert_eq!(store(&|_| ()), missing);
+    assert_eq!(store(&|it| mark(it, TRANSACTION_ADD, 0, 64, 8)), []);
+    let remove = |script: &mut Script| {
+        mark(script, TRANSACTION_ADD, 0, 64, 8);
+        mark(script, CLIENT_REQUEST, pmemcheck::REMOVE, 64, 8);
+    };
+    assert_eq!(store(&remove)[..1], missing);
+    let ignore = |script: &mut Script| {
+        mark(script, CLIENT_REQUEST, pmemcheck::IGNORE, 64, 64);
+    };
+    assert_eq!(store(&ignore), []);
 }

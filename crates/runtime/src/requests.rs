@@ -11,7 +11,7 @@
 //! - **Clean** ranges, transactions and lines for the log are the marks that mean the same.
 //! - Everything else of pmemcheck is a mark of its own ([`mark::CLIENT_REQUEST`]).
 //!
-//! Transactions that libpmemobj itself announces are left out: they are seen by its functions.
+//! What libpmemobj itself says about its transactions is left out: they are seen by its functions.
 //!
 //! Requests of other tools, and those that nobody knows, get their default and are counted.
 //!
@@ -148,7 +148,6 @@ impl Request {
                 self.note(number, Some((first, second)));
             }
             pmemcheck::REGISTER_FILE => self.note(number, Some((second, third))),
-            pmemcheck::IGNORE => self.note(number, Some((first, second))),
             pmemcheck::FLUSH => self.flush(first, second),
             pmemcheck::FENCE => self.fence(),
             pmemcheck::SET_CLEAN => self.mark(mark::CLEAN, 0, &[first, second]),
@@ -162,7 +161,7 @@ impl Request {
             | pmemcheck::REMOVE_THREAD_N => self.end_transaction(),
             pmemcheck::ADD => self.mark(mark::TRANSACTION_ADD, 0, &[first, second]),
             pmemcheck::ADD_N => self.mark(mark::TRANSACTION_ADD, 0, &[second, third]),
-            pmemcheck::REMOVE => self.note(number, Some((first, second))),
+            pmemcheck::REMOVE | pmemcheck::IGNORE => self.note(number, Some((first, second))),
             pmemcheck::REMOVE_N => self.note(number, Some((second, third))),
             _ => self.note(number, None),
         }
@@ -250,11 +249,10 @@ impl Request {
     fn begin_transaction(&self) {
         let Some(own) = own::own() else { return };
         // SAFETY: the state is this thread's.
-        let depth = unsafe {
+        let is_outermost = unsafe {
             (*own).requested_transactions += 1;
-            (*own).requested_transactions
+            (*own).requested_transactions == 1 && (*own).pmdk.transactions == 0
         };
-        let is_outermost = depth == 1;
         let code = if is_outermost {
             mark::TRANSACTION_BEGIN
         } else {
@@ -266,15 +264,15 @@ impl Request {
     fn end_transaction(&self) {
         let Some(own) = own::own() else { return };
         // SAFETY: the state is this thread's.
-        let depth = unsafe {
+        let is_outermost = unsafe {
             // One that was never begun has nothing to end.
             let Some(depth) = (*own).requested_transactions.checked_sub(1) else {
                 return;
             };
             (*own).requested_transactions = depth;
-            depth
+            depth == 0 && (*own).pmdk.transactions == 0
         };
-        let code = if depth == 0 {
+        let code = if is_outermost {
             mark::TRANSACTION_END
         } else {
             mark::NESTED_END

@@ -12,6 +12,7 @@ use super::{Moment, Pass, mask};
 use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
 use crate::stores::{END, flag};
 use crate::threads::Requested;
+use crate::transactions::pool_range;
 
 impl Pass<'_> {
     pub(super) fn request(&mut self, now: Moment, code: u32, mark: &Mark<'_>) {
@@ -26,6 +27,17 @@ impl Pass<'_> {
                     })
                 });
                 self.threads.get(now.thread).requested = lines;
+            }
+            CLIENT_REQUEST if mark.value == pmemcheck::IGNORE => {
+                for range in Range::all(mark.payload).filter_map(pool_range) {
+                    self.transactions.ignored.insert(range, ());
+                }
+            }
+            CLIENT_REQUEST if [pmemcheck::REMOVE, pmemcheck::REMOVE_N].contains(&mark.value) => {
+                if let Some(transaction) = &mut self.transactions.thread(now.thread).transaction {
+                    let ranges = Range::all(mark.payload).filter_map(pool_range);
+                    ranges.for_each(|range| transaction.uncover(range));
+                }
             }
             CLEAN => {
                 for range in Range::all(mark.payload) {
