@@ -73,6 +73,10 @@ pub enum Slot {
     Origin(u8),
     /// Not zero: the thread asks whether it is its turn, before it makes a record.
     Turn,
+    /// Not zero: the thread makes a client request; its site, plus one. Its words are where the slot of
+    /// RAX says, its default is in the slot of RDX, its address in [`Slot::StackPc`], its call stack, if
+    /// wanted, in [`Slot::Stack`]; the runtime writes the result to [`Slot::RdxOut`].
+    Request,
 }
 
 impl Slot {
@@ -94,6 +98,7 @@ impl Slot {
             Self::StackPc => 34,
             Self::Origin(number) => 35 + (number % 3) as usize,
             Self::Turn => 38,
+            Self::Request => 39,
         }
     }
 
@@ -145,6 +150,7 @@ mod tests {
             Slot::Origin(1),
             Slot::Origin(2),
             Slot::Turn,
+            Slot::Request,
         ];
         let mut seen = [false; SCRATCH_SLOTS];
         let all = (0..16)
@@ -156,6 +162,6 @@ mod tests {
             seen[slot.index()] = true;
             assert!((slot.offset() as usize) < size_of::<ThreadBlock>());
         }
-        assert_eq!(seen.iter().filter(|used| **used).count(), 39);
+        assert_eq!(seen.iter().filter(|used| **used).count(), 40);
     }
 }

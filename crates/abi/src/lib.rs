@@ -45,6 +45,7 @@ pub mod mark;
 pub mod memory;
 pub mod message;
 mod record;
+pub mod request;
 mod schedule;
 pub mod shared;
 pub mod stack;
@@ -58,4 +59,4 @@ pub use record::{
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;

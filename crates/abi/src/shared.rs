@@ -103,6 +103,24 @@ pub struct Control {
     pub schedule_doubts: AtomicU32,
     /// The next run of the heap that nobody has taken, over all processes.
     pub next_run: AtomicU64,
+    /// Not zero: a target that asks whether it runs under Valgrind is told that it does.
+    pub plays_valgrind: u32,
+    /// How many client requests the target has made, over all processes.
+    pub requests: RequestCounts,
+}
+
+/// How many client requests there were, and what became of them.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RequestCounts {
+    /// Those that mean something here.
+    pub understood: AtomicU64,
+    /// Those of other tools of Valgrind, which are not about persistence: they got their default.
+    pub of_other_tools: AtomicU64,
+    /// Those that nobody knows: they got their default.
+    pub unknown: AtomicU64,
+    /// The number of the first of these.
+    pub first_unknown: AtomicU64,
 }
 
 /// Whether a thread sleeps, which only the host can find out without descriptors of the target.

@@ -202,6 +202,10 @@ pub(crate) struct CheckArgs {
         requires = "schedules"
     )]
     pub(crate) schedule_depth: u32,
+    /// Tell a workload that asks that it runs under Valgrind's pmemcheck, so that PMDK and others say
+    /// what they do by client requests
+    #[arg(long)]
+    pub(crate) valgrind_requests: bool,
     /// For a workload that is a server: the command that talks to it while it is recorded
     #[arg(long, value_name = "CMD")]
     pub(crate) client: Option<String>,
@@ -519,6 +523,10 @@ pub(crate) struct RecordArgs {
     /// Among how many operations it changes [default: no idea; small numbers are as likely as large]
     #[arg(long, value_name = "N", requires = "schedule_seed")]
     pub(crate) schedule_length: Option<u64>,
+    /// Tell a target that asks that it runs under Valgrind's pmemcheck, so that PMDK and others say
+    /// what they do by client requests
+    #[arg(long)]
+    pub(crate) valgrind_requests: bool,
     /// What survives a crash without any instruction; noted in the trace for later commands
     #[arg(long, value_enum, value_name = "DOMAIN")]
     pub(crate) domain: Option<DomainArg>,

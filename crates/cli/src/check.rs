@@ -68,6 +68,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     options.pm_dir = args.pm_dir.clone().or(section.pm_dir.clone());
     options.stacks = Stacks::Full;
     options.heap_bytes = heap_bytes;
+    options.valgrind_requests = args.valgrind_requests;
     options.domain = args.report.domain.map(Into::into);
     // An acknowledgement is looked for in what the workload writes.
     options.output_prefix_bytes = 4096;

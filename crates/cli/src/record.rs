@@ -26,6 +26,7 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     };
     options.domain = args.domain.map(Into::into);
     options.heap_bytes = args.heap;
+    options.valgrind_requests = args.valgrind_requests;
     if let Some(seed) = args.schedule_seed {
         options.schedule = Schedule {
             depth: args.schedule_depth,

@@ -21,7 +21,8 @@ pub(crate) mod flag {
     pub(crate) const EVER_FLUSHED: u8 = 1;
     /// It was durable with content, so something may refer to it.
     pub(crate) const REACHABLE: u8 = 2;
-    /// Stored to, other than non-temporally, since a flush instruction covered it.
+    /// Stored to, other than non-temporally, since a flush instruction covered it. (What only a client
+    /// request has flushed still is: an instruction that comes then is not in vain.)
     pub(crate) const WRITTEN_SINCE_FLUSH: u8 = 4;
     /// A flush covered the line at some time that was no library's own.
     pub(crate) const USER_FLUSHED: u8 = 8;

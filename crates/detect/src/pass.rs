@@ -3,6 +3,7 @@
 mod durable;
 mod flush;
 mod publish;
+mod request;
 mod store;
 mod transactions;
 
@@ -167,6 +168,7 @@ impl<'t> Pass<'t> {
             Body::VolatileFlush { .. } => self.volatile_flush(now),
             Body::Mark(mark) => {
                 if let MarkKind::Annotation { code } = mark.kind {
+                    self.request(now, code, &mark);
                     let thread = self.threads.get(now.thread);
                     match code {
                         TRANSACTION_BEGIN => thread.in_transaction = true,

@@ -28,6 +28,14 @@ pub(crate) struct FlushCall {
     pub(crate) first_stack: StackId,
 }
 
+/// Lines that a client request flushes: flushes of them follow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requested {
+    pub(crate) pool: PoolIndex,
+    pub(crate) next_line: u64,
+    pub(crate) last_line: u64,
+}
+
 /// One thread.
 #[derive(Debug, Default)]
 pub(crate) struct Thread {
@@ -37,6 +45,7 @@ pub(crate) struct Thread {
     pub(crate) worked: bool,
     pub(crate) in_transaction: bool,
     pub(crate) in_creation: bool,
+    pub(crate) requested: Option<Requested>,
 }
 
 /// All threads; they appear when they are first asked for.

@@ -27,7 +27,7 @@ use crate::cross_failure::options::PoolRange;
 use crate::cross_failure::ranges::RangeMap;
 use crate::tally::{Calls, Seen};
 
-pub(crate) use transaction::{Add, Cover, Transaction};
+pub(crate) use transaction::{Add, Cover, Transaction, is_within};
 
 /// How many occurrences of a store are kept, so that a crash can be tried at one that matters.
 const STORES_MAX: usize = 8;
@@ -40,6 +40,8 @@ pub(crate) struct Transactions {
     pools: Vec<bool>,
     /// What is reserved and not published, with the mark that says so.
     pub(crate) reserved: RangeMap<u64>,
+    /// What needs no transaction, as the program says.
+    pub(crate) ignored: RangeMap<()>,
     /// The objects that are allocated, with the mark that says so.
     pub(crate) objects: RangeMap<u64>,
     /// Adds, useless if all of it was there already.
@@ -100,6 +102,12 @@ impl Transactions {
 
     pub(crate) fn is_known(&self, pool: PoolIndex) -> bool {
         self.pools.get(pool.0 as usize) == Some(&true)
+    }
+
+    /// Whether the program has said that a store needs no transaction.
+    pub(crate) fn is_ignored(&self, pool: PoolIndex, offset: PoolOffset, len: usize) -> bool {
+        let len = len as u64;
+        !self.ignored.is_empty() && is_within(&self.ignored, PoolRange { pool, offset, len })
     }
 
     pub(crate) fn know(&mut self, pool: PoolIndex) {

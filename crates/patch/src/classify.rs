@@ -10,10 +10,13 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register,
 };
-use powerfail_abi::EventKind;
+use powerfail_abi::{EventKind, request};
 
 /// The longest instruction of the architecture.
 pub const MAX_INSTRUCTION_LEN: usize = 15;
+
+/// How many bytes it takes to know what an instruction is part of.
+pub const MAX_SITE_LEN: usize = request::SEQUENCE.len();
 
 /// An instruction of the target and what it does to memory.
 #[derive(Clone, Copy, Debug)]
@@ -44,11 +47,19 @@ impl Site {
         &self.bytes[..self.len_bytes()]
     }
 
-    /// Whether it must be patched before it first runs, because it does not fault: flushes, fences
-    /// and locked operations.
+    /// Where the target goes on behind it.
+    pub fn resume_address(&self) -> u64 {
+        match self.action {
+            Action::Request => self.address() + request::SEQUENCE.len() as u64,
+            _ => self.instruction.next_ip(),
+        }
+    }
+
+    /// Whether it must be patched before it first runs, because it does not fault: flushes, fences,
+    /// locked operations and client requests.
     pub fn is_silent(&self) -> bool {
         match self.action {
-            Action::Flush(_) | Action::Fence(_) => true,
+            Action::Flush(_) | Action::Fence(_) | Action::Request => true,
             Action::Store(store) => store.kind == EventKind::StoreLocked,
             Action::Quiet => false,
         }
@@ -66,6 +77,9 @@ pub enum Action {
     Flush(EventKind),
     /// It is a fence that writes nothing: `Sfence` or `Mfence`.
     Fence(EventKind),
+    /// It is the first of those that make a client request of Valgrind ([`request`]). The others are
+    /// not looked at: nobody but a thread that is among them already executes them.
+    Request,
 }
 
 /// A write to memory.
@@ -186,7 +200,11 @@ impl Classifier {
         let mut bytes = [0; MAX_INSTRUCTION_LEN];
         let len = instruction.len().min(code.len()).min(MAX_INSTRUCTION_LEN);
         bytes[..len].copy_from_slice(&code[..len]);
-        let (action, means) = self.judge(&instruction);
+        let (action, means) = if code.starts_with(&request::SEQUENCE) {
+            (Action::Request, Means::Trampoline)
+        } else {
+            self.judge(&instruction)
+        };
         Site {
             instruction,
             bytes,
@@ -272,6 +290,8 @@ fn may_be_silent(instruction: &Instruction) -> bool {
                 | Mnemonic::Mfence
         )
         || instruction.mnemonic() == Mnemonic::Xchg && instruction.op0_kind() == OpKind::Memory
+        // Client requests begin so.
+        || instruction.mnemonic() == Mnemonic::Rol && instruction.op0_register() == Register::RDI
 }
 
 fn store(instruction: &Instruction, len_bytes: u16) -> Store {

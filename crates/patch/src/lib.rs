@@ -28,7 +28,8 @@ pub mod tactic;
 mod variant;
 
 pub use classify::{
-    Action, Classifier, MAX_INSTRUCTION_LEN, Means, Refusal, Scanned, Site, Store, StoreForm,
+    Action, Classifier, MAX_INSTRUCTION_LEN, MAX_SITE_LEN, Means, Refusal, Scanned, Site, Store,
+    StoreForm,
 };
 pub use emit::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter, LOADS_MOVE,

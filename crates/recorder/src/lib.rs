@@ -63,4 +63,6 @@ pub use options::Options;
 pub use powerfail_abi::memory::{HEAP_LEN_DEFAULT, HEAP_LEN_MAX, HEAP_VARIABLE, RANGES_VARIABLE};
 pub use powerfail_abi::shared::{Mode, Schedule, Stacks};
 pub use record::{HEAP_NOTE, record};
-pub use summary::{IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus};
+pub use summary::{
+    ClientRequests, IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus,
+};

@@ -35,6 +35,9 @@ pub struct Options {
     pub schedule: Schedule,
     /// How many bytes of persistent memory the target allocates from; `None`: what it allocates is volatile.
     pub heap_bytes: Option<u64>,
+    /// Whether a target that asks is told that it runs under Valgrind's pmemcheck, so that libraries
+    /// say what they do by client requests. Requests are understood in any case.
+    pub valgrind_requests: bool,
     /// How many chunks of shared memory the target has, of 256 KiB each.
     pub chunk_count: u32,
 }
@@ -54,6 +57,7 @@ impl Options {
             time_limit: None,
             schedule: Schedule::default(),
             heap_bytes: None,
+            valgrind_requests: false,
             chunk_count: 64,
         }
     }

@@ -25,7 +25,7 @@ use crate::session::Session;
 use crate::shared_file::SharedFile;
 use crate::signals::Forwarder;
 use crate::sleepers::Sleepers;
-use crate::summary::Summary;
+use crate::summary::{ClientRequests, Summary};
 use crate::wait::Exit;
 
 /// For how long a record waits for others that could belong before it: more than a thread that loses its
@@ -74,6 +74,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         options.mode,
         options.stacks,
         options.schedule,
+        options.valgrind_requests,
     )?);
     let (socket, target_socket) = Socket::pair()
         .map_err(|error| RecordError::system("make a socket for the target", error))?;
@@ -135,6 +136,9 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         ..
     } = session.output;
     let written = writer.finish(&images)?;
+    let client_requests = ClientRequests::of(shared.requests());
+    let mut warnings = session.warnings;
+    warnings.extend(client_requests.warning());
     let summary = Summary {
         status: exit.status,
         timed_out,
@@ -150,7 +154,8 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         wall_time,
         cpu_time: exit.cpu_time,
         trace_bytes: written.file_bytes,
-        warnings: session.warnings,
+        warnings,
+        client_requests,
         fatal: session.fatal,
         schedule_steps: shared.schedule_steps(),
         schedule_lapses: shared.schedule_lapses(),

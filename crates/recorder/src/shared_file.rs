@@ -13,8 +13,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use powerfail_abi::shared::{
-    CHUNKS_MAX, ChunkState, Control, Doubt, MAGIC, Mode, Reply, SLOTS_AT, SLOTS_MAX, Schedule,
-    Stacks, ThreadSlot, chunk_offset, file_len,
+    CHUNKS_MAX, ChunkState, Control, Doubt, MAGIC, Mode, Reply, RequestCounts, SLOTS_AT, SLOTS_MAX,
+    Schedule, Stacks, ThreadSlot, chunk_offset, file_len,
 };
 use powerfail_abi::{PROTOCOL_VERSION, chunk};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -69,6 +69,7 @@ impl SharedFile {
         mode: Mode,
         stacks: Stacks,
         schedule: Schedule,
+        plays_valgrind: bool,
     ) -> Result<Self, RecordError> {
         let chunk_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
         let failed = |error| RecordError::system("make the shared memory", error);
@@ -107,6 +108,7 @@ impl SharedFile {
             (*control).mode = mode as u32;
             (*control).stacks = stacks as u32;
             (*control).schedule = schedule;
+            (*control).plays_valgrind = plays_valgrind.into();
         }
         for index in shared.chunk_indexes() {
             shared
@@ -127,6 +129,12 @@ impl SharedFile {
     pub(crate) fn schedule_lapses(&self) -> u64 {
         // SAFETY: as above.
         unsafe { (*self.control()).schedule_lapses.load(Ordering::Relaxed) }
+    }
+
+    /// What became of the target's client requests.
+    pub(crate) fn requests(&self) -> &RequestCounts {
+        // SAFETY: the control page is mapped, and the numbers are only used as atomics.
+        unsafe { &(*self.control()).requests }
     }
 
     fn doubt_word(&self) -> &AtomicU32 {

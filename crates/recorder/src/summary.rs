@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use powerfail_abi::message::SiteTactic;
+use powerfail_abi::shared::RequestCounts;
 use powerfail_trace::RecordKind;
 
 /// What there is to say about a recording.
@@ -44,6 +46,8 @@ pub struct Summary {
     pub schedule_steps: u64,
     /// How often it went on without a thread that did not say that it waits: then time decided.
     pub schedule_lapses: u64,
+    /// The client requests of Valgrind that the target has made.
+    pub client_requests: ClientRequests,
     /// What the recording may not show, in sentences.
     pub warnings: Vec<String>,
     /// Why the runtime ended a process of the target, in sentences.
@@ -60,6 +64,45 @@ impl Summary {
     /// How many records the trace has.
     pub fn events(&self) -> u64 {
         self.counts.iter().sum()
+    }
+}
+
+/// The client requests of Valgrind that a target has made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientRequests {
+    /// Those that mean something.
+    pub understood: u64,
+    /// Those of other tools than pmemcheck, which are not about persistence.
+    pub of_other_tools: u64,
+    /// Those that nobody knows.
+    pub unknown: u64,
+    first_unknown: u64,
+}
+
+impl ClientRequests {
+    pub(crate) fn of(counts: &RequestCounts) -> Self {
+        let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Self {
+            understood: number(&counts.understood),
+            of_other_tools: number(&counts.of_other_tools),
+            unknown: number(&counts.unknown),
+            first_unknown: number(&counts.first_unknown),
+        }
+    }
+
+    /// How many there were.
+    pub const fn total(&self) -> u64 {
+        self.understood + self.of_other_tools + self.unknown
+    }
+
+    pub(crate) fn warning(&self) -> Option<String> {
+        (self.unknown > 0).then(|| {
+            format!(
+                "the target has made {} client requests that powerfail does not know (the first: {:#x}); \
+                 they were given their default result",
+                self.unknown, self.first_unknown
+            )
+        })
     }
 }
 

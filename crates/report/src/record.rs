@@ -82,6 +82,20 @@ pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Resu
         };
         field("schedule", &format!("{steps} of several threads; {lapses}"))?;
     }
+    let requests = &summary.client_requests;
+    if requests.total() > 0 {
+        let others = match requests.of_other_tools {
+            0 => String::new(),
+            others => format!("; {} of other tools", count(others)),
+        };
+        field(
+            "requests",
+            &format!(
+                "{} of Valgrind{others}",
+                plural(requests.total(), "client request")
+            ),
+        )?;
+    }
     for sentence in &summary.warnings {
         writeln!(out, "{WARNING}warning{WARNING:#}: {sentence}")?;
     }
@@ -158,6 +172,11 @@ pub fn summary_json(trace: &Path, summary: &Summary, failure: Option<&str>) -> V
         "cpu_time_ms": summary.cpu_time.as_millis() as u64,
         "schedule_steps": summary.schedule_steps,
         "schedule_lapses": summary.schedule_lapses,
+        "client_requests": {
+            "understood": summary.client_requests.understood,
+            "of_other_tools": summary.client_requests.of_other_tools,
+            "unknown": summary.client_requests.unknown,
+        },
         "warnings": summary.warnings,
         "fatal": summary.fatal,
         "self_check_failure": failure,

@@ -22,7 +22,8 @@ pub(crate) fn append_of(site: SiteId, kind: EventKind, address: Option<u64>, val
     append_at(block, stacks::of_record(block, site), kind, address, value);
 }
 
-fn append_at(
+/// As `append`, of a call stack that is known, or a site.
+pub(crate) fn append_at(
     block: *mut ThreadBlock,
     site: SiteId,
     kind: EventKind,

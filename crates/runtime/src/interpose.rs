@@ -11,8 +11,8 @@ use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
 use crate::{
-    code, explore, file, generated, heap, host, own, pool, range, remap, schedule, stacks, sys,
-    system_calls, thread,
+    code, explore, file, generated, heap, host, own, pool, range, remap, requests, schedule,
+    stacks, sys, system_calls, thread,
 };
 
 unsafe extern "C" {
@@ -39,6 +39,14 @@ macro_rules! original {
     }};
 }
 pub(crate) use original;
+
+/// Where a name leads that any module may have.
+pub(crate) fn look_up(name: &core::ffi::CStr) -> Option<u64> {
+    const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
+    // SAFETY: the name is a string with an end.
+    let address = unsafe { dlsym(RTLD_DEFAULT, name.as_ptr()) } as u64;
+    (address != 0).then_some(address)
+}
 
 /// Where the original of a function is that we stand in for; its name ends with a zero byte.
 pub(crate) fn find(name: &'static str) -> usize {
@@ -617,11 +625,13 @@ pub(crate) fn reset_after_fork() {
     file::reset_after_fork();
     generated::reset_after_fork();
     code::reset_after_fork();
+    requests::reset_after_fork();
 }
 
 /// The target ends by itself.
 pub(crate) fn conclude() {
     if host::attached() {
+        requests::conclude();
         thread::conclude();
     }
 }

@@ -30,6 +30,8 @@
     reason = "words of system calls, registers and records are numbers of either sign, or addresses"
 )]
 
+use core::ffi::{c_char, c_int};
+
 mod allocator;
 mod anatomy;
 mod annotate;
@@ -37,6 +39,7 @@ mod append;
 mod arena;
 mod clone;
 mod code;
+mod early;
 mod emulate;
 mod explore;
 mod file;
@@ -46,6 +49,7 @@ mod heap;
 mod host;
 mod interpose;
 mod lock;
+mod maps;
 mod memory;
 mod modules;
 mod own;
@@ -54,6 +58,7 @@ mod pool;
 mod range;
 mod raw;
 mod remap;
+mod requests;
 mod schedule;
 mod signals;
 mod sites;
@@ -66,7 +71,7 @@ mod thread;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = start;
+static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
@@ -77,13 +82,20 @@ extern "C" fn end() {
     interpose::conclude();
 }
 
-/// Runs when the dynamic linker has loaded the runtime.
-extern "C" fn start() {
+/// Runs when the dynamic linker has loaded everything, before any other library is initialised
+/// (`build.rs`).
+extern "C" fn start(
+    _count: c_int,
+    _arguments: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    early::lend_environment(environment);
     pmdk::prepare();
     if !explore::start() && host::attach() {
         pool::reserve_window();
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
+        requests::prepare();
     }
     synchronise::decide();
     range::start();

@@ -91,6 +91,12 @@ impl Modules {
         function_in(functions, address).map(|function| function.description)
     }
 
+    /// Whether an address lies in a module that was looked at.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        self.seen.iter().any(holds)
+    }
+
     /// Whether a module at these addresses was looked at.
     pub(crate) fn knows(&self, module: &LoadedModule) -> bool {
         self.seen.contains(&module.range())
@@ -164,10 +170,15 @@ impl LoadedModule {
     /// but for a few, which are known by name.
     pub(crate) fn is_of_the_system(&self) -> bool {
         const NAMES: [&[u8]; 4] = [b"libc.so", b"ld-linux", b"libpthread", b"linux-vdso"];
+        NAMES.iter().any(|known| self.is_named(known))
+    }
+
+    /// Whether the name of its file begins so.
+    pub(crate) fn is_named(&self, beginning: &[u8]) -> bool {
         let mut path = [0; 4096];
         let path = self.path(&mut path);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        NAMES.iter().any(|known| name.starts_with(known))
+        name.starts_with(beginning)
     }
 
     /// Where the code segment with an address in it ends.

@@ -69,6 +69,8 @@ pub(crate) struct Own {
     pub(crate) blocked: u64,
     pub(crate) running: Running,
     pub(crate) pmdk: Pmdk,
+    /// Transactions around it that it has begun by client requests.
+    pub(crate) requested_transactions: u64,
 }
 
 /// That of the calling thread, if it is or was recorded. Handlers change it, so it is reached by
@@ -105,6 +107,7 @@ pub(crate) unsafe fn begin(private: u64) {
                 again: false,
             },
             pmdk: Pmdk::default(),
+            requested_transactions: 0,
         });
     }
 }

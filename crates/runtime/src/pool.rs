@@ -339,6 +339,20 @@ pub(crate) fn writable(address: usize) -> usize {
     }
 }
 
+/// The first part of a range that lies in a pool: from, to.
+pub(crate) fn first_part(from: u64, to: u64) -> Option<(u64, u64)> {
+    if to <= WINDOW.base || WINDOW.base + WINDOW.len_bytes <= from {
+        return None;
+    }
+    POOLS.with(|pools| {
+        let parts = pools
+            .mappings
+            .iter()
+            .filter_map(|mapping| mapping.part(from, to));
+        parts.map(|part| (part.address, part.end())).min()
+    })
+}
+
 /// Whether an address is in a pool.
 pub(crate) fn is_in_pool(address: u64) -> bool {
     host::attached()

@@ -9,7 +9,7 @@ use powerfail_abi::{SCRATCH_SLOTS, Slot, ThreadBlock};
 use crate::emulate::Emulated;
 use crate::frame::{Frame, Greg, Info};
 use crate::sites::{SITES, WINDOW};
-use crate::{append, code, emulate, host, own, pool, raw, stack, stacks, sys, thread};
+use crate::{append, code, early, emulate, host, own, pool, raw, stack, stacks, sys, thread};
 
 pub(crate) const SIGTRAP: usize = 5;
 pub(crate) const SIGBUS: usize = 7;
@@ -234,6 +234,10 @@ extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: *mut c_void
         return;
     }
     let address = frame.get(Greg::Rip).wrapping_sub(1);
+    if let Some(next) = early::at_breakpoint(address) {
+        frame.set(Greg::Rip, next);
+        return;
+    }
     let found = SITES.with(|sites| {
         let sites = sites.as_ref()?;
         if sites.is_system_call(address) {

@@ -9,7 +9,7 @@ use powerfail_abi::shared::{Mode, WINDOW_ADDRESS, WINDOW_LEN};
 use powerfail_abi::{PoolWindow, SiteId, Slot};
 use powerfail_patch::tactic::{Claims, CodeView, Evicted, Plan, PlanError, Tactic, Targets, plan};
 use powerfail_patch::{
-    Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_RELOCATED_LEN,
+    Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_RELOCATED_LEN, MAX_SITE_LEN,
     MAX_TRAMPOLINE_LEN, Means, Redirected, Settings, Site, StateMap, Turns, VolatileFlushes,
     flags_are_dead,
 };
@@ -60,6 +60,8 @@ pub(crate) struct Sites {
     generated: Vec<(u64, u64)>,
     /// Where the C library and the dynamic linker are.
     system_modules: Vec<(u64, u64)>,
+    /// Where libpmemobj is, whose transactions are seen by its functions.
+    transactional: Vec<(u64, u64)>,
     /// Stores without a trampoline.
     emulated: EmulatedSites,
 }
@@ -128,6 +130,7 @@ impl Sites {
             system_call_copies: BTreeMap::new(),
             generated: Vec::new(),
             system_modules: Vec::new(),
+            transactional: Vec::new(),
             emulated: EmulatedSites::default(),
         };
         new.make_refill_stub();
@@ -160,6 +163,9 @@ impl Sites {
             self.system_modules.push((from, to));
         } else {
             self.sweep_system_calls(&functions);
+        }
+        if module.is_named(b"libpmemobj.so") {
+            self.transactional.push((from, to));
         }
         self.sweep(functions);
     }
@@ -220,7 +226,7 @@ impl Sites {
         }
     }
 
-    /// Patches every flush, fence and locked operation in functions that are new.
+    /// Patches every flush, fence, locked operation and client request in functions that are new.
     fn sweep(&mut self, functions: Vec<Function>) {
         let mut silent = Vec::new();
         for function in functions {
@@ -308,8 +314,21 @@ impl Sites {
             .retain(|address| !(from..to).contains(address));
         self.system_call_copies
             .retain(|address, _| !(from..to).contains(address));
+        self.transactional
+            .retain(|range| range.1 <= from || to <= range.0);
         self.emulated.forget(from, to);
         self.claims.forget_range(from, to);
+    }
+
+    /// Whether an address lies in a module.
+    pub(crate) fn is_in_module(&self, address: u64) -> bool {
+        self.modules.has(address)
+    }
+
+    /// Whether an address lies in libpmemobj.
+    pub(crate) fn is_of_libpmemobj(&self, address: u64) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        self.transactional.iter().any(holds)
     }
 
     /// Puts a breakpoint at every `syscall` of a function.
@@ -605,7 +624,7 @@ impl Sites {
                 Ok(plan) => return Some(plan),
                 Err(PlanError::SettleFirst(address)) if depth > 0 => {
                     let from = code.from(address);
-                    let end = from.len().min(MAX_INSTRUCTION_LEN);
+                    let end = from.len().min(MAX_SITE_LEN);
                     let neighbour = self.classifier.classify(&from[..end], address);
                     self.settle(&neighbour, depth - 1).ok()?;
                 }
@@ -626,7 +645,7 @@ impl Sites {
             }
             let next = self
                 .classifier
-                .classify(&bytes[..bytes.len().min(MAX_INSTRUCTION_LEN)], at);
+                .classify(&bytes[..bytes.len().min(MAX_SITE_LEN)], at);
             let may_be_patched = next.means == Means::Trampoline
                 && next.action != Action::Quiet
                 && (next.is_silent() || !next.instruction.is_stack_instruction());
@@ -704,13 +723,15 @@ fn tactic_of(plan: Option<&Plan>) -> SiteTactic {
     }
 }
 
-/// Whether any of these bytes could belong to a flush, a fence or a locked operation.
+/// Whether any of these bytes could belong to a flush, a fence, a locked operation or a client request.
 pub(crate) fn may_have_silent_sites(bytes: &[u8]) -> bool {
     // Operands in registers need no lock: what follows xchg names memory below this.
     const REGISTERS: u8 = 0xc0;
     let may_be = |pair: &[u8]| match pair[0] {
         0x86 | 0x87 => pair[1] < REGISTERS,
         0x0f => pair[1] == 0xae || pair[1] == 0xc7,
+        // rol rdi
+        0xc1 => pair[1] == 0xc7,
         // A lock goes before prefixes and before what reads, changes and writes.
         0xf0 => matches!(
             pair[1],

@@ -7,7 +7,7 @@ use powerfail_abi::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of}
 use powerfail_abi::{EventKind, PROTOCOL_VERSION, SiteId, Slot, ThreadBlock, chunk};
 
 use crate::lock::Lock;
-use crate::{append, host, own, schedule, signals, stack, stacks, sys};
+use crate::{append, host, own, requests, schedule, signals, stack, stacks, sys};
 
 /// Private memory of a thread: at its top the stack of the slow path (the state of the processor,
 /// of which AVX-512 takes 2.7 KB, and the refill function), at its bottom the shield.
@@ -290,11 +290,17 @@ pub(crate) fn set_refill_entry(entry: u64) {
 /// A cursor that says by itself that nothing fits, in no chunk.
 const NO_CHUNK: u64 = chunk::LEN;
 
-/// Called by emitted code, on the slow stack, when a reservation did not fit.
+/// Called by emitted code, on the slow stack, when a reservation did not fit or the runtime is asked for
+/// something else.
 extern "C" fn refill(block: *mut ThreadBlock) {
     let mask = sys::block_signals();
     // SAFETY: the block is this thread's, and its handlers cannot run.
     unsafe {
+        if (*block).scratch[Slot::Request.index()] != 0 {
+            requests::answer(block, (*block).thread_index != UNRECORDED);
+            sys::restore_signals(mask);
+            return;
+        }
         if (*block).thread_index == UNRECORDED {
             host::fatal("a thread stored to a pool or flushed it after its end");
         }

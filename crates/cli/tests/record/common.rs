@@ -138,6 +138,12 @@ impl Recorder {
         self
     }
 
+    /// As `option`, of one that has no value.
+    pub(crate) fn flag(mut self, name: &str) -> Self {
+        self.options.push(name.into());
+        self
+    }
+
     /// A folder that lives as long as the recording.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
@@ -301,7 +307,7 @@ impl Recording {
         events.iter().map(Event::parse).collect()
     }
 
-    fn json_events_of(&self, filter: &[&str]) -> Vec<Value> {
+    pub(crate) fn json_events_of(&self, filter: &[&str]) -> Vec<Value> {
         let arguments = [&["events", "--json"], filter].concat();
         self.look(&arguments)
             .lines()

@@ -12,6 +12,7 @@ mod mappings;
 mod oracle;
 mod processes;
 mod refused;
+mod requests;
 mod schedules;
 mod signals;
 mod single_steps;

@@ -80,6 +80,9 @@ impl Stores {
             span.bytes &= kept;
             span.bytes != 0
         });
+        if self.spans.iter().all(Span::is_durable) {
+            self.flush = None;
+        }
         self.spans.is_empty()
     }
 

@@ -370,6 +370,7 @@ impl Shadow {
         let ranges = || mark::Range::all(mark.payload).map(pool_range);
         match code {
             mark::LIBRARY_ENTER => self.now += Time::from(mark::orders(mark.value)),
+            mark::CLEAN => ranges().flatten().for_each(|range| self.clean(range)),
             mark::COMMIT_VARIABLE | mark::COMMIT_RANGE => {
                 let mut ranges = ranges();
                 if let Some(Some(variable)) = ranges.next() {
@@ -439,6 +440,19 @@ impl Shadow {
         for cell in &self.changed {
             if let Some(stores) = self.cells.get_mut(cell) {
                 stores.protect(cell.mask(range.offset.0, range.end()));
+            }
+        }
+    }
+
+    /// The program says that nobody has to care for the stores to a range.
+    fn clean(&mut self, range: PoolRange) {
+        if range.len == 0 {
+            return;
+        }
+        self.touch(range);
+        for cell in &self.changed {
+            if let Some(stores) = self.cells.get_mut(cell) {
+                stores.cut(!cell.mask(range.offset.0, range.end()));
             }
         }
     }

@@ -17,12 +17,16 @@ impl Pass<'_> {
         if self.domain != Domain::Adr {
             return;
         }
+        let number = at.offset.0 / LINE_BYTES;
+        let is_requested = self.is_requested(now, at.pool, number);
         if at.offset.0 >= self.addresses.len_bytes(at.pool) {
+            if is_requested {
+                return;
+            }
             self.end_call(now.thread);
             self.volatile_flush(now);
             return;
         }
-        let number = at.offset.0 / LINE_BYTES;
         let slot = self.lines.touch(at.pool, number);
         let line = self.lines.line(slot);
         let useful = line.has(line_flag::WRITTEN_SINCE_FLUSH)
@@ -30,14 +34,18 @@ impl Pass<'_> {
                 let open = self.lines.opened(open);
                 open.dirty || open.flushers & bit(now.thread) == 0
             });
-        self.count_flush(now, at.pool, number, useful);
+        if !is_requested {
+            self.count_flush(now, at.pool, number, useful);
+        }
         self.flush_line(now, slot, Some((now.event, now.stack)));
         let is_users = self.users.of_order(now.stack).is_somebody();
         let line = self.lines.line_mut(slot);
         if is_users {
             line.flags |= line_flag::USER_FLUSHED;
         }
-        line.flags &= !line_flag::WRITTEN_SINCE_FLUSH;
+        if !is_requested {
+            line.flags &= !line_flag::WRITTEN_SINCE_FLUSH;
+        }
         let open = line.open();
         match kind {
             FlushKind::Clflush => {

@@ -116,7 +116,8 @@ impl Pass<'_> {
     }
 
     pub(super) fn transaction_store(&mut self, now: Moment, at: Place, len: usize, user: User) {
-        let is_known = self.transactions.is_known(at.pool);
+        let is_known = self.transactions.is_known(at.pool)
+            && !self.transactions.is_ignored(at.pool, at.offset, len);
         let (state, reserved) = self.transactions.thread_and_reserved(now.thread);
         let stores_for_user = state.stores_for_user();
         let in_call = state.call.is_some();

@@ -91,6 +91,12 @@ impl Transaction {
         Some(self.covers[owner as usize])
     }
 
+    /// A range is no longer part of the transaction.
+    pub(crate) fn uncover(&mut self, range: PoolRange) {
+        self.covered.remove(range);
+        self.owners.remove(range);
+    }
+
     /// Whether the transaction takes care of all bytes, or nobody has to.
     pub(crate) fn takes_care_of(&self, range: PoolRange, reserved: &RangeMap<u64>) -> bool {
         let mut does = true;
@@ -113,7 +119,7 @@ impl Transaction {
 }
 
 /// Whether one range of a table contains all bytes.
-fn is_within<V: Copy + PartialEq>(table: &RangeMap<V>, range: PoolRange) -> bool {
+pub(crate) fn is_within<V: Copy + PartialEq>(table: &RangeMap<V>, range: PoolRange) -> bool {
     let first = table.overlapping(range).next();
     first.is_some_and(|(found, _)| found.offset <= range.offset && found.end() >= range.end())
 }

@@ -520,7 +520,7 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn back(&mut self) {
-        self.asm.jump_to(self.site.instruction.next_ip());
+        self.asm.jump_to(self.site.resume_address());
     }
 
     /// The end of a trampoline for addresses outside the window, entered in `state`.

@@ -29,6 +29,7 @@ mod builder;
 mod modify;
 mod order;
 mod relocate;
+mod request;
 mod settings;
 mod stack;
 mod state;
@@ -125,6 +126,7 @@ impl Emitter {
             Action::Quiet => return Err(EmitError::NotSupported),
             Action::Flush(kind) => builder.flush(kind),
             Action::Fence(kind) => builder.fence(kind),
+            Action::Request => builder.request(),
             Action::Store(store) => match store.form {
                 StoreForm::Copy => builder.copy(store),
                 StoreForm::Masked => builder.masked(store),

@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::frame::{self, Context, State};
 use powerfail_abi::stack::{self, Check, Entry};
-use powerfail_abi::{PoolWindow, Record, Records, Slot, ThreadBlock, chunk};
+use powerfail_abi::{PoolWindow, Record, Records, SiteId, Slot, ThreadBlock, chunk, request};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
@@ -102,6 +102,7 @@ extern "C" fn refill(block: *mut ThreadBlock) {
             (*(CONTEXT as *mut Context)).turns += 1;
         }
         remember_stack(block);
+        answer_request(block);
         if chunk::overflows((*block).cursor) {
             let used = ((*block).cursor - CHUNKS) / chunk::ALIGNMENT;
             (*block).cursor = CHUNKS + (used + 1) % CHUNK_COUNT * chunk::ALIGNMENT;
@@ -109,6 +110,34 @@ extern "C" fn refill(block: *mut ThreadBlock) {
         }
         // Whatever this function may leave in vector registers must not matter.
         asm!("vpxor xmm0, xmm0, xmm0", "vpcmpeqd ymm1, ymm1, ymm1", out("ymm0") _, out("ymm1") _);
+    }
+}
+
+/// The answer to a client request: any number that depends on all that it may depend on.
+pub(crate) fn answer(site: SiteId, words: [u64; request::WORDS], default: u64) -> u64 {
+    words
+        .into_iter()
+        .fold(default ^ u64::from(site.0), |sum, word| {
+            sum.rotate_left(7).wrapping_add(word)
+        })
+}
+
+/// If a client request was made, answers it.
+///
+/// # Safety
+/// As `refill`; RAX points to the words of the request.
+unsafe fn answer_request(block: *mut ThreadBlock) {
+    // SAFETY: the caller's.
+    unsafe {
+        let scratch = &mut (*block).scratch;
+        let asked = core::mem::take(&mut scratch[Slot::Request.index()]);
+        let Some(site) = asked.checked_sub(1) else {
+            return;
+        };
+        let words = scratch[Slot::Register(0).index()] as *const [u64; request::WORDS];
+        let default = scratch[Slot::Register(2).index()];
+        scratch[Slot::RdxOut.index()] =
+            answer(SiteId(site as u32), words.read_unaligned(), default);
     }
 }
 
@@ -271,7 +300,7 @@ impl Machine {
     }
 
     /// Memory that the machine owns.
-    fn memory(&mut self, at: u64, len: usize) -> &mut [u8] {
+    pub(crate) fn memory(&mut self, at: u64, len: usize) -> &mut [u8] {
         let owned = self
             .mappings
             .iter()

@@ -12,5 +12,6 @@ mod machine;
 mod patched;
 mod race;
 mod random;
+mod requests;
 mod signals;
 mod states;

@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use powerfail_abi::SiteId;
+use powerfail_abi::{SiteId, request};
 use powerfail_patch::tactic::{Claims, CodeView, PlanError, Surroundings, Targets, plan};
 use powerfail_patch::{Action, MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, Means, Site};
 
 use crate::bench::Bench;
 use crate::cases::random_state;
-use crate::machine::{Layout, Machine, SNIPPET_AT};
+use crate::machine::{Layout, Machine, SNIPPET_AT, answer};
 use crate::random::Random;
 
 const PAGE: u64 = 0x1000;
@@ -302,5 +302,94 @@ fn patched_code_does_what_it_did() {
         "NeighbourEviction",
     ] {
         assert!(tally[tactic] > 10, "{tally:?}");
+    }
+}
+
+/// Stores and client requests in turn, patched in any order; each store keeps what the request before it
+/// has given.
+#[test]
+fn requests_among_stores() {
+    /// mov [rsi+disp8], rdx
+    const STORE: [u8; 3] = [0x48, 0x89, 0x56];
+    const REQUESTS: u64 = 6;
+    for seed in 0..20 {
+        let mut random = Random(seed);
+        let mut bench = Bench::new(Layout::Near, |_| {});
+        let start = Machine::code_address(SNIPPET_AT);
+        let mut code = Vec::new();
+        for index in 0..REQUESTS {
+            code.extend(request::SEQUENCE);
+            code.extend(STORE);
+            code.push(8 * index as u8);
+        }
+        let mut sites = BTreeMap::new();
+        let mut boundaries = BTreeSet::new();
+        bench.classifier.scan(&code, start, |scanned| {
+            boundaries.insert(scanned.address);
+            sites.extend(scanned.silent.map(|site| (site.address(), site)));
+        });
+        assert_eq!(sites.len() as u64, REQUESTS);
+        for at in boundaries.iter().copied() {
+            let site = bench
+                .classifier
+                .classify(&code[(at - start) as usize..], at);
+            if matches!(site.action, Action::Store(_)) {
+                sites.insert(at, site);
+            }
+        }
+        let requests: Vec<SiteId> = sites
+            .values()
+            .filter(|site| site.action == Action::Request)
+            .map(|site| SiteId((site.address() - start) as u32))
+            .collect();
+        let mut order: Vec<_> = sites.keys().copied().collect();
+        for index in (1..order.len()).rev() {
+            order.swap(index, random.below(index as u64 + 1) as usize);
+        }
+        bench.write_snippet(&code);
+        let world = World {
+            arenas: &ARENAS,
+            boundaries,
+            unsettled: RefCell::new(order.clone()),
+            taken: RefCell::default(),
+        };
+        let code_len = code.len() + 16;
+        let mut patcher = Patcher {
+            bench,
+            world,
+            claims: Claims::default(),
+            sites,
+            code_len,
+            mapped: Vec::new(),
+            tally: BTreeMap::new(),
+        };
+        for address in order {
+            patcher.patch(address);
+        }
+        for tactic in ["Fault", "Breakpoint"] {
+            assert_eq!(patcher.tally.get(tactic), None, "{:?}", patcher.tally);
+        }
+        let mut bench = patcher.bench;
+        let mut state = random_state(&mut random);
+        state.registers[0] = Machine::volatile_address();
+        state.registers[6] = bench.layout.pool();
+        let words = [0; request::WORDS].map(|_: u64| random.next());
+        for (index, word) in words.iter().enumerate() {
+            let place = bench
+                .machine
+                .memory(state.registers[0] + 8 * index as u64, 8);
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bench.machine.reset_ring(None);
+        let outcome = bench.machine.run(start, &state);
+        let mut expected = state.registers;
+        let mut stored = Vec::new();
+        for id in requests {
+            expected[2] = answer(id, words, expected[2]);
+            stored.extend(expected[2].to_le_bytes());
+        }
+        assert_eq!(outcome.registers, expected, "seed {seed}");
+        assert_eq!(bench.machine.pool()[..stored.len()], stored, "seed {seed}");
+        assert_eq!(bench.machine.records().len() as u64, REQUESTS);
     }
 }

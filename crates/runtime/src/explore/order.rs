@@ -72,6 +72,10 @@ pub(super) fn prepare() {
             restore(from, &mut bytes);
             classifier.scan(&bytes, from, |scanned| {
                 let Some(site) = scanned.silent else { return };
+                // Nothing to anybody: they run as they are.
+                if site.action == Action::Request {
+                    return;
+                }
                 let is_locked = matches!(site.action, Action::Store(_));
                 if !(is_system && is_locked) {
                     put(site.address(), site.bytes[0]);

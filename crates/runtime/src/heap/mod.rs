@@ -187,11 +187,11 @@ fn begin() {
     {
         return;
     }
-    append::append_mark(mark::SKIP_FAILURE_BEGIN);
+    append::append_mark([mark::SKIP_FAILURE_BEGIN.into(), 0]);
     let (address, len) = (HEAP_ADDRESS + ROOTS_AT, ROOT_COUNT * ROOT_LEN);
     store_zeros(address, len);
     pool::synced(address, len);
-    append::append_mark(mark::SKIP_FAILURE_END);
+    append::append_mark([mark::SKIP_FAILURE_END.into(), 0]);
 }
 
 /// Stores zeros in a recording. They are as durable as what the target stores.

@@ -1,0 +1,87 @@
+//! What the kernel says about the target's mappings: slow, for rare questions.
+
+use crate::sys;
+
+const AT_FDCWD: usize = -100isize as usize;
+const O_CLOEXEC: usize = 0o2_000_000;
+/// Longer than what comes before the path in a line.
+const LINE_LEN: usize = 128;
+
+/// Whether an address lies in a mapping of a file.
+pub(crate) fn is_of_file(address: u64) -> bool {
+    let path = c"/proc/self/maps".as_ptr() as usize;
+    // SAFETY: the path is a constant.
+    let fd = unsafe { sys::call(sys::number::OPENAT, [AT_FDCWD, path, O_CLOEXEC, 0, 0, 0]) };
+    if fd < 0 {
+        return false;
+    }
+    let mut found = false;
+    let (mut line, mut len, mut offset) = ([0; LINE_LEN], 0, 0);
+    loop {
+        let mut part = [0; 4096];
+        let arguments = [
+            fd as usize,
+            part.as_mut_ptr() as usize,
+            part.len(),
+            offset,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel writes at most what the buffer has.
+        let read = unsafe { sys::call(sys::number::PREAD64, arguments) };
+        let Some(read) = usize::try_from(read).ok().filter(|read| *read > 0) else {
+            break;
+        };
+        offset += read;
+        for byte in &part[..read] {
+            if *byte == b'\n' {
+                found |= is_file_at(&line[..len], address);
+                len = 0;
+            } else if let Some(place) = line.get_mut(len) {
+                *place = *byte;
+                len += 1;
+            }
+        }
+    }
+    // SAFETY: the descriptor is ours.
+    unsafe { sys::call(sys::number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+    found
+}
+
+/// Whether a line is about a mapping of a file with an address in it: `from-to rights offset device inode`.
+fn is_file_at(line: &[u8], address: u64) -> bool {
+    const INODE: usize = 4;
+    let mut fields = line.split(|byte| *byte == b' ');
+    let mut ends = fields.next().unwrap_or(&[]).split(|byte| *byte == b'-');
+    let mut end = || number(ends.next().unwrap_or(&[]), 16);
+    let (from, to) = (end(), end());
+    let inode = fields.nth(INODE - 1).unwrap_or(&[]);
+    (from..to).contains(&address) && number(inode, 10) != 0
+}
+
+fn number(digits: &[u8], base: u32) -> u64 {
+    digits.iter().fold(0, |number: u64, digit| {
+        let digit = char::from(*digit).to_digit(base).unwrap_or(0);
+        number
+            .wrapping_mul(base.into())
+            .wrapping_add(u64::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_file_at;
+
+    #[test]
+    fn lines_of_files_and_others() {
+        let file =
+            b"7f96bb600000-7f96bc600000 rw-p 00000000 00:1c 4242                       /dev/shm/a";
+        assert!(is_file_at(file, 0x7f96_bb60_0000));
+        assert!(is_file_at(file, 0x7f96_bc5f_ffff));
+        assert!(!is_file_at(file, 0x7f96_bc60_0000));
+        let heap =
+            b"555555559000-55555557a000 rw-p 00000000 00:00 0                          [heap]";
+        assert!(!is_file_at(heap, 0x5555_5555_9010));
+        assert!(!is_file_at(b"", 0));
+    }
+}
