@@ -96,6 +96,31 @@ fn reads_of_recovery_are_watched_in_the_heap() {
 }
 
 #[test]
+fn memory_that_was_used_before_is_not_initialised() {
+    let folder = Folder::with("good", "recycled.c", &[]);
+    folder.build("bug", "recycled.c", &["-DBUG"]);
+    let uninitialised = |program: &str| -> Vec<_> {
+        let program = format!("./{program}");
+        let recover = format!("{program} recover");
+        let record = ["record", "--heap", "-o", "run.trace", "--", &program];
+        folder.powerfail(&record).ends_with(CLEAN);
+        let how = [
+            "races",
+            "run.trace",
+            "--format",
+            "json",
+            "--recover",
+            &recover,
+        ];
+        let found = folder.powerfail(&how).report().findings;
+        let found = found.iter().filter(|it| it.code.as_str() == "PF0703");
+        found.map(|it| it.places.first()?.line).collect()
+    };
+    assert_eq!(uninitialised("bug"), [Some(planted("recycled.c"))]);
+    assert!(uninitialised("good").is_empty());
+}
+
+#[test]
 fn the_functions_keep_their_promises() {
     let folder = Folder::with("calls", "calls.c", &[]);
     for mode in ["patch", "trap"] {

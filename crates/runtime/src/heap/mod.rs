@@ -26,12 +26,12 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 
+use powerfail_abi::mark;
 use powerfail_abi::memory::{
     HEAP_ADDRESS, HEAP_SPACE, HEAP_VARIABLE, ROOT_COUNT, ROOT_LEN, ROOTS_AT, RUN_LEN,
     run_count_of_file,
 };
 use powerfail_abi::shared::SHARED_FD_VARIABLE;
-use powerfail_abi::{EventKind, mark};
 
 use crate::sites::WINDOW;
 use crate::{append, explore, host, pool, sys};
@@ -187,11 +187,16 @@ fn begin() {
     {
         return;
     }
-    append::append_mark([mark::SKIP_FAILURE_BEGIN.into(), 0]);
+    writes();
     let (address, len) = (HEAP_ADDRESS + ROOTS_AT, ROOT_COUNT * ROOT_LEN);
     store_zeros(address, len);
     pool::synced(address, len);
-    append::append_mark([mark::SKIP_FAILURE_END.into(), 0]);
+    append::append_mark([mark::HEAP_END.into(), 0]);
+}
+
+/// The heap begins to write what is its own. With the call stack: what was stored before may be lost here.
+fn writes() {
+    append::append_mark_with_stack([mark::HEAP_BEGIN.into(), 0]);
 }
 
 /// Stores zeros in a recording. They are as durable as what the target stores.
@@ -211,8 +216,7 @@ fn store_zeros(address: u64, len: u64) {
 /// Leaves a mark about an object, with the call stack.
 fn leave(code: u32, value: u64, address: u64, len: u64) {
     if host::attached() {
-        let words = [u64::from(code), value, address, len].map(u64::to_le_bytes);
-        append::append(EventKind::Mark, None, &[words.as_flattened()]);
+        append::append_mark_with_stack([code.into(), value, address, len]);
     }
 }
 

@@ -319,11 +319,11 @@ fn take_recorded(count: u64, alignment: u64, len: u64) -> Option<u64> {
     let run = aligned(taken, alignment);
     let place = place_of(run);
     let word = entry(len);
-    append::append_mark([mark::SKIP_FAILURE_BEGIN.into(), 0]);
+    super::writes();
     append::append_system_store(place, &word.to_le_bytes());
     // SAFETY: the alias of the table is mapped, writable, as long as the heap is.
     unsafe { &*(WINDOW.alias(place) as *const AtomicU64) }.store(word, Ordering::Release);
     pool::synced(place, 8);
-    append::append_mark([mark::SKIP_FAILURE_END.into(), 0]);
+    append::append_mark([mark::HEAP_END.into(), 0]);
     Some(run)
 }
