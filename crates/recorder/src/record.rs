@@ -63,13 +63,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         filter.also(&path);
     }
 
-    let shared = Arc::new(SharedFile::create(
-        options.chunk_count,
-        options.mode,
-        options.stacks,
-        options.schedule,
-        options.valgrind_requests,
-    )?);
+    let shared = shared_file(options)?;
     let (socket, target_socket) = Socket::pair()
         .map_err(|error| RecordError::system("make a socket for the target", error))?;
     let runtime = runtime_file(runtime)?;
@@ -130,8 +124,6 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     } = session.output;
     let written = writer.finish(&images)?;
     let client_requests = ClientRequests::of(shared.requests());
-    let mut warnings = session.warnings;
-    warnings.extend(client_requests.warning());
     let summary = Summary {
         status: exit.status,
         timed_out,
@@ -147,7 +139,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         wall_time,
         cpu_time: exit.cpu_time,
         trace_bytes: written.file_bytes,
-        warnings,
+        warnings: client_requests.warned(session.warnings),
         client_requests,
         fatal: session.fatal,
         schedule_steps: shared.schedule_steps(),
@@ -160,6 +152,17 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         });
     }
     self_check(&options.trace, &recorded, summary)
+}
+
+fn shared_file(options: &Options) -> Result<Arc<SharedFile>, RecordError> {
+    let shared = SharedFile::create(
+        options.chunk_count,
+        options.mode,
+        options.stacks,
+        options.schedule,
+        options.valgrind_requests,
+    )?;
+    Ok(Arc::new(shared))
 }
 
 fn doorbell(socket: &Socket, shared: &Arc<SharedFile>) -> Result<Doorbell, RecordError> {
