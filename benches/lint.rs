@@ -103,6 +103,7 @@ fn pass(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     lint(trace, &options, &mut NoSymbols, &mut |_| {})
                         .expect("the trace is good")
+                        .hits
                         .len()
                 });
             });

@@ -70,10 +70,10 @@ pub fn crash<'t>(
     let each = undisturbed(trace, runner, observer)?;
     let mut places = Places::new(trace, &options.lint.trust);
     let events = trace.event_count();
-    let hits = if options.only_races() {
-        Vec::new()
+    let linted = if options.only_races() {
+        powerfail_detect::Linted::default()
     } else {
-        lint::hits(trace, &options.lint, &mut places, &mut |done| {
+        lint::found(trace, &options.lint, &mut places, &mut |done| {
             observer.progress(Step::Lint, done, events);
         })?
     };
@@ -90,6 +90,7 @@ pub fn crash<'t>(
         is_interrupted: false,
     };
     crashed.notes.extend(contents.note());
+    crashed.notes.extend(lint::note(&linted));
     let begun = Instant::now();
     let mut bench = Bench {
         trace,
@@ -105,7 +106,7 @@ pub fn crash<'t>(
     if let Some(eager) = &options.eager {
         bench.eager_crashes(eager, options.budget, &mut crashed, &mut places)?;
     }
-    for hit in &hits {
+    for hit in &linted.hits {
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
         } else if hit.code == Code::StoreNotAdded {
@@ -128,6 +129,8 @@ pub fn crash<'t>(
                 totals.failure_point_stacks = explored.stack_count;
                 totals.failure_points_run =
                     exploration.exhaustive + exploration.sampled - exploration.unchanged;
+                let note = scope_note(explored.out_of_scope, "failure point");
+                crashed.notes.extend(note);
             }
             crashed.totals.exploration = Some(exploration);
             bench.explain_lost(explored, &known, &mut crashed, &mut places)?;
@@ -236,7 +239,14 @@ fn notes(plan: &Plan) -> Vec<String> {
             left_out.in_creation
         ));
     }
+    notes.extend(scope_note(left_out.out_of_scope, "failure point"));
     notes
+}
+
+/// What annotations leave out, if they do; `what` is the word for one of them.
+pub(crate) fn scope_note(count: u64, what: &str) -> Option<String> {
+    let plural = if count == 1 { "" } else { "s" };
+    (count > 0).then(|| format!("annotations of the program leave out {count} {what}{plural}"))
 }
 
 /// What all phases need.

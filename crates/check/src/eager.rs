@@ -299,6 +299,8 @@ fn notes(survey: &Survey, options: &EagerOptions) -> Vec<String> {
             survey.in_creation.len()
         ));
     }
+    let left_out = survey.out_of_scope.len() as u64;
+    notes.extend(crate::crash::scope_note(left_out, "segment"));
     notes
 }
 

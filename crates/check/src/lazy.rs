@@ -65,6 +65,8 @@ pub(crate) struct Explored {
     /// Distinct call stacks of all failure points.
     pub(crate) stack_count: u64,
     pub(crate) notes: Vec<String>,
+    /// Failure points that annotations of the program leave out.
+    pub(crate) out_of_scope: u64,
     pub(crate) is_interrupted: bool,
 }
 
@@ -72,6 +74,7 @@ pub(crate) struct Explored {
 pub(crate) struct Points {
     ranked: Vec<FailurePoint>,
     stacks: usize,
+    out_of_scope: u64,
 }
 
 impl Points {
@@ -97,6 +100,7 @@ impl Points {
         Ok(Self {
             ranked: planned.into_iter().map(|planned| planned.point).collect(),
             stacks: tree.stacks().len(),
+            out_of_scope: plan.left_out.out_of_scope,
         })
     }
 
@@ -227,6 +231,7 @@ pub(crate) fn explore<'t>(
     runner.runs += progress.executions;
     let mut explored = sum_up(progress, total);
     explored.stack_count = stack_count;
+    explored.out_of_scope = points.out_of_scope;
     let note = ration.and_then(|ration| ration.note(&explored.exploration));
     explored.notes.extend(note);
     Ok(explored)

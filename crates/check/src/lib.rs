@@ -35,7 +35,7 @@ mod symptom;
 pub use content::shown_content;
 pub use crash::{Crashed, crash};
 pub use error::{CheckError, Undisturbed};
-pub use lint::lint;
+pub use lint::{Linted, lint};
 pub use merge::merge;
 pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Step};
 pub use rollback::shown_bytes;

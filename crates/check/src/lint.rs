@@ -8,16 +8,26 @@ use crate::error::CheckError;
 use crate::group::group;
 use crate::places::{Access, Places};
 
+/// What a lint of a trace has to say.
+#[derive(Debug)]
+pub struct Linted {
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// What limits it.
+    pub notes: Vec<String>,
+}
+
 /// Lints a trace. What a crash would have to confirm is left out, unless warnings are wanted; but a store that
 /// its transaction does not know of is a warning in any case: the trace proves that much.
 pub fn lint(
     trace: &Trace,
     options: &LintOptions,
     progress: &mut dyn FnMut(u64),
-) -> Result<Vec<Finding>, CheckError> {
+) -> Result<Linted, CheckError> {
     let mut places = Places::new(trace, &options.trust);
-    let hits = hits(trace, options, &mut places, progress)?;
-    let shown = hits
+    let found = find(trace, options, &mut places, progress)?;
+    let shown = found
+        .hits
         .iter()
         .filter(|hit| hit.confirmed || options.warnings || hit.code == Code::StoreNotAdded);
     let findings = shown.map(|hit| {
@@ -28,15 +38,30 @@ pub fn lint(
         }
         finding
     });
-    Ok(group(findings.collect()))
+    Ok(Linted {
+        findings: group(findings.collect()),
+        notes: note(&found).into_iter().collect(),
+    })
 }
 
-pub(crate) fn hits(
+/// What annotations leave out, if they do.
+pub(crate) fn note(found: &powerfail_detect::Linted) -> Option<String> {
+    let events = match found.out_of_scope {
+        0 => return None,
+        1 => "1 store, flush or fence".to_owned(),
+        count => format!("{count} stores, flushes and fences"),
+    };
+    Some(format!(
+        "annotations of the program leave out findings about {events}"
+    ))
+}
+
+pub(crate) fn found(
     trace: &Trace,
     options: &LintOptions,
     places: &mut Places<'_>,
     progress: &mut dyn FnMut(u64),
-) -> Result<Vec<Hit>, CheckError> {
+) -> Result<powerfail_detect::Linted, CheckError> {
     Ok(find(trace, options, places, progress)?)
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
     let options = lint_options(&args.report, &config.check, &trace);
     let progress = Progress::items(trace.event_count());
     let mut last = 0;
-    let findings = powerfail_check::lint(&trace, &options, &mut |done| {
+    let linted = powerfail_check::lint(&trace, &options, &mut |done| {
         progress.advance(done.saturating_sub(last));
         last = done;
     })
@@ -72,9 +72,9 @@ pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
         schema: 1,
         powerfail: env!("CARGO_PKG_VERSION").into(),
         command: command_of(&trace),
-        findings,
+        findings: linted.findings,
         totals,
-        notes: Vec::new(),
+        notes: linted.notes,
     };
     let mut report = sifted(report, &args.report, &config)?;
     let wanted = wanted_codes(&args.report, &config.check);

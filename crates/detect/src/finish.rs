@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attribution::Attribution;
 use crate::blame::{Culprit, culprits};
 use crate::cross_failure::options::PoolRange;
-use crate::hit::{Hit, HitSite};
+use crate::hit::{Hit, HitSite, Linted};
 use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
 use crate::pass::{Pass, words};
 use crate::stores::{NO_FLUSH, Store, flag};
@@ -18,7 +18,8 @@ use crate::tally::{Seen, Tallies, Tally};
 use crate::transactions::{Partner, pool_range};
 
 /// All hits of a pass that is over.
-pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Vec<Hit>> {
+pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
+    let out_of_scope = pass.out_of_scope;
     pass.end_calls();
     count_overwrites(&mut pass);
     count_losses(&mut pass, trace);
@@ -30,7 +31,7 @@ pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Vec<Hit>> {
         let users: Vec<StackId> = hit.sites.iter().map(|site| site.user).collect();
         (hit.code, events, users)
     });
-    Ok(hits)
+    Ok(Linted { hits, out_of_scope })
 }
 
 fn frame(trace: &Trace, node: StackId) -> Option<Frame> {

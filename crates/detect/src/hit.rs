@@ -50,3 +50,12 @@ impl HitSite {
     /// How much of what was stored is kept.
     pub const MAX_BYTES: usize = 32;
 }
+
+/// What a pass over a trace has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linted {
+    /// Each distinct pattern once, in the order of codes and then of first events.
+    pub hits: Vec<Hit>,
+    /// How many stores, flushes and fences annotations of the program leave out.
+    pub out_of_scope: u64,
+}

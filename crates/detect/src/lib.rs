@@ -42,7 +42,7 @@ mod transactions;
 mod trust;
 
 pub use attribution::{Business, NoSymbols, Symbols, attributed_frame};
-pub use hit::{Hit, HitSite};
+pub use hit::{Hit, HitSite, Linted};
 pub use options::LintOptions;
 pub use pass::lint;
 pub use trust::{Standing, Trust};

@@ -11,12 +11,13 @@ use std::collections::BTreeMap;
 
 use powerfail_abi::mark::{CREATION_BEGIN, CREATION_END, TRANSACTION_BEGIN, TRANSACTION_END};
 use powerfail_model::{Domain, Event, PoolIndex};
+use powerfail_scope::{Scope, Turn};
 use powerfail_trace::{Body, EventBlock, MarkKind, Record, Result, StackId, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::{Attribution, Symbols};
 use crate::finish;
-use crate::hit::Hit;
+use crate::hit::Linted;
 use crate::lines::{LINE_BYTES, LineSlot, Lines, flag as line_flag};
 use crate::options::LintOptions;
 use crate::publish::{AddressMap, Publish};
@@ -32,7 +33,7 @@ pub fn lint(
     options: &LintOptions,
     symbols: &mut dyn Symbols,
     progress: &mut dyn FnMut(u64),
-) -> Result<Vec<Hit>> {
+) -> Result<Linted> {
     let mut pass = Pass::new(trace, options, symbols);
     pass.load_initial_images(trace)?;
     let mut block = EventBlock::default();
@@ -56,6 +57,10 @@ pub(crate) struct Pass<'t> {
     pub(crate) lines: Lines,
     pub(crate) stores: Stores,
     threads: Threads,
+    scope: Scope,
+    /// Stores, flushes, fences and their like so far, and how many of them annotations leave out.
+    events: u64,
+    pub(crate) out_of_scope: u64,
     pub(crate) addresses: AddressMap,
     /// What syncs covered, by pool: first byte and byte after the last of ranges that do not touch.
     synced: FxHashMap<PoolIndex, BTreeMap<u64, u64>>,
@@ -81,6 +86,8 @@ struct Moment {
     event: u64,
     thread: u32,
     stack: StackId,
+    /// Nobody is to hear of it: it is a part of the creation of a pool, or annotations say so.
+    silent: bool,
 }
 
 impl<'t> Pass<'t> {
@@ -92,6 +99,9 @@ impl<'t> Pass<'t> {
             lines: Lines::new(trace.pools()),
             stores: Stores::default(),
             threads: Threads::default(),
+            scope: Scope::new(),
+            events: 0,
+            out_of_scope: 0,
             addresses: AddressMap::new(trace.pools()),
             synced: FxHashMap::default(),
             tallies: Tallies::default(),
@@ -128,14 +138,22 @@ impl<'t> Pass<'t> {
     }
 
     fn apply(&mut self, record: &Record<'_>) {
+        let in_scope = self.scope.admits_findings(record.thread);
         let now = Moment {
             event: record.index.0,
             thread: record.thread.0,
             stack: record.stack,
+            silent: !in_scope || self.threads.get(record.thread.0).in_creation,
         };
         let is_flush = matches!(record.body, Body::Pm(Event::Flush { .. }));
         if !is_flush && self.threads.get(now.thread).call.is_some() {
             self.end_call(now.thread);
+        }
+        if matches!(record.body, Body::Pm(_) | Body::VolatileFlush { .. }) {
+            self.events += 1;
+            self.out_of_scope += u64::from(!in_scope);
+        } else if self.scope.push(record) == Some(Turn::FirstInterest) {
+            self.forget();
         }
         match record.body {
             Body::Pm(Event::Store { kind, at, bytes }) => self.store(now, kind, at, bytes),
@@ -164,6 +182,20 @@ impl<'t> Pass<'t> {
             }
             Body::ThreadStart | Body::ThreadEnd => {}
         }
+    }
+
+    /// Nothing until now is of interest.
+    fn forget(&mut self) {
+        self.end_calls();
+        self.tallies = Tallies::default();
+        self.flushes = Calls::default();
+        self.fences = Calls::default();
+        self.volatile_flushes = Calls::default();
+        self.overwrites.clear();
+        self.publishes.clear();
+        self.transactions.forget();
+        self.stores.silence();
+        self.out_of_scope = self.events;
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) mod flag {
     pub(crate) const NONZERO: u8 = 2;
     /// An ordinary store instruction.
     pub(crate) const PLAIN: u8 = 4;
-    /// Nobody is to hear of it: a trusted library's, or a part of the creation of a pool.
+    /// Nobody is to hear of it: a trusted library's, a part of the creation of a pool, or left out by annotations.
     pub(crate) const SILENT: u8 = 8;
     /// Inside a transaction.
     pub(crate) const TRANSACTION: u8 = 16;
@@ -69,6 +69,13 @@ impl Stores {
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Store {
         &mut self.slots[slot as usize]
+    }
+
+    /// Nobody is to hear of any of them.
+    pub(crate) fn silence(&mut self) {
+        for store in &mut self.slots {
+            store.flags |= flag::SILENT;
+        }
     }
 
     pub(crate) fn add(&mut self, store: Store) -> u32 {

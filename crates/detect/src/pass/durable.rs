@@ -14,7 +14,7 @@ impl Pass<'_> {
     pub(super) fn fence_event(&mut self, now: Moment, kind: FenceKind) {
         let user = self.users.of_order(now.stack);
         let thread = self.threads.get(now.thread);
-        let reported = user.is_somebody() && !thread.in_creation;
+        let reported = user.is_somebody() && !now.silent;
         let worked = thread.worked;
         if kind != FenceKind::Locked {
             thread.worked = false;
@@ -119,7 +119,7 @@ impl Pass<'_> {
         let user = self.users.of_store(now.stack);
         let thread = self.threads.get(now.thread);
         thread.worked = false;
-        if self.domain == Domain::PageCache && user.is_somebody() && !thread.in_creation {
+        if self.domain == Domain::PageCache && user.is_somebody() && !now.silent {
             self.flushes
                 .add(Seen::new(now.event, now.stack, user), !useful);
         }

@@ -64,11 +64,7 @@ impl Pass<'_> {
     pub(super) fn count_flush(&mut self, now: Moment, pool: PoolIndex, number: u64, useful: bool) {
         let user = self.users.of_order(now.stack);
         let thread = self.threads.get(now.thread);
-        let user = if thread.in_creation {
-            User::NOBODY
-        } else {
-            user
-        };
+        let user = if now.silent { User::NOBODY } else { user };
         if let Some(call) = &mut thread.call
             && call.user == user
             && call.pool == pool
@@ -136,7 +132,7 @@ impl Pass<'_> {
                 if let Some(flushed) = self.flushed_sites.get_mut(store.stack.0 as usize) {
                     *flushed = true;
                 }
-                if self.warnings && flush.is_some() && !store.has(flag::SILENT) {
+                if self.warnings && flush.is_some() && !now.silent && !store.has(flag::SILENT) {
                     match newest {
                         None => newest = Some(*store),
                         Some(_) => other = Some(*store),
@@ -187,7 +183,7 @@ impl Pass<'_> {
         let user = self.users.of_order(now.stack);
         let thread = self.threads.get(now.thread);
         thread.worked = true;
-        if self.domain == Domain::Adr && user.is_somebody() && !thread.in_creation {
+        if self.domain == Domain::Adr && user.is_somebody() && !now.silent {
             let seen = Seen::new(now.event, now.stack, user);
             self.volatile_flushes.add(seen, true);
         }

@@ -208,7 +208,8 @@ pub(crate) fn hits_with(
     options: &LintOptions,
     symbols: &mut dyn Symbols,
 ) -> Vec<Hit> {
-    lint(trace, options, symbols, &mut |_| {}).expect("the trace is good")
+    let linted = lint(trace, options, symbols, &mut |_| {});
+    linted.expect("the trace is good").hits
 }
 
 /// Hits as codes, the offsets of the frames to blame, and counts.
