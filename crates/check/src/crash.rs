@@ -6,6 +6,7 @@ pub(crate) use lost::written;
 
 use std::time::{Duration, Instant};
 
+use powerfail_detect::Linted;
 use powerfail_explore::{
     EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, TreeOptions, runs_within,
 };
@@ -71,7 +72,7 @@ pub fn crash<'t>(
     let mut places = Places::new(trace, &options.lint.trust);
     let events = trace.event_count();
     let linted = if options.only_races() {
-        powerfail_detect::Linted::default()
+        Linted::default()
     } else {
         lint::found(trace, &options.lint, &mut places, &mut |done| {
             observer.progress(Step::Lint, done, events);

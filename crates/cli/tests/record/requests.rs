@@ -67,7 +67,7 @@ fn events(recording: &Recording) -> Vec<String> {
         }
     };
     recording
-        .json_events(&[])
+        .json_events_of(&[])
         .iter()
         .filter(|event| {
             let kind = event["kind"].as_str().expect("a kind");
@@ -158,7 +158,7 @@ fn all_requests_arrive() {
 #[test]
 fn a_request_has_the_stack_of_its_caller() {
     let recording = record(Mode::Patch, false, &[]);
-    let marks = recording.json_events(&["--stacks"]);
+    let marks = recording.json_events_of(&["--stacks"]);
     let clean = marks.iter().find(|event| event["code"] == CLEAN);
     let stack = &clean.expect("it is there")["stack"];
     let frames = stack.as_array().expect("a stack").iter();
@@ -254,7 +254,7 @@ fn libpmemobj_makes_requests() {
     assert_eq!(without.summary["client_requests"]["understood"], 0);
     let understood = with.summary["client_requests"]["understood"].as_u64();
     assert!(understood.expect("a count") > 100, "{}", with.summary);
-    let [without, with] = [without, with].map(|it| it.json_events(&["--kind", "annotation"]));
+    let [without, with] = [without, with].map(|it| it.json_events_of(&["--kind", "annotation"]));
     let count =
         |events: &[Value], code: u64| events.iter().filter(|event| event["code"] == code).count();
     for code in [BEGIN, END, ADD] {
