@@ -72,6 +72,31 @@ pub mod pmemcheck {
     pub const IGNORE: u64 = 0x1c;
     /// A line for the log: a string.
     pub const LOG: u64 = 0x1e;
+
+    /// What people call a request.
+    pub const fn name(number: u64) -> Option<&'static str> {
+        Some(match number {
+            REGISTER_MAPPING => "register-mapping",
+            REGISTER_FILE => "register-file",
+            REMOVE_MAPPING => "remove-mapping",
+            CHECK_MAPPING => "check-mapping",
+            PRINT_MAPPINGS => "print-mappings",
+            FLUSH => "flush",
+            FENCE => "fence",
+            COMMIT => "commit",
+            WRITE_STATS => "write-stats",
+            SET_CLEAN => "set-clean",
+            START_TRANSACTION | START_TRANSACTION_N => "start-transaction",
+            END_TRANSACTION | END_TRANSACTION_N => "end-transaction",
+            ADD | ADD_N => "add",
+            REMOVE | REMOVE_N => "remove",
+            ADD_THREAD_N => "add-thread",
+            REMOVE_THREAD_N => "remove-thread",
+            IGNORE => "ignore",
+            LOG => "log",
+            _ => return None,
+        })
+    }
 }
 
 /// Letters of the tools whose requests are known to say nothing about persistence: memcheck,
@@ -106,5 +131,7 @@ mod tests {
         assert!(is_of_other_tool(tool_base(*b"HG") + 0x105));
         assert!(!is_of_other_tool(pmemcheck::BASE + 5));
         assert!(!is_of_other_tool(5));
+        assert_eq!(pmemcheck::name(5), Some("flush"));
+        assert_eq!(pmemcheck::name(0x1d), None);
     }
 }

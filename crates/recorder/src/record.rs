@@ -69,13 +69,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let memory = MemoryDirectory::new(&options.trace, options.heap_bytes)?;
     filter.also_within(memory.path());
 
-    let shared = Arc::new(SharedFile::create(
-        options.chunk_count,
-        options.mode,
-        options.stacks,
-        options.schedule,
-        options.valgrind_requests,
-    )?);
+    let shared = shared_file(options)?;
     let (socket, target_socket) = Socket::pair()
         .map_err(|error| RecordError::system("make a socket for the target", error))?;
     let runtime = runtime_file(runtime)?;
@@ -137,8 +131,6 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     } = session.output;
     let written = writer.finish(&images)?;
     let client_requests = ClientRequests::of(shared.requests());
-    let mut warnings = session.warnings;
-    warnings.extend(client_requests.warning());
     let summary = Summary {
         status: exit.status,
         timed_out,
@@ -154,7 +146,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         wall_time,
         cpu_time: exit.cpu_time,
         trace_bytes: written.file_bytes,
-        warnings,
+        warnings: client_requests.warned(session.warnings),
         client_requests,
         fatal: session.fatal,
         schedule_steps: shared.schedule_steps(),
@@ -169,6 +161,17 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let checked = self_check(&options.trace, &recorded, summary);
     drop(memory);
     checked
+}
+
+fn shared_file(options: &Options) -> Result<Arc<SharedFile>, RecordError> {
+    let shared = SharedFile::create(
+        options.chunk_count,
+        options.mode,
+        options.stacks,
+        options.schedule,
+        options.valgrind_requests,
+    )?;
+    Ok(Arc::new(shared))
 }
 
 fn doorbell(socket: &Socket, shared: &Arc<SharedFile>) -> Result<Doorbell, RecordError> {

@@ -95,14 +95,16 @@ impl ClientRequests {
         self.understood + self.of_other_tools + self.unknown
     }
 
-    pub(crate) fn warning(&self) -> Option<String> {
-        (self.unknown > 0).then(|| {
-            format!(
+    /// Warnings, and one more if there is anything to warn of.
+    pub(crate) fn warned(&self, mut warnings: Vec<String>) -> Vec<String> {
+        if self.unknown > 0 {
+            warnings.push(format!(
                 "the target has made {} client requests that powerfail does not know (the first: {:#x}); \
                  they were given their default result",
                 self.unknown, self.first_unknown
-            )
-        })
+            ));
+        }
+        warnings
     }
 }
 

@@ -1,6 +1,7 @@
 //! Annotations in a trace, by name: what the program, or a library of it, says about its work.
 
 use powerfail_abi::mark::{self, Range};
+use powerfail_abi::request::pmemcheck;
 use powerfail_model::{Place, PoolIndex, PoolOffset};
 use serde_json::{Value, json};
 
@@ -40,6 +41,8 @@ pub(crate) fn add_json(record: &mut Value, code: u32, value: u64, payload: &[u8]
     if let Said::Words(words) = said(code, value) {
         if matches!(code, mark::LIBRARY_ENTER | mark::LIBRARY_LEAVE) {
             record["function"] = json!(words.first());
+        } else if code == mark::CLIENT_REQUEST {
+            record["request"] = json!(words.first());
         } else {
             record["flags"] = json!(words);
         }
@@ -64,6 +67,12 @@ fn said(code: u32, value: u64) -> Said {
                 .and_then(|at| mark::FUNCTIONS.get(at));
             return match function {
                 Some(function) => Said::Words(vec![function]),
+                None => Said::Number,
+            };
+        }
+        mark::CLIENT_REQUEST => {
+            return match pmemcheck::name(value) {
+                Some(request) => Said::Words(vec![request]),
                 None => Said::Number,
             };
         }
@@ -140,6 +149,10 @@ mod tests {
         assert_eq!(
             text(mark::TRANSACTION_ADD, mark::add::NO_FLUSH, &ranges(&[here])),
             "transaction-add no-flush 1:0x40 +8"
+        );
+        assert_eq!(
+            text(mark::CLIENT_REQUEST, 5, &ranges(&[here])),
+            "client-request flush 1:0x40 +8"
         );
         assert_eq!(
             text(mark::LIBRARY_ENTER, 0, &[]),

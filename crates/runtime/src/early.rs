@@ -67,7 +67,7 @@ pub(crate) fn watch_linker() {
 /// Where to go on from a breakpoint, if it is that of the dynamic linker.
 pub(crate) fn at_breakpoint(address: u64) -> Option<u64> {
     let called = CALLED.load(Ordering::Acquire);
-    (called != 0 && address == called).then(|| modules_have_changed as *const () as u64)
+    (called != 0 && address == called).then_some(modules_have_changed as *const () as u64)
 }
 
 /// Stands in for the function that does nothing.

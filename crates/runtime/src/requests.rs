@@ -120,7 +120,7 @@ impl Request {
             return plays_valgrind().then_some(1);
         }
         let tool = number & !0xffff;
-        if tool == pmemcheck::BASE && is_known(number - tool) {
+        if tool == pmemcheck::BASE && pmemcheck::name(number - tool).is_some() {
             counts().understood.fetch_add(1, Ordering::Relaxed);
             return self.answer_pmemcheck(number - tool);
         }
@@ -279,16 +279,6 @@ impl Request {
         };
         self.mark(code, 0, &[]);
     }
-}
-
-/// Whether a request of pmemcheck has a meaning.
-fn is_known(number: u64) -> bool {
-    matches!(
-        number,
-        pmemcheck::REGISTER_MAPPING..=pmemcheck::WRITE_STATS
-            | pmemcheck::SET_CLEAN..=pmemcheck::IGNORE
-            | pmemcheck::LOG
-    )
 }
 
 /// Whether all of a range is in a pool, or was registered.

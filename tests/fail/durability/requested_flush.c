@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 	if (RUNNING_ON_VALGRIND() == 0)
 		return 2;
 	for (uint64_t i = 0; i < 3; i++) {
-		pool->names[i] = 100 + i; // expect: PF0101
+		pool->names[i] = 100 + i; // lost: PF0101
 		pool->used = i + 1;
 		persist(&pool->used);
 	}

@@ -307,6 +307,7 @@ impl Recording {
         events.iter().map(Event::parse).collect()
     }
 
+    /// Events as they are told, with further options.
     pub(crate) fn json_events_of(&self, filter: &[&str]) -> Vec<Value> {
         let arguments = [&["events", "--json"], filter].concat();
         self.look(&arguments)
