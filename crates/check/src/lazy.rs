@@ -20,7 +20,7 @@ mod sample;
 pub(crate) mod states;
 pub(crate) mod study;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod walk;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

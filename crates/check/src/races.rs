@@ -24,6 +24,8 @@ mod infer;
 mod pairs;
 mod points;
 mod shadows;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! The driver on a recovery that is a function: no process, and everything else as it is.
 
-mod simulated;
+pub(crate) mod simulated;
 
 use powerfail_explore::{FailurePoint, FailurePointTree, TreeOptions};
 use powerfail_finding::Code;

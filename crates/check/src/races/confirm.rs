@@ -37,15 +37,15 @@ const PATTERNS: [u8; 2] = [0xa5, 0xff];
 type Tasks = BTreeMap<EventIndex, Vec<(usize, Instance)>>;
 
 /// What came of it.
-struct Tried {
+pub(super) struct Tried {
     at: EventIndex,
-    executions: u64,
-    confirmed: Vec<(usize, Confirmed)>,
+    pub(super) executions: u64,
+    pub(super) confirmed: Vec<(usize, Confirmed)>,
 }
 
 /// A failure that the other value makes.
-struct Confirmed {
-    state: CrashState,
+pub(super) struct Confirmed {
+    pub(super) state: CrashState,
     /// What memory held that was never written.
     filled: Vec<Patch>,
     symptom: Symptom,
@@ -186,7 +186,8 @@ impl Bench<'_, '_> {
     }
 }
 
-fn try_at(
+/// Tries pairs at a failure point.
+pub(super) fn try_at(
     lab: &mut dyn Lab,
     at: EventIndex,
     tasks: &[(usize, Instance)],
@@ -295,7 +296,7 @@ fn fill(
 }
 
 /// Runs of bytes of lines, filled.
-fn patches(bytes: &[(PoolIndex, u64, u64)], pattern: u8) -> Vec<Patch> {
+pub(super) fn patches(bytes: &[(PoolIndex, u64, u64)], pattern: u8) -> Vec<Patch> {
     let mut patches: Vec<Patch> = Vec::new();
     for &(pool, line, mask) in bytes {
         for byte in (0..64).filter(|byte| mask >> byte & 1 != 0) {
