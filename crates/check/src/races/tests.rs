@@ -39,6 +39,7 @@ fn watch_at(lab: &mut Simulated<'_>, trace: &Trace, at: u64, cross: &CrossOption
     let contents = Contents::default();
     let setting = Setting {
         contents: &contents,
+        benign: &[],
     };
     let at = EventIndex(at);
     let mut pass = ShadowPass::new(trace, cross).expect("no annotations");
@@ -122,6 +123,7 @@ fn a_race_is_confirmed_by_a_plain_run() {
     let contents = Contents::default();
     let setting = Setting {
         contents: &contents,
+        benign: &[],
     };
     let mut lab = Simulated::new(&trace, data_if_flag);
     let tried = try_at(&mut lab, EventIndex(4), &tasks(), &setting).expect("it runs");
