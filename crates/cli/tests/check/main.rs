@@ -16,3 +16,4 @@ mod refused;
 mod replay;
 mod reporting;
 mod schedules;
+mod transactions;
