@@ -304,6 +304,9 @@ fn race(
     let (first, last) = differing?;
     let at = PoolOffset(begin + first as u64);
     let len = (last - first) as u64 + 1;
+    if variables.shadow.is_left_out(line.id.pool, at, len) {
+        return None;
+    }
     let why = variables.shadow.why_not_durable(line.id.pool, at, len);
     let stage = execution.stage_of(number);
     let (modules, frames) = frames_of(lab, stage, &choice.frames);
