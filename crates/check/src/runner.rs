@@ -119,6 +119,8 @@ pub struct Runner<'t> {
     options: RunnerOptions,
     images: Vec<ImageSlot>,
     recoveries: Vec<Slot>,
+    /// Recovery says what it has recovered.
+    dumps: bool,
     /// Recoveries run so far.
     pub runs: u64,
     // Gone last: the slots are in there.
@@ -148,6 +150,7 @@ impl<'t> Runner<'t> {
             options,
             images,
             recoveries: Vec::new(),
+            dumps: oracle.plan().dump.is_some(),
             runs: 0,
             _directory: directory,
         };
@@ -168,6 +171,11 @@ impl<'t> Runner<'t> {
             image.leave_extras();
         }
         Ok(runner)
+    }
+
+    /// Whether recovery says what it has recovered.
+    pub(crate) const fn dumps(&self) -> bool {
+        self.dumps
     }
 
     /// How many recoveries run at a time.

@@ -36,6 +36,8 @@ Examples:
       what would be lost if the power failed just before event 1200
   powerfail trace check run.trace
       is the file sound, and do its stores give the final image?
+  powerfail header > powerfail.h
+      annotations for a program in C or C++
   powerfail explain PF0101
       what this finding means, and what to do about it";
 
@@ -131,6 +133,11 @@ pub(crate) enum Command {
     ///
     /// Each page says what the bug is, shows it in C, wrong and right, and tells how powerfail decides.
     Explain(ExplainArgs),
+    /// Print the header with the annotations for programs in C and C++
+    ///
+    /// Nothing has to be linked, and a program with annotations runs unchanged without powerfail. For Rust there
+    /// is the crate powerfail-annotate.
+    Header(HeaderArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the man page, or write one for each command
@@ -748,6 +755,13 @@ pub(crate) struct ExplainArgs {
     /// A code such as PF0101 [default: list all codes]
     #[arg(value_name = "CODE", value_parser = parse_code)]
     pub(crate) code: Option<Code>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HeaderArgs {
+    /// The header that gives XFDetector's names to the annotations; it needs the other one next to it
+    #[arg(long)]
+    pub(crate) xfdetector: bool,
 }
 
 #[derive(Debug, Args)]
