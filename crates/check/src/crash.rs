@@ -110,6 +110,8 @@ pub fn crash<'t>(
     for hit in &linted.hits {
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
+        } else if hit.code == Code::StoreNotAdded {
+            Some(bench.confirm_rollback(hit, &mut places)?)
         } else if bench.is_interrupted {
             None
         } else {
@@ -148,6 +150,7 @@ pub fn crash<'t>(
                 totals.failure_points_run = found.races.watched;
             }
             crashed.totals.races = Some(found.races);
+            crashed.totals.commit_variables = found.commit_variables;
             crashed.notes.extend(found.notes);
             races::fold(&mut crashed.findings, found.findings);
         }
@@ -446,7 +449,7 @@ impl Bench<'_, '_> {
         )
     }
 
-    fn judge(&self, trial: &Trial, tried: &Tried) -> Option<Symptom> {
+    pub(crate) fn judge(&self, trial: &Trial, tried: &Tried) -> Option<Symptom> {
         self.contents.judge(trial.at, tried.verdict.as_ref()?)
     }
 

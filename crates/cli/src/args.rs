@@ -159,6 +159,10 @@ pub(crate) struct CheckArgs {
     /// With --races: also reads of bytes that may not be durable and are the same in all that a crash can leave
     #[arg(long, requires = "races")]
     pub(crate) strict: bool,
+    /// With --races: look for commit variables that nobody has named; see powerfail races
+    #[arg(long, requires = "races", value_enum, value_name = "HOW")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "propose")]
+    pub(crate) infer: Option<InferArg>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     /// Which files are pools: a path or a pattern such as '/mnt/pmem/*.pool'; can be repeated
@@ -221,10 +225,25 @@ pub(crate) struct RacesArgs {
     /// equal.
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Look for commit variables that nobody has named: words that decide what else recovery reads
+    ///
+    /// They are proposed, with what speaks for them. With --infer=use reads of them are no races.
+    #[arg(long, value_enum, value_name = "HOW")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "propose")]
+    pub(crate) infer: Option<InferArg>,
     #[command(flatten)]
     pub(crate) recovery: RecoveryArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
+}
+
+/// What becomes of commit variables that nobody has named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InferArg {
+    /// They are proposed
+    Propose,
+    /// They are proposed, and reads of them are no races
+    Use,
 }
 
 #[derive(Debug, Args)]

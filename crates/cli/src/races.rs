@@ -1,6 +1,6 @@
 //! `powerfail races`: the reads of recovery that are not safe, from a trace.
 
-use powerfail_check::{CrashOptions, RaceOptions, Runner, RunnerOptions};
+use powerfail_check::{CrashOptions, Inference, RaceOptions, Runner, RunnerOptions};
 use powerfail_config::CheckSection;
 use powerfail_detect::LintOptions;
 use powerfail_explore::TreeOptions;
@@ -9,7 +9,7 @@ use powerfail_model::EventIndex;
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_trace::Trace;
 
-use crate::args::RacesArgs;
+use crate::args::{InferArg, RacesArgs};
 use crate::crash::{self, Work};
 use crate::evidence::{self, Recovery};
 use crate::exit::Exit;
@@ -56,7 +56,7 @@ pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
         eager: None,
         races: Some(RaceOptions {
             alone: true,
-            ..options(args.strict, &config.check)
+            ..options(args.strict, args.infer, &config.check)
         }),
         no_snapshot: false,
         schedule: 0,
@@ -65,11 +65,19 @@ pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
 }
 
 /// How reads are watched, from flags and configuration.
-pub(crate) fn options(strict: bool, section: &CheckSection) -> RaceOptions {
+pub(crate) fn options(
+    strict: bool,
+    infer: Option<InferArg>,
+    section: &CheckSection,
+) -> RaceOptions {
     RaceOptions {
         alone: false,
         strict: strict || section.strict.unwrap_or(false),
         confirm: true,
+        infer: infer.map(|infer| match infer {
+            InferArg::Propose => Inference::Propose,
+            InferArg::Use => Inference::Use,
+        }),
         only: None,
         commit_variables: Vec::new(),
     }
@@ -111,6 +119,7 @@ pub(crate) fn at_one_point(
             alone: true,
             strict,
             confirm: false,
+            infer: None,
             only: Some(at),
             commit_variables: Vec::new(),
         }),

@@ -156,7 +156,10 @@ impl Bench<'_, '_> {
         let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
         let zygotes = self.runner.zygotes();
         let labs = self.runner.labs(false)?;
-        let setting = Setting { contents };
+        let setting = Setting {
+            contents,
+            benign: &[],
+        };
         let observer = &mut *self.observer;
         let mut tick = |done| {
             observer.progress(Step::Reasons, done, total);

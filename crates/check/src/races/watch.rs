@@ -27,6 +27,8 @@ const VALUES_MAX: usize = 8;
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) contents: &'a Contents,
+    /// Bytes that are taken as those of commit variables.
+    pub(super) benign: &'a [(PoolIndex, Range<u64>)],
 }
 
 /// What was seen at a failure point.
@@ -165,7 +167,7 @@ pub(super) fn watch(
     let execution = &sight.execution;
     let symptom = setting.contents.judge(point.at, &execution.verdict);
     result.failed = symptom.map(|symptom| symptom.code);
-    let variables = Variables::of(execution, &pools, shadow);
+    let variables = Variables::of(execution, &pools, shadow, setting.benign);
     result.sightings = races(lab, &table, &variables, execution);
     let noted = notes(lab, &pools, &variables, execution);
     result.sightings.extend(noted);
@@ -206,14 +208,19 @@ pub(super) fn look(
     })
 }
 
-/// The variables that commit: those of the workload, and those that recovery names.
+/// The variables that commit: those of the workload, those that recovery names, and those that were inferred.
 struct Variables<'s> {
     shadow: &'s Shadow,
     named: Vec<(PoolIndex, Range<u64>)>,
 }
 
 impl<'s> Variables<'s> {
-    fn of(execution: &Execution, pools: &Pools, shadow: &'s Shadow) -> Self {
+    fn of(
+        execution: &Execution,
+        pools: &Pools,
+        shadow: &'s Shadow,
+        benign: &[(PoolIndex, Range<u64>)],
+    ) -> Self {
         let notes = execution.notes.iter();
         let notes =
             notes.filter(|note| matches!(note.code, mark::COMMIT_VARIABLE | mark::COMMIT_RANGE));
@@ -223,7 +230,7 @@ impl<'s> Variables<'s> {
         });
         Self {
             shadow,
-            named: named.collect(),
+            named: named.chain(benign.iter().cloned()).collect(),
         }
     }
 
@@ -411,7 +418,7 @@ fn parts(judgement: &Judgement) -> Parts {
 }
 
 /// What addresses of the last execution mean.
-fn frames_of(
+pub(super) fn frames_of(
     lab: &mut dyn Lab,
     stage: Stage,
     addresses: &[u64],

@@ -47,6 +47,7 @@ mod step;
 mod strings;
 mod table;
 mod talk;
+mod text;
 mod transfer;
 mod trap;
 mod turn;

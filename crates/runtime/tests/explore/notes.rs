@@ -113,6 +113,27 @@ fn what_was_overwritten_is_not_noted() {
     assert_eq!(noted(&everything(), "received"), [(0, 1 << 8)]);
 }
 
+/// The C library reads strings in pieces, and what lies behind their ends does not matter to it.
+#[test]
+fn a_string_is_noted_up_to_its_end() {
+    let mut table = everything().note(128, ALL).note(256, ALL);
+    table.image = vec![b'.'; POOL_LEN];
+    for (at, text) in [
+        (0, "three\0"),
+        (100, "and what goes on in the next line\0"),
+        (256, "yes\0"),
+    ] {
+        table.image[at..at + text.len()].copy_from_slice(text.as_bytes());
+    }
+    let notes = sorted(&table, "texts");
+    let all = |line| {
+        let of_line = notes.iter().filter(|it| it.0 == line);
+        of_line.fold(0, |all, it| all | it.1)
+    };
+    let expected = [bytes(0, 6), bytes(36, 28), bytes(0, 6), bytes(0, 4)];
+    assert_eq!([0, 64, 128, 256].map(all), expected);
+}
+
 #[test]
 fn what_the_kernel_reads_is_noted() {
     assert_eq!(noted(&everything(), "written"), [(0, 1), (0, 0b10)]);
