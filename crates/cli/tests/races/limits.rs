@@ -2,12 +2,15 @@
 
 use std::process::Stdio;
 
-use crate::common::{RECOVER, Run, SETUP};
+use crate::common::{Folder, RECOVER, Run, SETUP};
 use crate::{folder, line, pairs, races};
 
 #[test]
 fn a_budget_leaves_out_and_says_so() {
-    let folder = folder(1);
+    // More failure points than anybody can watch recovery at in a millisecond.
+    let folder = Folder::new();
+    folder.build_at("bug", "check", "many.c", &[]);
+    folder.record();
     let report = races(&folder, &["--budget", "1ms"]).report();
     let totals = report.totals.races.expect("reads were to be watched");
     assert!(totals.not_tried > 0, "{totals:?}");

@@ -68,6 +68,10 @@ int main(int argc, char **argv)
 	pm_persist(&pool->valid);
 #else
 	pm_persist(&pool->value);
+#if CASE == 4
+	pool->unread = 1;
+	pm_persist(&pool->unread); // the value is durable here, and not committed
+#endif
 	pool->valid = 1; // stores the bit
 	pm_persist(&pool->valid);
 #endif
