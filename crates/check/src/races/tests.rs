@@ -39,6 +39,7 @@ fn watch_at(lab: &mut Simulated<'_>, trace: &Trace, at: u64, cross: &CrossOption
     let contents = Contents::default();
     let setting = Setting {
         contents: &contents,
+        benign: &[],
     };
     let at = EventIndex(at);
     let mut pass = ShadowPass::new(trace, cross).expect("no annotations");
@@ -122,6 +123,7 @@ fn a_race_is_confirmed_by_a_plain_run() {
     let contents = Contents::default();
     let setting = Setting {
         contents: &contents,
+        benign: &[],
     };
     let mut lab = Simulated::new(&trace, data_if_flag);
     let tried = try_at(&mut lab, EventIndex(4), &tasks(), &setting).expect("it runs");
@@ -140,6 +142,30 @@ fn a_race_is_confirmed_by_a_plain_run() {
     lab.succeeds_without_exploration = true;
     let tried = try_at(&mut lab, EventIndex(4), &tasks(), &setting).expect("it runs");
     assert!(tried.confirmed.is_empty());
+}
+
+#[test]
+fn where_the_newest_value_fails_the_other_one_has_to_succeed() {
+    let trace = unordered();
+    let contents = Contents::default();
+    let setting = Setting {
+        contents: &contents,
+        benign: &[],
+    };
+    let mut tasks = tasks();
+    for (_, instance) in &mut tasks {
+        instance.is_failing = true;
+    }
+    let mut lab = Simulated::new(&trace, |memory| {
+        let data = memory.load(DATA);
+        memory.load(FLAG) != 1 || data == 8
+    });
+    // The data is read first and never right; the flag decides.
+    let tried = try_at(&mut lab, EventIndex(4), &tasks, &setting).expect("it runs");
+    let [(1, confirmed)] = &tried.confirmed[..] else {
+        panic!("{} confirmed", tried.confirmed.len());
+    };
+    assert!(confirmed.state.versions.is_empty());
 }
 
 #[test]
