@@ -171,6 +171,20 @@ pub(crate) struct CheckArgs {
     /// Where the pool for {pool} is made [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub(crate) pm_dir: Option<PathBuf>,
+    /// Let what the workload allocates, with malloc or operator new, be persistent memory
+    ///
+    /// The memory lies at the same address in recovery, which finds it again by powerfail_root() of
+    /// include/powerfail.h. SIZE is how much there is of it: 512M, 2G [default: 256M]. What the C library
+    /// and other libraries of the system allocate for themselves stays volatile.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "256M",
+        value_parser = crate::persistent::parse_len
+    )]
+    pub(crate) heap: Option<u64>,
     /// Record the workload so many times, with other orders of its threads, and check each that is
     /// different [default: 1]
     ///
@@ -475,6 +489,20 @@ pub(crate) struct RecordArgs {
     /// What is recorded of the calls that led to an event
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub(crate) stacks: StacksArg,
+    /// Let what the target allocates, with malloc or operator new, be persistent memory
+    ///
+    /// The memory lies at the same address in recovery, which finds it again by powerfail_root() of
+    /// include/powerfail.h. SIZE is how much there is of it: 512M, 2G [default: 256M]. What the C library
+    /// and other libraries of the system allocate for themselves stays volatile.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "256M",
+        value_parser = crate::persistent::parse_len
+    )]
+    pub(crate) heap: Option<u64>,
     /// Schedule the threads of the target: which one goes on at its operations is drawn at random,
     /// and this number decides it
     #[arg(long, value_name = "N")]

@@ -15,6 +15,7 @@ mod interrupt;
 mod memory;
 mod model;
 mod output;
+mod persistent;
 mod progress;
 mod races;
 mod record;

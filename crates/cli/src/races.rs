@@ -94,7 +94,7 @@ pub(crate) fn at_one_point(
         runtime: Some(RUNTIME.into()),
         ..Settings::default()
     };
-    let oracle = Oracle::new(recovery.plan()?, settings)?;
+    let oracle = Oracle::new(recovery.plan(trace)?, settings)?;
     let runner_options = RunnerOptions {
         jobs: 1,
         rules: recovery.rules(),

@@ -15,6 +15,7 @@ use crate::error::RecordError;
 use crate::fresh_pool::FreshPool;
 use crate::inspect::inspect;
 use crate::launch::{Inheritance, Target, runtime_file, start};
+use crate::memory::MemoryDirectory;
 use crate::message::Socket;
 use crate::options::Options;
 use crate::output::Output;
@@ -30,6 +31,9 @@ use crate::wait::Exit;
 /// For how long a record waits for others that could belong before it: more than a thread that loses its
 /// processor in the middle of an append is usually without one.
 const SLACK_MS: u64 = 10;
+
+/// The note of a trace that says which pool is the heap of the target.
+pub const HEAP_NOTE: &str = "heap";
 
 /// A pass follows at the latest after this, while something waits for its place.
 const BUSY_WAIT: Timespec = Timespec {
@@ -62,6 +66,8 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     if let Some(path) = fresh.path() {
         filter.also(&path);
     }
+    let memory = MemoryDirectory::new(&options.trace, options.heap_bytes)?;
+    filter.also_within(memory.path());
 
     let shared = Arc::new(SharedFile::create(
         options.chunk_count,
@@ -73,11 +79,11 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         .map_err(|error| RecordError::system("make a socket for the target", error))?;
     let runtime = runtime_file(runtime)?;
     let doorbell = doorbell(&socket, &shared)?;
-    let meta = meta(options);
+    let meta = meta(options, &memory);
     let writer = TraceWriter::create(&options.trace, &meta, WriterOptions::default())?;
     let output = Output::new(
         writer,
-        Pools::new(filter),
+        Pools::new(filter, memory.path()),
         options.stacks,
         options.output_prefix_bytes,
     );
@@ -96,6 +102,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         shared: &shared,
         socket: target_socket,
         runtime,
+        variables: memory.variables(),
     };
     let mut target = start(&executable, command, &fresh.arguments, inheritance)?;
     let drained = drain(
@@ -154,7 +161,9 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
             status: exit.status,
         });
     }
-    self_check(&options.trace, &recorded, summary)
+    let checked = self_check(&options.trace, &recorded, summary);
+    drop(memory);
+    checked
 }
 
 fn doorbell(socket: &Socket, shared: &Arc<SharedFile>) -> Result<Doorbell, RecordError> {
@@ -209,7 +218,7 @@ fn drain(
     }
 }
 
-fn meta(options: &Options) -> Meta {
+fn meta(options: &Options, memory: &MemoryDirectory) -> Meta {
     let system = rustix::system::uname();
     let note = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mode = match options.mode {
@@ -234,6 +243,9 @@ fn meta(options: &Options) -> Meta {
             &format!("seed {seed}, depth {depth}, length {length}"),
         )
     });
+    let heap = memory
+        .heap()
+        .map(|path| note(HEAP_NOTE, &path.to_string_lossy()));
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -250,6 +262,7 @@ fn meta(options: &Options) -> Meta {
         .into_iter()
         .chain(domain)
         .chain(scheduled)
+        .chain(heap)
         .collect(),
     }
 }
