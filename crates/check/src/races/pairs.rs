@@ -43,8 +43,20 @@ pub(super) struct Instance {
     pub(super) at: EventIndex,
     /// How it is made to see something else.
     pub(super) other: Other,
-    /// Recovery fails there in any case.
+    /// Recovery fails there although every store is durable.
     pub(super) is_failing: bool,
+}
+
+impl Instance {
+    /// Whether a run can show that it matters. Memory that was never written shows nothing where recovery fails
+    /// in any case.
+    pub(super) fn can_be_tried(&self) -> bool {
+        match self.other {
+            Other::Class { .. } => true,
+            Other::Fill(_) => !self.is_failing,
+            Other::None => false,
+        }
+    }
 }
 
 impl Pair {

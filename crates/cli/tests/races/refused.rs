@@ -30,6 +30,18 @@ fn a_recovery_that_fails_undisturbed() {
 }
 
 #[test]
+fn flags_that_choose_other_failure_points() {
+    let folder = folder(0);
+    for flag in [["--failure-points", "store"], ["--per-stack", "1"]] {
+        let mut arguments = vec!["races", "run.trace", "--recover", RECOVER];
+        arguments.extend(flag);
+        folder
+            .powerfail(&arguments)
+            .is_refused_with(SETUP, &[flag[0], "ordering point"]);
+    }
+}
+
+#[test]
 fn strict_belongs_to_races() {
     let folder = folder(0);
     let run = folder.powerfail(&["check", "--strict", "--", "./bug", "{pool}"]);
