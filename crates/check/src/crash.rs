@@ -110,6 +110,8 @@ pub fn crash<'t>(
     for hit in &linted.hits {
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
+        } else if hit.code == Code::StoreNotAdded {
+            Some(bench.confirm_rollback(hit, &mut places)?)
         } else if bench.is_interrupted {
             None
         } else {
@@ -148,6 +150,7 @@ pub fn crash<'t>(
                 totals.failure_points_run = found.races.watched;
             }
             crashed.totals.races = Some(found.races);
+            crashed.totals.commit_variables = found.commit_variables;
             crashed.notes.extend(found.notes);
             races::fold(&mut crashed.findings, found.findings);
         }
@@ -203,15 +206,15 @@ fn undisturbed(
     Ok(each)
 }
 
-fn trials_of(plan: &Plan, contents: &Contents, options: &CrashOptions) -> Vec<Trial> {
+fn trials_of(plan: &Plan, contents: &Contents, dumps: bool) -> Vec<Trial> {
     let mut trials: Vec<Trial> = plan
         .points
         .iter()
         .map(|planned| Trial::prefix(planned.point.at))
         .collect();
-    if options.ack.is_some() {
+    if dumps {
         // What was acknowledged must be among what is surely durable.
-        let operations = contents.operations();
+        let operations: Vec<_> = contents.operations().collect();
         let every = operations.len().div_ceil(ACKNOWLEDGEMENTS_MAX).max(1);
         let chosen = operations.iter().step_by(every).chain(operations.last());
         trials.extend(chosen.map(|operation| Trial {
@@ -288,7 +291,7 @@ impl Bench<'_, '_> {
                 keep_equal_images: false,
             },
         );
-        let trials = trials_of(&plan, self.contents, options);
+        let trials = trials_of(&plan, self.contents, self.runner.dumps());
         let jobs = self.runner.job_count();
         let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
         let points = tree.point_count();
@@ -446,7 +449,7 @@ impl Bench<'_, '_> {
         )
     }
 
-    fn judge(&self, trial: &Trial, tried: &Tried) -> Option<Symptom> {
+    pub(crate) fn judge(&self, trial: &Trial, tried: &Tried) -> Option<Symptom> {
         self.contents.judge(trial.at, tried.verdict.as_ref()?)
     }
 

@@ -8,7 +8,14 @@ type Blamed = (Role, Option<String>, Option<u32>, Option<String>);
 /// What makes two findings the same bug: the kind, and the lines to blame.
 fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
     // One store is to blame, whichever other one shows it.
-    let is_of_one_store = matches!(finding.code, Code::StoreNotFlushed | Code::FlushNotFenced);
+    let is_of_one_store = matches!(
+        finding.code,
+        Code::StoreNotFlushed
+            | Code::FlushNotFenced
+            | Code::StoreNotAdded
+            | Code::ObjectNotPersisted
+    );
+    let is_of_one_add = matches!(finding.code, Code::DuplicateAdd | Code::AddWithoutStore);
     let is_of_a_read = finding.code.class().is_of_reads();
     let blamed = |place: &&SourcePlace| {
         if is_of_one_store {
@@ -27,7 +34,11 @@ fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
                 | Role::Fence
         )
     };
-    let places = finding.places.iter().filter(blamed);
+    let places = finding
+        .places
+        .iter()
+        .take(if is_of_one_add { 1 } else { usize::MAX });
+    let places = places.filter(|place| is_of_one_add || blamed(place));
     let lines = places.map(|place| {
         (
             place.role,

@@ -28,6 +28,7 @@ mod options;
 mod places;
 mod races;
 mod reason;
+mod rollback;
 mod runner;
 mod symptom;
 
@@ -36,6 +37,7 @@ pub use crash::{Crashed, crash};
 pub use error::{CheckError, Undisturbed};
 pub use lint::{Linted, lint};
 pub use merge::merge;
-pub use options::{CrashOptions, LazyOptions, LazyTime, Observer, RaceOptions, Step};
+pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Step};
+pub use rollback::shown_bytes;
 pub use runner::{Runner, RunnerOptions, Trial, TrialState};
 pub use symptom::{Symptom, symptom_of};

@@ -17,7 +17,8 @@ pub struct Linted {
     pub notes: Vec<String>,
 }
 
-/// Lints a trace. What a crash would have to confirm is left out, unless warnings are wanted.
+/// Lints a trace. What a crash would have to confirm is left out, unless warnings are wanted; but a store that
+/// its transaction does not know of is a warning in any case: the trace proves that much.
 pub fn lint(
     trace: &Trace,
     options: &LintOptions,
@@ -28,7 +29,7 @@ pub fn lint(
     let shown = found
         .hits
         .iter()
-        .filter(|hit| hit.confirmed || options.warnings);
+        .filter(|hit| hit.confirmed || options.warnings || hit.code == Code::StoreNotAdded);
     let findings = shown.map(|hit| {
         let mut finding = finding(hit, &mut places);
         if !hit.confirmed {
@@ -110,6 +111,14 @@ fn message(hit: &Hit, places: &[SourcePlace]) -> String {
             let publisher = whereabouts(places.iter().find(|place| place.role == Role::Publish));
             format!("the data stored{here} is published{publisher} before it is durable")
         }
+        Code::ObjectNotPersisted => format!("the object changed{here} is never persisted"),
+        Code::StoreNotAdded => not_added(places, ""),
+        Code::DuplicateAdd => {
+            format!("the range added{here} is part of the transaction already")
+        }
+        Code::AddWithoutStore => {
+            format!("the range added{here} is not stored to before the commit")
+        }
         Code::RedundantFlush => format!("the flush{here} has nothing new to write back"),
         Code::RedundantFence => format!("the fence{here} has nothing to wait for"),
         Code::VolatileFlush => format!("the flush{here} is of memory that is not persistent"),
@@ -123,6 +132,12 @@ fn message(hit: &Hit, places: &[SourcePlace]) -> String {
         }
         code => format!("{}{here}", code.title()),
     }
+}
+
+/// What is wrong with a store that its transaction does not know of, and what came of it.
+pub(crate) fn not_added(places: &[SourcePlace], what: &str) -> String {
+    let here = whereabouts(places.first());
+    format!("the store{here} is to memory that its transaction has not added{what}")
 }
 
 fn line_of(place: &SourcePlace) -> Option<String> {
@@ -145,6 +160,11 @@ fn suggestion(code: Code, places: &[SourcePlace]) -> Option<String> {
                 .unwrap_or_else(|| "it is published".into());
             format!("flush what is stored at {at} and fence before {publish}")
         }
+        Code::ObjectNotPersisted => {
+            format!("persist it after the store at {at}, or change it in a transaction")
+        }
+        Code::StoreNotAdded => format!("add the range to the transaction before the store at {at}"),
+        Code::DuplicateAdd | Code::AddWithoutStore => format!("remove the add at {at}"),
         Code::RedundantFlush => format!("remove the flush at {at}"),
         Code::RedundantFence => format!("remove the fence at {at}"),
         Code::VolatileFlush => format!("remove the flush at {at}, or flush the pool instead"),

@@ -1,6 +1,6 @@
 //! One result of several recordings of the same workload.
 
-use powerfail_finding::{Exploration, Totals};
+use powerfail_finding::{Exploration, InferredCommitVariable, Totals};
 
 use crate::crash::Crashed;
 use crate::group::group;
@@ -38,6 +38,17 @@ fn add(totals: &mut Totals, more: &Totals) {
     totals.failure_point_stacks = totals.failure_point_stacks.max(more.failure_point_stacks);
     totals.failure_points_run += more.failure_points_run;
     totals.recovery_runs += more.recovery_runs;
+    for variable in &more.commit_variables {
+        let is_it = |known: &InferredCommitVariable| {
+            (&known.pool, known.offset, known.len_bytes)
+                == (&variable.pool, variable.offset, variable.len_bytes)
+        };
+        match totals.commit_variables.iter_mut().find(|it| is_it(it)) {
+            Some(known) if known.confidence >= variable.confidence => {}
+            Some(known) => *known = variable.clone(),
+            None => totals.commit_variables.push(variable.clone()),
+        }
+    }
     if let Some(more) = &more.exploration {
         explore(totals.exploration.get_or_insert_default(), more);
     }

@@ -50,6 +50,17 @@ pub struct RaceOptions {
     pub only: Option<EventIndex>,
     /// Commit variables that the trace does not name.
     pub commit_variables: Vec<CommitVariable>,
+    /// Look for variables that decide what recovery reads.
+    pub infer: Option<Inference>,
+}
+
+/// What becomes of variables that seem to decide what recovery reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inference {
+    /// They are proposed.
+    Propose,
+    /// Reads of them are also taken as those of commit variables: they are no races.
+    Use,
 }
 
 /// How far lost and reordered lines are explored.
@@ -108,6 +119,8 @@ pub enum Step {
     Lost,
     /// The reads of recovery are watched.
     Races,
+    /// Commit variables are looked for.
+    Infer,
     /// Failures are traced back to stores.
     Reasons,
 }

@@ -7,6 +7,8 @@
 //! - a read of bytes that a commit variable says are not valid is a *semantic bug*;
 //! - a read of memory that was allocated and never written is an *uninitialised read*.
 //!
+//! If that is asked for, variables that seem to commit others are looked for first ([`infer`]).
+//!
 //! Each pair of a reader and a writer, as lines of code, is one finding. Then it is tried whether it matters: the
 //! choice that makes the read see the other value is run, and where recovery fails, and fails again on that crash
 //! state without any exploration, the finding is an error with that evidence. Otherwise it is a warning.
@@ -18,25 +20,30 @@
 mod confirm;
 mod finding;
 mod fold;
+mod infer;
 mod pairs;
 mod points;
 mod shadows;
+#[cfg(test)]
+mod tests;
 mod watch;
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use powerfail_detect::cross_failure::CrossOptions;
 use powerfail_explore::{FailurePoint, TreeOptions};
-use powerfail_finding::{Finding, Races};
-use powerfail_model::EventIndex;
+use powerfail_finding::{Finding, InferredCommitVariable, Races};
+use powerfail_model::{EventIndex, PoolIndex};
 
 use crate::crash::Bench;
 use crate::error::CheckError;
 use crate::lazy::driver::{Bounds, Progress, Round, Watch, round};
 use crate::lazy::lab::SlotLab;
 use crate::lazy::reuse::{Changes, Reuse};
-use crate::options::{RaceOptions, Step};
+use crate::options::{Inference, RaceOptions, Step};
 use crate::places::Places;
+use infer::Inferred;
 use pairs::Pairs;
 use shadows::{ShadowPass, WatchChanges};
 use watch::{Setting, Watched, watch};
@@ -54,6 +61,8 @@ pub(crate) struct Found {
     /// Distinct call stacks of the failure points.
     pub(crate) stacks: u64,
     pub(crate) notes: Vec<String>,
+    /// Variables that seem to decide what recovery reads.
+    pub(crate) commit_variables: Vec<InferredCommitVariable>,
     pub(crate) is_interrupted: bool,
 }
 
@@ -81,9 +90,20 @@ impl Bench<'_, '_> {
             strict: options.strict,
             commit_variables: options.commit_variables.clone(),
         };
-        let progress = self.watch_all(&points, &cross, deadline)?;
+        let mut inferred = Inferred::default();
+        if options.infer.is_some() {
+            inferred = self.infer(&points, deadline, places)?;
+        }
+        let is_used = options.infer == Some(Inference::Use);
+        let benign = if is_used { &inferred.ranges[..] } else { &[] };
+        let progress = self.watch_all(&points, &cross, benign, deadline)?;
         found.is_interrupted = progress.is_interrupted;
         count(&progress, &mut found);
+        found.races.executions += inferred.executions;
+        found.commit_variables = inferred.variables;
+        for variable in &mut found.commit_variables {
+            variable.used = is_used;
+        }
         let mut pairs = Pairs::of(self.trace, &progress, places)?;
         found.races.pairs = pairs.all.len() as u64;
         if options.confirm && !found.is_interrupted {
@@ -110,6 +130,7 @@ impl Bench<'_, '_> {
         &mut self,
         points: &points::Points,
         cross: &CrossOptions,
+        benign: &[(PoolIndex, Range<u64>)],
         deadline: Option<Instant>,
     ) -> Result<Progress<Watched>, CheckError> {
         let total = points.ranked.len() as u64;
@@ -133,7 +154,7 @@ impl Bench<'_, '_> {
             let labs = self.runner.labs(false)?.into_iter();
             let labs = labs.map(|lab| Ok((lab, ShadowPass::new(trace, cross)?)));
             let labs: Vec<Station<'_, '_>> = labs.collect::<Result<_, CheckError>>()?;
-            let setting = Setting { contents };
+            let setting = Setting { contents, benign };
             let observer = &mut *self.observer;
             let mut tick = |done| {
                 observer.progress(Step::Races, done, total);
@@ -153,7 +174,7 @@ impl Bench<'_, '_> {
                 tick: &mut tick,
                 end: &|| crate::runner::end(&zygotes),
             };
-            round(labs, about, &mut reuse, &mut progress, &mut onlooker)?;
+            round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
         }
         self.runner.runs += progress.executions;
         Ok(progress)

@@ -4,6 +4,8 @@
 //! prepared, which takes a fraction of a millisecond; recoveries run beside it, each in a slot of its
 //! own.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use powerfail_explore::{LostLines, Strategy};
 use powerfail_image::{
     CursorOptions, Fill, ImageCursor, Layout, Patch, PoolImages, RunDirectory, Slot as ImageSlot,
 };
-use powerfail_model::{CrashState, EventIndex, Rules};
+use powerfail_model::{CrashState, EventIndex, Place, Rules};
 use powerfail_oracle::{Backtrace, Oracle, OracleError, PoolMapping, Slot, Verdict};
 use powerfail_trace::Trace;
 
@@ -119,6 +121,8 @@ pub struct Runner<'t> {
     options: RunnerOptions,
     images: Vec<ImageSlot>,
     recoveries: Vec<Slot>,
+    /// Recovery says what it has recovered.
+    dumps: bool,
     /// Recoveries run so far.
     pub runs: u64,
     // Gone last: the slots are in there.
@@ -148,6 +152,7 @@ impl<'t> Runner<'t> {
             options,
             images,
             recoveries: Vec::new(),
+            dumps: oracle.plan().dump.is_some(),
             runs: 0,
             _directory: directory,
         };
@@ -168,6 +173,11 @@ impl<'t> Runner<'t> {
             image.leave_extras();
         }
         Ok(runner)
+    }
+
+    /// Whether recovery says what it has recovered.
+    pub(crate) const fn dumps(&self) -> bool {
+        self.dumps
     }
 
     /// How many recoveries run at a time.
@@ -415,6 +425,42 @@ impl<'t> Runner<'t> {
             self.runs += 1;
         }
         Ok(verdicts)
+    }
+
+    /// Runs recovery on an image. Gives what it did, and some bytes of a pool as it left them, if they are
+    /// there.
+    pub fn run_and_read(
+        &mut self,
+        trial: &Trial,
+        at: Place,
+        len: usize,
+    ) -> Result<(Verdict, Option<Vec<u8>>), CheckError> {
+        self.prepare_first(trial)?;
+        let verdict = self.recoveries[0].run_plain()?;
+        self.runs += 1;
+        let file = self.images[0].path_of(at.pool).map(File::open);
+        let bytes = file.and_then(Result::ok).and_then(|file| {
+            let mut bytes = vec![0; len];
+            let read = file.read_exact_at(&mut bytes, at.offset.0);
+            read.ok().map(|()| bytes)
+        });
+        Ok((verdict, bytes))
+    }
+
+    /// Bytes of a pool at two moments of the recorded run, the earlier one first.
+    pub(crate) fn read_at(
+        &self,
+        moments: [EventIndex; 2],
+        at: Place,
+        len: usize,
+    ) -> Result<[Vec<u8>; 2], CheckError> {
+        let mut cursor = self.cursor(false)?;
+        let mut read = [vec![0; len], vec![0; len]];
+        for (moment, bytes) in moments.into_iter().zip(&mut read) {
+            cursor.move_to(moment)?;
+            cursor.read(at, bytes);
+        }
+        Ok(read)
     }
 
     /// How long a recovery takes that is run as those of a stream are. The fastest of a few counts, because

@@ -36,6 +36,8 @@ Examples:
       what would be lost if the power failed just before event 1200
   powerfail trace check run.trace
       is the file sound, and do its stores give the final image?
+  powerfail header > powerfail.h
+      annotations for a program in C or C++
   powerfail explain PF0101
       what this finding means, and what to do about it";
 
@@ -131,6 +133,11 @@ pub(crate) enum Command {
     ///
     /// Each page says what the bug is, shows it in C, wrong and right, and tells how powerfail decides.
     Explain(ExplainArgs),
+    /// Print the header with the annotations for programs in C and C++
+    ///
+    /// Nothing has to be linked, and a program with annotations runs unchanged without powerfail. For Rust there
+    /// is the crate powerfail-annotate.
+    Header(HeaderArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the man page, or write one for each command
@@ -152,6 +159,10 @@ pub(crate) struct CheckArgs {
     /// With --races: also reads of bytes that may not be durable and are the same in all that a crash can leave
     #[arg(long, requires = "races")]
     pub(crate) strict: bool,
+    /// With --races: look for commit variables that nobody has named; see powerfail races
+    #[arg(long, requires = "races", value_enum, value_name = "HOW")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "propose")]
+    pub(crate) infer: Option<InferArg>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     /// Which files are pools: a path or a pattern such as '/mnt/pmem/*.pool'; can be repeated
@@ -228,10 +239,25 @@ pub(crate) struct RacesArgs {
     /// equal.
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Look for commit variables that nobody has named: words that decide what else recovery reads
+    ///
+    /// They are proposed, with what speaks for them. With --infer=use reads of them are no races.
+    #[arg(long, value_enum, value_name = "HOW")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "propose")]
+    pub(crate) infer: Option<InferArg>,
     #[command(flatten)]
     pub(crate) recovery: RecoveryArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
+}
+
+/// What becomes of commit variables that nobody has named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InferArg {
+    /// They are proposed
+    Propose,
+    /// They are proposed, and reads of them are no races
+    Use,
 }
 
 #[derive(Debug, Args)]
@@ -776,6 +802,13 @@ pub(crate) struct ExplainArgs {
     /// A code such as PF0101 [default: list all codes]
     #[arg(value_name = "CODE", value_parser = parse_code)]
     pub(crate) code: Option<Code>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HeaderArgs {
+    /// The header that gives XFDetector's names to the annotations; it needs the other one next to it
+    #[arg(long)]
+    pub(crate) xfdetector: bool,
 }
 
 #[derive(Debug, Args)]

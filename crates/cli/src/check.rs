@@ -102,7 +102,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         lazy: (!args.no_lazy && section.lazy.unwrap_or(true))
             .then(|| crash::lazy(&args.lazy, section, LazyTime::Share)),
         races: (args.races || section.races.unwrap_or(false))
-            .then(|| races::options(args.strict, section)),
+            .then(|| races::options(args.strict, args.infer, section)),
         schedule: 0,
         share: 1,
     };

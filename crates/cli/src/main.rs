@@ -9,6 +9,7 @@ mod evidence;
 mod exit;
 mod explain;
 mod generated;
+mod header;
 mod import;
 mod interrupt;
 mod memory;
@@ -63,6 +64,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::Trace(TraceCommand::Import(args)) => import::import(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Header(args) => header::header(&args),
         Command::Completions(args) => generated::completions(&args),
         Command::Man(args) => generated::man(&args),
     }

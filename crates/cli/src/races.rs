@@ -1,6 +1,6 @@
 //! `powerfail races`: the reads of recovery that are not safe, from a trace.
 
-use powerfail_check::{CrashOptions, RaceOptions, Runner, RunnerOptions};
+use powerfail_check::{CrashOptions, Inference, RaceOptions, Runner, RunnerOptions};
 use powerfail_config::CheckSection;
 use powerfail_detect::LintOptions;
 use powerfail_explore::TreeOptions;
@@ -9,7 +9,7 @@ use powerfail_model::EventIndex;
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_trace::Trace;
 
-use crate::args::RacesArgs;
+use crate::args::{InferArg, RacesArgs};
 use crate::crash::{self, Work};
 use crate::evidence::{self, Recovery};
 use crate::exit::Exit;
@@ -19,6 +19,15 @@ use crate::record::RUNTIME;
 pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
     let config = crash::configuration()?;
     crash::refuse_slips(&args.recovery, &args.report, &config.check)?;
+    for (is_given, flag) in [
+        (args.recovery.failure_points.is_some(), "--failure-points"),
+        (args.recovery.per_stack.is_some(), "--per-stack"),
+    ] {
+        anyhow::ensure!(
+            !is_given,
+            "{flag} is for check and crash: races looks at every ordering point"
+        );
+    }
     interrupt::watch();
     let trace = crash::open_whole_trace(&args.trace)?;
     let workload: Vec<_> = trace.meta().command.clone();
@@ -47,7 +56,7 @@ pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
         eager: None,
         races: Some(RaceOptions {
             alone: true,
-            ..options(args.strict, &config.check)
+            ..options(args.strict, args.infer, &config.check)
         }),
         no_snapshot: false,
         schedule: 0,
@@ -56,11 +65,19 @@ pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
 }
 
 /// How reads are watched, from flags and configuration.
-pub(crate) fn options(strict: bool, section: &CheckSection) -> RaceOptions {
+pub(crate) fn options(
+    strict: bool,
+    infer: Option<InferArg>,
+    section: &CheckSection,
+) -> RaceOptions {
     RaceOptions {
         alone: false,
         strict: strict || section.strict.unwrap_or(false),
         confirm: true,
+        infer: infer.map(|infer| match infer {
+            InferArg::Propose => Inference::Propose,
+            InferArg::Use => Inference::Use,
+        }),
         only: None,
         commit_variables: Vec::new(),
     }
@@ -102,6 +119,7 @@ pub(crate) fn at_one_point(
             alone: true,
             strict,
             confirm: false,
+            infer: None,
             only: Some(at),
             commit_variables: Vec::new(),
         }),

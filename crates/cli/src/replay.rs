@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::Context;
 use powerfail_check::{Runner, RunnerOptions, Trial, TrialState, symptom_of};
-use powerfail_finding::{Evidence, Finding, RecoveryOutcome, UnsafeRead};
+use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, UnsafeRead};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
-use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, PoolIndex};
+use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset};
 use powerfail_oracle::{Oracle, Settings, Verdict};
 use powerfail_report::findings;
 use powerfail_trace::Trace;
@@ -234,6 +234,13 @@ impl Crash<'_> {
             at,
             state: TrialState::Again(state, overlay),
         };
+        if let (Some((place, len)), RecoveryOutcome::Content { output }) =
+            (stored_by(finding, trace), &shown.recovery)
+        {
+            let (_, bytes) = runner.run_and_read(&trial, place, len.min(output.len() / 2))?;
+            let same = bytes.is_some_and(|bytes| powerfail_check::shown_bytes(&bytes) == *output);
+            return conclude(same, finding, args);
+        }
         let tried = runner.run(&[trial], &interrupt::is_interrupted, &mut |_| ())?;
         drop(runner);
         let verdict = tried.into_iter().next().and_then(|tried| tried.verdict);
@@ -246,18 +253,7 @@ impl Crash<'_> {
             }
             (_, None) => false,
         };
-        show(finding, args)?;
-        if same {
-            print(|to| {
-                Ok(writeln!(
-                    to,
-                    "the same again: recovery did what is shown above"
-                )?)
-            })?;
-            return Ok(Exit::Findings);
-        }
-        complain("recovery did something else this time: it depends on more than the pool");
-        Ok(Exit::Clean)
+        conclude(same, finding, args)
     }
 
     /// Opens recovery in gdb, on a crash image of its own.
@@ -312,6 +308,35 @@ impl Crash<'_> {
             .context("gdb cannot be started; is it installed?")?;
         Ok(Exit::Findings)
     }
+}
+
+/// Shows a finding, and says whether recovery did the same again.
+fn conclude(same: bool, finding: &Finding, args: &ReplayArgs) -> anyhow::Result<Exit> {
+    show(finding, args)?;
+    if same {
+        print(|to| {
+            Ok(writeln!(
+                to,
+                "the same again: recovery did what is shown above"
+            )?)
+        })?;
+        return Ok(Exit::Findings);
+    }
+    complain("recovery did something else this time: it depends on more than the pool");
+    Ok(Exit::Clean)
+}
+
+/// Of a store that a transaction does not roll back: which bytes it changed.
+fn stored_by(finding: &Finding, trace: &Trace) -> Option<(Place, usize)> {
+    if finding.code != Code::StoreNotAdded {
+        return None;
+    }
+    let store = finding.places.first()?;
+    let path = store.pool.as_deref()?;
+    let mut pools = (0..).zip(trace.pools());
+    let (pool, _) = pools.find(|(_, pool)| pool.path == Path::new(path))?;
+    let at = Place::new(PoolIndex(pool), PoolOffset(store.pool_offset?));
+    Some((at, usize::try_from(store.len_bytes?).ok()?))
 }
 
 /// Whether two outcomes are of one kind, whatever was written meanwhile.

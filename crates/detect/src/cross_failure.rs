@@ -21,6 +21,7 @@
 //! variables, `objects.rs` of allocations and transactions, `ranges.rs` is a table of ranges. `owners.rs` says which
 //! failure points lie inside of a library's own business.
 
+mod candidates;
 mod cells;
 mod commits;
 mod judgement;
@@ -30,6 +31,7 @@ mod owners;
 pub(crate) mod ranges;
 mod shadow;
 
+pub use candidates::{Candidate, Candidates, OrderedStore};
 pub use judgement::{ByteWatch, Judgement, NotDurable, Persistence};
 pub use options::{CommitError, CommitVariable, CrossOptions, PoolRange};
 pub use owners::Owners;

@@ -191,6 +191,7 @@ impl<'t> Pass<'t> {
         self.volatile_flushes = Calls::default();
         self.overwrites.clear();
         self.publishes.clear();
+        self.transactions.forget();
         self.stores.silence();
         self.out_of_scope = self.events;
     }

@@ -151,6 +151,19 @@ impl Transactions {
         }
     }
 
+    /// Nothing that was found until now is of interest.
+    pub(crate) fn forget(&mut self) {
+        self.duplicates = Calls::default();
+        self.unused = Calls::default();
+        self.partners.clear();
+        self.stores.clear();
+        for state in &mut self.threads {
+            if let Some(transaction) = &mut state.transaction {
+                transaction.adds.clear();
+            }
+        }
+    }
+
     /// The transaction of a thread has ended.
     pub(crate) fn end(&mut self, thread: u32) {
         let Some(transaction) = self.thread(thread).transaction.take() else {

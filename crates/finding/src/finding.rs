@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::code::{Class, Code, Severity};
+use crate::commit::InferredCommitVariable;
 use crate::exploration::{Choice, Eager, Exploration, SecondFailure, Written};
 use crate::place::SourcePlace;
 use crate::read::{Races, UnsafeRead};
@@ -188,6 +189,9 @@ pub struct Totals {
     /// How the reads of recovery were watched, if they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub races: Option<Races>,
+    /// Variables that seem to decide which other data is valid, if that was asked for, the most convincing first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commit_variables: Vec<InferredCommitVariable>,
     /// How often the workload was recorded, if its threads were scheduled.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedules: u64,

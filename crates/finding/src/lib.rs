@@ -6,6 +6,7 @@
 //! derived from these types.
 
 mod code;
+mod commit;
 mod exploration;
 mod finding;
 mod id;
@@ -13,6 +14,7 @@ mod place;
 mod read;
 
 pub use code::{Class, Code, Severity};
+pub use commit::{DecidedRange, InferredCommitVariable, ReadWith};
 pub use exploration::{Choice, Eager, Exploration, SecondFailure, Source, Written};
 pub use finding::{Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Report, Totals};
 pub use id::{assign_ids, finding_id};

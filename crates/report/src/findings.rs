@@ -3,11 +3,12 @@
 //! A finding looks like an error of a compiler: what is wrong, the lines where it happens, how the
 //! program got there, what a crash showed, what to do. `snippet.rs` has the lines, `label.rs` the
 //! words beside them, `stack.rs` the calls, `evidence.rs` what recovery did, `choices.rs` what it could have
-//! read, `read.rs` a read that is not safe, `summary.rs` the end.
+//! read, `read.rs` a read that is not safe, `commits.rs` variables that seem to commit others, `summary.rs` the end.
 //! Sources are read if they are there; a report without them is complete, only less pleasant.
 
 mod choices;
 mod combinations;
+mod commits;
 mod evidence;
 mod label;
 mod read;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use annotate_snippets::{Group, Level, Renderer};
 use powerfail_config::Suppression;
-use powerfail_finding::{Finding, RecoveryOutcome, Report, Severity, SourcePlace};
+use powerfail_finding::{Code, Finding, RecoveryOutcome, Report, Severity, SourcePlace};
 use schemars::Schema;
 
 use crate::text::{count, plural, printable};
@@ -54,6 +55,7 @@ pub fn report(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> io
         one(out, finding, options, &mut sources)?;
         writeln!(out)?;
     }
+    commits::commits(out, &report.totals.commit_variables)?;
     summary(out, report, options)
 }
 
@@ -104,7 +106,10 @@ fn shown<'a>(report: &'a Report, options: &Options<'_>) -> impl Iterator<Item = 
     let findings = report.findings.iter();
     // Who asks for the reads of recovery wants to see those that it survives, too.
     findings.filter(move |finding| {
-        warnings || finding.severity != Severity::Warning || finding.read.is_some()
+        warnings
+            || finding.severity != Severity::Warning
+            || finding.read.is_some()
+            || finding.code == Code::StoreNotAdded
     })
 }
 

@@ -27,6 +27,8 @@ const VALUES_MAX: usize = 8;
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) contents: &'a Contents,
+    /// Bytes that are taken as those of commit variables.
+    pub(super) benign: &'a [(PoolIndex, Range<u64>)],
 }
 
 /// What was seen at a failure point.
@@ -141,14 +143,14 @@ pub(super) fn watch(
         warnings: Vec::new(),
     };
     let pools = lab.pools();
-    let watches = watches(shadow, &pools);
-    if table.lines.is_empty() && watches.is_empty() {
+    let noted = watches(shadow, &pools);
+    if table.lines.is_empty() && noted.is_empty() {
         // Whatever recovery reads is sure and valid.
         return Ok(result);
     }
     let mut lines = pools.line_table(&table);
     lines.watched = watched.iter().filter_map(|page| pools.mask(page)).collect();
-    let sight = match look(lab, &lines, &watches, &[])? {
+    let sight = match look(lab, &lines, &noted, &[])? {
         Look::Seen(sight) => sight,
         Look::Refused(reason) => {
             result.refused = Some(reason);
@@ -165,10 +167,10 @@ pub(super) fn watch(
     let execution = &sight.execution;
     let symptom = setting.contents.judge(point.at, &execution.verdict);
     result.failed = symptom.map(|symptom| symptom.code);
-    let variables = Variables::of(execution, &pools, shadow);
+    let variables = Variables::of(execution, &pools, shadow, setting.benign);
     result.sightings = races(lab, &table, &variables, execution);
-    let noted = notes(lab, &pools, &variables, execution);
-    result.sightings.extend(noted);
+    let judged = notes(lab, &pools, &variables, execution);
+    result.sightings.extend(judged);
     Ok(result)
 }
 
@@ -206,14 +208,19 @@ pub(super) fn look(
     })
 }
 
-/// The variables that commit: those of the workload, and those that recovery names.
+/// The variables that commit: those of the workload, those that recovery names, and those that were inferred.
 struct Variables<'s> {
     shadow: &'s Shadow,
     named: Vec<(PoolIndex, Range<u64>)>,
 }
 
 impl<'s> Variables<'s> {
-    fn of(execution: &Execution, pools: &Pools, shadow: &'s Shadow) -> Self {
+    fn of(
+        execution: &Execution,
+        pools: &Pools,
+        shadow: &'s Shadow,
+        benign: &[(PoolIndex, Range<u64>)],
+    ) -> Self {
         let notes = execution.notes.iter();
         let notes =
             notes.filter(|note| matches!(note.code, mark::COMMIT_VARIABLE | mark::COMMIT_RANGE));
@@ -223,7 +230,7 @@ impl<'s> Variables<'s> {
         });
         Self {
             shadow,
-            named: named.collect(),
+            named: named.chain(benign.iter().cloned()).collect(),
         }
     }
 
@@ -304,6 +311,9 @@ fn race(
     let (first, last) = differing?;
     let at = PoolOffset(begin + first as u64);
     let len = (last - first) as u64 + 1;
+    if variables.shadow.is_left_out(line.id.pool, at, len) {
+        return None;
+    }
     let why = variables.shadow.why_not_durable(line.id.pool, at, len);
     let stage = execution.stage_of(number);
     let (modules, frames) = frames_of(lab, stage, &choice.frames);
@@ -408,7 +418,7 @@ fn parts(judgement: &Judgement) -> Parts {
 }
 
 /// What addresses of the last execution mean.
-fn frames_of(
+pub(super) fn frames_of(
     lab: &mut dyn Lab,
     stage: Stage,
     addresses: &[u64],

@@ -32,9 +32,7 @@ impl Pass<'_> {
         if at.offset.0 % LINE_BYTES + bytes.len() as u64 > LINE_BYTES {
             flags |= flag::CROSSING;
         }
-        if !thread.in_creation {
-            self.transaction_store(now, at, bytes.len(), user);
-        }
+        self.transaction_store(now, at, bytes.len(), user);
         let mut rest = bytes;
         let mut offset = at.offset.0;
         while !rest.is_empty() {

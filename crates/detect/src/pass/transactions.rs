@@ -96,7 +96,7 @@ impl Pass<'_> {
         };
         let before = transaction.cover(range, cover);
         let before = before.filter(|before| before.does_all_of(cover));
-        if !user.is_somebody() {
+        if !user.is_somebody() || now.silent {
             return;
         }
         if before.is_none() {
@@ -133,6 +133,7 @@ impl Pass<'_> {
         };
         transaction.store(range);
         if !is_known
+            || now.silent
             || !user.is_somebody()
             || transaction.takes_care_of(range, reserved)
             || (!in_call && self.users.is_in_library(now.stack))

@@ -18,9 +18,12 @@ pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
         Role::Failure => failure(finding, place).to_owned(),
         Role::Recovery => recovery(evidence),
         Role::Load => load(finding.code).to_owned(),
+        Role::Commit if finding.code == Code::AddWithoutStore => {
+            "the transaction is committed here".to_owned()
+        }
         Role::Commit => "this store commits".to_owned(),
         Role::Transaction => "the transaction begins here".to_owned(),
-        Role::Add => add(finding.code).to_owned(),
+        Role::Add => add(finding, place).to_owned(),
         Role::Allocation => "allocated here".to_owned(),
     }
 }
@@ -34,8 +37,11 @@ fn load(code: Code) -> &'static str {
     }
 }
 
-fn add(code: Code) -> &'static str {
-    match code {
+fn add(finding: &Finding, place: &SourcePlace) -> &'static str {
+    // The first place is to blame; another one came before it.
+    let is_first = finding.places.first() == Some(place);
+    match finding.code {
+        _ if !is_first => "added here",
         Code::DuplicateAdd => "added again here",
         Code::AddWithoutStore => "added here, and nothing is stored to it",
         _ => "added here",
@@ -50,6 +56,7 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
             failure.lost_lines.is_empty() && place.event.is_some_and(|event| event < failure.event)
         });
     match code {
+        Code::StoreNotAdded => "this store is not undone when the transaction is rolled back",
         _ if survives => "this store is durable, and what follows it is lost",
         Code::StoreNotFlushed if evidence.is_some() => {
             "this store is lost: it is not flushed in time"
@@ -64,7 +71,6 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
         Code::NotRobust => "recovery misses this store",
         Code::CrossFailureRace => "this store is not surely durable",
         Code::CrossFailureSemantic => "this store is durable, and not valid",
-        Code::StoreNotAdded => "this store is not undone when the transaction is rolled back",
         Code::ObjectNotPersisted => "this store is never made durable",
         _ => "this store is lost",
     }

@@ -9,7 +9,7 @@ use crate::sys;
 
 use super::lines::note_read;
 use super::pools::{PAGE, State};
-use super::{attention, file, frames, log, process, talk};
+use super::{attention, file, frames, log, process, talk, text};
 
 /// How many values a load is allowed to observe.
 const CLASSES_MAX: usize = 64;
@@ -17,8 +17,22 @@ const CLASSES_MAX: usize = 64;
 impl State {
     /// The recovery reads bytes of a page of the table, at `code`.
     pub(super) fn observe(&mut self, page: usize, from: u64, to: u64, code: Registers) {
-        self.note_bytes(page, from, to, code);
-        self.decide_part(page, from, to, code);
+        let entry = &file::open_pages()[page];
+        let content = self.truth(entry.pool, entry.offset, Some(page));
+        let choices = file::control().choice_count.load(Ordering::Relaxed);
+        let end = || text::end_of_use(code.pc, content, from, to);
+        if self.is_noted && !super::has_flag(flag::FORK) {
+            // What is decided may be that a string goes on.
+            let mut decided = from;
+            while end() > decided {
+                let next = end();
+                self.decide_part(page, decided, next, code);
+                decided = next;
+            }
+        } else {
+            self.decide_part(page, from, to, code);
+        }
+        self.note_bytes(page, from, end(), code, choices);
     }
 
     /// Decides what bytes of a page of the table are.

@@ -48,6 +48,7 @@ mod step;
 mod strings;
 mod table;
 mod talk;
+mod text;
 mod transfer;
 mod trap;
 mod turn;

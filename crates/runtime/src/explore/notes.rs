@@ -79,8 +79,15 @@ impl State {
         }
     }
 
-    /// The recovery reads bytes of a page of the table, at `code`.
-    pub(super) fn note_bytes(&self, page: usize, from: u64, to: u64, code: Registers) {
+    /// The recovery reads bytes of a page of the table, at `code`, after so many choices.
+    pub(super) fn note_bytes(
+        &self,
+        page: usize,
+        from: u64,
+        to: u64,
+        code: Registers,
+        choices: u32,
+    ) {
         self.take_bytes(page, from, to, |watch, bytes| {
             let watch = &file::watches()[watch as usize];
             let mut note = Note {
@@ -90,7 +97,7 @@ impl State {
                 ..Note::default()
             };
             frames::walk(code, &mut note.frames);
-            append(note);
+            append_after(note, choices);
         });
     }
 
@@ -108,13 +115,19 @@ impl State {
 }
 
 /// Appends a note of what happens now.
-pub(super) fn append(mut note: Note) {
+pub(super) fn append(note: Note) {
+    let choices = file::control().choice_count.load(Ordering::Relaxed);
+    append_after(note, choices);
+}
+
+/// Appends a note of what happens after so many choices.
+fn append_after(mut note: Note, choices: u32) {
     let control = file::control();
     let number = control.note_count.load(Ordering::Relaxed);
     if number >= NOTES_MAX {
         super::refuse("the recovery reads more than can be noted");
     }
-    note.choices = control.choice_count.load(Ordering::Relaxed);
+    note.choices = choices;
     note.skipped = attention::is_none().into();
     // SAFETY: inside of the file, which is mapped for good.
     unsafe { file::note(number).write_volatile(note) };

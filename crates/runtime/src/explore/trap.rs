@@ -11,7 +11,7 @@ use crate::signals::{self, OURS};
 use crate::{code, interpose, system_calls};
 
 use super::calls::{self, Call};
-use super::{frames, order, step, turn};
+use super::{frames, order, step, text, turn};
 
 /// Functions of the C library that take a path.
 const PATH_FUNCTIONS: [&str; 30] = [
@@ -91,6 +91,7 @@ pub(super) fn watch_paths() {
     }
     // The descriptor would be one that the recovery does not expect.
     code::reset_after_fork();
+    text::find_functions();
 }
 
 /// Code was loaded or unloaded.

@@ -511,6 +511,12 @@ static void received(void) {
     printf("%lx %x\n", first, LOAD(uint8_t, 8));
 }
 
+static void texts(void) {
+    unsigned char *pool = map();
+    int len = strlen((char *)pool) + strlen((char *)pool + 100);
+    printf("%d %d\n", len, strcmp((char *)pool + 256, "yes"));
+}
+
 static void two_stores(void) {
     unsigned char *pool = map();
     LOAD(uint16_t, 2) = 1;
@@ -535,6 +541,7 @@ static const struct {
     {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
     {"tidy", tidy},         {"annotated", annotated}, {"other_sizes", other_sizes},
     {"two_stores", two_stores}, {"received", received},
+    {"texts", texts},
     {"into_private", into_private},
     {"becoming", becoming}, {"delegating", delegating},
     {"scripted", scripted}, {"exchanged", exchanged},

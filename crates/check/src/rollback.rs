@@ -1,0 +1,193 @@
+//! Whether a store that its transaction does not know of survives when the transaction is rolled back.
+//!
+//! The power fails just before the commit, with all stores durable, and recovery runs. What the library does
+//! not roll back is still there afterwards: then the finding is an error. It is one as well if recovery fails
+//! there and would not without this store. Otherwise it is a warning: recovery has put the value right, or the
+//! transaction stored what was there before.
+
+use std::fmt::Write;
+
+use powerfail_abi::mark;
+use powerfail_detect::Hit;
+use powerfail_finding::{Code, Finding, RecoveryOutcome, Severity};
+use powerfail_image::Patch;
+use powerfail_model::{CrashState, Event, EventIndex, Place};
+use powerfail_oracle::Verdict;
+use powerfail_trace::{Body, MarkKind, StackId, Trace};
+
+use crate::crash::{Bench, Failed, evidence};
+use crate::error::CheckError;
+use crate::lint;
+use crate::options::Step;
+use crate::places::Places;
+use crate::runner::{Trial, TrialState, Tried};
+use crate::symptom::Symptom;
+
+/// How many bytes of a store are compared and shown.
+const BYTES_MAX: usize = 32;
+
+/// A store, and when its transaction was about to end.
+struct Moment {
+    store: EventIndex,
+    end: EventIndex,
+    at: Place,
+    len: usize,
+}
+
+/// What came of a crash before the commit.
+enum Outcome {
+    /// The transaction stored what was there before, or recovery fails for another reason.
+    Nothing,
+    /// Recovery has changed the value.
+    PutRight,
+    /// The new value is still there, or recovery fails because of it.
+    Matters(Symptom),
+}
+
+impl Bench<'_, '_> {
+    /// Tries what becomes of a store that was not added, at some of its occurrences.
+    pub(crate) fn confirm_rollback(
+        &mut self,
+        hit: &Hit,
+        places: &mut Places<'_>,
+    ) -> Result<Finding, CheckError> {
+        let mut finding = lint::finding(hit, places);
+        finding.severity = Severity::Warning;
+        for store in &hit.more {
+            if self.is_interrupted {
+                break;
+            }
+            let Some(moment) = moment_of(self.trace, *store)? else {
+                continue;
+            };
+            match self.crash_before_commit(&moment)? {
+                Outcome::Nothing => {}
+                Outcome::PutRight => {
+                    finding.message = lint::not_added(&finding.places, "; recovery puts it right");
+                }
+                Outcome::Matters(symptom) => {
+                    let survives = matches!(symptom.outcome, RecoveryOutcome::Content { .. });
+                    let what = if survives {
+                        ", and its value survives rollback"
+                    } else {
+                        ", and recovery fails because it is not rolled back"
+                    };
+                    finding.severity = Severity::Error;
+                    finding.message = lint::not_added(&finding.places, what);
+                    let failed = Failed {
+                        trial: Trial::prefix(moment.end),
+                        state: nothing_lost(),
+                        stack: StackId::NONE,
+                        symptom,
+                        count: 1,
+                    };
+                    finding.evidence = Some(evidence(&failed, self.runner.line_bytes()));
+                    break;
+                }
+            }
+        }
+        Ok(finding)
+    }
+
+    fn crash_before_commit(&mut self, moment: &Moment) -> Result<Outcome, CheckError> {
+        let [old, new] = self
+            .runner
+            .read_at([moment.store, moment.end], moment.at, moment.len)?;
+        if old == new {
+            return Ok(Outcome::Nothing);
+        }
+        self.learn(Step::Reasons, &[moment.end])?;
+        let trial = Trial::prefix(moment.end);
+        let (verdict, after) = self.runner.run_and_read(&trial, moment.at, moment.len)?;
+        if let Some(symptom) = self.judged(&trial, verdict) {
+            // Is this store to blame? Without it recovery should succeed.
+            let undone = Trial {
+                at: moment.end,
+                state: TrialState::Again(
+                    nothing_lost(),
+                    vec![Patch {
+                        pool: moment.at.pool,
+                        offset: moment.at.offset.0,
+                        bytes: old,
+                    }],
+                ),
+            };
+            let (verdict, _) = self.runner.run_and_read(&undone, moment.at, moment.len)?;
+            return Ok(match self.judged(&undone, verdict) {
+                None => Outcome::Matters(symptom),
+                Some(_) => Outcome::Nothing,
+            });
+        }
+        if after.as_ref() != Some(&new) {
+            return Ok(Outcome::PutRight);
+        }
+        Ok(Outcome::Matters(Symptom {
+            code: Code::StoreNotAdded,
+            outcome: RecoveryOutcome::Content {
+                output: shown_bytes(&new),
+            },
+            backtrace: None,
+            difference: Some(format!(
+                "- {}\n+ {}\n",
+                shown_bytes(&old),
+                shown_bytes(&new)
+            )),
+        }))
+    }
+
+    fn judged(&self, trial: &Trial, verdict: Verdict) -> Option<Symptom> {
+        let tried = Tried {
+            verdict: Some(verdict),
+            ..Tried::default()
+        };
+        self.judge(trial, &tried)
+    }
+}
+
+const fn nothing_lost() -> CrashState {
+    CrashState {
+        versions: Vec::new(),
+    }
+}
+
+/// Finds the end of the transaction that a store is in. None if it is no store.
+fn moment_of(trace: &Trace, store: EventIndex) -> Result<Option<Moment>, CheckError> {
+    let mut records = trace.records_from(store);
+    let Some(record) = records.next_record()? else {
+        return Ok(None);
+    };
+    let thread = record.thread;
+    let Body::Pm(Event::Store { at, bytes, .. }) = record.body else {
+        return Ok(None);
+    };
+    let len = bytes.len().min(BYTES_MAX);
+    let mut end = EventIndex(trace.event_count());
+    while let Some(record) = records.next_record()? {
+        if record.thread == thread
+            && let Body::Mark(said) = &record.body
+            && let MarkKind::Annotation { code } = said.kind
+            && matches!(
+                code,
+                mark::TRANSACTION_COMMIT | mark::TRANSACTION_ABORT | mark::TRANSACTION_END
+            )
+        {
+            end = record.index;
+            break;
+        }
+    }
+    Ok(Some(Moment {
+        store,
+        end,
+        at,
+        len,
+    }))
+}
+
+/// Bytes as they are shown in evidence.
+pub fn shown_bytes(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
