@@ -7,20 +7,10 @@ use crate::places::{Line, line_of};
 /// Adds races to what is known. Where recovery was seen to fail because of a race, whatever else is blamed on
 /// the loss of the same store is the same bug, and the race says more about it: who reads it, and why that is not
 /// safe. A race of which no run shows that it matters adds its reader to what is known about the store.
-/// What the program itself says is not valid need not be said to be perhaps not durable, too.
 pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
     // What others are folded into comes first.
     races.sort_by_key(|race| race.severity != Severity::Error);
-    let invalid: Vec<[Line; 2]> = races
-        .iter()
-        .filter(|race| race.code == Code::CrossFailureSemantic)
-        .filter_map(ends)
-        .collect();
     for mut race in races {
-        let is_unconfirmed = race.severity == Severity::Warning;
-        if is_unconfirmed && ends(&race).is_some_and(|ends| invalid.contains(&ends)) {
-            continue;
-        }
         let Some(writer) = store_of(&race).map(line_of) else {
             findings.push(race);
             continue;
@@ -52,13 +42,6 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
             findings.push(race);
         }
     }
-}
-
-/// The lines of writer and reader.
-fn ends(race: &Finding) -> Option<[Line; 2]> {
-    let mut places = race.places.iter();
-    let reader = places.find(|place| place.role == Role::Load)?;
-    Some([line_of(store_of(race)?), line_of(reader)])
 }
 
 fn store_of(finding: &Finding) -> Option<&SourcePlace> {
