@@ -9,8 +9,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use powerfail_oracle::{
-    Branch, CommandLine, ExploreRequest, LineTable, Oracle, PageMask, PoolMapping, RecoveryPlan, Settings,
-    Slot, TableLine, Verdict,
+    Branch, CommandLine, ExploreRequest, LineTable, Oracle, PageMask, PoolMapping, RecoveryPlan,
+    Settings, Slot, TableLine, Verdict,
 };
 
 const ROUNDS: usize = 7;
