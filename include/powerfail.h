@@ -35,9 +35,11 @@ typedef int powerfail_register_range_t(void *address, size_t length, const char 
 
 #if !defined(__GNUC__)
 #define POWERFAIL_INLINE_ static inline
+#define POWERFAIL_SELDOM_(condition) (condition)
 #define POWERFAIL_FIND_(function, name) ((function) = 0)
 #else
 #define POWERFAIL_INLINE_ static __inline__ __attribute__((unused))
+#define POWERFAIL_SELDOM_(condition) __builtin_expect((condition), 0)
 #if defined(__x86_64__) && defined(__LP64__)
 /* Through the global offset table, which the dynamic linker fills. In a program that is not
  * position-independent the compiler would leave the address to the linker, which knows no powerfail. */
@@ -58,7 +60,7 @@ POWERFAIL_INLINE_ void powerfail_annotate_(uint32_t code, uint64_t value, const 
                                            int stage) {
     powerfail_annotation_t *function;
     POWERFAIL_FIND_(function, powerfail_annotation);
-    if (function)
+    if (POWERFAIL_SELDOM_(function != 0))
         function(code, value, address, length, second, second_length, stage);
 }
 

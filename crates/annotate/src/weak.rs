@@ -99,18 +99,24 @@ weak!(register_range, "powerfail_register_range", RegisterRange);
 #[inline]
 pub(crate) fn annotate(code: u32, value: u64, first: Bytes, second: Bytes, stage: Stage) {
     if let Some(function) = annotation() {
-        // SAFETY: a function of this type, which reads the bytes of a payload, and those are borrowed.
-        #[allow(unsafe_code)]
-        unsafe {
-            function(
-                code,
-                value,
-                first.address,
-                first.len,
-                second.address,
-                second.len,
-                stage as c_int,
-            );
-        }
+        call(function, code, value, first, second, stage);
+    }
+}
+
+/// Out of the way of programs that nobody listens to.
+#[cold]
+#[allow(unsafe_code)]
+fn call(function: Annotation, code: u32, value: u64, first: Bytes, second: Bytes, stage: Stage) {
+    // SAFETY: a function of this type, which reads the bytes of a payload, and those are borrowed.
+    unsafe {
+        function(
+            code,
+            value,
+            first.address,
+            first.len,
+            second.address,
+            second.len,
+            stage as c_int,
+        );
     }
 }
