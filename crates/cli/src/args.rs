@@ -1,5 +1,14 @@
 //! The command line: the one place for each flag's name, help and default. Parsing does nothing.
 
+#![expect(
+    clippy::doc_markdown,
+    reason = "these comments are help texts, and a terminal shows backticks as they are"
+)]
+#![expect(
+    clippy::struct_excessive_bools,
+    reason = "a switch of the command line is a bool"
+)]
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -19,10 +19,10 @@ impl<'t> Persistent<'t> {
     /// What a trace has of it.
     pub(crate) fn of(trace: &'t Trace) -> Self {
         let notes = &trace.meta().notes;
-        let noted = notes.iter().find(|(name, _)| name == HEAP_NOTE);
+        let heap_note = notes.iter().find(|(name, _)| name == HEAP_NOTE);
         let mut pools = trace.pools().iter();
         // A heap from which nothing was allocated is none.
-        let heap = noted
+        let heap = heap_note
             .map(|(_, path)| PathBuf::from(path))
             .filter(|heap| pools.any(|pool| pool.path == *heap));
         let mut pools = trace.pools().iter();

@@ -80,19 +80,19 @@ static SPACE: Space = Space {
 };
 
 fn with<R>(work: impl FnOnce(&mut State) -> R) -> R {
-    let word = &SPACE.word;
-    if word
+    let lock = &SPACE.word;
+    if lock
         .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        while word.swap(2, Ordering::Acquire) != 0 {
-            sys::futex_wait(word, 2);
+        while lock.swap(2, Ordering::Acquire) != 0 {
+            sys::futex_wait(lock, 2);
         }
     }
     // SAFETY: the lock is ours.
     let result = work(unsafe { &mut *SPACE.state.get() });
-    if word.swap(0, Ordering::Release) == 2 {
-        sys::futex_wake(word);
+    if lock.swap(0, Ordering::Release) == 2 {
+        sys::futex_wake(lock);
     }
     result
 }
