@@ -120,7 +120,7 @@ reason = "the order of eviction may be lost"
         panic!("one entry: {:?}", config.suppress);
     };
     assert_eq!(suppression.code, Some(Code::DirtyOverwrite));
-    assert_eq!(suppression.line, 43);
+    assert_eq!(suppression.line, 44);
     assert_eq!(suppression.reason, "the order of eviction may be lost");
 }
 
