@@ -132,15 +132,21 @@ POWERFAIL_INLINE_ void powerfail_commit_range(const void *variable, size_t varia
     powerfail_annotate_(0x8211, 0, variable, variable_length, address, length, POWERFAIL_BOTH);
 }
 
+#if defined(__GNUC__)
+/* Weak, so that all files of a program have the same. */
+__attribute__((weak)) void *powerfail_root_words_[1024];
+#else
+static void *powerfail_root_words_[1024];
+#endif
+
 /* With `--heap`: a word of persistent memory that recovery finds again by its number, below 1024; zero at first.
  * Without powerfail, an ordinary word. */
 POWERFAIL_INLINE_ void **powerfail_root(uint64_t id) {
-    static void *words[1024];
     powerfail_root_slot_t *function;
     POWERFAIL_FIND_(function, powerfail_root_slot);
     if (function)
         return (void **)function(id);
-    return &words[id % 1024];
+    return &powerfail_root_words_[id % 1024];
 }
 
 /* Memory that stands for persistent memory and is no mapped file: from here on it is a pool with this name. Its

@@ -42,6 +42,7 @@ mod block;
 pub mod chunk;
 pub mod explore;
 pub mod mark;
+pub mod memory;
 pub mod message;
 mod record;
 mod schedule;

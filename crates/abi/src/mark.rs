@@ -44,6 +44,10 @@ pub const FREE: u32 = HAS_RANGES | 0x0131;
 pub const PUBLISH: u32 = HAS_RANGES | 0x0132;
 /// The range is the first byte of a pool of libpmemobj that was created or opened.
 pub const OPEN: u32 = HAS_RANGES | 0x0133;
+/// The heap of the target begins to write for itself: no failure points of the thread until it is done.
+pub const HEAP_BEGIN: u32 = 0x0140;
+/// It is done, and what it has written is durable.
+pub const HEAP_END: u32 = 0x0141;
 
 /// The region of interest begins: failure points and findings outside of such regions are left out.
 pub const INTEREST_BEGIN: u32 = 0x0200;
@@ -159,6 +163,8 @@ pub const fn name(code: u32) -> Option<&'static str> {
         TRANSACTION_FREE => "transaction-free",
         ALLOCATE => "allocate",
         FREE => "free",
+        HEAP_BEGIN => "heap-begin",
+        HEAP_END => "heap-end",
         PUBLISH => "publish",
         OPEN => "open",
         INTEREST_BEGIN => "interest-begin",

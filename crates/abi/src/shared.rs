@@ -101,6 +101,8 @@ pub struct Control {
     pub schedule_lapses: AtomicU64,
     /// Futex: grows whenever a [`ThreadSlot::doubt`] is to be answered.
     pub schedule_doubts: AtomicU32,
+    /// The next run of the heap that nobody has taken, over all processes.
+    pub next_run: AtomicU64,
 }
 
 /// Whether a thread sleeps, which only the host can find out without descriptors of the target.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use powerfail_finding::{Code, RecoveryOutcome};
 use powerfail_model::EventIndex;
 use powerfail_oracle::Verdict;
+use powerfail_scope::{Scope, Turn};
 use powerfail_trace::{Body, MarkKind, Trace};
 use regex::bytes::Regex;
 
@@ -23,6 +24,8 @@ pub(crate) struct Operation {
     pub(crate) end: EventIndex,
     /// What must be in the content from then on.
     pub(crate) promise: Option<Vec<u8>>,
+    /// Annotations let a failure count there.
+    pub(crate) in_scope: bool,
 }
 
 /// The operations of a trace, and contents after them as far as they are known.
@@ -42,14 +45,21 @@ const SHOWN_LINES: usize = 12;
 
 impl Contents {
     pub(crate) fn new(trace: &Trace, ack: Option<&Regex>) -> Result<Self, CheckError> {
-        let mut operations = Vec::new();
+        let mut operations: Vec<Operation> = Vec::new();
+        let mut scope = Scope::new();
         let mut records = trace.records_from(EventIndex(0));
         let mut partial = Vec::new();
         while let Some(record) = records.next_record()? {
+            if scope.push(&record) == Some(Turn::FirstInterest) {
+                for operation in &mut operations {
+                    operation.in_scope = false;
+                }
+            }
             let end = EventIndex(record.index.0 + 1);
             let Body::Mark(mark) = record.body else {
                 continue;
             };
+            let in_scope = scope.admits_failure(record.thread);
             match (mark.kind, ack) {
                 (MarkKind::Output { full_len_bytes, .. }, Some(ack)) => {
                     // Lines may come in pieces; of a long output only the beginning is known.
@@ -57,13 +67,17 @@ impl Contents {
                     let is_cut = full_len_bytes > mark.payload.len() as u64;
                     while let Some(at) = partial.iter().position(|byte| *byte == b'\n') {
                         let line: Vec<u8> = partial.drain(..=at).collect();
-                        operations.extend(acknowledged(ack, &line[..at], end));
+                        operations.extend(acknowledged(ack, &line[..at], end, in_scope));
                     }
                     if is_cut {
                         partial.clear();
                     }
                 }
-                (MarkKind::OperationEnd, None) => operations.push(Operation { end, promise: None }),
+                (MarkKind::OperationEnd, None) => operations.push(Operation {
+                    end,
+                    promise: None,
+                    in_scope,
+                }),
                 _ => {}
             }
         }
@@ -84,8 +98,11 @@ impl Contents {
         })
     }
 
-    pub(crate) fn operations(&self) -> &[Operation] {
-        &self.operations
+    /// The ends of operations at which a failure counts.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.operations
+            .iter()
+            .filter(|operation| operation.in_scope)
     }
 
     /// How many operations have ended at a moment.
@@ -110,7 +127,11 @@ impl Contents {
         }
         let mut numbers: Vec<usize> = moments
             .iter()
-            .flat_map(|at| [self.ended(*at), self.ended(*at) + 1])
+            .flat_map(|at| {
+                let ended = self.ended(*at);
+                // The one before tells what is lost from what is torn.
+                [ended.saturating_sub(1), ended, ended + 1]
+            })
             .filter(|number| !self.known.contains_key(number))
             .collect();
         numbers.sort_unstable();
@@ -181,11 +202,12 @@ impl Contents {
     }
 }
 
-fn acknowledged(ack: &Regex, line: &[u8], end: EventIndex) -> Option<Operation> {
+fn acknowledged(ack: &Regex, line: &[u8], end: EventIndex, in_scope: bool) -> Option<Operation> {
     let captures = ack.captures(line)?;
     Some(Operation {
         end,
         promise: captures.get(1).map(|group| group.as_bytes().to_vec()),
+        in_scope,
     })
 }
 
@@ -244,6 +266,7 @@ mod tests {
             .map(|(end, promise)| Operation {
                 end: EventIndex(*end),
                 promise: promise.map(|text| text.as_bytes().to_vec()),
+                in_scope: true,
             })
             .collect();
         Contents {

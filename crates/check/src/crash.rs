@@ -6,6 +6,7 @@ pub(crate) use lost::written;
 
 use std::time::{Duration, Instant};
 
+use powerfail_detect::Linted;
 use powerfail_explore::{
     EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, TreeOptions, runs_within,
 };
@@ -71,7 +72,7 @@ pub fn crash<'t>(
     let mut places = Places::new(trace, &options.lint.trust);
     let events = trace.event_count();
     let linted = if options.only_races() {
-        powerfail_detect::Linted::default()
+        Linted::default()
     } else {
         lint::found(trace, &options.lint, &mut places, &mut |done| {
             observer.progress(Step::Lint, done, events);
@@ -205,15 +206,15 @@ fn undisturbed(
     Ok(each)
 }
 
-fn trials_of(plan: &Plan, contents: &Contents, options: &CrashOptions) -> Vec<Trial> {
+fn trials_of(plan: &Plan, contents: &Contents, dumps: bool) -> Vec<Trial> {
     let mut trials: Vec<Trial> = plan
         .points
         .iter()
         .map(|planned| Trial::prefix(planned.point.at))
         .collect();
-    if options.ack.is_some() {
+    if dumps {
         // What was acknowledged must be among what is surely durable.
-        let operations = contents.operations();
+        let operations: Vec<_> = contents.operations().collect();
         let every = operations.len().div_ceil(ACKNOWLEDGEMENTS_MAX).max(1);
         let chosen = operations.iter().step_by(every).chain(operations.last());
         trials.extend(chosen.map(|operation| Trial {
@@ -290,7 +291,7 @@ impl Bench<'_, '_> {
                 keep_equal_images: false,
             },
         );
-        let trials = trials_of(&plan, self.contents, options);
+        let trials = trials_of(&plan, self.contents, self.runner.dumps());
         let jobs = self.runner.job_count();
         let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
         let points = tree.point_count();

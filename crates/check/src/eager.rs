@@ -299,7 +299,7 @@ fn notes(survey: &Survey, options: &EagerOptions) -> Vec<String> {
             survey.in_creation.len()
         ));
     }
-    let left_out = survey.out_of_scope.len() as u64;
+    let left_out = survey.out_of_scope.len() as u64 - survey.in_heap;
     notes.extend(crate::crash::scope_note(left_out, "segment"));
     notes
 }

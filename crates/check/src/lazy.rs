@@ -20,7 +20,7 @@ mod sample;
 pub(crate) mod states;
 pub(crate) mod study;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod walk;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -220,7 +220,7 @@ pub(crate) fn explore<'t>(
             tick: &mut tick,
             end: &|| crate::runner::end(&zygotes),
         };
-        round(labs, about, &mut reuse, &mut progress, &mut watch)?;
+        round(labs, &about, &mut reuse, &mut progress, &mut watch)?;
         if let Some(ration) = &mut ration {
             let again = ration.settle(&mut progress, &points);
             if !again.is_empty() {

@@ -332,10 +332,19 @@ fn push_frames(
 }
 
 /// Code that is compiled into the program and is not the program's: headers of the system, the
-/// standard libraries of C++ and Rust.
+/// standard libraries of C++ and Rust, annotations.
 fn is_system(file: &str) -> bool {
-    const SYSTEM: [&str; 4] = ["/usr/include/", "/usr/lib/", "/rustc/", "/lib/rustlib/"];
-    SYSTEM.iter().any(|part| file.contains(part))
+    const SYSTEM: [&str; 6] = [
+        "/usr/include/",
+        "/usr/lib/",
+        "/rustc/",
+        "/lib/rustlib/",
+        "/powerfail-annotate-",
+        "crates/annotate/src/",
+    ];
+    const HEADERS: [&str; 2] = ["powerfail.h", "xfdetector_interface.h"];
+    let name = file.rsplit('/').next().unwrap_or(file);
+    SYSTEM.iter().any(|part| file.contains(part)) || HEADERS.contains(&name)
 }
 
 /// The frame to show for a stack: the innermost one of the user's own sources.

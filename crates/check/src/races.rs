@@ -24,6 +24,8 @@ mod infer;
 mod pairs;
 mod points;
 mod shadows;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::ops::Range;
@@ -172,7 +174,7 @@ impl Bench<'_, '_> {
                 tick: &mut tick,
                 end: &|| crate::runner::end(&zygotes),
             };
-            round(labs, about, &mut reuse, &mut progress, &mut onlooker)?;
+            round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
         }
         self.runner.runs += progress.executions;
         Ok(progress)

@@ -121,6 +121,8 @@ pub struct Runner<'t> {
     options: RunnerOptions,
     images: Vec<ImageSlot>,
     recoveries: Vec<Slot>,
+    /// Recovery says what it has recovered.
+    dumps: bool,
     /// Recoveries run so far.
     pub runs: u64,
     // Gone last: the slots are in there.
@@ -150,6 +152,7 @@ impl<'t> Runner<'t> {
             options,
             images,
             recoveries: Vec::new(),
+            dumps: oracle.plan().dump.is_some(),
             runs: 0,
             _directory: directory,
         };
@@ -170,6 +173,11 @@ impl<'t> Runner<'t> {
             image.leave_extras();
         }
         Ok(runner)
+    }
+
+    /// Whether recovery says what it has recovered.
+    pub(crate) const fn dumps(&self) -> bool {
+        self.dumps
     }
 
     /// How many recoveries run at a time.

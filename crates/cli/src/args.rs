@@ -36,6 +36,8 @@ Examples:
       what would be lost if the power failed just before event 1200
   powerfail trace check run.trace
       is the file sound, and do its stores give the final image?
+  powerfail header > powerfail.h
+      annotations for a program in C or C++
   powerfail explain PF0101
       what this finding means, and what to do about it";
 
@@ -131,6 +133,11 @@ pub(crate) enum Command {
     ///
     /// Each page says what the bug is, shows it in C, wrong and right, and tells how powerfail decides.
     Explain(ExplainArgs),
+    /// Print the header with the annotations for programs in C and C++
+    ///
+    /// Nothing has to be linked, and a program with annotations runs unchanged without powerfail. For Rust there
+    /// is the crate powerfail-annotate.
+    Header(HeaderArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the man page, or write one for each command
@@ -164,6 +171,20 @@ pub(crate) struct CheckArgs {
     /// Where the pool for {pool} is made [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub(crate) pm_dir: Option<PathBuf>,
+    /// Let what the workload allocates, with malloc or operator new, be persistent memory
+    ///
+    /// The memory lies at the same address in recovery, which finds it again by powerfail_root() of
+    /// include/powerfail.h. SIZE is how much there is of it: 512M, 2G [default: 256M]. What the C library
+    /// and other libraries of the system allocate for themselves stays volatile.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "256M",
+        value_parser = crate::persistent::parse_len
+    )]
+    pub(crate) heap: Option<u64>,
     /// Record the workload so many times, with other orders of its threads, and check each that is
     /// different [default: 1]
     ///
@@ -468,6 +489,20 @@ pub(crate) struct RecordArgs {
     /// What is recorded of the calls that led to an event
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub(crate) stacks: StacksArg,
+    /// Let what the target allocates, with malloc or operator new, be persistent memory
+    ///
+    /// The memory lies at the same address in recovery, which finds it again by powerfail_root() of
+    /// include/powerfail.h. SIZE is how much there is of it: 512M, 2G [default: 256M]. What the C library
+    /// and other libraries of the system allocate for themselves stays volatile.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "256M",
+        value_parser = crate::persistent::parse_len
+    )]
+    pub(crate) heap: Option<u64>,
     /// Schedule the threads of the target: which one goes on at its operations is drawn at random,
     /// and this number decides it
     #[arg(long, value_name = "N")]
@@ -767,6 +802,13 @@ pub(crate) struct ExplainArgs {
     /// A code such as PF0101 [default: list all codes]
     #[arg(value_name = "CODE", value_parser = parse_code)]
     pub(crate) code: Option<Code>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HeaderArgs {
+    /// The header that gives XFDetector's names to the annotations; it needs the other one next to it
+    #[arg(long)]
+    pub(crate) xfdetector: bool,
 }
 
 #[derive(Debug, Args)]

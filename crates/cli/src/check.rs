@@ -22,6 +22,7 @@ use crate::crash::{self, Work};
 use crate::evidence;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
+use crate::persistent::parse_len;
 use crate::progress::open_trace;
 use crate::races;
 use crate::record::RUNTIME;
@@ -46,9 +47,10 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         "there is no workload: give a command after --, as in powerfail check -- ./my-program {{pool}}"
     );
     crash::refuse_slips(&args.recovery, &args.report, section)?;
+    let heap_bytes = heap_of(args, section)?;
     let schedules = args.schedules.or(section.schedules).unwrap_or(1);
     if schedules > 1 {
-        schedules::refuse_other_pools(&workload)?;
+        schedules::refuse_other_pools(&workload, heap_bytes.is_some())?;
     }
     interrupt::watch();
     let out = args.report.out.clone().or(section.out.clone());
@@ -65,6 +67,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     };
     options.pm_dir = args.pm_dir.clone().or(section.pm_dir.clone());
     options.stacks = Stacks::Full;
+    options.heap_bytes = heap_bytes;
     options.domain = args.report.domain.map(Into::into);
     // An acknowledgement is looked for in what the workload writes.
     options.output_prefix_bytes = 4096;
@@ -108,6 +111,18 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     }
     let again = |options: &Options| record(args, section, options, port);
     schedules::judge(&work, schedules, &options, &again, args, &summary)
+}
+
+/// How much persistent memory the workload allocates from.
+fn heap_of(
+    args: &CheckArgs,
+    section: &powerfail_config::CheckSection,
+) -> anyhow::Result<Option<u64>> {
+    let text = section.heap.as_deref().filter(|_| args.heap.is_none());
+    let configured = text
+        .map(|text| parse_len(text).map_err(anyhow::Error::msg).context("heap"))
+        .transpose()?;
+    Ok(args.heap.or(configured))
 }
 
 /// What came of a recording.

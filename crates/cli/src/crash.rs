@@ -25,6 +25,7 @@ use crate::evidence::{self, Recovery};
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
+use crate::persistent::Persistent;
 use crate::progress::{Progress, open_trace};
 use crate::record::RUNTIME;
 use crate::words::command;
@@ -245,14 +246,14 @@ pub(crate) fn say_interrupted() -> Exit {
 pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
     let trace = work.trace;
     let section = &work.config.check;
+    let is_watched = work.lazy.is_some() || work.eager.is_some() || work.races.is_some();
     let settings = Settings {
-        runtime: (work.lazy.is_some() || work.eager.is_some() || work.races.is_some())
-            .then(|| RUNTIME.into()),
+        runtime: (is_watched || Persistent::of(trace).is_any()).then(|| RUNTIME.into()),
         // Many short runs of one command: what starting it takes is most of their time.
         snapshot: work.eager.is_some() && !work.no_snapshot,
         ..Settings::default()
     };
-    let oracle = Oracle::new(work.recovery.plan()?, settings)?;
+    let oracle = Oracle::new(work.recovery.plan(trace)?, settings)?;
     let parent = powerfail_image::default_parent();
     let _ = powerfail_image::sweep_leftovers(&parent);
     let jobs = work.recovery_args.jobs.or(section.jobs);

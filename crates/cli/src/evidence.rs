@@ -11,7 +11,10 @@ use powerfail_finding::Report;
 use powerfail_image::{Fill, FillExtent};
 use powerfail_model::{Atomicity, Domain, Rules};
 use powerfail_oracle::{CommandLine, Limits, RecoveryPlan, Server};
+use powerfail_trace::Trace;
 use serde::{Deserialize, Serialize};
+
+use crate::persistent::Persistent;
 
 /// Where evidence goes if nobody says.
 pub(crate) const DEFAULT: &str = "powerfail-out";
@@ -52,7 +55,7 @@ pub(crate) fn regex(text: &str) -> anyhow::Result<regex::bytes::Regex> {
 
 impl Recovery {
     /// The plan of the oracle.
-    pub(crate) fn plan(&self) -> anyhow::Result<RecoveryPlan> {
+    pub(crate) fn plan(&self, trace: &Trace) -> anyhow::Result<RecoveryPlan> {
         let command = |words: &Vec<OsString>| CommandLine::new(words.clone());
         let mut plan = RecoveryPlan::new(command(&self.recover));
         plan.checker = self.checker.as_ref().map(command);
@@ -77,6 +80,7 @@ impl Recovery {
             file_bytes: self.file_bytes,
         };
         plan.working_directory = Some(self.working_directory.clone());
+        Persistent::of(trace).equip(&mut plan);
         Ok(plan)
     }
 

@@ -9,11 +9,13 @@ mod evidence;
 mod exit;
 mod explain;
 mod generated;
+mod header;
 mod import;
 mod interrupt;
 mod memory;
 mod model;
 mod output;
+mod persistent;
 mod progress;
 mod races;
 mod record;
@@ -62,6 +64,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::Trace(TraceCommand::Import(args)) => import::import(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Header(args) => header::header(&args),
         Command::Completions(args) => generated::completions(&args),
         Command::Man(args) => generated::man(&args),
     }

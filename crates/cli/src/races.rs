@@ -19,6 +19,15 @@ use crate::record::RUNTIME;
 pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
     let config = crash::configuration()?;
     crash::refuse_slips(&args.recovery, &args.report, &config.check)?;
+    for (is_given, flag) in [
+        (args.recovery.failure_points.is_some(), "--failure-points"),
+        (args.recovery.per_stack.is_some(), "--per-stack"),
+    ] {
+        anyhow::ensure!(
+            !is_given,
+            "{flag} is for check and crash: races looks at every ordering point"
+        );
+    }
     interrupt::watch();
     let trace = crash::open_whole_trace(&args.trace)?;
     let workload: Vec<_> = trace.meta().command.clone();
@@ -85,7 +94,7 @@ pub(crate) fn at_one_point(
         runtime: Some(RUNTIME.into()),
         ..Settings::default()
     };
-    let oracle = Oracle::new(recovery.plan()?, settings)?;
+    let oracle = Oracle::new(recovery.plan(trace)?, settings)?;
     let runner_options = RunnerOptions {
         jobs: 1,
         rules: recovery.rules(),

@@ -25,6 +25,7 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
         StacksArg::None => Stacks::None,
     };
     options.domain = args.domain.map(Into::into);
+    options.heap_bytes = args.heap;
     if let Some(seed) = args.schedule_seed {
         options.schedule = Schedule {
             depth: args.schedule_depth,

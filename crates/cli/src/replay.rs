@@ -18,8 +18,10 @@ use crate::evidence::{self, Recovery};
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
+use crate::persistent::Persistent;
 use crate::progress::open_trace;
 use crate::races;
+use crate::record::RUNTIME;
 
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let (report, recovery) = evidence::load(&args.out)?;
@@ -215,7 +217,11 @@ impl Crash<'_> {
             overlay,
         } = self;
         interrupt::watch();
-        let oracle = Oracle::new(recovery.plan()?, Settings::default())?;
+        let settings = Settings {
+            runtime: Persistent::of(trace).is_any().then(|| RUNTIME.into()),
+            ..Settings::default()
+        };
+        let oracle = Oracle::new(recovery.plan(trace)?, settings)?;
         let options = RunnerOptions {
             jobs: 1,
             rules: recovery.rules(),
@@ -258,21 +264,42 @@ impl Crash<'_> {
         self.write(&images)?;
         let layout = Layout::of(self.trace, &[])?;
         let mut words: Vec<OsString> = recovery.recover.clone();
+        let persistent = Persistent::of(self.trace);
+        let mut variables = persistent.variables();
+        let pool = persistent.first_file();
         for (number, (original, relative)) in layout.files().enumerate() {
             let private = images.join(relative).display().to_string();
+            let is_pool = pool.as_deref().map_or(number == 0, |pool| pool == original);
+            let directory = images.join(relative.parent().unwrap_or(Path::new("")));
+            for (_, value) in &mut variables {
+                if *value == original {
+                    *value = private.clone().into();
+                } else if Some(value.as_ref()) == original.parent() {
+                    *value = directory.clone().into();
+                }
+            }
             let original = original.display().to_string();
             for word in &mut words {
                 if let Some(text) = word.to_str() {
                     let mut text = text.replace(&original, &private);
-                    if number == 0 {
+                    if is_pool {
                         text = text.replace("{pool}", &private);
                     }
                     *word = text.into();
                 }
             }
         }
+        if persistent.is_any() {
+            let library = directory.path().join("runtime.so");
+            std::fs::write(&library, RUNTIME).context("the runtime")?;
+            variables.push(("LD_PRELOAD".into(), library.into()));
+        }
         interrupt::leave_to_child();
         Command::new("gdb")
+            .args(variables.iter().flat_map(|(name, value)| {
+                let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+                ["-ex".into(), format!("set environment {name} {value}")]
+            }))
             .arg("--args")
             .args(&words)
             .current_dir(&recovery.working_directory)

@@ -59,6 +59,8 @@ pub struct CheckSection {
     pub pool: Option<Vec<PathBuf>>,
     /// Where the pool for `{pool}` is made.
     pub pm_dir: Option<PathBuf>,
+    /// How much persistent memory the workload allocates from; the words are those of the flag.
+    pub heap: Option<String>,
     /// What survives a crash without any instruction.
     pub domain: Option<String>,
     /// What becomes durable in one piece.
@@ -145,6 +147,7 @@ pub(crate) const KEYS: &[&str] = &[
     "no-trust",
     "pool",
     "pm-dir",
+    "heap",
     "domain",
     "atomicity",
     "include-create",
@@ -217,6 +220,7 @@ impl CheckSection {
                 .strings("pool")?
                 .map(|paths| paths.into_iter().map(PathBuf::from).collect()),
             pm_dir: path("pm-dir")?,
+            heap: table.string("heap")?,
             domain: table.word(
                 "domain",
                 &format!("one of {}", DOMAINS.join(", ")),

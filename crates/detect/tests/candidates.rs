@@ -101,6 +101,23 @@ fn only_words_are_candidates() {
 }
 
 #[test]
+fn a_word_may_be_stored_in_two_parts() {
+    let mut script = Script::default();
+    script.store(DATA, 1).clwb(DATA).sfence();
+    script.store_as(StoreKind::Plain, FLAG, &[1; 4]);
+    script.store_as(StoreKind::Plain, FLAG + 4, &[1; 4]);
+    script.clwb(FLAG).sfence();
+    // Not one word.
+    for (first, second) in [(68, 72), (128, 136), (196, 192)] {
+        script.store_as(StoreKind::Plain, FLAG + first, &[1; 4]);
+        script.store_as(StoreKind::Plain, FLAG + second, &[1; 4]);
+        script.clwb(FLAG + first).sfence();
+    }
+    let expected = [(FLAG, 8, vec![(4, 6, true)])];
+    assert_eq!(candidates(&mut script), expected);
+}
+
+#[test]
 fn threads_are_ordered_each_for_itself() {
     let mut script = Script::default();
     script.store(DATA, 1).clwb(DATA).sfence();

@@ -399,7 +399,7 @@ impl TreeBuilder {
         let counts = self.scope.admits_failure(point.thread);
         if counts {
             self.keep(point);
-        } else {
+        } else if !self.scope.is_in_heap(point.thread) {
             self.out_of_scope += 1;
         }
         counts

@@ -54,12 +54,13 @@ pub(crate) struct Companion {
 const DEFAULT_MODE: u32 = 0o600;
 
 impl Layout {
-    /// The files of a trace: all pools that are files or devices, and `companions`, other files that
+    /// The files of a trace: all pools that were recorded, and `companions`, other files that
     /// recovery needs beside them, as they are now.
     pub fn of(trace: &Trace, companions: &[PathBuf]) -> Result<Self> {
         let mut files: Vec<(PathBuf, Vec<PoolIndex>)> = Vec::new();
         for (index, pool) in (0..).map(PoolIndex).zip(trace.pools()) {
-            if pool.kind == PoolKind::AnonymousRange {
+            // One that was recorded has a file, and an address; one that somebody wrote down has neither.
+            if pool.kind == PoolKind::AnonymousRange && pool.address == 0 {
                 continue;
             }
             let path = cleaned(&trace.meta().working_directory.join(&pool.path));

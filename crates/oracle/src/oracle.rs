@@ -208,6 +208,7 @@ impl Oracle {
             limits: plan.limits,
             max_dump_bytes: plan.max_dump_bytes,
             has_runtime: self.runtime.is_some(),
+            preload: plan.preload && self.runtime.is_some(),
         })
     }
 

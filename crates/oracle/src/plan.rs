@@ -125,6 +125,9 @@ pub struct RecoveryPlan {
     pub pool: Option<PathBuf>,
     /// The longest dump; a longer one is an error of the set-up.
     pub max_dump_bytes: u64,
+    /// Whether all commands that see pools have the runtime in them, because it gives them persistent memory
+    /// that is no file of theirs: [`Settings::runtime`](crate::Settings::runtime) must be there then.
+    pub preload: bool,
 }
 
 impl RecoveryPlan {
@@ -144,6 +147,7 @@ impl RecoveryPlan {
             input: None,
             pool: None,
             max_dump_bytes: 16 << 20,
+            preload: false,
         }
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) socket: OwnedFd,
     /// The runtime; `None` if nothing is to be preloaded.
     pub(crate) runtime: Option<OwnedFd>,
+    /// What else its environment says.
+    pub(crate) variables: Vec<(&'static str, OsString)>,
 }
 
 /// Puts the runtime where a loader finds it and nobody can change it. Nothing for no bytes.
@@ -88,6 +90,12 @@ pub(crate) fn start(
     child.arg0(command).args(arguments);
     child.env(SHARED_FD_VARIABLE, first.to_string());
     child.env(SOCKET_FD_VARIABLE, (first + 1).to_string());
+    child.envs(
+        inheritance
+            .variables
+            .iter()
+            .map(|(name, value)| (name, value)),
+    );
     if inheritance.runtime.is_some() {
         let mut preload = OsString::from(format!("/proc/self/fd/{}", first + 2));
         if let Some(existing) =

@@ -33,6 +33,8 @@ pub struct Options {
     pub time_limit: Option<Duration>,
     /// How the threads of the target are scheduled.
     pub schedule: Schedule,
+    /// How many bytes of persistent memory the target allocates from; `None`: what it allocates is volatile.
+    pub heap_bytes: Option<u64>,
     /// How many chunks of shared memory the target has, of 256 KiB each.
     pub chunk_count: u32,
 }
@@ -51,6 +53,7 @@ impl Options {
             output_prefix_bytes: 256,
             time_limit: None,
             schedule: Schedule::default(),
+            heap_bytes: None,
             chunk_count: 64,
         }
     }

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use powerfail_abi::memory::HEAP_NAME;
 use powerfail_model::{PoolIndex, PoolOffset};
-use powerfail_trace::{FinalImage, ImageHasher, Pool, TraceError, TraceWriter};
+use powerfail_trace::{FinalImage, ImageHasher, Pool, PoolKind, TraceError, TraceWriter};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fd::OwnedFd;
 
@@ -39,6 +40,8 @@ pub(crate) enum Admission {
 #[derive(Debug)]
 pub(crate) struct Pools {
     filter: PoolFilter,
+    /// Where ranges of anonymous memory have their files.
+    memory: PathBuf,
     by_identity: FxHashMap<FileIdentity, PoolIndex>,
     all: Vec<RecordedPool>,
     ignored: Vec<IgnoredFile>,
@@ -46,9 +49,10 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    pub(crate) fn new(filter: PoolFilter) -> Self {
+    pub(crate) fn new(filter: PoolFilter, memory: &Path) -> Self {
         Self {
             filter,
+            memory: memory.into(),
             by_identity: FxHashMap::default(),
             all: Vec::new(),
             ignored: Vec::new(),
@@ -89,9 +93,15 @@ impl Pools {
         if file.read_at(&mut [0], 0).is_err() {
             return Ok(self.ignore(path, IgnoreReason::Unreadable));
         }
+        let is_range =
+            path.parent() == Some(&self.memory) && path.file_name() != Some(HEAP_NAME.as_ref());
         let pool = Pool {
             path: path.into(),
-            kind: file.kind(),
+            kind: if is_range {
+                PoolKind::AnonymousRange
+            } else {
+                file.kind()
+            },
             len_bytes,
             address: base_address,
         };

@@ -12,6 +12,8 @@ use crate::sparse::FileIdentity;
 pub(crate) struct PoolFilter {
     /// Absolute paths and patterns; none: all.
     selected: Vec<PathBuf>,
+    /// All files of this directory are.
+    within: Option<PathBuf>,
 }
 
 impl PoolFilter {
@@ -20,6 +22,7 @@ impl PoolFilter {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         Self {
             selected: selected.iter().map(absolute).collect(),
+            within: None,
         }
     }
 
@@ -30,9 +33,15 @@ impl PoolFilter {
         }
     }
 
+    /// Adds all files of a directory.
+    pub(crate) fn also_within(&mut self, directory: &Path) {
+        self.within = Some(directory.into());
+    }
+
     /// Whether a file is a pool: by its path, or because a selected path leads to it by links.
     pub(crate) fn selects(&self, path: &Path, identity: FileIdentity) -> bool {
         self.selected.is_empty()
+            || self.within.is_some() && self.within.as_deref() == path.parent()
             || self.selected.iter().any(|selected| {
                 let pattern = selected.as_os_str().as_bytes();
                 selected == path
@@ -61,6 +70,14 @@ mod tests {
         let mut filter = PoolFilter::new(&[]);
         filter.also(Path::new("/x"));
         assert!(filter.selects(Path::new("/anything"), NOBODY));
+    }
+
+    #[test]
+    fn a_directory_besides_what_is_named() {
+        let mut filter = PoolFilter::new(&["/mnt/pool".into()]);
+        filter.also_within(Path::new("/run.memory"));
+        assert!(filter.selects(Path::new("/run.memory/heap"), NOBODY));
+        assert!(!filter.selects(Path::new("/heap"), NOBODY));
     }
 
     #[test]

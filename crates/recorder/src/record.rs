@@ -15,6 +15,7 @@ use crate::error::RecordError;
 use crate::fresh_pool::FreshPool;
 use crate::inspect::inspect;
 use crate::launch::{Inheritance, Target, runtime_file, start};
+use crate::memory::MemoryDirectory;
 use crate::message::Socket;
 use crate::options::Options;
 use crate::output::Output;
@@ -30,6 +31,9 @@ use crate::wait::Exit;
 /// For how long a record waits for others that could belong before it: more than a thread that loses its
 /// processor in the middle of an append is usually without one.
 const SLACK_MS: u64 = 10;
+
+/// The note of a trace that says which pool is the heap of the target.
+pub const HEAP_NOTE: &str = "heap";
 
 /// A pass follows at the latest after this, while something waits for its place.
 const BUSY_WAIT: Timespec = Timespec {
@@ -58,10 +62,8 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         .ok_or(RecordError::EmptyCommand)?;
     let executable = inspect(command)?;
     let fresh = FreshPool::new(arguments, options.pm_dir.as_deref())?;
-    let mut filter = PoolFilter::new(&options.pools);
-    if let Some(path) = fresh.path() {
-        filter.also(&path);
-    }
+    let memory = MemoryDirectory::new(&options.trace, options.heap_bytes)?;
+    let filter = filter(options, &fresh, &memory);
 
     let shared = Arc::new(SharedFile::create(
         options.chunk_count,
@@ -73,11 +75,11 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         .map_err(|error| RecordError::system("make a socket for the target", error))?;
     let runtime = runtime_file(runtime)?;
     let doorbell = doorbell(&socket, &shared)?;
-    let meta = meta(options);
+    let meta = meta(options, &memory);
     let writer = TraceWriter::create(&options.trace, &meta, WriterOptions::default())?;
     let output = Output::new(
         writer,
-        Pools::new(filter),
+        Pools::new(filter, memory.path()),
         options.stacks,
         options.output_prefix_bytes,
     );
@@ -96,6 +98,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         shared: &shared,
         socket: target_socket,
         runtime,
+        variables: memory.variables(),
     };
     let mut target = start(&executable, command, &fresh.arguments, inheritance)?;
     let drained = drain(
@@ -157,6 +160,16 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     self_check(&options.trace, &recorded, summary)
 }
 
+/// Which files are pools.
+fn filter(options: &Options, fresh: &FreshPool, memory: &MemoryDirectory) -> PoolFilter {
+    let mut filter = PoolFilter::new(&options.pools);
+    if let Some(path) = fresh.path() {
+        filter.also(&path);
+    }
+    filter.also_within(memory.path());
+    filter
+}
+
 fn doorbell(socket: &Socket, shared: &Arc<SharedFile>) -> Result<Doorbell, RecordError> {
     let failed = |error| RecordError::system("watch the socket of the target", error);
     let watched =
@@ -209,7 +222,7 @@ fn drain(
     }
 }
 
-fn meta(options: &Options) -> Meta {
+fn meta(options: &Options, memory: &MemoryDirectory) -> Meta {
     let system = rustix::system::uname();
     let note = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mode = match options.mode {
@@ -234,6 +247,9 @@ fn meta(options: &Options) -> Meta {
             &format!("seed {seed}, depth {depth}, length {length}"),
         )
     });
+    let heap = memory
+        .heap()
+        .map(|path| note(HEAP_NOTE, &path.to_string_lossy()));
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -250,6 +266,7 @@ fn meta(options: &Options) -> Meta {
         .into_iter()
         .chain(domain)
         .chain(scheduled)
+        .chain(heap)
         .collect(),
     }
 }

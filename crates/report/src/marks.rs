@@ -9,20 +9,20 @@ const PAYLOAD_SHOWN: usize = 60;
 
 /// An annotation as text: its name, what it is about, and what else it says.
 pub(crate) fn text(code: u32, value: u64, payload: &[u8]) -> String {
-    let mut text = mark::name(code).map_or_else(|| format!("code {code:#x}"), str::to_owned);
+    let name = mark::name(code).map_or_else(|| format!("code {code:#x}"), str::to_owned);
+    let mut parts = vec![name];
     match said(code, value) {
         Said::Nothing => {}
-        Said::Number => text += &format!(" {value}"),
-        Said::Words(words) => text += &format!(" {}", words.join(" ")),
+        Said::Number => parts.push(value.to_string()),
+        Said::Words(words) => parts.extend(words.into_iter().map(str::to_owned)),
     }
     if code & mark::HAS_RANGES != 0 {
         let ranges: Vec<String> = Range::all(payload).map(range_text).collect();
-        text + " " + &ranges.join(", ")
-    } else if payload.is_empty() {
-        text
-    } else {
-        text + " " + &payload_text(payload)
+        parts.push(ranges.join(", "));
+    } else if !payload.is_empty() {
+        parts.push(payload_text(payload));
     }
+    parts.join(" ")
 }
 
 /// The beginning of a payload, as text in quotes.

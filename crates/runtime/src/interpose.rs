@@ -11,8 +11,8 @@ use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
 use crate::{
-    code, explore, file, generated, host, own, pool, remap, schedule, stacks, sys, system_calls,
-    thread,
+    code, explore, file, generated, heap, host, own, pool, range, remap, schedule, stacks, sys,
+    system_calls, thread,
 };
 
 unsafe extern "C" {
@@ -106,25 +106,25 @@ extern "C" fn mmap(
     fd: c_int,
     offset: c_long,
 ) -> *mut c_void {
-    let arguments = [
-        address as usize,
-        len,
-        protection as usize,
-        flags as usize,
-        fd as usize,
-        offset as usize,
-    ];
-    if let Some(done) = explored(sys::number::MMAP, arguments) {
-        return result(done) as *mut c_void;
-    }
-    let request = Request {
+    let request = range::placed(Request {
         address: address as u64,
         len: len as u64,
         protection: protection as usize,
         flags: flags as usize,
         fd,
         offset: offset as u64,
-    };
+    });
+    let arguments = [
+        request.address as usize,
+        len,
+        protection as usize,
+        request.flags,
+        fd as usize,
+        offset as usize,
+    ];
+    if let Some(done) = explored(sys::number::MMAP, arguments) {
+        return result(done) as *mut c_void;
+    }
     result(pool::map(request)) as *mut c_void
 }
 
@@ -642,6 +642,7 @@ extern "C" fn _Exit(code: c_int) -> ! {
 extern "C" fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void {
     type Open = extern "C" fn(*const c_char, c_int) -> *mut c_void;
     let handle = original!("dlopen" as Open)(path, mode);
+    heap::look_at_modules();
     if explore::is_active() {
         explore::loaded_code();
     } else if host::attached() {
@@ -653,6 +654,7 @@ extern "C" fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void {
 #[unsafe(no_mangle)]
 extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let done = original!("dlclose" as extern "C" fn(*mut c_void) -> c_int)(handle);
+    heap::look_at_modules();
     if explore::is_active() {
         explore::loaded_code();
     } else if host::attached() {

@@ -42,6 +42,7 @@ mod explore;
 mod file;
 mod frame;
 mod generated;
+mod heap;
 mod host;
 mod interpose;
 mod lock;
@@ -50,6 +51,7 @@ mod modules;
 mod own;
 mod pmdk;
 mod pool;
+mod range;
 mod raw;
 mod remap;
 mod schedule;
@@ -84,4 +86,6 @@ extern "C" fn start() {
         thread::attach();
     }
     synchronise::decide();
+    range::start();
+    heap::start();
 }

@@ -210,7 +210,8 @@ impl LoadedModule {
         found
     }
 
-    fn path<'a>(&'a self, buffer: &'a mut [u8]) -> &'a [u8] {
+    /// Its file; `buffer` is for the program itself, which the dynamic linker does not name.
+    pub(crate) fn path<'a>(&'a self, buffer: &'a mut [u8]) -> &'a [u8] {
         // SAFETY: the name is a string of the dynamic linker.
         let name = unsafe { CStr::from_ptr(self.name) };
         if !name.is_empty() {
@@ -218,6 +219,54 @@ impl LoadedModule {
         }
         let len = host::read_link(c"/proc/self/exe", buffer);
         &buffer[..len]
+    }
+}
+
+const PT_DYNAMIC: u32 = 2;
+
+impl LoadedModule {
+    /// Whether it refers to a function that it does not have itself.
+    pub(crate) fn refers_to(&self, name: &CStr) -> bool {
+        const DT_STRTAB: u64 = 5;
+        const DT_SYMTAB: u64 = 6;
+        const DT_GNU_HASH: u64 = 0x6fff_fef5;
+        const SYMBOL_LEN: u64 = 24;
+        let mut headers = self.headers().iter();
+        let Some(dynamic) = headers.find(|header| header.kind == PT_DYNAMIC) else {
+            return false;
+        };
+        let (mut names, mut symbols, mut hashes) = (0, 0, 0);
+        let mut at = self.base + dynamic.address;
+        let end = at + dynamic.memory_len;
+        while at + 16 <= end {
+            // SAFETY: the segment is loaded.
+            let [tag, value] = unsafe { (at as *const [u64; 2]).read() };
+            match tag {
+                0 => break,
+                DT_STRTAB => names = value,
+                DT_SYMTAB => symbols = value,
+                DT_GNU_HASH => hashes = value,
+                _ => {}
+            }
+            at += 16;
+        }
+        // The dynamic linker has made addresses of these; what it has not loaded itself is not asked.
+        let (from, to) = self.range();
+        if ![names, symbols, hashes]
+            .iter()
+            .all(|place| (from..to).contains(place))
+        {
+            return false;
+        }
+        // SAFETY: tables of a loaded module. What is looked for elsewhere comes before what is hashed.
+        unsafe {
+            let count = ((hashes + 4) as *const u32).read();
+            (1..u64::from(count)).any(|number| {
+                let symbol = symbols + number * SYMBOL_LEN;
+                let at = names + u64::from((symbol as *const u32).read());
+                CStr::from_ptr(at as *const c_char) == name
+            })
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use powerfail_abi::memory::RANGES_ADDRESS;
 use powerfail_abi::message::MessageKind;
 use powerfail_abi::shared::{Reply, WINDOW_ADDRESS, WINDOW_LEN};
 use powerfail_abi::{EventKind, WINDOW_GUARD_LEN};
@@ -133,6 +134,38 @@ pub(crate) fn map(request: Request) -> isize {
         Reply::Ignore => return plain(),
         Reply::Record => {}
     }
+    let request = Request {
+        address: place,
+        len,
+        ..request
+    };
+    map_recorded(request)
+}
+
+/// Maps a file of ours as a pool, at an address in the window at which the target has nothing, or memory that
+/// the file takes the place of. Whether it is recorded.
+pub(crate) fn map_own(address: u64, len: u64, fd: i32) -> bool {
+    ask_host(address, len, 0, fd) == Reply::Record
+        && map_recorded(Request {
+            address,
+            len,
+            protection: sys::PROT_READ | sys::PROT_WRITE,
+            flags: sys::MAP_SHARED,
+            fd,
+            offset: 0,
+        }) >= 0
+}
+
+/// Maps what the host records, where the request says.
+fn map_recorded(request: Request) -> isize {
+    let Request {
+        address: place,
+        len,
+        protection,
+        flags,
+        fd,
+        offset,
+    } = request;
     MAPPED.store(true, Ordering::Release);
     // First the signals: while code is patched, it meets its own breakpoints.
     signals::install();
@@ -205,7 +238,7 @@ impl Pools {
         }
         if end + WINDOW_GUARD_LEN > self.next {
             if address + ALIGNMENT + WINDOW_GUARD_LEN < self.next
-                || end + ALIGNMENT > WINDOW_ADDRESS + WINDOW_LEN
+                || end + ALIGNMENT > RANGES_ADDRESS
             {
                 return false;
             }
@@ -228,11 +261,20 @@ impl Pools {
     pub(crate) fn allot(&mut self, len: u64) -> u64 {
         let place = self.next;
         self.next = (place + len + WINDOW_GUARD_LEN).next_multiple_of(ALIGNMENT);
-        if self.next >= WINDOW_ADDRESS + WINDOW_LEN {
-            host::fatal("the target has mapped more than 4 TiB of pools");
+        if self.next >= RANGES_ADDRESS {
+            host::fatal("the target has mapped more than 3 TiB of pools");
         }
         place
     }
+}
+
+/// Whether all of a range of addresses is memory of the target in the window that is no pool.
+pub(crate) fn is_all_other(address: u64, len: u64) -> bool {
+    WINDOW.contains(address)
+        && POOLS.with(|pools| {
+            let holds = |range: &(u64, u64)| range.0 <= address && address + len <= range.1;
+            pools.others.iter().any(holds)
+        })
 }
 
 /// Something that is no pool is mapped over a part of the window.
@@ -245,6 +287,8 @@ fn map_other_in_window(request: Request) -> isize {
         fd,
         offset,
     } = request;
+    // That nothing of the target's is there was seen to: the reservation is ours.
+    let flags = flags & !sys::MAP_FIXED_NOREPLACE | sys::MAP_FIXED;
     // SAFETY: the target replaces its own mapping; the alias of it is of no use any more.
     unsafe {
         let result = sys::mmap(address, len, protection, flags, fd, offset);

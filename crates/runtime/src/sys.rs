@@ -100,6 +100,19 @@ pub(crate) unsafe fn mmap(
     unsafe { call(number::MMAP, arguments) }
 }
 
+pub(crate) const O_RDWR: usize = 2;
+pub(crate) const O_CREAT: usize = 0o100;
+
+/// Opens a file, closed on exec; a negative number is an error.
+pub(crate) fn open(path: &core::ffi::CStr, flags: usize, mode: usize) -> i32 {
+    const AT_FDCWD: usize = -100isize as usize;
+    const O_CLOEXEC: usize = 0o2_000_000;
+    let path = path.as_ptr() as usize;
+    let arguments = [AT_FDCWD, path, flags | O_CLOEXEC, mode, 0, 0];
+    // SAFETY: the path is a string with an end.
+    unsafe { call(number::OPENAT, arguments) as i32 }
+}
+
 /// Fresh private memory anywhere; `None` if there is none.
 pub(crate) fn map_anywhere(len: u64) -> Option<u64> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;

@@ -8,6 +8,7 @@
 //! - After **complete** nothing counts.
 //! - **Skipping** failures or detection is a thread's: it concerns what this thread does until it ends it as
 //!   often as it has begun it.
+//! - While the **heap** of a thread writes for itself, no failure of the thread counts.
 //! - A **failure point** of the program's own counts where others would.
 //!
 //! An end without a beginning is no end. Crashes are not findings about what was stored, so skipping
@@ -31,6 +32,8 @@ pub struct Scope {
     /// How often each thread skips; never zero.
     skipped_failures: FxHashMap<ThreadIndex, u64>,
     skipped_detection: FxHashMap<ThreadIndex, u64>,
+    /// Threads for which the heap writes what is its own.
+    in_heap: FxHashMap<ThreadIndex, u64>,
 }
 
 /// What an annotation means for whoever looks for failure points.
@@ -62,6 +65,7 @@ impl Scope {
             Body::ThreadEnd => {
                 self.skipped_failures.remove(&record.thread);
                 self.skipped_detection.remove(&record.thread);
+                self.in_heap.remove(&record.thread);
                 None
             }
             _ => None,
@@ -83,6 +87,8 @@ impl Scope {
             mark::SKIP_FAILURE_END => leave(&mut self.skipped_failures, thread),
             mark::SKIP_DETECTION_BEGIN => enter(&mut self.skipped_detection, thread),
             mark::SKIP_DETECTION_END => leave(&mut self.skipped_detection, thread),
+            mark::HEAP_BEGIN => enter(&mut self.in_heap, thread),
+            mark::HEAP_END => leave(&mut self.in_heap, thread),
             mark::FAILURE_POINT => {
                 return Some(if counted {
                     Turn::FailurePoint
@@ -102,7 +108,16 @@ impl Scope {
 
     /// Whether a failure counts just before the next event of a thread.
     pub fn admits_failure(&self, thread: ThreadIndex) -> bool {
-        !self.is_used || self.is_of_interest() && !self.skipped_failures.contains_key(&thread)
+        !self.is_used
+            || self.is_of_interest()
+                && !self.skipped_failures.contains_key(&thread)
+                && !self.is_in_heap(thread)
+    }
+
+    /// Whether the heap writes for a thread what is its own. That no failure counts there is nothing that the
+    /// program says, and nothing to tell anybody.
+    pub fn is_in_heap(&self, thread: ThreadIndex) -> bool {
+        self.in_heap.contains_key(&thread)
     }
 
     /// Whether a failure counts at the end of the trace, if that is here.
@@ -152,6 +167,18 @@ mod tests {
             scope.admits_findings(ONE),
             scope.admits_findings(TWO),
         ]
+    }
+
+    #[test]
+    fn the_heap_is_a_threads() {
+        let mut scope = Scope::new();
+        let closes = Some(Turn::Closes);
+        assert_eq!(scope.annotation(ONE, mark::HEAP_BEGIN), closes);
+        assert_eq!(admitted(&scope), [false, true, true, true]);
+        assert!(scope.is_in_heap(ONE) && !scope.is_in_heap(TWO));
+        assert!(scope.admits_failure_at_end());
+        assert_eq!(scope.annotation(ONE, mark::HEAP_END), None);
+        assert_eq!(admitted(&scope), [true; 4]);
     }
 
     #[test]

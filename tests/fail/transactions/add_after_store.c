@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 	TOID(struct root) root = POBJ_ROOT(pool, struct root);
 	TX_BEGIN(pool) {
 		D_RW(root)->balance = 100; // expect: PF0304
-		TX_ADD_FIELD(root, balance); // may: PF0507
+		TX_ADD_FIELD(root, balance);
 	} TX_END
 	pmemobj_close(pool);
 	return 0;

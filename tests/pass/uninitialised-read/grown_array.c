@@ -16,9 +16,11 @@ struct root {
 static int recover(PMEMobjpool *pool)
 {
 	TOID(struct root) root = POBJ_ROOT(pool, struct root);
-	const uint64_t *array = pmemobj_direct(D_RO(root)->array);
+	PMEMoid oid = D_RO(root)->array;
+	const uint64_t *array = pmemobj_direct(oid);
+	uint64_t length = OID_IS_NULL(oid) || pmemobj_alloc_usable_size(oid) < 256 ? 4 : 32;
 	int bad = 0;
-	for (uint64_t i = 0; D_RO(root)->is_ready && i < 32; i++)
+	for (uint64_t i = 0; array && i < length; i++)
 		bad |= array[i] != 0;
 	pmemobj_close(pool);
 	return bad;

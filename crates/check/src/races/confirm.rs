@@ -37,15 +37,15 @@ const PATTERNS: [u8; 2] = [0xa5, 0xff];
 type Tasks = BTreeMap<EventIndex, Vec<(usize, Instance)>>;
 
 /// What came of it.
-struct Tried {
+pub(super) struct Tried {
     at: EventIndex,
-    executions: u64,
-    confirmed: Vec<(usize, Confirmed)>,
+    pub(super) executions: u64,
+    pub(super) confirmed: Vec<(usize, Confirmed)>,
 }
 
 /// A failure that the other value makes.
-struct Confirmed {
-    state: CrashState,
+pub(super) struct Confirmed {
+    pub(super) state: CrashState,
     /// What memory held that was never written.
     filled: Vec<Patch>,
     symptom: Symptom,
@@ -66,13 +66,18 @@ impl Known for Tried {
     }
 }
 
-/// Of all places where a pair was seen, those that are tried: the first, the last, and some between them.
+/// Of all places where a pair was seen, those that are tried: the first, the last, and some between them. Those
+/// where recovery fails with the newest values say less, and are tried where there are no others.
 fn chosen(instances: &[Instance]) -> Vec<Instance> {
-    let useful: Vec<Instance> = instances
-        .iter()
-        .filter(|instance| !instance.is_failing && instance.other != Other::None)
-        .cloned()
-        .collect();
+    let with = |is_failing| {
+        let instances = instances.iter();
+        let fit = instances.filter(move |it| it.is_failing == is_failing && it.can_be_tried());
+        fit.cloned().collect::<Vec<Instance>>()
+    };
+    let mut useful = with(false);
+    if useful.is_empty() {
+        useful = with(true);
+    }
     if useful.len() <= INSTANCES_MAX {
         return useful;
     }
@@ -180,13 +185,14 @@ impl Bench<'_, '_> {
             tick: &mut tick,
             end: &|| crate::runner::end(&zygotes),
         };
-        round(labs, about, &mut reuse, &mut progress, &mut onlooker)?;
+        round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
         self.runner.runs += progress.executions;
         Ok(progress)
     }
 }
 
-fn try_at(
+/// Tries pairs at a failure point.
+pub(super) fn try_at(
     lab: &mut dyn Lab,
     at: EventIndex,
     tasks: &[(usize, Instance)],
@@ -211,7 +217,11 @@ fn try_at(
                     at,
                     executions: &mut tried.executions,
                 };
-                scene.other_class(*choice, *count)?
+                if instance.is_failing {
+                    scene.newest_class(*choice, *count)?
+                } else {
+                    scene.other_class(*choice, *count)?
+                }
             }
             Other::Fill(bytes) => fill(lab, at, bytes, setting, &mut tried.executions)?,
             Other::None => None,
@@ -267,6 +277,38 @@ impl Scene<'_> {
     }
 }
 
+impl Scene<'_> {
+    /// Where recovery fails with the newest values: whether it does because a load sees the newest one. It
+    /// has to succeed if that load sees another.
+    fn newest_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {
+        let contents = self.setting.contents;
+        for class in 1..count.min(1 + CLASSES_MAX) {
+            let mut prefix = vec![0; choice];
+            prefix.push(u32::from(class));
+            *self.executions += 1;
+            let Look::Seen(sight) = look(self.lab, self.lines, &[], &prefix)? else {
+                break;
+            };
+            if contents.judge(self.at, &sight.execution.verdict).is_some() {
+                continue;
+            }
+            let state = CrashState {
+                versions: Vec::new(),
+            };
+            let verdict = self.lab.run(&state, &[])?;
+            *self.executions += 1;
+            let symptom = contents.judge(self.at, &verdict);
+            return Ok(symptom.map(|symptom| Confirmed {
+                state,
+                filled: Vec::new(),
+                symptom,
+                loads: Vec::new(),
+            }));
+        }
+        Ok(None)
+    }
+}
+
 /// Lets memory that was never written hold something else.
 fn fill(
     lab: &mut dyn Lab,
@@ -295,7 +337,7 @@ fn fill(
 }
 
 /// Runs of bytes of lines, filled.
-fn patches(bytes: &[(PoolIndex, u64, u64)], pattern: u8) -> Vec<Patch> {
+pub(super) fn patches(bytes: &[(PoolIndex, u64, u64)], pattern: u8) -> Vec<Patch> {
     let mut patches: Vec<Patch> = Vec::new();
     for &(pool, line, mask) in bytes {
         for byte in (0..64).filter(|byte| mask >> byte & 1 != 0) {

@@ -143,14 +143,14 @@ pub(super) fn watch(
         warnings: Vec::new(),
     };
     let pools = lab.pools();
-    let watches = watches(shadow, &pools);
-    if table.lines.is_empty() && watches.is_empty() {
+    let noted = watches(shadow, &pools);
+    if table.lines.is_empty() && noted.is_empty() {
         // Whatever recovery reads is sure and valid.
         return Ok(result);
     }
     let mut lines = pools.line_table(&table);
     lines.watched = watched.iter().filter_map(|page| pools.mask(page)).collect();
-    let sight = match look(lab, &lines, &watches, &[])? {
+    let sight = match look(lab, &lines, &noted, &[])? {
         Look::Seen(sight) => sight,
         Look::Refused(reason) => {
             result.refused = Some(reason);
@@ -169,8 +169,8 @@ pub(super) fn watch(
     result.failed = symptom.map(|symptom| symptom.code);
     let variables = Variables::of(execution, &pools, shadow, setting.benign);
     result.sightings = races(lab, &table, &variables, execution);
-    let noted = notes(lab, &pools, &variables, execution);
-    result.sightings.extend(noted);
+    let judged = notes(lab, &pools, &variables, execution);
+    result.sightings.extend(judged);
     Ok(result)
 }
 
@@ -311,6 +311,9 @@ fn race(
     let (first, last) = differing?;
     let at = PoolOffset(begin + first as u64);
     let len = (last - first) as u64 + 1;
+    if variables.shadow.is_left_out(line.id.pool, at, len) {
+        return None;
+    }
     let why = variables.shadow.why_not_durable(line.id.pool, at, len);
     let stage = execution.stage_of(number);
     let (modules, frames) = frames_of(lab, stage, &choice.frames);

@@ -109,8 +109,15 @@ impl Folder {
 
     /// Builds one of the programs beside these tests as `./name`.
     pub(crate) fn build_own(&self, name: &str, source: &str, flags: &[&str]) {
-        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/check/programs");
-        self.build(name, &programs.join(source), flags);
+        self.build_at(name, "check", source, flags);
+    }
+
+    /// Builds one of the programs beside some of the tests of this crate as `./name`.
+    pub(crate) fn build_at(&self, name: &str, tests: &str, source: &str, flags: &[&str]) {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests")
+            .join(tests);
+        self.build(name, &tests.join("programs").join(source), flags);
     }
 
     fn build(&self, name: &str, source: &Path, flags: &[&str]) {

@@ -3,6 +3,7 @@
 //!
 //! That planted bugs are found where they are is for the tests in `planted`.
 
+mod annotations;
 mod commits;
 mod common;
 mod configuration;

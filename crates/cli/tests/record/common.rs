@@ -43,6 +43,11 @@ fn built() -> &'static (TempDir, Mutex<Built>) {
 
 /// Builds a target, once for each set of flags.
 pub(crate) fn target(source: &str, flags: &[&str]) -> PathBuf {
+    target_with(source, "", flags)
+}
+
+/// The same, into a file whose name has an extension: `lib{stem}-{number}.{extension}`.
+pub(crate) fn target_with(source: &str, extension: &str, flags: &[&str]) -> PathBuf {
     let (folder, built) = built();
     let key = format!("{source} {}", flags.join(" "));
     let (cell, number) = {
@@ -53,7 +58,11 @@ pub(crate) fn target(source: &str, flags: &[&str]) -> PathBuf {
     cell.get_or_init(|| {
         let file = Path::new(source);
         let stem = file.file_stem().expect("a name").to_string_lossy();
-        let binary = folder.path().join(format!("{stem}-{number}"));
+        let name = match extension {
+            "" => format!("{stem}-{number}"),
+            _ => format!("lib{stem}-{number}.{extension}"),
+        };
+        let binary = folder.path().join(name);
         compile(source, flags, &binary);
         binary
     })
@@ -288,11 +297,21 @@ impl Recording {
     }
 
     fn events_of(&self, filter: &[&str]) -> Vec<Event> {
+        let events = self.json_events_of(filter);
+        events.iter().map(Event::parse).collect()
+    }
+
+    fn json_events_of(&self, filter: &[&str]) -> Vec<Value> {
         let arguments = [&["events", "--json"], filter].concat();
         self.look(&arguments)
             .lines()
-            .map(|line| Event::parse(&serde_json::from_str(line).expect("JSON")))
+            .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect()
+    }
+
+    /// All events as they are told, in order.
+    pub(crate) fn json_events(&self) -> Vec<Value> {
+        self.json_events_of(&[])
     }
 
     /// All events, in order.

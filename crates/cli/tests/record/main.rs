@@ -3,6 +3,7 @@
 //! Targets are in `tests/targets` and are built here. Every recording checks itself (its stores must
 //! give the pool as the target left it), and every trace is checked once more by `trace check`.
 
+mod annotations;
 mod common;
 mod instructions;
 mod languages;

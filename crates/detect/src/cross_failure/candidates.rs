@@ -2,7 +2,7 @@
 //!
 //! A program that makes data valid by one store orders that store on both sides: what its thread stored before is
 //! durable before it, and it is durable before its thread stores anything else. Such stores of a word
-//! that the hardware keeps whole are *candidates*. Many are plain data that is persisted field by field; which
+//! that the hardware keeps whole are *candidates*; libraries that copy store such a word in two parts. Many are plain data that is persisted field by field; which
 //! of them decide anything, only recovery shows.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct Candidate {
 /// A store that is ordered on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderedStore {
-    /// The store.
+    /// The store; of several parts, the last one.
     pub store: EventIndex,
     /// Its call stack.
     pub stack: StackId,
@@ -70,6 +70,13 @@ struct Probation {
     stack: StackId,
     follows_all: bool,
     durable: Option<EventIndex>,
+}
+
+/// The longest store that the hardware keeps whole.
+const WORD: u64 = 8;
+
+fn is_word(at: &PoolRange) -> bool {
+    at.len.is_power_of_two() && at.offset.0.is_multiple_of(at.len)
 }
 
 impl Candidates {
@@ -145,19 +152,23 @@ impl Candidates {
     }
 
     fn store(&mut self, step: &Step<'_>, stack: StackId, kind: StoreKind, at: PoolRange) {
-        self.conclude(step.thread);
-        let is_word = matches!(at.len, 1 | 2 | 4 | 8) && at.offset.0.is_multiple_of(at.len);
+        let is_part = self.extends(step.thread, at);
+        if !is_part {
+            self.conclude(step.thread);
+        }
         // Durable in its order, whatever is around it: that says nothing.
         let is_sure = self.domain == Domain::Eadr && kind != StoreKind::NonTemporal;
         let thread = self.threads.entry(step.thread).or_default();
         let is_fenced = thread.last.is_some() && thread.last_open == 0;
-        let may_be = is_word && is_fenced && !is_sure && kind != StoreKind::System;
-        thread.probation = may_be.then_some(Probation {
-            at,
-            stack,
-            follows_all: thread.open == 0,
-            durable: None,
-        });
+        let may_be = at.len <= WORD && is_fenced && !is_sure && kind != StoreKind::System;
+        if !is_part {
+            thread.probation = may_be.then_some(Probation {
+                at,
+                stack,
+                follows_all: thread.open == 0,
+                durable: None,
+            });
+        }
         thread.last = Some(step.index);
         thread.last_open = 0;
         if is_sure {
@@ -176,12 +187,28 @@ impl Candidates {
         }
     }
 
+    /// Whether a store is the next part of the word that its thread stores; it is then.
+    fn extends(&mut self, thread: ThreadIndex, part: PoolRange) -> bool {
+        let known = self.threads.get_mut(&thread);
+        let Some(probation) = known.and_then(|it| it.probation.as_mut()) else {
+            return false;
+        };
+        let at = &mut probation.at;
+        let is_behind = at.pool == part.pool && at.offset.0 + at.len == part.offset.0;
+        let is_next = probation.durable.is_none() && is_behind && at.len + part.len <= WORD;
+        if is_next {
+            at.len += part.len;
+        }
+        is_next
+    }
+
     /// A thread stores something else, or nothing any more.
     fn conclude(&mut self, thread: ThreadIndex) {
         let Some(known) = self.threads.get_mut(&thread) else {
             return;
         };
         if let Some(probation) = known.probation.take()
+            && is_word(&probation.at)
             && let (Some(durable), Some(store)) = (probation.durable, known.last)
         {
             self.found

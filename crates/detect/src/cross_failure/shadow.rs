@@ -196,18 +196,19 @@ impl Shadow {
         newest
     }
 
-    /// Whether all of these bytes that are not surely durable were stored where annotations of the program want
-    /// no findings: a read of them is none.
+    /// Whether some of these bytes are not surely durable, and all that are not were stored where annotations of the
+    /// program want no findings: a read of them is none.
     pub fn is_left_out(&self, pool: PoolIndex, offset: PoolOffset, len: u64) -> bool {
         let range = PoolRange { pool, offset, len };
-        range.cells().all(|(cell, bytes)| {
-            self.cells.get(&cell).is_none_or(|stores| {
-                let touched = stores.spans.iter().filter(|span| span.bytes & bytes != 0);
-                touched
-                    .filter(|span| !span.is_durable())
-                    .all(|span| span.left_out)
+        let mut open = range
+            .cells()
+            .filter_map(|(cell, bytes)| Some((self.cells.get(&cell)?, bytes)))
+            .flat_map(|(stores, bytes)| {
+                let touched = stores.spans.iter();
+                touched.filter(move |span| span.bytes & bytes != 0 && !span.is_durable())
             })
-        })
+            .peekable();
+        open.peek().is_some() && open.all(|span| span.left_out)
     }
 
     /// The persistence state of a byte.

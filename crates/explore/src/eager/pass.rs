@@ -18,6 +18,8 @@ pub struct Segment {
     pub stack: StackId,
     /// Whether annotations of the program let a failure count here, as far as they are known yet.
     pub in_scope: bool,
+    /// Whether it ends where the heap of the program writes what is its own.
+    pub in_heap: bool,
 }
 
 /// See the module header.
@@ -143,7 +145,9 @@ impl<'t, I: Image> SegmentPass<'t, I> {
             if self.open.ends_segment(Some(&step)) {
                 self.held = Some(Held::of(&record, &step));
                 let in_scope = self.scope.admits_failure(record.thread);
-                return Ok(Some(self.stop(at, stack, in_scope)));
+                let in_heap = self.scope.is_in_heap(record.thread);
+                let segment = self.stop(at, stack, in_scope);
+                return Ok(Some(Segment { in_heap, ..segment }));
             }
             self.open.apply(&step, record.stack);
         }
@@ -171,6 +175,7 @@ impl<'t, I: Image> SegmentPass<'t, I> {
             at,
             stack,
             in_scope,
+            in_heap: false,
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Survey {
     pub in_creation: Vec<usize>,
     /// Of the chosen ones, those that are left out because annotations of the program say so; sorted.
     pub out_of_scope: Vec<usize>,
+    /// How many of those end where the heap of the program writes what is its own.
+    pub in_heap: u64,
     /// Combinations of different contents in all segments that are tried.
     pub combinations: Magnitude,
     /// The same, where stores that change nothing and contents that come back count.
@@ -85,6 +87,7 @@ impl Survey {
                 raw.push((segment, product, pass.open.raw_count(), factors.lines()));
             } else {
                 survey.out_of_scope.push(segment.number);
+                survey.in_heap += u64::from(segment.in_heap);
             }
             // A creation that is under way may still turn out to leave its segments out.
             if !pass.creation.is_open() {

@@ -212,3 +212,21 @@ fn another_length_of_a_pool_is_another_pool() {
     };
     assert_eq!(sets.decide(2), same);
 }
+
+/// What is said of a line counts as its content does.
+#[test]
+fn another_remark_about_a_line_that_is_read_is_a_change() {
+    let line = powerfail_model::LineId {
+        pool: crate::machine::POOL,
+        line: powerfail_model::LineIndex(3),
+    };
+    let mut builder = ChangeLogBuilder::new(Rules::default(), SparseImage::new());
+    for remark in [0, 5, 5, 0, 5] {
+        builder.remark(line, remark);
+        builder.point(EventIndex(0));
+    }
+    let log = builder.finish();
+    let changes: Vec<usize> = (0..5).map(|point| log.changes(point).len()).collect();
+    assert_eq!(changes, [0, 1, 0, 1, 1]);
+    assert_eq!(log.changes(3)[0].now, log.changes(1)[0].before);
+}

@@ -61,6 +61,8 @@ pub(crate) struct Setup {
     pub(crate) max_dump_bytes: u64,
     /// Whether the runtime and the shared file follow, as descriptors.
     pub(crate) has_runtime: bool,
+    /// Whether commands have the runtime in them even if they are not explored.
+    pub(crate) preload: bool,
 }
 
 /// What a zygote says about its set-up.
@@ -168,6 +170,7 @@ impl Setup {
         }
         writer.number(self.max_dump_bytes);
         writer.number(u64::from(self.has_runtime));
+        writer.number(u64::from(self.preload));
         writer
     }
 
@@ -197,6 +200,7 @@ impl Setup {
             },
             max_dump_bytes: reader.number()?,
             has_runtime: reader.number()? != 0,
+            preload: reader.number()? != 0,
         })
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Kit {
     pub(crate) runtime: Option<Runtime>,
     /// The environment with the runtime in it.
     pub(crate) runtime_environment: Option<CStrings>,
+    /// The same for commands that are not explored, if they have the runtime in them, too.
+    pub(crate) preload_environment: Option<CStrings>,
 }
 
 pub(crate) fn c_strings(words: &[OsString]) -> io::Result<CStrings> {
@@ -97,8 +99,15 @@ impl Kit {
             .then(|| with_ports(&command.prepared.words))
             .transpose()?;
         let runtime = self.runtime.as_ref().filter(|_| with_runtime);
-        let (variables, environment) = match (runtime, &self.runtime_environment) {
-            (Some(runtime), Some(environment)) => (runtime.variables(), environment),
+        // Clients and those who stop a server have no business with pools.
+        let preloaded = self
+            .runtime
+            .as_ref()
+            .zip(self.preload_environment.as_ref())
+            .filter(|_| runtime.is_none() && !matches!(stage, Stage::Client | Stage::Stop));
+        let (variables, environment) = match (runtime, &self.runtime_environment, preloaded) {
+            (Some(runtime), Some(environment), _) => (runtime.variables(), environment),
+            (_, _, Some((runtime, environment))) => (runtime.plain_variables(), environment),
             _ => (&self.variables[..], &self.environment),
         };
         let own_environment = self
@@ -114,6 +123,7 @@ impl Kit {
             }
             None => (None, None),
         };
+        let library = preloaded.map(|(runtime, _)| runtime.plain_inherited());
         // Opened anew each time: the position in a file is shared by all who inherit it.
         let input = File::open(&self.input_path)?;
         let start = Start {
@@ -123,13 +133,18 @@ impl Kit {
             input: input.as_raw_fd(),
             output: their_content.as_ref().unwrap_or(&their_output).as_raw_fd(),
             errors: their_output.as_raw_fd(),
-            limits: match runtime {
-                Some(_) => Runtime::limits(self.limits),
-                None => self.limits,
+            limits: if runtime.is_some() || preloaded.is_some() {
+                Runtime::limits(self.limits)
+            } else {
+                self.limits
             },
             traced,
             dies_with_parent: self.dies_with_parent,
-            inherited: inherited.as_ref().map_or(&[], |(numbers, _)| numbers),
+            inherited: match (&inherited, &library) {
+                (Some((numbers, _)), _) => numbers,
+                (None, Some(library)) => std::slice::from_ref(library),
+                (None, None) => &[],
+            },
             libraries_low: runtime.is_some(),
         };
         let pid = match spawn::start(&start, &mut self.stack) {

@@ -31,6 +31,8 @@ pub(crate) struct Runtime {
     pub(crate) file: ExploreFile,
     library: OwnedFd,
     first_number: RawFd,
+    /// The environment of who has the runtime in it and is not explored.
+    plain: Vec<OsString>,
     variables: Vec<OsString>,
 }
 
@@ -53,6 +55,7 @@ impl Runtime {
             }
         }
         variables.push(OsString::from_vec(preload));
+        let plain = variables.clone();
         let names = [FILE_VARIABLE, SOCKET_VARIABLE, OUTPUT_VARIABLE];
         for (number, name) in (first_number..).zip(names) {
             variables.push(format!("{name}={number}").into());
@@ -61,8 +64,19 @@ impl Runtime {
             file,
             library,
             first_number,
+            plain,
             variables,
         }
+    }
+
+    /// The variables of the environment of a command that is not explored.
+    pub(crate) fn plain_variables(&self) -> &[OsString] {
+        &self.plain
+    }
+
+    /// What such a command inherits, and under which number.
+    pub(crate) fn plain_inherited(&self) -> (RawFd, RawFd) {
+        (self.library.as_raw_fd(), self.first_number + COUNT - 1)
     }
 
     /// The variables of the environment.

@@ -115,6 +115,11 @@ impl<'a> Stages<'a> {
                 port: 0,
                 dies_with_parent: !owns_namespace,
                 runtime_environment: runtime.as_ref().map(Runtime::environment).transpose()?,
+                preload_environment: runtime
+                    .as_ref()
+                    .filter(|_| setup.preload)
+                    .map(|runtime| c_strings(runtime.plain_variables()))
+                    .transpose()?,
                 runtime,
             },
             snapshots: Snapshots::default(),

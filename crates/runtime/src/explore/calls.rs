@@ -363,6 +363,21 @@ fn synced_memory(call: &Call) {
         return;
     }
     let end = address.saturating_add(len).next_multiple_of(PAGE);
+    log_sync(call, address, end);
+}
+
+/// What the runtime itself has stored is durable.
+pub(super) fn note_sync(address: u64, len: u64) {
+    let call = Call {
+        number: MSYNC,
+        arguments: [0; 6],
+        code: sys::registers(),
+        mask: None,
+    };
+    log_sync(&call, address, address + len);
+}
+
+fn log_sync(call: &Call, address: u64, end: u64) {
     turn::take(|state| {
         for it in &state.mappings {
             let (from, to) = (address.max(it.address), end.min(it.end()));

@@ -20,9 +20,19 @@ impl State {
         let entry = &file::open_pages()[page];
         let content = self.truth(entry.pool, entry.offset, Some(page));
         let choices = file::control().choice_count.load(Ordering::Relaxed);
-        self.decide_part(page, from, to, code);
-        let to = text::end_of_use(code.pc, content, from, to);
-        self.note_bytes(page, from, to, code, choices);
+        let end = || text::end_of_use(code.pc, content, from, to);
+        if self.is_noted && !super::has_flag(flag::FORK) {
+            // What is decided may be that a string goes on.
+            let mut decided = from;
+            while end() > decided {
+                let next = end();
+                self.decide_part(page, decided, next, code);
+                decided = next;
+            }
+        } else {
+            self.decide_part(page, from, to, code);
+        }
+        self.note_bytes(page, from, end(), code, choices);
     }
 
     /// Decides what bytes of a page of the table are.

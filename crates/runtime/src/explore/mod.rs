@@ -35,6 +35,7 @@ mod log;
 mod mapping;
 mod notes;
 mod order;
+mod own;
 mod pages;
 mod paths;
 mod pools;
@@ -60,6 +61,7 @@ use crate::{signals, sys, thread};
 
 pub(crate) use attention::{Bytes, annotation};
 pub(crate) use calls::perform;
+pub(crate) use own::{map_file, open_file, synced};
 pub(crate) use process::{after_fork, before_fork};
 pub(crate) use trap::loaded_code;
 

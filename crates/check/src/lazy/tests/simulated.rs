@@ -28,13 +28,13 @@ const WORD: usize = 8;
 
 /// What a traced program does to words of its pool.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Op {
+pub(crate) enum Op {
     Store(u64, u64),
     Flush(u64),
     Fence,
 }
 
-pub(super) fn trace_of(ops: &[Op]) -> Trace {
+pub(crate) fn trace_of(ops: &[Op]) -> Trace {
     let mut bytes = Vec::new();
     let meta = Meta::default();
     let mut writer =
@@ -80,7 +80,7 @@ pub(super) fn trace_of(ops: &[Op]) -> Trace {
 
 /// How executions branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Engine {
+pub(crate) enum Engine {
     /// All in one request.
     Fork,
     /// One for each request.
@@ -93,18 +93,18 @@ pub(super) enum Engine {
 
 type Recovery = fn(&mut Memory<'_>) -> bool;
 
-pub(super) struct Simulated<'t> {
+pub(crate) struct Simulated<'t> {
     cursor: ImageCursor<'t>,
     end: EventIndex,
     recovery: Recovery,
-    pub(super) engine: Engine,
-    pub(super) succeeds_without_exploration: bool,
+    pub(crate) engine: Engine,
+    pub(crate) succeeds_without_exploration: bool,
     /// While it is explored, the execution with the newest content fails, whatever it does.
-    pub(super) newest_fails_in_exploration: bool,
+    pub(crate) newest_fails_in_exploration: bool,
 }
 
 impl<'t> Simulated<'t> {
-    pub(super) fn new(trace: &'t Trace, recovery: Recovery) -> Self {
+    pub(crate) fn new(trace: &'t Trace, recovery: Recovery) -> Self {
         let options = CursorOptions {
             rules: Some(Rules::default()),
             ..CursorOptions::default()
@@ -119,11 +119,11 @@ impl<'t> Simulated<'t> {
         }
     }
 
-    pub(super) fn go_to_end(&mut self) {
+    pub(crate) fn go_to_end(&mut self) {
         self.cursor.move_to(self.end).expect("a sound trace");
     }
 
-    pub(super) fn line_table(&self) -> LineTable {
+    pub(crate) fn line_table(&self) -> LineTable {
         self.pools().line_table(&self.crash_table())
     }
 
@@ -299,7 +299,7 @@ impl Lab for Simulated<'_> {
 }
 
 /// What a recovery sees.
-pub(super) struct Memory<'a> {
+pub(crate) struct Memory<'a> {
     lab: &'a Simulated<'a>,
     table: &'a LineTable,
     known: BTreeMap<usize, (Vec<u64>, ByteSet)>,
@@ -312,7 +312,7 @@ pub(super) struct Memory<'a> {
 
 impl Memory<'_> {
     /// Loads a word of 8 bytes, which lies in one line.
-    pub(super) fn load(&mut self, offset: u64) -> u64 {
+    pub(crate) fn load(&mut self, offset: u64) -> u64 {
         if let Some(word) = self.stored.get(&offset) {
             return *word;
         }
@@ -373,7 +373,7 @@ impl Memory<'_> {
     }
 
     /// Stores a word of 8 bytes.
-    pub(super) fn store(&mut self, offset: u64, word: u64) {
+    pub(crate) fn store(&mut self, offset: u64, word: u64) {
         self.stored.insert(offset, word);
     }
 

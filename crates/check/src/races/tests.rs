@@ -1,0 +1,323 @@
+//! Watching and confirming on a recovery that is a function, and what is folded into what.
+
+use powerfail_detect::cross_failure::{CommitVariable, CrossOptions, NotDurable, PoolRange};
+use powerfail_finding::{
+    Code, Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Role, Severity, SourcePlace,
+};
+use powerfail_model::{EventIndex, PoolIndex, PoolOffset};
+use powerfail_trace::Trace;
+
+use super::confirm::{patches, try_at};
+use super::fold::fold;
+use super::pairs::Instance;
+use super::points::point_at;
+use super::shadows::ShadowPass;
+use super::watch::{Kind, Other, Setting, Watched, watch};
+use crate::content::Contents;
+use crate::lazy::tests::simulated::{Engine, Memory, Op, Simulated, trace_of};
+
+const DATA: u64 = 0;
+const FLAG: u64 = 64;
+const POOL: PoolIndex = PoolIndex(0);
+
+/// Data and flag, flushed together: at the fence either can be lost.
+fn unordered() -> Trace {
+    trace_of(&[
+        Op::Store(DATA, 7),
+        Op::Store(FLAG, 1),
+        Op::Flush(DATA),
+        Op::Flush(FLAG),
+        Op::Fence,
+    ])
+}
+
+fn data_if_flag(memory: &mut Memory<'_>) -> bool {
+    memory.load(FLAG) != 1 || memory.load(DATA) == 7
+}
+
+fn watch_at(lab: &mut Simulated<'_>, trace: &Trace, at: u64, cross: &CrossOptions) -> Watched {
+    let contents = Contents::default();
+    let setting = Setting {
+        contents: &contents,
+        benign: &[],
+    };
+    let at = EventIndex(at);
+    let mut pass = ShadowPass::new(trace, cross).expect("no annotations");
+    let shadow = pass.at(at).expect("a sound trace");
+    watch(lab, shadow, &point_at(at), Vec::new(), &setting).expect("it runs")
+}
+
+#[test]
+fn a_load_of_several_values_is_a_race_with_its_writer() {
+    let trace = unordered();
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    let watched = watch_at(&mut lab, &trace, 4, &CrossOptions::default());
+    assert_eq!((watched.executions, watched.failed), (1, None));
+    let [flag, data] = &watched.sightings[..] else {
+        panic!("{:?}", watched.sightings);
+    };
+    assert_eq!((flag.kind, flag.offset), (Kind::Race, FLAG));
+    assert_eq!(flag.writer, Some(EventIndex(1)));
+    assert_eq!((data.kind, data.offset), (Kind::Race, DATA));
+    assert_eq!(data.writer, Some(EventIndex(0)));
+    assert_eq!(data.bytes, 7_u64.to_le_bytes());
+    assert_eq!(data.instead, [0_u64.to_le_bytes()]);
+    let flush = EventIndex(2);
+    assert_eq!(data.why, Some(NotDurable::NotFenced { flush }));
+    assert_eq!(
+        data.other,
+        Other::Class {
+            choice: 1,
+            count: 2
+        }
+    );
+}
+
+#[test]
+fn reads_of_commit_variables_are_benign() {
+    let trace = unordered();
+    let range = |offset| PoolRange {
+        pool: POOL,
+        offset: PoolOffset(offset),
+        len: 8,
+    };
+    let cross = CrossOptions {
+        commit_variables: vec![CommitVariable {
+            at: range(FLAG),
+            ranges: vec![range(DATA)],
+        }],
+        ..CrossOptions::default()
+    };
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    let watched = watch_at(&mut lab, &trace, 4, &cross);
+    let offsets: Vec<u64> = watched.sightings.iter().map(|it| it.offset).collect();
+    assert_eq!(offsets, [DATA]);
+}
+
+#[test]
+fn where_nothing_is_open_nothing_runs_and_refusals_are_kept() {
+    let trace = unordered();
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    assert_eq!(
+        watch_at(&mut lab, &trace, 0, &CrossOptions::default()).executions,
+        0
+    );
+    lab.engine = Engine::Refuse("statically linked");
+    let watched = watch_at(&mut lab, &trace, 4, &CrossOptions::default());
+    assert_eq!(watched.refused.as_deref(), Some("statically linked"));
+    assert!(watched.sightings.is_empty() && watched.reads.is_none());
+}
+
+fn tasks() -> Vec<(usize, Instance)> {
+    let instance = |choice| Instance {
+        at: EventIndex(4),
+        other: Other::Class { choice, count: 2 },
+        is_failing: false,
+    };
+    vec![(0, instance(0)), (1, instance(1))]
+}
+
+#[test]
+fn a_race_is_confirmed_by_a_plain_run() {
+    let trace = unordered();
+    let contents = Contents::default();
+    let setting = Setting {
+        contents: &contents,
+        benign: &[],
+    };
+    let mut lab = Simulated::new(&trace, data_if_flag);
+    let tried = try_at(&mut lab, EventIndex(4), &tasks(), &setting).expect("it runs");
+    // The flag may be lost; the data may not.
+    let [(1, confirmed)] = &tried.confirmed[..] else {
+        panic!("{} confirmed", tried.confirmed.len());
+    };
+    let lost: Vec<u64> = confirmed
+        .state
+        .versions
+        .iter()
+        .map(|(id, _)| id.line.0)
+        .collect();
+    assert_eq!(lost, [DATA / 64]);
+    assert_eq!(tried.executions, 3);
+    lab.succeeds_without_exploration = true;
+    let tried = try_at(&mut lab, EventIndex(4), &tasks(), &setting).expect("it runs");
+    assert!(tried.confirmed.is_empty());
+}
+
+#[test]
+fn where_the_newest_value_fails_the_other_one_has_to_succeed() {
+    let trace = unordered();
+    let contents = Contents::default();
+    let setting = Setting {
+        contents: &contents,
+        benign: &[],
+    };
+    let mut tasks = tasks();
+    for (_, instance) in &mut tasks {
+        instance.is_failing = true;
+    }
+    let mut lab = Simulated::new(&trace, |memory| {
+        let data = memory.load(DATA);
+        memory.load(FLAG) != 1 || data == 8
+    });
+    // The data is read first and never right; the flag decides.
+    let tried = try_at(&mut lab, EventIndex(4), &tasks, &setting).expect("it runs");
+    let [(1, confirmed)] = &tried.confirmed[..] else {
+        panic!("{} confirmed", tried.confirmed.len());
+    };
+    assert!(confirmed.state.versions.is_empty());
+}
+
+#[test]
+fn bytes_that_touch_are_filled_together() {
+    let patched = patches(&[(POOL, 0, 0b11 << 62), (POOL, 64, 0b1011)], 0xa5);
+    let runs: Vec<(u64, usize)> = patched
+        .iter()
+        .map(|it| (it.offset, it.bytes.len()))
+        .collect();
+    assert_eq!(runs, [(62, 4), (67, 1)]);
+    assert!(
+        patched
+            .iter()
+            .all(|it| it.bytes.iter().all(|byte| *byte == 0xa5))
+    );
+}
+
+fn place(role: Role, line: u32) -> SourcePlace {
+    SourcePlace {
+        file: Some("a.c".into()),
+        line: Some(line),
+        ..SourcePlace::new(role)
+    }
+}
+
+fn finding(code: Code, severity: Severity, places: Vec<SourcePlace>) -> Finding {
+    Finding {
+        id: String::new(),
+        code,
+        class: code.class(),
+        severity,
+        message: String::new(),
+        count: 1,
+        places,
+        suggestion: None,
+        evidence: None,
+        read: None,
+    }
+}
+
+/// A finding with evidence that loses so many lines.
+fn shown(mut finding: Finding, lost: usize) -> Finding {
+    let line = LostLine {
+        pool: 0,
+        pool_offset: 0,
+        version: 0,
+    };
+    finding.evidence = Some(Evidence {
+        failure: FailurePoint {
+            event: 1,
+            lost_lines: vec![line; lost],
+            again: None,
+            filled: Vec::new(),
+        },
+        recovery: RecoveryOutcome::Exit {
+            status: 1,
+            command: "recovery".into(),
+            output: String::new(),
+        },
+        last_good_event: None,
+        next_good_event: None,
+        trace: None,
+        difference: None,
+        choices: Vec::new(),
+    });
+    finding
+}
+
+fn race(severity: Severity, store: u32) -> Finding {
+    let places = vec![place(Role::Store, store), place(Role::Load, 90)];
+    finding(Code::CrossFailureRace, severity, places)
+}
+
+fn codes(findings: &[Finding]) -> Vec<&str> {
+    findings.iter().map(|it| it.code.as_str()).collect()
+}
+
+#[test]
+fn a_confirmed_race_takes_in_what_is_blamed_on_the_same_store() {
+    let mut lost = shown(
+        finding(
+            Code::RecoveryRejects,
+            Severity::Error,
+            vec![place(Role::Store, 5)],
+        ),
+        1,
+    );
+    lost.suggestion = Some("flush".into());
+    let durable = shown(
+        finding(
+            Code::RecoveryRejects,
+            Severity::Error,
+            vec![place(Role::Store, 5)],
+        ),
+        0,
+    );
+    let other = finding(
+        Code::StoreNotFlushed,
+        Severity::Error,
+        vec![place(Role::Store, 6)],
+    );
+    let mut findings = vec![lost, durable, other];
+    fold(&mut findings, vec![shown(race(Severity::Error, 5), 2)]);
+    // With every store durable, it is not this store that is missing.
+    assert_eq!(codes(&findings), ["PF0301", "PF0101", "PF0701"]);
+    let race = &findings[2];
+    assert_eq!(race.suggestion.as_deref(), Some("flush"));
+    let evidence = race.evidence.as_ref().expect("that of fewer lost lines");
+    assert_eq!(evidence.failure.lost_lines.len(), 1);
+}
+
+/// With every store in place recovery fails because of what it reads: the store is there, and not lost.
+#[test]
+fn a_race_that_needs_no_loss_takes_in_what_its_store_leads_to() {
+    let places = vec![place(Role::Store, 6), place(Role::Survivor, 5)];
+    let prefix = shown(finding(Code::RecoveryCrashes, Severity::Error, places), 0);
+    let mut findings = vec![prefix.clone()];
+    fold(&mut findings, vec![shown(race(Severity::Error, 5), 0)]);
+    assert_eq!(codes(&findings), ["PF0701"]);
+    let mut findings = vec![prefix];
+    fold(&mut findings, vec![shown(race(Severity::Error, 5), 1)]);
+    assert_eq!(codes(&findings), ["PF0401", "PF0701"]);
+}
+
+#[test]
+fn an_unconfirmed_race_gives_way_and_leaves_its_reader() {
+    let known = finding(
+        Code::StoreNotFlushed,
+        Severity::Error,
+        vec![place(Role::Store, 5)],
+    );
+    let mut findings = vec![known];
+    fold(
+        &mut findings,
+        vec![race(Severity::Warning, 5), race(Severity::Warning, 7)],
+    );
+    assert_eq!(codes(&findings), ["PF0101", "PF0701"]);
+    assert_eq!(findings[0].places[1].role, Role::Load);
+    assert_eq!(findings[1].places[0].line, Some(7));
+}
+
+#[test]
+fn what_is_not_valid_is_not_said_to_be_perhaps_lost() {
+    let mut semantic = race(Severity::Error, 5);
+    semantic.code = Code::CrossFailureSemantic;
+    let mut findings = Vec::new();
+    let races = vec![
+        race(Severity::Warning, 5),
+        semantic,
+        race(Severity::Error, 5),
+    ];
+    fold(&mut findings, races);
+    assert_eq!(codes(&findings), ["PF0702", "PF0701"]);
+    assert_eq!(findings[1].severity, Severity::Error);
+}

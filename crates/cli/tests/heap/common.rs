@@ -1,0 +1,184 @@
+//! A folder of its own for each test, in which programs are built and `powerfail` runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use powerfail_finding::{Finding, Report, Role, Severity};
+use tempfile::TempDir;
+
+/// Ends a run that hangs. Far beyond what any of them takes.
+const GUARD_SECONDS: &str = "120";
+
+/// Exit codes of powerfail.
+pub(crate) const CLEAN: i32 = 0;
+pub(crate) const FINDINGS: i32 = 1;
+pub(crate) const UNSUPPORTED: i32 = 4;
+
+/// What a run gave.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("not killed by a signal"),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+}
+
+impl Run {
+    /// Checks the exit code, and shows all that was said if it is another.
+    #[track_caller]
+    pub(crate) fn ends_with(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{}\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The report on standard output.
+    pub(crate) fn report(&self) -> Report {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("no report: {error}: {self:?}"))
+    }
+
+    /// The findings about correctness.
+    pub(crate) fn errors(&self) -> Vec<Finding> {
+        let findings = self.report().findings.into_iter();
+        findings
+            .filter(|finding| finding.severity == Severity::Error)
+            .collect()
+    }
+
+    /// The summary of a recording on standard output, of a target that has succeeded.
+    #[track_caller]
+    pub(crate) fn summary(&self) -> serde_json::Value {
+        let from = self.stdout.find("{\n").expect("a summary");
+        let summary: serde_json::Value =
+            serde_json::from_str(&self.stdout[from..]).expect("a summary");
+        assert_eq!(summary["exit_code"], 0, "{self:?}");
+        summary
+    }
+}
+
+/// See the module header. Everything is removed with it.
+pub(crate) struct Folder {
+    folder: TempDir,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { folder }
+    }
+
+    /// A folder with a program as `./bug`, or its twin as `./good`.
+    pub(crate) fn with(name: &str, source: &str, flags: &[&str]) -> Self {
+        let folder = Self::new();
+        folder.build(name, source, flags);
+        folder
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Builds one of the programs beside these tests as `./name`.
+    pub(crate) fn build(&self, name: &str, source: &str, flags: &[&str]) {
+        let compiler = match Path::new(source).extension() {
+            Some(extension) if extension == "cpp" => ["g++", "-std=c++17"],
+            _ => ["gcc", "-std=gnu11"],
+        };
+        let mut command = Command::new(compiler[0]);
+        // No lazy binding: it takes locks, and a locked operation is a fence. Calls that allocate stay.
+        command
+            .arg(compiler[1])
+            .args(["-Wall", "-Wextra", "-Werror"]);
+        command.args(["-g", "-fno-builtin", "-pthread", "-Wl,-z,now"]);
+        command.args(flags).arg(source_path(source)).arg("-o");
+        command.arg(self.path(name));
+        let output = command.output().expect("the compiler is installed");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{source}: {errors}");
+    }
+
+    /// Runs a program in this folder, without powerfail.
+    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> Run {
+        let mut command = Command::new(self.path(program));
+        command.args(arguments).current_dir(self.folder.path());
+        command.output().expect("the program runs").into()
+    }
+
+    /// Runs `powerfail` in this folder.
+    pub(crate) fn powerfail(&self, arguments: &[&str]) -> Run {
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=10", GUARD_SECONDS])
+            .arg(env!("CARGO_BIN_EXE_powerfail"))
+            .args(arguments)
+            .current_dir(self.folder.path());
+        command.output().expect("powerfail runs").into()
+    }
+
+    /// Runs `powerfail check` on a program, with its own `recover` as recovery, into JSON and `out`.
+    pub(crate) fn check(&self, program: &str, options: &[&str]) -> Run {
+        let program = format!("./{program}");
+        let recover = format!("{program} recover");
+        let mut arguments = vec!["check", "--format", "json", "--out", "out"];
+        arguments.extend(["--recover", &recover]);
+        arguments.extend(options);
+        arguments.extend(["--", &program]);
+        self.powerfail(&arguments)
+    }
+
+    /// Names of what lies in `out`, sorted.
+    pub(crate) fn out(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("out")).expect("a folder");
+        let name = |entry: fs::DirEntry| entry.file_name().into_string().expect("text");
+        let mut names: Vec<String> = entries
+            .map(|entry| name(entry.expect("an entry")))
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+fn source_path(source: &str) -> PathBuf {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/heap/programs");
+    programs.join(source)
+}
+
+/// The line of a program that is planted.
+pub(crate) fn planted(source: &str) -> u32 {
+    let text = fs::read_to_string(source_path(source)).expect("a source");
+    let found = text.lines().position(|line| line.contains("// planted"));
+    u32::try_from(found.expect("a planted line") + 1).expect("few lines")
+}
+
+/// The line of a finding's store.
+pub(crate) fn line_of_store(finding: &Finding) -> Option<u32> {
+    let mut places = finding.places.iter();
+    places.find(|place| place.role == Role::Store)?.line
+}
+
+/// Checks that a planted bug is found at its line, in the program with BUG, and nothing without.
+#[track_caller]
+pub(crate) fn is_found_and_its_twin_is_silent(source: &str, flags: &[&str], options: &[&str]) {
+    let folder = Folder::with("good", source, flags);
+    let mut with_bug = vec!["-DBUG"];
+    with_bug.extend(flags);
+    folder.build("bug", source, &with_bug);
+    let run = folder.check("bug", options).ends_with(FINDINGS);
+    let lines: Vec<_> = run.errors().iter().map(line_of_store).collect();
+    assert_eq!(lines, [Some(planted(source))], "{}", run.stdout);
+    let run = folder.check("good", options).ends_with(CLEAN);
+    assert!(run.report().findings.is_empty(), "{}", run.stdout);
+    let explored = run.report().totals.exploration.expect("it was explored");
+    assert_eq!(explored.exhaustive, explored.failure_points, "{explored:?}");
+    assert!(explored.choices > 0, "{explored:?}");
+}

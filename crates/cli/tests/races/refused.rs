@@ -1,0 +1,96 @@
+//! What cannot be judged is refused with a sentence.
+
+use crate::common::{CLEAN, RECOVER, SETUP};
+use crate::{folder, line, pairs, races};
+
+#[test]
+fn a_trace_that_is_not_there() {
+    let folder = folder(0);
+    let run = folder.powerfail(&["races", "missing.trace", "--recover", RECOVER]);
+    run.is_refused_with(SETUP, &["missing.trace"]);
+    folder.write("empty.trace", "");
+    let run = folder.powerfail(&["races", "empty.trace", "--recover", RECOVER]);
+    run.is_refused_with(SETUP, &["empty.trace"]);
+}
+
+#[test]
+fn a_recovery_that_does_not_exist() {
+    let folder = folder(0);
+    let run = folder.powerfail(&["races", "run.trace", "--recover", "./missing {pool}"]);
+    run.is_refused_with(SETUP, &["missing"]);
+    let run = folder.powerfail(&["races", "run.trace", "--recover", ""]);
+    run.is_refused_with(SETUP, &["--recover", "empty"]);
+}
+
+#[test]
+fn a_recovery_that_fails_undisturbed() {
+    let folder = folder(0);
+    let run = folder.powerfail(&["races", "run.trace", "--recover", "false"]);
+    run.is_refused_with(SETUP, &["without any crash"]);
+}
+
+#[test]
+fn flags_that_choose_other_failure_points() {
+    let folder = folder(0);
+    for flag in [["--failure-points", "store"], ["--per-stack", "1"]] {
+        let mut arguments = vec!["races", "run.trace", "--recover", RECOVER];
+        arguments.extend(flag);
+        folder
+            .powerfail(&arguments)
+            .is_refused_with(SETUP, &[flag[0], "ordering point"]);
+    }
+}
+
+#[test]
+fn strict_belongs_to_races() {
+    let folder = folder(0);
+    let run = folder.powerfail(&["check", "--strict", "--", "./bug", "{pool}"]);
+    assert_eq!(run.code, SETUP, "{run:?}");
+    assert!(run.stderr.contains("--races"), "{}", run.stderr);
+}
+
+/// Recovery is a shell that reads the pool by other programs: nothing of that can be watched, and that is said.
+#[test]
+fn what_cannot_be_watched_is_named_and_counted() {
+    let folder = folder(0);
+    let run = folder.powerfail(&[
+        "races",
+        "run.trace",
+        "--recover",
+        "sh -c 'cat {pool} > /dev/null'",
+        "--format",
+        "json",
+    ]);
+    let report = run.ends_with(CLEAN).report();
+    let totals = report.totals.races.expect("reads were to be watched");
+    let is_said = report
+        .notes
+        .iter()
+        .any(|note| note.contains("cannot be watched"));
+    assert_eq!(totals.refused > 0, is_said, "{:?}", report.notes);
+    assert_eq!(
+        totals.watched + totals.unchanged + totals.refused,
+        totals.failure_points
+    );
+}
+
+/// With every store in place recovery fails at some failure points. That is for `crash`; what was read is reported.
+#[test]
+fn a_failure_that_needs_no_loss_is_a_note() {
+    let folder = folder(7);
+    let run = races(&folder, &[]);
+    let report = run.report();
+    let says = |words: &str| report.notes.iter().any(|note| note.contains(words));
+    assert!(
+        says("although every store before them is durable"),
+        "{:?}",
+        report.notes
+    );
+    // Where it fails in any case, the other value shows nothing.
+    let value = (
+        Some(line("stores the value")),
+        Some(line("reads the value")),
+        false,
+    );
+    assert!(pairs(&run).contains(&value), "{}", run.stdout);
+}

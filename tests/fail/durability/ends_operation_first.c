@@ -1,0 +1,28 @@
+// powerfail: recover = "{bin} {pool} recover"
+// powerfail: dump = "{bin} {pool} dump"
+// Says by annotation that an operation is over, and makes it durable afterwards.
+#include "../../../include/powerfail.h"
+#include "../../programs/pm.h"
+
+struct slot {
+	uint64_t number;
+} PM_LINE;
+
+int main(int argc, char **argv)
+{
+	struct slot *slots = pm_open(argv[1], 4096);
+	if (pm_mode(argc, argv, "recover"))
+		return 0;
+	if (pm_mode(argc, argv, "dump")) {
+		for (int i = 0; i < 4 && slots[i].number; i++)
+			printf("%lu\n", slots[i].number);
+		return 0;
+	}
+	for (uint64_t i = 0; i < 4; i++) {
+		powerfail_operation_begin(i);
+		slots[i].number = 100 + i; // expect: PF0103
+		powerfail_operation_end(i);
+		pm_persist(&slots[i]);
+	}
+	return 0;
+}

@@ -1,0 +1,2 @@
+// The annotations are those of C.
+#include "annotated.c"
