@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// How often each measurement is made; the best counts.
 const ROUNDS: usize = 5;
-const TIMES: u64 = 20_000_000;
+const TIMES: u32 = 20_000_000;
 
 fn main() {
     let folder = tempfile::tempdir().expect("temporary folder");
@@ -70,7 +70,7 @@ fn rust_plain() -> f64 {
     for round in 0..TIMES {
         black_box(round);
     }
-    begun.elapsed().as_secs_f64() * 1e9 / TIMES as f64
+    begun.elapsed().as_secs_f64() * 1e9 / f64::from(TIMES)
 }
 
 #[inline(never)]
@@ -80,5 +80,5 @@ fn rust_annotated() -> f64 {
         powerfail_annotate::failure_point();
         black_box(round);
     }
-    begun.elapsed().as_secs_f64() * 1e9 / TIMES as f64
+    begun.elapsed().as_secs_f64() * 1e9 / f64::from(TIMES)
 }
