@@ -823,7 +823,7 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct HeaderArgs {
-    /// The header that gives XFDetector's names to the annotations; it needs the other one next to it
+    /// The header for code that is annotated for xfdetector; it needs the other one next to it
     #[arg(long)]
     pub(crate) xfdetector: bool,
 }
