@@ -220,7 +220,7 @@ pub(crate) fn explore<'t>(
             tick: &mut tick,
             end: &|| crate::runner::end(&zygotes),
         };
-        round(labs, about, &mut reuse, &mut progress, &mut watch)?;
+        round(labs, &about, &mut reuse, &mut progress, &mut watch)?;
         if let Some(ration) = &mut ration {
             let again = ration.settle(&mut progress, &points);
             if !again.is_empty() {

@@ -62,12 +62,8 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         .ok_or(RecordError::EmptyCommand)?;
     let executable = inspect(command)?;
     let fresh = FreshPool::new(arguments, options.pm_dir.as_deref())?;
-    let mut filter = PoolFilter::new(&options.pools);
-    if let Some(path) = fresh.path() {
-        filter.also(&path);
-    }
     let memory = MemoryDirectory::new(&options.trace, options.heap_bytes)?;
-    filter.also_within(memory.path());
+    let filter = filter(options, &fresh, &memory);
 
     let shared = Arc::new(SharedFile::create(
         options.chunk_count,
@@ -161,9 +157,17 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
             status: exit.status,
         });
     }
-    let checked = self_check(&options.trace, &recorded, summary);
-    drop(memory);
-    checked
+    self_check(&options.trace, &recorded, summary)
+}
+
+/// Which files are pools.
+fn filter(options: &Options, fresh: &FreshPool, memory: &MemoryDirectory) -> PoolFilter {
+    let mut filter = PoolFilter::new(&options.pools);
+    if let Some(path) = fresh.path() {
+        filter.also(&path);
+    }
+    filter.also_within(memory.path());
+    filter
 }
 
 fn doorbell(socket: &Socket, shared: &Arc<SharedFile>) -> Result<Doorbell, RecordError> {

@@ -99,7 +99,7 @@ enum Outcome<S> {
 /// Studies the points of a round, one worker for each lab.
 pub(crate) fn round<L: Send, S: Known + Send>(
     labs: Vec<L>,
-    about: Round<'_, L, S>,
+    about: &Round<'_, L, S>,
     reuse: &mut Reuse<'_>,
     progress: &mut Progress<S>,
     watch: &mut Watch<'_>,
@@ -108,7 +108,7 @@ pub(crate) fn round<L: Send, S: Known + Send>(
         points,
         study,
         bounds,
-    } = about;
+    } = *about;
     let shared = Mutex::new(Shared {
         next: 0,
         stop: false,

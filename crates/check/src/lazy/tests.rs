@@ -299,7 +299,14 @@ fn progress_of(
         tick: &mut |_| true,
         end: &|| (),
     };
-    round(labs.collect(), about, &mut reuse, &mut progress, &mut watch).expect("it runs");
+    round(
+        labs.collect(),
+        &about,
+        &mut reuse,
+        &mut progress,
+        &mut watch,
+    )
+    .expect("it runs");
     progress
 }
 
@@ -395,7 +402,8 @@ fn an_interruption_keeps_what_was_found() {
         end: &|| ended.set(ended.get() + 1),
     };
     let labs = vec![Simulated::new(&trace, data_if_flag)];
-    round(labs, about, &mut reuse, &mut progress, &mut watch).expect("an interruption is no error");
+    round(labs, &about, &mut reuse, &mut progress, &mut watch)
+        .expect("an interruption is no error");
     assert!(progress.is_interrupted);
     assert!(progress.done() >= 4);
     assert_eq!(ended.get(), 1);

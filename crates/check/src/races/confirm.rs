@@ -185,7 +185,7 @@ impl Bench<'_, '_> {
             tick: &mut tick,
             end: &|| crate::runner::end(&zygotes),
         };
-        round(labs, about, &mut reuse, &mut progress, &mut onlooker)?;
+        round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
         self.runner.runs += progress.executions;
         Ok(progress)
     }

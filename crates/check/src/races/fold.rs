@@ -1,6 +1,6 @@
 //! One bug once: a race and what other crashes blame on the loss of the same store.
 
-use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
+use powerfail_finding::{Code, Evidence, Finding, Role, Severity, SourcePlace};
 
 use crate::places::{Line, line_of};
 
@@ -15,7 +15,9 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
             findings.push(race);
             continue;
         };
-        let is_about = |known: &Finding| blames(known, &writer);
+        let needs_no_loss = evidence_of(&race).is_some_and(|it| it.failure.lost_lines.is_empty());
+        let is_about =
+            |known: &Finding| blames(known, &writer) || needs_no_loss && survives(known, &writer);
         if race.code == Code::CrossFailureRace && race.severity == Severity::Error {
             while let Some(place) = findings.iter().position(is_about) {
                 let known = findings.remove(place);
@@ -61,6 +63,18 @@ fn blames(finding: &Finding, writer: &Line) -> bool {
     };
     let mut stores = finding.places.iter().filter(|it| it.role == Role::Store);
     finding.severity == Severity::Error && is_lost && stores.any(|it| line_of(it) == *writer)
+}
+
+/// Whether recovery fails with every store in place, up to the store of a line.
+fn survives(finding: &Finding, writer: &Line) -> bool {
+    let mut stores = finding.places.iter().filter(|it| it.role == Role::Survivor);
+    finding.severity == Severity::Error
+        && evidence_of(finding).is_some_and(|it| it.failure.lost_lines.is_empty())
+        && stores.any(|it| line_of(it) == *writer)
+}
+
+fn evidence_of(finding: &Finding) -> Option<&Evidence> {
+    finding.evidence.as_ref()
 }
 
 /// What fewer lost lines show is shown better, and a diagnosis knows what to do.

@@ -1,8 +1,9 @@
 //! From reads to pairs: each reader with each writer once, as lines of code.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use powerfail_finding::{Evidence, SourcePlace};
+use powerfail_finding::{Evidence, Role, SourcePlace};
 use powerfail_model::EventIndex;
 use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
 use rustc_hash::FxHashMap;
@@ -267,21 +268,22 @@ impl Writers {
             return Ok(Some((None, None)));
         };
         let stack = self.stacks.get(&event).copied().unwrap_or(StackId::NONE);
-        if !self.lines.contains_key(&stack) {
-            // An allocation is asked for by the user, whoever does it.
-            let is_allocation = sighting.kind == Kind::Uninitialised;
-            let user = places.user_of(stack);
-            let line = match user.or(is_allocation.then_some(stack)) {
-                Some(user) => {
-                    let role = powerfail_finding::Role::Store;
-                    let place = places.of_event_by(role, event, Some(user))?;
-                    Some((line_of(&place), user))
-                }
-                None => None,
-            };
-            self.lines.insert(stack, line);
-        }
-        let known = self.lines.get(&stack).cloned().flatten();
+        let known = match self.lines.entry(stack) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(unknown) => {
+                // An allocation is asked for by the user, whoever does it.
+                let is_allocation = sighting.kind == Kind::Uninitialised;
+                let user = places.user_of(stack);
+                let line = match user.or(is_allocation.then_some(stack)) {
+                    Some(user) => {
+                        let place = places.of_event_by(Role::Store, event, Some(user))?;
+                        Some((line_of(&place), user))
+                    }
+                    None => None,
+                };
+                unknown.insert(line).clone()
+            }
+        };
         Ok(known.map(|(line, user)| (Some(line), Some(user))))
     }
 }

@@ -143,14 +143,14 @@ pub(super) fn watch(
         warnings: Vec::new(),
     };
     let pools = lab.pools();
-    let watches = watches(shadow, &pools);
-    if table.lines.is_empty() && watches.is_empty() {
+    let noted = watches(shadow, &pools);
+    if table.lines.is_empty() && noted.is_empty() {
         // Whatever recovery reads is sure and valid.
         return Ok(result);
     }
     let mut lines = pools.line_table(&table);
     lines.watched = watched.iter().filter_map(|page| pools.mask(page)).collect();
-    let sight = match look(lab, &lines, &watches, &[])? {
+    let sight = match look(lab, &lines, &noted, &[])? {
         Look::Seen(sight) => sight,
         Look::Refused(reason) => {
             result.refused = Some(reason);
@@ -169,8 +169,8 @@ pub(super) fn watch(
     result.failed = symptom.map(|symptom| symptom.code);
     let variables = Variables::of(execution, &pools, shadow, setting.benign);
     result.sightings = races(lab, &table, &variables, execution);
-    let noted = notes(lab, &pools, &variables, execution);
-    result.sightings.extend(noted);
+    let judged = notes(lab, &pools, &variables, execution);
+    result.sightings.extend(judged);
     Ok(result)
 }
 

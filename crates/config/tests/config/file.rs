@@ -43,6 +43,7 @@ trust = ["libmine.so"]
 no-trust = "libpmemobj.so.1"
 pool = ["/mnt/pmem/*.pool"]
 pm-dir = "/dev/shm"
+heap = "2G"
 domain = "eadr"
 atomicity = "8"
 include-create = true
@@ -97,6 +98,7 @@ reason = "the order of eviction may be lost"
             no_trust: Some(vec!["libpmemobj.so.1".to_owned()]),
             pool: Some(vec![PathBuf::from("/mnt/pmem/*.pool")]),
             pm_dir: Some(PathBuf::from("/dev/shm")),
+            heap: Some("2G".into()),
             domain: text_of("eadr"),
             atomicity: text_of("8"),
             include_create: Some(true),
@@ -118,7 +120,7 @@ reason = "the order of eviction may be lost"
         panic!("one entry: {:?}", config.suppress);
     };
     assert_eq!(suppression.code, Some(Code::DirtyOverwrite));
-    assert_eq!(suppression.line, 43);
+    assert_eq!(suppression.line, 44);
     assert_eq!(suppression.reason, "the order of eviction may be lost");
 }
 

@@ -6,6 +6,7 @@
 
 struct object {
 	uint64_t written;
+	char gap[2000]; // libpmemobj keeps things of its own where the first objects come to lie
 	uint64_t forgotten;
 };
 
