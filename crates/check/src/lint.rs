@@ -88,7 +88,7 @@ pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Finding {
         severity: hit.code.severity(),
         message: message(hit, &places),
         count: hit.count,
-        suggestion: suggestion(hit.code, &places),
+        suggestion: suggestion(hit, &places),
         places,
         evidence: None,
         read: None,
@@ -146,10 +146,10 @@ fn line_of(place: &SourcePlace) -> Option<String> {
     Some(format!("{name}:{}", place.line?))
 }
 
-fn suggestion(code: Code, places: &[SourcePlace]) -> Option<String> {
+fn suggestion(hit: &Hit, places: &[SourcePlace]) -> Option<String> {
     let first = places.first().and_then(line_of);
     let at = first.as_deref().unwrap_or("this place");
-    Some(match code {
+    Some(match hit.code {
         Code::StoreNotFlushed => format!("flush the line after the store at {at}, then fence"),
         Code::FlushNotFenced => format!("add a fence after the flush of what is stored at {at}"),
         Code::PublishedBeforeDurable => {
@@ -164,6 +164,9 @@ fn suggestion(code: Code, places: &[SourcePlace]) -> Option<String> {
             format!("persist it after the store at {at}, or change it in a transaction")
         }
         Code::StoreNotAdded => format!("add the range to the transaction before the store at {at}"),
+        Code::DuplicateAdd if hit.of > Some(hit.count) => {
+            format!("leave out the add at {at} where the range is there already")
+        }
         Code::DuplicateAdd | Code::AddWithoutStore => format!("remove the add at {at}"),
         Code::RedundantFlush => format!("remove the flush at {at}"),
         Code::RedundantFence => format!("remove the fence at {at}"),

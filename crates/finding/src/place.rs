@@ -27,7 +27,7 @@ pub enum Role {
     Recovery,
     /// A load of recovery.
     Load,
-    /// A store to a commit variable.
+    /// A store to a commit variable, or the commit of a transaction.
     Commit,
     /// Where a transaction begins.
     Transaction,

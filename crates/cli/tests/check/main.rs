@@ -17,3 +17,4 @@ mod refused;
 mod replay;
 mod reporting;
 mod schedules;
+mod transactions;

@@ -263,7 +263,7 @@ impl Recording {
     }
 
     /// `powerfail trace` with some arguments.
-    fn look(&self, arguments: &[&str]) -> String {
+    pub(crate) fn look(&self, arguments: &[&str]) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_powerfail"))
             .arg("trace")
             .args(arguments)

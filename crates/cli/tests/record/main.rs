@@ -10,6 +10,7 @@ mod languages;
 mod libraries;
 mod mappings;
 mod oracle;
+mod pmdk;
 mod processes;
 mod refused;
 mod schedules;

@@ -2,8 +2,25 @@
 
 use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, SourcePlace};
 
-/// The words for a place of a finding.
+/// The words for a place of a finding, and in which operation of a library it is, if it is in one.
 pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
+    let words = words(finding, place);
+    match operation(place) {
+        Some(operation) => format!("{words}, in {operation}"),
+        None => words,
+    }
+}
+
+/// The function of a library with persistent data of its own that was called at a place: the innermost one,
+/// because some only call others.
+fn operation(place: &SourcePlace) -> Option<&str> {
+    const LIBRARIES: [&str; 3] = ["pmemobj_", "pmemlog_", "pmemblk_"];
+    let trusted = place.stack.iter().take_while(|frame| frame.trusted);
+    let mut functions = trusted.filter_map(|frame| frame.function.as_deref());
+    functions.find(|name| LIBRARIES.iter().any(|library| name.starts_with(library)))
+}
+
+fn words(finding: &Finding, place: &SourcePlace) -> String {
     let evidence = finding.evidence.as_ref();
     match place.role {
         Role::Store => store(finding.code, evidence, place).to_owned(),
@@ -147,4 +164,39 @@ fn recovery(evidence: Option<&Evidence>) -> String {
         "recovery"
     };
     format!("{who} {does} here")
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_finding::{Role, SourcePlace, StackFrame};
+
+    use super::operation;
+
+    fn frame(function: &str, trusted: bool) -> StackFrame {
+        StackFrame {
+            function: Some(function.into()),
+            file: None,
+            line: None,
+            module: None,
+            offset: 0,
+            trusted,
+        }
+    }
+
+    #[test]
+    fn the_operation_is_the_innermost_one_of_the_library() {
+        let mut place = SourcePlace::new(Role::Failure);
+        assert_eq!(operation(&place), None);
+        place.stack = vec![
+            frame("pmem_persist", true),
+            frame("pmemobj_tx_commit", true),
+            frame("pmemobj_tx_process", true),
+            frame("insert", false),
+            frame("pmemobj_alloc", true),
+        ];
+        assert_eq!(operation(&place), Some("pmemobj_tx_commit"));
+        // What a constructor of the user's does is no operation of the library.
+        place.stack.drain(..3);
+        assert_eq!(operation(&place), None);
+    }
 }

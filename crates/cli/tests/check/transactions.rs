@@ -1,0 +1,87 @@
+//! Stores that a transaction does not know of: what a crash before the commit makes of them.
+
+use powerfail_finding::{RecoveryOutcome, Role, Severity};
+
+use crate::common::{CLEAN, FINDINGS, Folder};
+
+const CODE: &str = "PF0304";
+
+fn folder(flags: &[&str]) -> Folder {
+    let folder = Folder::new();
+    folder.build_own("bug", "not_added.c", flags);
+    folder
+}
+
+#[test]
+fn a_value_that_survives_rollback_is_an_error() {
+    let folder = folder(&[]);
+    let finding = folder.check(&[]).ends_with(FINDINGS).finding(CODE);
+    assert_eq!(finding.severity, Severity::Error);
+    assert!(
+        finding.message.contains("survives rollback"),
+        "{}",
+        finding.message
+    );
+    assert_eq!(finding.count, 2);
+    let roles: Vec<Role> = finding.places.iter().map(|place| place.role).collect();
+    assert_eq!(roles, [Role::Store, Role::Transaction]);
+    // It is the second round that shows it.
+    let evidence = finding.evidence.expect("a crash has shown it");
+    let RecoveryOutcome::Content { output } = &evidence.recovery else {
+        panic!("{evidence:?}");
+    };
+    assert_eq!(output, "0100000000000000");
+    let replay = folder.powerfail(&["replay", &finding.id]);
+    let replay = replay.ends_with(FINDINGS);
+    assert!(
+        replay.stdout.contains("the same again"),
+        "{}",
+        replay.stdout
+    );
+}
+
+#[test]
+fn a_value_that_recovery_puts_right_is_a_warning() {
+    let folder = folder(&["-DREPAIRS"]);
+    let finding = folder.check(&[]).ends_with(CLEAN).finding(CODE);
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(
+        finding.message.contains("puts it right"),
+        "{}",
+        finding.message
+    );
+    assert_eq!(finding.evidence, None);
+}
+
+#[test]
+fn a_recovery_that_fails_because_of_it_is_an_error() {
+    let folder = folder(&["-DREFUSES"]);
+    let run = folder.check(&[]).ends_with(FINDINGS);
+    let finding = run.finding(CODE);
+    assert_eq!(finding.severity, Severity::Error);
+    let evidence = finding.evidence.expect("a crash has shown it");
+    assert!(
+        matches!(evidence.recovery, RecoveryOutcome::Exit { status: 1, .. }),
+        "{evidence:?}"
+    );
+}
+
+#[test]
+fn without_a_recovery_it_is_a_warning() {
+    let folder = folder(&[]);
+    folder.record();
+    let run = folder.powerfail(&["lint", "--format", "json", "run.trace"]);
+    let finding = run.ends_with(CLEAN).finding(CODE);
+    assert_eq!(finding.severity, Severity::Warning);
+    let run = folder.powerfail(&["lint", "run.trace"]).ends_with(CLEAN);
+    assert!(run.stdout.contains(CODE), "{}", run.stdout);
+}
+
+/// Whoever does not trust the library hears of the library's own flushes, and not that it stores without adding.
+#[test]
+fn a_library_that_is_not_trusted_adds_nothing_to_its_own_transactions() {
+    let folder = Folder::new();
+    folder.build_planted("bug", "pass/transactions/missing_add.c");
+    let run = folder.check(&["--no-trust", "libpmemobj", "--no-lazy"]);
+    assert!(!run.codes().contains(&CODE), "{}", run.stdout);
+}
