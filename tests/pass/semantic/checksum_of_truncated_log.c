@@ -38,8 +38,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < 2; i++) {
-		pool->entries[i].value = 5 + i;// warning: PF0701
-		pool->entries[i].checksum = checksum(5 + i);// warning: PF0701
+		pool->entries[i].value = 5 + i;
+		pool->entries[i].checksum = checksum(5 + i);
 		pm_flush(&pool->entries[i]);
 	}
 	pm_fence();

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 		}
 		return 0;
 	}
-	pool->backup = 4;// warning: PF0701
+	pool->backup = 4;
 	pm_persist(&pool->backup);
 	pool->is_valid = 1;
 	pm_persist(&pool->is_valid);

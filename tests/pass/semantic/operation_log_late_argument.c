@@ -30,7 +30,7 @@ int main(int argc, char **argv)
 	}
 	pool->log.value = 17;
 	pm_persist(&pool->log.value);
-	pool->log.slot = 2;// warning: PF0701
+	pool->log.slot = 2;
 	pm_persist(&pool->log.slot);
 	pool->is_pending = 1;
 	pm_persist(&pool->is_pending);

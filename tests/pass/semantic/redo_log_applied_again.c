@@ -24,8 +24,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < 2; i++) {
-		pool->slot = i;// warning: PF0701
-		pool->value = 50 + i;// warning: PF0701
+		pool->slot = i;
+		pool->value = 50 + i;
 		pm_persist(&pool->slot);
 		pool->number = 2 * i + 1;
 		pm_persist(&pool->number);

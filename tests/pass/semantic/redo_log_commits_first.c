@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 		}
 		return 0;
 	}
-	pool->entry = 12;// warning: PF0701
+	pool->entry = 12;
 	pm_persist(&pool->entry);
 	pool->is_committed = 1;
 	pm_persist(&pool->is_committed);

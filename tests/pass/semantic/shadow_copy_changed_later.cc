@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 	Object &shadow = pool->objects[1];
 	shadow.name = 8;
 	pm_persist(&shadow.name);
-	shadow.size = 64;// warning: PF0701
+	shadow.size = 64;
 	pm_persist(&shadow.size);
 	set(pool->current, 2);
 	set(pool->changes, 1);
