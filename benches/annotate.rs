@@ -54,7 +54,7 @@ fn compile(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
 
 /// Nanoseconds for each round of a loop of C.
 fn run(program: &Path, name: &str) -> f64 {
-    let rounds = if name == "tight" { TIMES } else { TIMES / 10 };
+    let rounds = if name == "tight" { TIMES } else { TIMES / 100 };
     let output = Command::new(program)
         .args([name, &rounds.to_string()])
         .output()

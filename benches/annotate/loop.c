@@ -35,7 +35,7 @@ static __attribute__((noinline)) void tight(uint64_t rounds)
 	}
 }
 
-/* An insertion into a hash table, annotated as one would. */
+/* An insertion into a hash table that is made durable, annotated as one would. */
 static __attribute__((noinline)) void insert(uint64_t rounds)
 {
 	for (uint64_t i = 0; i < rounds; i++) {
@@ -46,7 +46,7 @@ static __attribute__((noinline)) void insert(uint64_t rounds)
 		SAY(powerfail_failure_point(1));
 		__asm__ volatile("" ::: "memory");
 		slot->key = i;
-		__asm__ volatile("sfence" ::: "memory");
+		__asm__ volatile("clflush %0\n\tsfence" : "+m"(*slot) : : "memory");
 		SAY(powerfail_operation_end(i));
 	}
 }

@@ -137,17 +137,22 @@ fn a_program_expects_findings_of_its_class_or_refusal_and_a_twin_nothing() {
             "{}: expects findings, or else is refused",
             program.name()
         );
-        let planted = program
+        let mut planted = program
             .expectations
             .iter()
             .filter(|expectation| !expectation.is_unconfirmed());
-        for Expectation { code, .. } in planted {
-            let is_of_class = classes(&program.class).map_or_else(
+        let is_of_class = |Expectation { code, .. }: &Expectation| {
+            classes(&program.class).map_or_else(
                 || code.class().as_str() == program.class,
                 |classes| classes.contains(&code.class()),
-            );
-            assert!(is_of_class, "{}: {code}", program.name());
-        }
+            )
+        };
+        // A bug may be several things at once: one of them is that of its folder.
+        assert!(
+            program.is_refused() || planted.any(is_of_class),
+            "{}",
+            program.name()
+        );
     }
     for program in program::all(Kind::Pass) {
         // A warning that no run confirms is no bug: the twin asks for it, so that it is known.
