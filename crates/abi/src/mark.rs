@@ -92,8 +92,8 @@ pub mod add {
     pub const NO_FLUSH: u64 = 2;
 }
 
-/// Bits of the value of [`ALLOCATE`](super::mark::ALLOCATE) and
-/// [`TRANSACTION_ALLOCATE`](super::mark::TRANSACTION_ALLOCATE).
+/// Bits of the value of [`ALLOCATE`] and
+/// [`TRANSACTION_ALLOCATE`].
 pub mod allocation {
     /// It is full of zeros.
     pub const ZEROED: u64 = 1;
