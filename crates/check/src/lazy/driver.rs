@@ -151,6 +151,24 @@ pub(crate) fn round<L: Send, S: Known + Send>(
             });
         }
         drop(sender);
+        // The results of points whose predecessors all have one.
+        let take_in_order = |waiting: &mut BTreeMap<usize, Outcome<S>>,
+                             next: &mut usize,
+                             progress: &mut Progress<S>| {
+            while !progress.is_over
+                && let Some(outcome) = waiting.remove(next)
+            {
+                take(outcome, &points[*next], lock().reuse, progress);
+                *next += 1;
+                let spent = bounds
+                    .max_executions
+                    .is_some_and(|max| progress.executions >= max);
+                if spent {
+                    progress.is_over = true;
+                    lock().stop = true;
+                }
+            }
+        };
         let mut waiting: BTreeMap<usize, Outcome<S>> = BTreeMap::new();
         let mut next = 0;
         let mut failure: Option<CheckError> = None;
@@ -168,20 +186,13 @@ pub(crate) fn round<L: Send, S: Known + Send>(
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            while !progress.is_over
-                && let Some(outcome) = waiting.remove(&next)
-            {
-                take(outcome, &points[next], lock().reuse, progress);
-                next += 1;
-                let spent = bounds
-                    .max_executions
-                    .is_some_and(|max| progress.executions >= max);
-                if spent {
-                    progress.is_over = true;
-                    lock().stop = true;
-                }
-            }
+            take_in_order(&mut waiting, &mut next, progress);
             if !progress.is_interrupted && !(watch.tick)(progress.done()) {
+                // What was finished before is known, however late it is looked at.
+                let finished = results.try_iter();
+                waiting
+                    .extend(finished.filter_map(|(number, outcome)| Some((number, outcome.ok()?))));
+                take_in_order(&mut waiting, &mut next, progress);
                 progress.is_interrupted = true;
                 progress.is_over = true;
                 lock().stop = true;
