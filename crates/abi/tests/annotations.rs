@@ -1,12 +1,13 @@
-//! The header and the crate with annotations depend on nothing, so they spell codes as numbers. Here these are
-//! compared with the codes.
+//! The header and the crate with annotations depend on nothing, so they spell codes, and how many roots there are, as
+//! numbers. Here these are compared.
 
 use std::collections::BTreeMap;
 
-use powerfail_abi::mark;
+use powerfail_abi::{mark, memory};
 
 const HEADER: &str = include_str!("../../../include/powerfail.h");
 const CRATE: &str = include_str!("../../annotate/src/lib.rs");
+const POOL: &str = include_str!("../../annotate/src/pool.rs");
 
 /// What each function says.
 fn expected() -> BTreeMap<String, u32> {
@@ -59,4 +60,20 @@ fn the_header_has_the_codes_of_marks() {
 #[test]
 fn the_crate_has_the_codes_of_marks() {
     assert_eq!(codes(CRATE, "\npub fn ", "annotate("), expected());
+}
+
+#[test]
+fn both_have_all_roots() {
+    let roots = memory::ROOT_COUNT;
+    assert!(HEADER.contains(&format!("powerfail_root_words_[id % {roots}]")));
+    assert_eq!(
+        HEADER
+            .matches(&format!("powerfail_root_words_[{roots}]"))
+            .count(),
+        2
+    );
+    let count = POOL
+        .lines()
+        .find_map(|line| line.strip_prefix("pub const ROOTS: usize = "));
+    assert_eq!(count, Some(format!("{roots};").as_str()));
 }
