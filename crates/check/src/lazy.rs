@@ -26,7 +26,7 @@ pub(crate) mod walk;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use powerfail_explore::{FailurePoint, FailurePointTree, Plan, PlanOptions, TreeOptions};
+use powerfail_explore::{FailurePoint, FailurePointTree, LeftOut, Plan, PlanOptions, TreeOptions};
 use powerfail_finding::Exploration;
 use powerfail_image::{CursorOptions, ImageCursor};
 use powerfail_model::EventIndex;
@@ -88,19 +88,11 @@ impl Points {
             ..tree
         };
         let tree = FailurePointTree::covering(trace, runner.rules(), options)?;
-        let plan = Plan::of(
-            &tree,
-            PlanOptions {
-                limit: None,
-                keep_equal_images: true,
-            },
-        );
-        let mut planned = plan.points;
-        planned.sort_unstable_by_key(|planned| planned.rank);
+        let (ranked, left_out) = ranked(&tree);
         Ok(Self {
-            ranked: planned.into_iter().map(|planned| planned.point).collect(),
+            ranked,
             stacks: tree.stacks().len(),
-            out_of_scope: plan.left_out.out_of_scope,
+            out_of_scope: left_out.out_of_scope,
         })
     }
 
@@ -112,6 +104,19 @@ impl Points {
     fn rounds(&self, is_bounded: bool) -> Vec<Vec<FailurePoint>> {
         rounds(&self.ranked, is_bounded.then_some(self.stacks))
     }
+}
+
+/// All failure points of a tree, the most valuable first, and what is left out.
+pub(crate) fn ranked(tree: &FailurePointTree) -> (Vec<FailurePoint>, LeftOut) {
+    let options = PlanOptions {
+        limit: None,
+        keep_equal_images: true,
+    };
+    let plan = Plan::of(tree, options);
+    let mut planned = plan.points;
+    planned.sort_unstable_by_key(|planned| planned.rank);
+    let ranked = planned.into_iter().map(|planned| planned.point).collect();
+    (ranked, plan.left_out)
 }
 
 /// Rounds of failure points, each in the order of the trace: everything at once if there is time for all, else call

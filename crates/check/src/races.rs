@@ -26,6 +26,7 @@ mod points;
 mod shadows;
 #[cfg(test)]
 mod tests;
+mod tried;
 mod watch;
 
 use std::ops::Range;
@@ -202,18 +203,14 @@ fn count(progress: &Progress<Watched>, found: &mut Found) {
         }
     }
     races.refused = refused.values().sum();
-    let points = |count: u64| match count {
-        1 => "1 failure point".to_owned(),
-        _ => format!("{count} failure points"),
-    };
     for (reason, count) in refused {
         found.notes.push(format!(
             "at {} the reads of recovery cannot be watched: {reason}",
-            points(count)
+            points::counted(count)
         ));
     }
     if races.not_tried > 0 && !progress.is_interrupted {
-        let left = points(races.not_tried);
+        let left = points::counted(races.not_tried);
         found.notes.push(format!(
             "time was up: at {left} the reads of recovery were not watched"
         ));
@@ -222,7 +219,7 @@ fn count(progress: &Progress<Watched>, found: &mut Found) {
         found.notes.push(format!(
             "at {} recovery fails although every store before them is durable, so not all of its reads were \
              seen there; powerfail crash says why",
-            points(failing)
+            points::counted(failing)
         ));
     }
 }

@@ -242,7 +242,10 @@ pub(crate) struct CrashArgs {
     pub(crate) report: ReportArgs,
 }
 
+// What chooses other failure points is refused with a sentence of its own.
 #[derive(Debug, Args)]
+#[command(mut_arg("failure_points", |arg| arg.hide(true)))]
+#[command(mut_arg("per_stack", |arg| arg.hide(true)))]
 pub(crate) struct RacesArgs {
     /// The trace
     pub(crate) trace: PathBuf,
@@ -823,7 +826,7 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct HeaderArgs {
-    /// The header for code that is annotated for xfdetector; it needs the other one next to it
+    /// The header for code that is annotated for XFDetector; it needs the other one next to it
     #[arg(long)]
     pub(crate) xfdetector: bool,
 }

@@ -85,33 +85,54 @@ pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
     finish(&report, &args.report, None)
 }
 
+/// A trace in which the power is to fail, and what that takes.
+pub(crate) struct Subject {
+    pub(crate) trace: Trace,
+    pub(crate) recovery: Recovery,
+    pub(crate) out: Option<PathBuf>,
+    /// Nobody else has the directory as long as this is there.
+    _owned: Option<std::fs::File>,
+}
+
+impl Subject {
+    /// From here on interruptions are looked for. The trace is kept with the evidence.
+    pub(crate) fn open(
+        path: &Path,
+        recovery_args: &RecoveryArgs,
+        report_args: &ReportArgs,
+        config: &Config,
+    ) -> anyhow::Result<Self> {
+        interrupt::watch();
+        let trace = open_whole_trace(path)?;
+        let workload: Vec<_> = trace.meta().command.clone();
+        let recovery = recovery(recovery_args, report_args, &config.check, &workload, &trace)?;
+        let out = report_args.out.clone().or(config.check.out.clone());
+        let owned = out.as_deref().map(evidence::create).transpose()?;
+        if let Some(out) = &out {
+            evidence::keep_trace(out, path)?;
+        }
+        Ok(Self {
+            trace,
+            recovery,
+            out,
+            _owned: owned,
+        })
+    }
+}
+
 pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
     let config = configuration()?;
     refuse_slips(&args.recovery, &args.report, &config.check)?;
     let strategy = strategy_of(args, &config.check)?;
-    interrupt::watch();
-    let trace = open_whole_trace(&args.trace)?;
-    let workload: Vec<_> = trace.meta().command.clone();
-    let recovery = recovery(
-        &args.recovery,
-        &args.report,
-        &config.check,
-        &workload,
-        &trace,
-    )?;
-    let out = args.report.out.clone().or(config.check.out.clone());
-    let _owned = out.as_deref().map(evidence::create).transpose()?;
-    if let Some(out) = &out {
-        evidence::keep_trace(out, &args.trace)?;
-    }
+    let subject = Subject::open(&args.trace, &args.recovery, &args.report, &config)?;
     judge(&Work {
-        trace: &trace,
+        trace: &subject.trace,
         trace_path: &args.trace,
-        recovery: &recovery,
+        recovery: &subject.recovery,
         recovery_args: &args.recovery,
         report_args: &args.report,
         config: &config,
-        out: out.as_deref(),
+        out: subject.out.as_deref(),
         prefix: strategy == StrategyArg::Prefix,
         lazy: (strategy == StrategyArg::Lazy)
             .then(|| lazy(&args.lazy, &config.check, LazyTime::Budget)),

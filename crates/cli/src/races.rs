@@ -10,10 +10,9 @@ use powerfail_oracle::{Oracle, Settings};
 use powerfail_trace::Trace;
 
 use crate::args::{InferArg, RacesArgs};
-use crate::crash::{self, Work};
-use crate::evidence::{self, Recovery};
+use crate::crash::{self, Subject, Work};
+use crate::evidence::Recovery;
 use crate::exit::Exit;
-use crate::interrupt;
 use crate::record::RUNTIME;
 
 pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
@@ -28,29 +27,15 @@ pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
             "{flag} is for check and crash: races looks at every ordering point"
         );
     }
-    interrupt::watch();
-    let trace = crash::open_whole_trace(&args.trace)?;
-    let workload: Vec<_> = trace.meta().command.clone();
-    let recovery = crash::recovery(
-        &args.recovery,
-        &args.report,
-        &config.check,
-        &workload,
-        &trace,
-    )?;
-    let out = args.report.out.clone().or(config.check.out.clone());
-    let _owned = out.as_deref().map(evidence::create).transpose()?;
-    if let Some(out) = &out {
-        evidence::keep_trace(out, &args.trace)?;
-    }
+    let subject = Subject::open(&args.trace, &args.recovery, &args.report, &config)?;
     crash::judge(&Work {
-        trace: &trace,
+        trace: &subject.trace,
         trace_path: &args.trace,
-        recovery: &recovery,
+        recovery: &subject.recovery,
         recovery_args: &args.recovery,
         report_args: &args.report,
         config: &config,
-        out: out.as_deref(),
+        out: subject.out.as_deref(),
         prefix: false,
         lazy: None,
         eager: None,
@@ -129,7 +114,7 @@ pub(crate) fn at_one_point(
     Ok(crashed.findings)
 }
 
-/// Whether two findings are about the same read of the same bytes of code.
+/// Whether two findings are about the same read, by lines of code.
 pub(crate) fn is_same(one: &Finding, other: &Finding) -> bool {
     let lines = |finding: &Finding| -> Vec<_> {
         let places = finding.places.iter();

@@ -15,7 +15,7 @@ use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
 use crate::pass::{Pass, words};
 use crate::stores::{NO_FLUSH, Store, flag};
 use crate::tally::{Seen, Tallies, Tally};
-use crate::transactions::{Partner, pool_range};
+use crate::transactions::Partner;
 
 /// All hits of a pass that is over.
 pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
@@ -345,7 +345,7 @@ fn describe_site(site: &mut HitSite, record: &Record<'_>) {
             };
             let has_ranges = code & mark::HAS_RANGES != 0;
             let first = mark::Range::all(mark.payload).next().filter(|_| has_ranges);
-            if let Some(range) = first.and_then(pool_range) {
+            if let Some(range) = first.and_then(PoolRange::of_mark) {
                 site.place = Some(Place::new(range.pool, range.offset));
                 site.len_bytes = range.len;
             }

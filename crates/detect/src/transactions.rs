@@ -207,12 +207,3 @@ fn take_whole(ranges: &mut RangeMap<u64>, byte: PoolRange) -> Option<PoolRange> 
     ranges.remove(whole);
     Some(whole)
 }
-
-/// The range of a mark, if it is of a pool.
-pub(crate) fn pool_range(range: mark::Range) -> Option<PoolRange> {
-    Some(PoolRange {
-        pool: PoolIndex(range.pool?),
-        offset: PoolOffset(range.offset),
-        len: range.len,
-    })
-}

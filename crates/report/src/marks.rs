@@ -62,10 +62,7 @@ enum Said {
 fn said(code: u32, value: u64) -> Said {
     let flags: &[(u64, &'static str)] = match code {
         mark::LIBRARY_ENTER | mark::LIBRARY_LEAVE => {
-            let function = usize::try_from(value)
-                .ok()
-                .and_then(|at| mark::FUNCTIONS.get(at));
-            return match function {
+            return match mark::function_name(value) {
                 Some(function) => Said::Words(vec![function]),
                 None => Said::Number,
             };

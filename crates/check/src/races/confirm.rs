@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::{CrashTable, Seen};
 use powerfail_finding::Evidence;
 use powerfail_image::Patch;
@@ -13,13 +12,11 @@ use powerfail_trace::StackId;
 
 use super::Found;
 use super::pairs::{Instance, Pairs};
-use super::points::point_at;
+use super::tried::{CLASSES_MAX, Tried};
 use super::watch::{Look, Other, Setting, look};
 use crate::crash::{Bench, Failed, evidence, written};
 use crate::error::CheckError;
-use crate::lazy::driver::{Bounds, Progress, Round, Watch, round};
-use crate::lazy::lab::{Lab, SlotLab};
-use crate::lazy::reuse::{Changes, Known, Reads, Reuse};
+use crate::lazy::lab::Lab;
 use crate::lazy::study::{Load, loads};
 use crate::options::Step;
 use crate::runner::{Trial, TrialState};
@@ -27,21 +24,12 @@ use crate::symptom::Symptom;
 
 /// At how many failure points a pair is tried.
 const INSTANCES_MAX: usize = 6;
-/// How many other values of a read are tried at each.
-const CLASSES_MAX: u16 = 4;
 
 /// What memory is filled with that was never written: no pointer, no small number, and not what fresh memory holds.
 const PATTERNS: [u8; 2] = [0xa5, 0xff];
 
 /// What is tried at a failure point: pairs by their numbers.
 type Tasks = BTreeMap<EventIndex, Vec<(usize, Instance)>>;
-
-/// What came of it.
-pub(super) struct Tried {
-    at: EventIndex,
-    pub(super) executions: u64,
-    pub(super) confirmed: Vec<(usize, Confirmed)>,
-}
 
 /// A failure that the other value makes.
 pub(super) struct Confirmed {
@@ -50,20 +38,6 @@ pub(super) struct Confirmed {
     filled: Vec<Patch>,
     symptom: Symptom,
     loads: Vec<Load>,
-}
-
-impl Known for Tried {
-    fn at(&self) -> EventIndex {
-        self.at
-    }
-
-    fn executions(&self) -> u64 {
-        self.executions
-    }
-
-    fn reads(&self) -> Option<&Reads> {
-        None
-    }
 }
 
 /// Of all places where a pair was seen, those that are tried: the first, the last, and some between them. Those
@@ -115,10 +89,10 @@ impl Bench<'_, '_> {
             if tasks.is_empty() {
                 break;
             }
-            let progress = self.try_tasks(&tasks, deadline)?;
+            let progress = self.try_all(Step::Reasons, &tasks, &try_at, deadline)?;
             found.races.confirmations += progress.executions;
             for tried in progress.studied {
-                for (number, confirmed) in tried.confirmed {
+                for (number, confirmed) in tried.outcomes {
                     let (state, filled) = (confirmed.state.clone(), confirmed.filled);
                     let failed = Failed {
                         trial: Trial {
@@ -146,49 +120,6 @@ impl Bench<'_, '_> {
         }
         Ok(())
     }
-
-    fn try_tasks(
-        &mut self,
-        tasks: &Tasks,
-        deadline: Option<Instant>,
-    ) -> Result<Progress<Tried>, CheckError> {
-        let points: Vec<FailurePoint> = tasks.keys().map(|at| point_at(*at)).collect();
-        let total = points.len() as u64;
-        // Nothing is known of what is read, so nothing is left out.
-        let changes = Changes::none();
-        let contents = &*self.contents;
-        let mut progress: Progress<Tried> = Progress::default();
-        let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
-        let zygotes = self.runner.zygotes();
-        let labs = self.runner.labs(false)?;
-        let setting = Setting {
-            contents,
-            benign: &[],
-        };
-        let observer = &mut *self.observer;
-        let mut tick = |done| {
-            observer.progress(Step::Reasons, done, total);
-            !observer.is_interrupted()
-        };
-        let about = Round {
-            points: &points,
-            study: &|lab: &mut SlotLab<'_, '_>, point: &FailurePoint, _| {
-                let tasks = tasks.get(&point.at).map_or(&[][..], Vec::as_slice);
-                try_at(lab, point.at, tasks, &setting)
-            },
-            bounds: Bounds {
-                max_executions: None,
-                deadline,
-            },
-        };
-        let mut onlooker = Watch {
-            tick: &mut tick,
-            end: &|| crate::runner::end(&zygotes),
-        };
-        round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
-        self.runner.runs += progress.executions;
-        Ok(progress)
-    }
 }
 
 /// Tries pairs at a failure point.
@@ -197,13 +128,9 @@ pub(super) fn try_at(
     at: EventIndex,
     tasks: &[(usize, Instance)],
     setting: &Setting<'_>,
-) -> Result<Tried, CheckError> {
+) -> Result<Tried<(usize, Confirmed)>, CheckError> {
     lab.move_to(at)?;
-    let mut tried = Tried {
-        at,
-        executions: 0,
-        confirmed: Vec::new(),
-    };
+    let mut tried = Tried::new(at);
     let table = lab.crash_table();
     let lines = lab.pools().line_table(&table);
     for (number, instance) in tasks {
@@ -226,7 +153,7 @@ pub(super) fn try_at(
             Other::Fill(bytes) => fill(lab, at, bytes, setting, &mut tried.executions)?,
             Other::None => None,
         };
-        tried.confirmed.extend(confirmed.map(|it| (*number, it)));
+        tried.outcomes.extend(confirmed.map(|it| (*number, it)));
     }
     Ok(tried)
 }
@@ -275,9 +202,7 @@ impl Scene<'_> {
         }
         Ok(None)
     }
-}
 
-impl Scene<'_> {
     /// Where recovery fails with the newest values: whether it does because a load sees the newest one. It
     /// has to succeed if that load sees another.
     fn newest_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {

@@ -18,21 +18,16 @@ use std::ops::Range;
 use std::time::Instant;
 
 use powerfail_detect::cross_failure::Candidate;
-use powerfail_explore::FailurePoint;
 use powerfail_finding::InferredCommitVariable;
 use powerfail_model::{EventIndex, PoolIndex};
 use powerfail_trace::StackId;
 
-use super::points::{Points, point_at};
-use super::watch::Setting;
+use super::points::Points;
 use crate::crash::Bench;
 use crate::error::CheckError;
-use crate::lazy::driver::{Bounds, Progress, Round, Watch, round};
-use crate::lazy::lab::SlotLab;
-use crate::lazy::reuse::{Changes, Reuse};
 use crate::options::Step;
 use crate::places::Places;
-use probe::{Probed, probe};
+use probe::probe;
 use survey::{Survey, survey};
 use verdict::Trial;
 
@@ -78,7 +73,14 @@ impl Bench<'_, '_> {
         if tests.is_empty() {
             return Ok(Inferred::default());
         }
-        let progress = self.probe_all(&survey, &tests, deadline)?;
+        let moments: Vec<EventIndex> = tests.keys().copied().collect();
+        self.learn(Step::Races, &moments)?;
+        let progress = self.try_all(
+            Step::Infer,
+            &tests,
+            &|lab, at, tests, setting| probe(lab, at, tests, &survey, setting),
+            deadline,
+        )?;
         if progress.is_interrupted {
             return Err(CheckError::Interrupted);
         }
@@ -109,52 +111,6 @@ impl Bench<'_, '_> {
             inferred.variables.push(variable);
         }
         Ok(inferred)
-    }
-
-    fn probe_all(
-        &mut self,
-        survey: &Survey,
-        tests: &Tests,
-        deadline: Option<Instant>,
-    ) -> Result<Progress<Probed>, CheckError> {
-        let moments: Vec<EventIndex> = tests.keys().copied().collect();
-        self.learn(Step::Races, &moments)?;
-        let points: Vec<FailurePoint> = moments.iter().map(|at| point_at(*at)).collect();
-        let total = points.len() as u64;
-        // Nothing is known of what is read, so nothing is left out.
-        let changes = Changes::none();
-        let contents = &*self.contents;
-        let mut progress: Progress<Probed> = Progress::default();
-        let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
-        let zygotes = self.runner.zygotes();
-        let labs = self.runner.labs(false)?;
-        let setting = Setting {
-            contents,
-            benign: &[],
-        };
-        let observer = &mut *self.observer;
-        let mut tick = |done| {
-            observer.progress(Step::Infer, done, total);
-            !observer.is_interrupted()
-        };
-        let about = Round {
-            points: &points,
-            study: &|lab: &mut SlotLab<'_, '_>, point: &FailurePoint, _| {
-                let tests = tests.get(&point.at).map_or(&[][..], Vec::as_slice);
-                probe(lab, point.at, tests, survey, &setting)
-            },
-            bounds: Bounds {
-                max_executions: None,
-                deadline,
-            },
-        };
-        let mut onlooker = Watch {
-            tick: &mut tick,
-            end: &|| crate::runner::end(&zygotes),
-        };
-        round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
-        self.runner.runs += progress.executions;
-        Ok(progress)
     }
 }
 

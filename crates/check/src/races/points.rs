@@ -1,12 +1,12 @@
 //! When the power fails.
 
 use powerfail_detect::cross_failure::Owners;
-use powerfail_explore::{FailurePoint, FailurePointTree, Plan, PlanOptions, TreeOptions, Trigger};
+use powerfail_explore::{FailurePoint, FailurePointTree, TreeOptions, Trigger};
 use powerfail_model::{EventIndex, Rules, ThreadIndex};
 use powerfail_trace::{Record, StackId, Trace};
 
 use crate::error::CheckError;
-use crate::lazy::rounds;
+use crate::lazy::{ranked, rounds};
 use crate::places::Places;
 
 /// Failure points, the most valuable first.
@@ -41,19 +41,11 @@ pub(super) fn of(
     let mut owners = Owners::new(trace, &trust, places);
     let mut is_own = |record: &Record<'_>| owners.is_librarys(record);
     let tree = FailurePointTree::ordering(trace, rules, options, &mut is_own)?;
-    let plan = Plan::of(
-        &tree,
-        PlanOptions {
-            limit: None,
-            keep_equal_images: true,
-        },
-    );
-    let mut planned = plan.points;
-    planned.sort_unstable_by_key(|planned| planned.rank);
+    let (ranked, left_out) = ranked(&tree);
     Ok(Points {
-        ranked: planned.into_iter().map(|it| it.point).collect(),
+        ranked,
         stacks: tree.stacks().len(),
-        in_creation: plan.left_out.in_creation,
+        in_creation: left_out.in_creation,
         out_of_scope: tree.out_of_scope_count(),
     })
 }
@@ -67,6 +59,14 @@ pub(super) fn point_at(at: EventIndex) -> FailurePoint {
         trigger: Trigger::End,
         occurrence: 0,
         digest: None,
+    }
+}
+
+/// A number of failure points, in words.
+pub(super) fn counted(count: u64) -> String {
+    match count {
+        1 => "1 failure point".to_owned(),
+        _ => format!("{count} failure points"),
     }
 }
 
@@ -84,20 +84,16 @@ impl Points {
 
     /// What is left out.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
-        let points = |count: u64| match count {
-            1 => "1 failure point".to_owned(),
-            _ => format!("{count} failure points"),
-        };
         let created = (self.in_creation > 0).then(|| {
             format!(
                 "{} while PMDK creates a pool are left out; --include-create tries them",
-                points(self.in_creation)
+                counted(self.in_creation)
             )
         });
         let annotated = (self.out_of_scope > 0).then(|| {
             format!(
                 "{} are left out because annotations of the program say so",
-                points(self.out_of_scope)
+                counted(self.out_of_scope)
             )
         });
         created.into_iter().chain(annotated)

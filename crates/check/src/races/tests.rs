@@ -128,8 +128,8 @@ fn a_race_is_confirmed_by_a_plain_run() {
     let mut lab = Simulated::new(&trace, data_if_flag);
     let tried = try_at(&mut lab, EventIndex(4), &tasks(), &setting).expect("it runs");
     // The flag may be lost; the data may not.
-    let [(1, confirmed)] = &tried.confirmed[..] else {
-        panic!("{} confirmed", tried.confirmed.len());
+    let [(1, confirmed)] = &tried.outcomes[..] else {
+        panic!("{} confirmed", tried.outcomes.len());
     };
     let lost: Vec<u64> = confirmed
         .state
@@ -141,7 +141,7 @@ fn a_race_is_confirmed_by_a_plain_run() {
     assert_eq!(tried.executions, 3);
     lab.succeeds_without_exploration = true;
     let tried = try_at(&mut lab, EventIndex(4), &tasks(), &setting).expect("it runs");
-    assert!(tried.confirmed.is_empty());
+    assert!(tried.outcomes.is_empty());
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn where_the_newest_value_fails_the_other_one_has_to_succeed() {
     });
     // The data is read first and never right; the flag decides.
     let tried = try_at(&mut lab, EventIndex(4), &tasks, &setting).expect("it runs");
-    let [(1, confirmed)] = &tried.confirmed[..] else {
-        panic!("{} confirmed", tried.confirmed.len());
+    let [(1, confirmed)] = &tried.outcomes[..] else {
+        panic!("{} confirmed", tried.outcomes.len());
     };
     assert!(confirmed.state.versions.is_empty());
 }

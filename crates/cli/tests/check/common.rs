@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use powerfail_finding::{Finding, Report};
+use powerfail_finding::Finding;
 use tempfile::TempDir;
 
-/// Ends a run that hangs. Far beyond what any of them takes.
-const GUARD_SECONDS: &str = "120";
+pub(crate) use crate::run::Run;
 
 /// Exit codes of powerfail.
 pub(crate) const CLEAN: i32 = 0;
@@ -16,31 +15,7 @@ pub(crate) const FINDINGS: i32 = 1;
 pub(crate) const SETUP: i32 = 2;
 pub(crate) const UNSUPPORTED: i32 = 4;
 
-/// What a run of `powerfail` gave.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl From<Output> for Run {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code().expect("not killed by a signal"),
-            stdout: String::from_utf8(output.stdout).expect("text"),
-            stderr: String::from_utf8(output.stderr).expect("text"),
-        }
-    }
-}
-
 impl Run {
-    /// The report on standard output.
-    pub(crate) fn report(&self) -> Report {
-        serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|error| panic!("no report: {error}: {self:?}"))
-    }
-
     /// The codes of the findings in the report, sorted.
     pub(crate) fn codes(&self) -> Vec<&'static str> {
         let report = self.report();
@@ -55,13 +30,6 @@ impl Run {
         let mut found: Vec<_> = findings.filter(|it| it.code.as_str() == code).collect();
         assert_eq!(found.len(), 1, "{code}: {}", self.stdout);
         found.remove(0)
-    }
-
-    /// Checks the exit code, and shows all that was said if it is another.
-    #[track_caller]
-    pub(crate) fn ends_with(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "{}\n{}", self.stdout, self.stderr);
-        self
     }
 
     /// Checks that it was refused with one line of error that has all these words.
@@ -154,12 +122,7 @@ impl Folder {
 
     /// Runs `powerfail` in this folder.
     pub(crate) fn powerfail(&self, arguments: &[&str]) -> Run {
-        let mut command = self.command("timeout");
-        command
-            .args(["--kill-after=10", GUARD_SECONDS])
-            .arg(env!("CARGO_BIN_EXE_powerfail"))
-            .args(arguments);
-        command.output().expect("powerfail runs").into()
+        Run::powerfail(self.command("timeout"), arguments)
     }
 
     /// Runs `powerfail check` on `./bug {pool}`, with `./bug {pool} recover` as recovery, into JSON.

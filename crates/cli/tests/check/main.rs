@@ -16,5 +16,6 @@ mod options;
 mod refused;
 mod replay;
 mod reporting;
+mod run;
 mod schedules;
 mod transactions;

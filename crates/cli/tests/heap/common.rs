@@ -2,51 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use powerfail_finding::{Finding, Report, Role, Severity};
+use powerfail_finding::{Finding, Role, Severity};
 use tempfile::TempDir;
 
-/// Ends a run that hangs. Far beyond what any of them takes.
-const GUARD_SECONDS: &str = "120";
+use crate::run::Run;
 
 /// Exit codes of powerfail.
 pub(crate) const CLEAN: i32 = 0;
 pub(crate) const FINDINGS: i32 = 1;
 pub(crate) const UNSUPPORTED: i32 = 4;
 
-/// What a run gave.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl From<Output> for Run {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code().expect("not killed by a signal"),
-            stdout: String::from_utf8(output.stdout).expect("text"),
-            stderr: String::from_utf8(output.stderr).expect("text"),
-        }
-    }
-}
-
 impl Run {
-    /// Checks the exit code, and shows all that was said if it is another.
-    #[track_caller]
-    pub(crate) fn ends_with(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "{}\n{}", self.stdout, self.stderr);
-        self
-    }
-
-    /// The report on standard output.
-    pub(crate) fn report(&self) -> Report {
-        serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|error| panic!("no report: {error}: {self:?}"))
-    }
-
     /// The findings about correctness.
     pub(crate) fn errors(&self) -> Vec<Finding> {
         let findings = self.report().findings.into_iter();
@@ -116,13 +84,9 @@ impl Folder {
 
     /// Runs `powerfail` in this folder.
     pub(crate) fn powerfail(&self, arguments: &[&str]) -> Run {
-        let mut command = Command::new("timeout");
-        command
-            .args(["--kill-after=10", GUARD_SECONDS])
-            .arg(env!("CARGO_BIN_EXE_powerfail"))
-            .args(arguments)
-            .current_dir(self.folder.path());
-        command.output().expect("powerfail runs").into()
+        let mut timeout = Command::new("timeout");
+        timeout.current_dir(self.folder.path());
+        Run::powerfail(timeout, arguments)
     }
 
     /// Runs `powerfail check` on a program, with its own `recover` as recovery, into JSON and `out`.

@@ -3,3 +3,5 @@
 mod common;
 mod heap;
 mod range;
+#[path = "../check/run.rs"]
+mod run;

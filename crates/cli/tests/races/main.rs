@@ -10,6 +10,8 @@ mod found;
 mod limits;
 mod objects;
 mod refused;
+#[path = "../check/run.rs"]
+mod run;
 mod shown_again;
 mod together;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use powerfail_abi::mark;
 use powerfail_model::{EventIndex, PoolIndex, PoolOffset, Rules};
 
 /// Bytes of a pool.
@@ -16,6 +17,15 @@ pub struct PoolRange {
 }
 
 impl PoolRange {
+    /// The range of a mark, if it is of a pool.
+    pub(crate) fn of_mark(range: mark::Range) -> Option<Self> {
+        Some(Self {
+            pool: PoolIndex(range.pool?),
+            offset: PoolOffset(range.offset),
+            len: range.len,
+        })
+    }
+
     /// The byte after the last one.
     pub(crate) const fn end(&self) -> u64 {
         self.offset.0.saturating_add(self.len)

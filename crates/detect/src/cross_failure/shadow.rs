@@ -367,7 +367,7 @@ impl Shadow {
         let MarkKind::Annotation { code } = mark.kind else {
             return Ok(());
         };
-        let ranges = || mark::Range::all(mark.payload).map(pool_range);
+        let ranges = || mark::Range::all(mark.payload).map(PoolRange::of_mark);
         match code {
             mark::LIBRARY_ENTER => self.now += Time::from(mark::orders(mark.value)),
             mark::CLEAN => ranges().flatten().for_each(|range| self.clean(range)),
@@ -516,15 +516,6 @@ fn range_of(at: Place, len: usize) -> PoolRange {
         offset: at.offset,
         len: len as u64,
     }
-}
-
-/// A range of a mark, if it is of a pool.
-fn pool_range(range: mark::Range) -> Option<PoolRange> {
-    Some(PoolRange {
-        pool: PoolIndex(range.pool?),
-        offset: PoolOffset(range.offset),
-        len: range.len,
-    })
 }
 
 /// Adds bytes to the judgement that says the same of others.

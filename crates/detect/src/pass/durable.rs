@@ -5,7 +5,7 @@ use powerfail_model::{Domain, FenceKind, PoolIndex, PoolOffset};
 
 use super::{Moment, Pass, mask};
 use crate::attribution::User;
-use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
+use crate::lines::{LINE_BYTES, LineSlot, OpenSlot, flag as line_flag};
 use crate::stores::{END, flag};
 use crate::tally::Seen;
 use crate::threads::bit;
@@ -85,6 +85,17 @@ impl Pass<'_> {
             }
             false
         });
+        self.keep_stores(slot, open, head, reachable);
+    }
+
+    /// Of the stores of an open line these are left. If one with content is gone, something may refer to the line.
+    pub(super) fn keep_stores(
+        &mut self,
+        slot: LineSlot,
+        open: OpenSlot,
+        head: u32,
+        reachable: bool,
+    ) {
         if reachable {
             self.lines.line_mut(slot).flags |= line_flag::REACHABLE;
         }

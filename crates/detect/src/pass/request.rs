@@ -9,10 +9,10 @@ use powerfail_model::PoolIndex;
 use powerfail_trace::Mark;
 
 use super::{Moment, Pass, mask};
-use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
-use crate::stores::{END, flag};
+use crate::cross_failure::options::PoolRange;
+use crate::lines::{LINE_BYTES, LineSlot};
+use crate::stores::flag;
 use crate::threads::Requested;
-use crate::transactions::pool_range;
 
 impl Pass<'_> {
     pub(super) fn request(&mut self, now: Moment, code: u32, mark: &Mark<'_>) {
@@ -29,13 +29,13 @@ impl Pass<'_> {
                 self.threads.get(now.thread).requested = lines;
             }
             CLIENT_REQUEST if mark.value == pmemcheck::IGNORE => {
-                for range in Range::all(mark.payload).filter_map(pool_range) {
+                for range in Range::all(mark.payload).filter_map(PoolRange::of_mark) {
                     self.transactions.ignored.insert(range, ());
                 }
             }
             CLIENT_REQUEST if [pmemcheck::REMOVE, pmemcheck::REMOVE_N].contains(&mark.value) => {
                 if let Some(transaction) = &mut self.transactions.thread(now.thread).transaction {
-                    let ranges = Range::all(mark.payload).filter_map(pool_range);
+                    let ranges = Range::all(mark.payload).filter_map(PoolRange::of_mark);
                     ranges.for_each(|range| transaction.uncover(range));
                 }
             }
@@ -101,13 +101,6 @@ impl Pass<'_> {
             }
             store.live != 0
         });
-        if reachable {
-            self.lines.line_mut(slot).flags |= line_flag::REACHABLE;
-        }
-        if head == END {
-            self.lines.close(open);
-        } else {
-            self.lines.opened_mut(open).stores = head;
-        }
+        self.keep_stores(slot, open, head, reachable);
     }
 }

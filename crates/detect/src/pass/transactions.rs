@@ -8,7 +8,7 @@ use super::{Moment, Pass};
 use crate::attribution::User;
 use crate::cross_failure::options::PoolRange;
 use crate::tally::Seen;
-use crate::transactions::{Add, Cover, Partner, Transaction, pool_range};
+use crate::transactions::{Add, Cover, Partner, Transaction};
 
 impl Pass<'_> {
     pub(super) fn transaction_mark(&mut self, now: Moment, code: u32, value: u64, payload: &[u8]) {
@@ -38,7 +38,7 @@ impl Pass<'_> {
             }
             mark::TRANSACTION_END => self.transactions.end(now.thread),
             _ if code & mark::HAS_RANGES != 0 => {
-                for range in mark::Range::all(payload).filter_map(pool_range) {
+                for range in mark::Range::all(payload).filter_map(PoolRange::of_mark) {
                     self.transaction_range(now, code, value, range);
                 }
             }

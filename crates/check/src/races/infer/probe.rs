@@ -9,36 +9,12 @@ use powerfail_model::{EventIndex, LineId, LineIndex, PoolIndex};
 use powerfail_oracle::{Execution, LineTable, Watch};
 use powerfail_trace::{Frame, Module};
 
+use super::super::tried::{CLASSES_MAX, Tried};
 use super::super::watch::{Look, Setting, frames_of, look};
 use super::Test;
 use super::survey::Survey;
 use crate::error::CheckError;
 use crate::lazy::lab::{Lab, Pools};
-use crate::lazy::reuse::{Known, Reads};
-
-/// How many other values of a candidate are tried.
-const CLASSES_MAX: u16 = 4;
-
-/// What was seen at a failure point.
-pub(super) struct Probed {
-    at: EventIndex,
-    executions: u64,
-    pub(super) outcomes: Vec<(Test, Outcome)>,
-}
-
-impl Known for Probed {
-    fn at(&self) -> EventIndex {
-        self.at
-    }
-
-    fn executions(&self) -> u64 {
-        self.executions
-    }
-
-    fn reads(&self) -> Option<&Reads> {
-        None
-    }
-}
 
 /// What is read with one value only: bytes of lines of 64 bytes, by pool and offset.
 pub(super) type Bytes = BTreeMap<(PoolIndex, u64), u64>;
@@ -71,13 +47,9 @@ pub(super) fn probe(
     tests: &[Test],
     survey: &Survey,
     setting: &Setting<'_>,
-) -> Result<Probed, CheckError> {
+) -> Result<Tried<(Test, Outcome)>, CheckError> {
     lab.move_to(at)?;
-    let mut probed = Probed {
-        at,
-        executions: 0,
-        outcomes: Vec::new(),
-    };
+    let mut probed = Tried::new(at);
     let pools = lab.pools();
     let table = lab.crash_table();
     let scene = Scene {
