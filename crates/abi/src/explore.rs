@@ -157,7 +157,7 @@ pub struct Control {
 
 /// Bits of [`Control::attention`].
 pub mod attention {
-    /// A region of interest has ended, and no other one has begun.
+    /// All regions of interest that have begun have ended.
     pub const OUTSIDE: u32 = 1;
     /// Detection is to be skipped.
     pub const SKIPPED: u32 = 2;
@@ -167,6 +167,14 @@ pub mod attention {
     pub const HAS_REGION: u32 = 8;
     /// With any of these, what is read is none of our business.
     pub const NONE: u32 = OUTSIDE | SKIPPED | COMPLETE;
+    /// One region of interest that is open: the bits of [`REGIONS`] count them.
+    pub const REGION: u32 = 1 << 8;
+    /// How many regions of interest are open.
+    pub const REGIONS: u32 = 0xfff * REGION;
+    /// One beginning of what is to be skipped: the bits of [`SKIPS`] count them.
+    pub const SKIP: u32 = 1 << 20;
+    /// How often skipping has begun and not ended.
+    pub const SKIPS: u32 = 0xfff * SKIP;
 }
 
 /// Length of [`Control::output_mark`]: short enough for a pipe to take it whole.

@@ -151,7 +151,10 @@ pub fn crash<'t>(
             }
             crashed.totals.races = Some(found.races);
             crashed.totals.commit_variables = found.commit_variables;
-            crashed.notes.extend(found.notes);
+            // What watching cannot see, exploration may not have seen either.
+            let is_new = |note: &String| !crashed.notes.contains(note);
+            let notes: Vec<String> = found.notes.into_iter().filter(is_new).collect();
+            crashed.notes.extend(notes);
             races::fold(&mut crashed.findings, found.findings);
         }
     }

@@ -35,6 +35,14 @@ pub(crate) struct Line {
     pub(crate) flags: u8,
     /// The words that locked operations wrote.
     pub(crate) locked_words: u8,
+    /// Threads, by [`writer`], that have stored to it as [`flag::WRITTEN_SINCE_FLUSH`] says, and not flushed it
+    /// themselves since.
+    pub(crate) writers: u16,
+}
+
+/// The bit of a thread in [`Line::writers`]. Several share one where there are many.
+pub(crate) const fn writer(thread: u32) -> u16 {
+    1 << (thread % u16::BITS)
 }
 
 impl Line {
@@ -42,6 +50,7 @@ impl Line {
         open: NOT_OPEN,
         flags: 0,
         locked_words: 0,
+        writers: 0,
     };
 
     pub(crate) fn has(self, flags: u8) -> bool {

@@ -128,10 +128,12 @@ impl Transactions {
         }
     }
 
-    /// An object is freed; of one that was only reserved its first byte is named.
-    pub(crate) fn free(&mut self, range: PoolRange) {
-        let whole = take_whole(&mut self.reserved, range).unwrap_or(range);
-        self.objects.remove(whole);
+    /// An object is freed; of one that was only reserved its first byte is named. Gives all of that one: it has
+    /// never been there.
+    pub(crate) fn free(&mut self, range: PoolRange) -> Option<PoolRange> {
+        let reserved = take_whole(&mut self.reserved, range);
+        self.objects.remove(reserved.unwrap_or(range));
+        reserved
     }
 
     /// A reserved object becomes a real one.
@@ -172,10 +174,10 @@ impl Transactions {
         }
     }
 
-    /// The transaction of a thread has ended.
-    pub(crate) fn end(&mut self, thread: u32) {
+    /// The transaction of a thread has ended. Gives what has never been there, because it was rolled back.
+    pub(crate) fn end(&mut self, thread: u32) -> Vec<PoolRange> {
         let Some(transaction) = self.thread(thread).transaction.take() else {
-            return;
+            return Vec::new();
         };
         let gone = if transaction.is_aborted {
             &transaction.allocated
@@ -198,6 +200,11 @@ impl Transactions {
             }
         }
         self.unused = unused;
+        if transaction.is_aborted {
+            transaction.allocated
+        } else {
+            Vec::new()
+        }
     }
 }
 

@@ -274,13 +274,22 @@ impl Naive<'_> {
                 })
         });
         let thread = self.steps[flush].thread;
+        let written_by_it = (0..flush).any(|event| {
+            self.steps[event].thread == thread
+                && self.stores_to_line(event, line)
+                && self.kind(event) != Some(StoreKind::NonTemporal)
+                && !(event + 1..flush).any(|later| {
+                    self.flushes(later, line) && self.steps[later].thread == thread
+                        || self.syncs(later, line) && self.is_open(line, later)
+                })
+        });
         let flushed_by_it = (0..flush).any(|event| {
             self.steps[event].thread == thread
                 && (self.flushes(event, line) || self.streams(event, line))
                 && !(event + 1..flush)
                     .any(|later| self.stores_to_line(later, line) || self.fences(later, thread))
         });
-        written || self.is_open(line, flush) && !flushed_by_it
+        written || written_by_it || self.is_open(line, flush) && !flushed_by_it
     }
 
     fn redundant_flushes(&self, found: &mut Found) {

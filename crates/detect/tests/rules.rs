@@ -395,6 +395,22 @@ fn a_flush_of_what_is_flushed_is_redundant() {
     assert_eq!(helping, []);
 }
 
+/// Two threads with words of their own in one line: one flush may take both, but nobody can rely on that.
+#[test]
+fn a_thread_flushes_what_it_stored_whoever_has_flushed_the_line() {
+    let both = || {
+        let mut script = script();
+        script.line(10).store(0, 1).thread(1).line(20).store(8, 1);
+        script.persist(0).thread(0).line(10).persist(0);
+        script
+    };
+    assert_eq!(found(&mut both()), []);
+    let again = found(both().line(30).persist(0));
+    assert_eq!(again, [(Code::RedundantFlush, vec![30], 1)]);
+    let other = found(both().thread(1).line(30).persist(0));
+    assert_eq!(other, [(Code::RedundantFlush, vec![30], 1)]);
+}
+
 #[test]
 fn a_call_with_one_new_line_is_useful() {
     let whole = |script: &mut Script| {

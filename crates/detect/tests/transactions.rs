@@ -566,3 +566,47 @@ fn a_transaction_of_ten_thousand_inserts_is_silent() {
         [(Code::DuplicateAdd, vec![11, 11], 9_999)]
     );
 }
+
+/// What a transaction allocates is gone if it is rolled back, if it is freed again, or if a reservation is
+/// cancelled: nobody flushes what was stored there, and nobody has to.
+#[test]
+fn an_object_that_is_gone_needs_no_flush() {
+    const FREED: u64 = 8192;
+    const LIVE: u64 = FREED + 64;
+    let ways: [fn(&mut Script); 3] = [
+        |script| {
+            script.line(9).begin().line(10).allocate(FREED, 64);
+            script.line(11).store(FREED, 1).line(12).abort();
+        },
+        |script| {
+            script.line(9).begin().line(10).allocate(FREED, 64);
+            script.line(11).store(FREED, 1).line(12);
+            script.mark_ranges(mark::TRANSACTION_FREE, 0, &[(FREED, 64)]);
+            script.commit();
+        },
+        |script| {
+            let reserved = allocation::RESERVED;
+            script.line(10);
+            script.mark_ranges(mark::ALLOCATE, reserved, &[(FREED, 64)]);
+            script.line(11).store(FREED, 1).line(12);
+            script.mark_ranges(mark::FREE, 0, &[(FREED, 1)]);
+        },
+    ];
+    for way in ways {
+        // The memory was used before, so what is stored there is meant to last.
+        let used = || {
+            let mut script = Script::opened();
+            for offset in [FREED, LIVE] {
+                script.line(8).store(offset, 9).persist(offset);
+            }
+            way(&mut script);
+            script
+        };
+        assert_eq!(found(&mut used()), []);
+        // Its neighbour, and what comes there next, are not gone.
+        for offset in [FREED, LIVE] {
+            let bug = found(used().line(13).store(offset, 2));
+            assert_eq!(bug, [(Code::StoreNotFlushed, vec![13], 1)]);
+        }
+    }
+}

@@ -123,7 +123,9 @@ impl Pass<'_> {
             for slot in self.open_lines_in(pool, start / LINE_BYTES, (end - 1) / LINE_BYTES) {
                 useful = true;
                 self.flush_line(now, slot, Some((now.event, now.stack)));
-                self.lines.line_mut(slot).flags &= !line_flag::WRITTEN_SINCE_FLUSH;
+                let line = self.lines.line_mut(slot);
+                line.flags &= !line_flag::WRITTEN_SINCE_FLUSH;
+                line.writers = 0;
                 self.make_durable(slot, now.event);
             }
         }

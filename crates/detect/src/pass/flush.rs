@@ -6,7 +6,7 @@ use powerfail_trace::StackId;
 
 use super::{Moment, Pass};
 use crate::attribution::User;
-use crate::lines::{LINE_BYTES, LineSlot, OpenSlot, flag as line_flag};
+use crate::lines::{LINE_BYTES, LineSlot, OpenSlot, flag as line_flag, writer};
 use crate::stores::{END, Store, flag};
 use crate::tally::Seen;
 use crate::threads::{FlushCall, Promise, bit};
@@ -29,7 +29,9 @@ impl Pass<'_> {
         }
         let slot = self.lines.touch(at.pool, number);
         let line = self.lines.line(slot);
+        // What this thread stored another one may have flushed by chance, with what it stored itself.
         let useful = line.has(line_flag::WRITTEN_SINCE_FLUSH)
+            || line.writers & writer(now.thread) != 0
             || line.open().is_some_and(|open| {
                 let open = self.lines.opened(open);
                 open.dirty || open.flushers & bit(now.thread) == 0
@@ -45,6 +47,7 @@ impl Pass<'_> {
         }
         if !is_requested {
             line.flags &= !line_flag::WRITTEN_SINCE_FLUSH;
+            line.writers &= !writer(now.thread);
         }
         let open = line.open();
         match kind {

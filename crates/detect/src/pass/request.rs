@@ -41,7 +41,7 @@ impl Pass<'_> {
             }
             CLEAN => {
                 for range in Range::all(mark.payload) {
-                    self.clean(range);
+                    self.clean(range, true);
                 }
             }
             _ => {}
@@ -66,8 +66,19 @@ impl Pass<'_> {
         true
     }
 
-    /// The stores to a range need no flush: from here on they are as good as durable.
-    fn clean(&mut self, range: Range) {
+    /// The stores to a range belong to an object that is gone: nobody has to make them durable.
+    pub(super) fn forget_stores(&mut self, range: PoolRange) {
+        let range = Range {
+            pool: Some(range.pool.0),
+            offset: range.offset.0,
+            len: range.len,
+        };
+        self.clean(range, false);
+    }
+
+    /// The stores to a range need no flush: from here on they are as good as durable, and something may refer to
+    /// them, unless they are `lasting` no longer.
+    fn clean(&mut self, range: Range, lasting: bool) {
         let (Some(pool), Some(end)) = (range.pool, range.offset.checked_add(range.len)) else {
             return;
         };
@@ -79,11 +90,15 @@ impl Pass<'_> {
             let start = self.lines.id(slot).1 * LINE_BYTES;
             let from = range.offset.max(start);
             let to = end.min(start + LINE_BYTES);
-            self.clean_bytes(slot, mask((from - start) as usize, (to - from) as usize));
+            self.clean_bytes(
+                slot,
+                mask((from - start) as usize, (to - from) as usize),
+                lasting,
+            );
         }
     }
 
-    fn clean_bytes(&mut self, slot: LineSlot, bytes: u64) {
+    fn clean_bytes(&mut self, slot: LineSlot, bytes: u64, lasting: bool) {
         let Some(open) = self.lines.line(slot).open() else {
             return;
         };
@@ -94,7 +109,7 @@ impl Pass<'_> {
             if store.live & bytes == 0 {
                 return true;
             }
-            reachable |= store.has(flag::NONZERO);
+            reachable |= lasting && store.has(flag::NONZERO);
             store.live &= !bytes;
             if store.live == 0 && store.has(flag::PUBLISH) {
                 publishes.remove(&store.event);

@@ -5,7 +5,7 @@ use powerfail_model::{Domain, Place, StoreKind};
 use powerfail_trace::StackId;
 
 use super::{Moment, Pass, mask, word, words};
-use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
+use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag, writer};
 use crate::stores::{END, NO_FLUSH, Store, flag};
 use crate::tally::Seen;
 
@@ -77,6 +77,7 @@ impl Pass<'_> {
         }
         if kind != StoreKind::NonTemporal {
             line.flags |= line_flag::WRITTEN_SINCE_FLUSH;
+            line.writers |= writer(now.thread);
         }
         let new = Store {
             next: END,

@@ -36,7 +36,11 @@ impl Pass<'_> {
                     transaction.is_aborted = true;
                 }
             }
-            mark::TRANSACTION_END => self.transactions.end(now.thread),
+            mark::TRANSACTION_END => {
+                for range in self.transactions.end(now.thread) {
+                    self.forget_stores(range);
+                }
+            }
             _ if code & mark::HAS_RANGES != 0 => {
                 for range in mark::Range::all(payload).filter_map(PoolRange::of_mark) {
                     self.transaction_range(now, code, value, range);
@@ -68,14 +72,24 @@ impl Pass<'_> {
             mark::TRANSACTION_FREE => {
                 if let Some(transaction) = &mut self.transactions.thread(now.thread).transaction {
                     transaction.store(range);
-                    transaction.freed.push(range);
+                    if !transaction.has_allocated(range) {
+                        transaction.freed.push(range);
+                        return;
+                    }
+                    // Nobody will ever see it, however the transaction ends.
+                    self.transactions.objects.remove(range);
+                    self.forget_stores(range);
                 }
             }
             mark::ALLOCATE => {
                 self.transactions
                     .allocate(now.thread, now.event, value, range);
             }
-            mark::FREE => self.transactions.free(range),
+            mark::FREE => {
+                if let Some(cancelled) = self.transactions.free(range) {
+                    self.forget_stores(cancelled);
+                }
+            }
             mark::PUBLISH => self.transactions.publish(now.thread, range),
             _ => {}
         }

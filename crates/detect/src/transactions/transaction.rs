@@ -110,6 +110,12 @@ impl Transaction {
         does
     }
 
+    /// Whether an object was allocated by this transaction.
+    pub(crate) fn has_allocated(&self, object: PoolRange) -> bool {
+        let is_it = |it: &PoolRange| it.pool == object.pool && it.offset == object.offset;
+        self.allocated.iter().any(is_it)
+    }
+
     /// The user has stored something.
     pub(crate) fn store(&mut self, range: PoolRange) {
         if !is_within(&self.stored, range) {

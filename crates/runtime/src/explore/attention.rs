@@ -2,6 +2,8 @@
 //!
 //! What is said before the snapshot is said once for all executions; each of them repeats it
 //! ([`catch_up`]) when it begins.
+//!
+//! Regions of interest may overlap, and skipping may nest: both end when they have ended as often as they have begun.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -88,25 +90,27 @@ pub(super) fn catch_up() {
         rsp: 0,
         rbp: 0,
     };
-    for (bit, code) in [
-        (attention::HAS_REGION, mark::INTEREST_BEGIN),
-        (attention::OUTSIDE, mark::INTEREST_END),
-        (attention::SKIPPED, mark::SKIP_DETECTION_BEGIN),
-        (attention::COMPLETE, mark::COMPLETE),
+    let regions = (bits & attention::REGIONS) / attention::REGION;
+    let skips = (bits & attention::SKIPS) / attention::SKIP;
+    for (bit, code, times) in [
+        (attention::HAS_REGION, mark::INTEREST_BEGIN, regions),
+        (attention::OUTSIDE, mark::INTEREST_END, 1),
+        (attention::SKIPPED, mark::SKIP_DETECTION_BEGIN, skips),
+        (attention::COMPLETE, mark::COMPLETE, 1),
     ] {
         if bits & bit != 0 {
             pay(code, nowhere);
+            // One note says it; the others only count.
+            for _ in 1..times {
+                turn_attention(code);
+            }
         }
     }
 }
 
 /// The recovery says how its next reads are to be taken.
 fn pay(code: u32, registers: Registers) {
-    let bits = &file::control().attention;
-    bits.store(
-        changed(bits.load(Ordering::Relaxed), code),
-        Ordering::Relaxed,
-    );
+    turn_attention(code);
     let mut note = Note {
         code,
         ..Note::default()
@@ -117,16 +121,44 @@ fn pay(code: u32, registers: Registers) {
     notes::append(note);
 }
 
-/// What is known of reads after an annotation.
+/// Changes how the next reads are taken.
+fn turn_attention(code: u32) {
+    let bits = &file::control().attention;
+    let before = bits.load(Ordering::Relaxed);
+    bits.store(changed(before, code), Ordering::Relaxed);
+}
+
+/// What is known of reads after an annotation. An end without a beginning is no end.
 fn changed(bits: u32, code: u32) -> u32 {
     match code {
-        mark::INTEREST_BEGIN => bits & !attention::OUTSIDE | attention::HAS_REGION,
-        mark::INTEREST_END if bits & attention::HAS_REGION != 0 => bits | attention::OUTSIDE,
-        mark::SKIP_DETECTION_BEGIN => bits | attention::SKIPPED,
-        mark::SKIP_DETECTION_END => bits & !attention::SKIPPED,
+        mark::INTEREST_BEGIN => {
+            let bits = bits & !attention::OUTSIDE | attention::HAS_REGION;
+            one_more(bits, attention::REGIONS, attention::REGION)
+        }
+        mark::INTEREST_END if bits & attention::REGIONS != 0 => {
+            let bits = bits - attention::REGION;
+            set_if(bits & attention::REGIONS == 0, bits, attention::OUTSIDE)
+        }
+        mark::SKIP_DETECTION_BEGIN => {
+            let bits = bits | attention::SKIPPED;
+            one_more(bits, attention::SKIPS, attention::SKIP)
+        }
+        mark::SKIP_DETECTION_END if bits & attention::SKIPS != 0 => {
+            let bits = (bits & !attention::SKIPPED) - attention::SKIP;
+            set_if(bits & attention::SKIPS != 0, bits, attention::SKIPPED)
+        }
         mark::COMPLETE => bits | attention::COMPLETE,
         _ => bits,
     }
+}
+
+/// Counts one more, up to the number that there is room for.
+fn one_more(bits: u32, all: u32, one: u32) -> u32 {
+    if bits & all == all { bits } else { bits + one }
+}
+
+fn set_if(condition: bool, bits: u32, bit: u32) -> u32 {
+    if condition { bits | bit } else { bits }
 }
 
 impl State {

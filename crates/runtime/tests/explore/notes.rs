@@ -258,6 +258,21 @@ fn annotations_say_what_is_of_interest() {
     assert_eq!(notes[10].frames[1..], notes[13].frames[1..]);
 }
 
+/// What has begun twice ends when it has ended twice; an end without a beginning is none.
+#[test]
+fn regions_overlap_and_skipping_nests() {
+    let table = Table::default()
+        .line(0, &[&[(1, 1), (2, 1)], &[(1, 1)], &[]])
+        .note(0, ALL);
+    let skipped: Vec<_> = notes_of(&table, "nested")
+        .iter()
+        .filter(|it| it.code == 0)
+        .map(|it| (it.bytes, it.skipped))
+        .collect();
+    let bytes = [(0, 1), (1, 0), (2, 0), (3, 1), (4, 1), (5, 0)];
+    assert_eq!(skipped, bytes.map(|(byte, it)| (1 << byte, it)));
+}
+
 /// What a made-up recovery does to the pool, byte by byte.
 struct Model {
     memory: Vec<u8>,

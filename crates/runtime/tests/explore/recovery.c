@@ -490,6 +490,31 @@ static void annotated(void) {
     printf("%lx\n", sum);
 }
 
+/* Regions overlap and skipping nests, before there is a pool as well. */
+static void nested(void) {
+    powerfail_interest_begin(1, POWERFAIL_AFTER);
+    powerfail_interest_begin(1, POWERFAIL_AFTER);
+    powerfail_skip_detection_begin(1, POWERFAIL_AFTER);
+    powerfail_skip_detection_begin(1, POWERFAIL_AFTER);
+    unsigned char *pool = map();
+    powerfail_skip_detection_end(1, POWERFAIL_AFTER);
+    uint64_t sum = LOAD(uint8_t, 0);
+    powerfail_skip_detection_end(1, POWERFAIL_AFTER);
+    powerfail_skip_detection_end(1, POWERFAIL_AFTER);
+    sum += LOAD(uint8_t, 1);
+    powerfail_interest_end(1, POWERFAIL_AFTER);
+    sum += LOAD(uint8_t, 2);
+    powerfail_interest_end(1, POWERFAIL_AFTER);
+    powerfail_interest_end(1, POWERFAIL_AFTER);
+    sum += LOAD(uint8_t, 3);
+    powerfail_interest_begin(1, POWERFAIL_AFTER);
+    powerfail_skip_detection_begin(1, POWERFAIL_AFTER);
+    sum += LOAD(uint8_t, 4);
+    powerfail_skip_detection_end(1, POWERFAIL_AFTER);
+    sum += LOAD(uint8_t, 5);
+    printf("%lx\n", sum);
+}
+
 static void other_sizes(void) {
     unsigned char *pool = map();
     uint8_t low;
@@ -539,7 +564,7 @@ static const struct {
     {"threads", threads},   {"forking", forking},     {"shortening", shortening},
     {"locking", locking},   {"with_file", with_file}, {"logged", logged},
     {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
-    {"tidy", tidy},         {"annotated", annotated}, {"other_sizes", other_sizes},
+    {"tidy", tidy},         {"annotated", annotated}, {"nested", nested}, {"other_sizes", other_sizes},
     {"two_stores", two_stores}, {"received", received},
     {"texts", texts},
     {"into_private", into_private},
