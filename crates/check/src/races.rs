@@ -11,7 +11,8 @@
 //!
 //! Each pair of a reader and a writer, as lines of code, is one finding. Then it is tried whether it matters: the
 //! choice that makes the read see the other value is run, and where recovery fails, and fails again on that crash
-//! state without any exploration, the finding is an error with that evidence. Otherwise it is a warning.
+//! state without any exploration, the finding is an error with that evidence. Otherwise it is a warning, unless
+//! recovery validates what it reads ([`together`]).
 //!
 //! ```text
 //! points ──driver──▶ watch ──▶ sightings ──pairs──▶ pair ──confirm──▶ finding ──fold──▶ report
@@ -26,6 +27,7 @@ mod points;
 mod shadows;
 #[cfg(test)]
 mod tests;
+mod together;
 mod tried;
 mod watch;
 
@@ -109,11 +111,15 @@ impl Bench<'_, '_> {
         found.races.pairs = pairs.all.len() as u64;
         if options.confirm && !found.is_interrupted {
             let confirmed = self.confirm_pairs(&mut pairs, deadline, &mut found);
-            if self.go_on(confirmed)?.is_none() {
+            let validated = match self.go_on(confirmed)? {
+                Some(()) => self.find_validated(&mut pairs, deadline, &mut found),
+                None => Err(CheckError::Interrupted),
+            };
+            if self.go_on(validated)?.is_none() {
                 found.is_interrupted = true;
             }
         }
-        for pair in &pairs.all {
+        for pair in pairs.all.iter().filter(|it| !it.is_validated) {
             let finding = self.race_finding(pair, places)?;
             found.findings.push(finding);
         }

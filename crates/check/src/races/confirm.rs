@@ -42,7 +42,7 @@ pub(super) struct Confirmed {
 
 /// Of all places where a pair was seen, those that are tried: the first, the last, and some between them. Those
 /// where recovery fails with the newest values say less, and are tried where there are no others.
-fn chosen(instances: &[Instance]) -> Vec<Instance> {
+pub(super) fn chosen(instances: &[Instance]) -> Vec<Instance> {
     let with = |is_failing| {
         let instances = instances.iter();
         let fit = instances.filter(move |it| it.is_failing == is_failing && it.can_be_tried());

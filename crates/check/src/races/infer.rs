@@ -10,7 +10,7 @@
 //! ```
 
 mod probe;
-mod survey;
+pub(super) mod survey;
 mod verdict;
 
 use std::collections::BTreeMap;

@@ -36,6 +36,8 @@ pub(super) struct Pair {
     /// The crash that shows it, and the loads of the execution that chose so.
     pub(super) failed: Option<Failed>,
     pub(super) loads: Vec<Load>,
+    /// Recovery validates what it reads: no finding.
+    pub(super) is_validated: bool,
 }
 
 /// A read at a failure point.
@@ -132,6 +134,7 @@ impl Pairs {
                     evidence: None,
                     failed: None,
                     loads: Vec::new(),
+                    is_validated: false,
                 });
             }
         }

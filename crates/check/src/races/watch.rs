@@ -181,12 +181,32 @@ pub(super) fn look(
     watches: &[Watch],
     prefix: &[u32],
 ) -> Result<Look, CheckError> {
+    execute(lab, lines, watches, prefix, false)
+}
+
+/// As `look`, and what recovery stores is logged.
+pub(super) fn look_and_log(
+    lab: &mut dyn Lab,
+    lines: &LineTable,
+    watches: &[Watch],
+    prefix: &[u32],
+) -> Result<Look, CheckError> {
+    execute(lab, lines, watches, prefix, true)
+}
+
+fn execute(
+    lab: &mut dyn Lab,
+    lines: &LineTable,
+    watches: &[Watch],
+    prefix: &[u32],
+    log: bool,
+) -> Result<Look, CheckError> {
     let request = ExploreRequest {
         table: lines,
         prefix,
         branch: Branch::Never,
         watches,
-        log: false,
+        log,
         max_executions: 1,
     };
     let explored = match lab.explore(&[], &request)? {

@@ -180,8 +180,12 @@ fn watched(races: &Races) -> String {
     if races.confirmations > 0 {
         work = format!("{work} and {} to confirm", count(races.confirmations));
     }
+    let validated = match races.validated {
+        0 => String::new(),
+        number => format!(", {} validated by recovery", count(number)),
+    };
     format!(
-        "reads of recovery: {}; {work}; {} of reader and writer, {} confirmed",
+        "reads of recovery: {}; {work}; {} of reader and writer, {} confirmed{validated}",
         parts.join(", "),
         plural(races.pairs, "unsafe pair"),
         count(races.confirmed),

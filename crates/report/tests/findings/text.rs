@@ -51,15 +51,17 @@ fn races_are_shown_although_they_are_warnings() {
         not_tried: 1,
         executions: 30,
         confirmations: 3,
-        pairs: 1,
+        pairs: 3,
         confirmed: 0,
+        validated: 2,
     });
     let text = shown_report(&all, &options(&base));
     assert!(text.contains("recovery reads in check_entry"), "{text}");
     assert!(!text.contains("one flush"), "{text}");
     assert!(text.contains("2 warnings, 1 of them not shown"), "{text}");
     let watched = "reads of recovery: watched at 37 of 40 failure points, 2 that cannot be watched, 1 not \
-                   tried; 30 executions and 3 to confirm; 1 unsafe pair of reader and writer, 0 confirmed";
+                   tried; 30 executions and 3 to confirm; 3 unsafe pairs of reader and writer, 0 confirmed, \
+                   2 validated by recovery";
     assert!(text.contains(watched), "{text}");
 }
 

@@ -15,14 +15,14 @@ const LINE_BYTES: u64 = 64;
 const WATCHES_MAX: usize = 1 << 16;
 
 /// See the module header.
-pub(super) struct Survey {
+pub(in super::super) struct Survey {
     pub(super) candidates: Vec<Candidate>,
     /// Lines of 64 bytes, each with its first store, in the order of the trace.
     written: Vec<(EventIndex, PoolIndex, u64)>,
 }
 
 /// Passes over the trace. What the program names as a commit variable needs no guess.
-pub(super) fn survey(trace: &Trace, rules: Rules) -> Result<Survey, CheckError> {
+pub(in super::super) fn survey(trace: &Trace, rules: Rules) -> Result<Survey, CheckError> {
     let mut candidates = Candidates::new(rules);
     let mut known: FxHashSet<(PoolIndex, u64)> = FxHashSet::default();
     let mut written = Vec::new();
@@ -72,7 +72,7 @@ fn overlap(one: &PoolRange, other: &PoolRange) -> bool {
 
 impl Survey {
     /// All that was stored before a moment, for an oracle that is to note who reads it.
-    pub(super) fn watches(&self, at: EventIndex, pools: &Pools) -> Vec<Watch> {
+    pub(in super::super) fn watches(&self, at: EventIndex, pools: &Pools) -> Vec<Watch> {
         let behind = self.written.partition_point(|(event, ..)| *event < at);
         let first = behind.saturating_sub(WATCHES_MAX);
         let watch = |(_, pool, line): &(EventIndex, PoolIndex, u64)| {

@@ -1,0 +1,218 @@
+//! Reads that recovery validates together: data and its checksum, two copies of a word.
+//!
+//! Recovery that validates what it reads does one of two things: what is all there is used, and if anything of it
+//! is missing, none is. So at a failure point each load that can see several values is made to see another one, one
+//! load at a time. If recovery then always does the same, whichever load it was, and something else with the newest
+//! values, the reads are safe, and no findings. What it does is what it reads of all that the run has stored, but
+//! for these lines, what it stores, and the content that it recovers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use powerfail_model::EventIndex;
+use powerfail_oracle::{Execution, LineTable, LogKind, Verdict, Watch};
+
+use super::Found;
+use super::confirm::chosen;
+use super::infer::survey::{Survey, survey};
+use super::pairs::Pairs;
+use super::tried::{CLASSES_MAX, Tried};
+use super::watch::{Kind, Look, Setting, look_and_log};
+use crate::crash::Bench;
+use crate::error::CheckError;
+use crate::lazy::lab::Lab;
+use crate::options::Step;
+
+/// No more loads are tried at a failure point: then nothing is said to be validated.
+const LOADS_MAX: usize = 64;
+
+/// What recovery does if one of several values is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// It depends on which.
+    Apart,
+    /// Always the same. Does it differ from what it does with the newest values?
+    Together { is_noticed: bool },
+}
+
+/// Pairs, by the moment at which the power fails.
+type Tasks = BTreeMap<EventIndex, Vec<usize>>;
+
+impl Bench<'_, '_> {
+    /// Finds the races that nothing has confirmed and that recovery validates.
+    pub(super) fn find_validated(
+        &mut self,
+        pairs: &mut Pairs,
+        deadline: Option<Instant>,
+        found: &mut Found,
+    ) -> Result<(), CheckError> {
+        let mut tasks = Tasks::new();
+        for (number, pair) in pairs.all.iter().enumerate() {
+            if pair.kind == Kind::Race && pair.evidence.is_none() {
+                for instance in chosen(&pair.instances) {
+                    tasks.entry(instance.at).or_default().push(number);
+                }
+            }
+        }
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let survey = survey(self.trace, self.runner.rules())?;
+        let progress = self.try_all(
+            Step::Reasons,
+            &tasks,
+            &|lab, at, pairs, setting| ask(lab, at, pairs, &survey, setting),
+            deadline,
+        )?;
+        found.races.confirmations += progress.executions;
+        if progress.is_interrupted {
+            return Err(CheckError::Interrupted);
+        }
+        let mut answers: BTreeMap<usize, Vec<Answer>> = BTreeMap::new();
+        for tried in progress.studied {
+            for (number, answer) in tried.outcomes {
+                answers.entry(number).or_default().push(answer);
+            }
+        }
+        for (number, answers) in answers {
+            pairs.all[number].is_validated = is_validated(&answers);
+        }
+        let validated = pairs.all.iter().filter(|it| it.is_validated).count();
+        found.races.validated = validated as u64;
+        Ok(())
+    }
+}
+
+/// Whether answers at several failure points say so: never apart, and once noticed.
+fn is_validated(answers: &[Answer]) -> bool {
+    !answers.contains(&Answer::Apart) && answers.contains(&Answer::Together { is_noticed: true })
+}
+
+/// What the pairs that are seen at a failure point are there.
+fn ask(
+    lab: &mut dyn Lab,
+    at: EventIndex,
+    pairs: &[usize],
+    survey: &Survey,
+    setting: &Setting<'_>,
+) -> Result<Tried<(usize, Answer)>, CheckError> {
+    lab.move_to(at)?;
+    let mut tried = Tried::new(at);
+    let pools = lab.pools();
+    let table = lab.crash_table();
+    let mut scene = Scene {
+        lines: &pools.line_table(&table),
+        // Also what is stored later: that recovery goes on to read it shows that it has not stopped.
+        watches: &survey.watches(EventIndex(u64::MAX), &pools),
+        setting,
+        at,
+        executions: &mut tried.executions,
+    };
+    let answer = scene.answer(lab)?;
+    let answers = pairs.iter().map(|number| (*number, answer));
+    tried.outcomes.extend(answers);
+    Ok(tried)
+}
+
+struct Scene<'s> {
+    lines: &'s LineTable,
+    watches: &'s [Watch],
+    setting: &'s Setting<'s>,
+    at: EventIndex,
+    executions: &'s mut u64,
+}
+
+impl Scene<'_> {
+    fn answer(&mut self, lab: &mut dyn Lab) -> Result<Answer, CheckError> {
+        let Some(newest) = self.run(lab, &[])? else {
+            return Ok(Answer::Apart);
+        };
+        let choices = &newest.choices;
+        let lines: BTreeSet<u32> = choices.iter().map(|choice| choice.line).collect();
+        if lines.len() < 2 || choices.len() > LOADS_MAX {
+            return Ok(Answer::Apart);
+        }
+        let mut common: Option<Doing> = None;
+        for (number, choice) in choices.iter().enumerate() {
+            for class in 1..choice.class_count.min(1 + CLASSES_MAX) {
+                let mut prefix = vec![0; number];
+                prefix.push(u32::from(class));
+                let Some(other) = self.run(lab, &prefix)? else {
+                    return Ok(Answer::Apart);
+                };
+                let doing = self.doing(&other, &lines);
+                if *common.get_or_insert_with(|| doing.clone()) != doing {
+                    return Ok(Answer::Apart);
+                }
+            }
+        }
+        let is_noticed = common.is_some_and(|it| it != self.doing(&newest, &lines));
+        Ok(Answer::Together { is_noticed })
+    }
+
+    /// An execution that succeeds, or nothing.
+    fn run(&mut self, lab: &mut dyn Lab, prefix: &[u32]) -> Result<Option<Execution>, CheckError> {
+        *self.executions += 1;
+        let Look::Seen(sight) = look_and_log(lab, self.lines, self.watches, prefix)? else {
+            return Ok(None);
+        };
+        let judged = self
+            .setting
+            .contents
+            .judge(self.at, &sight.execution.verdict);
+        Ok(judged.is_none().then_some(sight.execution))
+    }
+
+    /// What an execution does, but for reading lines of the table that are named.
+    fn doing(&self, execution: &Execution, lines: &BTreeSet<u32>) -> Doing {
+        let line_bytes = u64::from(self.lines.line_bytes);
+        let is_named = |pool: u32, offset: u64| {
+            let named = lines
+                .iter()
+                .filter_map(|line| self.lines.lines.get(*line as usize));
+            let mut named = named.map(|line| (line.pool, line.offset));
+            named.any(|(of, start)| of == pool && (start..start + line_bytes).contains(&offset))
+        };
+        let mut reads: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+        for note in execution.notes.iter().filter(|note| note.code == 0) {
+            if !is_named(note.pool, note.offset) {
+                *reads.entry((note.pool, note.offset)).or_default() |= note.bytes;
+            }
+        }
+        let is_store = |kind: LogKind| matches!(kind, LogKind::Store | LogKind::StoreNonTemporal);
+        let stores = execution.log.iter().filter(|logged| is_store(logged.kind));
+        let stores = stores.map(|logged| (logged.pool, logged.offset, logged.bytes.clone()));
+        Doing {
+            reads,
+            stores: stores.collect(),
+            dump: match &execution.verdict {
+                Verdict::Success { dump } => dump.clone(),
+                Verdict::Failure(_) => None,
+            },
+        }
+    }
+}
+
+/// What an execution does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Doing {
+    /// Bytes of lines of 64 bytes, by pool and offset.
+    reads: BTreeMap<(u32, u64), u64>,
+    /// Pool, offset and bytes.
+    stores: Vec<(u32, u64, Vec<u8>)>,
+    dump: Option<Vec<u8>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, is_validated};
+
+    #[test]
+    fn validated_is_what_is_never_apart_and_once_noticed() {
+        let [silent, noticed] = [false, true].map(|is_noticed| Answer::Together { is_noticed });
+        assert!(is_validated(&[silent, noticed, silent]));
+        assert!(!is_validated(&[silent, silent]));
+        assert!(!is_validated(&[noticed, Answer::Apart]));
+        assert!(!is_validated(&[]));
+    }
+}
