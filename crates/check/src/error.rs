@@ -51,6 +51,14 @@ pub enum CheckError {
         /// How many there are.
         count: usize,
     },
+    /// Nothing that recovery reads can be watched.
+    #[error(
+        "the reads of recovery cannot be watched: {reason}; powerfail crash tries what it survives"
+    )]
+    Unwatchable {
+        /// Why.
+        reason: String,
+    },
     /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,

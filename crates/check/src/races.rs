@@ -102,6 +102,13 @@ impl Bench<'_, '_> {
         let progress = self.watch_all(&points, &cross, benign, deadline)?;
         found.is_interrupted = progress.is_interrupted;
         count(&progress, &mut found);
+        if options.alone
+            && found.races.refused > 0
+            && found.races.refused == progress.done()
+            && let Some(reason) = progress.studied.iter().find_map(|it| it.refused.clone())
+        {
+            return Err(CheckError::Unwatchable { reason });
+        }
         found.races.executions += inferred.executions;
         found.commit_variables = inferred.variables;
         for variable in &mut found.commit_variables {

@@ -49,6 +49,16 @@ fn strict_belongs_to_races() {
     assert!(run.stderr.contains("--races"), "{}", run.stderr);
 }
 
+/// Nothing is looked at, so that nothing can be said: that is no clean result.
+#[test]
+fn a_recovery_that_is_linked_statically_is_refused() {
+    let folder = folder(0);
+    folder.build_at("static", "races", "record.c", &["-DCASE=0", "-static"]);
+    folder
+        .powerfail(&["races", "run.trace", "--recover", "./static {pool} recover"])
+        .is_refused_with(SETUP, &["cannot be watched", "statically"]);
+}
+
 /// Recovery is a shell that reads the pool by other programs: nothing of that can be watched, and that is said.
 #[test]
 fn what_cannot_be_watched_is_named_and_counted() {
