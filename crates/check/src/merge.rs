@@ -63,6 +63,7 @@ fn add(totals: &mut Totals, more: &Totals) {
         races.confirmations += more.confirmations;
         races.pairs += more.pairs;
         races.confirmed += more.confirmed;
+        races.validated += more.validated;
     }
 }
 

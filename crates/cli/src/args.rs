@@ -9,15 +9,20 @@
     reason = "a switch of the command line is a bool"
 )]
 
+mod trace;
+mod values;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use powerfail_finding::Code;
 use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
-use powerfail_trace::{RecordGroup, RecordKind};
 
 use crate::exit::exit_codes;
+
+pub(crate) use trace::*;
+use values::{parse_code, parse_segments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -606,120 +611,6 @@ pub(crate) enum NonTemporalArg {
     DurableAtFence,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum TraceCommand {
-    /// Counts and ratios: events by kind, pools, bytes per event
-    Info(TraceFileArgs),
-    /// Print the events, as text or JSON lines
-    Events(TraceEventsArgs),
-    /// Open lines and number of crash states at a position
-    States(TraceStatesArgs),
-    /// Verify every checksum, and that the stores give the final image
-    ///
-    /// The last line is the verdict: sound, or NOT sound with the reasons. A trace that is damaged,
-    /// incomplete or contradicts its final image is a finding (exit code 1); a file that is no
-    /// trace, is empty or cannot be read is not judged (exit code 2).
-    Check(TraceCheckArgs),
-    /// Make a trace from a litmus trace
-    Import(TraceImportArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TraceFileArgs {
-    /// The trace
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TraceCheckArgs {
-    /// The trace
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    #[command(flatten)]
-    pub(crate) memory: MemoryArgs,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// How much memory a command may take for the content of pools.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct MemoryArgs {
-    /// Give up before pools take more memory than this: bytes, or with K, M, G or T
-    #[arg(long, default_value = "4G", value_parser = parse_size, value_name = "SIZE")]
-    pub(crate) memory_limit: u64,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TraceEventsArgs {
-    /// The trace
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Only these kinds: names such as store or clwb, or stores, flushes, fences, syncs, marks,
-    /// lifecycle
-    #[arg(long, value_delimiter = ',', value_parser = parse_kind, value_name = "KINDS")]
-    pub(crate) kind: Vec<KindFilter>,
-    /// Only this thread
-    #[arg(long, value_name = "N")]
-    pub(crate) thread: Option<u32>,
-    /// Only this pool
-    #[arg(long, value_name = "N")]
-    pub(crate) pool: Option<u32>,
-    /// Only events that touch these pool offsets, as in 0x1000..0x2000
-    #[arg(long, value_parser = parse_range, value_name = "A..B")]
-    pub(crate) range: Option<(u64, u64)>,
-    /// Start at this event
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub(crate) from: u64,
-    /// Stop before this event
-    #[arg(long, value_name = "N")]
-    pub(crate) to: Option<u64>,
-    /// Stop after this many events
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<u64>,
-    /// Do not look for function, file and line of the events
-    #[arg(long)]
-    pub(crate) no_source: bool,
-    /// Print whole call stacks, not only the innermost frame
-    #[arg(long)]
-    pub(crate) stacks: bool,
-    /// Print one JSON object per line instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TraceStatesArgs {
-    /// The trace
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Crash just before this event [default: after the last one]
-    #[arg(long, value_name = "N")]
-    pub(crate) at: Option<u64>,
-    /// List failure points instead, with the number of crash states at each
-    #[arg(long, value_enum, value_name = "WHICH", conflicts_with = "at")]
-    pub(crate) failure_points: Option<FailurePointsArg>,
-    /// Open lines to print in full; JSON always has all of them
-    #[arg(
-        long,
-        default_value_t = 20,
-        value_name = "N",
-        conflicts_with_all = ["failure_points", "json"]
-    )]
-    pub(crate) lines: usize,
-    #[command(flatten)]
-    pub(crate) rules: RulesArgs,
-    #[command(flatten)]
-    pub(crate) memory: MemoryArgs,
-    /// Print JSON instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailurePointsArg {
     /// The fewest moments whose crash states are those of all moments
@@ -808,16 +699,6 @@ pub(crate) enum AtomicityArg {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TraceImportArgs {
-    /// A litmus trace
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// The trace to write; replaced if it exists, and only when the new one is complete
-    #[arg(short, long, value_name = "TRACE")]
-    pub(crate) output: PathBuf,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// A code such as PF0101 [default: list all codes]
     #[arg(value_name = "CODE", value_parser = parse_code)]
@@ -845,91 +726,6 @@ pub(crate) struct ManArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// A kind of record or a group of kinds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KindFilter {
-    Kind(RecordKind),
-    Group(RecordGroup),
-}
-
-impl KindFilter {
-    pub(crate) fn admits(self, kind: RecordKind) -> bool {
-        match self {
-            Self::Kind(wanted) => wanted == kind,
-            Self::Group(wanted) => wanted == kind.group(),
-        }
-    }
-}
-
-fn parse_kind(text: &str) -> Result<KindFilter, String> {
-    let group = RecordGroup::ALL
-        .into_iter()
-        .find(|group| group.name() == text);
-    let kind = RecordKind::ALL.into_iter().find(|kind| kind.name() == text);
-    group
-        .map(KindFilter::Group)
-        .or(kind.map(KindFilter::Kind))
-        .ok_or_else(|| {
-            let groups = RecordGroup::ALL.map(RecordGroup::name).join(", ");
-            let kinds = RecordKind::ALL.map(RecordKind::name).join(", ");
-            format!("no such kind of event; there are {groups}, and one by one {kinds}")
-        })
-}
-
-fn parse_code(text: &str) -> Result<Code, String> {
-    let list = "`powerfail explain` lists them";
-    text.parse().map_err(|error| format!("{error}; {list}"))
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.split_at_checked(text.len().saturating_sub(1)) {
-        Some((digits, "K" | "k")) => (digits, 1 << 10),
-        Some((digits, "M" | "m")) => (digits, 1 << 20),
-        Some((digits, "G" | "g")) => (digits, 1 << 30),
-        Some((digits, "T" | "t")) => (digits, 1 << 40),
-        _ => (text, 1),
-    };
-    digits
-        .parse::<u64>()
-        .ok()
-        .filter(|_| digits.bytes().all(|digit| digit.is_ascii_digit()))
-        .and_then(|number| number.checked_mul(unit))
-        .ok_or_else(|| "a size looks like 500M or 4G".to_owned())
-}
-
-fn parse_segments(text: &str) -> Result<(usize, Option<usize>), String> {
-    let wrong = || format!("`{text}` is no range of segments; write 10..20, ..5 or 7..");
-    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-    let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
-    let from = if from.is_empty() { 0 } else { number(from)? };
-    let to = if to.is_empty() {
-        None
-    } else {
-        Some(number(to)?)
-    };
-    if to.is_some_and(|to| to <= from) {
-        return Err(format!(
-            "`{text}` has no segment in it: the last number is not included"
-        ));
-    }
-    Ok((from, to))
-}
-
-fn parse_range(text: &str) -> Result<(u64, u64), String> {
-    let number = |text: &str| match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    };
-    let (start, end) = text
-        .split_once("..")
-        .ok_or("a range looks like 0x1000..0x2000")?;
-    match (number(start), number(end)) {
-        (Some(start), Some(end)) if start < end => Ok((start, end)),
-        (Some(_), Some(_)) => Err("the range is empty".to_owned()),
-        _ => Err("a range looks like 0x1000..0x2000".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -938,43 +734,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn ranges_are_decimal_or_hexadecimal() {
-        assert_eq!(parse_range("64..0x80"), Ok((64, 128)));
-        assert!(parse_range("1..1").is_err());
-        assert!(parse_range("0x..4").is_err());
-        assert!(parse_range("12").is_err());
-    }
-
-    #[test]
-    fn sizes_have_binary_units() {
-        assert_eq!(parse_size("4096"), Ok(4096));
-        assert_eq!(parse_size("3K"), Ok(3072));
-        assert_eq!(parse_size("4G"), Ok(4 << 30));
-        for wrong in [
-            "",
-            "G",
-            "-1",
-            "+1",
-            "1.5G",
-            "4GB",
-            "99999999999T",
-            "4 G",
-            "1é",
-        ] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn kinds_and_groups_have_different_names() {
-        assert_eq!(parse_kind("store"), Ok(KindFilter::Kind(RecordKind::Store)));
-        assert_eq!(
-            parse_kind("stores"),
-            Ok(KindFilter::Group(RecordGroup::Stores))
-        );
-        assert!(parse_kind("sfences").is_err());
     }
 }
