@@ -22,6 +22,7 @@ use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
 use crate::exit::exit_codes;
 
 pub(crate) use trace::*;
+pub(crate) use values::parse_size;
 use values::{parse_code, parse_segments};
 
 const EXAMPLES: &str = "\

@@ -8,6 +8,8 @@ use powerfail_oracle::RecoveryPlan;
 use powerfail_recorder::{HEAP_LEN_MAX, HEAP_NOTE, HEAP_VARIABLE, RANGES_VARIABLE};
 use powerfail_trace::{Pool, PoolKind, Trace};
 
+use crate::args::parse_size;
+
 /// Such memory of a trace.
 pub(crate) struct Persistent<'t> {
     trace: &'t Trace,
@@ -74,15 +76,8 @@ fn is_range(pool: &Pool) -> bool {
 
 /// Reads how much memory a heap has: a number of bytes, or one with K, M or G.
 pub(crate) fn parse_len(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
-        _ => (text, 1),
-    };
-    let number: Option<u64> = digits.parse().ok();
-    match number.and_then(|number| number.checked_mul(unit)) {
-        Some(len) if (1..=HEAP_LEN_MAX).contains(&len) => Ok(len),
+    match parse_size(text) {
+        Ok(len) if (1..=HEAP_LEN_MAX).contains(&len) => Ok(len),
         _ => Err("write a number of bytes up to 64G, as in 65536, 512M or 2G".into()),
     }
 }

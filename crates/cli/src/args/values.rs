@@ -39,7 +39,7 @@ pub(super) fn parse_code(text: &str) -> Result<Code, String> {
     text.parse().map_err(|error| format!("{error}; {list}"))
 }
 
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.split_at_checked(text.len().saturating_sub(1)) {
         Some((digits, "K" | "k")) => (digits, 1 << 10),
         Some((digits, "M" | "m")) => (digits, 1 << 20),
