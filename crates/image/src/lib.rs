@@ -43,6 +43,7 @@
 //! ```
 
 mod changed_pages;
+mod contents;
 mod cursor;
 mod error;
 mod export;
@@ -55,6 +56,7 @@ mod private_file;
 mod run_directory;
 mod slot;
 
+pub use contents::{Contents, FileContents, ImageId, PageBytes};
 pub use cursor::{CursorOptions, ImageCursor, Patch};
 pub use error::{ImageError, Result};
 pub use export::write_image;
