@@ -5,7 +5,7 @@
 //! | offset | what |
 //! | --- | --- |
 //! | 0 | header: kind, flags, value length (16 bits), site (32 bits) |
-//! | 8 | stamp of `rdtsc`; zero until the record is committed |
+//! | 8 | stamp of `rdtsc`; zero until the record is committed; its highest bit: [`STAMP_TENTATIVE`] |
 //! | 16 | address as the target sees it, if [`FLAG_ADDRESS`] |
 //! | 24 | value, padded with anything to eight bytes |
 //! | | value once more, if [`FLAG_MASKED`] |
@@ -28,6 +28,9 @@ pub const FLAG_MASKED: u8 = 2;
 
 /// Offset of the stamp in a record.
 pub const STAMP_AT: u32 = 8;
+/// Set in the stamp of a record that its thread may still withdraw and make anew. Counters of time do not
+/// get there. Emitted code clears the highest byte of the stamp when the operation has happened.
+pub const STAMP_TENTATIVE: u64 = 1 << 63;
 /// Offset of the address.
 pub const ADDRESS_AT: u32 = 16;
 /// Offset of the value in a record that has an address.
@@ -152,6 +155,8 @@ pub struct Record<'a> {
     pub header: Header,
     /// When it was committed; zero if it was not.
     pub stamp: u64,
+    /// Whether its thread may still make it anew.
+    pub is_tentative: bool,
     /// Where, if it has an address.
     pub address: Option<u64>,
     images: &'a [u8],
@@ -185,6 +190,7 @@ impl fmt::Debug for Record<'_> {
             .debug_struct("Record")
             .field("header", &self.header)
             .field("stamp", &self.stamp)
+            .field("is_tentative", &self.is_tentative)
             .field("address", &format_args!("{:#x?}", self.address))
             .field("value", &format_args!("{:02x?}", self.value()))
             .finish()
@@ -256,9 +262,11 @@ impl<'a> Iterator for Records<'a> {
             self.bytes = rest;
             let has_address = header.flags & FLAG_ADDRESS != 0;
             let value_at = if has_address { VALUE_AT } else { ADDRESS_AT };
+            let stamp = word_at(this, STAMP_AT as usize).unwrap_or(0);
             return Some(Ok(Record {
                 header,
-                stamp: word_at(this, STAMP_AT as usize).unwrap_or(0),
+                stamp: stamp & !STAMP_TENTATIVE,
+                is_tentative: stamp & STAMP_TENTATIVE != 0,
                 address: if has_address {
                     word_at(this, ADDRESS_AT as usize)
                 } else {
@@ -275,7 +283,7 @@ impl FusedIterator for Records<'_> {}
 #[cfg(test)]
 mod tests {
     extern crate std;
-    use super::{EventKind, FLAG_ADDRESS, FLAG_MASKED, Header, Records, SiteId};
+    use super::{EventKind, FLAG_ADDRESS, FLAG_MASKED, Header, Records, STAMP_TENTATIVE, SiteId};
     use std::vec::Vec;
 
     fn push(out: &mut Vec<u8>, header: Header, stamp: u64, address: Option<u64>, images: &[&[u8]]) {
@@ -346,6 +354,25 @@ mod tests {
             records[2].runs().collect::<Vec<_>>(),
             [(1, &[5, 6][..]), (4, &[7][..])]
         );
+    }
+
+    #[test]
+    fn a_tentative_stamp_is_a_stamp() {
+        let mut chunk = Vec::new();
+        let header = Header {
+            kind: EventKind::StoreLocked,
+            flags: FLAG_ADDRESS,
+            value_len: 8,
+            site: SiteId(1),
+        };
+        for stamp in [STAMP_TENTATIVE | 7, 8] {
+            push(&mut chunk, header, stamp, Some(0x1000), &[&[1; 8]]);
+        }
+        let seen: Vec<_> = Records::new(&chunk)
+            .map(Result::unwrap)
+            .map(|record| (record.stamp, record.is_tentative))
+            .collect();
+        assert_eq!(seen, [(7, true), (8, false)]);
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Finds the records in a chunk that its thread may still be writing.
 //!
 //! Why this is sound without any lock: x86 makes the stores of a thread visible in their order. A
-//! record's header is stored before anything else of it, its stamp last. So a stamp that is not zero
-//! proves the whole record, and a header that is not zero proves its length. A word that is not zero
-//! behind zeros is a header, if those zeros are still zero when looked at again: the header of
+//! record's header is stored before anything else of it, its stamp last. So a stamp that is neither zero
+//! nor tentative proves the whole record, and a header that is not zero proves its length. A word that is
+//! not zero behind zeros is a header, if those zeros are still zero when looked at again: the header of
 //! whatever record covers that word would have been visible before the word.
+//!
+//! A record with a tentative stamp is whole, but its thread may be about to make it anew. It is as good as
+//! not committed while the thread can still go on; a thread that cannot has left in it what it announced
+//! last.
 
-use powerfail_abi::{Header, STAMP_AT};
+use powerfail_abi::{Header, STAMP_AT, STAMP_TENTATIVE};
 
 use crate::clock::Stamp;
 use crate::shared_file::{ChunkIndex, SharedFile};
@@ -41,6 +45,17 @@ pub(crate) struct Scan {
     pub(crate) end: u64,
 }
 
+/// How a scan goes about records that are not committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opens {
+    /// Stops at the first one.
+    Stop,
+    /// Notes them.
+    Note,
+    /// Notes them, but those with a tentative stamp are records: nobody will change them any more.
+    Settle,
+}
+
 impl Scan {
     fn clear(&mut self, from: u64) {
         self.found.clear();
@@ -52,28 +67,26 @@ impl Scan {
 
     /// Reads `from..to` up to the first record that is not committed.
     pub(crate) fn committed(&mut self, shared: &SharedFile, chunk: ChunkIndex, from: u64, to: u64) {
-        self.scan(shared, chunk, from, to, false);
+        self.scan(shared, chunk, from, to, Opens::Stop);
     }
 
     /// Reads all of `from..to`, past records that are not committed.
     pub(crate) fn all(&mut self, shared: &SharedFile, chunk: ChunkIndex, from: u64, to: u64) {
-        self.scan(shared, chunk, from, to, true);
+        self.scan(shared, chunk, from, to, Opens::Note);
     }
 
-    fn scan(
-        &mut self,
-        shared: &SharedFile,
-        chunk: ChunkIndex,
-        from: u64,
-        to: u64,
-        past_open: bool,
-    ) {
+    /// Reads all of `from..to` for the last time: no thread writes there any more.
+    pub(crate) fn rest(&mut self, shared: &SharedFile, chunk: ChunkIndex, from: u64, to: u64) {
+        self.scan(shared, chunk, from, to, Opens::Settle);
+    }
+
+    fn scan(&mut self, shared: &SharedFile, chunk: ChunkIndex, from: u64, to: u64, opens: Opens) {
         self.clear(from);
         while self.end < to {
             let at = self.end;
             let word = shared.load(chunk, at);
             if word == 0 {
-                if !past_open || !self.skip_zeros(shared, chunk, to) {
+                if opens == Opens::Stop || !self.skip_zeros(shared, chunk, to) {
                     return;
                 }
                 continue;
@@ -84,14 +97,15 @@ impl Scan {
                 self.garbage = Some(word);
                 return;
             }
-            let stamp = Stamp(shared.load(chunk, at + u64::from(STAMP_AT)));
-            if stamp != Stamp(0) {
+            let stamp = shared.load(chunk, at + u64::from(STAMP_AT));
+            let is_open = stamp == 0 || stamp & STAMP_TENTATIVE != 0 && opens != Opens::Settle;
+            if !is_open {
                 self.found.push(Found {
                     offset: at,
                     len: len as u32,
-                    stamp,
+                    stamp: Stamp(stamp & !STAMP_TENTATIVE),
                 });
-            } else if past_open {
+            } else if opens != Opens::Stop {
                 self.open.push(Open {
                     from: at,
                     to: at + len,

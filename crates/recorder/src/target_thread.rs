@@ -285,7 +285,7 @@ impl TargetThread {
                 && held
                     .cursor_outside
                     .is_some_and(|cursor| Some(cursor) != self.cursor);
-            let described = self.rescan(shared, &mut held, queue, scan);
+            let described = self.rescan(shared, &mut held, queue, scan, outside);
             // Code in no handler has appended again, so it has left what it was interrupted in.
             if held.open.is_empty() || outside {
                 result.uncommitted += described;
@@ -300,17 +300,23 @@ impl TargetThread {
         }
     }
 
-    /// Takes what was committed in a held chunk meanwhile. How many records are still open.
+    /// Takes what was committed in a held chunk meanwhile. How many records are still open. `settled` says
+    /// that nobody will write there any more.
     fn rescan(
         &mut self,
         shared: &SharedFile,
         held: &mut Held,
         queue: &mut Queue,
         scan: &mut Scan,
+        settled: bool,
     ) -> u64 {
         let mut uncommitted = 0;
         for open in std::mem::take(&mut held.open) {
-            scan.all(shared, held.chunk, open.from, open.to);
+            if settled {
+                scan.rest(shared, held.chunk, open.from, open.to);
+            } else {
+                scan.all(shared, held.chunk, open.from, open.to);
+            }
             self.take_found(shared, held.chunk, held.sequence, queue, scan);
             uncommitted += scan.open.len() as u64;
             held.open.append(&mut scan.open);
@@ -329,7 +335,7 @@ impl TargetThread {
     ) {
         self.final_depth = self.depth(shared);
         for mut held in std::mem::take(&mut self.held) {
-            result.uncommitted += self.rescan(shared, &mut held, queue, scan);
+            result.uncommitted += self.rescan(shared, &mut held, queue, scan, true);
             shared.free(held.chunk);
             result.freed += 1;
         }
@@ -342,7 +348,7 @@ impl TargetThread {
             } else {
                 0
             };
-            scan.all(shared, *chunk, from, chunk::LEN);
+            scan.rest(shared, *chunk, from, chunk::LEN);
             result.garbage = result.garbage.or(scan.garbage);
             result.uncommitted += scan.open.len() as u64;
             self.take_found(shared, *chunk, owner.sequence, queue, scan);

@@ -394,6 +394,47 @@ fn an_interrupted_append_is_waited_for() {
 }
 
 #[test]
+fn what_is_tentative_is_not_believed() {
+    let setup = Setup::new();
+    let pool = setup.pool("pool", 1);
+    let summary = setup.record("tentative", &[&pool]);
+    let expected = [1, 2, 3].map(|value| (0, 0, vec![value; 8]));
+    assert_eq!(stores(&setup.trace()), expected);
+    assert_eq!(summary.events_of(RecordKind::LockedStore), 1);
+    assert_eq!(summary.uncommitted_records, 0);
+    assert_eq!(summary.warnings, [""; 0]);
+}
+
+#[test]
+fn a_chunk_with_a_tentative_record_is_kept() {
+    let setup = Setup::new();
+    let pool = setup.pool("pool", 1);
+    let mut options = setup.options("tentative-held", &[&pool]);
+    options.chunk_count = 3;
+    let summary = record(&options, &[]).unwrap();
+    let mut expected: Vec<_> = (0..20_000u64)
+        .map(|number| (0, 0, number.to_le_bytes().to_vec()))
+        .collect();
+    expected.extend([2, 3].map(|value| (0, 0, vec![value; 8])));
+    assert!(stores(&setup.trace()) == expected);
+    assert_eq!(summary.uncommitted_records, 0);
+    assert_eq!(summary.warnings, [""; 0]);
+}
+
+#[test]
+fn of_a_killed_thread_what_was_tentative_counts_if_it_was_done() {
+    let setup = Setup::new();
+    let pool = setup.pool("pool", 1);
+    let summary = setup.record("tentative-killed", &[&pool]);
+    assert_eq!(summary.status, TargetStatus::Killed(9));
+    assert_eq!(stores(&setup.trace()), [(0, 8, vec![1; 8])]);
+    assert_eq!(
+        (summary.uncommitted_records, summary.unperformed_stores),
+        (1, 1)
+    );
+}
+
+#[test]
 fn a_target_of_another_protocol_is_ended() {
     let setup = Setup::new();
     let note = setup.path("note");

@@ -1,8 +1,11 @@
 //! Records that the runtime itself makes: what the kernel does for the target.
 
+use core::sync::atomic::{Ordering, compiler_fence};
+
 use powerfail_abi::shared::{CHUNKS_ADDRESS, chunk_address, chunk_of};
 use powerfail_abi::{
-    EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, SiteId, ThreadBlock, chunk,
+    EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, STAMP_TENTATIVE, SiteId, ThreadBlock,
+    chunk,
 };
 
 use crate::{stacks, sys, thread};
@@ -62,7 +65,7 @@ pub(crate) fn append_at(
             at += count;
             left -= count;
         }
-        core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::Release);
+        compiler_fence(Ordering::Release);
         start
             .add(STAMP_AT as usize)
             .cast::<u64>()
@@ -156,6 +159,10 @@ pub(crate) fn void_last() {
             if let Some((at, header)) = last {
                 let kind = EventKind::Void;
                 (at as *mut u64).write(Header { kind, ..header }.word());
+                // Nor will it be made anew. The header is seen to change first.
+                let stamp = (at + u64::from(STAMP_AT)) as *mut u64;
+                compiler_fence(Ordering::Release);
+                stamp.write_volatile(stamp.read() & !STAMP_TENTATIVE);
             }
         }
     }

@@ -30,7 +30,8 @@ impl Mode {
     }
 }
 
-type Built = HashMap<String, Arc<OnceLock<PathBuf>>>;
+/// By compiler line: where the binary is, and its number.
+type Built = HashMap<String, (Arc<OnceLock<PathBuf>>, usize)>;
 
 /// What was built in this run of the tests, by compiler line.
 fn built() -> &'static (TempDir, Mutex<Built>) {
@@ -53,7 +54,8 @@ pub(crate) fn target_with(source: &str, extension: &str, flags: &[&str]) -> Path
     let (cell, number) = {
         let mut built = built.lock().expect("no test panics with the lock");
         let number = built.len();
-        (Arc::clone(built.entry(key).or_default()), number)
+        let (cell, number) = built.entry(key).or_insert_with(|| (Arc::default(), number));
+        (Arc::clone(cell), *number)
     };
     cell.get_or_init(|| {
         let file = Path::new(source);

@@ -14,6 +14,7 @@ mod pmdk;
 mod processes;
 mod refused;
 mod requests;
+mod retried;
 mod schedules;
 mod signals;
 mod single_steps;

@@ -4,13 +4,17 @@
 //! is stored: so the processor itself computes the value, the flags and the register that `xadd`,
 //! `xchg` and `cmpxchg` change. If locked, the store is a `lock cmpxchg` that succeeds only if the old
 //! value is still there; else everything begins again from the target's own state in the slots.
+//!
+//! The thread may lose its processor between the record and the exchange, for as long as a reader of the
+//! record likes to take. So the stamp of a record that may be made anew is tentative until the exchange
+//! has succeeded.
 
 use iced_x86::{Code, Mnemonic, OpKind, Register};
-use powerfail_abi::{EventKind, FLAG_ADDRESS, STAMP_AT, Slot, VALUE_AT};
+use powerfail_abi::{EventKind, FLAG_ADDRESS, STAMP_AT, STAMP_TENTATIVE, Slot, VALUE_AT};
 
 use super::builder::{Builder, Width, width};
 use super::settings::StampOrder;
-use crate::assembler::{Condition, at, gs};
+use crate::assembler::{Condition, Label, at, gs};
 use crate::classify::Store;
 
 const LOCK: u8 = 0xf0;
@@ -52,11 +56,11 @@ impl Builder<'_> {
         self.asm.save(Slot::Old, Register::RAX);
         self.asm
             .mr(moves.store, at(self.record, VALUE_AT), moves.rax);
-        self.stamp(if locked {
-            StampOrder::AfterLoads
+        if locked {
+            self.tentative_stamp();
         } else {
-            self.settings.stamp_order
-        });
+            self.stamp(self.settings.stamp_order);
+        }
         self.asm.save(Slot::Stamp, Register::RAX);
         self.run_on_record(changed);
         self.asm.save(Slot::RaxOut, Register::RAX);
@@ -73,7 +77,7 @@ impl Builder<'_> {
         if locked {
             self.asm.load(Register::RAX, Slot::Old);
             self.exchange(moves);
-            self.asm.jump_if(Condition::NotEqual, retry);
+            self.confirm_or(retry);
             self.set_pending(false);
         } else {
             self.works_here();
@@ -88,6 +92,27 @@ impl Builder<'_> {
         } else {
             self.outside(outside, state);
         }
+    }
+
+    /// RAX = stamp of a record that may be made anew. Uses RDX and the flags.
+    fn tentative_stamp(&mut self) {
+        const BIT: i32 = STAMP_TENTATIVE.trailing_zeros() as i32;
+        self.stamp(StampOrder::AfterLoads);
+        self.asm.ri(Code::Bts_rm64_imm8, Register::RAX, BIT);
+    }
+
+    /// After an exchange: if it succeeded, what is recorded has happened. Else it has not, and what the
+    /// record is to say next is not there yet.
+    fn confirm_or(&mut self, retry: Label) {
+        const HIGHEST_BYTE: u32 = 7;
+        let confirmed = self.asm.label();
+        self.asm.jump_if(Condition::Equal, confirmed);
+        self.asm
+            .mi(Code::Mov_rm64_imm32, at(self.record, STAMP_AT), 0);
+        self.asm.jump(retry);
+        self.asm.bind(confirmed);
+        let highest = at(self.record, STAMP_AT + HIGHEST_BYTE);
+        self.asm.mi(Code::Mov_rm8_imm8, highest, 0);
     }
 
     /// The instruction on the record, from the state of before it.
@@ -198,7 +223,7 @@ impl Builder<'_> {
         self.asm.save(Slot::Old, Register::RAX);
         self.asm.rm(moves.load, moves.rax, at(self.address, high));
         self.asm.save(Slot::OldHigh, Register::RAX);
-        self.stamp(StampOrder::AfterLoads);
+        self.tentative_stamp();
         self.asm.save(Slot::Stamp, Register::RAX);
         self.asm.load(Register::RAX, Slot::Old);
         self.asm.load(Register::RDX, Slot::OldHigh);
@@ -233,7 +258,7 @@ impl Builder<'_> {
             self.asm.raw(&[LOCK]);
         }
         self.asm.op(self.redirected(self.address, 0));
-        self.asm.jump_if(Condition::NotEqual, retry);
+        self.confirm_or(retry);
         if locked {
             self.set_pending(false);
         }

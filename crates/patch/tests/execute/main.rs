@@ -13,5 +13,6 @@ mod patched;
 mod race;
 mod random;
 mod requests;
+mod retried;
 mod signals;
 mod states;

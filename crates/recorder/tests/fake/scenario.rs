@@ -4,8 +4,8 @@ use std::os::unix::process::CommandExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 
-use powerfail_abi::EventKind;
 use powerfail_abi::message::{MessageKind, SiteTactic};
+use powerfail_abi::{EventKind, Header, STAMP_TENTATIVE};
 use rustix::process::Signal;
 
 use crate::runtime::{Appender, Mapped, POOL_ADDRESS, Runtime, path, stamp, store};
@@ -30,6 +30,9 @@ pub(crate) fn run(name: &str, pools: &[String]) {
         "sites" => sites(&pools[0]),
         "reuse" => reuse(&pools[0], &pools[1]),
         "interrupted" => interrupted(&pools[0]),
+        "tentative" => tentative(&pools[0]),
+        "tentative-held" => tentative_held(&pools[0]),
+        "tentative-killed" => tentative_killed(&pools[0]),
         "signalled" => signalled(&pools[0]),
         "wrong-version" => wrong_version(&pools[0]),
         "unrecorded" => unrecorded(&pools[0]),
@@ -325,6 +328,87 @@ fn interrupted(pool: &str) {
     for number in 0..40_000u64 {
         thread.store(0, &mapped, POOL_ADDRESS + 16, &number.to_le_bytes());
     }
+}
+
+fn locked() -> Header {
+    Header {
+        kind: EventKind::StoreLocked,
+        ..store(0, 8)
+    }
+}
+
+/// Returns when the host has read all that there was to read: it answers after it has looked where threads
+/// are, and reads before it answers again.
+fn wait_for_host(thread: &Appender, pool: &str) {
+    for round in 1..=2 {
+        let address = POOL_ADDRESS + (round << 20);
+        thread.map(path(pool), address, PAGE, 0).expect("the pool");
+    }
+}
+
+/// A locked operation that another thread gets ahead of after it was announced and seen.
+fn tentative(pool: &str) {
+    let (runtime, mut thread) = begin();
+    let mut other = runtime.thread();
+    let mapped = map(&thread, pool, 1);
+    let at = thread.reserve(locked().record_len());
+    thread.describe(at, locked(), Some(POOL_ADDRESS), &[&[1; 8]]);
+    thread.commit(at, stamp() | STAMP_TENTATIVE);
+    wait_for_host(&thread, pool);
+    other.store(0, &mapped, POOL_ADDRESS, &[1; 8]);
+    wait_for_host(&thread, pool);
+    thread.commit(at, 0);
+    wait_for_host(&thread, pool);
+    thread.describe(at, locked(), Some(POOL_ADDRESS), &[&[2; 8]]);
+    let announced = stamp();
+    thread.commit(at, announced | STAMP_TENTATIVE);
+    wait_for_host(&thread, pool);
+    mapped.write(POOL_ADDRESS, &[2; 8]);
+    thread.commit(at, announced);
+    other.store(0, &mapped, POOL_ADDRESS, &[3; 8]);
+}
+
+/// A handler gets ahead of it, and fills chunks.
+fn tentative_held(pool: &str) {
+    let (_, mut thread) = begin();
+    let mapped = map(&thread, pool, 1);
+    let at = thread.reserve(locked().record_len());
+    thread.describe(at, locked(), Some(POOL_ADDRESS), &[&[1; 8]]);
+    thread.commit(at, stamp() | STAMP_TENTATIVE);
+    thread.depth().store(1, Ordering::Release);
+    for number in 0..20_000u64 {
+        thread.store(0, &mapped, POOL_ADDRESS, &number.to_le_bytes());
+    }
+    wait_for_host(&thread, pool);
+    thread.depth().store(0, Ordering::Release);
+    thread.commit(at, 0);
+    wait_for_host(&thread, pool);
+    thread.describe(at, locked(), Some(POOL_ADDRESS), &[&[2; 8]]);
+    let announced = stamp();
+    thread.commit(at, announced | STAMP_TENTATIVE);
+    mapped.write(POOL_ADDRESS, &[2; 8]);
+    thread.commit(at, announced);
+    thread.store(0, &mapped, POOL_ADDRESS, &[3; 8]);
+}
+
+/// Killed between operations and their ends: one that has happened, one that has not, one that failed.
+fn tentative_killed(pool: &str) {
+    let (runtime, thread) = begin();
+    let mapped = map(&thread, pool, 1);
+    for (number, stamp) in (1..).zip([stamp() | STAMP_TENTATIVE, stamp() | STAMP_TENTATIVE, 0]) {
+        let mut killed = runtime.thread();
+        let address = POOL_ADDRESS + 8 * u64::from(number);
+        let at = killed.reserve(locked().record_len());
+        killed.describe(at, locked(), Some(address), &[&[number; 8]]);
+        killed.commit(at, stamp);
+        if number == 1 {
+            mapped.write(address, &[number; 8]);
+        }
+        std::mem::forget(killed);
+    }
+    wait_for_host(&thread, pool);
+    rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+    unreachable!("killed");
 }
 
 /// Asks its parent to be ended, as somebody outside could.

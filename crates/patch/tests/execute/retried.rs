@@ -1,0 +1,147 @@
+//! Memory that changes at every instruction of a locked operation's trampoline: what a reader may believe
+//! of its record stays as it is, and what is believed in the end has happened.
+
+use iced_x86::{Code, Decoder, DecoderOptions};
+use powerfail_abi::{EventKind, Header, Record};
+use powerfail_patch::{Action, LockedFences, MAX_TRAMPOLINE_LEN, StoreForm};
+
+use crate::bench::Bench;
+use crate::cases::{Case, random_case};
+use crate::expect::SITE;
+use crate::instances;
+use crate::machine::{Layout, Machine, TRAMPOLINE_AT};
+use crate::random::Random;
+
+/// A record that is committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Committed {
+    header: Header,
+    stamp: u64,
+    is_tentative: bool,
+    value: Vec<u8>,
+}
+
+impl Committed {
+    fn new(record: &Record<'_>) -> Option<Self> {
+        (record.stamp != 0).then(|| Self {
+            header: record.header,
+            stamp: record.stamp,
+            is_tentative: record.is_tentative,
+            value: record.value().to_vec(),
+        })
+    }
+}
+
+/// How often records were seen before their operation was over.
+#[derive(Default)]
+struct Seen {
+    /// Believed at once.
+    final_already: usize,
+    /// Tentative, and left as they were.
+    confirmed: usize,
+    /// Tentative, and made anew.
+    retried: usize,
+}
+
+fn is_tried_again(case: &Case) -> bool {
+    matches!(case.site.action, Action::Store(store)
+        if store.kind == EventKind::StoreLocked || store.form == StoreForm::CompareExchangePair)
+}
+
+fn check(bench: &mut Bench, case: &Case, random: &mut Random, seen: &mut Seen) {
+    let at = Machine::code_address(TRAMPOLINE_AT);
+    let mut out = [0; MAX_TRAMPOLINE_LEN];
+    let emitted = bench
+        .emitter
+        .emit(&case.site, SITE, at, false, &mut out)
+        .unwrap();
+    let code = &out[..emitted.len_bytes];
+    bench.write_snippet(&case.code);
+    let instructions: Vec<_> = Decoder::with_ip(64, code, at, DecoderOptions::NONE)
+        .into_iter()
+        .collect();
+    let seed = random.next();
+    for instruction in &instructions {
+        let is_jumped_into =
+            |target: u64| instruction.ip() < target && target < instruction.ip() + 5;
+        if instructions
+            .iter()
+            .any(|other| is_jumped_into(other.near_branch_target()))
+        {
+            continue;
+        }
+        Random(seed).fill(bench.machine.pool());
+        bench.machine.reset_ring(None);
+        bench.machine.write_code(at, code);
+        bench.write_jump(instruction.ip(), Machine::stop_address());
+        let stopped = bench.machine.run(at, &case.state);
+        bench.machine.write_code(at, code);
+        if !bench.machine.was_stopped() {
+            continue;
+        }
+        let before = bench.machine.records().first().and_then(Committed::new);
+        for byte in bench.machine.pool() {
+            *byte = !*byte;
+        }
+        bench.machine.run(instruction.ip(), &stopped);
+
+        let what = format!(
+            "{:?} {:02x?} at {:#x}",
+            case.site.instruction.code(),
+            case.code,
+            instruction.ip() - at
+        );
+        let records = bench.machine.records();
+        assert_eq!(records.len(), 1, "{what}");
+        let address = records[0].address.expect("an address");
+        let after = Committed::new(&records[0]).expect("a stamp");
+        assert!(!after.is_tentative, "{what}");
+        let offset = (address - bench.layout.pool()) as usize;
+        let in_pool = &bench.machine.pool()[offset..offset + after.value.len()];
+        match before {
+            Some(before) if !before.is_tentative => {
+                assert_eq!(before, after, "{what}");
+                seen.final_already += 1;
+            }
+            Some(before) if before.stamp == after.stamp => {
+                let is_tentative = false;
+                let confirmed = Committed {
+                    is_tentative,
+                    ..before
+                };
+                assert_eq!(confirmed, after, "{what}");
+                seen.confirmed += 1;
+            }
+            before => {
+                assert_eq!(in_pool, after.value, "{what}");
+                seen.retried += usize::from(before.is_some());
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_has_happened_is_final() {
+    let mut bench = Bench::new(Layout::Near, |settings| {
+        settings.locked_fences = LockedFences::Never;
+    });
+    let mut random = Random(11);
+    let mut seen = Seen::default();
+    let mut cases = 0;
+    for code in Code::values().filter(|code| instances::runs_here(*code)) {
+        // Whether there is a lock is for chance to decide.
+        for _ in 0..8 {
+            if let Some(case) = random_case(&mut bench, code, &mut random)
+                && case.aim.in_pool
+                && is_tried_again(&case)
+            {
+                check(&mut bench, &case, &mut random, &mut seen);
+                cases += 1;
+            }
+        }
+    }
+    assert!(cases > 100, "only {cases} cases");
+    assert!(seen.final_already > cases, "{}", seen.final_already);
+    assert!(seen.confirmed >= cases, "{}", seen.confirmed);
+    assert!(seen.retried > cases, "{}", seen.retried);
+}
