@@ -6,16 +6,19 @@
 use std::path::Path;
 use std::process::Command;
 
-use powerfail_corpus::{Campaign, Contents, CorpusError, StatsLine, TestCase};
+use powerfail_corpus::{
+    Campaign, Contents, CorpusError, Edge, Images, StatsLine, TestCase, read_stats,
+};
 use powerfail_image::FileContents;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::common::{PAGE, Random, TestResult, edge, entry, other_process, small};
+use crate::common::{PAGE, Random, TestResult, entry, other_process, small};
 
 const VARIABLE: &str = "POWERFAIL_CORPUS_TEST_FULL";
 
+const ROUNDS: u64 = 6;
 /// So many failures are seen at least, or the test tests nothing.
-const FAILURES: u64 = 500;
+const FAILURES: u64 = 100;
 
 fn limit(bytes: Option<u64>) -> TestResult {
     let maximum = getrlimit(Resource::Fsize).maximum;
@@ -51,102 +54,117 @@ fn a_full_disk_refuses_and_loses_nothing() -> TestResult {
     Ok(())
 }
 
-/// Contents that do not compress.
-fn noise(value: u64) -> Contents {
-    let mut random = Random::new(value);
+/// Bytes that do not compress.
+fn noise(value: u64, len: usize) -> Vec<u8> {
+    let mut random = Random::new(value + 1);
+    (0..len).map(|_| random.next() as u8).collect()
+}
+
+fn noisy_pool(value: u64) -> Contents {
     let mut pool = FileContents {
-        len_bytes: 8 * PAGE as u64,
+        len_bytes: PAGE as u64,
         ..FileContents::default()
     };
-    for number in 0..8 {
-        pool.set_page(number, &std::array::from_fn(|_| random.next() as u8));
-    }
+    let page = noise(value, PAGE).try_into().expect("a page");
+    pool.set_page(0, &page);
     Contents {
         files: [("pool".to_owned(), pool)].into(),
     }
 }
 
-/// Does all that is kept, one after the other, until something fails. Each may be done twice.
-fn work(campaign: &mut Campaign, round: u64) -> Result<(), CorpusError> {
-    let (root, _) = campaign.images.insert_root("root", &small(round))?;
-    let long = "x".repeat(2000 + round as usize);
-    let (child, _) = (campaign.images).insert(root, &edge(&long, None), &small(10_000 + round))?;
-    let case = TestCase {
-        image: child,
-        input: round.to_le_bytes().repeat(100),
+/// Keeps something, such that one file meets the limit before the others.
+fn keep(campaign: &mut Campaign, file: &str, round: u64) -> Result<(), CorpusError> {
+    let long = Edge {
+        input: noise(round, 3000),
+        failure_point: None,
     };
-    let (number, _) = campaign.queue.append(&case, &entry("full"))?;
-    campaign.queue.retire(number, "it is tested")?;
-    campaign.stats.append(&StatsLine {
-        execs: round,
-        ..StatsLine::default()
+    let case = |len| TestCase {
+        image: Images::empty(),
+        input: noise(round, len),
+    };
+    let images = &campaign.images;
+    match file {
+        "images.pack" => images.insert_root("noise", &noisy_pool(round)).map(drop),
+        "inputs.pack" => (images.insert(Images::empty(), &long, &small(round))).map(drop),
+        "images.jsonl" => images.insert_root("small", &small(round)).map(drop),
+        "queue.jsonl" => (campaign.queue.append(&case(20), &entry("full"))).map(drop),
+        "input" => (campaign.queue.append(&case(8000), &entry("full"))).map(drop),
+        _ => campaign.stats.append(&StatsLine {
+            execs: round,
+            ..StatsLine::default()
+        }),
+    }
+}
+
+/// How much there is of what [`keep`] keeps, and that it is good.
+fn count(campaign: &Campaign, file: &str) -> TestResult<u64> {
+    Ok(match file {
+        "queue.jsonl" | "input" => {
+            for case in campaign.queue.cases() {
+                campaign.queue.load(case.number)?;
+            }
+            campaign.queue.len() as u64
+        }
+        "stats.jsonl" => read_stats(campaign.directory())?.len() as u64,
+        _ => {
+            for node in campaign.images.nodes() {
+                campaign.images.path(node.id)?;
+            }
+            assert!(campaign.images.verify().is_empty());
+            campaign.images.len() as u64 - 1
+        }
     })
 }
 
-fn check(directory: &Path, rounds: u64) -> TestResult {
-    let campaign = Campaign::resume(directory)?;
-    assert_eq!(campaign.cuts, []);
-    assert!(campaign.images.verify().is_empty());
-    for round in 0..rounds {
-        assert!(campaign.images.contains(small(round).id()));
-        let child = small(10_000 + round).id();
-        let path = campaign.images.path(child)?;
-        assert_eq!(
-            path.last().map(|edge| edge.input.len() as u64),
-            Some(2000 + round)
-        );
-        let case = campaign
-            .queue
-            .load(powerfail_corpus::CaseNumber(round + 1))?;
-        assert_eq!(
-            (case.image, &case.input[..8]),
-            (child, &round.to_le_bytes()[..])
-        );
-    }
-    assert!(campaign.queue.is_empty());
-    assert_eq!(campaign.queue.cases().len() as u64, rounds);
-    assert_eq!(
-        campaign.stats.last().map(|line| line.execs + 1),
-        Some(rounds)
-    );
-    Ok(())
-}
-
 fn fill_again_and_again(directory: &Path) -> TestResult {
-    let mut campaign = Campaign::create(directory, Vec::new(), serde_json::Value::Null)?;
+    let mut failures = 0_u64;
     let files = [
         "images.pack",
         "inputs.pack",
         "images.jsonl",
         "queue.jsonl",
+        "input",
         "stats.jsonl",
     ];
-    let mut failures = 0_u64;
-    let mut round = 0;
     for file in files {
-        let path = directory.join(file);
-        for step in 0..12 {
-            // The file that is to meet the limit has to be the longest: the others would meet it first.
-            // Only the first can be made so on purpose; the others are as long as they are.
-            if file == "images.pack" {
-                campaign.images.insert_root("noise", &noise(round))?;
-            }
-            let mut room = path.metadata()?.len() + step % 3;
-            while let Err(error) = {
+        let directory = directory.join(file);
+        let mut campaign = Campaign::create(&directory, Vec::new(), serde_json::Value::Null)?;
+        for round in 0..ROUNDS {
+            let len = directory
+                .join(file)
+                .metadata()
+                .map_or(0, |metadata| metadata.len());
+            let mut room = len + round % 3;
+            while round > 0 && {
                 limit(Some(room))?;
-                work(&mut campaign, round)
-            } {
+                let kept = keep(&mut campaign, file, round);
                 limit(None)?;
-                assert!(error.is_full(), "{error:?}");
+                match kept {
+                    Ok(()) => false,
+                    Err(error) => {
+                        assert!(error.is_full(), "{error:?}");
+                        let CorpusError::File { path, .. } = error else {
+                            return Err("a full disk is an error of a file".into());
+                        };
+                        assert!(path.to_string_lossy().ends_with(file), "{}", path.display());
+                        assert_eq!(count(&campaign, file)?, round);
+                        true
+                    }
+                }
+            } {
                 failures += 1;
-                room += 1 + room / 50 + step;
+                room += 1 + room / 30;
             }
-            limit(None)?;
-            round += 1;
+            if round == 0 {
+                keep(&mut campaign, file, round)?;
+            }
+            assert_eq!(count(&campaign, file)?, round + 1);
         }
+        drop(campaign);
+        let campaign = Campaign::resume(&directory)?;
+        assert_eq!(campaign.cuts, []);
+        assert_eq!(count(&campaign, file)?, ROUNDS);
     }
-    drop(campaign);
-    check(directory, round)?;
     println!("\nfailures {failures}");
     Ok(())
 }

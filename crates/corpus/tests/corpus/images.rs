@@ -77,19 +77,19 @@ fn deep_images_load_and_are_rebuilt() -> TestResult {
     let (mut id, _) = images.insert(Images::empty(), &create, &contents)?;
     let whole_bytes = images.bytes_on_disk()?;
     let mut kept = vec![(id, contents.clone())];
-    for number in 0..150 {
+    for number in 0..70 {
         let step = edge(&format!("set {number}\n"), (number % 3 == 0).then_some(5));
         contents = run(&contents, &step);
         (id, _) = images.insert(id, &step, &contents)?;
         kept.push((id, contents.clone()));
     }
-    for number in 0..100 {
+    for number in 0..30 {
         let step = edge(&format!("leaf {number}\n"), None);
         let leaf = run(&contents, &step);
         kept.push((images.insert(id, &step, &leaf)?.0, leaf));
     }
     let bytes = images.bytes_on_disk()? - whole_bytes;
-    assert!(bytes < 250 * 700, "{bytes} bytes for 250 images");
+    assert!(bytes < 100 * 700, "{bytes} bytes for 100 images");
     drop(images);
     let images = open(directory.path())?;
     images.set_cache_limit(0);
@@ -104,7 +104,7 @@ fn deep_images_load_and_are_rebuilt() -> TestResult {
     let (id, contents) = kept.last().expect("an image");
     assert!(matches!(images.load(*id), Err(CorpusError::Missing { .. })));
     assert_eq!(images.rebuild(*id, &mut program)?, *contents);
-    assert_eq!(program.runs, 152);
+    assert_eq!(program.runs, 72);
     // What was made again is kept, and a base for those that come.
     assert_eq!(*images.load_or_rebuild(*id, &mut program)?, *contents);
     assert_eq!(*images.load(*id)?, *contents);
