@@ -111,6 +111,8 @@ pub struct Control {
     pub plays_valgrind: u32,
     /// How many client requests the target has made, over all processes.
     pub requests: RequestCounts,
+    /// Where the [`crate::fuzz::Area`] is in the file; 0 if the target is not repeated.
+    pub area_at: u64,
 }
 
 /// How many client requests there were, and what became of them.

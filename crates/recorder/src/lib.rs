@@ -46,6 +46,7 @@ mod process;
 mod queue;
 mod reader;
 mod record;
+pub mod repeat;
 mod replica;
 mod session;
 mod shared_file;
