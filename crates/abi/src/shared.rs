@@ -27,6 +27,10 @@ pub const SLOTS_MAX: usize = 1024;
 pub const SHARED_FD_VARIABLE: &str = "POWERFAIL_SHARED_FD";
 /// Environment variable with the number of the descriptor of the socket for messages.
 pub const SOCKET_FD_VARIABLE: &str = "POWERFAIL_SOCKET_FD";
+/// Environment variable that makes time, random numbers and numbers of processes the same in every run.
+pub const DERANDOMISE_VARIABLE: &str = "POWERFAIL_DERANDOMISE";
+/// Environment variable that makes connections of the target come from its standard input.
+pub const DESOCK_VARIABLE: &str = "POWERFAIL_DESOCK";
 
 /// Offset of the first thread slot in the file.
 pub const SLOTS_AT: u64 = 64 * 1024;

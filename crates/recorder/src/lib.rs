@@ -31,6 +31,7 @@ mod doorbell;
 mod error;
 mod fresh_pool;
 mod glob;
+mod input;
 mod inspect;
 mod launch;
 mod mapping;
@@ -59,6 +60,8 @@ mod unperformed;
 mod wait;
 
 pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported};
+pub use fresh_pool::{input_path, pool_directory, pool_path};
+pub use input::Input;
 pub use inspect::{Executable, inspect};
 pub use options::Options;
 pub use powerfail_abi::memory::{HEAP_LEN_DEFAULT, HEAP_LEN_MAX, HEAP_VARIABLE, RANGES_VARIABLE};
