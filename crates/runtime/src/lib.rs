@@ -97,7 +97,6 @@ extern "C" fn start(
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
         requests::prepare();
-        fuzz::start();
     }
     synchronise::decide();
     range::start();
