@@ -47,6 +47,7 @@
 mod block;
 pub mod chunk;
 pub mod explore;
+pub mod fuzz;
 pub mod mark;
 pub mod memory;
 pub mod message;
