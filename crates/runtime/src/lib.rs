@@ -39,6 +39,7 @@ mod append;
 mod arena;
 mod clone;
 mod code;
+mod derandomise;
 mod early;
 mod emulate;
 mod explore;
@@ -91,6 +92,7 @@ extern "C" fn start(
     environment: *const *const c_char,
 ) {
     early::lend_environment(environment);
+    derandomise::start(sys::stack_pointer());
     pmdk::prepare();
     if !explore::start() && host::attach() {
         pool::reserve_window();
