@@ -39,6 +39,8 @@ mod append;
 mod arena;
 mod clone;
 mod code;
+mod comparisons;
+mod coverage;
 mod derandomise;
 mod early;
 mod emulate;
@@ -99,8 +101,11 @@ extern "C" fn start(
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
         requests::prepare();
+        fuzz::start();
     }
     synchronise::decide();
+    comparisons::start();
+    coverage::start();
     range::start();
     heap::start();
 }
