@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use powerfail_abi::fuzz::{AREA_ADDRESS, BRANCHES_AT, BRANCHES_LEN};
 
-use crate::fuzz;
+use crate::{code, fuzz, interpose};
 
 /// Guards that were numbered.
 static GUARDS: AtomicU32 = AtomicU32::new(0);
@@ -31,6 +31,38 @@ static PREVIOUS: Previous = Previous(UnsafeCell::new(0));
 pub(crate) fn start() {
     if fuzz::is_active() {
         MAP.store(AREA_ADDRESS + BRANCHES_AT, Ordering::Relaxed);
+        replace_all();
+    }
+}
+
+/// A program that was linked by clang with the same flag brings functions of its own, which do nothing until
+/// somebody defines others when it is linked: they lead here. What brings AFL++'s has a map of its own.
+fn replace_all() {
+    if interpose::look_up(c"__afl_area_ptr").is_some() {
+        return;
+    }
+    let functions = [
+        (
+            c"__sanitizer_cov_trace_pc_guard_init",
+            __sanitizer_cov_trace_pc_guard_init as *const () as u64,
+        ),
+        (
+            c"__sanitizer_cov_trace_pc_guard",
+            __sanitizer_cov_trace_pc_guard as *const () as u64,
+        ),
+        (
+            c"__sanitizer_cov_trace_pc",
+            __sanitizer_cov_trace_pc as *const () as u64,
+        ),
+    ];
+    for (name, ours) in functions {
+        if let Some(theirs) = interpose::look_up(name).filter(|theirs| *theirs != ours) {
+            // jmp [rip]
+            let mut jump = [0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            jump[6..].copy_from_slice(&ours.to_le_bytes());
+            // No function of the target has run yet.
+            code::replace(core::iter::once((theirs, &jump[..])));
+        }
     }
 }
 

@@ -101,11 +101,11 @@ extern "C" fn start(
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
         requests::prepare();
+        coverage::start();
         fuzz::start();
     }
     synchronise::decide();
     comparisons::start();
-    coverage::start();
     range::start();
     heap::start();
 }
