@@ -42,6 +42,7 @@ mod code;
 mod comparisons;
 mod coverage;
 mod derandomise;
+mod desock;
 mod early;
 mod emulate;
 mod explore;
@@ -95,6 +96,7 @@ extern "C" fn start(
 ) {
     early::lend_environment(environment);
     derandomise::start(sys::stack_pointer());
+    desock::start();
     pmdk::prepare();
     if !explore::start() && host::attach() {
         pool::reserve_window();

@@ -2,6 +2,7 @@
 
 mod determinism;
 mod input;
+mod sockets;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
