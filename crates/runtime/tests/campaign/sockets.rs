@@ -46,3 +46,23 @@ fn no_input_is_one_empty_connection() {
     let recording = serve("poll", b"");
     assert_eq!(recording.output, "end after 1 connections, 1 bytes\n");
 }
+
+#[test]
+fn memcached_of_debian() {
+    let campaign = Campaign::new();
+    let arguments = [
+        "-u", "root", "-U", "0", "-t", "1", "-m", "64", "-e", "{pool}",
+    ];
+    let mut options = campaign.options("/usr/bin/memcached".as_ref(), &arguments);
+    options.desock = true;
+    options.derandomise = true;
+    options.input = Some(Input {
+        bytes: b"set key 0 0 9\r\npersisted\r\nget key\r\n".to_vec(),
+        way: InputWay::Stdin,
+    });
+    let recording = campaign.record(&options);
+    assert_eq!(recording.summary.status, TargetStatus::Exited(0));
+    let pool = recording.pool_begins(64 << 20);
+    let is_there = |text: &[u8]| pool.windows(text.len()).any(|window| window == text);
+    assert!(is_there(b"persisted\r\n"));
+}
