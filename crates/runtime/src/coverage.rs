@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use powerfail_abi::fuzz::{AREA_ADDRESS, BRANCHES_AT, BRANCHES_LEN};
 
-use crate::{code, fuzz, interpose};
+use crate::{code, fuzz, host, interpose};
 
 /// Guards that were numbered.
 static GUARDS: AtomicU32 = AtomicU32::new(0);
@@ -27,11 +27,32 @@ unsafe impl Sync for Previous {}
 
 static PREVIOUS: Previous = Previous(UnsafeCell::new(0));
 
-/// The runtime begins.
+/// A repeated target is about to begin.
 pub(crate) fn start() {
-    if fuzz::is_active() {
-        MAP.store(AREA_ADDRESS + BRANCHES_AT, Ordering::Relaxed);
-        replace_all();
+    MAP.store(AREA_ADDRESS + BRANCHES_AT, Ordering::Relaxed);
+    replace_all();
+}
+
+/// A program that AFL++ has instrumented counts in a map whose address it keeps in a variable: that is the map
+/// of the host from now on, unless somebody else has given it one, or it needs a longer one. To be called when
+/// its constructors have run, and before it does what is repeated.
+pub(crate) fn adopt_map() {
+    let given = std::env::var_os("__AFL_SHM_ID").is_some();
+    let Some(variable) = interpose::look_up(c"__afl_area_ptr").filter(|_| !given) else {
+        return;
+    };
+    let count = interpose::look_up(c"__afl_final_loc").map_or(0, |last| {
+        // SAFETY: AFL++ keeps the number of the last place there.
+        unsafe { (last as *const u32).read() }
+    });
+    if (count as usize) < BRANCHES_LEN {
+        // SAFETY: AFL++ keeps the address of its map there; ours is long enough.
+        unsafe { (variable as *mut u64).write(AREA_ADDRESS + BRANCHES_AT) };
+        fuzz::area()
+            .guards
+            .fetch_max(count.max(1), Ordering::Relaxed);
+    } else {
+        host::warn("the target has more branches than can be counted; they are not");
     }
 }
 

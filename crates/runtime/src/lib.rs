@@ -103,8 +103,6 @@ extern "C" fn start(
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
         requests::prepare();
-        coverage::start();
-        fuzz::start();
     }
     synchronise::decide();
     comparisons::start();

@@ -2,6 +2,7 @@
 
 mod determinism;
 mod input;
+mod repeated;
 mod sockets;
 
 use std::ffi::OsString;
