@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use powerfail_abi::fuzz::{AREA_ADDRESS, BRANCHES_AT, BRANCHES_LEN};
 
-use crate::{code, fuzz, host, interpose};
+use crate::{code, fuzz, host, interpose, modules};
 
 /// Guards that were numbered.
 static GUARDS: AtomicU32 = AtomicU32::new(0);
@@ -65,19 +65,18 @@ fn replace_all() {
     let functions = [
         (
             c"__sanitizer_cov_trace_pc_guard_init",
-            __sanitizer_cov_trace_pc_guard_init as *const () as u64,
+            number_guards as *const () as u64,
         ),
         (
             c"__sanitizer_cov_trace_pc_guard",
-            __sanitizer_cov_trace_pc_guard as *const () as u64,
+            at_guard as *const () as u64,
         ),
-        (
-            c"__sanitizer_cov_trace_pc",
-            __sanitizer_cov_trace_pc as *const () as u64,
-        ),
+        (c"__sanitizer_cov_trace_pc", at_caller as *const () as u64),
     ];
     for (name, ours) in functions {
-        if let Some(theirs) = interpose::look_up(name).filter(|theirs| *theirs != ours) {
+        if let Some(theirs) =
+            interpose::look_up(name).filter(|theirs| !modules::is_this_code(*theirs))
+        {
             // jmp [rip]
             let mut jump = [0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             jump[6..].copy_from_slice(&ours.to_le_bytes());
@@ -115,11 +114,12 @@ const fn spread(number: u32) -> u32 {
     number ^ number >> 15
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __sanitizer_cov_trace_pc_guard_init(start: *mut u32, stop: *mut u32) {
+/// # Safety
+/// The compiler has an array of guards from one to the other.
+unsafe extern "C" fn number_guards(start: *mut u32, stop: *mut u32) {
     let mut place = start;
     while place < stop {
-        // SAFETY: the compiler has an array of guards there.
+        // SAFETY: the caller's.
         unsafe {
             // Called once for each module that was linked, with the same guards.
             if place.read() == 0 {
@@ -130,9 +130,10 @@ unsafe extern "C" fn __sanitizer_cov_trace_pc_guard_init(start: *mut u32, stop: 
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __sanitizer_cov_trace_pc_guard(guard: *mut u32) {
-    // SAFETY: the compiler has a guard there.
+/// # Safety
+/// The compiler has a guard there.
+unsafe extern "C" fn at_guard(guard: *mut u32) {
+    // SAFETY: the caller's.
     count(spread(unsafe { guard.read() }));
 }
 
@@ -141,8 +142,27 @@ extern "C" fn at(address: u64) {
     count(spread((address ^ address >> 32) as u32));
 }
 
-#[unsafe(no_mangle)]
 #[unsafe(naked)]
-extern "C" fn __sanitizer_cov_trace_pc() {
+extern "C" fn at_caller() {
     core::arch::naked_asm!("mov rdi, [rsp]", "jmp {at}", at = sym at)
+}
+
+/// The names by which compilers know these functions. Whoever else has a function of such a name may stand in
+/// for it even here, so nothing else uses the names.
+macro_rules! known_as {
+    ($($name:ident = $function:ident;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            extern "C" fn $name() {
+                core::arch::naked_asm!("jmp {function}", function = sym $function)
+            }
+        )*
+    };
+}
+
+known_as! {
+    __sanitizer_cov_trace_pc_guard_init = number_guards;
+    __sanitizer_cov_trace_pc_guard = at_guard;
+    __sanitizer_cov_trace_pc = at_caller;
 }
