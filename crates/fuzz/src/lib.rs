@@ -7,7 +7,6 @@
 //!
 //! What counts as new are PM paths, algorithms 1 and 2 of PMFuzz: see [`Priority`].
 
-mod case;
 mod coverage;
 mod engine;
 pub mod grammar;
@@ -15,9 +14,9 @@ mod mutate;
 mod priority;
 mod target;
 
-pub use case::TestCase;
 pub use coverage::{Footprint, FootprintError, PathSet, Touched, bucket};
 pub use engine::{Discovery, Engine, Known, Options, Origin, Stats, Unstable};
 pub use grammar::Grammar;
+pub use powerfail_corpus::TestCase;
 pub use priority::Priority;
 pub use target::{End, Execution, Target};
