@@ -15,8 +15,9 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::error::RecordError;
-use crate::input::{INPUT_PLACEHOLDER, InputWay, find, insert_lines, substitute};
+use crate::input::{INPUT_PLACEHOLDER, find, insert_words, substitute};
 use crate::options::Options;
+use crate::repeat::InputWay;
 
 /// What stands for a fresh pool in an argument.
 const POOL_PLACEHOLDER: &[u8] = b"{pool}";
@@ -94,17 +95,18 @@ impl FreshPool {
         let mut arguments = arguments.to_vec();
         let (mut pool, mut place) = (None, None);
         if is_needed {
-            let (made, directory) = Place::new(options).map_err(failed)?;
-            let path = pool_path(&directory);
+            let made = Place::new(options).map_err(failed)?;
+            let directory = made.path();
+            let path = pool_path(directory);
             if let Some(contents) = &options.contents {
-                let written = contents.write(&pool_directory(&directory));
+                let written = contents.write(&pool_directory(directory));
                 written.map_err(|error| RecordError::system("write the pool", error))?;
             }
             for argument in &mut arguments {
                 *argument = substitute(argument, POOL_PLACEHOLDER, path.as_os_str());
             }
             if let Some(input) = options.input.as_ref().filter(|input| is_file(input.way)) {
-                let path = input_path(&directory);
+                let path = input_path(directory);
                 fs::write(&path, &input.bytes)
                     .map_err(|error| RecordError::system("write the input", error))?;
                 for argument in &mut arguments {
@@ -116,7 +118,7 @@ impl FreshPool {
         if let Some(input) = &options.input
             && input.way == InputWay::Arguments
         {
-            arguments = insert_lines(&arguments, &input.bytes);
+            arguments = insert_words(&arguments, &input.bytes);
         }
         Ok(Self {
             arguments,
@@ -133,11 +135,9 @@ impl FreshPool {
 
 impl Place {
     /// Makes it, with an empty directory for the pool.
-    fn new(options: &Options) -> io::Result<(Self, PathBuf)> {
-        let (place, path) = if let Some(directory) = &options.directory {
-            let given = GivenDirectory::new(directory)?;
-            let path = given.path.clone();
-            (Self::Given(given), path)
+    fn new(options: &Options) -> io::Result<Self> {
+        let place = if let Some(directory) = &options.directory {
+            Self::Given(GivenDirectory::new(directory)?)
         } else {
             let default = Path::new("/dev/shm");
             let parent = match &options.pm_dir {
@@ -145,12 +145,18 @@ impl Place {
                 None if default.is_dir() => default.to_path_buf(),
                 None => std::env::temp_dir(),
             };
-            let fresh = Directory::new(&std::path::absolute(&parent).unwrap_or(parent))?;
-            let path = fresh.path.path().to_path_buf();
-            (Self::Fresh(fresh), path)
+            let parent = std::path::absolute(&parent).unwrap_or(parent);
+            Self::Fresh(Directory::new(&parent)?)
         };
-        fs::create_dir(pool_directory(&path))?;
-        Ok((place, path))
+        fs::create_dir(pool_directory(place.path()))?;
+        Ok(place)
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Fresh(directory) => directory.path.path(),
+            Self::Given(directory) => &directory.path,
+        }
     }
 }
 

@@ -9,24 +9,10 @@ use std::path::Path;
 
 use rustix::fs::MemfdFlags;
 
+use crate::repeat::{InputWay, split_arguments};
+
 /// What stands for the input in an argument.
 pub(crate) const INPUT_PLACEHOLDER: &[u8] = b"{input}";
-/// What the kernel takes as one argument at most, without its end.
-const ARGUMENT_LEN_MAX: usize = 128 * 1024 - 1;
-/// And how many of them are worth it: far fewer than it takes.
-const ARGUMENTS_MAX: usize = 1024;
-
-/// How an input comes to the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InputWay {
-    /// As its standard input, a regular file.
-    Stdin,
-    /// As a file whose path stands in the place of `{input}`.
-    File,
-    /// As arguments in the place of `{input}`, one for each line: see [`argument_lines`].
-    Arguments,
-}
-
 /// An input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
@@ -36,44 +22,17 @@ pub struct Input {
     pub way: InputWay,
 }
 
-/// The arguments that an input stands for: its lines, which end with a newline or with a zero byte, as no
-/// argument can contain one. What is too long or too much for a command is left out.
-pub fn argument_lines(input: &[u8]) -> Vec<OsString> {
-    let input = input
-        .strip_suffix(b"\n")
-        .or_else(|| input.strip_suffix(b"\0"))
-        .unwrap_or(input);
-    if input.is_empty() {
-        return Vec::new();
-    }
-    input
-        .split(|byte| matches!(byte, b'\n' | 0))
-        .take(ARGUMENTS_MAX)
-        .map(|line| OsString::from_vec(line[..line.len().min(ARGUMENT_LEN_MAX)].to_vec()))
-        .collect()
-}
-
-/// Puts the arguments of an input where `{input}` is, or behind all others if it is nowhere. As a part of
-/// an argument it is the first line.
-pub(crate) fn insert_lines(arguments: &[OsString], input: &[u8]) -> Vec<OsString> {
-    let lines = argument_lines(input);
-    let mut inserted = false;
-    let mut all = Vec::new();
-    for argument in arguments {
+/// Puts the words of an input where the command has the argument `{input}`.
+pub(crate) fn insert_words(arguments: &[OsString], input: &[u8]) -> Vec<OsString> {
+    let words = split_arguments(input);
+    let insert = |argument: &OsString| {
         if argument.as_bytes() == INPUT_PLACEHOLDER {
-            inserted = true;
-            all.extend_from_slice(&lines);
+            words.clone()
         } else {
-            let first = lines.first().map_or(OsStr::new(""), OsString::as_os_str);
-            let replaced = substitute(argument, INPUT_PLACEHOLDER, first);
-            inserted |= replaced != *argument;
-            all.push(replaced);
+            vec![argument.clone()]
         }
-    }
-    if !inserted {
-        all.extend(lines);
-    }
-    all
+    };
+    arguments.iter().flat_map(insert).collect()
 }
 
 /// A file in memory with these bytes, to be read from its beginning and not to be written.
@@ -105,7 +64,7 @@ pub(crate) fn substitute(argument: &OsStr, placeholder: &[u8], value: &OsStr) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{argument_lines, insert_lines, memory_file, substitute};
+    use super::{insert_words, memory_file, substitute};
     use std::ffi::OsString;
     use std::io::Read;
 
@@ -118,22 +77,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_arguments() {
-        let none: [OsString; 0] = [];
-        assert_eq!(argument_lines(b""), none);
-        assert_eq!(argument_lines(b"\n"), none);
-        assert_eq!(argument_lines(b"a\0b c\n\nd\n"), ["a", "b c", "", "d"]);
-        assert_eq!(argument_lines(&[b'x'; 200_000])[0].len(), 131_071);
-        assert_eq!(argument_lines(&[b'\n'; 5000]).len(), 1024);
+    fn words_take_the_place_of_the_input() {
         let arguments = |text: &[&str]| text.iter().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(
-            insert_lines(&arguments(&["-v", "{input}", "--x={input}"]), b"a\nb"),
-            arguments(&["-v", "a", "b", "--x=a"])
+            insert_words(&arguments(&["-v", "{input}", "{input}x"]), b"a\nb"),
+            arguments(&["-v", "a", "b", "{input}x"])
         );
-        assert_eq!(
-            insert_lines(&arguments(&["-v"]), b"a\nb"),
-            arguments(&["-v", "a", "b"])
-        );
+        assert_eq!(insert_words(&arguments(&["{input}"]), b" "), arguments(&[]));
     }
 
     #[test]

@@ -61,7 +61,7 @@ mod wait;
 
 pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported};
 pub use fresh_pool::{input_path, pool_directory, pool_path};
-pub use input::{Input, InputWay, argument_lines};
+pub use input::Input;
 pub use inspect::{Executable, inspect};
 pub use options::Options;
 pub use powerfail_abi::memory::{HEAP_LEN_DEFAULT, HEAP_LEN_MAX, HEAP_VARIABLE, RANGES_VARIABLE};
