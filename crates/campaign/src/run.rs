@@ -12,6 +12,7 @@ use crate::checker::{Checker, sentence};
 use crate::error::CampaignError;
 use crate::findings::{Findings, StoredFinding};
 use crate::job::Job;
+use crate::messages::Machines;
 use crate::observer::Observer;
 use crate::options::CampaignOptions;
 use crate::shared::{Kept, Shared};
@@ -76,9 +77,12 @@ pub fn run(
             cut.lost_bytes
         ));
     }
+    let machines = Machines::connect(options.together.as_ref())?;
     let kept = Kept::new(campaign);
     let beginning = Beginning::read(&options, kept.images())?;
-    let shared = Shared::new(&options, runtime, observer, kept, findings, before);
+    let shared = Shared::new(
+        &options, runtime, observer, kept, findings, before, machines,
+    );
     shared.restore()?;
     StatsFile::read_paths(shared.kept.directory(), &shared.paths);
     let fuzzers = options.jobs.max(1).div_ceil(2);
@@ -202,6 +206,11 @@ fn watch(shared: &Shared<'_>, file: &mut StatsFile) -> Result<(), CampaignError>
             next_stats += STATS_EVERY;
             let stats = file.write(shared)?;
             shared.observer.stats(&stats);
+        }
+        if let Some(machines) = &shared.machines {
+            while let Some(received) = machines.receive() {
+                shared.submit(Job::Import(received), Priority::Medium, 0);
+            }
         }
         if let Some(others) = &mut others
             && Instant::now() >= next_sync
