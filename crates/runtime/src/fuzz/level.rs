@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use powerfail_abi::fuzz::{Order, Phase, Server};
 
-use crate::{code, pool, sys, thread};
+use crate::{code, coverage, pool, sys, thread};
 
 use super::{area, call_host, notes, process, runs_through};
 
@@ -30,6 +30,7 @@ pub(super) fn reached_pool() {
     if POOL_REACHED.swap(true, Ordering::Relaxed) {
         return;
     }
+    coverage::adopt_map();
     let root = &area().root;
     let me = sys::getpid();
     let is_root = !runs_through()
@@ -98,7 +99,6 @@ fn stop(server: &Server) {
     let files = process::Positions::new();
     notes::patch();
     code::reset_after_fork();
-    saved.restore();
     let mut phase = Phase::Reached;
     loop {
         say(server, phase);
@@ -107,6 +107,8 @@ fn stop(server: &Server) {
             sys::exit_group(0);
         }
         files.restore();
+        // Not before: the host reads how far the last copy came.
+        saved.restore();
         let child = process::fork(&server.child);
         if child == 0 {
             SERVES.store(false, Ordering::Relaxed);
@@ -124,8 +126,6 @@ fn stop(server: &Server) {
         let status = process::wait(child);
         process::end_all();
         server.status.store(status, Ordering::Relaxed);
-        // The host does not touch what is done here before it gives the next order.
-        saved.restore();
         phase = Phase::Ended;
         if notes::are_new() {
             notes::patch();
