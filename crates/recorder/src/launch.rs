@@ -8,10 +8,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use powerfail_abi::shared::{PMDK_HINT_ADDRESS, SHARED_FD_VARIABLE, SOCKET_FD_VARIABLE};
@@ -49,6 +50,10 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) runtime: Option<OwnedFd>,
     /// What else its environment says.
     pub(crate) variables: Vec<(&'static str, OsString)>,
+    /// Its standard input; `None`: that of this process.
+    pub(crate) stdin: Option<File>,
+    /// Whether what it prints goes nowhere.
+    pub(crate) discards_output: bool,
 }
 
 /// Puts the runtime where a loader finds it and nobody can change it. Nothing for no bytes.
@@ -96,6 +101,15 @@ pub(crate) fn start(
             .iter()
             .map(|(name, value)| (name, value)),
     );
+    if let Some(stdin) = &inheritance.stdin {
+        let stdin = stdin
+            .try_clone()
+            .map_err(|error| RecordError::system("give the target its input", error))?;
+        child.stdin(stdin);
+    }
+    if inheritance.discards_output {
+        child.stdout(Stdio::null()).stderr(Stdio::null());
+    }
     if inheritance.runtime.is_some() {
         let mut preload = OsString::from(format!("/proc/self/fd/{}", first + 2));
         if let Some(existing) =

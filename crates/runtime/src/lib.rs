@@ -44,6 +44,7 @@ mod emulate;
 mod explore;
 mod file;
 mod frame;
+mod fuzz;
 mod generated;
 mod heap;
 mod host;
