@@ -1,0 +1,157 @@
+//! One process at a time works on a directory.
+//!
+//! `lock` is locked with `flock`, which ends with the process, however it ends, and says who has it. A process
+//! that was forked from the one that had the lock keeps it when that one is killed. So a lock whose process is
+//! known to be dead is taken over: the file is replaced, and whoever holds the old one holds nothing.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CorpusError, Result};
+
+const LOCK_FILE: &str = "lock";
+
+/// The lock of a directory, until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    directory: PathBuf,
+    _file: File,
+}
+
+/// A process, such that another one of the same number is not taken for it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Holder {
+    pid: u32,
+    /// When it was started, in the kernel's ticks.
+    start: u64,
+    /// The boot and the namespace in which the number is one.
+    boot: String,
+    namespace: String,
+}
+
+impl Lock {
+    /// Takes the lock of a directory.
+    ///
+    /// # Errors
+    /// [`CorpusError::Locked`], if another process works there.
+    pub fn take(directory: &Path) -> Result<Self> {
+        let path = directory.join(LOCK_FILE);
+        loop {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+                .map_err(CorpusError::file("open", &path))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    replace_if_stale(directory, &path, &file)?;
+                    continue;
+                }
+                Err(TryLockError::Error(error)) => {
+                    return Err(CorpusError::file("lock", &path)(error));
+                }
+            }
+            // Somebody may have replaced the file between the two calls.
+            if !is_at(&file, &path) {
+                continue;
+            }
+            let written = Holder::this_process().and_then(|holder| {
+                let text = serde_json::to_string(&holder)?;
+                file.set_len(0)?;
+                writeln!(file, "{text}")
+            });
+            written.map_err(CorpusError::file("write", &path))?;
+            return Ok(Self {
+                directory: directory.to_owned(),
+                _file: file,
+            });
+        }
+    }
+
+    /// The directory it is the lock of.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), path.metadata()) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+/// Removes a lock whose process is dead; a living one is an error.
+fn replace_if_stale(directory: &Path, path: &Path, file: &File) -> Result<()> {
+    let text = io::read_to_string(file).map_err(CorpusError::file("read", path))?;
+    let holder: Option<Holder> = serde_json::from_str(&text).ok();
+    if holder.as_ref().is_some_and(Holder::is_dead) {
+        // Two that find this at once: the second would remove the lock of the first. So the file is first
+        // moved to a name of its own, and put back if it is another one by now.
+        let aside = directory.join(format!("{LOCK_FILE}.stale.{}", std::process::id()));
+        if fs::rename(path, &aside).is_ok() && !is_at(file, &aside) {
+            drop(fs::hard_link(&aside, path));
+        }
+        drop(fs::remove_file(&aside));
+        return Ok(());
+    }
+    let by = match holder {
+        Some(holder) => format!("process {}", holder.pid),
+        None => "another process".to_owned(),
+    };
+    Err(CorpusError::Locked {
+        path: directory.to_owned(),
+        by,
+    })
+}
+
+impl Holder {
+    fn this_process() -> io::Result<Self> {
+        let pid = std::process::id();
+        Ok(Self {
+            pid,
+            start: start_of(pid).unwrap_or_default(),
+            boot: boot(),
+            namespace: namespace(),
+        })
+    }
+
+    /// Whether it is certain that the process has ended.
+    fn is_dead(&self) -> bool {
+        self.start != 0
+            && !self.boot.is_empty()
+            && !self.namespace.is_empty()
+            && self.boot == boot()
+            && self.namespace == namespace()
+            && start_of(self.pid) != Some(self.start)
+    }
+}
+
+fn boot() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    boot.trim().to_owned()
+}
+
+fn namespace() -> String {
+    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    link.to_string_lossy().into_owned()
+}
+
+/// When a process was started; `None`: there is none, or it is dead and waits to be reaped.
+fn start_of(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name is in parentheses and may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<_> = fields.split_whitespace().collect();
+    match *fields.first()? {
+        "Z" | "X" => None,
+        _ => fields.get(19)?.parse().ok(),
+    }
+}

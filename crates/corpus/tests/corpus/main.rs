@@ -1,0 +1,4 @@
+//! What a campaign keeps, used as a campaign uses it.
+
+mod common;
+mod images;
