@@ -458,7 +458,7 @@ pub(crate) enum FormatArg {
     Json,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// The finding
     #[arg(value_name = "ID")]

@@ -5,7 +5,6 @@ mod check;
 mod crash;
 mod demo;
 mod demo_store;
-mod evidence;
 mod exit;
 mod explain;
 mod generated;

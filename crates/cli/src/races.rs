@@ -3,6 +3,7 @@
 use powerfail_check::{CrashOptions, Inference, RaceOptions, Runner, RunnerOptions};
 use powerfail_config::CheckSection;
 use powerfail_detect::LintOptions;
+use powerfail_evidence::Recovery;
 use powerfail_explore::TreeOptions;
 use powerfail_finding::{Finding, Role};
 use powerfail_model::EventIndex;
@@ -11,7 +12,6 @@ use powerfail_trace::Trace;
 
 use crate::args::{InferArg, RacesArgs};
 use crate::crash::{self, Subject, Work};
-use crate::evidence::Recovery;
 use crate::exit::Exit;
 use crate::record::RUNTIME;
 
