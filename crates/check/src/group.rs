@@ -5,6 +5,15 @@ use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, assign_ids};
 /// A line to blame, and for what.
 type Blamed = (Role, Option<String>, Option<u32>, Option<String>);
 
+/// What makes two findings the same bug.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cause((Code, Vec<Blamed>));
+
+/// What a finding is about, to tell whether another one is about the same.
+pub fn cause_of(finding: &Finding) -> Cause {
+    Cause(key(finding))
+}
+
 /// What makes two findings the same bug: the kind, and the lines to blame.
 fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
     // One store is to blame, whichever other one shows it.

@@ -37,7 +37,10 @@ pub use crash::{Crashed, crash};
 pub use error::{CheckError, Undisturbed};
 pub use lint::{Linted, lint};
 pub use merge::merge;
-pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Step};
+pub use group::{Cause, cause_of};
+pub use options::{
+    CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Selection, Step,
+};
 pub use rollback::shown_bytes;
 pub use runner::{Runner, RunnerOptions, Trial, TrialState};
 pub use symptom::{Symptom, symptom_of};

@@ -502,6 +502,8 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         lazy,
         eager,
         races: work.races.clone(),
+        selection: None,
+        undisturbed: None,
     })
 }
 

@@ -108,6 +108,8 @@ pub(crate) fn at_one_point(
             only: Some(at),
             commit_variables: Vec::new(),
         }),
+        selection: None,
+        undisturbed: None,
     };
     let mut watcher = crash::Watcher::default();
     let crashed = powerfail_check::crash(trace, &options, &mut runner, &mut watcher)?;

@@ -1,2 +1,22 @@
 //! Which test case comes next: corpus, priorities by PM paths, mutators. LibAFL does the work; nothing of
 //! it is visible outside of this crate.
+//!
+//! An [`Engine`] is fed with test cases and steps: a step takes one test case and runs many mutations of it on
+//! a [`Target`], all on one image, and returns what did something new. It knows images by their names only;
+//! who makes them, stores them and runs programs on them is somebody else.
+//!
+//! What counts as new are PM paths, algorithms 1 and 2 of PMFuzz: see [`Priority`].
+
+mod coverage;
+mod engine;
+pub mod grammar;
+mod mutate;
+mod priority;
+mod target;
+
+pub use coverage::{Footprint, FootprintError, PathSet, Touched, bucket};
+pub use engine::{Discovery, Engine, Known, Options, Origin, Stats, Unstable};
+pub use grammar::Grammar;
+pub use powerfail_corpus::TestCase;
+pub use priority::Priority;
+pub use target::{End, Execution, Target};

@@ -214,6 +214,7 @@ pub(crate) fn send(kind: MessageKind, words: [u64; 5], text: &[u8], fd: Option<i
             break;
         }
     }
+    fuzz::has_sent();
 }
 
 /// Something that the recording cannot show.

@@ -11,7 +11,7 @@ use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
 use crate::{
-    code, explore, file, generated, heap, host, own, pool, range, remap, requests, schedule,
+    code, explore, file, fuzz, generated, heap, host, own, pool, range, remap, requests, schedule,
     stacks, sys, system_calls, thread,
 };
 
@@ -133,6 +133,7 @@ extern "C" fn mmap(
     if let Some(done) = explored(sys::number::MMAP, arguments) {
         return result(done) as *mut c_void;
     }
+    fuzz::before_use(request.flags, fd);
     result(pool::map(request)) as *mut c_void
 }
 
@@ -276,6 +277,7 @@ extern "C" fn ftruncate(fd: c_int, len: c_long) -> c_int {
         return result(done) as c_int;
     }
     schedule::step();
+    fuzz::before_change(fd);
     let done = original!("ftruncate" as extern "C" fn(c_int, c_long) -> c_int)(fd, len);
     if done == 0 {
         pool::resized(fd, len as u64);
@@ -304,6 +306,7 @@ extern "C" fn posix_fallocate(fd: c_int, offset: c_long, len: c_long) -> c_int {
         return -done as c_int;
     }
     schedule::step();
+    fuzz::before_change(fd);
     let done = original!("posix_fallocate" as extern "C" fn(c_int, c_long, c_long) -> c_int)(
         fd, offset, len,
     );
@@ -335,6 +338,7 @@ extern "C" fn fallocate(fd: c_int, mode: c_int, offset: c_long, len: c_long) -> 
         schedule::step();
         return result(file::allocate(fd, mode, offset as u64, len as u64)) as c_int;
     }
+    fuzz::before_change(fd);
     original!("fallocate" as extern "C" fn(c_int, c_int, c_long, c_long) -> c_int)(
         fd, mode, offset, len,
     )
@@ -613,6 +617,7 @@ pub(crate) fn around_fork(fork: impl FnOnce() -> c_int) -> c_int {
     let child = thread::around_fork(fork);
     if child == 0 {
         reset_after_fork();
+        fuzz::has_forked();
     }
     child
 }

@@ -97,6 +97,7 @@ extern "C" fn start(
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
         requests::prepare();
+        fuzz::start();
     }
     synchronise::decide();
     range::start();

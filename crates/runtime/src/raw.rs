@@ -6,8 +6,8 @@ use core::ffi::c_int;
 
 use crate::pool::{self, Request};
 use crate::{
-    clone, explore, file, host, interpose, remap, schedule, stack, synchronise, sys, system_calls,
-    thread,
+    clone, explore, file, fuzz, host, interpose, remap, schedule, stack, synchronise, sys,
+    system_calls, thread,
 };
 
 const MMAP: usize = 9;
@@ -32,6 +32,7 @@ const CLONE3: usize = 435;
 /// # Safety
 /// As the system call.
 pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isize> {
+    fuzz::before_call(number, arguments);
     let [first, second, third, fourth, fifth, sixth] = arguments;
     let fd = first as i32;
     Some(match number {

@@ -10,7 +10,7 @@
 
 use powerfail_abi::EventKind;
 
-use crate::{append, file, pool, sys};
+use crate::{append, file, fuzz, pool, sys};
 
 /// The functions of the C library whose system calls pass through here.
 pub(crate) const FUNCTIONS: [&str; 18] = [
@@ -245,6 +245,7 @@ unsafe fn send(number: usize, arguments: [usize; 6], offset: Option<u64>, parts:
                 .map(|part| core::slice::from_raw_parts(part.start as *const u8, part.len));
             return file::write(fd, offset, || sys::call(number, arguments), pieces);
         }
+        fuzz::before_change(fd);
         let done = sys::call(number, arguments);
         told(fd, done, parts);
         done

@@ -1,12 +1,30 @@
 //! Repeated targets: the runtime in a process that is executed thousands of times a second.
 //!
-//! [`powerfail_abi::fuzz`] says what is shared with the host and how a target is repeated.
+//! [`powerfail_abi::fuzz`] says what is shared with the host and how a target is repeated. Here is the
+//! target's side: [`calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
+//! [`notes`] makes known to those who are forked later which instructions store to pools, and [`arguments`]
+//! gives an execution its arguments.
+//!
+//! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
+//! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+mod arguments;
+mod calls;
+mod level;
+mod notes;
+mod process;
 
-use powerfail_abi::fuzz::{AREA_ADDRESS, AREA_LEN, Area};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::{host, sys};
+use powerfail_abi::fuzz::{AREA_ADDRESS, AREA_LEN, Area, flag};
+use powerfail_abi::message::MessageKind;
+use powerfail_abi::shared::Reply;
+
+use crate::sites::Sites;
+use crate::{host, signals, sys};
+
+pub(crate) use calls::{before_call, before_change, before_use, functions};
+pub(crate) use notes::note;
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
@@ -41,4 +59,87 @@ pub(crate) fn attach(shared: i32) {
         host::fatal("the addresses that powerfail needs to repeat a target are taken");
     }
     ACTIVE.store(true, Ordering::Relaxed);
+}
+
+/// Looks at all code before the target runs, so that what is forked has it done already.
+pub(crate) fn start() {
+    if is_active() {
+        signals::install();
+        Sites::start();
+        // The descriptor would be one that the target does not expect.
+        crate::code::reset_after_fork();
+    }
+}
+
+/// The target is about to touch its input.
+pub(crate) fn reached_input() {
+    if is_active() {
+        level::reached_input();
+    }
+}
+
+/// A copy of this process that the target itself has made: it ends with whoever made it.
+pub(crate) fn has_forked() {
+    if is_active() {
+        process::end_with_parent();
+    }
+}
+
+/// Wakes the host.
+fn call_host() {
+    let host = &area().host;
+    host.fetch_add(1, Ordering::AcqRel);
+    sys::futex_wake(host);
+}
+
+/// A message was sent, which the host reads when it has seen that there is one.
+pub(crate) fn has_sent() {
+    if is_active() {
+        area().messages.fetch_add(1, Ordering::AcqRel);
+        call_host();
+    }
+}
+
+/// A thread waits for a chunk.
+pub(crate) fn starve() {
+    if is_active() {
+        area().starving.fetch_add(1, Ordering::AcqRel);
+        call_host();
+    }
+}
+
+/// Decides about a file that is about to be mapped: what lies in the directory of the pool is a pool.
+pub(crate) fn decide(path: &[u8], [address, len, offset]: [u64; 3]) -> Reply {
+    if !calls::is_in_directory(path) {
+        return Reply::Ignore;
+    }
+    host::send(
+        MessageKind::PoolMap,
+        [address, len, offset, 0, 0],
+        path,
+        None,
+    );
+    Reply::Record
+}
+
+/// A path in the area.
+fn path_in_area(bytes: &'static [u8], len: &AtomicU32) -> &'static [u8] {
+    &bytes[..(len.load(Ordering::Relaxed) as usize).min(bytes.len())]
+}
+
+/// The directory of the pool.
+fn directory() -> &'static [u8] {
+    let area = area();
+    path_in_area(&area.directory, &area.directory_len)
+}
+
+/// The file that is the input.
+fn input() -> &'static [u8] {
+    let area = area();
+    path_in_area(&area.input, &area.input_len)
+}
+
+/// Whether the process is one execution and stops nowhere.
+fn runs_through() -> bool {
+    has_flag(flag::THROUGH)
 }

@@ -1,0 +1,5 @@
+//! Grammars of inputs.
+
+/// A grammar.
+#[derive(Debug)]
+pub struct Grammar {}
