@@ -13,6 +13,8 @@ mod screen;
 mod show;
 mod summary;
 
+use powerfail_campaign::CampaignError;
+
 use crate::args::{FuzzArgs, FuzzCommand};
 use crate::exit::Exit;
 
@@ -25,4 +27,9 @@ pub(crate) fn fuzz(args: FuzzArgs) -> anyhow::Result<Exit> {
         Some(FuzzCommand::Tmin(args)) => minimise::case(&args),
         Some(FuzzCommand::Afl(args)) => afl::afl(&args),
     }
+}
+
+/// Says why a campaign cannot be run.
+fn refusal(error: CampaignError) -> anyhow::Result<Exit> {
+    Err(error.into())
 }

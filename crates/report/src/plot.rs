@@ -15,7 +15,7 @@ pub enum Scale {
     /// Adds.
     #[default]
     Linear,
-    /// Multiplies. What is not positive is drawn at the lowest value.
+    /// Multiplies. What is not positive is left out.
     Logarithmic,
 }
 
@@ -53,7 +53,7 @@ const LEFT: f64 = 84.0;
 /// Between lines of text in the legend.
 const LINE: f64 = 17.0;
 /// About the width of a letter in the legend.
-const LETTER: f64 = 7.0;
+const LETTER: f64 = 7.6;
 /// Dots and names beside the lines have room here, at least and at most.
 const RIGHT: (f64, f64) = (90.0, 300.0);
 
@@ -114,6 +114,18 @@ impl Plot {
             "<text x=\"{LEFT}\" y=\"26\" font-size=\"15\" font-weight=\"bold\">{}</text>",
             escaped(&self.title)
         )?;
+        if self.series.iter().any(|series| !series.dots.is_empty()) {
+            let (x, y) = (axes.end(), 22.0);
+            writeln!(
+                out,
+                "<circle cx=\"{:.1}\" cy=\"{y}\" r=\"3.5\" fill=\"none\" stroke=\"#555555\" stroke-width=\"1.5\"/>",
+                x - 88.0
+            )?;
+            writeln!(
+                out,
+                "<text x=\"{x:.1}\" y=\"26\" text-anchor=\"end\">new findings</text>"
+            )?;
+        }
         self.write_axes(out, axes)?;
         if points_of(&self.series) == 0 {
             let (x, y) = ((LEFT + axes.end()) / 2.0, HEIGHT / 2.0);
@@ -272,6 +284,9 @@ fn write_line(out: &mut String, axes: &Axes, number: usize, series: &Series) -> 
     // Not more points than a picture can show.
     let mut last: Option<(f64, f64)> = None;
     for (at, point) in series.points.iter().enumerate() {
+        if !axes.time.shows(point.0) || !axes.values.shows(point.1) {
+            continue;
+        }
         let (x, y) = (axes.x(point.0), axes.y(point.1));
         let is_last = at + 1 == series.points.len();
         let is_near = last.is_some_and(|(x_before, y_before)| {

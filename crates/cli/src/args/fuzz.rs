@@ -188,7 +188,12 @@ pub(crate) struct FuzzRecoveryArgs {
     #[arg(long, value_name = "CMD", help_heading = "How it is checked")]
     pub(crate) recover: Option<String>,
     /// A command that judges what recovery made of the pool, by its exit status
-    #[arg(long, visible_alias = "check", value_name = "CMD", help_heading = "How it is checked")]
+    #[arg(
+        long,
+        visible_alias = "check",
+        value_name = "CMD",
+        help_heading = "How it is checked"
+    )]
     pub(crate) checker: Option<String>,
     /// A command that prints the logical content after recovery, to find silent loss
     #[arg(long, value_name = "CMD", help_heading = "How it is checked")]
@@ -200,7 +205,12 @@ pub(crate) struct FuzzRecoveryArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "How it is checked")]
     pub(crate) budget: Option<Duration>,
     /// Exit codes of recovery that are a success besides 0
-    #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "How it is checked")]
+    #[arg(
+        long,
+        value_name = "CODES",
+        value_delimiter = ',',
+        help_heading = "How it is checked"
+    )]
     pub(crate) ok_exit: Vec<u8>,
     /// A line of recovery's output that matches is a failure; can be repeated
     #[arg(long, value_name = "REGEX", help_heading = "How it is checked")]
@@ -216,10 +226,20 @@ pub(crate) struct FuzzRecoveryArgs {
         help_heading = "How it is checked")]
     pub(crate) file_limit: Option<u64>,
     /// What becomes durable in one piece [default: store]
-    #[arg(long, value_enum, value_name = "UNIT", help_heading = "How it is checked")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "UNIT",
+        help_heading = "How it is checked"
+    )]
     pub(crate) atomicity: Option<AtomicityArg>,
     /// What survives a crash without any instruction [default: adr]
-    #[arg(long, value_enum, value_name = "DOMAIN", help_heading = "How it is checked")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "DOMAIN",
+        help_heading = "How it is checked"
+    )]
     pub(crate) domain: Option<DomainArg>,
     /// Also report warnings
     #[arg(long, help_heading = "How it is checked")]

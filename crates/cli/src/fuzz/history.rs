@@ -25,7 +25,11 @@ impl History {
         }
         self.pending = (self.pending + 1) % self.each;
         if self.samples.len() == SAMPLES && self.pending == 0 {
-            self.samples = self.samples.chunks(2).map(|pair| pair[pair.len() - 1]).collect();
+            self.samples = self
+                .samples
+                .chunks(2)
+                .map(|pair| pair[pair.len() - 1])
+                .collect();
             self.each *= 2;
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
 use powerfail_campaign::Stats;
-use powerfail_finding::{Finding, Severity};
+use powerfail_finding::{Class, Finding, Severity};
 use powerfail_report::{count, plural};
 
 use super::history::History;
@@ -35,7 +35,11 @@ pub(super) fn panel(target: &str, stats: &Stats, history: &History, width: usize
     );
     let mut reached = plural(stats.pm_locations, "location");
     if stats.branches > 0 {
-        let _ = write!(reached, ", {}", plural_of(stats.branches, "branch", "branches"));
+        let _ = write!(
+            reached,
+            ", {}",
+            plural_of(stats.branches, "branch", "branches")
+        );
     }
     panel.pair(("PM paths", count(stats.pm_paths)), ("reached", reached));
     panel.pair(
@@ -45,7 +49,11 @@ pub(super) fn panel(target: &str, stats: &Stats, history: &History, width: usize
     panel.pair(
         (
             "images",
-            format!("{}, {} of crashes", count(stats.images), count(stats.crash_images)),
+            format!(
+                "{}, {} of crashes",
+                count(stats.images),
+                count(stats.crash_images)
+            ),
         ),
         ("stability", stability(stats)),
     );
@@ -116,7 +124,10 @@ fn rounded(number: f64) -> u64 {
 
 /// Cut where there is no more room.
 fn shortened(text: &str, room: usize) -> String {
-    let text: String = text.chars().map(|it| if it.is_control() { '?' } else { it }).collect();
+    let text: String = text
+        .chars()
+        .map(|it| if it.is_control() { '?' } else { it })
+        .collect();
     if text.chars().count() <= room {
         return text;
     }
@@ -144,7 +155,10 @@ fn last_new(stats: &Stats) -> String {
     if stats.corpus == 0 {
         return "nothing yet".into();
     }
-    format!("{} ago", duration((stats.time_s - stats.last_new_s).max(0.0)))
+    format!(
+        "{} ago",
+        duration((stats.time_s - stats.last_new_s).max(0.0))
+    )
 }
 
 /// Rounded down, because 100% is a promise.
@@ -155,7 +169,11 @@ pub(super) fn stability(stats: &Stats) -> String {
 
 fn ends(stats: &Stats) -> String {
     let crashes = stats.crashes.saturating_sub(stats.timeouts);
-    format!("{}, {}", plural_of(crashes, "crash", "crashes"), plural(stats.timeouts, "timeout"))
+    format!(
+        "{}, {}",
+        plural_of(crashes, "crash", "crashes"),
+        plural(stats.timeouts, "timeout")
+    )
 }
 
 fn findings(stats: &Stats) -> String {
@@ -166,11 +184,18 @@ fn findings(stats: &Stats) -> String {
     format!("{BAD}{}{BAD:#}  {classes}", count(stats.findings))
 }
 
+/// As it is written in JSON.
+fn class_name(class: Class) -> String {
+    let name = serde_json::to_value(class).ok();
+    let name = name.and_then(|name| name.as_str().map(str::to_owned));
+    name.unwrap_or_default()
+}
+
 /// How many there are of each class.
 pub(super) fn by_class(stats: &Stats) -> String {
     let classes = stats.findings_by_class.iter();
     let classes: Vec<_> = classes
-        .map(|(class, number)| format!("{} {}", class.as_str(), count(*number)))
+        .map(|(class, number)| format!("{} {}", class_name(*class), count(*number)))
         .collect();
     classes.join(", ")
 }
@@ -203,7 +228,110 @@ pub(super) fn finding(finding: &Finding) -> String {
     let mut line = format!("{style}{word}[{code}]{style:#} {} {message}", finding.id);
     let place = finding.places.first();
     if let Some((file, number)) = place.and_then(|it| Some((it.file.as_ref()?, it.line?))) {
-        let _ = write!(line, " {FAINT}({}:{number}){FAINT:#}", shortened(file, usize::MAX));
+        let _ = write!(
+            line,
+            " {FAINT}({}:{number}){FAINT:#}",
+            shortened(file, usize::MAX)
+        );
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats() -> Stats {
+        Stats {
+            time_s: 3725.4,
+            execs: 1_234_567,
+            execs_per_s: 4512.3,
+            pm_paths: 2345,
+            pm_locations: 812,
+            corpus: 300,
+            images: 41,
+            crash_images: 30,
+            stability: 0.999_99,
+            last_new_s: 3600.0,
+            findings: 3,
+            findings_by_class: [(Class::RedundantFlush, 1), (Class::Ordering, 2)].into(),
+            checks_waiting: 4,
+            checks_done: 1000,
+            crashes: 3,
+            timeouts: 2,
+            ..Stats::default()
+        }
+    }
+
+    fn plain(lines: &[String]) -> Vec<String> {
+        let plain = |line: &String| anstream::adapter::strip_str(line).to_string();
+        lines.iter().map(plain).collect()
+    }
+
+    fn history() -> History {
+        let mut history = History::default();
+        (0..200).for_each(|value| history.add(value));
+        history
+    }
+
+    #[test]
+    fn the_panel_has_every_number_of_the_campaign() {
+        let lines = plain(&panel("./kv {pool}", &stats(), &history(), 80));
+        let expected = [
+            "./kv {pool}                                                             1:02:05",
+            "────────────────────────────────────────────────────────────────────────────────",
+            "executions   1,234,567                  speed        4,512/s",
+            "PM paths     2,345                      reached      812 locations",
+            "corpus       300 test cases             last new     2 min 05 s ago",
+            "images       41, 30 of crashes          stability    99.9%",
+            "checks       4 waiting, 1,000 done      ends         1 crash, 2 timeouts",
+            "findings     3  ordering 2, redundant-flush 1",
+        ];
+        assert_eq!(lines[..8], expected);
+        assert!(lines[8].trim_end().ends_with('█'), "{}", lines[8]);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let target =
+            "./a-program-with-a-very-long-name --and --many --arguments {pool} {input} and more";
+        for width in 30..120 {
+            for line in plain(&panel(target, &stats(), &history(), width)) {
+                // What is too long to be arranged is cut by the terminal.
+                if line.starts_with("findings") || line.starts_with("reached") {
+                    continue;
+                }
+                let len = line.chars().count();
+                assert!(len <= width.max(33), "{len} of {width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_yet_is_said() {
+        let lines = plain(&panel("./kv", &Stats::default(), &History::default(), 80));
+        assert!(
+            lines.iter().any(|line| line.ends_with("nothing yet")),
+            "{lines:#?}"
+        );
+        assert!(
+            lines.iter().any(|line| line.ends_with("none yet")),
+            "{lines:#?}"
+        );
+    }
+
+    #[test]
+    fn a_line_for_files() {
+        assert_eq!(
+            line(&stats()),
+            "[1:02:05] 1,234,567 executions, 4,512/s; 2,345 PM paths; 300 test cases; 41 images; \
+             stability 99.9%; last new 2 min 05 s ago; 3 findings"
+        );
+    }
+
+    #[test]
+    fn control_characters_cannot_move_the_cursor() {
+        let lines = panel("./kv \u{1b}[2J\n", &stats(), &history(), 80);
+        assert!(plain(&lines)[0].starts_with("./kv ?[2J?"), "{}", lines[0]);
+    }
 }

@@ -22,7 +22,10 @@ pub(crate) fn plot(args: &FuzzPlotArgs) -> anyhow::Result<Exit> {
     };
     let label = label(&args.of);
     let plot = Plot {
-        title: args.title.clone().unwrap_or_else(|| format!("{label} over time")),
+        title: args
+            .title
+            .clone()
+            .unwrap_or_else(|| format!("{label} over time")),
         label,
         time: scale(args.log_time),
         values: scale(args.log),
@@ -38,12 +41,10 @@ pub(crate) fn plot(args: &FuzzPlotArgs) -> anyhow::Result<Exit> {
 
 /// The line of one campaign.
 fn line_of(out: &Path, field: &str) -> anyhow::Result<Series> {
-    let lines = read_stats(out).map_err(|error| {
-        anyhow::Error::new(error).context("there is no campaign to draw; name its output directory")
-    })?;
+    let lines = read_stats(out)?;
     anyhow::ensure!(
         !lines.is_empty(),
-        "{}: the campaign has no statistics yet",
+        "{} has no stats.jsonl with anything in it; name the output directory of a campaign",
         out.display()
     );
     let mut points = Vec::with_capacity(lines.len());

@@ -102,6 +102,11 @@ impl Axis {
         self.ticks.iter().filter(|tick| tick.is_labelled)
     }
 
+    /// Whether there is a place for a value.
+    pub(super) fn shows(&self, value: f64) -> bool {
+        value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
+    }
+
     /// How far a value lies from the low end to the high one.
     pub(super) fn share(&self, value: f64) -> f64 {
         let share = match self.scale {
