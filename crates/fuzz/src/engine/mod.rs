@@ -432,7 +432,6 @@ impl Engine {
             input: input.bytes.clone(),
         };
         if normal {
-            self.mutators.succeeded(origin);
             self.keep(input, priority, &footprint, looked.elapsed);
         } else {
             pm.add(&footprint.pm);
