@@ -48,10 +48,6 @@ impl Cache {
         self.shrink();
     }
 
-    pub(crate) fn contains(&self, number: NodeNumber) -> bool {
-        self.contents.contains_key(&number)
-    }
-
     pub(crate) fn get(&mut self, number: NodeNumber) -> Option<Arc<Contents>> {
         let (contents, age) = self.contents.get_mut(&number)?;
         self.by_age.remove(age);
@@ -142,10 +138,10 @@ mod tests {
         assert_eq!(cache.used_bytes(), 3 * PAGE_BYTES + 4 * ENTRY_BYTES);
         cache.get(1).expect("it is kept");
         cache.set_limit(3 * PAGE_BYTES);
-        assert!(cache.contains(1) && !cache.contains(2));
+        assert!(cache.get(1).is_some() && cache.get(2).is_none());
         assert_eq!(cache.used_bytes(), 2 * PAGE_BYTES + 2 * ENTRY_BYTES);
         cache.set_limit(0);
-        assert!(!cache.contains(1));
+        assert!(cache.get(1).is_none());
         assert_eq!(cache.used_bytes(), 0);
         assert!(cache.sharers.is_empty());
     }

@@ -21,8 +21,8 @@ const MERGE_GAP_BYTES: usize = 3;
 
 const ZERO: PageBytes = [0; PAGE_BYTES];
 
-/// What leads from one image to another.
-pub(crate) fn encode(base: &Contents, new: &Contents) -> Vec<u8> {
+/// What leads from one image to another, which shares all pages with the first that are equal from then on.
+pub(crate) fn encode(base: &Contents, new: &mut Contents) -> Vec<u8> {
     let mut places = Vec::new();
     let mut bytes = Vec::new();
     let gone: Vec<_> = (base.files.keys())
@@ -32,7 +32,7 @@ pub(crate) fn encode(base: &Contents, new: &Contents) -> Vec<u8> {
     for name in gone {
         put_name(&mut places, name);
     }
-    for (name, file) in &new.files {
+    for (name, file) in &mut new.files {
         let old = base.files.get(name);
         encode_file(&mut places, &mut bytes, name, old, file);
     }
@@ -48,7 +48,7 @@ fn encode_file(
     bytes: &mut Vec<u8>,
     name: &str,
     old: Option<&FileContents>,
-    new: &FileContents,
+    new: &mut FileContents,
 ) {
     let none = FileContents::default();
     let base = old.unwrap_or(&none);
@@ -66,12 +66,13 @@ fn encode_file(
     };
     // Both are sorted, so that one pass over them finds what differs.
     let mut from = base.pages.iter().peekable();
-    for (number, to) in &new.pages {
+    for (number, to) in &mut new.pages {
         while let Some((gone, old)) = from.next_if(|(old, _)| *old < number) {
             page(*gone, Some(old), None);
         }
         match from.next_if(|(old, _)| *old == number) {
-            Some((_, old)) if Arc::ptr_eq(old, to) || old == to => {}
+            Some((_, old)) if Arc::ptr_eq(old, to) => {}
+            Some((_, old)) if old == to => *to = Arc::clone(old),
             old => page(*number, old.map(|(_, page)| page), Some(to)),
         }
     }
@@ -180,4 +181,112 @@ fn apply_page(
 fn take_name<'a>(places: &mut &'a [u8]) -> Option<&'a str> {
     let len = take(places)?;
     std::str::from_utf8(take_bytes(places, len)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file() -> impl Strategy<Value = FileContents> {
+        let store = (0..PAGE_BYTES, vec(any::<u8>(), 1..40));
+        let page = vec(store, 0..4).prop_map(|stores| {
+            let mut page = ZERO;
+            for (at, bytes) in stores {
+                let end = (at + bytes.len()).min(PAGE_BYTES);
+                page[at..end].copy_from_slice(&bytes[..end - at]);
+            }
+            Arc::new(page)
+        });
+        let number = prop_oneof![0..6_u64, Just(1 << 40), Just(u64::MAX - 1)];
+        (0..1_u64 << 50, btree_map(number, page, 0..5))
+            .prop_map(|(len_bytes, pages)| FileContents { len_bytes, pages })
+    }
+
+    fn contents() -> impl Strategy<Value = Contents> {
+        btree_map("pool|a/b|[a-z]{0,3}", file(), 0..4).prop_map(|files| Contents { files })
+    }
+
+    /// Two images of which the second is the first one with some of the files of another.
+    fn pair() -> impl Strategy<Value = (Contents, Contents)> {
+        (contents(), contents(), any::<bool>()).prop_map(|(base, mut new, related)| {
+            if related {
+                for (name, file) in &base.files {
+                    let pages = file.pages.iter().map(|(n, page)| (*n, Arc::new(**page)));
+                    let new = new
+                        .files
+                        .entry(name.clone())
+                        .or_insert_with(|| file.clone());
+                    new.pages.extend(pages);
+                }
+            }
+            (base, new)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_difference_leads_to_what_it_was_made_for((base, new) in pair()) {
+            let mut shared = new.clone();
+            let difference = encode(&base, &mut shared);
+            prop_assert_eq!(&shared, &new);
+            let mut applied = base.clone();
+            prop_assert_eq!(apply(&mut applied, &difference), Some(()));
+            prop_assert_eq!(&applied, &new);
+            // Nothing is left to say, and it is said in two bytes.
+            prop_assert_eq!(encode(&new, &mut shared).len(), 2);
+        }
+
+        #[test]
+        fn bytes_that_are_no_difference_are_refused_or_are_one(
+            (base, mut new) in pair(),
+            changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut difference = encode(&base, &mut new);
+            for (at, byte) in changes {
+                let at = at.index(difference.len());
+                difference[at] = byte;
+            }
+            difference.truncate(cut.index(difference.len()) + 1);
+            // Whatever it does, it does not panic, and takes no more memory than pages that are written.
+            let mut applied = base;
+            if apply(&mut applied, &difference).is_some() {
+                prop_assert!(applied.files.len() < 20);
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_store_takes_few_bytes_and_equal_pages_are_shared() {
+        let mut base = Contents::default();
+        let file = base.files.entry("pool".to_owned()).or_default();
+        file.len_bytes = 8 << 20;
+        for number in 0..100 {
+            file.set_page(number, &[number as u8 + 1; PAGE_BYTES]);
+        }
+        let mut new = base.clone();
+        for page in new
+            .files
+            .values_mut()
+            .flat_map(|file| file.pages.values_mut())
+        {
+            *page = Arc::new(**page);
+        }
+        let mut page = [51; PAGE_BYTES];
+        page[100..108].copy_from_slice(&[9; 8]);
+        new.files
+            .values_mut()
+            .for_each(|file| file.set_page(50, &page));
+        let difference = encode(&base, &mut new);
+        assert!(difference.len() <= 32, "{}", difference.len());
+        let pages = |contents: &Contents| contents.files["pool"].pages.clone();
+        let shared = pages(&base)
+            .iter()
+            .filter(|(number, page)| Arc::ptr_eq(page, &pages(&new)[number]))
+            .count();
+        assert_eq!(shared, 99);
+    }
 }

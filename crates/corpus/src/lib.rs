@@ -14,6 +14,7 @@ mod lock;
 mod pack;
 mod queue;
 mod stats;
+mod store;
 mod sync;
 mod text;
 mod tree;

@@ -6,7 +6,6 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -40,39 +39,40 @@ impl Lock {
     /// [`CorpusError::Locked`], if another process works there.
     pub fn take(directory: &Path) -> Result<Self> {
         let path = directory.join(LOCK_FILE);
-        loop {
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)
-                .map_err(CorpusError::file("open", &path))?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    replace_if_stale(directory, &path, &file)?;
-                    continue;
-                }
-                Err(TryLockError::Error(error)) => {
-                    return Err(CorpusError::file("lock", &path)(error));
-                }
+        // One at a time looks at the file, so that two do not replace it at once. File systems that cannot
+        // lock a directory have nothing but the file.
+        let turn = File::open(directory).map_err(CorpusError::file("open", directory))?;
+        drop(turn.lock());
+        let mut file = open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                check_stale(directory, &path, &file)?;
+                fs::remove_file(&path).map_err(CorpusError::file("replace", &path))?;
+                file = open(&path)?;
+                file.try_lock().map_err(|error| match error {
+                    TryLockError::WouldBlock => CorpusError::Locked {
+                        path: directory.to_owned(),
+                        by: "another process".to_owned(),
+                    },
+                    TryLockError::Error(error) => CorpusError::file("lock", &path)(error),
+                })?;
             }
-            // Somebody may have replaced the file between the two calls.
-            if !is_at(&file, &path) {
-                continue;
+            Err(TryLockError::Error(error)) => {
+                return Err(CorpusError::file("lock", &path)(error));
             }
-            let written = Holder::this_process().and_then(|holder| {
-                let text = serde_json::to_string(&holder)?;
+        }
+        let written = serde_json::to_string(&Holder::this_process())
+            .map_err(io::Error::from)
+            .and_then(|text| {
                 file.set_len(0)?;
                 writeln!(file, "{text}")
             });
-            written.map_err(CorpusError::file("write", &path))?;
-            return Ok(Self {
-                directory: directory.to_owned(),
-                _file: file,
-            });
-        }
+        written.map_err(CorpusError::file("write", &path))?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            _file: file,
+        })
     }
 
     /// The directory it is the lock of.
@@ -81,25 +81,21 @@ impl Lock {
     }
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), path.metadata()) {
-        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-        _ => false,
-    }
+fn open(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(CorpusError::file("open", path))
 }
 
-/// Removes a lock whose process is dead; a living one is an error.
-fn replace_if_stale(directory: &Path, path: &Path, file: &File) -> Result<()> {
+/// A lock is an error, unless its process is dead.
+fn check_stale(directory: &Path, path: &Path, file: &File) -> Result<()> {
     let text = io::read_to_string(file).map_err(CorpusError::file("read", path))?;
     let holder: Option<Holder> = serde_json::from_str(&text).ok();
     if holder.as_ref().is_some_and(Holder::is_dead) {
-        // Two that find this at once: the second would remove the lock of the first. So the file is first
-        // moved to a name of its own, and put back if it is another one by now.
-        let aside = directory.join(format!("{LOCK_FILE}.stale.{}", std::process::id()));
-        if fs::rename(path, &aside).is_ok() && !is_at(file, &aside) {
-            drop(fs::hard_link(&aside, path));
-        }
-        drop(fs::remove_file(&aside));
         return Ok(());
     }
     let by = match holder {
@@ -113,14 +109,14 @@ fn replace_if_stale(directory: &Path, path: &Path, file: &File) -> Result<()> {
 }
 
 impl Holder {
-    fn this_process() -> io::Result<Self> {
+    fn this_process() -> Self {
         let pid = std::process::id();
-        Ok(Self {
+        Self {
             pid,
             start: start_of(pid).unwrap_or_default(),
             boot: boot(),
             namespace: namespace(),
-        })
+        }
     }
 
     /// Whether it is certain that the process has ended.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use powerfail_image::ImageId;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Journal, JournalReader};
@@ -83,7 +83,7 @@ pub struct Queue {
 struct Inner {
     journal: Journal<QueueLine>,
     cases: Vec<QueuedCase>,
-    known: FxHashSet<(ImageId, String)>,
+    known: FxHashMap<(ImageId, String), CaseNumber>,
 }
 
 impl Queue {
@@ -108,7 +108,9 @@ impl Queue {
         }
         let mut cuts = Vec::new();
         Cut::note(&mut cuts, &path, lost);
-        let known = cases.iter().map(QueuedCase::key).collect();
+        let known = (cases.iter())
+            .map(|case: &QueuedCase| (case.key(), case.number))
+            .collect();
         let inner = Inner {
             journal,
             cases,
@@ -134,9 +136,8 @@ impl Queue {
         let input_hash = input_hash(&case.input);
         let mut inner = self.lock();
         let key = (case.image, input_hash);
-        if inner.known.contains(&key) {
-            let known = inner.cases.iter().find(|case| case.key() == key);
-            return Ok((known.map_or(CaseNumber(0), |case| case.number), false));
+        if let Some(number) = inner.known.get(&key) {
+            return Ok((*number, false));
         }
         let number = CaseNumber(inner.cases.len() as u64 + 1);
         let path = self.input_path(number);
@@ -163,7 +164,7 @@ impl Queue {
             retired: None,
             input_hash: key.1.clone(),
         });
-        inner.known.insert(key);
+        inner.known.insert(key, number);
         Ok((number, true))
     }
 
@@ -190,7 +191,7 @@ impl Queue {
     /// Whether a test case is known.
     pub fn contains(&self, case: &TestCase) -> bool {
         let key = (case.image, input_hash(&case.input));
-        self.lock().known.contains(&key)
+        self.lock().known.contains_key(&key)
     }
 
     /// A test case with its input.
@@ -200,8 +201,8 @@ impl Queue {
     pub fn load(&self, number: CaseNumber) -> Result<TestCase> {
         let (image, hash) = {
             let inner = self.lock();
-            let case = (inner.cases.iter())
-                .nth((number.0 as usize).wrapping_sub(1))
+            let case = (inner.cases)
+                .get((number.0 as usize).wrapping_sub(1))
                 .ok_or(CorpusError::UnknownCase(number))?;
             (case.image, case.input_hash.clone())
         };

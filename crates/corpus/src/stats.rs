@@ -52,9 +52,9 @@ impl Stats {
     pub fn open(directory: &Path) -> Result<(Self, Vec<Cut>)> {
         let path = directory.join(STATS_FILE);
         let mut last = None;
-        let (journal, lost) = Journal::open_plain(&path, |line| last = Some(line))?;
+        let (journal, lost_bytes) = Journal::open_plain(&path, |line| last = Some(line))?;
         let mut cuts = Vec::new();
-        Cut::note(&mut cuts, &path, lost);
+        Cut::note(&mut cuts, &path, lost_bytes);
         Ok((Self { journal, last }, cuts))
     }
 

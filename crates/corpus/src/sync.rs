@@ -16,11 +16,13 @@ use serde::{Deserialize, Serialize};
 use crate::campaign::{read_record, write_whole};
 use crate::journal::JournalReader;
 use crate::queue::{CaseText, QueueLine, input_path, is_absent, journal_path, read_input};
-use crate::{CaseNumber, CorpusError, Entry, Images, Result, TestCase};
+use crate::{CaseNumber, CorpusError, Entry, Images, Queue, Result, TestCase};
 
 const POSITIONS_FILE: &str = "sync.json";
 /// How often something that is not there is looked for before it is given up.
 const TRIES: u32 = 5;
+/// Memory for contents of each instance.
+const CACHE_BYTES: u64 = 32 << 20;
 
 /// Reads other instances' directories.
 pub struct Sync {
@@ -116,17 +118,17 @@ impl Sync {
         found
     }
 
-    /// Reads at most so many new test cases, and copies their images with the ways to them. Call
+    /// Reads at most so many test cases that are not in our queue, and copies their images with the ways to them. Call
     /// [`Sync::done`] when they are taken over: until then, a campaign that is killed reads them again.
     ///
     /// # Errors
     /// Ours cannot be written. What is wrong with theirs is in the result.
-    pub fn pull(&mut self, images: &Images, limit: usize) -> Result<Pulled> {
+    pub fn pull(&mut self, images: &Images, queue: &Queue, limit: usize) -> Result<Pulled> {
         let mut pulled = Pulled::default();
         for path in self.instances() {
             let instance = (self.instances.entry(path.clone()))
                 .or_insert_with(|| Instance::at(Position::default()));
-            instance.pull(&path, images, limit, &mut pulled)?;
+            instance.pull(&path, (images, queue), limit, &mut pulled)?;
         }
         Ok(pulled)
     }
@@ -156,12 +158,20 @@ impl Instance {
     fn pull(
         &mut self,
         path: &Path,
-        images: &Images,
+        ours: (&Images, &Queue),
         limit: usize,
         pulled: &mut Pulled,
     ) -> Result<()> {
+        let campaign = match read_record(path) {
+            Ok(record) => record.id,
+            // It is just being begun.
+            Err(CorpusError::NoCampaign { .. }) => return Ok(()),
+            Err(error) => {
+                pulled.problems.push(error);
+                return Ok(());
+            }
+        };
         // A campaign that was begun anew in the same place has another identifier, or a shorter queue.
-        let campaign = read_record(path).map_or_else(|_| String::new(), |record| record.id);
         let journal = journal_path(path);
         let len = journal.metadata().map_or(0, |metadata| metadata.len());
         if campaign != self.position.campaign || len < self.position.queue {
@@ -181,8 +191,8 @@ impl Instance {
                 break;
             }
             match line.entry {
-                Ok(QueueLine::Case(case)) => match self.import(path, case, images, pulled)? {
-                    Ok(imported) => pulled.cases.push(imported),
+                Ok(QueueLine::Case(case)) => match self.import(path, case, ours, pulled)? {
+                    Ok(imported) => pulled.cases.extend(imported),
                     Err(error) => {
                         let not_yet = is_not_yet(&error);
                         if not_yet && self.tries + 1 < TRIES {
@@ -201,31 +211,35 @@ impl Instance {
         Ok(())
     }
 
-    /// The inner error is one of theirs.
+    /// The inner error is one of theirs. `None`: it is known.
     fn import(
         &mut self,
         path: &Path,
         case: CaseText,
-        images: &Images,
+        (images, queue): (&Images, &Queue),
         pulled: &mut Pulled,
-    ) -> Result<Result<Imported>> {
+    ) -> Result<Result<Option<Imported>>> {
         let image = case.image.0;
         let input = match read_input(&input_path(path, case.number), &case.input_hash) {
             Ok(input) => input,
             Err(error) => return Ok(Err(error)),
         };
+        let test = TestCase { image, input };
+        if queue.contains(&test) {
+            return Ok(Ok(None));
+        }
         if !images.contains(image) {
             match self.copy(path, image, images)? {
                 Ok(new) => pulled.new_images += new,
                 Err(error) => return Ok(Err(error)),
             }
         }
-        Ok(Ok(Imported {
+        Ok(Ok(Some(Imported {
             from: path.to_owned(),
             number: case.number,
-            case: TestCase { image, input },
+            case: test,
             entry: case.entry,
-        }))
+        })))
     }
 
     /// Copies an image and those on the way to it. Gives how many were new.
@@ -272,11 +286,19 @@ impl Instance {
     fn theirs(&mut self, path: &Path, image: ImageId) -> Result<&Images> {
         let theirs = match self.images.take() {
             Some(theirs) => theirs,
-            None => Images::follow(path)?,
+            None => {
+                let theirs = Images::unread(path);
+                theirs.set_cache_limit(CACHE_BYTES);
+                theirs
+            }
         };
         let theirs = self.images.insert(theirs);
         if !theirs.contains(image) {
-            theirs.refresh()?;
+            let refreshed = theirs.refresh();
+            // It may be known even so: before the damage.
+            if !theirs.contains(image) {
+                refreshed?;
+            }
         }
         Ok(theirs)
     }

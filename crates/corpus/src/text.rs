@@ -45,7 +45,7 @@ impl InputText {
 
 /// Bytes from digits.
 pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    if !digits.is_ascii() || digits.len() % 2 != 0 {
+    if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
         return None;
     }
     (0..digits.len())
@@ -56,7 +56,9 @@ pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
 
 /// Bytes as digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    let both = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
+    bytes.iter().flat_map(both).collect()
 }
 
 #[cfg(test)]

@@ -146,10 +146,6 @@ impl Tree {
         &self.nodes[number as usize]
     }
 
-    pub(crate) fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
     /// Adds what a line says. `None`: it contradicts those before it.
     pub(crate) fn absorb(&mut self, line: TreeLine) -> Option<()> {
         match line {
@@ -262,18 +258,39 @@ impl Tree {
         cost
     }
 
+    /// What a way to a child of this image costs.
+    pub(crate) fn cost_of_child(&self, parent: NodeNumber, input_len: u64) -> Cost {
+        let (edges, bytes) = self.cost(parent);
+        (edges + 1, bytes + input_len)
+    }
+
     /// Whether another way to an image is shorter. Never true of a way that goes through the image itself,
     /// because that one is longer.
-    pub(crate) fn is_shorter(&self, image: NodeNumber, way: &Way) -> bool {
+    fn is_shorter(&self, image: NodeNumber, way: &Way) -> bool {
         let cost = match way {
             Way::Empty | Way::Given(_) => (0, 0),
             Way::Made {
                 parent, input_len, ..
-            } => {
-                let (edges, bytes) = self.cost(*parent);
-                (edges + 1, bytes + input_len)
-            }
+            } => self.cost_of_child(*parent, *input_len),
         };
         cost < self.cost(image)
+    }
+}
+
+impl WayText {
+    pub(crate) fn given(name: &str) -> Self {
+        Self {
+            parent: None,
+            input: None,
+            failure_point: None,
+            name: Some(name.to_owned()),
+        }
+    }
+}
+
+impl StoredText {
+    pub(crate) fn new(base: Option<NodeNumber>, place: Place) -> Self {
+        let Place { at, len } = place;
+        Self { base, at, len }
     }
 }

@@ -42,7 +42,9 @@ mod tests {
     fn numbers_come_back() {
         let values = [0, 1, 127, 128, 300, 1 << 35, u64::MAX - 1, u64::MAX];
         let mut bytes = Vec::new();
-        values.iter().for_each(|value| put(&mut bytes, *value));
+        for value in values {
+            put(&mut bytes, value);
+        }
         let mut rest = &bytes[..];
         for value in values {
             assert_eq!(take(&mut rest), Some(value));

@@ -1,7 +1,9 @@
 //! Pools that change as those of programs do, and a program that changes them.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use powerfail_corpus::{Contents, CorpusError, Edge, Entry, Images, Priority, Rebuild};
 use powerfail_image::FileContents;
@@ -38,14 +40,14 @@ pub(crate) fn new_pool() -> Contents {
         len_bytes: POOL_BYTES,
         ..FileContents::default()
     };
-    for number in 0..300_u64 {
+    for number in 0..100_u64 {
         let mut page = [0; PAGE];
         for record in 0..PAGE / 64 {
             let at = record * 64;
             page[at..at + 8].copy_from_slice(&(number * 64 + record as u64).to_le_bytes());
             page[at + 8..at + 16].copy_from_slice(&random.next().to_le_bytes());
         }
-        pool.set_page(number * 6, &page);
+        pool.set_page(number * 20, &page);
     }
     Contents {
         files: [("pool".to_owned(), pool)].into(),
@@ -115,7 +117,31 @@ pub(crate) fn open(directory: &Path) -> Result<Images, CorpusError> {
     Images::open(directory).map(|(images, _)| images)
 }
 
-/// The files of a directory that images consist of.
+/// The files of a directory that images consist of, in the order in which they are written.
 pub(crate) fn image_files(directory: &Path) -> [PathBuf; 3] {
-    ["images.jsonl", "images.pack", "inputs.pack"].map(|name| directory.join(name))
+    ["images.pack", "inputs.pack", "images.jsonl"].map(|name| directory.join(name))
+}
+
+/// A few pages, for tests that make many images.
+pub(crate) fn small(value: u64) -> Contents {
+    let mut pool = FileContents {
+        len_bytes: 3 * PAGE as u64,
+        ..FileContents::default()
+    };
+    let mut page = [7; PAGE];
+    pool.set_page(0, &page);
+    page[8..16].copy_from_slice(&value.to_le_bytes());
+    pool.set_page(value % 3, &page);
+    Contents {
+        files: [("pool".to_owned(), pool)].into(),
+    }
+}
+
+/// This program once more, with one test only, which finds the variable and plays the other part.
+pub(crate) fn other_process(test: &str, variable: &str, value: impl AsRef<OsStr>) -> Command {
+    let own = std::env::current_exe().expect("this program has a path");
+    let mut command = Command::new(own);
+    command.args(["--exact", test, "--nocapture"]);
+    command.env(variable, value);
+    command
 }

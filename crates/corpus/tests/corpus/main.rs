@@ -1,4 +1,11 @@
 //! What a campaign keeps, used as a campaign uses it.
 
+mod campaign;
 mod common;
+mod cut;
+mod full;
 mod images;
+mod killed;
+mod queue;
+mod size;
+mod sync;
