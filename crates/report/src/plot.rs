@@ -128,7 +128,7 @@ impl Plot {
         }
         self.write_axes(out, axes)?;
         if points_of(&self.series) == 0 {
-            let (x, y) = ((LEFT + axes.end()) / 2.0, HEIGHT / 2.0);
+            let (x, y) = (LEFT.midpoint(axes.end()), HEIGHT / 2.0);
             writeln!(
                 out,
                 "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">no data</text>"
@@ -193,13 +193,13 @@ impl Plot {
                 tick.text
             )?;
         }
-        let (x, y) = ((LEFT + end) / 2.0, HEIGHT - 14.0);
+        let (x, y) = (LEFT.midpoint(end), HEIGHT - 14.0);
         writeln!(
             out,
             "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">time ({})</text>",
             axes.time.unit
         )?;
-        let y = (TOP + floor) / 2.0;
+        let y = TOP.midpoint(floor);
         writeln!(
             out,
             "<text transform=\"translate(18 {y:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",

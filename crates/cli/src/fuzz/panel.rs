@@ -29,40 +29,22 @@ pub(super) fn panel(target: &str, stats: &Stats, history: &History, width: usize
         width,
     };
     panel.head(target, stats.time_s);
-    panel.pair(
-        ("executions", count(stats.execs)),
-        ("speed", format!("{}/s", count(rounded(stats.execs_per_s)))),
-    );
+    let speed = format!("{}/s", count(rounded(stats.execs_per_s)));
+    panel.pair(("executions", &count(stats.execs)), ("speed", &speed));
     let mut reached = plural(stats.pm_locations, "location");
     if stats.branches > 0 {
-        let _ = write!(
-            reached,
-            ", {}",
-            plural_of(stats.branches, "branch", "branches")
-        );
+        let branches = plural_of(stats.branches, "branch", "branches");
+        let _ = write!(reached, ", {branches}");
     }
-    panel.pair(("PM paths", count(stats.pm_paths)), ("reached", reached));
-    panel.pair(
-        ("corpus", plural(stats.corpus, "test case")),
-        ("last new", last_new(stats)),
-    );
-    panel.pair(
-        (
-            "images",
-            format!(
-                "{}, {} of crashes",
-                count(stats.images),
-                count(stats.crash_images)
-            ),
-        ),
-        ("stability", stability(stats)),
-    );
-    let checks = format!(
-        "{} waiting, {} done",
-        count(stats.checks_waiting),
-        count(stats.checks_done)
-    );
-    panel.pair(("checks", checks), ("ends", ends(stats)));
+    panel.pair(("PM paths", &count(stats.pm_paths)), ("reached", &reached));
+    let corpus = plural(stats.corpus, "test case");
+    panel.pair(("corpus", &corpus), ("last new", &last_new(stats)));
+    let (all, crashed) = (count(stats.images), count(stats.crash_images));
+    let images = format!("{all}, {crashed} of crashes");
+    panel.pair(("images", &images), ("stability", &stability(stats)));
+    let (waiting, done) = (count(stats.checks_waiting), count(stats.checks_done));
+    let checks = format!("{waiting} waiting, {done} done");
+    panel.pair(("checks", &checks), ("ends", &ends(stats)));
     panel.one("findings", &findings(stats));
     let blocks = history.blocks(width - NAME - 1);
     panel.one("", &format!("{GOOD}{blocks}{GOOD:#}"));
@@ -94,10 +76,10 @@ impl Panel {
     }
 
     /// Two numbers, side by side if there is room.
-    fn pair(&mut self, left: (&str, String), right: (&str, String)) {
+    fn pair(&mut self, left: (&str, &str), right: (&str, &str)) {
         if self.width < WIDE {
-            self.one(left.0, &left.1);
-            self.one(right.0, &right.1);
+            self.one(left.0, left.1);
+            self.one(right.0, right.1);
             return;
         }
         let value = format!("{:<room$}", left.1, room = HALF - NAME - 1);

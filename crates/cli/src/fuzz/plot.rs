@@ -16,9 +16,12 @@ pub(crate) fn plot(args: &FuzzPlotArgs) -> anyhow::Result<Exit> {
     for out in &args.out {
         series.push(line_of(out, &args.of)?);
     }
-    let scale = |is_log| match is_log {
-        true => Scale::Logarithmic,
-        false => Scale::Linear,
+    let scale = |is_log| {
+        if is_log {
+            Scale::Logarithmic
+        } else {
+            Scale::Linear
+        }
     };
     let label = label(&args.of);
     let plot = Plot {

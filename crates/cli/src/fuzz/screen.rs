@@ -92,15 +92,15 @@ fn styled(lines: &[String]) -> String {
 
 impl Observer for Screen {
     fn stats(&self, stats: &Stats) {
-        let mut state = self.state();
-        state.history.add(stats.pm_paths);
+        let mut kept = self.state();
+        kept.history.add(stats.pm_paths);
         if let Some(bar) = &self.bar {
             let width = terminal_size::terminal_size_of(std::io::stderr());
             // The last column stays free: some terminals begin a new line there.
             let width = width
                 .map_or(80, |(width, _)| usize::from(width.0))
                 .saturating_sub(1);
-            let mut lines = panel::panel(&self.target, stats, &state.history, width);
+            let mut lines = panel::panel(&self.target, stats, &kept.history, width);
             lines.push(String::new());
             if interrupt::is_interrupted() {
                 lines.push("stopping; interrupt again to stop at once".into());
@@ -114,7 +114,7 @@ impl Observer for Screen {
             .last_line_s
             .is_none_or(|last| stats.time_s - last >= LINE_EVERY_S);
         if is_due {
-            state.last_line_s = Some(stats.time_s);
+            kept.last_line_s = Some(stats.time_s);
             write_line(&panel::line(stats));
         }
     }
