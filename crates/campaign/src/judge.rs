@@ -119,8 +119,8 @@ impl Judge {
             ..Settings::default()
         };
         let recovery = &question.recovery;
-        let oracle =
-            Oracle::new(recovery.plan(trace)?, settings).map_err(powerfail_check::CheckError::from)?;
+        let oracle = Oracle::new(recovery.plan(trace)?, settings)
+            .map_err(powerfail_check::CheckError::from)?;
         let runner_options = RunnerOptions {
             jobs: 1,
             rules: recovery.rules(),
@@ -187,7 +187,7 @@ fn command_with(options: &CampaignOptions, input: &[u8]) -> Vec<OsString> {
     if options.input != InputWay::Arguments {
         return options.command.clone();
     }
-    let lines = powerfail_recorder::argument_lines(input);
+    let lines = powerfail_recorder::repeat::split_arguments(input);
     let words = options.command.iter();
     words
         .flat_map(|word| match word.as_bytes() {

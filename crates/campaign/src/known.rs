@@ -12,6 +12,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// How often a moment is tried in one trace: the data differs.
 const TRIES_IN_TRACE: u32 = 2;
 
+/// How often a moment is looked at because an execution failed after it.
+const CLAIMS_MAX: u32 = 4;
+
 /// See the module header.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
@@ -33,6 +36,19 @@ impl Known {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let all = (0..=trace.event_count()).map(|at| keys.at(EventIndex(at)));
         all.filter(|key| inner.moments.insert(*key)).count()
+    }
+}
+
+impl Known {
+    /// Notes that the power is to fail at a moment with this name. Whether that was not tried often enough.
+    pub(crate) fn claim_crash(&self, key: PointKey) -> bool {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let tried = inner
+            .points
+            .entry((number(Step::Crashes), key))
+            .or_default();
+        *tried += 1;
+        *tried <= CLAIMS_MAX
     }
 }
 

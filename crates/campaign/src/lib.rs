@@ -1,44 +1,48 @@
 //! A fuzzing campaign: workers execute test cases, what is new becomes images and goes through the checks.
+//!
+//! ```text
+//!  engine ──runs──▶ repeater             one of each in every thread that fuzzes
+//!    │ discovery
+//!    ▼
+//!  queue on disk ──▶ record ──▶ lint ──▶ findings
+//!                      │
+//!                      ├──▶ images in the tree ──▶ test cases on them, for the engines
+//!                      └──▶ crashes, lost lines, reads at moments that are new ──▶ findings ──▶ minimised
+//! ```
+//!
+//! Everything is on disk before anybody is told of it, so that a kill at any moment loses nothing that was
+//! reported.
+//!
+//! The parts are other crates: `corpus` keeps, `fuzz` decides what comes next, the repeater of `recorder`
+//! executes, `check` judges. Here they are put together.
 
+mod blame;
+mod checker;
+mod cmin;
 mod error;
+mod findings;
+mod harvest;
+mod job;
+mod judge;
+mod known;
+mod minimise;
 mod observer;
 mod options;
+mod rebuild;
+mod recording;
+mod run;
+mod shared;
+mod shrink;
+mod start;
 mod stats;
+mod target;
+mod worker;
 
-use std::sync::Arc;
-
+pub use cmin::{Kept as CaseKept, Minimised, minimise_case, minimise_corpus};
 pub use error::CampaignError;
+pub use findings::{CaseRecord, EdgeRecord, StoredFinding};
 pub use observer::Observer;
 pub use options::{CampaignOptions, Checks, InputWay, RecoveryOptions, Together};
+pub use rebuild::rebuild_all;
+pub use run::{Summary, resumed_options, run};
 pub use stats::Stats;
-
-/// What a campaign has come to.
-#[derive(Clone, Debug)]
-pub struct Summary {
-    /// At its end.
-    pub stats: Stats,
-    /// The findings, with the directories of their evidence.
-    pub findings: Vec<StoredFinding>,
-    /// The user has stopped it.
-    pub is_interrupted: bool,
-}
-
-/// A finding and its evidence.
-#[derive(Clone, Debug)]
-pub struct StoredFinding {
-    /// The finding.
-    pub finding: powerfail_finding::Finding,
-    /// Its directory, which `powerfail replay` understands.
-    pub directory: std::path::PathBuf,
-}
-
-/// Runs a campaign until its time is over, its executions are made or the observer says so. `runtime` are
-/// the bytes of the library that is preloaded into the target.
-pub fn run(
-    options: &CampaignOptions,
-    runtime: &Arc<[u8]>,
-    observer: &dyn Observer,
-) -> Result<Summary, CampaignError> {
-    let _ = (options, runtime, observer);
-    todo!("workers")
-}

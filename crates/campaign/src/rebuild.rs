@@ -1,9 +1,11 @@
 //! Makes an image again from its parent and its edge: the program is recorded, and the trace cut.
 
 use std::io;
+use std::path::Path;
+use std::sync::Arc;
 
-use powerfail_corpus::{Edge, Rebuild};
-use powerfail_image::Contents;
+use powerfail_corpus::{Edge, Images, Rebuild};
+use powerfail_image::{Contents, ImageId};
 use powerfail_model::EventIndex;
 
 use crate::error::CampaignError;
@@ -46,4 +48,24 @@ impl Rebuild for Recorder {
     fn run(&mut self, from: &Contents, edge: &Edge) -> io::Result<Contents> {
         self.follow(from, edge).map_err(io::Error::other)
     }
+}
+
+/// Makes every image of a campaign again from the tree alone, and compares it with what is kept. Gives those
+/// that became something else, each with a sentence.
+pub fn rebuild_all(
+    out: &Path,
+    runtime: &Arc<[u8]>,
+) -> Result<Vec<(ImageId, String)>, CampaignError> {
+    let options = Arc::new(crate::run::resumed_options(out)?);
+    let images = Images::follow(out)?;
+    let mut recorder = Recorder::new(&options, runtime)?;
+    let mut wrong = Vec::new();
+    for node in images.nodes() {
+        match images.rebuild(node.id, &mut recorder) {
+            Ok(contents) if contents == *images.load(node.id)? => {}
+            Ok(_) => wrong.push((node.id, "it has other bytes".to_owned())),
+            Err(error) => wrong.push((node.id, crate::checker::sentence(&error))),
+        }
+    }
+    Ok(wrong)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use powerfail_image::{Contents, RunDirectory};
-use powerfail_recorder::{Input, Options, RecordError, Summary, TargetStatus};
+use powerfail_recorder::{Input, Options, RecordError, Summary, TargetStatus, repeat};
 use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
@@ -118,10 +118,10 @@ impl Recorder {
 }
 
 /// The recorder's word for it.
-pub(crate) const fn way_of(way: InputWay) -> powerfail_recorder::InputWay {
+pub(crate) const fn way_of(way: InputWay) -> repeat::InputWay {
     match way {
-        InputWay::Stdin => powerfail_recorder::InputWay::Stdin,
-        InputWay::File => powerfail_recorder::InputWay::File,
-        InputWay::Arguments => powerfail_recorder::InputWay::Arguments,
+        InputWay::Stdin => repeat::InputWay::Stdin,
+        InputWay::File => repeat::InputWay::File,
+        InputWay::Arguments => repeat::InputWay::Arguments,
     }
 }

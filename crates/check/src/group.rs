@@ -30,6 +30,9 @@ fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
         if is_of_one_store {
             return place.role == Role::Store;
         }
+        if finding.code.class().is_of_program() {
+            return place.role == Role::Failure;
+        }
         if is_of_a_read {
             return matches!(place.role, Role::Store | Role::Allocation | Role::Load);
         }

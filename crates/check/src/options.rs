@@ -1,7 +1,7 @@
 //! What to try, and whom to tell.
 
-use powerfail_detect::{Hit, LintOptions};
 use powerfail_detect::cross_failure::CommitVariable;
+use powerfail_detect::{Hit, LintOptions};
 use powerfail_explore::{EagerOptions, FailurePoint, TreeOptions};
 use powerfail_finding::Eager;
 use powerfail_model::EventIndex;

@@ -10,9 +10,12 @@
 
 mod coverage;
 mod engine;
+pub mod exchange;
 pub mod grammar;
+pub mod minimise;
 mod mutate;
 mod target;
+pub mod tokens;
 
 pub use coverage::{Footprint, FootprintError, PathSet, Touched, bucket};
 pub use engine::{Discovery, Engine, Known, Options, Origin, Stats, Unstable};

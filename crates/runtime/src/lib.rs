@@ -39,6 +39,9 @@ mod append;
 mod arena;
 mod clone;
 mod code;
+mod comparisons;
+mod coverage;
+mod derandomise;
 mod early;
 mod emulate;
 mod explore;
@@ -91,15 +94,18 @@ extern "C" fn start(
     environment: *const *const c_char,
 ) {
     early::lend_environment(environment);
+    derandomise::start(sys::stack_pointer());
     pmdk::prepare();
     if !explore::start() && host::attach() {
         pool::reserve_window();
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
         requests::prepare();
+        coverage::start();
         fuzz::start();
     }
     synchronise::decide();
+    comparisons::start();
     range::start();
     heap::start();
 }

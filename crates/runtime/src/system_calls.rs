@@ -10,7 +10,7 @@
 
 use powerfail_abi::EventKind;
 
-use crate::{append, file, fuzz, pool, sys};
+use crate::{append, derandomise, file, fuzz, pool, sys};
 
 /// The functions of the C library whose system calls pass through here.
 pub(crate) const FUNCTIONS: [&str; 18] = [
@@ -94,6 +94,10 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
     unsafe {
         match number {
             READ | PREAD64 | RECVFROM => receive(number, arguments, 1),
+            GETRANDOM if derandomise::is_on() => {
+                derandomise::fill(arguments[0], arguments[1]);
+                arguments[1] as isize
+            }
             GETRANDOM => receive(number, arguments, 0),
             READV | PREADV | PREADV2 => receive_parts(number, arguments),
             RECVMSG => receive_message(arguments),

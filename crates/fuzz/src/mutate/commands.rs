@@ -446,6 +446,15 @@ impl Commands<'_, '_> {
     }
 }
 
+/// Makes an input as short as it must be.
+pub(crate) fn cut(input: &mut Vec<u8>, max_bytes: usize) {
+    if input.len() > max_bytes {
+        // Half a command would be another one.
+        let end = input[..max_bytes].iter().rposition(|byte| *byte == b'\n');
+        input.truncate(end.map_or(max_bytes, |end| end + 1));
+    }
+}
+
 fn end_line(block: &mut Vec<u8>) {
     if block.last() != Some(&b'\n') {
         block.push(b'\n');

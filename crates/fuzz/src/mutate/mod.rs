@@ -1,5 +1,6 @@
 //! Mutators: those of LibAFL on bytes, and ours on command lines and by grammars.
 
+mod by_grammar;
 mod commands;
 mod dice;
 mod numbers;
@@ -36,13 +37,15 @@ type Havoc = HavocScheduledMutator<
 /// Of a hundred mutations of text, this many change bytes and not commands.
 const HAVOC_PERCENT: usize = 12;
 
+/// Of a hundred mutations, this many are made by the grammar if there is one.
+const GRAMMAR_PERCENT: usize = 50;
+
 /// An input of text is mutated this many times at most, in powers of two.
 const STACKED: usize = 3;
 
 /// All mutators of an engine.
 pub(crate) struct Mutators {
     havoc: Havoc,
-    #[expect(dead_code, reason = "next")]
     grammar: Option<Arc<Grammar>>,
     vocabulary: Vocabulary,
     other: Vec<u8>,
@@ -74,6 +77,12 @@ impl Mutators {
 
     /// Mutates an input.
     pub(crate) fn mutate(&mut self, state: &mut State, input: &mut CaseInput) -> Origin {
+        if let Some(grammar) = self.grammar.clone()
+            && Dice(state.rand_mut()).percent(GRAMMAR_PERCENT)
+        {
+            self.mutate_by(&grammar, state, input);
+            return Origin::Grammar;
+        }
         if !is_text(&input.bytes) || Dice(state.rand_mut()).percent(HAVOC_PERCENT) {
             self.havoc
                 .mutate(state, input)
@@ -84,6 +93,21 @@ impl Mutators {
         }
         self.mutate_commands(state, input);
         Origin::Commands
+    }
+
+    fn mutate_by(&mut self, grammar: &Grammar, state: &mut State, input: &mut CaseInput) {
+        let max_bytes = state.max_size();
+        for _ in 0..1 << Dice(state.rand_mut()).below(STACKED) {
+            self.choose_other(state);
+            by_grammar::mutate(
+                grammar,
+                &mut input.bytes,
+                &self.other,
+                &mut Dice(state.rand_mut()),
+                max_bytes,
+            );
+            commands::cut(&mut input.bytes, max_bytes);
+        }
     }
 
     fn mutate_commands(&mut self, state: &mut State, input: &mut CaseInput) {
