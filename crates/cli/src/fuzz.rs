@@ -14,9 +14,11 @@ mod show;
 mod summary;
 
 use powerfail_campaign::CampaignError;
+use powerfail_recorder::RecordError;
+use powerfail_recorder::repeat::RepeatError;
 
 use crate::args::{FuzzArgs, FuzzCommand};
-use crate::exit::Exit;
+use crate::exit::{Exit, complain};
 
 pub(crate) fn fuzz(args: FuzzArgs) -> anyhow::Result<Exit> {
     match args.command {
@@ -31,5 +33,19 @@ pub(crate) fn fuzz(args: FuzzArgs) -> anyhow::Result<Exit> {
 
 /// Says why a campaign cannot be run.
 fn refusal(error: CampaignError) -> anyhow::Result<Exit> {
-    Err(error.into())
+    let error = match error {
+        CampaignError::Repeat(RepeatError::Record(error)) => CampaignError::Record(error),
+        other => other,
+    };
+    match error {
+        CampaignError::Record(RecordError::Unsupported(unsupported)) => {
+            complain(&unsupported.to_string());
+            Ok(Exit::Unsupported)
+        }
+        CampaignError::Record(error @ RecordError::SelfCheck(_)) => {
+            complain(&error.to_string());
+            Ok(Exit::Internal)
+        }
+        other => Err(other.into()),
+    }
 }

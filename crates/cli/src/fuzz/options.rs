@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use powerfail_campaign::{CampaignOptions, InputWay, Together};
+use powerfail_campaign::{CampaignError, CampaignOptions, InputWay, Together, resumed_options};
 use powerfail_config::CheckSection;
 use powerfail_corpus::{CorpusError, read_record};
 use powerfail_model::{Atomicity, Domain};
@@ -41,7 +41,12 @@ pub(super) fn campaign(
     sync.extend(args.sync.iter().cloned());
     apply(args, &mut options)?;
     if !sync.is_empty() {
-        options.sync = sync;
+        let sync = sync.iter().map(|path| absolute(path));
+        options.sync = sync.collect::<Result<_, _>>()?;
+    }
+    if args.resume {
+        // After all paths of flags, which are those of the user.
+        enter_working_directory(&options)?;
     }
     Ok(Campaign { options, shown_out })
 }
@@ -133,21 +138,14 @@ fn fresh(
 
 /// A campaign that is there.
 fn resumed(args: &FuzzCampaignArgs, out: &Path) -> anyhow::Result<CampaignOptions> {
-    let record = match read_record(out) {
-        Ok(record) => record,
-        Err(CorpusError::NoCampaign { .. }) => bail!(
+    let mut options = match resumed_options(out) {
+        Ok(options) => options,
+        Err(CampaignError::Corpus(CorpusError::NoCampaign { .. })) => bail!(
             "there is no campaign in {} to go on with; leave --resume out to begin one",
             out.display()
         ),
         Err(error) => return Err(error.into()),
     };
-    let mut options: CampaignOptions =
-        serde_json::from_value(record.options).with_context(|| {
-            format!(
-                "{}: the options of the campaign cannot be read",
-                out.display()
-            )
-        })?;
     ensure!(
         args.target.is_empty() || args.target == options.command,
         "{} holds a campaign with another command, {}; leave the command out to go on with it, or give another --out",
@@ -161,8 +159,14 @@ fn resumed(args: &FuzzCampaignArgs, out: &Path) -> anyhow::Result<CampaignOption
         out.display()
     );
     options.out = absolute(out)?;
-    options.resume = true;
     Ok(options)
+}
+
+/// Goes where the campaign was begun: its command may have relative paths.
+pub(super) fn enter_working_directory(options: &CampaignOptions) -> anyhow::Result<()> {
+    let directory = &options.judging.recovery.working_directory;
+    std::env::set_current_dir(directory)
+        .with_context(|| format!("{}: the campaign was begun there", directory.display()))
 }
 
 /// What flags say, over everything else.
