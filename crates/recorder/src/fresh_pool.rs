@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::repeat::InputWay;
 
 /// What stands for a fresh pool in an argument.
-const POOL_PLACEHOLDER: &[u8] = b"{pool}";
+pub(crate) const POOL_PLACEHOLDER: &[u8] = b"{pool}";
 /// How the names of its directories begin. Nobody else's do.
 const PREFIX: &str = "powerfail-fresh-";
 
@@ -49,8 +49,9 @@ struct Directory {
 }
 
 /// A directory whose name a campaign has chosen. What is made in it is removed when this is dropped.
-struct GivenDirectory {
-    path: PathBuf,
+#[derive(Debug)]
+pub(crate) struct GivenDirectory {
+    pub(crate) path: PathBuf,
     /// Nobody else may use it meanwhile.
     _lock: File,
 }
@@ -162,7 +163,7 @@ impl Place {
 
 impl GivenDirectory {
     /// Makes the directory if it is not there, and removes what a recording that was killed has left in it.
-    fn new(directory: &Path) -> io::Result<Self> {
+    pub(crate) fn new(directory: &Path) -> io::Result<Self> {
         let path = std::path::absolute(directory)?;
         fs::create_dir_all(&path)?;
         let lock = File::open(&path)?;

@@ -54,6 +54,8 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) stdin: Option<File>,
     /// Whether what it prints goes nowhere.
     pub(crate) discards_output: bool,
+    /// No file of it gets longer, it leaves no core, and it has a session of its own. `None`: as this process.
+    pub(crate) file_limit_bytes: Option<u64>,
 }
 
 /// Puts the runtime where a loader finds it and nobody can change it. Nothing for no bytes.
@@ -127,10 +129,14 @@ pub(crate) fn start(
         child.env(HINT_VARIABLE, format!("{PMDK_HINT_ADDRESS:x}"));
     }
     let parent = rustix::process::getpid().as_raw_nonzero().get();
+    let file_limit = inheritance.file_limit_bytes;
     // SAFETY: the closure keeps to what the module's header says; the numbers it uses are of
     // descriptors that `inheritance` keeps open until after the start.
     unsafe {
-        child.pre_exec(move || prepare(&numbers, parent));
+        child.pre_exec(move || {
+            prepare(&numbers, parent)?;
+            file_limit.map_or(Ok(()), confine)
+        });
     }
     let started = Instant::now();
     let spawned = child
@@ -193,7 +199,30 @@ fn prepare(numbers: &[(RawFd, RawFd)], parent: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Runs in the child, between fork and exec: a target that is repeated does not get far.
+fn confine(file_limit_bytes: u64) -> io::Result<()> {
+    let limit = |bytes| libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    // SAFETY: plain system calls; the limits are on this stack.
+    unsafe {
+        if libc::setsid() < 0
+            || libc::setrlimit(libc::RLIMIT_CORE, &limit(0)) != 0
+            || libc::setrlimit(libc::RLIMIT_FSIZE, &limit(file_limit_bytes)) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 impl Target {
+    /// Its number in the system.
+    pub(crate) fn id(&self) -> Pid {
+        self.pid
+    }
+
     /// Whether it has ended, without waiting.
     pub(crate) fn look(&mut self) -> Result<Option<Exit>, RecordError> {
         let exit = wait_for(self.pid, false)

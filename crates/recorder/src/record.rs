@@ -100,6 +100,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         variables: variables(options, &memory),
         stdin: stdin(options)?,
         discards_output: options.discard_output,
+        file_limit_bytes: None,
     };
     let mut target = start(&executable, command, &fresh.arguments, inheritance)?;
     let drained = drain(

@@ -102,7 +102,6 @@ extern "C" fn start(
         thread::attach();
         requests::prepare();
         coverage::start();
-        fuzz::start();
     }
     synchronise::decide();
     comparisons::start();

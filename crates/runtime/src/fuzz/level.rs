@@ -98,7 +98,6 @@ fn stop(server: &Server) {
     let files = process::Positions::new();
     notes::patch();
     code::reset_after_fork();
-    saved.restore();
     let mut phase = Phase::Reached;
     loop {
         say(server, phase);
@@ -107,6 +106,8 @@ fn stop(server: &Server) {
             sys::exit_group(0);
         }
         files.restore();
+        // Not before: the host reads how far the last copy came.
+        saved.restore();
         let child = process::fork(&server.child);
         if child == 0 {
             SERVES.store(false, Ordering::Relaxed);
@@ -124,8 +125,6 @@ fn stop(server: &Server) {
         let status = process::wait(child);
         process::end_all();
         server.status.store(status, Ordering::Relaxed);
-        // The host does not touch what is done here before it gives the next order.
-        saved.restore();
         phase = Phase::Ended;
         if notes::are_new() {
             notes::patch();

@@ -2,13 +2,13 @@
 //!
 //! [`powerfail_abi::fuzz`] says what is shared with the host and how a target is repeated. Here is the
 //! target's side: [`calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
-//! [`notes`] makes known to those who are forked later which instructions store to pools, and [`arguments`]
+//! [`notes`] makes known to those who are forked later which instructions store to pools, and [`beginning`]
 //! gives an execution its arguments.
 //!
 //! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
 //! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
 
-mod arguments;
+mod beginning;
 mod calls;
 mod level;
 mod notes;
@@ -61,9 +61,17 @@ pub(crate) fn attach(shared: i32) {
     ACTIVE.store(true, Ordering::Relaxed);
 }
 
-/// Looks at all code before the target runs, so that what is forked has it done already.
-pub(crate) fn start() {
+/// Looks at all code before `main` runs, so that what is forked has it done already. Not earlier: the C library
+/// must have been initialised to say that it does not have a function.
+fn start() {
+    unsafe extern "C" {
+        fn free(address: *mut core::ffi::c_void);
+    }
     if is_active() {
+        // A function that is not found leaves a message, which the next search gives back: where that leads
+        // must be known by then.
+        // SAFETY: nothing is given back; the compiler must not know that.
+        unsafe { free(core::hint::black_box(core::ptr::null_mut())) };
         signals::install();
         Sites::start();
         // The descriptor would be one that the target does not expect.

@@ -47,6 +47,7 @@ pub(super) fn adopt() {
     const PR_SET_CHILD_SUBREAPER: usize = 36;
     // SAFETY: numbers only.
     unsafe { sys::call(PRCTL, [PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0]) };
+    end_with_parent();
 }
 
 /// This process ends with its parent.

@@ -1,4 +1,5 @@
-//! Executions whose input is their arguments: all of them are forked at the beginning of `main`.
+//! The beginning of `main`: where a repeated target is prepared, and where executions are forked whose input is
+//! their arguments.
 
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +26,7 @@ struct Beginning {
 
 extern "C" fn begin(main: u64) -> Beginning {
     let original = interpose::find_version("__libc_start_main\0", "GLIBC_2.34\0");
+    super::start();
     let is_ours = has_flag(flag::ARGUMENTS);
     if is_ours {
         MAIN.store(main, Ordering::Relaxed);
