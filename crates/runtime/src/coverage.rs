@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use powerfail_abi::fuzz::{AREA_ADDRESS, BRANCHES_AT, BRANCHES_LEN};
 
-use crate::{code, fuzz, interpose};
+use crate::{code, fuzz, host, interpose, modules};
 
 /// Guards that were numbered.
 static GUARDS: AtomicU32 = AtomicU32::new(0);
@@ -27,11 +27,32 @@ unsafe impl Sync for Previous {}
 
 static PREVIOUS: Previous = Previous(UnsafeCell::new(0));
 
-/// The runtime begins.
+/// A repeated target is about to begin.
 pub(crate) fn start() {
-    if fuzz::is_active() {
-        MAP.store(AREA_ADDRESS + BRANCHES_AT, Ordering::Relaxed);
-        replace_all();
+    MAP.store(AREA_ADDRESS + BRANCHES_AT, Ordering::Relaxed);
+    replace_all();
+}
+
+/// A program that AFL++ has instrumented counts in a map whose address it keeps in a variable: that is the map
+/// of the host from now on, unless somebody else has given it one, or it needs a longer one. To be called when
+/// its constructors have run, and before it does what is repeated.
+pub(crate) fn adopt_map() {
+    let given = std::env::var_os("__AFL_SHM_ID").is_some();
+    let Some(variable) = interpose::look_up(c"__afl_area_ptr").filter(|_| !given) else {
+        return;
+    };
+    let count = interpose::look_up(c"__afl_final_loc").map_or(0, |last| {
+        // SAFETY: AFL++ keeps the number of the last place there.
+        unsafe { (last as *const u32).read() }
+    });
+    if (count as usize) < BRANCHES_LEN {
+        // SAFETY: AFL++ keeps the address of its map there; ours is long enough.
+        unsafe { (variable as *mut u64).write(AREA_ADDRESS + BRANCHES_AT) };
+        fuzz::area()
+            .guards
+            .fetch_max(count.max(1), Ordering::Relaxed);
+    } else {
+        host::warn("the target has more branches than can be counted; they are not");
     }
 }
 
@@ -44,19 +65,18 @@ fn replace_all() {
     let functions = [
         (
             c"__sanitizer_cov_trace_pc_guard_init",
-            __sanitizer_cov_trace_pc_guard_init as *const () as u64,
+            number_guards as *const () as u64,
         ),
         (
             c"__sanitizer_cov_trace_pc_guard",
-            __sanitizer_cov_trace_pc_guard as *const () as u64,
+            at_guard as *const () as u64,
         ),
-        (
-            c"__sanitizer_cov_trace_pc",
-            __sanitizer_cov_trace_pc as *const () as u64,
-        ),
+        (c"__sanitizer_cov_trace_pc", at_caller as *const () as u64),
     ];
     for (name, ours) in functions {
-        if let Some(theirs) = interpose::look_up(name).filter(|theirs| *theirs != ours) {
+        if let Some(theirs) =
+            interpose::look_up(name).filter(|theirs| !modules::is_this_code(*theirs))
+        {
             // jmp [rip]
             let mut jump = [0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             jump[6..].copy_from_slice(&ours.to_le_bytes());
@@ -94,11 +114,12 @@ const fn spread(number: u32) -> u32 {
     number ^ number >> 15
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __sanitizer_cov_trace_pc_guard_init(start: *mut u32, stop: *mut u32) {
+/// # Safety
+/// The compiler has an array of guards from one to the other.
+unsafe extern "C" fn number_guards(start: *mut u32, stop: *mut u32) {
     let mut place = start;
     while place < stop {
-        // SAFETY: the compiler has an array of guards there.
+        // SAFETY: the caller's.
         unsafe {
             // Called once for each module that was linked, with the same guards.
             if place.read() == 0 {
@@ -109,9 +130,10 @@ unsafe extern "C" fn __sanitizer_cov_trace_pc_guard_init(start: *mut u32, stop: 
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __sanitizer_cov_trace_pc_guard(guard: *mut u32) {
-    // SAFETY: the compiler has a guard there.
+/// # Safety
+/// The compiler has a guard there.
+unsafe extern "C" fn at_guard(guard: *mut u32) {
+    // SAFETY: the caller's.
     count(spread(unsafe { guard.read() }));
 }
 
@@ -120,8 +142,27 @@ extern "C" fn at(address: u64) {
     count(spread((address ^ address >> 32) as u32));
 }
 
-#[unsafe(no_mangle)]
 #[unsafe(naked)]
-extern "C" fn __sanitizer_cov_trace_pc() {
+extern "C" fn at_caller() {
     core::arch::naked_asm!("mov rdi, [rsp]", "jmp {at}", at = sym at)
+}
+
+/// The names by which compilers know these functions. Whoever else has a function of such a name may stand in
+/// for it even here, so nothing else uses the names.
+macro_rules! known_as {
+    ($($name:ident = $function:ident;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            extern "C" fn $name() {
+                core::arch::naked_asm!("jmp {function}", function = sym $function)
+            }
+        )*
+    };
+}
+
+known_as! {
+    __sanitizer_cov_trace_pc_guard_init = number_guards;
+    __sanitizer_cov_trace_pc_guard = at_guard;
+    __sanitizer_cov_trace_pc = at_caller;
 }

@@ -11,7 +11,7 @@ use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
 use crate::{
-    code, derandomise, explore, file, fuzz, generated, heap, host, own, pool, range, remap,
+    code, derandomise, desock, explore, file, fuzz, generated, heap, host, own, pool, range, remap,
     requests, schedule, stacks, sys, system_calls, thread,
 };
 
@@ -638,6 +638,7 @@ pub(crate) fn reset_after_fork() {
     generated::reset_after_fork();
     code::reset_after_fork();
     requests::reset_after_fork();
+    desock::reset_after_fork();
 }
 
 /// The target ends by itself.

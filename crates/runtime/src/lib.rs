@@ -42,6 +42,7 @@ mod code;
 mod comparisons;
 mod coverage;
 mod derandomise;
+mod desock;
 mod early;
 mod emulate;
 mod explore;
@@ -95,13 +96,13 @@ extern "C" fn start(
 ) {
     early::lend_environment(environment);
     derandomise::start(sys::stack_pointer());
+    desock::start();
     pmdk::prepare();
     if !explore::start() && host::attach() {
         pool::reserve_window();
         stacks::set_main_stack_end(interpose::main_stack_end());
         thread::attach();
         requests::prepare();
-        coverage::start();
     }
     synchronise::decide();
     comparisons::start();

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use powerfail_abi::fuzz::{Order, Phase, Server};
 
-use crate::{code, pool, sys, thread};
+use crate::{code, coverage, pool, sys, thread};
 
 use super::{area, call_host, notes, process, runs_through};
 
@@ -30,6 +30,7 @@ pub(super) fn reached_pool() {
     if POOL_REACHED.swap(true, Ordering::Relaxed) {
         return;
     }
+    coverage::adopt_map();
     let root = &area().root;
     let me = sys::getpid();
     let is_root = !runs_through()

@@ -21,7 +21,7 @@ use powerfail_abi::message::MessageKind;
 use powerfail_abi::shared::Reply;
 
 use crate::sites::Sites;
-use crate::{host, signals, sys};
+use crate::{coverage, host, signals, sys};
 
 pub(crate) use calls::{before_call, before_change, before_use, functions};
 pub(crate) use notes::note;
@@ -72,6 +72,7 @@ fn start() {
         // must be known by then.
         // SAFETY: nothing is given back; the compiler must not know that.
         unsafe { free(core::hint::black_box(core::ptr::null_mut())) };
+        coverage::start();
         signals::install();
         Sites::start();
         // The descriptor would be one that the target does not expect.

@@ -2,6 +2,8 @@
 
 mod determinism;
 mod input;
+mod repeated;
+mod sockets;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
