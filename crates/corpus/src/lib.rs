@@ -74,6 +74,6 @@ pub use images::{ImageNode, Images};
 pub use journal::{Journal, JournalReader, Line};
 pub use lock::Lock;
 pub use powerfail_image::{Contents, ImageId};
-pub use queue::{Entry, Queue, QueuedCase};
+pub use queue::{Entry, Queue, QueuedCase, read_cases};
 pub use stats::{Stats, StatsLine, read_stats};
 pub use sync::{Imported, Pulled, Sync};

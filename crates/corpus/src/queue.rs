@@ -12,7 +12,7 @@ use powerfail_image::ImageId;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalReader};
 use crate::text::{IdText, hex};
 use crate::{CaseNumber, CorpusError, Cut, Priority, Result, TestCase};
 
@@ -265,6 +265,20 @@ fn absorb(cases: &mut Vec<QueuedCase>, line: QueueLine) -> Result<(), String> {
             None => Err(format!("test case {number} is retired before it is there")),
         },
     }
+}
+
+/// All test cases of a directory, whether its campaign runs or not. A line that is damaged is left out.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn read_cases(directory: &Path) -> Result<Vec<QueuedCase>> {
+    let lines = JournalReader::<QueueLine>::new(&journal_path(directory), 0).read()?;
+    let mut cases = Vec::new();
+    for line in lines.into_iter().filter_map(|line| line.entry.ok()) {
+        // What contradicts the lines before it follows a damaged one.
+        let _ = absorb(&mut cases, line);
+    }
+    Ok(cases)
 }
 
 /// The journal of a directory's queue.

@@ -1,0 +1,18 @@
+/*
+ * Which of the planted bugs are there: -DBUG=N plants one, -DBUGS_ALL all of them, neither none.
+ *
+ * A line with the comment "bug N: PFxxxx, PFyyyy what" is where a finding about bug N has to point, with one
+ * of these codes. Without a crash the program does the same with and without the bugs.
+ */
+#ifndef PLANTED_H
+#define PLANTED_H
+
+#if defined(BUGS_ALL)
+#define PLANTED(number) 1
+#elif defined(BUG)
+#define PLANTED(number) (BUG == (number))
+#else
+#define PLANTED(number) 0
+#endif
+
+#endif
