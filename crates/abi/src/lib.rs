@@ -41,6 +41,7 @@
 mod block;
 pub mod chunk;
 pub mod explore;
+pub mod fuzz;
 pub mod mark;
 pub mod memory;
 pub mod message;
@@ -59,4 +60,4 @@ pub use record::{
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;

@@ -27,6 +27,10 @@ pub const SLOTS_MAX: usize = 1024;
 pub const SHARED_FD_VARIABLE: &str = "POWERFAIL_SHARED_FD";
 /// Environment variable with the number of the descriptor of the socket for messages.
 pub const SOCKET_FD_VARIABLE: &str = "POWERFAIL_SOCKET_FD";
+/// Environment variable that makes time, random numbers and numbers of processes the same in every run.
+pub const DERANDOMISE_VARIABLE: &str = "POWERFAIL_DERANDOMISE";
+/// Environment variable that makes connections of the target come from its standard input.
+pub const DESOCK_VARIABLE: &str = "POWERFAIL_DESOCK";
 
 /// Offset of the first thread slot in the file.
 pub const SLOTS_AT: u64 = 64 * 1024;
@@ -107,6 +111,8 @@ pub struct Control {
     pub plays_valgrind: u32,
     /// How many client requests the target has made, over all processes.
     pub requests: RequestCounts,
+    /// Where the [`crate::fuzz::Area`] is in the file; 0 if the target is not repeated.
+    pub area_at: u64,
 }
 
 /// How many client requests there were, and what became of them.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use powerfail_detect::Linted;
 use powerfail_explore::{
-    EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, TreeOptions, runs_within,
+    EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, runs_within,
 };
 use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace, Totals,
@@ -68,7 +68,10 @@ pub fn crash<'t>(
     runner: &mut Runner<'t>,
     observer: &mut dyn Observer,
 ) -> Result<Crashed, CheckError> {
-    let each = undisturbed(trace, runner, observer)?;
+    let each = match options.undisturbed {
+        Some(each) => each,
+        None => undisturbed(trace, runner, observer)?,
+    };
     let mut places = Places::new(trace, &options.lint.trust);
     let events = trace.event_count();
     let linted = if options.only_races() {
@@ -107,7 +110,11 @@ pub fn crash<'t>(
     if let Some(eager) = &options.eager {
         bench.eager_crashes(eager, options.budget, &mut crashed, &mut places)?;
     }
+    let selection = options.selection.as_deref();
     for hit in &linted.hits {
+        if !hit.confirmed && selection.is_some_and(|it| !it.wants_candidate(hit)) {
+            continue;
+        }
         let finding = if hit.confirmed {
             Some(lint::finding(hit, &mut places))
         } else if hit.code == Code::StoreNotAdded {
@@ -121,7 +128,7 @@ pub fn crash<'t>(
     }
     if let Some(lazy) = options.lazy.as_ref().filter(|_| !bench.is_interrupted) {
         let time = lazy_time(lazy.time, options.budget, begun.elapsed());
-        let explored = bench.explore(lazy, options.tree, time, each);
+        let explored = bench.explore(lazy, options, time, each);
         if let Some(mut explored) = bench.go_on(explored)? {
             let exploration = std::mem::take(&mut explored.exploration);
             if !options.prefix {
@@ -140,7 +147,7 @@ pub fn crash<'t>(
     if let Some(races) = options.races.as_ref().filter(|_| !bench.is_interrupted) {
         let spent = begun.elapsed();
         let time = options.budget.map(|budget| budget.saturating_sub(spent));
-        let found = bench.races(races, options.tree, time, &mut places);
+        let found = bench.races(races, options, time, &mut places);
         if let Some(found) = bench.go_on(found)? {
             bench.is_interrupted |= found.is_interrupted;
             if options.only_races() {
@@ -286,7 +293,8 @@ impl Bench<'_, '_> {
     ) -> Result<Vec<(StackId, Code)>, CheckError> {
         let events = self.trace.event_count();
         self.observer.progress(Step::Points, 0, events);
-        let tree = FailurePointTree::of(self.trace, options.tree)?;
+        let mut tree = FailurePointTree::of(self.trace, options.tree)?;
+        tree.retain(|point| options.wants_point(Step::Crashes, point));
         let plan = Plan::of(
             &tree,
             PlanOptions {
@@ -413,12 +421,13 @@ impl Bench<'_, '_> {
     /// Explores lost and reordered lines.
     fn explore(
         &mut self,
-        options: &LazyOptions,
-        tree: TreeOptions,
+        lazy: &LazyOptions,
+        options: &CrashOptions,
         time: Option<Duration>,
         each: Duration,
     ) -> Result<lazy::Explored, CheckError> {
-        let points = lazy::Points::of(self.trace, self.runner, tree)?;
+        let mut points = lazy::Points::of(self.trace, self.runner, options.tree)?;
+        points.retain(|point| options.wants_point(Step::Lost, point));
         let moments: Vec<EventIndex> = points.moments().collect();
         self.learn(Step::Lost, &moments)?;
         lazy::explore(
@@ -427,10 +436,10 @@ impl Bench<'_, '_> {
             &points,
             self.contents,
             &lazy::Limits {
-                options,
+                options: lazy,
                 time,
                 each,
-                seed: tree.seed,
+                seed: options.tree.seed,
             },
             self.observer,
         )

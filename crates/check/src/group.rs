@@ -5,6 +5,15 @@ use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, assign_ids};
 /// A line to blame, and for what.
 type Blamed = (Role, Option<String>, Option<u32>, Option<String>);
 
+/// What makes two findings the same bug.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cause((Code, Vec<Blamed>));
+
+/// What a finding is about, to tell whether another one is about the same.
+pub fn cause_of(finding: &Finding) -> Cause {
+    Cause(key(finding))
+}
+
 /// What makes two findings the same bug: the kind, and the lines to blame.
 fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
     // One store is to blame, whichever other one shows it.
@@ -20,6 +29,9 @@ fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
     let blamed = |place: &&SourcePlace| {
         if is_of_one_store {
             return place.role == Role::Store;
+        }
+        if finding.code.class().is_of_program() {
+            return place.role == Role::Failure;
         }
         if is_of_a_read {
             return matches!(place.role, Role::Store | Role::Allocation | Role::Load);

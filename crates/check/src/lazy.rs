@@ -96,6 +96,11 @@ impl Points {
         })
     }
 
+    /// Leaves out the points that are not wanted.
+    pub(crate) fn retain(&mut self, is_wanted: impl FnMut(&FailurePoint) -> bool) {
+        self.ranked.retain(is_wanted);
+    }
+
     /// When the power fails.
     pub(crate) fn moments(&self) -> impl Iterator<Item = EventIndex> {
         self.ranked.iter().map(|point| point.at)

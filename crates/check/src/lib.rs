@@ -35,9 +35,13 @@ mod symptom;
 pub use content::shown_content;
 pub use crash::{Crashed, crash};
 pub use error::{CheckError, Undisturbed};
+pub use group::{Cause, cause_of};
 pub use lint::{Linted, lint};
 pub use merge::merge;
-pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Step};
+pub use options::{
+    CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Selection, Step,
+};
+pub use places::place_before_end;
 pub use rollback::shown_bytes;
 pub use runner::{Runner, RunnerOptions, Trial, TrialState};
 pub use symptom::{Symptom, symptom_of};

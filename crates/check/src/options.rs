@@ -1,11 +1,13 @@
 //! What to try, and whom to tell.
 
-use powerfail_detect::LintOptions;
 use powerfail_detect::cross_failure::CommitVariable;
-use powerfail_explore::{EagerOptions, TreeOptions};
+use powerfail_detect::{Hit, LintOptions};
+use powerfail_explore::{EagerOptions, FailurePoint, TreeOptions};
 use powerfail_finding::Eager;
 use powerfail_model::EventIndex;
 use regex::bytes::Regex;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What `crash` is to do.
@@ -27,12 +29,31 @@ pub struct CrashOptions {
     pub lazy: Option<LazyOptions>,
     /// Watch what recovery reads.
     pub races: Option<RaceOptions>,
+    /// Who decides which failure points and candidates are worth trying; without one, all are.
+    pub selection: Option<Arc<dyn Selection>>,
+    /// Recovery is known to succeed where no crash is to blame, and to take about this long: it is not tried
+    /// again.
+    pub undisturbed: Option<Duration>,
+}
+
+/// Decides what is worth trying, for those who check many traces of one program.
+pub trait Selection: fmt::Debug + Send + Sync {
+    /// Whether to let the power fail there, in this step.
+    fn wants_point(&self, step: Step, point: &FailurePoint) -> bool;
+    /// Whether to confirm a candidate of the lint.
+    fn wants_candidate(&self, hit: &Hit) -> bool;
 }
 
 impl CrashOptions {
     /// Whether nothing but the reads of recovery is wanted.
     pub(crate) fn only_races(&self) -> bool {
         self.races.as_ref().is_some_and(|races| races.alone)
+    }
+
+    /// Whether to let the power fail there.
+    pub(crate) fn wants_point(&self, step: Step, point: &FailurePoint) -> bool {
+        let selection = self.selection.as_ref();
+        selection.is_none_or(|selection| selection.wants_point(step, point))
     }
 }
 

@@ -367,3 +367,15 @@ fn locate(place: &mut SourcePlace, frames: &[StackFrame]) {
         place.module.clone_from(&frame.module);
     }
 }
+/// Where a run was that was ended from outside: its last operation on persistent memory, if there is any.
+pub fn place_before_end(trace: &Trace, trust: &Trust, role: Role) -> Result<Option<SourcePlace>> {
+    let mut last = None;
+    let mut records = trace.records_from(EventIndex(0));
+    while let Some(record) = records.next_record()? {
+        if record.step().is_some() {
+            last = Some(record.index);
+        }
+    }
+    let mut places = Places::new(trace, trust);
+    last.map(|at| places.of_event(role, at)).transpose()
+}

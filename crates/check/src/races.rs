@@ -35,7 +35,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use powerfail_detect::cross_failure::CrossOptions;
-use powerfail_explore::{FailurePoint, TreeOptions};
+use powerfail_explore::FailurePoint;
 use powerfail_finding::{Finding, InferredCommitVariable, Races};
 use powerfail_model::{EventIndex, PoolIndex};
 
@@ -44,7 +44,7 @@ use crate::error::CheckError;
 use crate::lazy::driver::{Bounds, Progress, Round, Watch, round};
 use crate::lazy::lab::SlotLab;
 use crate::lazy::reuse::{Changes, Reuse};
-use crate::options::{Inference, RaceOptions, Step};
+use crate::options::{CrashOptions, Inference, RaceOptions, Step};
 use crate::places::Places;
 use infer::Inferred;
 use pairs::Pairs;
@@ -74,12 +74,14 @@ impl Bench<'_, '_> {
     pub(crate) fn races(
         &mut self,
         options: &RaceOptions,
-        tree: TreeOptions,
+        crash: &CrashOptions,
         time: Option<Duration>,
         places: &mut Places<'_>,
     ) -> Result<Found, CheckError> {
         let deadline = time.map(|time| Instant::now() + time);
-        let points = points::of(self.trace, self.runner.rules(), tree, options.only, places)?;
+        let rules = self.runner.rules();
+        let mut points = points::of(self.trace, rules, crash.tree, options.only, places)?;
+        points.retain(|point| crash.wants_point(Step::Races, point));
         let moments: Vec<EventIndex> = points.moments().collect();
         self.learn(Step::Races, &moments)?;
         let mut found = Found {

@@ -9,6 +9,7 @@
     reason = "a switch of the command line is a bool"
 )]
 
+mod fuzz;
 mod trace;
 mod values;
 
@@ -21,6 +22,7 @@ use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
 
 use crate::exit::exit_codes;
 
+pub(crate) use fuzz::*;
 pub(crate) use trace::*;
 pub(crate) use values::parse_size;
 use values::{parse_code, parse_segments};
@@ -35,6 +37,8 @@ Examples:
       with a recovery command of its own
   powerfail races run.trace --recover './my-program --check {pool}'
       which reads of recovery depend on what may not be durable
+  powerfail fuzz --time 10m -- ./my-shell '{pool}'
+      let powerfail write the workloads, and check what is new
   powerfail replay 712ae318
       show a finding again
   powerfail record -o run.trace -- ./my-program /mnt/pmem/pool
@@ -125,6 +129,13 @@ pub(crate) enum Command {
     Races(Box<RacesArgs>),
     /// Show a finding again: rebuild its crash image and run recovery on it
     Replay(ReplayArgs),
+    /// Find the inputs and images that reach the bugs: fuzz a program, and check what is new
+    ///
+    /// Executes the target thousands of times a second, on inputs and pools that lead to new sequences of operations
+    /// on persistent memory. Pools are what the target left at its end, and what a crash would have left, so recovery
+    /// is fuzzed as well. Whatever reaches something new goes through the checks of powerfail check, in the
+    /// background; findings come with the shortest input and way to their pool that show them.
+    Fuzz(FuzzArgs),
     /// See it work: check a small built-in store with planted bugs
     Demo(DemoArgs),
     /// The built-in store of the demo
@@ -458,7 +469,7 @@ pub(crate) enum FormatArg {
     Json,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// The finding
     #[arg(value_name = "ID")]

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use powerfail_check::LazyTime;
+use powerfail_evidence as evidence;
 use powerfail_oracle::Ready;
 use powerfail_recorder::{Options, RecordError, Stacks, Summary, TargetStatus};
 use regex::bytes::Regex;
 
 use crate::args::CheckArgs;
 use crate::crash::{self, Work};
-use crate::evidence;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::persistent::parse_len;

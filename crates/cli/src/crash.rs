@@ -11,6 +11,7 @@ use powerfail_check::{
 };
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
 use powerfail_detect::{LintOptions, Standing, Trust};
+use powerfail_evidence::{self as evidence, Persistent, Recovery};
 use powerfail_explore::{EagerOptions, Granularity, PassOptions, TreeOptions};
 use powerfail_finding::{Code, Eager, Finding, RecoveryOutcome, Report, Severity, Totals};
 use powerfail_model::{Atomicity, Domain};
@@ -21,11 +22,9 @@ use powerfail_trace::{Completeness, Trace};
 use crate::args::{
     CrashArgs, EagerArgs, FormatArg, LazyArgs, LintArgs, RecoveryArgs, ReportArgs, StrategyArg,
 };
-use crate::evidence::{self, Recovery};
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
-use crate::persistent::Persistent;
 use crate::progress::{Progress, open_trace};
 use crate::record::RUNTIME;
 use crate::words::command;
@@ -503,6 +502,8 @@ fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         lazy,
         eager,
         races: work.races.clone(),
+        selection: None,
+        undisturbed: None,
     })
 }
 
@@ -659,6 +660,7 @@ pub(crate) fn recovery(
             .chain(&report.no_trust)
             .cloned()
             .collect(),
+        input: None,
     })
 }
 

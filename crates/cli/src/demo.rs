@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Parser;
+use powerfail_evidence as evidence;
 
 use crate::args::{Cli, Command, DemoArgs};
+use crate::check;
 use crate::exit::Exit;
-use crate::{check, evidence};
 
 const BEFORE: &str = "\
 This is a small key-value store in persistent memory, and it is inside of powerfail itself. It has

@@ -5,9 +5,9 @@ mod check;
 mod crash;
 mod demo;
 mod demo_store;
-mod evidence;
 mod exit;
 mod explain;
+mod fuzz;
 mod generated;
 mod header;
 mod import;
@@ -53,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Crash(args) => crash::crash(&args),
         Command::Races(args) => races::races(&args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Fuzz(args) => fuzz::fuzz(args),
         Command::Demo(args) => demo::demo(&args),
         Command::DemoStore(args) => demo_store::run(&args),
         Command::Record(args) => record::record(&args),

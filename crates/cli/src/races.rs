@@ -3,6 +3,7 @@
 use powerfail_check::{CrashOptions, Inference, RaceOptions, Runner, RunnerOptions};
 use powerfail_config::CheckSection;
 use powerfail_detect::LintOptions;
+use powerfail_evidence::Recovery;
 use powerfail_explore::TreeOptions;
 use powerfail_finding::{Finding, Role};
 use powerfail_model::EventIndex;
@@ -11,7 +12,6 @@ use powerfail_trace::Trace;
 
 use crate::args::{InferArg, RacesArgs};
 use crate::crash::{self, Subject, Work};
-use crate::evidence::Recovery;
 use crate::exit::Exit;
 use crate::record::RUNTIME;
 
@@ -108,6 +108,8 @@ pub(crate) fn at_one_point(
             only: Some(at),
             commit_variables: Vec::new(),
         }),
+        selection: None,
+        undisturbed: None,
     };
     let mut watcher = crash::Watcher::default();
     let crashed = powerfail_check::crash(trace, &options, &mut runner, &mut watcher)?;

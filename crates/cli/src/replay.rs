@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use powerfail_check::{Runner, RunnerOptions, Trial, TrialState, symptom_of};
+use powerfail_evidence::{self as evidence, Persistent, Recovery};
 use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, UnsafeRead};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
 use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset};
@@ -14,17 +15,19 @@ use powerfail_report::findings;
 use powerfail_trace::Trace;
 
 use crate::args::ReplayArgs;
-use crate::evidence::{self, Recovery};
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
-use crate::persistent::Persistent;
 use crate::progress::open_trace;
 use crate::races;
 use crate::record::RUNTIME;
 
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
-    let (report, recovery) = evidence::load(&args.out)?;
+    let args = &ReplayArgs {
+        out: evidence::locate(&args.out, &args.id),
+        ..args.clone()
+    };
+    let (report, recovery) = evidence::load(&args.out).context("there is no evidence to replay")?;
     let finding = report.findings.iter().find(|finding| finding.id == args.id);
     let Some(finding) = finding else {
         let ids: Vec<&str> = report.findings.iter().map(|it| it.id.as_str()).collect();
@@ -263,7 +266,7 @@ impl Crash<'_> {
         let images = directory.path().join("image");
         self.write(&images)?;
         let layout = Layout::of(self.trace, &[])?;
-        let mut words: Vec<OsString> = recovery.recover.clone();
+        let mut words: Vec<OsString> = recovery.with_input(&recovery.recover);
         let persistent = Persistent::of(self.trace);
         let mut variables = persistent.variables();
         let pool = persistent.first_file();

@@ -3,6 +3,7 @@
 //! - [`FailurePointTree`]: one pass over a trace finds the failure points, deduplicated by call stack:
 //!   a path of code that is passed a million times is worth a few failures, not a million.
 //! - [`Plan`]: which of them to try within a budget, and what that leaves out.
+//! - [`PointKeys`]: names of failure points that are the same in other traces of the program.
 //! - [`Strategy`]: given the frontier at a failure point, which crash states, in which order.
 //!   [`Prefix`] and [`LostLines`] are strategies.
 //! - [`SegmentPass`], [`Survey`], [`EagerStates`]: eager exploration, every combination of what may
@@ -21,6 +22,7 @@ mod digest;
 mod eager;
 mod granularity;
 mod interleaving;
+mod keys;
 pub mod lazy;
 mod lost_lines;
 mod ordering;
@@ -40,6 +42,7 @@ pub use eager::{
 };
 pub use granularity::Granularity;
 pub use interleaving::Interleaving;
+pub use keys::{PointKey, PointKeys, StackNames};
 pub use lost_lines::{LostLine, LostLines};
 pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
 pub use point::{FailurePoint, Trigger};

@@ -137,6 +137,14 @@ impl FailurePointTree {
         Ok(builder.finish())
     }
 
+    /// Keeps only the points that `is_wanted` wants. How often a call stack occurs stays as it is.
+    pub fn retain(&mut self, mut is_wanted: impl FnMut(&FailurePoint) -> bool) {
+        for stack in &mut self.stacks {
+            stack.points.retain(&mut is_wanted);
+        }
+        self.stacks.retain(|stack| !stack.points.is_empty());
+    }
+
     /// The distinct call stacks, by their first failure point.
     pub fn stacks(&self) -> &[StackPoints] {
         &self.stacks

@@ -46,6 +46,10 @@ pub enum Class {
     UninitialisedRead,
     /// A range is added to a transaction that gains nothing by it.
     UnneededAdd,
+    /// The program is ended by a signal, without any power failure.
+    ProgramCrash,
+    /// The program does not end, without any power failure.
+    ProgramHang,
 }
 
 /// How much a finding matters.
@@ -150,11 +154,15 @@ codes! {
     /// Recovery reads bytes that were allocated and never written. A warning where no run shows that it
     /// matters.
     UninitialisedRead = "PF0703", UninitialisedRead, Error, "recovery reads memory that was never written";
+    /// The program is ended by a signal, without any power failure.
+    ProgramCrashes = "PF0801", ProgramCrash, Error, "program crashes without a power failure";
+    /// The program does not end, without any power failure.
+    ProgramHangs = "PF0802", ProgramHang, Error, "program hangs without a power failure";
 }
 
 impl Class {
     /// All classes, in their order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Durability,
         Self::Atomicity,
         Self::Ordering,
@@ -172,6 +180,8 @@ impl Class {
         Self::CrossFailureSemantic,
         Self::UninitialisedRead,
         Self::UnneededAdd,
+        Self::ProgramCrash,
+        Self::ProgramHang,
     ];
 
     /// Whether it is about a read of recovery that is not safe.
@@ -180,6 +190,11 @@ impl Class {
             self,
             Self::CrossFailureRace | Self::CrossFailureSemantic | Self::UninitialisedRead
         )
+    }
+
+    /// Whether it needs no power failure: the program fails by itself.
+    pub const fn is_of_program(self) -> bool {
+        matches!(self, Self::ProgramCrash | Self::ProgramHang)
     }
 
     /// As it is written in JSON and on the command line.
@@ -202,6 +217,8 @@ impl Class {
             Self::CrossFailureSemantic => "cross-failure-semantic",
             Self::UninitialisedRead => "uninitialised-read",
             Self::UnneededAdd => "unneeded-add",
+            Self::ProgramCrash => "program-crash",
+            Self::ProgramHang => "program-hang",
         }
     }
 }

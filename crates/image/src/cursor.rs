@@ -9,6 +9,7 @@ use powerfail_model::{
 use powerfail_trace::{ImageHash, ImageHasher, RecordCursor, Trace};
 
 use crate::changed_pages::ChangedPages;
+use crate::contents::FileContents;
 use crate::error::{ImageError, Result};
 use crate::memory::PoolMemory;
 use crate::page::{PAGE, Page};
@@ -140,6 +141,19 @@ impl<'t> ImageCursor<'t> {
     /// Fills `out` with the newest bytes from `at` on.
     pub fn read(&self, at: Place, out: &mut [u8]) {
         self.pools().read(at, out);
+    }
+
+    /// A pool with everything newest, as the file that it is.
+    pub fn file_contents(&self, pool: PoolIndex) -> Option<FileContents> {
+        let memory = self.pools().pool(pool)?;
+        let mut contents = FileContents {
+            len_bytes: memory.len_bytes(),
+            ..FileContents::default()
+        };
+        for (number, page) in memory.pages(0..memory.len_bytes().div_ceil(PAGE)) {
+            contents.set_page(number, &page.0);
+        }
+        Some(contents)
     }
 
     /// The hash of a pool with everything newest.

@@ -1,12 +1,13 @@
-//! The pool that `{pool}` stands for.
+//! The pool that `{pool}` stands for, and the file that `{input}` stands for.
 //!
-//! Its directory is removed when the recording ends. If powerfail is killed, the next recording
-//! removes it: a directory is locked as long as its process lives.
+//! Their directory is removed when the recording ends. If powerfail is killed, the next recording
+//! removes it: a directory is locked as long as its process lives. A campaign names a directory, so that
+//! paths are the same in all of its recordings; nothing is left in that but the directory itself.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -14,16 +15,29 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::error::RecordError;
+use crate::input::{INPUT_PLACEHOLDER, find, insert_words, substitute};
+use crate::options::Options;
+use crate::repeat::InputWay;
 
 /// What stands for a fresh pool in an argument.
-const POOL_PLACEHOLDER: &[u8] = b"{pool}";
+pub(crate) const POOL_PLACEHOLDER: &[u8] = b"{pool}";
 /// How the names of its directories begin. Nobody else's do.
 const PREFIX: &str = "powerfail-fresh-";
 
-/// The arguments, with the fresh pool if they ask for one.
+/// The arguments, with the paths of the fresh pool and of the input if they ask for them.
 pub(crate) struct FreshPool {
     pub(crate) arguments: Vec<OsString>,
-    directory: Option<Directory>,
+    pool: Option<PathBuf>,
+    /// Removed when this is dropped.
+    _place: Option<Place>,
+}
+
+/// Where pool and input are.
+enum Place {
+    /// In a directory for this recording.
+    Fresh(Directory),
+    /// In one that somebody else has made.
+    Given(GivenDirectory),
 }
 
 /// A directory for a pool.
@@ -34,44 +48,145 @@ struct Directory {
     _lock: Option<File>,
 }
 
-impl FreshPool {
-    const NAME: &str = "pool";
+/// A directory whose name a campaign has chosen. What is made in it is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct GivenDirectory {
+    pub(crate) path: PathBuf,
+    /// Nobody else may use it meanwhile.
+    _lock: File,
+}
 
-    /// Makes the directory of a pool if an argument asks for one.
-    pub(crate) fn new(arguments: &[OsString], pm_dir: Option<&Path>) -> Result<Self, RecordError> {
-        if !arguments
-            .iter()
-            .any(|argument| find(argument.as_bytes(), POOL_PLACEHOLDER).is_some())
-        {
-            return Ok(Self {
-                arguments: arguments.to_vec(),
-                directory: None,
-            });
-        }
-        let default = Path::new("/dev/shm");
-        let parent = match pm_dir {
-            Some(parent) => parent.to_path_buf(),
-            None if default.is_dir() => default.to_path_buf(),
-            None => std::env::temp_dir(),
+/// The name of the directory below a campaign's in which `{pool}` lies.
+const POOL_DIRECTORY: &str = "pm";
+const POOL_NAME: &str = "pool";
+const INPUT_NAME: &str = "input";
+
+/// Where the files are whose contents are an image, in a directory of a campaign.
+pub fn pool_directory(directory: &Path) -> PathBuf {
+    directory.join(POOL_DIRECTORY)
+}
+
+/// What `{pool}` stands for in a directory of a campaign.
+pub fn pool_path(directory: &Path) -> PathBuf {
+    pool_directory(directory).join(POOL_NAME)
+}
+
+/// What `{input}` stands for in a directory of a campaign.
+pub fn input_path(directory: &Path) -> PathBuf {
+    directory.join(INPUT_NAME)
+}
+
+impl FreshPool {
+    /// Makes the directory of a pool if somebody asks for one, and puts contents and input there.
+    pub(crate) fn new(arguments: &[OsString], options: &Options) -> Result<Self, RecordError> {
+        let failed = |error| RecordError::system("make a directory for the pool", error);
+        let has = |placeholder| {
+            let mut texts = arguments.iter().map(|argument| argument.as_bytes());
+            texts.any(|text| find(text, placeholder).is_some())
         };
-        let parent = std::path::absolute(&parent).unwrap_or(parent);
-        let directory = Directory::new(&parent)
-            .map_err(|error| RecordError::system("make a directory for the pool", error))?;
-        let path = directory.path.path().join(Self::NAME);
-        let arguments = arguments
-            .iter()
-            .map(|argument| substitute(argument, path.as_os_str()))
-            .collect();
+        let is_file = |way: InputWay| way == InputWay::File;
+        let has_file = options
+            .input
+            .as_ref()
+            .is_some_and(|input| is_file(input.way));
+        let is_needed = has(POOL_PLACEHOLDER)
+            || options.contents.is_some()
+            || options.directory.is_some()
+            || has_file;
+        let mut arguments = arguments.to_vec();
+        let (mut pool, mut place) = (None, None);
+        if is_needed {
+            let made = Place::new(options).map_err(failed)?;
+            let directory = made.path();
+            let path = pool_path(directory);
+            if let Some(contents) = &options.contents {
+                let written = contents.write(&pool_directory(directory));
+                written.map_err(|error| RecordError::system("write the pool", error))?;
+            }
+            for argument in &mut arguments {
+                *argument = substitute(argument, POOL_PLACEHOLDER, path.as_os_str());
+            }
+            if let Some(input) = options.input.as_ref().filter(|input| is_file(input.way)) {
+                let path = input_path(directory);
+                fs::write(&path, &input.bytes)
+                    .map_err(|error| RecordError::system("write the input", error))?;
+                for argument in &mut arguments {
+                    *argument = substitute(argument, INPUT_PLACEHOLDER, path.as_os_str());
+                }
+            }
+            (pool, place) = (Some(path), Some(made));
+        }
+        if let Some(input) = &options.input
+            && input.way == InputWay::Arguments
+        {
+            arguments = insert_words(&arguments, &input.bytes);
+        }
         Ok(Self {
             arguments,
-            directory: Some(directory),
+            pool,
+            _place: place,
         })
     }
 
     /// Where the pool will be.
-    pub(crate) fn path(&self) -> Option<PathBuf> {
-        let directory = self.directory.as_ref()?;
-        Some(directory.path.path().join(Self::NAME))
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.pool.as_deref()
+    }
+}
+
+impl Place {
+    /// Makes it, with an empty directory for the pool.
+    fn new(options: &Options) -> io::Result<Self> {
+        let place = if let Some(directory) = &options.directory {
+            Self::Given(GivenDirectory::new(directory)?)
+        } else {
+            let default = Path::new("/dev/shm");
+            let parent = match &options.pm_dir {
+                Some(parent) => parent.clone(),
+                None if default.is_dir() => default.to_path_buf(),
+                None => std::env::temp_dir(),
+            };
+            let parent = std::path::absolute(&parent).unwrap_or(parent);
+            Self::Fresh(Directory::new(&parent)?)
+        };
+        fs::create_dir(pool_directory(place.path()))?;
+        Ok(place)
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Fresh(directory) => directory.path.path(),
+            Self::Given(directory) => &directory.path,
+        }
+    }
+}
+
+impl GivenDirectory {
+    /// Makes the directory if it is not there, and removes what a recording that was killed has left in it.
+    pub(crate) fn new(directory: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(directory)?;
+        fs::create_dir_all(&path)?;
+        let lock = File::open(&path)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        let given = Self { path, _lock: lock };
+        given.clear()?;
+        Ok(given)
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        let gone = |result: io::Result<()>| match result {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        };
+        gone(fs::remove_dir_all(pool_directory(&self.path)))?;
+        gone(fs::remove_file(input_path(&self.path)))
+    }
+}
+
+impl Drop for GivenDirectory {
+    fn drop(&mut self) {
+        // Whoever comes next tries again.
+        let _ = self.clear();
     }
 }
 
@@ -109,34 +224,28 @@ fn remove_left(parent: &Path) {
     }
 }
 
-fn find(text: &[u8], pattern: &[u8]) -> Option<usize> {
-    text.windows(pattern.len())
-        .position(|window| window == pattern)
-}
-
-fn substitute(argument: &OsStr, path: &OsStr) -> OsString {
-    let mut rest = argument.as_bytes();
-    let mut result = Vec::new();
-    while let Some(at) = find(rest, POOL_PLACEHOLDER) {
-        result.extend_from_slice(&rest[..at]);
-        result.extend_from_slice(path.as_bytes());
-        rest = &rest[at + POOL_PLACEHOLDER.len()..];
-    }
-    result.extend_from_slice(rest);
-    OsString::from_vec(result)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Directory, PREFIX, substitute};
+    use super::{Directory, GivenDirectory, PREFIX, input_path, pool_directory};
 
     #[test]
-    fn placeholders() {
-        assert_eq!(
-            substitute("--a={pool}:{pool}".as_ref(), "/x".as_ref()),
-            "--a=/x:/x"
-        );
-        assert_eq!(substitute("{poo}".as_ref(), "/x".as_ref()), "{poo}");
+    fn a_given_directory_is_for_one_at_a_time() -> std::io::Result<()> {
+        let parent = tempfile::tempdir()?;
+        let path = parent.path().join("slot");
+        let one = GivenDirectory::new(&path)?;
+        assert!(GivenDirectory::new(&path).is_err());
+        std::fs::create_dir(pool_directory(&path))?;
+        std::fs::write(input_path(&path), "x")?;
+        std::fs::write(path.join("other"), "x")?;
+        // As if it had been killed: nothing is removed, but nobody has it locked.
+        let lock = one._lock.try_clone()?;
+        std::mem::forget(one);
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock)?;
+        let two = GivenDirectory::new(&path)?;
+        assert!(!pool_directory(&path).exists() && !input_path(&path).exists());
+        drop(two);
+        assert!(path.join("other").exists());
+        Ok(())
     }
 
     #[test]

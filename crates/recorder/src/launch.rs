@@ -8,10 +8,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use powerfail_abi::shared::{PMDK_HINT_ADDRESS, SHARED_FD_VARIABLE, SOCKET_FD_VARIABLE};
@@ -49,6 +50,12 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) runtime: Option<OwnedFd>,
     /// What else its environment says.
     pub(crate) variables: Vec<(&'static str, OsString)>,
+    /// Its standard input; `None`: that of this process.
+    pub(crate) stdin: Option<File>,
+    /// Whether what it prints goes nowhere.
+    pub(crate) discards_output: bool,
+    /// No file of it gets longer, it leaves no core, and it has a session of its own. `None`: as this process.
+    pub(crate) file_limit_bytes: Option<u64>,
 }
 
 /// Puts the runtime where a loader finds it and nobody can change it. Nothing for no bytes.
@@ -96,6 +103,15 @@ pub(crate) fn start(
             .iter()
             .map(|(name, value)| (name, value)),
     );
+    if let Some(stdin) = &inheritance.stdin {
+        let stdin = stdin
+            .try_clone()
+            .map_err(|error| RecordError::system("give the target its input", error))?;
+        child.stdin(stdin);
+    }
+    if inheritance.discards_output {
+        child.stdout(Stdio::null()).stderr(Stdio::null());
+    }
     if inheritance.runtime.is_some() {
         let mut preload = OsString::from(format!("/proc/self/fd/{}", first + 2));
         if let Some(existing) =
@@ -113,10 +129,14 @@ pub(crate) fn start(
         child.env(HINT_VARIABLE, format!("{PMDK_HINT_ADDRESS:x}"));
     }
     let parent = rustix::process::getpid().as_raw_nonzero().get();
+    let file_limit = inheritance.file_limit_bytes;
     // SAFETY: the closure keeps to what the module's header says; the numbers it uses are of
     // descriptors that `inheritance` keeps open until after the start.
     unsafe {
-        child.pre_exec(move || prepare(&numbers, parent));
+        child.pre_exec(move || {
+            prepare(&numbers, parent)?;
+            file_limit.map_or(Ok(()), confine)
+        });
     }
     let started = Instant::now();
     let spawned = child
@@ -179,7 +199,30 @@ fn prepare(numbers: &[(RawFd, RawFd)], parent: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Runs in the child, between fork and exec: a target that is repeated does not get far.
+fn confine(file_limit_bytes: u64) -> io::Result<()> {
+    let limit = |bytes| libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    // SAFETY: plain system calls; the limits are on this stack.
+    unsafe {
+        if libc::setsid() < 0
+            || libc::setrlimit(libc::RLIMIT_CORE, &limit(0)) != 0
+            || libc::setrlimit(libc::RLIMIT_FSIZE, &limit(file_limit_bytes)) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 impl Target {
+    /// Its number in the system.
+    pub(crate) fn id(&self) -> Pid {
+        self.pid
+    }
+
     /// Whether it has ended, without waiting.
     pub(crate) fn look(&mut self) -> Result<Option<Exit>, RecordError> {
         let exit = wait_for(self.pid, false)

@@ -5,13 +5,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use powerfail_abi::shared::{Mode, Schedule, Stacks};
+use powerfail_image::Contents;
 use powerfail_model::Domain;
+
+use crate::input::Input;
 
 /// What to record, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The workload: program and arguments. `{pool}` in an argument stands for the path of a pool
-    /// that does not exist yet, in a directory of its own that is removed afterwards.
+    /// that does not exist yet unless there are [`contents`](Self::contents), in a directory of its own that
+    /// is removed afterwards.
     pub command: Vec<OsString>,
     /// Where the trace goes. Replaced if it exists.
     pub trace: PathBuf,
@@ -20,6 +24,19 @@ pub struct Options {
     pub pools: Vec<PathBuf>,
     /// Where the directory of a `{pool}` is made. `None`: in `/dev/shm`, or where temporary files go.
     pub pm_dir: Option<PathBuf>,
+    /// The directory in which that of `{pool}` is, and `{input}`, if paths are to be the same in several
+    /// recordings: see [`pool_path`](crate::pool_path). Made if it is not there. For one recording at a time.
+    pub directory: Option<PathBuf>,
+    /// What is in the directory of `{pool}` when the target starts. `None`: nothing.
+    pub contents: Option<Contents>,
+    /// The input of the target. `None`: it has the standard input of this process.
+    pub input: Option<Input>,
+    /// Whether time, random numbers and numbers of processes are the same in every recording.
+    pub derandomise: bool,
+    /// Whether the target's connections come from its standard input instead of the network.
+    pub desock: bool,
+    /// Whether what the target prints goes nowhere. The trace has it in any case.
+    pub discard_output: bool,
     /// How stores are caught.
     pub mode: Mode,
     /// What is recorded of the calls that led to an event.
@@ -50,6 +67,12 @@ impl Options {
             trace: trace.into(),
             pools: Vec::new(),
             pm_dir: None,
+            directory: None,
+            contents: None,
+            input: None,
+            derandomise: false,
+            desock: false,
+            discard_output: false,
             mode: Mode::Patch,
             stacks: Stacks::Full,
             domain: None,

@@ -1,9 +1,11 @@
 //! One recording, from the command to the checked trace.
 
+use std::ffi::OsString;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use powerfail_abi::shared::{Mode, Schedule, Stacks};
+use powerfail_abi::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE, Mode, Schedule, Stacks};
 use powerfail_trace::{Meta, TraceWriter, WriterOptions};
 use rustix::process::Signal;
 use rustix::time::Timespec;
@@ -13,6 +15,7 @@ use crate::clock::ticks_of_a_millisecond;
 use crate::doorbell::Doorbell;
 use crate::error::RecordError;
 use crate::fresh_pool::FreshPool;
+use crate::input::memory_file;
 use crate::inspect::inspect;
 use crate::launch::{Inheritance, Target, runtime_file, start};
 use crate::memory::MemoryDirectory;
@@ -21,6 +24,7 @@ use crate::options::Options;
 use crate::output::Output;
 use crate::pool::Pools;
 use crate::pool_filter::PoolFilter;
+use crate::repeat::InputWay;
 use crate::session::Session;
 use crate::shared_file::SharedFile;
 use crate::signals::Forwarder;
@@ -61,7 +65,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         .split_first()
         .ok_or(RecordError::EmptyCommand)?;
     let executable = inspect(command)?;
-    let fresh = FreshPool::new(arguments, options.pm_dir.as_deref())?;
+    let fresh = FreshPool::new(arguments, options)?;
     let memory = MemoryDirectory::new(&options.trace, options.heap_bytes)?;
     let filter = filter(options, &fresh, &memory);
 
@@ -93,7 +97,10 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         shared: &shared,
         socket: target_socket,
         runtime,
-        variables: memory.variables(),
+        variables: variables(options, &memory),
+        stdin: stdin(options)?,
+        discards_output: options.discard_output,
+        file_limit_bytes: None,
     };
     let mut target = start(&executable, command, &fresh.arguments, inheritance)?;
     let drained = drain(
@@ -157,11 +164,37 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     self_check(&options.trace, &recorded, summary)
 }
 
+/// What the environment of the target says besides.
+fn variables(options: &Options, memory: &MemoryDirectory) -> Vec<(&'static str, OsString)> {
+    let switch = |on: bool, name| on.then(|| (name, OsString::from("1")));
+    let switches = [
+        switch(options.derandomise, DERANDOMISE_VARIABLE),
+        switch(options.desock, DESOCK_VARIABLE),
+    ];
+    let mut variables = memory.variables();
+    variables.extend(switches.into_iter().flatten());
+    variables
+}
+
+/// The standard input of the target, if it is not that of this process.
+fn stdin(options: &Options) -> Result<Option<File>, RecordError> {
+    let Some(input) = &options.input else {
+        return Ok(None);
+    };
+    let file = if input.way == InputWay::Stdin {
+        memory_file(&input.bytes)
+    } else {
+        File::open("/dev/null")
+    };
+    let file = file.map_err(|error| RecordError::system("make the input", error))?;
+    Ok(Some(file))
+}
+
 /// Which files are pools.
 fn filter(options: &Options, fresh: &FreshPool, memory: &MemoryDirectory) -> PoolFilter {
     let mut filter = PoolFilter::new(&options.pools);
     if let Some(path) = fresh.path() {
-        filter.also(&path);
+        filter.also(path);
     }
     filter.also_within(memory.path());
     filter

@@ -12,6 +12,7 @@
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use powerfail_abi::fuzz::{AREA_LEN, Area, area_offset};
 use powerfail_abi::shared::{
     CHUNKS_MAX, ChunkState, Control, Doubt, MAGIC, Mode, Reply, RequestCounts, SLOTS_AT, SLOTS_MAX,
     Schedule, Stacks, ThreadSlot, chunk_offset, file_len,
@@ -71,11 +72,28 @@ impl SharedFile {
         schedule: Schedule,
         plays_valgrind: bool,
     ) -> Result<Self, RecordError> {
+        let shared = Self::with_area(chunk_count, stacks, 0)?;
+        let control = shared.control();
+        // SAFETY: the file has a control page, and nobody else has the file yet.
+        unsafe {
+            (*control).mode = mode as u32;
+            (*control).schedule = schedule;
+            (*control).plays_valgrind = plays_valgrind.into();
+        }
+        Ok(shared)
+    }
+
+    /// Makes a fresh one for a target that is repeated.
+    pub(crate) fn create_for_repeating(chunk_count: u32) -> Result<Self, RecordError> {
+        Self::with_area(chunk_count, Stacks::Full, AREA_LEN)
+    }
+
+    fn with_area(chunk_count: u32, stacks: Stacks, area_len: u64) -> Result<Self, RecordError> {
         let chunk_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
         let failed = |error| RecordError::system("make the shared memory", error);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("powerfail-shared", flags).map_err(failed)?;
-        let len_bytes = file_len(chunk_count);
+        let len_bytes = file_len(chunk_count) + area_len;
         rustix::fs::ftruncate(&file, len_bytes).map_err(failed)?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(failed)?;
@@ -105,10 +123,10 @@ impl SharedFile {
             (*control).magic = MAGIC;
             (*control).protocol_version = PROTOCOL_VERSION;
             (*control).chunk_count = chunk_count;
-            (*control).mode = mode as u32;
             (*control).stacks = stacks as u32;
-            (*control).schedule = schedule;
-            (*control).plays_valgrind = plays_valgrind.into();
+            if area_len > 0 {
+                (*control).area_at = area_offset(chunk_count);
+            }
         }
         for index in shared.chunk_indexes() {
             shared
@@ -117,6 +135,89 @@ impl SharedFile {
                 .store(NO_SEQUENCE, Ordering::Release);
         }
         Ok(shared)
+    }
+
+    /// What is shared with a target that is repeated. Only if it was made for that.
+    pub(crate) fn area(&self) -> &Area {
+        // SAFETY: it lies inside the file. Its paths are written before a target has the file, and everything
+        // else in it is atomic.
+        unsafe { &*self.in_area(0, size_of::<Area>()).cast::<Area>() }
+    }
+
+    /// A part of the area.
+    fn in_area(&self, offset: u64, len: usize) -> *mut u8 {
+        let at = area_offset(self.chunk_count) + offset;
+        assert!(
+            offset + len as u64 <= AREA_LEN && (at as usize) + len <= self.len_bytes,
+            "a part of an area that is there"
+        );
+        // SAFETY: inside the mapping by the assertion.
+        unsafe { self.base.as_ptr().cast::<u8>().add(at as usize) }
+    }
+
+    /// Copies bytes from the area, of which nobody writes any now.
+    pub(crate) fn read_area(&self, offset: u64, out: &mut [u8]) {
+        // SAFETY: inside the mapping, and of another allocation.
+        unsafe {
+            let source = self.in_area(offset, out.len());
+            ptr::copy_nonoverlapping(source, out.as_mut_ptr(), out.len());
+        }
+    }
+
+    /// Copies bytes to the area, of which nobody reads any now.
+    pub(crate) fn write_area(&self, offset: u64, bytes: &[u8]) {
+        // SAFETY: as above.
+        unsafe {
+            let target = self.in_area(offset, bytes.len());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+        }
+    }
+
+    /// The first bytes of a chunk of a target all of whose processes are dead or waiting for an order.
+    pub(crate) fn view(&self, index: ChunkIndex, len_bytes: u64) -> &[u8] {
+        assert!(
+            index.0 < self.chunk_count && len_bytes <= chunk::LEN,
+            "a part of a chunk that exists"
+        );
+        // SAFETY: inside the mapping by the assertion; nobody writes there now.
+        unsafe {
+            let start = self
+                .base
+                .as_ptr()
+                .byte_add(chunk_offset(index.0) as usize)
+                .cast::<u8>();
+            std::slice::from_raw_parts(start, len_bytes as usize)
+        }
+    }
+
+    /// Gives a chunk back of which only the first bytes were used.
+    pub(crate) fn free_used(&self, index: ChunkIndex, used_bytes: u64) {
+        let used = used_bytes.min(chunk::LEN);
+        let state = self.chunk_state(index);
+        // SAFETY: as for `free`.
+        unsafe {
+            let chunk = self
+                .base
+                .as_ptr()
+                .byte_add(chunk_offset(index.0) as usize)
+                .cast::<u8>();
+            ptr::write_bytes(chunk, 0, used as usize);
+        }
+        state.sequence.store(NO_SEQUENCE, Ordering::Relaxed);
+        state.retired.store(0, Ordering::Relaxed);
+        state.thread.store(0, Ordering::Release);
+    }
+
+    /// The number that the next thread of the target gets.
+    pub(crate) fn next_thread(&self) -> u32 {
+        // SAFETY: a field of the control page that is an atomic.
+        unsafe { (*self.control()).next_thread.load(Ordering::Acquire) }
+    }
+
+    /// The number that the next site or call stack of the target gets.
+    pub(crate) fn next_site(&self) -> u32 {
+        // SAFETY: a field of the control page that is an atomic.
+        unsafe { (*self.control()).next_site.load(Ordering::Acquire) }
     }
 
     /// How many operations of the target were counted by its scheduler.

@@ -48,6 +48,8 @@ pub const fn page(code: Code) -> &'static str {
         Code::CrossFailureRace => page!("PF0701"),
         Code::CrossFailureSemantic => page!("PF0702"),
         Code::UninitialisedRead => page!("PF0703"),
+        Code::ProgramCrashes => page!("PF0801"),
+        Code::ProgramHangs => page!("PF0802"),
     }
 }
 

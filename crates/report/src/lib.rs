@@ -7,6 +7,7 @@ pub mod explain;
 pub mod findings;
 pub mod litmus;
 mod marks;
+pub mod plot;
 pub mod record;
 mod text;
 pub mod trace;

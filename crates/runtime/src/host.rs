@@ -9,7 +9,7 @@ use powerfail_abi::shared::{
 };
 use powerfail_abi::{PROTOCOL_VERSION, chunk};
 
-use crate::{explore, sys};
+use crate::{explore, fuzz, sys};
 
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
@@ -99,6 +99,7 @@ pub(crate) fn attach() -> bool {
         }
     }
     ATTACHED.store(true, Ordering::Release);
+    fuzz::attach(shared);
     let mut path = [0u8; TEXT_MAX];
     let len = read_link(c"/proc/self/exe", &mut path);
     let words = [
@@ -213,6 +214,7 @@ pub(crate) fn send(kind: MessageKind, words: [u64; 5], text: &[u8], fd: Option<i
             break;
         }
     }
+    fuzz::has_sent();
 }
 
 /// Something that the recording cannot show.

@@ -302,6 +302,16 @@ pub(crate) fn is_this(module: &LoadedModule) -> bool {
     (start..end).contains(&(visit as *const () as u64))
 }
 
+/// Whether code is our own, whether or not our module was looked at already.
+pub(crate) fn is_this_code(address: u64) -> bool {
+    let mut is_this_code = false;
+    for_each(|module| {
+        let (start, end) = module.range();
+        is_this_code |= is_this(module) && (start..end).contains(&address);
+    });
+    is_this_code
+}
+
 fn function_in(functions: &[Function], address: u64) -> Option<Function> {
     let behind = functions.partition_point(|function| function.start <= address);
     let function = *functions.get(behind.checked_sub(1)?)?;

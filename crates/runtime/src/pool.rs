@@ -9,7 +9,7 @@ use powerfail_abi::{EventKind, WINDOW_GUARD_LEN};
 
 use crate::lock::Lock;
 use crate::sites::{Sites, WINDOW};
-use crate::{append, generated, host, signals, sys, thread};
+use crate::{append, fuzz, generated, host, signals, sys, thread};
 
 /// Pools begin at multiples of this, so that their addresses look like those of DAX mappings.
 const ALIGNMENT: u64 = 2 << 20;
@@ -63,6 +63,11 @@ pub(crate) static POOLS: Lock<Pools> = Lock::new(Pools {
 });
 /// Whether there was ever a pool.
 static MAPPED: AtomicBool = AtomicBool::new(false);
+
+/// Whether there was ever a pool.
+pub(crate) fn was_mapped() -> bool {
+    MAPPED.load(Ordering::Acquire)
+}
 
 /// In the child after fork.
 pub(crate) fn reset_after_fork() {
@@ -384,7 +389,7 @@ fn may_be_pool(request: Request) -> bool {
         })
 }
 
-fn path_of(fd: i32) -> Vec<u8> {
+pub(crate) fn path_of(fd: i32) -> Vec<u8> {
     let link = format!("/proc/self/fd/{fd}\0");
     let Ok(link) = core::ffi::CStr::from_bytes_with_nul(link.as_bytes()) else {
         return Vec::new();
@@ -414,6 +419,9 @@ fn ask_host(place: u64, len: u64, offset: u64, fd: i32) -> Reply {
     let Some(slot) = thread::slot() else {
         return Reply::Ignore;
     };
+    if fuzz::is_active() {
+        return fuzz::decide(&path_of(fd), [place, len, offset]);
+    }
     slot.reply.store(0, Ordering::Release);
     let words = [place, len, offset, thread::index_of(slot), 0];
     host::send(MessageKind::PoolMap, words, &path_of(fd), Some(fd));

@@ -19,7 +19,7 @@ use crate::arena::Arenas;
 use crate::emulate::{Emulated, EmulatedSites};
 use crate::lock::Lock;
 use crate::modules::{self, Function, LoadedModule, Modules};
-use crate::{code, generated, host, interpose, schedule, stacks, thread};
+use crate::{code, fuzz, generated, host, interpose, schedule, stacks, thread};
 
 /// Where all pools are.
 pub(crate) const WINDOW: PoolWindow = PoolWindow {
@@ -89,7 +89,8 @@ impl Sites {
             return;
         }
         let thread_starter = interpose::thread_starter();
-        let functions = interpose::system_call_functions();
+        let mut functions = interpose::system_call_functions();
+        functions.extend(fuzz::functions());
         SITES.with(|sites| {
             sites.get_or_insert_with(|| Self::new(thread_starter));
         });
@@ -402,6 +403,7 @@ impl Sites {
         }
         let site = self.site_at(address);
         self.settle(&site, SETTLE_DEPTH_MAX)?;
+        fuzz::note(address);
         match self.entries.get(&address) {
             Some(entry) => Ok(entry.trampoline),
             None => Err(Refused("an instruction could not be patched".to_owned())),
@@ -453,6 +455,7 @@ impl Sites {
             copy,
         };
         self.emulated.add(emulated);
+        fuzz::note(address);
         Some(emulated)
     }
 

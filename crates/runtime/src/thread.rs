@@ -7,7 +7,7 @@ use powerfail_abi::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of}
 use powerfail_abi::{EventKind, PROTOCOL_VERSION, SiteId, Slot, ThreadBlock, chunk};
 
 use crate::lock::Lock;
-use crate::{append, host, own, requests, schedule, signals, stack, stacks, sys};
+use crate::{append, fuzz, host, own, requests, schedule, signals, stack, stacks, sys};
 
 /// Private memory of a thread: at its top the stack of the slow path (the state of the processor,
 /// of which AVX-512 takes 2.7 KB, and the refill function), at its bottom the shield.
@@ -21,10 +21,11 @@ const PRIVATE_LEN: u64 = 2 << 20;
 /// Of that, the slow stack.
 const SLOW_STACK_LEN: u64 = 256 * 1024;
 const STACK_END_AT: u64 = 2048;
-const ENTRIES_USED_AT: u64 = STACK_END_AT + 8;
 /// Behind what [`own`] has there.
 const TABLE_AT: u64 = own::LEN;
-const ENTRIES_AT: u64 = TABLE_AT + stacks::TABLE_LEN;
+/// Beside the entries: in a repeated target they are shared with those who come after.
+const ENTRIES_USED_AT: u64 = TABLE_AT + stacks::TABLE_LEN;
+const ENTRIES_AT: u64 = ENTRIES_USED_AT + 64;
 const ENTRIES_LEN: u64 = PRIVATE_LEN - SLOW_STACK_LEN - ENTRIES_AT;
 
 /// Private memory of threads that have ended, with their thread ids: used again when they are gone.
@@ -72,6 +73,12 @@ pub(crate) fn attach() {
     attach_as(None);
 }
 
+/// The number of the calling thread, if it is recorded.
+pub(crate) fn number() -> Option<u32> {
+    // SAFETY: the block is this thread's.
+    block().map(|block| unsafe { (*block).thread_index })
+}
+
 /// Takes a number for a thread that is about to be made.
 pub(crate) fn reserve_number() -> u32 {
     host::control().next_thread.fetch_add(1, Ordering::Relaxed)
@@ -85,9 +92,23 @@ pub(crate) fn attach_as(number: Option<u32>) {
     let Some(private) = recycled().or_else(fresh) else {
         host::fatal("there is no memory for another thread")
     };
+    if fuzz::is_active() {
+        share_stacks(private);
+    }
     // SAFETY: the memory is this thread's since just now.
     unsafe { own::begin(private) };
     attach_with(private, 0, number);
+}
+
+/// Lets what a thread learns of its call stacks be known to later executions of a repeated target.
+fn share_stacks(private: u64) {
+    let (from, to) = (private + TABLE_AT, private + PRIVATE_LEN - SLOW_STACK_LEN);
+    let both = sys::PROT_READ | sys::PROT_WRITE;
+    let flags = sys::MAP_SHARED | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
+    // SAFETY: a part of the private memory, in which nothing is known yet.
+    if unsafe { sys::mmap(from, to - from, both, flags, -1, 0) } < 0 {
+        host::fatal("there is no memory for call stacks");
+    }
 }
 
 /// Gives the calling thread, which is not recorded, what our handlers need.
@@ -269,6 +290,52 @@ pub(crate) fn attach_after_fork(parent: u32) {
     attach_with(sys::gs(), parent, None);
 }
 
+/// What a process of a repeated target keeps of its thread, for all that it forks.
+pub(crate) struct Saved {
+    slot: &'static ThreadSlot,
+    block: ThreadBlock,
+    next_thread: u32,
+}
+
+impl Saved {
+    /// Remembers the calling thread, which goes on without a chunk.
+    pub(crate) fn new() -> Option<Self> {
+        let slot = slot()?;
+        let block = core::ptr::from_ref(&slot.block).cast_mut();
+        // SAFETY: the block is this thread's, which makes no records meanwhile.
+        let block = unsafe {
+            retire((*block).cursor);
+            (*block).cursor = NO_CHUNK;
+            block.read()
+        };
+        Some(Self {
+            slot,
+            block,
+            next_thread: host::control().next_thread.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Lets the next copy of this process begin as this one has been then.
+    pub(crate) fn restore(&self) {
+        // SAFETY: the copies of before are gone, and this thread makes no records.
+        unsafe {
+            core::ptr::from_ref(&self.slot.block)
+                .cast_mut()
+                .write(core::ptr::read(&raw const self.block));
+        }
+        self.slot.chunks_taken.store(0, Ordering::Relaxed);
+        host::control()
+            .next_thread
+            .store(self.next_thread, Ordering::Relaxed);
+    }
+
+    /// In a copy: the thread is that of another process.
+    pub(crate) fn inherit(&self) {
+        self.slot.process_id.store(sys::getpid(), Ordering::Relaxed);
+        self.slot.thread_id.store(sys::gettid(), Ordering::Relaxed);
+    }
+}
+
 /// Emitted code exists from now on, and its way out when a chunk is full is at `entry`.
 pub(crate) fn set_refill_entry(entry: u64) {
     REFILL_ENTRY.store(entry, Ordering::Release);
@@ -403,6 +470,7 @@ fn take_chunk(thread: u32) -> u64 {
                 return chunk_address(index);
             }
         }
+        fuzz::starve();
         sys::futex_wait(&control.freed, freed);
     }
 }

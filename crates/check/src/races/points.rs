@@ -71,6 +71,11 @@ pub(super) fn counted(count: u64) -> String {
 }
 
 impl Points {
+    /// Leaves out the points that are not wanted.
+    pub(super) fn retain(&mut self, is_wanted: impl FnMut(&FailurePoint) -> bool) {
+        self.ranked.retain(is_wanted);
+    }
+
     /// When the power fails.
     pub(super) fn moments(&self) -> impl Iterator<Item = EventIndex> {
         self.ranked.iter().map(|point| point.at)

@@ -9,7 +9,7 @@ use super::mapping::Request;
 use super::pools::PAGE;
 use super::{file, paths, pools, snapshot, turn};
 
-pub(super) mod number {
+pub(crate) mod number {
     pub(crate) const READ: usize = 0;
     pub(crate) const WRITE: usize = 1;
     pub(crate) const CLOSE: usize = 3;
@@ -91,13 +91,13 @@ const O_TRUNC: usize = 0o1000;
 
 /// A system call that the recovery wants to make.
 #[derive(Clone, Copy)]
-pub(super) struct Call {
-    pub(super) number: usize,
-    pub(super) arguments: [usize; 6],
+pub(crate) struct Call {
+    pub(crate) number: usize,
+    pub(crate) arguments: [usize; 6],
     /// Where.
-    pub(super) code: Registers,
+    pub(crate) code: Registers,
     /// The signals to block meanwhile; none if they are as the recovery has them.
-    pub(super) mask: Option<u64>,
+    pub(crate) mask: Option<u64>,
 }
 
 impl Call {
@@ -134,7 +134,7 @@ impl Call {
     }
 
     /// Whether it changes what files there are, or the length of one. It names these paths.
-    fn changes_files(&self, paths: [Option<(i32, usize)>; 2]) -> bool {
+    pub(crate) fn changes_files(&self, paths: [Option<(i32, usize)>; 2]) -> bool {
         let flags = self.open_flags();
         let is_new =
             || paths[0].is_some_and(|(directory, path)| !paths::leads_to_file(directory, path));
@@ -146,7 +146,7 @@ impl Call {
     }
 
     /// Directories and paths that it names.
-    fn paths(&self) -> [Option<(i32, usize)>; 2] {
+    pub(crate) fn paths(&self) -> [Option<(i32, usize)>; 2] {
         let [first, second, third, fourth, ..] = self.arguments;
         match self.number {
             OPEN | CREAT | STAT | LSTAT | ACCESS | TRUNCATE | UNLINK | READLINK | CHMOD | CHOWN

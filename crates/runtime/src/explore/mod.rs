@@ -25,7 +25,7 @@
 
 mod access;
 mod attention;
-mod calls;
+pub(crate) mod calls;
 mod choose;
 mod file;
 mod frames;
@@ -37,9 +37,9 @@ mod notes;
 mod order;
 mod own;
 mod pages;
-mod paths;
+pub(crate) mod paths;
 mod pools;
-mod process;
+pub(crate) mod process;
 mod registers;
 mod simple;
 mod sites;
@@ -50,7 +50,7 @@ mod table;
 mod talk;
 mod text;
 mod transfer;
-mod trap;
+pub(crate) mod trap;
 mod turn;
 
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -11,7 +11,7 @@ const AT_FDCWD: i32 = -100;
 const LEN_MAX: usize = 4096;
 
 /// A path, with a zero behind it. On the stack, because nothing that is allocated is given back.
-struct Text {
+pub(crate) struct Text {
     bytes: [u8; 2 * LEN_MAX + 2],
     len: usize,
 }
@@ -29,7 +29,7 @@ impl Text {
         self.bytes[self.len] = 0;
     }
 
-    fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
@@ -79,7 +79,7 @@ impl Text {
 }
 
 /// The path without what leads nowhere: empty names, `.` and `..`.
-fn simplify(path: &[u8]) -> Text {
+pub(crate) fn simplify(path: &[u8]) -> Text {
     let mut simple = Text::EMPTY;
     for name in path.split(|byte| *byte == b'/') {
         match name {
@@ -98,7 +98,7 @@ fn simplify(path: &[u8]) -> Text {
 }
 
 /// A path that is relative to a directory, from the root on.
-fn whole(directory: i32, address: usize) -> Option<Text> {
+pub(crate) fn whole(directory: i32, address: usize) -> Option<Text> {
     let mut given = Text::EMPTY;
     given.push_from(address);
     let mut path = Text::EMPTY;

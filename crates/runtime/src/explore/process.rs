@@ -18,9 +18,9 @@ const GETDENTS64: usize = 217;
 const WAITID: usize = 247;
 const DUP3: usize = 292;
 
-const CLONE_CHILD_SETTID: usize = 0x0100_0000;
+pub(crate) const CLONE_CHILD_SETTID: usize = 0x0100_0000;
 /// Where the C library keeps the number of a thread, from the FS base.
-const THREAD_NUMBER_AT: u64 = 0x2d0;
+pub(crate) const THREAD_NUMBER_AT: u64 = 0x2d0;
 const WALL: usize = 0x4000_0000;
 const ECHILD: isize = 10;
 
@@ -71,7 +71,7 @@ pub(super) fn fork(has_files: bool) -> i32 {
 
 /// In a copy: a signal to its group must not reach those that wait for it, as a recovery that is executed is
 /// alone in its group; and it ends with its parent.
-fn leave_the_others() {
+pub(crate) fn leave_the_others() {
     const PR_SET_PDEATHSIG: usize = 1;
     const SIGKILL: usize = 9;
     // SAFETY: numbers only.
@@ -82,7 +82,7 @@ fn leave_the_others() {
 }
 
 /// Waits for the end of a copy of this process; its status.
-pub(super) fn wait(process: i32) -> i32 {
+pub(crate) fn wait(process: i32) -> i32 {
     let mut status = 0i32;
     let arguments = [process as usize, &raw mut status as usize, WALL, 0, 0, 0];
     loop {
@@ -95,7 +95,7 @@ pub(super) fn wait(process: i32) -> i32 {
 }
 
 /// How many threads this process has.
-pub(super) fn thread_count() -> u64 {
+pub(crate) fn thread_count() -> u64 {
     let mut status = [0u64; 18];
     let path = c"/proc/self/task".as_ptr() as usize;
     let arguments = [path, status.as_mut_ptr() as usize, 0, 0, 0, 0];
@@ -142,7 +142,7 @@ fn control_file(fd: i32, command: usize) -> usize {
 }
 
 /// Shows all descriptors of regular files, with their flags.
-fn for_each_file(mut show: impl FnMut(i32, &sys::FileStatus, usize)) {
+pub(crate) fn for_each_file(mut show: impl FnMut(i32, &sys::FileStatus, usize)) {
     // SAFETY: the path is a constant.
     let path = c"/proc/self/fd".as_ptr() as usize;
     let directory = unsafe { sys::call(OPEN, [path, O_CLOEXEC, 0, 0, 0, 0]) };

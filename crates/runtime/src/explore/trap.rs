@@ -14,7 +14,7 @@ use super::calls::{self, Call};
 use super::{frames, order, step, text, turn};
 
 /// Functions of the C library that take a path.
-const PATH_FUNCTIONS: [&str; 30] = [
+pub(crate) const PATH_FUNCTIONS: [&str; 30] = [
     "open64\0",
     "openat64\0",
     "open\0",

@@ -1,0 +1,167 @@
+//! Images from a trace: what the run left, and what a power failure would have left.
+//!
+//! A crash image is that of a moment with every store before it durable. The moments are those before ordering
+//! points whose location on the PM path is new in the campaign (section 3.2 of the PMFuzz paper), and a few at
+//! random.
+
+use std::path::Path;
+
+use powerfail_abi::fuzz::{MAP_LEN, Path as PmPath};
+use powerfail_abi::mark::LIBRARY_ENTER;
+use powerfail_explore::{FailurePointTree, Random, StackNames, TreeOptions};
+use powerfail_image::{Contents, CursorOptions, ImageCursor};
+use powerfail_model::{EventIndex, PoolIndex, Rules, ThreadIndex};
+use powerfail_trace::{Body, MarkKind, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::error::CampaignError;
+
+/// Crash images of one trace, at most.
+const CRASH_IMAGES_MAX: usize = 64;
+
+/// Locations at which crash images were made.
+#[derive(Clone, Debug)]
+pub(crate) struct Locations(Vec<bool>);
+
+impl Default for Locations {
+    fn default() -> Self {
+        Self(vec![false; MAP_LEN])
+    }
+}
+
+impl Locations {
+    /// Notes a location. Whether it is new.
+    fn insert(&mut self, location: usize) -> bool {
+        !std::mem::replace(&mut self.0[location & (MAP_LEN - 1)], true)
+    }
+}
+
+/// How images are chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    pub(crate) rules: Rules,
+    pub(crate) include_create: bool,
+    /// An operation is its call stack.
+    pub(crate) stacks: bool,
+    /// How many at random points, on average.
+    pub(crate) random_images: f64,
+}
+
+/// The moments of a trace at which crash images are to be made, in order. What is chosen is noted as known.
+pub(crate) fn moments(
+    trace: &Trace,
+    choice: &Choice,
+    known: &mut Locations,
+    random: &mut Random,
+) -> Result<Vec<EventIndex>, CampaignError> {
+    let options = TreeOptions {
+        per_stack: 0,
+        include_create: choice.include_create,
+        digests: false,
+        ..TreeOptions::default()
+    };
+    let tree = FailurePointTree::ordering(trace, choice.rules, options, &mut |_| false)?;
+    let points = tree.stacks().iter().flat_map(|stack| &stack.points);
+    let mut points: Vec<EventIndex> = points.map(|point| point.at).collect();
+    points.sort_unstable();
+    let locations = locations_of(trace, choice.stacks, &points)?;
+    let mut chosen: Vec<EventIndex> = Vec::new();
+    for (at, location) in points.iter().zip(locations) {
+        if chosen.len() < CRASH_IMAGES_MAX && known.insert(location) {
+            chosen.push(*at);
+        }
+    }
+    let wanted = random_count(choice.random_images, random);
+    if !points.is_empty() {
+        for _ in 0..wanted {
+            let place = random.below(points.len() as u64);
+            chosen.push(points[place as usize]);
+        }
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}
+
+/// A number whose average is `rate`.
+fn random_count(rate: f64, random: &mut Random) -> u64 {
+    const PARTS: u64 = 1 << 20;
+    let scaled = (rate.clamp(0.0, 64.0) * PARTS as f64) as u64;
+    scaled / PARTS + u64::from(random.below(PARTS) < scaled % PARTS)
+}
+
+/// The location on the PM path of each of these events, which are in order. The end of the trace has the one
+/// after the last operation.
+fn locations_of(
+    trace: &Trace,
+    stacks: bool,
+    points: &[EventIndex],
+) -> Result<Vec<usize>, CampaignError> {
+    let mut names = StackNames::new(trace);
+    let mut paths: FxHashMap<ThreadIndex, PmPath> = FxHashMap::default();
+    let mut found = Vec::with_capacity(points.len());
+    let mut records = trace.records_from(EventIndex(0));
+    let mut last = 0;
+    while let Some(record) = records.next_record()? {
+        let Some(next) = points.get(found.len()) else {
+            break;
+        };
+        let is_operation = match &record.body {
+            Body::Pm(_) => true,
+            Body::Mark(mark) => {
+                mark.kind
+                    == MarkKind::Annotation {
+                        code: LIBRARY_ENTER,
+                    }
+            }
+            _ => false,
+        };
+        let path = paths.entry(record.thread).or_default();
+        let operation = if stacks {
+            names.of(record.stack)
+        } else {
+            names.of_site(record.stack)
+        };
+        let location = path.clone().step(operation);
+        if record.index == *next {
+            found.push(location);
+        }
+        if is_operation {
+            last = path.step(operation);
+        }
+    }
+    found.resize(points.len(), last ^ 1);
+    Ok(found)
+}
+
+/// The contents of the directory of `{pool}` at moments of a trace, which are in order; the number of events is
+/// the end. Files that are no pools are those of `parent`.
+pub(crate) fn contents_at(
+    trace: &Trace,
+    directory: &Path,
+    parent: &Contents,
+    moments: &[EventIndex],
+    mut each: impl FnMut(EventIndex, Contents) -> Result<(), CampaignError>,
+) -> Result<(), CampaignError> {
+    let mut cursor = ImageCursor::new(trace, CursorOptions::default())?;
+    let files: Vec<(PoolIndex, String)> = (0..)
+        .map(PoolIndex)
+        .zip(trace.pools())
+        .filter_map(|(index, pool)| {
+            let name = pool.path.strip_prefix(directory).ok()?;
+            Some((index, name.to_str()?.to_owned()))
+        })
+        .collect();
+    for at in moments {
+        cursor.move_to(*at)?;
+        let mut contents = parent.clone();
+        for (pool, name) in &files {
+            if let Some(file) = cursor.file_contents(*pool) {
+                contents.files.insert(name.clone(), file);
+            }
+        }
+        contents.share_with(parent);
+        each(*at, contents)?;
+    }
+    Ok(())
+}

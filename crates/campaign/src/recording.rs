@@ -1,0 +1,127 @@
+//! Records a test case, for the checks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use powerfail_image::{Contents, RunDirectory};
+use powerfail_recorder::{Input, Options, RecordError, Summary, TargetStatus, repeat};
+use powerfail_trace::Trace;
+
+use crate::error::CampaignError;
+use crate::options::{CampaignOptions, InputWay};
+
+/// A recorded target is slower than a repeated one: it is given more time.
+const SLOWER: u32 = 20;
+/// And at least this long.
+const TIME_MIN: Duration = Duration::from_secs(3);
+
+/// Records test cases, one at a time, all at the same path.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    options: Arc<CampaignOptions>,
+    runtime: Arc<[u8]>,
+    directory: RunDirectory,
+}
+
+/// A test case that was recorded.
+pub(crate) struct Recording {
+    pub(crate) trace: Trace,
+    pub(crate) path: PathBuf,
+    pub(crate) summary: Box<Summary>,
+}
+
+/// What came of a recording.
+pub(crate) enum Recorded {
+    Done(Recording),
+    /// Nothing can be said of this test case: a sentence.
+    Useless(String),
+    /// Somebody wants everything to stop.
+    Interrupted,
+}
+
+impl Recorder {
+    pub(crate) fn new(
+        options: &Arc<CampaignOptions>,
+        runtime: &Arc<[u8]>,
+    ) -> Result<Self, CampaignError> {
+        let parent = powerfail_image::default_parent();
+        Ok(Self {
+            options: Arc::clone(options),
+            runtime: Arc::clone(runtime),
+            directory: RunDirectory::create_in(&parent)?,
+        })
+    }
+
+    /// Where the files of an image are while it is recorded.
+    pub(crate) fn pool_directory(&self) -> PathBuf {
+        powerfail_recorder::pool_directory(&self.slot())
+    }
+
+    /// A directory of this recorder.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn slot(&self) -> PathBuf {
+        self.directory.path().join("slot")
+    }
+
+    /// Runs an input on an image.
+    pub(crate) fn record(
+        &self,
+        contents: &Contents,
+        input: &[u8],
+    ) -> Result<Recorded, CampaignError> {
+        let options = &*self.options;
+        let path = self.directory.path().join("run.trace");
+        let mut record = Options::new(options.command.clone(), &path);
+        record.directory = Some(self.slot());
+        record.contents = Some(contents.clone());
+        record.input = Some(Input {
+            bytes: input.to_vec(),
+            way: way_of(options.input),
+        });
+        record.derandomise = options.derandomise;
+        record.desock = options.desock;
+        record.discard_output = true;
+        // An acknowledgement is looked for in what the target writes.
+        record.output_prefix_bytes = 4096;
+        record.time_limit = Some((options.timeout * SLOWER).max(TIME_MIN));
+        let summary = match powerfail_recorder::record(&record, &self.runtime) {
+            Ok(summary) => summary,
+            Err(RecordError::SelfCheck(failure)) => {
+                return Ok(Recorded::Useless(failure.to_string()));
+            }
+            Err(RecordError::RuntimeSilent {
+                status: TargetStatus::Killed(libc::SIGINT | libc::SIGTERM),
+            }) => return Ok(Recorded::Interrupted),
+            Err(error) => return Err(error.into()),
+        };
+        if matches!(
+            summary.status,
+            TargetStatus::Killed(libc::SIGINT | libc::SIGTERM)
+        ) && !summary.timed_out
+        {
+            return Ok(Recorded::Interrupted);
+        }
+        if let Some(sentence) = summary.fatal.first() {
+            return Ok(Recorded::Useless(sentence.clone()));
+        }
+        let trace = Trace::open(&path)?;
+        Ok(Recorded::Done(Recording {
+            trace,
+            path,
+            summary: Box::new(summary),
+        }))
+    }
+}
+
+/// The recorder's word for it.
+pub(crate) const fn way_of(way: InputWay) -> repeat::InputWay {
+    match way {
+        InputWay::Stdin => repeat::InputWay::Stdin,
+        InputWay::File => repeat::InputWay::File,
+        InputWay::Arguments => repeat::InputWay::Arguments,
+    }
+}

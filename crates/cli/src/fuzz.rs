@@ -1,0 +1,51 @@
+//! `powerfail fuzz` and its subcommands: from flags to a campaign, and from a campaign to what is shown.
+//!
+//! The campaign itself is in `powerfail_campaign`. Only `afl` runs a target here, for afl-fuzz.
+
+mod afl;
+mod history;
+mod minimise;
+mod options;
+mod panel;
+mod plot;
+mod run;
+mod screen;
+mod show;
+mod summary;
+
+use powerfail_campaign::CampaignError;
+use powerfail_recorder::RecordError;
+use powerfail_recorder::repeat::RepeatError;
+
+use crate::args::{FuzzArgs, FuzzCommand};
+use crate::exit::{Exit, complain};
+
+pub(crate) fn fuzz(args: FuzzArgs) -> anyhow::Result<Exit> {
+    match args.command {
+        None => run::run(&args.campaign),
+        Some(FuzzCommand::Plot(args)) => plot::plot(&args),
+        Some(FuzzCommand::Show(args)) => show::show(&args),
+        Some(FuzzCommand::Cmin(args)) => minimise::corpus(&args),
+        Some(FuzzCommand::Tmin(args)) => minimise::case(&args),
+        Some(FuzzCommand::Afl(args)) => afl::afl(&args),
+    }
+}
+
+/// Says why a campaign cannot be run.
+fn refusal(error: CampaignError) -> anyhow::Result<Exit> {
+    let error = match error {
+        CampaignError::Repeat(RepeatError::Record(error)) => CampaignError::Record(error),
+        other => other,
+    };
+    match error {
+        CampaignError::Record(RecordError::Unsupported(unsupported)) => {
+            complain(&unsupported.to_string());
+            Ok(Exit::Unsupported)
+        }
+        CampaignError::Record(error @ RecordError::SelfCheck(_)) => {
+            complain(&error.to_string());
+            Ok(Exit::Internal)
+        }
+        other => Err(other.into()),
+    }
+}

@@ -1,0 +1,165 @@
+//! A short campaign, what it leaves, and going on with it.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::{CLEAN, FINDINGS, Folder, Run, SETUP};
+use crate::{folder, fuzz};
+
+/// What `--json` says.
+fn summary(run: &Run) -> Value {
+    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
+}
+
+/// Seeds that lead to the planted bug.
+fn write_seeds(folder: &Folder) {
+    fs::create_dir(folder.path("seeds")).expect("a folder");
+    folder.write("seeds/one", "abc\n");
+    folder.write("seeds/two", "aop\n");
+}
+
+/// A campaign that finds the planted bug.
+fn found(folder: &Folder) -> Run {
+    write_seeds(folder);
+    let flags = [
+        "--seeds",
+        "seeds",
+        "--time",
+        "4s",
+        "--check-with",
+        "lint,prefix",
+        "--json",
+    ];
+    fuzz(folder, &flags).ends_with(FINDINGS)
+}
+
+#[test]
+fn a_planted_bug_is_found_and_shown_again() {
+    let folder = folder();
+    let summary = summary(&found(&folder));
+    assert!(summary["stats"]["execs"].as_u64() > Some(100), "{summary}");
+    assert!(
+        summary["stats"]["pm_paths"].as_u64() > Some(10),
+        "{summary}"
+    );
+    assert!(
+        summary["stats"]["crash_images"].as_u64() > Some(0),
+        "{summary}"
+    );
+    assert_eq!(summary["interrupted"], false);
+    let findings = summary["findings"].as_array().expect("a list");
+    let planted = findings.iter().find(|it| it["finding"]["code"] == "PF0301");
+    let planted = planted.unwrap_or_else(|| panic!("{summary:#}"));
+    let id = planted["finding"]["id"].as_str().expect("an id");
+    let again = folder.powerfail(&["replay", id, "--out", "out"]);
+    assert!(
+        again
+            .ends_with(FINDINGS)
+            .stdout
+            .contains("paid for nothing")
+    );
+
+    // What it leaves can be listed, drawn, and gone on with.
+    let shown = folder
+        .powerfail(&["fuzz", "show", "out", "--cases", "--images"])
+        .ends_with(CLEAN);
+    for text in [
+        "./shop {pool}",
+        id,
+        "test cases:",
+        "images:",
+        "power failed before event",
+    ] {
+        assert!(shown.stdout.contains(text), "no {text} in {}", shown.stdout);
+    }
+    let drawn = folder.powerfail(&["fuzz", "plot", "out"]).ends_with(CLEAN);
+    assert!(drawn.stdout.contains(">PM paths<"), "{}", drawn.stdout);
+    let more = folder.powerfail(&["fuzz", "--resume", "--out", "out", "--time", "1s", "--json"]);
+    let more = self::summary(&more.ends_with(FINDINGS));
+    for number in [
+        "time_s", "execs", "pm_paths", "corpus", "images", "findings",
+    ] {
+        let (before, after) = (&summary["stats"][number], &more["stats"][number]);
+        assert!(
+            after.as_f64() >= before.as_f64(),
+            "{number}: {before} and then {after}"
+        );
+    }
+}
+
+#[test]
+fn images_are_written_where_people_can_use_them() {
+    let folder = folder();
+    found(&folder);
+    let run = folder
+        .powerfail(&["fuzz", "show", "out", "--json"])
+        .ends_with(CLEAN);
+    let shown = summary(&run);
+    let images = shown["images"].as_array().expect("a list");
+    let crashed = images.iter().find(|image| image["failure_point"].is_u64());
+    let id = crashed.expect("an image of a crash")["id"]
+        .as_str()
+        .expect("an id");
+    let write = ["fuzz", "show", "out", "--image", &id[..20], "--to", "image"];
+    folder.powerfail(&write).ends_with(CLEAN);
+    let pool = fs::read(folder.path("image/pool")).expect("a pool");
+    assert_eq!(pool.len(), 8192);
+    // A second time it would be overwritten.
+    folder.powerfail(&write).is_refused_with(SETUP, &["image"]);
+    let run = folder.powerfail(&["fuzz", "show", "out", "--image", "xyz", "--to", "other"]);
+    run.is_refused_with(SETUP, &["xyz"]);
+}
+
+#[test]
+fn a_directory_belongs_to_one_campaign() {
+    let folder = folder();
+    fuzz(&folder, &["--execs", "200", "--check-with", "none"]).ends_with(CLEAN);
+    fuzz(&folder, &["--execs", "1"]).is_refused_with(SETUP, &["out", "--resume"]);
+    let other = [
+        "fuzz", "--resume", "--out", "out", "--", "./other", "{pool}",
+    ];
+    folder
+        .powerfail(&other)
+        .is_refused_with(SETUP, &["another command", "./shop {pool}"]);
+    // The same command is no other one.
+    fuzz(
+        &folder,
+        &["--resume", "--execs", "400", "--check-with", "none"],
+    )
+    .ends_with(CLEAN);
+}
+
+#[test]
+fn lines_where_there_is_no_terminal() {
+    let folder = folder();
+    write_seeds(&folder);
+    let flags = [
+        "--seeds",
+        "seeds",
+        "--time",
+        "3s",
+        "--check-with",
+        "lint,prefix",
+    ];
+    let run = fuzz(&folder, &flags).ends_with(FINDINGS);
+    assert!(!run.stderr.contains('\u{1b}'), "{}", run.stderr);
+    let line = run
+        .stderr
+        .lines()
+        .find(|line| line.contains(" executions, "));
+    assert!(
+        line.is_some_and(|line| line.starts_with("[0:00:0")),
+        "{}",
+        run.stderr
+    );
+    assert!(run.stderr.contains("error[PF0301]"), "{}", run.stderr);
+    for text in [
+        "executions in ",
+        "PM paths over ",
+        "error[PF0301]",
+        "go on with: powerfail fuzz --resume --out out",
+    ] {
+        assert!(run.stdout.contains(text), "no {text} in {}", run.stdout);
+    }
+}

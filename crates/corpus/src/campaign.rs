@@ -1,0 +1,172 @@
+//! The directory of a campaign, its lock, and the record by which it can be resumed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::hex;
+use crate::{CorpusError, Cut, Images, Lock, Queue, Result, Stats};
+
+const RECORD_FILE: &str = "campaign.json";
+const FINDINGS_DIRECTORY: &str = "findings";
+const FORMAT: u32 = 1;
+
+/// What a campaign is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The version of everything in the directory.
+    pub format: u32,
+    /// Tells this campaign from another one in a directory of the same name.
+    pub id: String,
+    /// When it was begun, in seconds since 1970.
+    pub created_s: u64,
+    /// The target's command.
+    pub command: Vec<String>,
+    /// Options, as their owner wants them.
+    pub options: serde_json::Value,
+}
+
+/// Everything that a campaign keeps, opened by the one process that may change it.
+pub struct Campaign {
+    /// What it is.
+    pub record: Record,
+    /// Its images.
+    pub images: Images,
+    /// Its test cases.
+    pub queue: Queue,
+    /// Its statistics.
+    pub stats: Stats,
+    /// What a kill had left and was cut off.
+    pub cuts: Vec<Cut>,
+    lock: Lock,
+}
+
+impl Campaign {
+    /// Begins a campaign in a directory, which is made.
+    ///
+    /// # Errors
+    /// There is one already, another process works there, or something cannot be written.
+    pub fn create(
+        directory: &Path,
+        command: Vec<String>,
+        options: serde_json::Value,
+    ) -> Result<Self> {
+        fs::create_dir_all(directory).map_err(CorpusError::file("make", directory))?;
+        let lock = Lock::take(directory)?;
+        if directory.join(RECORD_FILE).exists() {
+            return Err(CorpusError::Exists {
+                path: directory.to_owned(),
+            });
+        }
+        let now = (SystemTime::now().duration_since(UNIX_EPOCH)).unwrap_or_default();
+        let unique = format!("{now:?} {} {}", std::process::id(), directory.display());
+        let record = Record {
+            format: FORMAT,
+            id: hex(&blake3::hash(unique.as_bytes()).as_bytes()[..8]),
+            created_s: now.as_secs(),
+            command,
+            options,
+        };
+        // The record comes last: without it there is no campaign, and it can be begun again.
+        let campaign = Self::open(lock, record)?;
+        campaign.write_record()?;
+        Ok(campaign)
+    }
+
+    /// Continues a campaign.
+    ///
+    /// # Errors
+    /// There is none, another process works there, or something is damaged where no kill tears it.
+    pub fn resume(directory: &Path) -> Result<Self> {
+        if !directory.join(RECORD_FILE).exists() {
+            return Err(CorpusError::NoCampaign {
+                path: directory.to_owned(),
+            });
+        }
+        let lock = Lock::take(directory)?;
+        let record = read_record(directory)?;
+        Self::open(lock, record)
+    }
+
+    fn open(lock: Lock, record: Record) -> Result<Self> {
+        let directory = lock.directory();
+        let findings = directory.join(FINDINGS_DIRECTORY);
+        fs::create_dir_all(&findings).map_err(CorpusError::file("make", &findings))?;
+        let (images, mut cuts) = Images::open(directory)?;
+        let (queue, more) = Queue::open(directory)?;
+        cuts.extend(more);
+        let (stats, more) = Stats::open(directory)?;
+        cuts.extend(more);
+        Ok(Self {
+            record,
+            images,
+            queue,
+            stats,
+            cuts,
+            lock,
+        })
+    }
+
+    /// Changes the options with which the campaign is resumed next time.
+    ///
+    /// # Errors
+    /// There is no room. Then the old ones stay.
+    pub fn set_options(&mut self, options: serde_json::Value) -> Result<()> {
+        let old = std::mem::replace(&mut self.record.options, options);
+        self.write_record()
+            .inspect_err(|_| self.record.options = old)
+    }
+
+    fn write_record(&self) -> Result<()> {
+        let path = self.directory().join(RECORD_FILE);
+        write_whole(&path, &self.record).map_err(CorpusError::file("write", &path))
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        self.lock.directory()
+    }
+
+    /// Where findings go.
+    pub fn findings_directory(&self) -> PathBuf {
+        self.directory().join(FINDINGS_DIRECTORY)
+    }
+}
+
+/// What a directory's campaign is, whether it runs or not.
+///
+/// # Errors
+/// There is none, or its record cannot be read.
+pub fn read_record(directory: &Path) -> Result<Record> {
+    let path = directory.join(RECORD_FILE);
+    let bytes = fs::read(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => CorpusError::NoCampaign {
+            path: directory.to_owned(),
+        },
+        _ => CorpusError::file("read", &path)(error),
+    })?;
+    let value: serde_json::Value = serde_json::from_slice(&bytes)
+        .map_err(|error| CorpusError::damaged(&path, 0, error.to_string()))?;
+    if value["format"]
+        .as_u64()
+        .is_some_and(|format| format > u64::from(FORMAT))
+    {
+        return Err(CorpusError::Version { path });
+    }
+    serde_json::from_value(value).map_err(|error| CorpusError::damaged(&path, 0, error.to_string()))
+}
+
+/// Writes a file so that it is the old one or the new one, whenever the process is killed.
+pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        drop(fs::remove_file(&new));
+    }
+    written
+}

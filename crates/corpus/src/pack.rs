@@ -1,0 +1,233 @@
+//! A file of compressed blobs that is only appended to.
+//!
+//! A blob is found by its place, which its owner writes down in a journal after the blob is complete. So the
+//! pack needs no index, and whatever lies behind the last place that was written down was never reported. A
+//! checksum depends on the place too: a blob that is asked for where it is not is damage, not another blob.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::varint::{put, take};
+use crate::{CorpusError, Result};
+
+const MAGIC: [u8; 8] = *b"pfpack\x01\n";
+/// Checksum and length.
+const HEAD_BYTES: usize = 12;
+/// What is shorter gets longer by compression.
+const COMPRESS_FROM_BYTES: usize = 48;
+const LEVEL: i32 = 3;
+/// No blob is longer: more is damage, for which no memory is to be taken.
+const BLOB_LIMIT_BYTES: u64 = 1 << 33;
+
+/// How the bytes of a blob are written.
+mod way {
+    pub(super) const PLAIN: u8 = 0;
+    pub(super) const ZSTD: u8 = 1;
+}
+
+/// Where a blob is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// The first byte of its head.
+    pub at: u64,
+    /// Bytes with the head.
+    pub len: u32,
+}
+
+impl Place {
+    pub(crate) fn end(self) -> u64 {
+        self.at.saturating_add(u64::from(self.len))
+    }
+}
+
+/// The file.
+pub(crate) struct Pack {
+    path: PathBuf,
+    file: File,
+    end: u64,
+    compressor: Option<zstd::bulk::Compressor<'static>>,
+    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl Pack {
+    /// Opens a pack that this process adds to, and makes it if there is none. `referenced` is the end of the
+    /// last blob that was reported. One blob behind it, whole or torn, is what a kill leaves: it is cut off.
+    /// More than that is not, because it was reported once and its journal was lost: it stays as it is.
+    /// Gives the number of bytes that were cut off.
+    pub(crate) fn open(path: &Path, referenced: u64) -> Result<(Self, u64)> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(CorpusError::file("open", path))?;
+        let mut pack = Self::of(path, file);
+        let len = pack.len()?;
+        let referenced = referenced.max(MAGIC.len() as u64);
+        if len < MAGIC.len() as u64 {
+            // Killed while it was made, or lost: nothing in it can be read, and blobs go behind all places
+            // that were ever given out.
+            (pack.file.write_all_at(&MAGIC, 0)).map_err(CorpusError::file("write", path))?;
+            pack.end = referenced;
+            return Ok((pack, len));
+        }
+        pack.check_magic()?;
+        let cut = len > referenced && pack.is_one_blob(referenced, len)?;
+        if cut {
+            (pack.file.set_len(referenced)).map_err(CorpusError::file("cut", path))?;
+        }
+        pack.end = if cut { referenced } else { len.max(referenced) };
+        Ok((pack, if cut { len - referenced } else { 0 }))
+    }
+
+    /// Opens a pack that another process may be adding to.
+    pub(crate) fn follow(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(CorpusError::file("open", path))?;
+        let pack = Self::of(path, file);
+        pack.check_magic()?;
+        Ok(pack)
+    }
+
+    fn of(path: &Path, file: File) -> Self {
+        Self {
+            path: path.to_owned(),
+            file,
+            end: 0,
+            compressor: None,
+            decompressor: None,
+        }
+    }
+
+    fn check_magic(&self) -> Result<()> {
+        let mut magic = [0; MAGIC.len()];
+        match self.file.read_exact_at(&mut magic, 0) {
+            Ok(()) if magic == MAGIC => Ok(()),
+            Ok(()) if magic[..6] == MAGIC[..6] => Err(CorpusError::Version {
+                path: self.path.clone(),
+            }),
+            Ok(()) => Err(CorpusError::damaged(&self.path, 0, "this is no pack")),
+            Err(error) => Err(CorpusError::file("read", &self.path)(error)),
+        }
+    }
+
+    /// Whether at most one blob lies between two places.
+    fn is_one_blob(&self, from: u64, to: u64) -> Result<bool> {
+        if to - from < HEAD_BYTES as u64 {
+            return Ok(true);
+        }
+        let mut head = [0; HEAD_BYTES];
+        (self.file.read_exact_at(&mut head, from))
+            .map_err(CorpusError::file("read", &self.path))?;
+        Ok(split_head(&head).1 as u64 >= to - from - HEAD_BYTES as u64)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn len(&self) -> Result<u64> {
+        let metadata = self.file.metadata();
+        Ok((metadata.map_err(CorpusError::file("inspect", &self.path))?).len())
+    }
+
+    /// Adds a blob. After an error the pack is as it was.
+    pub(crate) fn append(&mut self, blob: &[u8]) -> Result<Place> {
+        let mut bytes = vec![0; HEAD_BYTES];
+        (self.compress(blob, &mut bytes)).map_err(CorpusError::file("compress for", &self.path))?;
+        let payload = bytes.len() - HEAD_BYTES;
+        let too_long = || {
+            let error = io::Error::from(io::ErrorKind::FileTooLarge);
+            CorpusError::file("write so much at once to", &self.path)(error)
+        };
+        let len = u32::try_from(bytes.len()).map_err(|_| too_long())?;
+        let sum = xxh3_64_with_seed(&bytes[HEAD_BYTES..], self.end);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        bytes[8..12].copy_from_slice(&(payload as u32).to_le_bytes());
+        let place = Place { at: self.end, len };
+        if let Err(error) = self.file.write_all_at(&bytes, self.end) {
+            self.cut(place);
+            return Err(CorpusError::file("write", &self.path)(error));
+        }
+        self.end = place.end();
+        Ok(place)
+    }
+
+    /// Takes the last blob back. If the file cannot be cut, the next one is written over it.
+    pub(crate) fn cut(&mut self, last: Place) {
+        self.end = last.at;
+        drop(self.file.set_len(self.end));
+    }
+
+    fn compress(&mut self, blob: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        if blob.len() >= COMPRESS_FROM_BYTES {
+            let compressor = match &mut self.compressor {
+                Some(compressor) => compressor,
+                none => none.insert(zstd::bulk::Compressor::new(LEVEL)?),
+            };
+            let small = compressor.compress(blob)?;
+            if small.len() + 4 < blob.len() {
+                out.push(way::ZSTD);
+                put(out, blob.len() as u64);
+                out.extend_from_slice(&small);
+                return Ok(());
+            }
+        }
+        out.push(way::PLAIN);
+        out.extend_from_slice(blob);
+        Ok(())
+    }
+
+    /// Reads a blob. `None`: the file ends before it does.
+    pub(crate) fn read(&mut self, place: Place) -> Result<Option<Vec<u8>>> {
+        let damaged = |what| Err(CorpusError::damaged(&self.path, place.at, what));
+        if place.end() > self.len()? {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; place.len as usize];
+        (self.file.read_exact_at(&mut bytes, place.at))
+            .map_err(CorpusError::file("read", &self.path))?;
+        let Some((head, payload)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return damaged("a blob is shorter than its head");
+        };
+        let (sum, len) = split_head(head);
+        if len != payload.len() || sum != xxh3_64_with_seed(payload, place.at) {
+            return damaged("the checksum of a blob is wrong");
+        }
+        let Some((way, mut payload)) = payload.split_first() else {
+            return damaged("a blob is empty");
+        };
+        match *way {
+            way::PLAIN => Ok(Some(payload.to_vec())),
+            way::ZSTD => {
+                let Some(len) = take(&mut payload).filter(|len| *len <= BLOB_LIMIT_BYTES) else {
+                    return damaged("a blob has no length that could be");
+                };
+                let decompressor = match &mut self.decompressor {
+                    Some(decompressor) => decompressor,
+                    none => none.insert(
+                        zstd::bulk::Decompressor::new()
+                            .map_err(CorpusError::file("decompress", &self.path))?,
+                    ),
+                };
+                match decompressor.decompress(payload, len as usize) {
+                    Ok(blob) if blob.len() as u64 == len => Ok(Some(blob)),
+                    _ => damaged("a blob cannot be decompressed"),
+                }
+            }
+            _ => damaged("a blob is written in an unknown way; update powerfail"),
+        }
+    }
+}
+
+fn split_head(head: &[u8; HEAD_BYTES]) -> (u64, usize) {
+    let sum = u64::from_le_bytes(std::array::from_fn(|byte| head[byte]));
+    let len = u32::from_le_bytes(std::array::from_fn(|byte| head[8 + byte]));
+    (sum, len as usize)
+}

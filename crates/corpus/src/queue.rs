@@ -1,0 +1,316 @@
+//! Test cases: one file per input, and one line per test case.
+//!
+//! `queue/000001.input` is what people look at and what they can feed to the program by hand. `queue.jsonl`
+//! says the rest. The file is written before the line, and counts when the line is there.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use powerfail_image::ImageId;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::journal::{Journal, JournalReader};
+use crate::text::{IdText, hex};
+use crate::{CaseNumber, CorpusError, Cut, Priority, Result, TestCase};
+
+const JOURNAL_FILE: &str = "queue.jsonl";
+const INPUTS_DIRECTORY: &str = "queue";
+
+/// What is known of a test case besides what it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// How much it promises.
+    pub priority: Priority,
+    /// When it was found, in seconds of the campaign.
+    pub time_s: f64,
+    /// After how many executions.
+    #[serde(default)]
+    pub execs: u64,
+    /// How many locations it reaches that none before it reached.
+    pub new_locations: u64,
+    /// What made it: a mutation, `seed`, `image`, another instance.
+    pub found_by: String,
+    /// The test case that it is a shorter form of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimised_from: Option<CaseNumber>,
+}
+
+/// A line of `queue.jsonl`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum QueueLine {
+    /// A test case; its number is that of the line among lines of this kind, from 1.
+    Case(CaseText),
+    /// One that is not to be used any more.
+    Retire { number: CaseNumber, because: String },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CaseText {
+    pub number: CaseNumber,
+    pub image: IdText,
+    pub input_len: u64,
+    pub input_hash: String,
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// A test case without its input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedCase {
+    /// Its number.
+    pub number: CaseNumber,
+    /// The image it starts from.
+    pub image: ImageId,
+    /// Bytes of its input.
+    pub input_len_bytes: u64,
+    /// What is known of it.
+    pub entry: Entry,
+    /// Why it is not to be used any more, if so.
+    pub retired: Option<String>,
+    input_hash: String,
+}
+
+/// The test cases of a campaign. All threads may use it at once.
+pub struct Queue {
+    directory: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    journal: Journal<QueueLine>,
+    cases: Vec<QueuedCase>,
+    known: FxHashMap<(ImageId, String), CaseNumber>,
+}
+
+impl Queue {
+    /// Opens the queue of a directory, and makes it if there is none. The caller holds the lock of the
+    /// directory. Also gives what a kill had left and was cut off.
+    ///
+    /// # Errors
+    /// Something cannot be read or written, or is damaged where no kill tears it.
+    pub fn open(directory: &Path) -> Result<(Self, Vec<Cut>)> {
+        let inputs = directory.join(INPUTS_DIRECTORY);
+        fs::create_dir_all(&inputs).map_err(CorpusError::file("make", &inputs))?;
+        let path = directory.join(JOURNAL_FILE);
+        let mut cases = Vec::new();
+        let mut wrong = None;
+        let (journal, lost) = Journal::open(&path, |line| {
+            if let Err(what) = absorb(&mut cases, line) {
+                wrong.get_or_insert(what);
+            }
+        })?;
+        if let Some(what) = wrong {
+            return Err(CorpusError::damaged(&path, 0, what));
+        }
+        let mut cuts = Vec::new();
+        Cut::note(&mut cuts, &path, lost);
+        let known = (cases.iter())
+            .map(|case: &QueuedCase| (case.key(), case.number))
+            .collect();
+        let inner = Inner {
+            journal,
+            cases,
+            known,
+        };
+        let queue = Self {
+            directory: directory.to_owned(),
+            inner: Mutex::new(inner),
+        };
+        Ok((queue, cuts))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a test case. The second result says whether it is new; if not, the first is the number that it
+    /// has already.
+    ///
+    /// # Errors
+    /// There is no room. Then everything is as before.
+    pub fn append(&self, case: &TestCase, entry: &Entry) -> Result<(CaseNumber, bool)> {
+        let input_hash = input_hash(&case.input);
+        let mut inner = self.lock();
+        let key = (case.image, input_hash);
+        if let Some(number) = inner.known.get(&key) {
+            return Ok((*number, false));
+        }
+        let number = CaseNumber(inner.cases.len() as u64 + 1);
+        let path = self.input_path(number);
+        if let Err(error) = fs::write(&path, &case.input) {
+            drop(fs::remove_file(&path));
+            return Err(CorpusError::file("write", &path)(error));
+        }
+        let line = QueueLine::Case(CaseText {
+            number,
+            image: IdText(case.image),
+            input_len: case.input.len() as u64,
+            input_hash: key.1.clone(),
+            entry: entry.clone(),
+        });
+        if let Err(error) = inner.journal.append(&line) {
+            drop(fs::remove_file(&path));
+            return Err(error);
+        }
+        inner.cases.push(QueuedCase {
+            number,
+            image: case.image,
+            input_len_bytes: case.input.len() as u64,
+            entry: entry.clone(),
+            retired: None,
+            input_hash: key.1.clone(),
+        });
+        inner.known.insert(key, number);
+        Ok((number, true))
+    }
+
+    /// Says that a test case is not to be used any more: another one does the same. It stays on disk.
+    ///
+    /// # Errors
+    /// It is unknown, or there is no room. Then everything is as before.
+    pub fn retire(&self, number: CaseNumber, because: &str) -> Result<()> {
+        let mut inner = self.lock();
+        let Inner { journal, cases, .. } = &mut *inner;
+        let case = find_mut(cases, number).ok_or(CorpusError::UnknownCase(number))?;
+        if case.retired.is_some() {
+            return Ok(());
+        }
+        let because = because.to_owned();
+        journal.append(&QueueLine::Retire {
+            number,
+            because: because.clone(),
+        })?;
+        case.retired = Some(because);
+        Ok(())
+    }
+
+    /// Whether a test case is known.
+    pub fn contains(&self, case: &TestCase) -> bool {
+        let key = (case.image, input_hash(&case.input));
+        self.lock().known.contains_key(&key)
+    }
+
+    /// A test case with its input.
+    ///
+    /// # Errors
+    /// It is unknown, or its input cannot be read or is not what it was.
+    pub fn load(&self, number: CaseNumber) -> Result<TestCase> {
+        let (image, hash) = {
+            let inner = self.lock();
+            let case = (inner.cases)
+                .get((number.0 as usize).wrapping_sub(1))
+                .ok_or(CorpusError::UnknownCase(number))?;
+            (case.image, case.input_hash.clone())
+        };
+        let input = read_input(&self.input_path(number), &hash)?;
+        Ok(TestCase { image, input })
+    }
+
+    /// All test cases in the order in which they were found, retired ones too.
+    pub fn cases(&self) -> Vec<QueuedCase> {
+        self.lock().cases.clone()
+    }
+
+    /// How many test cases there are that are not retired.
+    pub fn len(&self) -> usize {
+        let inner = self.lock();
+        let active = inner.cases.iter().filter(|case| case.retired.is_none());
+        active.count()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The file of an input.
+    pub fn input_path(&self, number: CaseNumber) -> PathBuf {
+        input_path(&self.directory, number)
+    }
+}
+
+impl QueuedCase {
+    fn key(&self) -> (ImageId, String) {
+        (self.image, self.input_hash.clone())
+    }
+}
+
+fn find_mut(cases: &mut [QueuedCase], number: CaseNumber) -> Option<&mut QueuedCase> {
+    cases.get_mut((number.0 as usize).wrapping_sub(1))
+}
+
+fn absorb(cases: &mut Vec<QueuedCase>, line: QueueLine) -> Result<(), String> {
+    match line {
+        QueueLine::Case(case) if case.number.0 == cases.len() as u64 + 1 => {
+            cases.push(QueuedCase {
+                number: case.number,
+                image: case.image.0,
+                input_len_bytes: case.input_len,
+                entry: case.entry,
+                retired: None,
+                input_hash: case.input_hash,
+            });
+            Ok(())
+        }
+        QueueLine::Case(case) => Err(format!("test case {} is out of order", case.number)),
+        QueueLine::Retire { number, because } => match find_mut(cases, number) {
+            Some(case) => {
+                case.retired = Some(because);
+                Ok(())
+            }
+            None => Err(format!("test case {number} is retired before it is there")),
+        },
+    }
+}
+
+/// All test cases of a directory, whether its campaign runs or not. A line that is damaged is left out.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn read_cases(directory: &Path) -> Result<Vec<QueuedCase>> {
+    let lines = JournalReader::<QueueLine>::new(&journal_path(directory), 0).read()?;
+    let mut cases = Vec::new();
+    for line in lines.into_iter().filter_map(|line| line.entry.ok()) {
+        // What contradicts the lines before it follows a damaged one.
+        let _ = absorb(&mut cases, line);
+    }
+    Ok(cases)
+}
+
+/// The journal of a directory's queue.
+pub(crate) fn journal_path(directory: &Path) -> PathBuf {
+    directory.join(JOURNAL_FILE)
+}
+
+/// The file of an input in a directory.
+pub(crate) fn input_path(directory: &Path, number: CaseNumber) -> PathBuf {
+    let inputs = directory.join(INPUTS_DIRECTORY);
+    inputs.join(format!("{number}.input"))
+}
+
+/// Reads an input and checks that it is the one that was written.
+pub(crate) fn read_input(path: &Path, hash: &str) -> Result<Vec<u8>> {
+    let input = fs::read(path).map_err(CorpusError::file("read", path))?;
+    if input_hash(&input) == hash {
+        Ok(input)
+    } else {
+        Err(CorpusError::damaged(
+            path,
+            0,
+            "the input is not the one that was kept",
+        ))
+    }
+}
+
+fn input_hash(input: &[u8]) -> String {
+    hex(&blake3::hash(input).as_bytes()[..16])
+}
+
+/// Whether something is simply not there, or not yet.
+pub(crate) fn is_absent(error: &CorpusError) -> bool {
+    matches!(error, CorpusError::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}

@@ -1,0 +1,408 @@
+//! Images on disk: where each is written, and how it is read.
+//!
+//! An image is stored as the smallest difference that is easily found: to its parent, or to what was made
+//! from its parent before it. Chains of differences are bounded. At the bound, the difference is to the
+//! beginning of the chain, or to nothing; the next image from there finds that one and is small again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use powerfail_image::{Contents, ImageId};
+
+use crate::cache::Cache;
+use crate::difference::{apply, encode};
+use crate::images::ImageNode;
+use crate::journal::{Journal, JournalReader};
+use crate::pack::{Pack, Place};
+use crate::text::{IdText, InputText, hex};
+use crate::tree::{Cost, Input, NodeNumber, StoredText, Tree, TreeLine, Way, WayText};
+use crate::{CorpusError, Cut, Edge, Result};
+
+pub(crate) const TREE_FILE: &str = "images.jsonl";
+pub(crate) const PACK_FILE: &str = "images.pack";
+pub(crate) const INPUTS_FILE: &str = "inputs.pack";
+
+/// Differences that lead to an image, at most.
+const CHAIN_LIMIT: u32 = 32;
+/// Inputs that are longer are in a pack, once for all images that came of them.
+const INLINE_BYTES: usize = 256;
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// All that is known of the images of a directory.
+pub(crate) struct Store {
+    directory: PathBuf,
+    pub(crate) tree: Tree,
+    pub(crate) cache: Cache,
+    mode: Mode,
+    /// Opened when it is needed first: a reader may come before there is one.
+    pack: Option<Pack>,
+    inputs: Option<Pack>,
+}
+
+/// Where an image to be kept comes from.
+pub(crate) enum Origin<'a> {
+    Given(&'a str),
+    Made(NodeNumber, &'a Edge),
+}
+
+enum Mode {
+    Write(Journal<TreeLine>),
+    Read(JournalReader<TreeLine>),
+}
+
+impl Store {
+    /// Opens images to add to them.
+    pub(crate) fn open(directory: &Path) -> Result<(Self, Vec<Cut>)> {
+        let mut tree = Tree::new();
+        let path = directory.join(TREE_FILE);
+        let mut wrong = None;
+        let mut lines = 0_u64;
+        let (journal, lost) = Journal::open(&path, |line| {
+            lines += 1;
+            if wrong.is_none() && tree.absorb(line).is_none() {
+                wrong = Some(lines);
+            }
+        })?;
+        if let Some(line) = wrong {
+            let what = format!("line {line} contradicts those before it");
+            return Err(CorpusError::damaged(&path, 0, what));
+        }
+        let mut cuts = Vec::new();
+        Cut::note(&mut cuts, &path, lost);
+        let mut open = |name, end| {
+            let path = directory.join(name);
+            let (pack, lost) = Pack::open(&path, end)?;
+            Cut::note(&mut cuts, &path, lost);
+            Ok::<_, CorpusError>(Some(pack))
+        };
+        let store = Self {
+            pack: open(PACK_FILE, tree.pack_end)?,
+            inputs: open(INPUTS_FILE, tree.inputs_end)?,
+            tree,
+            mode: Mode::Write(journal),
+            cache: Cache::new(CACHE_BYTES),
+            directory: directory.to_owned(),
+        };
+        Ok((store, cuts))
+    }
+
+    /// Images of another process; nothing is read yet.
+    pub(crate) fn unread(directory: &Path) -> Self {
+        Self {
+            tree: Tree::new(),
+            mode: Mode::Read(JournalReader::new(&directory.join(TREE_FILE), 0)),
+            pack: None,
+            inputs: None,
+            cache: Cache::new(CACHE_BYTES),
+            directory: directory.to_owned(),
+        }
+    }
+
+    /// Reads what another process has added. What comes before damage is known after the error, and the same
+    /// error comes again the next time.
+    pub(crate) fn refresh(&mut self) -> Result<()> {
+        let Mode::Read(reader) = &mut self.mode else {
+            return Ok(());
+        };
+        let path = self.directory.join(TREE_FILE);
+        let mut good = reader.position();
+        let mut wrong = None;
+        for line in reader.read()? {
+            let absorbed = line.entry.and_then(|entry| {
+                let what = "a line contradicts those before it";
+                (self.tree.absorb(entry)).ok_or_else(|| CorpusError::damaged(&path, good, what))
+            });
+            match absorbed {
+                Ok(()) => good = line.end,
+                Err(error) => {
+                    wrong = Some(error);
+                    break;
+                }
+            }
+        }
+        match wrong {
+            None => Ok(()),
+            Some(error) => {
+                self.mode = Mode::Read(JournalReader::new(&path, good));
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn find(&self, image: ImageId) -> Result<NodeNumber> {
+        (self.tree.find(image)).ok_or(CorpusError::UnknownImage(image))
+    }
+
+    pub(crate) fn describe(&self, number: NodeNumber) -> ImageNode {
+        let node = self.tree.node(number);
+        let mut described = ImageNode {
+            id: node.id,
+            parent: None,
+            name: None,
+            failure_point: None,
+            input_len_bytes: 0,
+        };
+        match &node.way {
+            Way::Empty => {}
+            Way::Given(name) => described.name = Some(name.to_string()),
+            Way::Made {
+                parent,
+                input_len,
+                failure_point,
+                ..
+            } => {
+                described.parent = Some(self.tree.node(*parent).id);
+                described.failure_point = *failure_point;
+                described.input_len_bytes = *input_len;
+            }
+        }
+        described
+    }
+
+    pub(crate) fn edge(&mut self, number: NodeNumber) -> Result<Option<Edge>> {
+        let node = self.tree.node(number);
+        let Way::Made {
+            input,
+            failure_point,
+            ..
+        } = &node.way
+        else {
+            return Ok(None);
+        };
+        let failure_point = *failure_point;
+        let input = match input {
+            Input::Here(bytes) => bytes.to_vec(),
+            Input::Stored(place) => {
+                let place = *place;
+                let pack = opened(&mut self.inputs, &self.directory, INPUTS_FILE)?;
+                (pack.read(place)?).ok_or_else(|| {
+                    CorpusError::damaged(pack.path(), place.at, "it ends before an input does")
+                })?
+            }
+        };
+        Ok(Some(Edge {
+            input,
+            failure_point,
+        }))
+    }
+
+    /// Keeps an image if it is not known, and the way to it if it is the shortest. Says whether it is new.
+    pub(crate) fn keep(
+        &mut self,
+        id: ImageId,
+        origin: &Origin<'_>,
+        contents: &Contents,
+    ) -> Result<bool> {
+        self.check_writable()?;
+        match self.tree.find(id) {
+            Some(image) if self.tree.cost(image) <= self.cost(origin) => Ok(false),
+            Some(image) => {
+                let (way, input) = self.way_text(origin)?;
+                self.append(TreeLine::Shorter { image, way }, [None, input])?;
+                Ok(false)
+            }
+            None => {
+                self.add(id, origin, contents)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn cost(&self, origin: &Origin<'_>) -> Cost {
+        match origin {
+            Origin::Given(_) => (0, 0),
+            Origin::Made(parent, edge) => self.tree.cost_of_child(*parent, edge.input.len() as u64),
+        }
+    }
+
+    fn add(&mut self, id: ImageId, origin: &Origin<'_>, contents: &Contents) -> Result<()> {
+        let bases = match origin {
+            Origin::Given(_) => Vec::new(),
+            Origin::Made(parent, _) => self.bases(*parent),
+        };
+        let (base, difference, shared) = self.difference(bases, contents);
+        let place = opened(&mut self.pack, &self.directory, PACK_FILE)?.append(&difference)?;
+        let stored = StoredText::new(base, place);
+        let (way, input) = self
+            .way_text(origin)
+            .inspect_err(|_| self.take_back([Some(place), None]))?;
+        let id = IdText(id);
+        self.append(TreeLine::Image { id, way, stored }, [Some(place), input])?;
+        let number = (self.tree.len() - 1) as NodeNumber;
+        self.cache.put(number, &Arc::new(shared));
+        Ok(())
+    }
+
+    /// Keeps contents of a known image that were lost.
+    pub(crate) fn keep_again(
+        &mut self,
+        image: NodeNumber,
+        contents: &Contents,
+    ) -> Result<Arc<Contents>> {
+        self.check_writable()?;
+        let mut contents = contents.clone();
+        let whole = encode(&Contents::default(), &mut contents);
+        let place = opened(&mut self.pack, &self.directory, PACK_FILE)?.append(&whole)?;
+        let stored = StoredText::new(None, place);
+        self.append(TreeLine::Again { image, stored }, [Some(place), None])?;
+        let contents = Arc::new(contents);
+        self.cache.put(image, &contents);
+        Ok(contents)
+    }
+
+    /// Adds a line, with which what it refers to is kept. If it cannot be written, blobs that were written for
+    /// it are taken back: one in the pack of images, one in that of inputs.
+    fn append(&mut self, line: TreeLine, blobs: [Option<Place>; 2]) -> Result<()> {
+        self.check_writable()?;
+        let Mode::Write(journal) = &mut self.mode else {
+            return Ok(());
+        };
+        if let Err(error) = journal.append(&line) {
+            self.take_back(blobs);
+            return Err(error);
+        }
+        let path = self.directory.join(TREE_FILE);
+        (self.tree.absorb(line))
+            .ok_or_else(|| CorpusError::damaged(&path, 0, "a new line contradicts the tree"))
+    }
+
+    fn take_back(&mut self, blobs: [Option<Place>; 2]) {
+        for (pack, blob) in [&mut self.pack, &mut self.inputs].into_iter().zip(blobs) {
+            if let (Some(pack), Some(blob)) = (pack, blob) {
+                pack.cut(blob);
+            }
+        }
+    }
+
+    /// The smallest difference by which contents can be stored, the base it is to, and the contents with
+    /// pages shared.
+    fn difference(
+        &mut self,
+        bases: Vec<NodeNumber>,
+        contents: &Contents,
+    ) -> (Option<NodeNumber>, Vec<u8>, Contents) {
+        let mut shared = contents.clone();
+        let mut best: Option<(NodeNumber, Vec<u8>)> = None;
+        for base in bases {
+            // What cannot be loaded is no base, and no reason not to keep an image.
+            let Ok(from) = self.load(base) else {
+                continue;
+            };
+            let difference = encode(&from, &mut shared);
+            // Parents are preferred a little: siblings make chains longer.
+            let is_better = |best: &(_, Vec<u8>)| 4 * difference.len() < 3 * best.1.len();
+            if best.as_ref().is_none_or(is_better) {
+                best = Some((base, difference));
+            }
+        }
+        match best {
+            // The empty image is no base: the difference to it is the whole image.
+            Some((base, difference)) if base != 0 => (Some(base), difference, shared),
+            Some((_, whole)) => (None, whole, shared),
+            None => {
+                let whole = encode(&Contents::default(), &mut shared);
+                (None, whole, shared)
+            }
+        }
+    }
+
+    /// Images that a child of this one is probably like.
+    fn bases(&self, parent: NodeNumber) -> Vec<NodeNumber> {
+        let short = |number: &NodeNumber| self.tree.node(*number).chain < CHAIN_LIMIT;
+        let near = [Some(parent), self.tree.node(parent).last_child];
+        let near: Vec<_> = near.into_iter().flatten().filter(short).collect();
+        if !near.is_empty() {
+            return near;
+        }
+        let mut first = parent;
+        while let Some(base) = self.tree.node(first).base {
+            first = base;
+        }
+        vec![first, 0]
+    }
+
+    /// How a way is written, and the long input that had to be stored for it.
+    fn way_text(&mut self, origin: &Origin<'_>) -> Result<(WayText, Option<Place>)> {
+        let (parent, edge) = match origin {
+            Origin::Given(name) => return Ok((WayText::given(name), None)),
+            Origin::Made(parent, edge) => (*parent, *edge),
+        };
+        let mut new = None;
+        let input = if edge.input.len() <= INLINE_BYTES {
+            InputText::of(&edge.input)
+        } else {
+            let hash = hex(&blake3::hash(&edge.input).as_bytes()[..16]);
+            let place = match self.tree.inputs.get(&hash) {
+                Some(place) => *place,
+                None => {
+                    let inputs = opened(&mut self.inputs, &self.directory, INPUTS_FILE)?;
+                    *new.insert(inputs.append(&edge.input)?)
+                }
+            };
+            InputText::Stored {
+                at: place.at,
+                len: place.len,
+                input_len: edge.input.len() as u64,
+                hash,
+            }
+        };
+        let way = WayText {
+            parent: Some(parent),
+            input: Some(input),
+            failure_point: edge.failure_point,
+            name: None,
+        };
+        Ok((way, new))
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.mode {
+            Mode::Write(_) => Ok(()),
+            Mode::Read(_) => Err(CorpusError::ReadOnly {
+                path: self.directory.clone(),
+            }),
+        }
+    }
+
+    pub(crate) fn load(&mut self, number: NodeNumber) -> Result<Arc<Contents>> {
+        if let Some(contents) = self.cache.get(number) {
+            return Ok(contents);
+        }
+        let mut chain = Vec::new();
+        let mut at = Some(number);
+        let mut contents = Contents::default();
+        while let Some(number) = at {
+            if let Some(cached) = self.cache.get(number) {
+                contents = (*cached).clone();
+                break;
+            }
+            chain.push(number);
+            at = self.tree.node(number).base;
+        }
+        for number in chain.into_iter().rev() {
+            let node = self.tree.node(number);
+            let (image, Some(place)) = (node.id, node.place) else {
+                continue;
+            };
+            let pack = opened(&mut self.pack, &self.directory, PACK_FILE)?;
+            let difference = pack.read(place)?.ok_or_else(|| CorpusError::Missing {
+                image,
+                path: pack.path().to_owned(),
+            })?;
+            apply(&mut contents, &difference).ok_or_else(|| {
+                let what = format!("the difference to image {image} does not fit");
+                CorpusError::damaged(pack.path(), place.at, what)
+            })?;
+        }
+        let contents = Arc::new(contents);
+        self.cache.put(number, &contents);
+        Ok(contents)
+    }
+}
+
+fn opened<'a>(pack: &'a mut Option<Pack>, directory: &Path, name: &str) -> Result<&'a mut Pack> {
+    match pack {
+        Some(pack) => Ok(pack),
+        none => Ok(none.insert(Pack::follow(&directory.join(name))?)),
+    }
+}

@@ -1,0 +1,76 @@
+//! How identifiers and inputs are written in lines of JSON.
+
+use powerfail_image::ImageId;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An image in a line: its digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IdText(pub ImageId);
+
+impl Serialize for IdText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for IdText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// An input in a line: as text where it is text, so that people can read it, and elsewhere where it is long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum InputText {
+    Text(String),
+    Hex(String),
+    Stored {
+        at: u64,
+        len: u32,
+        input_len: u64,
+        hash: String,
+    },
+}
+
+impl InputText {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Hex(hex(bytes)),
+        }
+    }
+}
+
+/// Bytes from digits.
+pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok())
+        .collect()
+}
+
+/// Bytes as digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    let both = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
+    bytes.iter().flat_map(both).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back() {
+        let bytes = [0, 255, 16, 128];
+        assert_eq!(from_hex(&hex(&bytes)).as_deref(), Some(&bytes[..]));
+        assert_eq!(from_hex("abc"), None);
+        assert_eq!(from_hex("xx"), None);
+        assert_eq!(from_hex("é"), None);
+    }
+}

@@ -1,0 +1,12 @@
+//! What a campaign keeps, used as a campaign uses it.
+
+mod campaign;
+mod common;
+mod cut;
+mod format;
+mod full;
+mod images;
+mod killed;
+mod queue;
+mod size;
+mod sync;

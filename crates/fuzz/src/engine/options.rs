@@ -1,0 +1,41 @@
+//! How an engine works.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use crate::coverage::PathSet;
+use crate::grammar::Grammar;
+
+/// What an engine is made from. All fields have defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Seed of all random decisions. With the same seed, the same calls and the same answers of the target
+    /// (times included) an engine does the same.
+    pub seed: u64,
+    /// Words that inputs of this program contain.
+    pub tokens: Vec<Vec<u8>>,
+    /// What inputs look like.
+    pub grammar: Option<Arc<Grammar>>,
+    /// No input becomes longer than this.
+    pub max_input_bytes: usize,
+    /// How many mutated inputs are run in a step.
+    pub runs_per_step: RangeInclusive<u64>,
+    /// How many times a new test case is run again to find out what of it is stable.
+    pub calibration_runs: u32,
+    /// PM paths seen by all workers of a campaign.
+    pub paths: Arc<PathSet>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            tokens: Vec::new(),
+            grammar: None,
+            max_input_bytes: 8 << 10,
+            runs_per_step: 50..=400,
+            calibration_runs: 2,
+            paths: Arc::default(),
+        }
+    }
+}

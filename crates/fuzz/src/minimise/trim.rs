@@ -1,0 +1,116 @@
+//! A shorter input that still does what is asked for: lines go first, then bytes.
+
+use std::ops::ControlFlow;
+
+/// What has become of an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trimmed {
+    /// The input.
+    pub input: Vec<u8>,
+    /// How often it was asked for.
+    pub runs: usize,
+    /// Nothing more can be left out. If not, there were not enough runs.
+    pub is_minimal: bool,
+}
+
+/// Leaves out of an input what is not needed. `keep` says whether an input still does what it should; it is
+/// asked `most_runs` times at most, and never about the input itself.
+///
+/// Parts are left out by halves, quarters and so on, first of lines, then of bytes, until no single one can
+/// be left out any more. It is the idea of delta debugging, without its tests of single parts alone: they
+/// hardly ever suffice for something that needs a history.
+pub fn trim(input: &[u8], most_runs: usize, mut keep: impl FnMut(&[u8]) -> bool) -> Trimmed {
+    let mut runs = 0;
+    let mut ask = |input: &[u8]| {
+        if runs == most_runs {
+            return ControlFlow::Break(());
+        }
+        runs += 1;
+        ControlFlow::Continue(keep(input))
+    };
+    let lines = input
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(<[u8]>::to_vec)
+        .collect();
+    let (lines, lines_done) = reduce(lines, &mut ask);
+    let bytes = lines.concat().into_iter().map(|byte| vec![byte]).collect();
+    let (bytes, bytes_done) = if lines_done {
+        reduce(bytes, &mut ask)
+    } else {
+        (bytes, false)
+    };
+    Trimmed {
+        input: bytes.concat(),
+        runs,
+        is_minimal: bytes_done,
+    }
+}
+
+/// Leaves out units. Says whether it came to its end.
+fn reduce(
+    mut units: Vec<Vec<u8>>,
+    ask: &mut impl FnMut(&[u8]) -> ControlFlow<(), bool>,
+) -> (Vec<Vec<u8>>, bool) {
+    let mut size = units.len().div_ceil(2).max(1);
+    loop {
+        let mut shorter = false;
+        // From the end: what comes later depends on what comes earlier.
+        let mut end = units.len();
+        while end > 0 {
+            let start = end.saturating_sub(size);
+            let rest = [&units[..start], &units[end..]].concat();
+            match ask(&rest.concat()) {
+                ControlFlow::Break(()) => return (units, false),
+                ControlFlow::Continue(true) => {
+                    units = rest;
+                    shorter = true;
+                }
+                ControlFlow::Continue(false) => {}
+            }
+            end = start;
+        }
+        if size > 1 {
+            size = size.div_ceil(2);
+        } else if !shorter {
+            return (units, true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_needed_stays() {
+        let input: String = (0..100)
+            .map(|key| format!("put {key} value{key}\n"))
+            .collect::<String>()
+            + "del 17\n";
+        let keep = |input: &[u8]| {
+            let text = String::from_utf8_lossy(input);
+            text.contains("put 17 ") && text.contains("del 17")
+        };
+        let trimmed = trim(input.as_bytes(), 10_000, keep);
+        assert_eq!(String::from_utf8_lossy(&trimmed.input), "put 17 del 17");
+        assert!(trimmed.is_minimal && trimmed.runs < 250, "{trimmed:?}");
+    }
+
+    #[test]
+    fn runs_are_limited_and_the_result_is_kept() {
+        let mut asked = 0;
+        let trimmed = trim(&[b'x'; 1000], 5, |input| {
+            asked += 1;
+            input.len() >= 600
+        });
+        assert_eq!((trimmed.runs, asked, trimmed.is_minimal), (5, 5, false));
+        assert!(trimmed.input.len() >= 600);
+    }
+
+    #[test]
+    fn nothing_can_be_all_that_is_needed() {
+        assert_eq!(trim(b"a\nb\n", 100, |_| true).input, b"");
+        assert_eq!(trim(b"", 100, |_| true).input, b"");
+        assert_eq!(trim(b"a\nb\n", 100, |_| false).input, b"a\nb\n");
+    }
+}

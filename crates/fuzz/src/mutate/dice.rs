@@ -1,0 +1,58 @@
+//! Random decisions, all from the random numbers of the engine.
+
+use libafl_bolts::rands::{Rand, StdRand};
+
+/// Random decisions.
+pub(crate) struct Dice<'a>(pub(crate) &'a mut StdRand);
+
+impl Dice<'_> {
+    /// A number below a bound; 0 if the bound is.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0.below_or_zero(bound)
+    }
+
+    /// A number between two, both included.
+    pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
+        low + self.below(high - low + 1)
+    }
+
+    /// True in one of this many cases.
+    pub(crate) fn one_in(&mut self, cases: usize) -> bool {
+        self.below(cases) == 0
+    }
+
+    /// True in this many of a hundred cases.
+    pub(crate) fn percent(&mut self, cases: usize) -> bool {
+        self.below(100) < cases
+    }
+
+    /// All bits random.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0.next()
+    }
+
+    /// One of them, if there are any.
+    pub(crate) fn pick<'a, T>(&mut self, list: &'a [T]) -> Option<&'a T> {
+        list.get(self.below(list.len()))
+    }
+
+    /// The index of a weight, by weights.
+    pub(crate) fn weighted(&mut self, weights: &[u32]) -> usize {
+        let all = weights.iter().map(|weight| *weight as usize).sum();
+        let mut at = self.below(all);
+        for (index, weight) in weights.iter().enumerate() {
+            if at < *weight as usize {
+                return index;
+            }
+            at -= *weight as usize;
+        }
+        0
+    }
+
+    /// Any order.
+    pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
+        for at in (1..list.len()).rev() {
+            list.swap(at, self.below(at + 1));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What to repeat, and how.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the target gets its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputWay {
+    /// On standard input.
+    Stdin,
+    /// In a file, whose path stands where the command has `{input}`.
+    File,
+    /// As arguments, in the place of the argument `{input}`: see [`super::split_arguments`].
+    Arguments,
+}
+
+/// What to repeat, and how.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub struct RepeatOptions {
+    /// Program and arguments. `{pool}` stands for the path of the pool, `{input}` for that of the input.
+    pub command: Vec<OsString>,
+    /// How the target gets its input.
+    pub input: InputWay,
+    /// How long an execution may take.
+    pub timeout: Duration,
+    /// Whether an operation is its whole call stack, not only its instruction.
+    pub stacks: bool,
+    /// Whether time, randomness and numbers of processes are fixed.
+    pub derandomise: bool,
+    /// Whether sockets of the target are fed from its input.
+    pub desock: bool,
+    /// Whether operands of comparisons are recorded.
+    pub comparisons: bool,
+    /// Where the pool and the input get a directory, which is removed in the end; best in `/dev/shm`.
+    pub directory: PathBuf,
+    /// No file of the target gets longer.
+    pub file_limit_bytes: u64,
+    /// How many chunks of shared memory an execution has for its records, of 256 KiB each.
+    pub chunk_count: u32,
+    /// What else the environment of the target says.
+    pub variables: Vec<(OsString, OsString)>,
+}
+
+impl RepeatOptions {
+    /// The usual options for a command.
+    pub fn new(command: Vec<OsString>, input: InputWay) -> Self {
+        Self {
+            command,
+            input,
+            timeout: Duration::from_millis(150),
+            stacks: false,
+            derandomise: true,
+            desock: false,
+            comparisons: false,
+            directory: PathBuf::from("/dev/shm"),
+            file_limit_bytes: 1 << 30,
+            chunk_count: 16,
+            variables: Vec::new(),
+        }
+    }
+}

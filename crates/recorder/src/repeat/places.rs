@@ -1,0 +1,79 @@
+//! Which operation a number in a record stands for.
+
+use powerfail_abi::fuzz::{CodePlace, ModuleHash, Operation};
+
+/// A module in the address space of the target.
+#[derive(Clone, Copy, Debug)]
+struct Module {
+    address: u64,
+    len_bytes: u64,
+    hash: ModuleHash,
+}
+
+/// Modules, and the operations of sites and call stacks. All processes of a repeated target are copies of one,
+/// so what one of them says holds for all.
+#[derive(Debug)]
+pub(super) struct Places {
+    stacks: bool,
+    modules: Vec<Module>,
+    operations: Vec<Option<Operation>>,
+}
+
+/// Numbers are dense; a higher one is damaged.
+const NUMBERS_MAX: usize = 1 << 24;
+
+impl Places {
+    /// None yet; whether an operation is its whole call stack.
+    pub(super) const fn new(stacks: bool) -> Self {
+        Self {
+            stacks,
+            modules: Vec::new(),
+            operations: Vec::new(),
+        }
+    }
+
+    /// A module is there from now on, over whatever was there.
+    pub(super) fn load(&mut self, address: u64, len_bytes: u64, path: &[u8]) {
+        let end = address.saturating_add(len_bytes);
+        self.modules
+            .retain(|module| module.address >= end || module.address + module.len_bytes <= address);
+        self.modules.push(Module {
+            address,
+            len_bytes,
+            hash: ModuleHash::of_path(path),
+        });
+    }
+
+    fn place(&self, address: u64) -> CodePlace {
+        let inside = |module: &&Module| address.wrapping_sub(module.address) < module.len_bytes;
+        self.modules.iter().find(inside).map_or(
+            CodePlace {
+                module: ModuleHash::NONE,
+                offset: address,
+            },
+            |module| CodePlace {
+                module: module.hash,
+                offset: address - module.address,
+            },
+        )
+    }
+
+    /// A site or call stack is there: its addresses, innermost first.
+    pub(super) fn define(&mut self, number: u64, addresses: impl Iterator<Item = u64>) {
+        let number = number as usize;
+        if number >= NUMBERS_MAX {
+            return;
+        }
+        if number >= self.operations.len() {
+            self.operations.resize(number + 1, None);
+        }
+        let depth = if self.stacks { usize::MAX } else { 1 };
+        let places = addresses.take(depth).map(|address| self.place(address));
+        self.operations[number] = Some(Operation::of_stack(places));
+    }
+
+    /// The operation of a number.
+    pub(super) fn operation(&self, number: u32) -> Option<Operation> {
+        self.operations.get(number as usize).copied().flatten()
+    }
+}

@@ -1,0 +1,753 @@
+//! A target that is repeated.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use powerfail_abi::fuzz::{
+    ARGUMENTS_AT, ARGUMENTS_MAX, BRANCHES_AT, BRANCHES_LEN, COMPARISONS_AT, COMPARISONS_MAX,
+    Comparison, Order, Phase, flag,
+};
+use powerfail_abi::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE};
+use powerfail_image::Contents;
+use rustix::fs::MemfdFlags;
+
+use crate::error::RecordError;
+use crate::fresh_pool::{GivenDirectory, POOL_PLACEHOLDER, input_path, pool_directory, pool_path};
+use crate::input::{INPUT_PLACEHOLDER, find, substitute};
+use crate::inspect::inspect;
+use crate::summary::TargetStatus;
+
+use super::directory::Directory;
+use super::fold::{Dirty, Fold};
+use super::session::{Launch, Session, Waited};
+use super::{
+    Coverage, End, InputWay, Opened, Outcome, RepeatError, RepeatOptions, Speed, SpeedReport,
+};
+
+/// How long the target may take to start, with all its code looked at.
+const START_TIME: Duration = Duration::from_secs(60);
+/// An image may take so many times as long as an input: recovery, and instructions that are new.
+const OPEN_FACTOR: u32 = 4;
+/// How long a process that was killed may take to be gone.
+const KILL_TIME: Duration = Duration::from_secs(20);
+/// How often it is looked whether the process that was started lives.
+const WATCH: Duration = Duration::from_millis(2);
+/// So many numbers of sites and call stacks are used before the target is started anew.
+const NUMBERS_MAX: u32 = 1 << 22;
+
+/// A target that is repeated. The processes of the target end with the thread that has made this.
+#[derive(Debug)]
+pub struct Repeater {
+    options: RepeatOptions,
+    launch: Launch,
+    /// What standard input of the target is.
+    stdin: File,
+    /// The file that the input is written to, unless it comes as arguments.
+    input: Option<File>,
+    input_len: u64,
+    session: Option<Session>,
+    directory: Directory,
+    /// What the target has done before its input.
+    before: Fold,
+    /// What the last execution has done, with that.
+    fold: Fold,
+    dirty: Dirty,
+    /// Whether everything must be compared to put back what the last execution has done.
+    compare: bool,
+    branches_before: Vec<u8>,
+    branches: Vec<u8>,
+    /// What was opened; `None` if nothing was, or if it must be opened again.
+    state: State,
+    image: Option<Contents>,
+    report: SpeedReport,
+    /// Removed last.
+    place: GivenDirectory,
+}
+
+/// What inputs can be run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing.
+    Nothing,
+    /// A template.
+    Template,
+    /// The root: the target cannot be forked where it touches its input.
+    Root,
+    /// A new process each.
+    Process,
+    /// The target does not touch its input.
+    Ended(Outcome),
+}
+
+impl Repeater {
+    /// Starts the target. `runtime` is the shared object that is preloaded.
+    ///
+    /// # Errors
+    /// See [`RepeatError`].
+    pub fn start(options: &RepeatOptions, runtime: &[u8]) -> Result<Self, RepeatError> {
+        let (command, arguments) = options
+            .command
+            .split_first()
+            .ok_or(RecordError::EmptyCommand)?;
+        let executable = inspect(command)?;
+        let failed = |error| RepeatError::system("make a directory for the pool", error);
+        let mut place = GivenDirectory::new(&options.directory).map_err(failed)?;
+        // The kernel names files without links.
+        place.path = place.path.canonicalize().map_err(failed)?;
+        fs::create_dir(pool_directory(&place.path)).map_err(failed)?;
+        let (stdin, input) = input_files(options.input, &place)?;
+        let identity = input
+            .as_ref()
+            .map(File::metadata)
+            .transpose()
+            .map_err(|error| RepeatError::system("look at the input", error))?;
+        let has_file = options.input == InputWay::File;
+        let launch = Launch {
+            executable,
+            command: command.clone(),
+            arguments: arguments_for(arguments, options.input, &place)?,
+            runtime: runtime.to_vec(),
+            variables: variables(options),
+            file_limit_bytes: options.file_limit_bytes,
+            chunk_count: options.chunk_count,
+            stacks: options.stacks,
+            flags: flags(options),
+            input_path: has_file.then(|| input_path(&place.path)),
+            input_identity: identity.map_or((0, 0), |metadata| (metadata.dev(), metadata.ino())),
+        };
+        let mut repeater = Self {
+            options: options.clone(),
+            launch,
+            stdin,
+            input,
+            input_len: 0,
+            session: None,
+            directory: Directory::new(pool_directory(&place.path)),
+            before: Fold::new(),
+            fold: Fold::new(),
+            dirty: Dirty::default(),
+            compare: false,
+            branches_before: vec![0; BRANCHES_LEN],
+            branches: Vec::new(),
+            state: State::Nothing,
+            image: None,
+            report: SpeedReport {
+                speed: Speed::FromTemplates,
+                reason: None,
+                from_templates: 0,
+                from_root: 0,
+                new_processes: 0,
+                templates: 0,
+                restarts: 0,
+                compared: 0,
+            },
+            place,
+        };
+        repeater.start_root()?;
+        Ok(repeater)
+    }
+
+    /// Starts the target, up to where it touches its pool.
+    fn start_root(&mut self) -> Result<(), RepeatError> {
+        self.session = None;
+        self.before.clear();
+        let session = Session::start(&self.launch, &self.directory, &self.stdin, false)?;
+        let session = self.session.insert(session);
+        let waited = session.wait(
+            &mut self.directory,
+            &mut self.fold,
+            &mut self.dirty,
+            |area| area.root.phase.load(Ordering::Acquire) != Phase::Away as u32,
+            Instant::now() + START_TIME,
+            Some(WATCH),
+        )?;
+        match waited {
+            Waited::Done if phase_of_root(session) == Phase::Crowded as u32 => {
+                self.report.speed = Speed::NewProcesses;
+                self.report.reason = Some(
+                    "the target has several threads, or a pool, before it touches its pool".into(),
+                );
+                self.session = None;
+            }
+            Waited::Done => {
+                self.fold.clear();
+                session.drain(&mut self.fold, &mut self.dirty, false);
+                session.forget_execution();
+                self.before.begin(&self.fold);
+            }
+            Waited::Gone(status) => {
+                if !session.is_greeted() {
+                    return Err(RecordError::RuntimeSilent { status }.into());
+                }
+                if let Some(reason) = session.take_fatal() {
+                    return Err(RepeatError::Refused { reason });
+                }
+                self.fold.clear();
+                session.drain(&mut self.fold, &mut self.dirty, false);
+                let outcome = Outcome {
+                    end: end_of_status(status),
+                    operations: self.fold.count,
+                    truncated: false,
+                    elapsed: Duration::ZERO,
+                    fatal: None,
+                };
+                self.session = None;
+                self.state = State::Ended(outcome);
+                self.report.speed = Speed::NewProcesses;
+                self.report.reason = Some("the target touches neither pool nor input".into());
+            }
+            Waited::Late => {
+                return Err(RepeatError::Silent {
+                    reason: "the target does not come to its pool, its input or its end".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the target open an image, up to where it touches its input.
+    ///
+    /// # Errors
+    /// See [`RepeatError`].
+    pub fn open(&mut self, image: &Contents) -> Result<Opened, RepeatError> {
+        if let (State::Ended(outcome), None, None) = (&self.state, &self.session, &self.image) {
+            // It never comes to its pool.
+            return Ok(Opened::Ended(outcome.clone()));
+        }
+        self.end_template()?;
+        self.put_back()?;
+        self.directory
+            .become_contents(image)
+            .map_err(|error| RepeatError::system("write the image", error))?;
+        self.image = Some(image.clone());
+        let is_worn = |session: &Session| session.shared().next_site() > NUMBERS_MAX;
+        let is_single = self.report.speed == Speed::NewProcesses;
+        if !is_single && self.session.as_ref().is_none_or(is_worn) {
+            self.report.restarts += 1;
+            self.start_root()?;
+        }
+        if self.report.speed == Speed::NewProcesses {
+            self.state = State::Process;
+            self.before.clear();
+            return Ok(Opened::Ready);
+        }
+        self.make_template()
+    }
+
+    /// Kills the template and all it has made.
+    fn end_template(&mut self) -> Result<(), RepeatError> {
+        let is_there = self.state == State::Template;
+        self.state = State::Nothing;
+        let Some(session) = &mut self.session else {
+            return Ok(());
+        };
+        if is_there {
+            session.kill(session.area().template.process.load(Ordering::Acquire));
+            let deadline = Instant::now() + KILL_TIME;
+            let waited = session.wait(
+                &mut self.directory,
+                &mut self.fold,
+                &mut self.dirty,
+                |area| area.root.phase.load(Ordering::Acquire) != Phase::Away as u32,
+                deadline,
+                None,
+            )?;
+            if waited != Waited::Done {
+                self.session = None;
+                return Ok(());
+            }
+        }
+        session.forget_template();
+        Ok(())
+    }
+
+    fn make_template(&mut self) -> Result<Opened, RepeatError> {
+        let Some(session) = &mut self.session else {
+            return Err(RepeatError::NothingOpen);
+        };
+        self.report.templates += 1;
+        reset(session, &self.before, &mut self.fold);
+        session.shared().write_area(BRANCHES_AT, &[0; BRANCHES_LEN]);
+        let area = session.area();
+        area.template.child.store(0, Ordering::Relaxed);
+        area.template
+            .phase
+            .store(Phase::Away as u32, Ordering::Release);
+        let begun = Instant::now();
+        session.order(|area| &area.root, Order::Fork);
+        let deadline = begun + OPEN_FACTOR * self.options.timeout;
+        let waited = session.wait(
+            &mut self.directory,
+            &mut self.fold,
+            &mut self.dirty,
+            |area| {
+                area.template.phase.load(Ordering::Acquire) != Phase::Away as u32
+                    || area.root.phase.load(Ordering::Acquire) != Phase::Away as u32
+            },
+            deadline,
+            None,
+        )?;
+        let area = session.area();
+        if waited == Waited::Done
+            && area.template.phase.load(Ordering::Acquire) == Phase::Reached as u32
+        {
+            session.drain(&mut self.fold, &mut self.dirty, false);
+            session.keep_template();
+            session
+                .shared()
+                .read_area(BRANCHES_AT, &mut self.branches_before);
+            self.before.begin(&self.fold);
+            let compare =
+                session.area().disorder.load(Ordering::Acquire) != 0 || self.dirty.resized;
+            let kept = self.directory.keep(&mut self.dirty, compare);
+            kept.map_err(|error| RepeatError::system("read the image", error))?;
+            self.state = State::Template;
+            self.report.speed = Speed::FromTemplates;
+            return Ok(Opened::Ready);
+        }
+        if area.template.phase.load(Ordering::Acquire) == Phase::Crowded as u32 {
+            return self.do_without_template();
+        }
+        let is_late = waited != Waited::Done;
+        if is_late {
+            let process = session.area().root.child.load(Ordering::Acquire);
+            session.kill(process);
+        }
+        let end = self.end_of(false, is_late)?;
+        let outcome = self.conclude(end, begun)?;
+        self.state = State::Ended(outcome.clone());
+        Ok(Opened::Ended(outcome))
+    }
+
+    /// The template has several threads: executions are forked where it was.
+    fn do_without_template(&mut self) -> Result<Opened, RepeatError> {
+        self.state = State::Template;
+        self.end_template()?;
+        if let Some(session) = &mut self.session {
+            session.drain(&mut self.fold, &mut self.dirty, false);
+        }
+        self.compare = true;
+        self.put_back()?;
+        self.before.clear();
+        self.branches_before.fill(0);
+        self.state = State::Root;
+        self.report.speed = Speed::FromRoot;
+        self.report.reason =
+            Some("the target has several threads when it touches its input".into());
+        Ok(Opened::Ready)
+    }
+
+    /// Makes the directory what it was before the last execution.
+    fn put_back(&mut self) -> Result<(), RepeatError> {
+        self.report.compared += u64::from(self.compare);
+        let same = self
+            .directory
+            .put_back(&mut self.dirty, self.compare)
+            .map_err(|error| RepeatError::system("put the pool back", error))?;
+        self.compare = false;
+        if !same && self.state == State::Template {
+            // Its pool is another file by now.
+            self.reopen()?;
+        }
+        Ok(())
+    }
+
+    /// Opens the image again.
+    fn reopen(&mut self) -> Result<(), RepeatError> {
+        let Some(image) = self.image.clone() else {
+            return Err(RepeatError::NothingOpen);
+        };
+        self.open(&image)?;
+        Ok(())
+    }
+
+    /// Runs an input on the image.
+    ///
+    /// # Errors
+    /// See [`RepeatError`].
+    pub fn run(&mut self, input: &[u8]) -> Result<Outcome, RepeatError> {
+        self.put_back()?;
+        if self.state == State::Nothing {
+            self.reopen()?;
+        }
+        self.write_input(input)?;
+        match &self.state {
+            State::Nothing => Err(RepeatError::NothingOpen),
+            State::Ended(outcome) => Ok(outcome.clone()),
+            State::Template => {
+                self.report.from_templates += 1;
+                self.run_forked(true)
+            }
+            State::Root => {
+                self.report.from_root += 1;
+                self.run_forked(false)
+            }
+            State::Process => {
+                self.report.new_processes += 1;
+                self.run_process()
+            }
+        }
+    }
+
+    fn write_input(&mut self, input: &[u8]) -> Result<(), RepeatError> {
+        let failed = |error: io::Error| RepeatError::system("write the input", error);
+        let Some(file) = &mut self.input else {
+            let input = &input[..input.len().min(ARGUMENTS_MAX)];
+            if let Some(session) = &self.session {
+                session.shared().write_area(ARGUMENTS_AT, input);
+                let len = &session.area().arguments_len;
+                len.store(input.len() as u32, Ordering::Release);
+            }
+            return Ok(());
+        };
+        if self.options.input == InputWay::File {
+            // The target may have removed it, or put another file in its place.
+            let path = input_path(&self.place.path);
+            let is_same = fs::metadata(&path).is_ok_and(|metadata| {
+                (metadata.dev(), metadata.ino()) == self.launch.input_identity
+                    && metadata.len() == self.input_len
+            });
+            if !is_same {
+                let _ = fs::remove_file(&path);
+                *file = File::create(&path).map_err(failed)?;
+                self.input_len = 0;
+            }
+        }
+        if self.input_len != input.len() as u64 {
+            file.set_len(input.len() as u64).map_err(failed)?;
+            self.input_len = input.len() as u64;
+        }
+        file.write_all_at(input, 0).map_err(failed)?;
+        rustix::fs::seek(&self.stdin, rustix::fs::SeekFrom::Start(0))
+            .map_err(|error| failed(error.into()))?;
+        Ok(())
+    }
+
+    /// Lets the template or the root fork an execution.
+    fn run_forked(&mut self, from_template: bool) -> Result<Outcome, RepeatError> {
+        let Some(session) = &mut self.session else {
+            return Err(RepeatError::NothingOpen);
+        };
+        reset(session, &self.before, &mut self.fold);
+        if session.area().guards.load(Ordering::Relaxed) != 0 {
+            session
+                .shared()
+                .write_area(BRANCHES_AT, &self.branches_before);
+        }
+        let begun = Instant::now();
+        let ended = Phase::Away as u32;
+        if from_template {
+            session.order(|area| &area.template, Order::Fork);
+        } else {
+            session.order(|area| &area.root, Order::ForkThrough);
+        }
+        let waited = session.wait(
+            &mut self.directory,
+            &mut self.fold,
+            &mut self.dirty,
+            |area| {
+                from_template && area.template.phase.load(Ordering::Acquire) != ended
+                    || area.root.phase.load(Ordering::Acquire) != ended
+            },
+            begun + self.options.timeout,
+            None,
+        )?;
+        let is_late = waited != Waited::Done;
+        if is_late {
+            let area = session.area();
+            let server = if from_template {
+                &area.template
+            } else {
+                &area.root
+            };
+            session.kill(server.child.load(Ordering::Acquire));
+        }
+        let end = self.end_of(from_template, is_late)?;
+        self.conclude(end, begun)
+    }
+
+    /// How what a server has forked has ended.
+    fn end_of(&mut self, from_template: bool, is_late: bool) -> Result<End, RepeatError> {
+        let Some(session) = &mut self.session else {
+            return Err(RepeatError::NothingOpen);
+        };
+        let away = Phase::Away as u32;
+        let waited = session.wait(
+            &mut self.directory,
+            &mut self.fold,
+            &mut self.dirty,
+            |area| {
+                from_template && area.template.phase.load(Ordering::Acquire) != away
+                    || area.root.phase.load(Ordering::Acquire) != away
+            },
+            Instant::now() + KILL_TIME,
+            None,
+        )?;
+        let silent = |reason: &str| RepeatError::Silent {
+            reason: reason.into(),
+        };
+        if waited != Waited::Done {
+            self.session = None;
+            self.state = State::Nothing;
+            return Err(silent("a process that was killed does not end"));
+        }
+        let area = session.area();
+        let server = if from_template && area.root.phase.load(Ordering::Acquire) == away {
+            &area.template
+        } else {
+            // The template itself may have ended: the execution was its end.
+            &area.root
+        };
+        if from_template && std::ptr::eq(server, &raw const area.root) {
+            self.state = State::Nothing;
+            session.forget_template();
+            self.compare = true;
+        }
+        let area = session.area();
+        let server = if from_template && area.root.phase.load(Ordering::Acquire) == away {
+            &area.template
+        } else {
+            &area.root
+        };
+        if server.phase.load(Ordering::Acquire) == Phase::Failed as u32 {
+            return Err(silent("the target cannot fork"));
+        }
+        if is_late {
+            return Ok(End::Timeout);
+        }
+        Ok(end_of_word(server.status.load(Ordering::Acquire)))
+    }
+
+    /// Starts an execution as a process.
+    fn run_process(&mut self) -> Result<Outcome, RepeatError> {
+        self.session = None;
+        self.before.clear();
+        self.fold.clear();
+        let mut launch = std::mem::take(&mut self.launch.arguments);
+        std::mem::swap(&mut launch, &mut self.launch.arguments);
+        let begun = Instant::now();
+        let session = Session::start(&self.launch, &self.directory, &self.stdin, true)?;
+        let session = self.session.insert(session);
+        let waited = session.wait(
+            &mut self.directory,
+            &mut self.fold,
+            &mut self.dirty,
+            |_| false,
+            // It starts in this time, too.
+            begun + START_TIME.min(self.options.timeout * OPEN_FACTOR + Duration::from_secs(2)),
+            Some(WATCH),
+        )?;
+        let end = match waited {
+            Waited::Gone(status) => end_of_status(status),
+            Waited::Done | Waited::Late => {
+                session.kill_target();
+                session.wait(
+                    &mut self.directory,
+                    &mut self.fold,
+                    &mut self.dirty,
+                    |_| false,
+                    Instant::now() + KILL_TIME,
+                    Some(WATCH),
+                )?;
+                End::Timeout
+            }
+        };
+        session.kill_target();
+        self.conclude(end, begun)
+    }
+
+    /// Takes what an execution has left.
+    fn conclude(&mut self, end: End, begun: Instant) -> Result<Outcome, RepeatError> {
+        let elapsed = begun.elapsed();
+        let Some(session) = &mut self.session else {
+            return Err(RepeatError::NothingOpen);
+        };
+        session.drain(&mut self.fold, &mut self.dirty, false);
+        session.forget_execution();
+        let area = session.area();
+        self.branches.clear();
+        if area.guards.load(Ordering::Relaxed) != 0 {
+            self.branches.resize(BRANCHES_LEN, 0);
+            session.shared().read_area(BRANCHES_AT, &mut self.branches);
+        }
+        let is_disordered = area.disorder.load(Ordering::Acquire) != 0
+            || self.dirty.resized
+            || matches!(end, End::Timeout | End::Signal(9));
+        let fatal = session.take_fatal();
+        self.compare |= is_disordered
+            || self
+                .directory
+                .is_disordered()
+                .map_err(|error| RepeatError::system("look at the pool", error))?;
+        Ok(Outcome {
+            end,
+            operations: self.fold.count,
+            truncated: self.fold.is_cut(),
+            elapsed,
+            fatal,
+        })
+    }
+
+    /// What the last execution covered, with what came before its input.
+    pub fn coverage(&self) -> Coverage<'_> {
+        Coverage {
+            pm: &self.fold.map,
+            branches: &self.branches,
+        }
+    }
+
+    /// What the last execution left.
+    ///
+    /// # Errors
+    /// See [`RepeatError`].
+    pub fn contents(&mut self) -> Result<Contents, RepeatError> {
+        self.directory
+            .contents(&self.dirty, self.compare)
+            .map_err(|error| RepeatError::system("read the pool", error))
+    }
+
+    /// What is there before an execution: the image, with what the target does to it before its input.
+    pub const fn base(&self) -> &Contents {
+        self.directory.base()
+    }
+
+    /// Operands of comparisons that the last execution made.
+    pub fn comparisons(&self) -> Vec<Vec<u8>> {
+        let Some(session) = &self.session else {
+            return Vec::new();
+        };
+        let count = session.area().comparisons.load(Ordering::Acquire) as usize;
+        let len = size_of::<Comparison>();
+        let mut bytes = vec![0; count.min(COMPARISONS_MAX) * len];
+        session.shared().read_area(COMPARISONS_AT, &mut bytes);
+        let mut operands = Vec::new();
+        for one in bytes.chunks_exact(len) {
+            let (lens, rest) = one.split_at(2);
+            let (left, right) = rest.split_at(rest.len() / 2);
+            for (side, side_len) in [(left, lens[0]), (right, lens[1])] {
+                let operand = &side[..usize::from(side_len).min(side.len())];
+                if !operand.is_empty() {
+                    operands.push(operand.to_vec());
+                }
+            }
+        }
+        operands.sort_unstable();
+        operands.dedup();
+        operands
+    }
+
+    /// The locations of the last execution, in their order.
+    pub fn operations(&self) -> impl Iterator<Item = u32> + use<'_> {
+        self.fold.locations.iter().copied()
+    }
+
+    /// How executions are made, and why not faster.
+    pub fn speed_report(&self) -> SpeedReport {
+        self.report.clone()
+    }
+}
+
+/// Prepares for what is forked next.
+fn reset(session: &mut Session, before: &Fold, fold: &mut Fold) {
+    fold.begin(before);
+    let area = session.area();
+    area.disorder.store(0, Ordering::Relaxed);
+    area.comparisons.store(0, Ordering::Relaxed);
+}
+
+fn phase_of_root(session: &Session) -> u32 {
+    session.area().root.phase.load(Ordering::Acquire)
+}
+
+fn end_of_status(status: TargetStatus) -> End {
+    match status {
+        TargetStatus::Exited(code) => End::Exit(code),
+        TargetStatus::Killed(signal) => End::Signal(signal),
+    }
+}
+
+/// What `waitpid` says.
+fn end_of_word(status: u32) -> End {
+    let status = status.cast_signed();
+    if libc::WIFSIGNALED(status) {
+        End::Signal(libc::WTERMSIG(status))
+    } else {
+        End::Exit(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Standard input, and the file that the input is written to.
+fn input_files(way: InputWay, place: &GivenDirectory) -> Result<(File, Option<File>), RepeatError> {
+    let failed = |error: io::Error| RepeatError::system("make the input", error);
+    let nothing = || File::open("/dev/null").map_err(failed);
+    match way {
+        InputWay::Stdin => {
+            let file = rustix::fs::memfd_create("powerfail-input", MemfdFlags::CLOEXEC)
+                .map_err(|error| failed(error.into()))?;
+            let file = File::from(file);
+            let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+            // Opened again: no right to write.
+            let stdin = File::open(format!("/proc/self/fd/{number}")).map_err(failed)?;
+            Ok((stdin, Some(file)))
+        }
+        InputWay::File => {
+            let file = File::create(input_path(&place.path)).map_err(failed)?;
+            Ok((nothing()?, Some(file)))
+        }
+        InputWay::Arguments => Ok((nothing()?, None)),
+    }
+}
+
+/// The arguments of the target, with paths in them.
+fn arguments_for(
+    arguments: &[OsString],
+    way: InputWay,
+    place: &GivenDirectory,
+) -> Result<Vec<OsString>, RepeatError> {
+    let has_input = |argument: &OsString| match way {
+        InputWay::Arguments => argument.as_bytes() == INPUT_PLACEHOLDER,
+        _ => find(argument.as_bytes(), INPUT_PLACEHOLDER).is_some(),
+    };
+    if way != InputWay::Stdin && !arguments.iter().any(has_input) {
+        return Err(RepeatError::NoInput);
+    }
+    let (pool, input) = (pool_path(&place.path), input_path(&place.path));
+    let replace = |argument: &OsString| {
+        let argument = substitute(argument, POOL_PLACEHOLDER, pool.as_os_str());
+        if way == InputWay::File {
+            substitute(&argument, INPUT_PLACEHOLDER, input.as_os_str())
+        } else {
+            argument
+        }
+    };
+    Ok(arguments.iter().map(replace).collect())
+}
+
+fn variables(options: &RepeatOptions) -> Vec<(&'static str, OsString)> {
+    let on = || OsStr::new("1").to_owned();
+    let mut variables = Vec::new();
+    if options.derandomise {
+        variables.push((DERANDOMISE_VARIABLE, on()));
+    }
+    if options.desock {
+        variables.push((DESOCK_VARIABLE, on()));
+    }
+    variables
+}
+
+fn flags(options: &RepeatOptions) -> u32 {
+    let way = match options.input {
+        InputWay::Stdin => flag::STDIN,
+        InputWay::File => flag::FILE,
+        InputWay::Arguments => flag::ARGUMENTS,
+    };
+    let switch = |on: bool, bit| if on { bit } else { 0 };
+    way | switch(options.derandomise, flag::DERANDOMISE)
+        | switch(options.desock, flag::DESOCK)
+        | switch(options.comparisons, flag::COMPARISONS)
+}

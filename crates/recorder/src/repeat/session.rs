@@ -1,0 +1,412 @@
+//! One start of the target: its processes, what they say, and the orders that they are given.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use powerfail_abi::chunk;
+use powerfail_abi::fuzz::{Area, Order, Phase, Server};
+use powerfail_abi::message::MessageKind;
+use powerfail_abi::shared::{CHUNKS_ADDRESS, SLOTS_MAX, chunk_of};
+use powerfail_abi::{PROTOCOL_VERSION, Records};
+use rustix::process::{Pid, Signal};
+use rustix::thread::futex;
+use rustix::time::Timespec;
+
+use crate::error::RecordError;
+use crate::inspect::Executable;
+use crate::launch::{Inheritance, Target, runtime_file, start};
+use crate::message::{Message, Received, Socket};
+use crate::shared_file::{ChunkIndex, ChunkOwner, SharedFile, SlotIndex};
+
+use super::directory::Directory;
+use super::error::RepeatError;
+use super::fold::{Dirty, Fold};
+use super::mappings::Mappings;
+use super::places::Places;
+
+/// What a target is started with.
+#[derive(Debug)]
+pub(super) struct Launch {
+    pub(super) executable: Executable,
+    pub(super) command: OsString,
+    pub(super) arguments: Vec<OsString>,
+    pub(super) runtime: Vec<u8>,
+    pub(super) variables: Vec<(&'static str, OsString)>,
+    pub(super) file_limit_bytes: u64,
+    pub(super) chunk_count: u32,
+    pub(super) stacks: bool,
+    /// Bits of [`powerfail_abi::fuzz::flag`].
+    pub(super) flags: u32,
+    /// Where the input is, if it is a file with a name.
+    pub(super) input_path: Option<PathBuf>,
+    /// Device and inode of the input.
+    pub(super) input_identity: (u64, u64),
+}
+
+/// See the module header.
+#[derive(Debug)]
+pub(super) struct Session {
+    shared: SharedFile,
+    socket: Socket,
+    target: Target,
+    places: Places,
+    mappings: Mappings,
+    /// How many mappings the template has.
+    template_mappings: usize,
+    /// How many messages were read.
+    messages: u32,
+    /// How often threads have waited for chunks.
+    starved: u32,
+    /// The next thread of the target, if it has made none.
+    threads: u32,
+    greeted: bool,
+    /// Why the runtime has ended a process, since this was last taken.
+    fatal: Option<String>,
+}
+
+/// How the waiting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// What was waited for has happened.
+    Done,
+    /// It took too long.
+    Late,
+    /// The process that was started has ended: its status.
+    Gone(crate::summary::TargetStatus),
+}
+
+impl Session {
+    /// Starts the target.
+    pub(super) fn start(
+        launch: &Launch,
+        directory: &Directory,
+        stdin: &File,
+        through: bool,
+    ) -> Result<Self, RepeatError> {
+        let shared = SharedFile::create_for_repeating(launch.chunk_count)?;
+        let (socket, target_socket) = Socket::pair()
+            .map_err(|error| RecordError::system("make a socket for the target", error))?;
+        let through = if through {
+            powerfail_abi::fuzz::flag::THROUGH
+        } else {
+            0
+        };
+        let area = shared.area();
+        area.flags.store(launch.flags | through, Ordering::Relaxed);
+        let pool_path = directory.path().as_os_str().as_bytes();
+        let input_path = launch.input_path.as_ref();
+        let input_path = input_path.map_or(&b""[..], |path| path.as_os_str().as_bytes());
+        shared.write_area(offset_of!(Area, directory) as u64, pool_path);
+        shared.write_area(offset_of!(Area, input) as u64, input_path);
+        area.directory_len
+            .store(pool_path.len() as u32, Ordering::Relaxed);
+        area.input_len
+            .store(input_path.len() as u32, Ordering::Relaxed);
+        let (device, inode) = launch.input_identity;
+        area.input_device.store(device, Ordering::Relaxed);
+        area.input_inode.store(inode, Ordering::Release);
+        let target = Self::start_target(launch, &shared, target_socket, stdin)?;
+        Ok(Self {
+            shared,
+            socket,
+            target,
+            places: Places::new(launch.stacks),
+            mappings: Mappings::default(),
+            template_mappings: 0,
+            messages: 0,
+            starved: 0,
+            threads: 0,
+            greeted: false,
+            fatal: None,
+        })
+    }
+
+    fn start_target(
+        launch: &Launch,
+        shared: &SharedFile,
+        socket: OwnedFd,
+        stdin: &File,
+    ) -> Result<Target, RepeatError> {
+        let stdin = stdin
+            .try_clone()
+            .map_err(|error| RepeatError::system("give the target its input", error))?;
+        let inheritance = Inheritance {
+            shared,
+            socket,
+            runtime: runtime_file(&launch.runtime)?,
+            variables: launch.variables.clone(),
+            stdin: Some(stdin),
+            discards_output: true,
+            file_limit_bytes: Some(launch.file_limit_bytes),
+        };
+        let target = start(
+            &launch.executable,
+            &launch.command,
+            &launch.arguments,
+            inheritance,
+        )?;
+        Ok(target)
+    }
+
+    pub(super) fn area(&self) -> &Area {
+        self.shared.area()
+    }
+
+    pub(super) const fn shared(&self) -> &SharedFile {
+        &self.shared
+    }
+
+    /// Whether the runtime in the target has spoken.
+    pub(super) const fn is_greeted(&self) -> bool {
+        self.greeted
+    }
+
+    /// Why the runtime has ended a process since this was last asked.
+    pub(super) const fn take_fatal(&mut self) -> Option<String> {
+        self.fatal.take()
+    }
+
+    /// Gives an order.
+    pub(super) fn order(&self, server: impl Fn(&Area) -> &Server, order: Order) {
+        let server = server(self.area());
+        server.phase.store(Phase::Away as u32, Ordering::Relaxed);
+        server.order.store(order as u32, Ordering::Release);
+        server.orders.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(&server.orders, futex::Flags::empty(), u32::MAX >> 1);
+    }
+
+    /// Waits until something is so. Reads what the target says meanwhile, and its records where it has no more
+    /// room for them. Whether the process that was started lives is looked at now and then, if that matters.
+    pub(super) fn wait(
+        &mut self,
+        directory: &mut Directory,
+        fold: &mut Fold,
+        dirty: &mut Dirty,
+        until: impl Fn(&Area) -> bool,
+        deadline: Instant,
+        watch: Option<Duration>,
+    ) -> Result<Waited, RepeatError> {
+        loop {
+            let seen = self.area().host.load(Ordering::Acquire);
+            self.receive(directory)?;
+            if until(self.area()) {
+                return Ok(Waited::Done);
+            }
+            let starved = self.area().starving.load(Ordering::Acquire);
+            if starved != self.starved {
+                self.starved = starved;
+                self.drain(fold, dirty, true);
+                self.shared.announce_freed();
+            }
+            if watch.is_some()
+                && let Some(exit) = self.target.look()?
+            {
+                self.receive(directory)?;
+                return Ok(Waited::Gone(exit.status));
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Ok(Waited::Late);
+            }
+            let left = (deadline - now).min(watch.unwrap_or(Duration::MAX));
+            self.sleep(seen, left);
+        }
+    }
+
+    /// Sleeps until the host is called, if it was not since `seen` was read.
+    fn sleep(&self, seen: u32, time: Duration) {
+        let time = Timespec {
+            tv_sec: time.as_secs().cast_signed(),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let word = &self.area().host;
+        let _ = futex::wait(word, futex::Flags::empty(), seen, Some(&time));
+    }
+
+    /// Reads what the target has said.
+    fn receive(&mut self, directory: &mut Directory) -> Result<(), RepeatError> {
+        let sent = self.area().messages.load(Ordering::Acquire);
+        if sent == self.messages {
+            return Ok(());
+        }
+        loop {
+            let received = self
+                .socket
+                .receive()
+                .map_err(|error| RepeatError::system("receive from the target", error))?;
+            match received {
+                Received::Message(message) => self.handle(message, directory)?,
+                Received::Garbage => {}
+                Received::Nothing | Received::End => break,
+            }
+        }
+        self.messages = sent;
+        Ok(())
+    }
+
+    fn handle(&mut self, message: Message, directory: &mut Directory) -> Result<(), RepeatError> {
+        let [first, second, third, ..] = message.words;
+        match message.kind {
+            Some(MessageKind::Hello) if first != u64::from(PROTOCOL_VERSION) => {
+                return Err(RepeatError::Record(RecordError::ProtocolVersion {
+                    found: first,
+                    supported: PROTOCOL_VERSION,
+                }));
+            }
+            Some(MessageKind::Hello) => self.greeted = true,
+            Some(MessageKind::Module) => {
+                let path = message.text.get(third as usize..).unwrap_or_default();
+                self.places.load(first, second, path);
+            }
+            Some(MessageKind::Site) => self.places.define(first, std::iter::once(second)),
+            Some(MessageKind::Stack) => {
+                let callers = message.text.chunks_exact(8).map(|word| {
+                    let mut bytes = [0; 8];
+                    bytes.copy_from_slice(word);
+                    u64::from_le_bytes(bytes)
+                });
+                self.places
+                    .define(first, std::iter::once(third).chain(callers));
+            }
+            Some(MessageKind::PoolMap) => {
+                let path = PathBuf::from(OsString::from_vec(message.text));
+                if let Some(pool) = directory.pool(Path::new(&path)) {
+                    self.mappings.map(first, second, pool, third);
+                }
+            }
+            Some(MessageKind::PoolMove) => self.mappings.copy(first, second, third),
+            Some(MessageKind::Fatal) => {
+                let sentence = String::from_utf8_lossy(&message.text).into_owned();
+                self.fatal.get_or_insert(sentence);
+            }
+            Some(
+                MessageKind::Warning
+                | MessageKind::ThreadStart
+                | MessageKind::ThreadEnd
+                | MessageKind::PoolUnmap,
+            )
+            | None => {}
+        }
+        Ok(())
+    }
+
+    /// Takes the records that there are and gives their chunks back: all of them when nobody writes any more,
+    /// or those of full chunks.
+    pub(super) fn drain(&mut self, fold: &mut Fold, dirty: &mut Dirty, full_only: bool) {
+        let owned = |index| Some((index, self.shared.owner(index)?));
+        let mut chunks: Vec<(ChunkIndex, ChunkOwner)> =
+            self.shared.chunk_indexes().filter_map(owned).collect();
+        chunks.sort_unstable_by_key(|(_, owner)| (owner.thread, owner.sequence));
+        let mut cursors = Vec::new();
+        if !full_only && chunks.iter().any(|(_, owner)| !owner.retired) {
+            cursors = self.cursors();
+        }
+        for (index, owner) in chunks {
+            if full_only && !owner.retired {
+                continue;
+            }
+            let used = if owner.retired {
+                chunk::LEN
+            } else {
+                let is_here = |cursor: &&u64| chunk_of(**cursor).0 == index.0;
+                let cursor = cursors.iter().find(is_here);
+                cursor.map_or(chunk::LEN, |cursor| chunk_of(*cursor).1.min(chunk::LEN))
+            };
+            let bytes = self.shared.view(index, used);
+            let records = Records::new(bytes).map_while(Result::ok);
+            let committed = records.filter(|record| record.stamp != 0);
+            fold.take(owner.thread, committed, &self.places, &self.mappings, dirty);
+            self.shared.free_used(index, used);
+        }
+    }
+
+    /// The cursors of threads that have a chunk.
+    fn cursors(&self) -> Vec<u64> {
+        let slots = if self.shared.next_thread() == self.threads {
+            1
+        } else {
+            SLOTS_MAX as u32
+        };
+        (0..slots)
+            .map(SlotIndex)
+            .map(|slot| self.shared.cursor(slot))
+            .filter(|cursor| *cursor >= CHUNKS_ADDRESS)
+            .collect()
+    }
+
+    /// Notes that the template is there: what it has is what its executions have at first.
+    pub(super) fn keep_template(&mut self) {
+        self.template_mappings = self.mappings.len();
+    }
+
+    /// Forgets the template.
+    pub(super) fn forget_template(&mut self) {
+        self.template_mappings = 0;
+        self.forget_execution();
+    }
+
+    /// Forgets what the last execution alone had.
+    pub(super) fn forget_execution(&mut self) {
+        self.mappings.truncate(self.template_mappings);
+        self.free_slots();
+    }
+
+    /// Frees the slots of threads that are gone. The first one is that of the thread that is forked.
+    fn free_slots(&mut self) {
+        let next = self.shared.next_thread();
+        if next == self.threads {
+            return;
+        }
+        if self.threads > 0 {
+            for slot in (1..SLOTS_MAX as u32).map(SlotIndex) {
+                if self.shared.slot_thread(slot).is_some() {
+                    self.shared.free_slot(slot);
+                }
+            }
+        } else {
+            self.threads = next;
+        }
+    }
+
+    /// Kills a process of the target.
+    pub(super) fn kill(&self, process: u32) {
+        if let Some(pid) = Pid::from_raw(process.cast_signed()) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// Kills the process that was started, with all in its session that are in its group.
+    pub(super) fn kill_target(&mut self) {
+        let _ = rustix::process::kill_process_group(self.target.id(), Signal::KILL);
+        self.target.signal(Signal::KILL);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // How long processes get to reap each other.
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let root = &self.area().root;
+        let child = root.child.load(Ordering::Acquire);
+        let is_reached = root.process.load(Ordering::Acquire) != 0;
+        // The root adopts what the others leave, and ends it.
+        if is_reached && child != 0 && root.phase.load(Ordering::Acquire) == Phase::Away as u32 {
+            self.kill(child);
+            let deadline = Instant::now() + PATIENCE;
+            while self.area().root.phase.load(Ordering::Acquire) == Phase::Away as u32
+                && Instant::now() < deadline
+                && matches!(self.target.look(), Ok(None))
+            {
+                let seen = self.area().host.load(Ordering::Acquire);
+                self.sleep(seen, Duration::from_millis(5));
+            }
+        }
+        self.kill_target();
+    }
+}

@@ -1,0 +1,154 @@
+//! Repeated targets: the runtime in a process that is executed thousands of times a second.
+//!
+//! [`powerfail_abi::fuzz`] says what is shared with the host and how a target is repeated. Here is the
+//! target's side: [`calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
+//! [`notes`] makes known to those who are forked later which instructions store to pools, and [`beginning`]
+//! gives an execution its arguments.
+//!
+//! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
+//! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
+
+mod beginning;
+mod calls;
+mod level;
+mod notes;
+mod process;
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use powerfail_abi::fuzz::{AREA_ADDRESS, AREA_LEN, Area, flag};
+use powerfail_abi::message::MessageKind;
+use powerfail_abi::shared::Reply;
+
+use crate::sites::Sites;
+use crate::{coverage, host, signals, sys};
+
+pub(crate) use calls::{before_call, before_change, before_use, functions};
+pub(crate) use notes::note;
+
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is one of a repeated target.
+pub(crate) fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
+/// What is shared with the host. Only if the target is repeated.
+pub(crate) fn area() -> &'static Area {
+    debug_assert!(is_active());
+    // SAFETY: mapped since `attach`, for good; all that changes in it is atomic.
+    unsafe { &*(AREA_ADDRESS as *const Area) }
+}
+
+/// Whether something is asked for: a bit of [`powerfail_abi::fuzz::flag`].
+pub(crate) fn has_flag(bit: u32) -> bool {
+    is_active() && area().flags.load(Ordering::Relaxed) & bit != 0
+}
+
+/// Maps what the host shares for it, if the target is repeated.
+pub(crate) fn attach(shared: i32) {
+    let offset = host::control().area_at;
+    if offset == 0 {
+        return;
+    }
+    let both = sys::PROT_READ | sys::PROT_WRITE;
+    let flags = sys::MAP_SHARED | sys::MAP_FIXED_NOREPLACE;
+    // SAFETY: nothing is replaced.
+    let result = unsafe { sys::mmap(AREA_ADDRESS, AREA_LEN, both, flags, shared, offset) };
+    if result != AREA_ADDRESS as isize {
+        host::fatal("the addresses that powerfail needs to repeat a target are taken");
+    }
+    ACTIVE.store(true, Ordering::Relaxed);
+}
+
+/// Looks at all code before `main` runs, so that what is forked has it done already. Not earlier: the C library
+/// must have been initialised to say that it does not have a function.
+fn start() {
+    unsafe extern "C" {
+        fn free(address: *mut core::ffi::c_void);
+    }
+    if is_active() {
+        // A function that is not found leaves a message, which the next search gives back: where that leads
+        // must be known by then.
+        // SAFETY: nothing is given back; the compiler must not know that.
+        unsafe { free(core::hint::black_box(core::ptr::null_mut())) };
+        coverage::start();
+        signals::install();
+        Sites::start();
+        // The descriptor would be one that the target does not expect.
+        crate::code::reset_after_fork();
+    }
+}
+
+/// The target is about to touch its input.
+pub(crate) fn reached_input() {
+    if is_active() {
+        level::reached_input();
+    }
+}
+
+/// A copy of this process that the target itself has made: it ends with whoever made it.
+pub(crate) fn has_forked() {
+    if is_active() {
+        process::end_with_parent();
+    }
+}
+
+/// Wakes the host.
+fn call_host() {
+    let host = &area().host;
+    host.fetch_add(1, Ordering::AcqRel);
+    sys::futex_wake(host);
+}
+
+/// A message was sent, which the host reads when it has seen that there is one.
+pub(crate) fn has_sent() {
+    if is_active() {
+        area().messages.fetch_add(1, Ordering::AcqRel);
+        call_host();
+    }
+}
+
+/// A thread waits for a chunk.
+pub(crate) fn starve() {
+    if is_active() {
+        area().starving.fetch_add(1, Ordering::AcqRel);
+        call_host();
+    }
+}
+
+/// Decides about a file that is about to be mapped: what lies in the directory of the pool is a pool.
+pub(crate) fn decide(path: &[u8], [address, len, offset]: [u64; 3]) -> Reply {
+    if !calls::is_in_directory(path) {
+        return Reply::Ignore;
+    }
+    host::send(
+        MessageKind::PoolMap,
+        [address, len, offset, 0, 0],
+        path,
+        None,
+    );
+    Reply::Record
+}
+
+/// A path in the area.
+fn path_in_area(bytes: &'static [u8], len: &AtomicU32) -> &'static [u8] {
+    &bytes[..(len.load(Ordering::Relaxed) as usize).min(bytes.len())]
+}
+
+/// The directory of the pool.
+fn directory() -> &'static [u8] {
+    let area = area();
+    path_in_area(&area.directory, &area.directory_len)
+}
+
+/// The file that is the input.
+fn input() -> &'static [u8] {
+    let area = area();
+    path_in_area(&area.input, &area.input_len)
+}
+
+/// Whether the process is one execution and stops nowhere.
+fn runs_through() -> bool {
+    has_flag(flag::THROUGH)
+}
