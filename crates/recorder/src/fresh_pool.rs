@@ -193,16 +193,22 @@ impl Drop for GivenDirectory {
 impl Directory {
     /// Makes one, and removes those of processes that were killed.
     fn new(parent: &Path) -> io::Result<Self> {
-        // Between making a directory and locking it nobody may take it for one that was left.
-        let turn = File::open(parent)?;
-        let has_turn = flock(&turn, FlockOperation::LockExclusive).is_ok();
-        if has_turn {
-            remove_left(parent);
+        remove_left(parent);
+        loop {
+            let path = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+            if let Some(directory) = Self::keep(path) {
+                return Ok(directory);
+            }
         }
-        let path = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+    }
+
+    /// Locks a directory that was just made. None if somebody took it for one that was left before it was
+    /// locked. (A lock of the parent would prevent that, but whoever else has that locked would hold up
+    /// all recordings.)
+    fn keep(path: TempDir) -> Option<Self> {
         let lock = File::open(path.path()).ok();
         let lock = lock.filter(|lock| flock(lock, FlockOperation::LockExclusive).is_ok());
-        Ok(Self { path, _lock: lock })
+        path.path().is_dir().then(|| Self { path, _lock: lock })
     }
 }
 
@@ -226,7 +232,10 @@ fn remove_left(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directory, GivenDirectory, PREFIX, input_path, pool_directory};
+    use super::{
+        Directory, File, FlockOperation, GivenDirectory, PREFIX, flock, input_path, pool_directory,
+        remove_left,
+    };
 
     #[test]
     fn a_given_directory_is_for_one_at_a_time() -> std::io::Result<()> {
@@ -260,5 +269,44 @@ mod tests {
         assert!(!left.exists() && other.exists());
         let two = Directory::new(parent.path()).unwrap();
         assert!(one.path.path().exists() && two.path.path().exists());
+    }
+
+    #[test]
+    fn a_parent_that_somebody_has_locked_is_no_obstacle() {
+        let parent = tempfile::tempdir().unwrap();
+        let lock = File::open(parent.path()).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        assert!(Directory::new(parent.path()).is_ok());
+    }
+
+    #[test]
+    fn a_directory_that_was_taken_for_a_left_one_is_not_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let fresh = || {
+            let mut builder = tempfile::Builder::new();
+            builder.prefix(PREFIX).tempdir_in(parent.path()).unwrap()
+        };
+        let taken = fresh();
+        remove_left(parent.path());
+        assert!(Directory::keep(taken).is_none());
+        let kept = Directory::keep(fresh()).unwrap();
+        remove_left(parent.path());
+        assert!(kept.path.path().exists());
+    }
+
+    /// Each makes directories while the others look for ones that were left.
+    #[test]
+    fn many_at_once_do_not_take_each_other_for_left() {
+        let parent = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let directory = Directory::new(parent.path()).unwrap();
+                        std::fs::write(directory.path.path().join("pool"), "x").unwrap();
+                    }
+                });
+            }
+        });
     }
 }

@@ -96,7 +96,7 @@ impl Builder<'_> {
 
     /// RAX = stamp of a record that may be made anew. Uses RDX and the flags.
     fn tentative_stamp(&mut self) {
-        const BIT: i32 = STAMP_TENTATIVE.trailing_zeros() as i32;
+        const BIT: i32 = STAMP_TENTATIVE.trailing_zeros().cast_signed();
         self.stamp(StampOrder::AfterLoads);
         self.asm.ri(Code::Bts_rm64_imm8, Register::RAX, BIT);
     }
