@@ -167,6 +167,7 @@ impl Sites {
         }
         if module.is_named(b"libpmemobj.so") {
             self.transactional.push((from, to));
+            fuzz::loaded_libpmemobj(from, to);
         }
         self.sweep(functions);
     }

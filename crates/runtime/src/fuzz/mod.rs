@@ -3,7 +3,7 @@
 //! [`powerfail_abi::fuzz`] says what is shared with the host and how a target is repeated. Here is the
 //! target's side: [`calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
 //! [`notes`] makes known to those who are forked later which instructions store to pools, and [`beginning`]
-//! gives an execution its arguments.
+//! gives an execution its arguments. [`memory`] makes copies of the process cheap.
 //!
 //! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
 //! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
@@ -11,6 +11,7 @@
 mod beginning;
 mod calls;
 mod level;
+mod memory;
 mod notes;
 mod process;
 
@@ -24,6 +25,7 @@ use crate::sites::Sites;
 use crate::{host, signals, sys};
 
 pub(crate) use calls::{before_call, before_change, before_use, functions};
+pub(crate) use memory::{instead_of, loaded_libpmemobj, map_block};
 pub(crate) use notes::note;
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);

@@ -72,8 +72,11 @@ pub(super) fn resolve(
     otherwise: Option<usize>,
 ) -> usize {
     let is_decided = DECIDED.load(Ordering::Acquire);
+    let instead_of_all = crate::fuzz::instead_of(name);
     let place = if is_decided && ON.load(Ordering::Acquire) {
         instead
+    } else if let Some(place) = instead_of_all {
+        place
     } else {
         match (interpose::maybe_find(name), otherwise) {
             (Some(address), _) => address as usize,
