@@ -4,15 +4,15 @@
 //! with `dlsym`.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::pool::Request;
 use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
 use crate::{
-    code, explore, file, fuzz, generated, heap, host, own, pool, range, remap, requests, schedule,
-    stacks, sys, system_calls, thread,
+    code, derandomise, desock, explore, file, fuzz, generated, heap, host, own, pool, range, remap,
+    requests, schedule, stacks, sys, system_calls, thread,
 };
 
 unsafe extern "C" {
@@ -28,11 +28,12 @@ const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
 /// The original of a function.
 macro_rules! original {
     ($name:literal as $kind:ty) => {{
+        use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
         static ADDRESS: AtomicUsize = AtomicUsize::new(0);
-        let mut address = ADDRESS.load(Ordering::Relaxed);
+        let mut address = ADDRESS.load(Relaxed);
         if address == 0 {
             address = $crate::interpose::find(concat!($name, "\0"));
-            ADDRESS.store(address, Ordering::Relaxed);
+            ADDRESS.store(address, Relaxed);
         }
         // SAFETY: the C library has this function with this signature.
         unsafe { core::mem::transmute::<usize, $kind>(address) }
@@ -602,11 +603,16 @@ extern "C" fn fork() -> c_int {
         let child = fork();
         if child == 0 {
             explore::after_fork();
+            derandomise::after_fork();
         }
         return child;
     }
     if !host::attached() {
-        return fork();
+        let child = fork();
+        if child == 0 {
+            derandomise::after_fork();
+        }
+        return child;
     }
     around_fork(|| fork())
 }
@@ -617,6 +623,7 @@ pub(crate) fn around_fork(fork: impl FnOnce() -> c_int) -> c_int {
     let child = thread::around_fork(fork);
     if child == 0 {
         reset_after_fork();
+        derandomise::after_fork();
         fuzz::has_forked();
     }
     child
@@ -631,6 +638,7 @@ pub(crate) fn reset_after_fork() {
     generated::reset_after_fork();
     code::reset_after_fork();
     requests::reset_after_fork();
+    desock::reset_after_fork();
 }
 
 /// The target ends by itself.

@@ -39,6 +39,10 @@ mod append;
 mod arena;
 mod clone;
 mod code;
+mod comparisons;
+mod coverage;
+mod derandomise;
+mod desock;
 mod early;
 mod emulate;
 mod explore;
@@ -91,6 +95,8 @@ extern "C" fn start(
     environment: *const *const c_char,
 ) {
     early::lend_environment(environment);
+    derandomise::start(sys::stack_pointer());
+    desock::start();
     pmdk::prepare();
     if !explore::start() && host::attach() {
         pool::reserve_window();
@@ -99,6 +105,7 @@ extern "C" fn start(
         requests::prepare();
     }
     synchronise::decide();
+    comparisons::start();
     range::start();
     heap::start();
 }

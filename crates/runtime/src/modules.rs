@@ -81,6 +81,12 @@ impl Modules {
         function_in(&self.functions, address)
     }
 
+    /// The functions in a range of addresses.
+    pub(crate) fn functions_in(&self, from: u64, to: u64) -> impl Iterator<Item = &Function> {
+        let is_inside = move |function: &&Function| (from..to).contains(&function.start);
+        self.functions.iter().filter(is_inside)
+    }
+
     /// The entry of the unwind table for an address.
     pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
         let functions = if is_own(address) {
@@ -300,6 +306,16 @@ extern "C" fn visit(module: *const LoadedModule, _size: usize, data: *mut c_void
 pub(crate) fn is_this(module: &LoadedModule) -> bool {
     let (start, end) = module.range();
     (start..end).contains(&(visit as *const () as u64))
+}
+
+/// Whether code is our own, whether or not our module was looked at already.
+pub(crate) fn is_this_code(address: u64) -> bool {
+    let mut is_this_code = false;
+    for_each(|module| {
+        let (start, end) = module.range();
+        is_this_code |= is_this(module) && (start..end).contains(&address);
+    });
+    is_this_code
 }
 
 fn function_in(functions: &[Function], address: u64) -> Option<Function> {

@@ -6,8 +6,8 @@ use core::ffi::c_int;
 
 use crate::pool::{self, Request};
 use crate::{
-    clone, explore, file, fuzz, host, interpose, remap, schedule, stack, synchronise, sys,
-    system_calls, thread,
+    clone, derandomise, explore, file, fuzz, host, interpose, remap, schedule, stack, synchronise,
+    sys, system_calls, thread,
 };
 
 const MMAP: usize = 9;
@@ -127,7 +127,11 @@ struct Decision {
 extern "C" fn decide(arguments: &[usize; 6], last: usize) -> Decision {
     let [fifth, fourth, third, second, first, number] = *arguments;
     // SAFETY: what the target asked for.
-    let done = if explore::is_active() {
+    let done = unsafe { derandomise::perform(number, [first, second, third, fourth, fifth, last]) };
+    // SAFETY: what the target asked for.
+    let done = if done.is_some() {
+        done
+    } else if explore::is_active() {
         explore::perform(number, [first, second, third, fourth, fifth, last])
     } else if host::attached() && thread::slot().is_some() {
         unsafe { perform(number, [first, second, third, fourth, fifth, last]) }

@@ -322,6 +322,15 @@ impl Sites {
         self.claims.forget_range(from, to);
     }
 
+    /// The functions in a range of addresses of which no patch depends on how they begin.
+    pub(crate) fn free_functions(&self, from: u64, to: u64) -> Vec<Function> {
+        let functions = self.modules.functions_in(from, to);
+        functions
+            .filter(|function| self.is_unpatched(function.start, 1))
+            .copied()
+            .collect()
+    }
+
     /// Whether an address lies in a module.
     pub(crate) fn is_in_module(&self, address: u64) -> bool {
         self.modules.has(address)

@@ -6,6 +6,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::derandomise;
 use crate::interpose::{errno, find, find_version, original};
 use crate::schedule::{self, Members};
 
@@ -21,7 +22,7 @@ pub(crate) fn decide() {
 
 /// A function that stands in for one of the C library: `$instead` takes the original besides.
 macro_rules! stands_in {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $instead:path, $find:expr;)*) => {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $instead:path, $find:expr $(, $also:path)?;)*) => {
         $(
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
@@ -53,7 +54,7 @@ macro_rules! stands_in {
                     }
                     // SAFETY: the C library has this function with this signature.
                     let original = unsafe { core::mem::transmute::<usize, Original>(address) };
-                    if schedule::concerns_caller() {
+                    if schedule::concerns_caller() $(|| $also())? {
                         return $instead(original, $($argument),*);
                     }
                     if NEVER.load(Ordering::Relaxed) {
@@ -86,9 +87,9 @@ stands_in! {
     fn pthread_cond_wait(condition: Object, mutex: Object) -> c_int = wait,
         find_version("pthread_cond_wait\0", CONDITIONS);
     fn pthread_cond_timedwait(condition: Object, mutex: Object, time: Object) -> c_int = wait_until,
-        find_version("pthread_cond_timedwait\0", CONDITIONS);
+        find_version("pthread_cond_timedwait\0", CONDITIONS), derandomise::is_on;
     fn pthread_cond_clockwait(condition: Object, mutex: Object, clock: c_int, time: Object) -> c_int
-        = wait_until_clock, find("pthread_cond_clockwait\0");
+        = wait_until_clock, find("pthread_cond_clockwait\0"), derandomise::is_on;
     fn pthread_cond_signal(condition: Object) -> c_int = release,
         find_version("pthread_cond_signal\0", CONDITIONS);
     fn pthread_cond_broadcast(condition: Object) -> c_int = broadcast,
@@ -98,11 +99,14 @@ stands_in! {
     fn sem_post(semaphore: Object) -> c_int = release, find("sem_post\0");
     fn pthread_join(thread: Object, result: Object) -> c_int = join, find("pthread_join\0");
     fn sched_yield() -> c_int = give_way, find("sched_yield\0");
-    fn sleep(seconds: c_uint) -> c_uint = rest_seconds, find("sleep\0");
-    fn usleep(microseconds: c_uint) -> c_int = rest_microseconds, find("usleep\0");
-    fn nanosleep(time: Object, left: Object) -> c_int = rest, find("nanosleep\0");
+    fn sleep(seconds: c_uint) -> c_uint = rest_seconds, find("sleep\0"),
+        derandomise::is_on;
+    fn usleep(microseconds: c_uint) -> c_int = rest_microseconds, find("usleep\0"),
+        derandomise::is_on;
+    fn nanosleep(time: Object, left: Object) -> c_int = rest, find("nanosleep\0"),
+        derandomise::is_on;
     fn clock_nanosleep(clock: c_int, flags: c_int, time: Object, left: Object) -> c_int
-        = rest_by_clock, find("clock_nanosleep\0");
+        = rest_by_clock, find("clock_nanosleep\0"), derandomise::is_on;
 }
 
 /// Takes a lock, of which `attempt` says at once whether it is free.
@@ -171,7 +175,13 @@ fn wait(original: Of2, condition: Object, mutex: Object) -> c_int {
 }
 
 fn wait_until(original: Of3, condition: Object, mutex: Object, time: Object) -> c_int {
-    wait_for(condition, mutex, || original(condition, mutex, time))
+    until(None, time, |time| {
+        if schedule::concerns_caller() {
+            wait_for(condition, mutex, || original(condition, mutex, time))
+        } else {
+            original(condition, mutex, time)
+        }
+    })
 }
 
 fn wait_until_clock(
@@ -181,7 +191,30 @@ fn wait_until_clock(
     clock: c_int,
     time: Object,
 ) -> c_int {
-    wait_for(condition, mutex, || original(condition, mutex, clock, time))
+    until(Some(clock), time, |time| {
+        if schedule::concerns_caller() {
+            wait_for(condition, mutex, || original(condition, mutex, clock, time))
+        } else {
+            original(condition, mutex, clock, time)
+        }
+    })
+}
+
+/// Waits until a time, which is one of the target's clock if that is not the system's.
+fn until(clock: Option<c_int>, time: Object, wait: impl FnOnce(Object) -> c_int) -> c_int {
+    const ETIMEDOUT: c_int = 110;
+    if !derandomise::is_on() || time.is_null() {
+        return wait(time);
+    }
+    // SAFETY: what the target gave.
+    let Some((mut real, deadline)) = (unsafe { derandomise::real_deadline(clock, time) }) else {
+        return wait(time);
+    };
+    let result = wait((&raw mut real).cast());
+    if result == ETIMEDOUT {
+        deadline.passed();
+    }
+    result
 }
 
 fn meet(original: Of1, barrier: Object) -> c_int {
@@ -215,16 +248,35 @@ fn give_way(original: extern "C" fn() -> c_int) -> c_int {
     original()
 }
 
+/// Sleeps, or lets the time of the target pass without that.
+fn sleeping<R: Default>(ns: Option<u64>, sleep: impl FnOnce() -> R) -> R {
+    if derandomise::is_on()
+        && let Some(ns) = ns
+        && derandomise::pause(ns)
+    {
+        return R::default();
+    }
+    if schedule::concerns_caller() {
+        schedule::blocking(0, 0, sleep)
+    } else {
+        sleep()
+    }
+}
+
 fn rest_seconds(original: extern "C" fn(c_uint) -> c_uint, seconds: c_uint) -> c_uint {
-    schedule::blocking(0, 0, || original(seconds))
+    let ns = u64::from(seconds) * 1_000_000_000;
+    sleeping(Some(ns), || original(seconds))
 }
 
 fn rest_microseconds(original: extern "C" fn(c_uint) -> c_int, microseconds: c_uint) -> c_int {
-    schedule::blocking(0, 0, || original(microseconds))
+    let ns = u64::from(microseconds) * 1000;
+    sleeping(Some(ns), || original(microseconds))
 }
 
 fn rest(original: Of2, time: Object, left: Object) -> c_int {
-    schedule::blocking(0, 0, || original(time, left))
+    // SAFETY: what the target gave.
+    let ns = unsafe { derandomise::duration_ns(time) };
+    sleeping(ns, || original(time, left))
 }
 
 fn rest_by_clock(
@@ -234,7 +286,25 @@ fn rest_by_clock(
     time: Object,
     left: Object,
 ) -> c_int {
-    schedule::blocking(0, 0, || original(clock, flags, time, left))
+    const UNTIL: c_int = 1;
+    // SAFETY: what the target gave.
+    let ns = unsafe {
+        if flags & UNTIL == 0 {
+            derandomise::duration_ns(time)
+        } else if derandomise::is_on() {
+            derandomise::until_ns(clock, time)
+        } else {
+            None
+        }
+    };
+    let Some(ns) = ns.filter(|_| derandomise::is_on()) else {
+        return sleeping(None, || original(clock, flags, time, left));
+    };
+    // By the clock of the system that moment may be any.
+    let mut time = derandomise::Time::of_ns(ns);
+    sleeping(Some(ns), || {
+        original(clock, 0, (&raw mut time).cast(), core::ptr::null_mut())
+    })
 }
 
 /// `futex` that the target calls itself. `None` if that concerns no scheduled thread.

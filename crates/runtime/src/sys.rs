@@ -179,7 +179,7 @@ pub(crate) fn futex_wait_for(
 }
 
 /// What a clock of the kernel says, in nanoseconds; `None` if there is no such clock.
-fn clock_ns(clock: i32) -> Option<u64> {
+pub(crate) fn clock_ns(clock: i32) -> Option<u64> {
     const SECOND_NS: u64 = 1_000_000_000;
     let mut time = [0u64; 2];
     let arguments = [clock as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0];

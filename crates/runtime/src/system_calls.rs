@@ -10,7 +10,7 @@
 
 use powerfail_abi::EventKind;
 
-use crate::{append, file, fuzz, pool, sys};
+use crate::{append, derandomise, desock, file, fuzz, pool, sys};
 
 /// The functions of the C library whose system calls pass through here.
 pub(crate) const FUNCTIONS: [&str; 18] = [
@@ -94,6 +94,10 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
     unsafe {
         match number {
             READ | PREAD64 | RECVFROM => receive(number, arguments, 1),
+            GETRANDOM if derandomise::is_on() => {
+                derandomise::fill(arguments[0], arguments[1]);
+                arguments[1] as isize
+            }
             GETRANDOM => receive(number, arguments, 0),
             READV | PREADV | PREADV2 => receive_parts(number, arguments),
             RECVMSG => receive_message(arguments),
@@ -112,10 +116,15 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
                 send(number, arguments, offset, parts(arguments[1], arguments[2]))
             }
             SENDMSG => {
-                let done = sys::call(number, arguments);
+                let message = arguments[1] as *const Message;
+                let done = if desock::is_connection(arguments[0] as i32) && !message.is_null() {
+                    let parts = parts((*message).parts as usize, (*message).part_count);
+                    len_of(parts)
+                } else {
+                    sys::call(number, arguments)
+                };
                 if done > 0 {
-                    let message = &*(arguments[1] as *const Message);
-                    let parts = parts(message.parts as usize, message.part_count);
+                    let parts = parts((*message).parts as usize, (*message).part_count);
                     told(arguments[0] as i32, done, parts);
                 }
                 done
@@ -135,6 +144,11 @@ unsafe fn parts(start: usize, count: usize) -> &'static [Part] {
     unsafe { core::slice::from_raw_parts(start as *const Part, count) }
 }
 
+/// How much there is in all parts.
+fn len_of(parts: &[Part]) -> isize {
+    parts.iter().map(|part| part.len).sum::<usize>() as isize
+}
+
 /// The kernel has written `len` bytes where the target sees them at `address`.
 ///
 /// # Safety
@@ -150,6 +164,7 @@ unsafe fn received(address: usize, len: usize) {
 /// # Safety
 /// As `perform`.
 unsafe fn receive(number: usize, mut arguments: [usize; 6], buffer: usize) -> isize {
+    desock::feed();
     let address = arguments[buffer];
     arguments[buffer] = pool::writable(address);
     // SAFETY: the caller's.
@@ -175,6 +190,7 @@ unsafe fn received_parts(parts: &[Part], done: isize) {
 /// # Safety
 /// As `perform`.
 unsafe fn receive_parts(number: usize, mut arguments: [usize; 6]) -> isize {
+    desock::feed();
     // SAFETY: the caller's.
     unsafe {
         let parts = parts(arguments[1], arguments[2]);
@@ -198,6 +214,7 @@ unsafe fn receive_parts(number: usize, mut arguments: [usize; 6]) -> isize {
 /// # Safety
 /// As `perform`.
 unsafe fn receive_message(mut arguments: [usize; 6]) -> isize {
+    desock::feed();
     // SAFETY: the caller's.
     unsafe {
         let original = arguments[1] as *mut Message;
@@ -246,7 +263,12 @@ unsafe fn send(number: usize, arguments: [usize; 6], offset: Option<u64>, parts:
             return file::write(fd, offset, || sys::call(number, arguments), pieces);
         }
         fuzz::before_change(fd);
-        let done = sys::call(number, arguments);
+        let done = if desock::is_connection(fd) {
+            // Nobody reads it.
+            len_of(parts)
+        } else {
+            sys::call(number, arguments)
+        };
         told(fd, done, parts);
         done
     }

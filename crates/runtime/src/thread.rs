@@ -73,6 +73,12 @@ pub(crate) fn attach() {
     attach_as(None);
 }
 
+/// The number of the calling thread, if it is recorded.
+pub(crate) fn number() -> Option<u32> {
+    // SAFETY: the block is this thread's.
+    block().map(|block| unsafe { (*block).thread_index })
+}
+
 /// Takes a number for a thread that is about to be made.
 pub(crate) fn reserve_number() -> u32 {
     host::control().next_thread.fetch_add(1, Ordering::Relaxed)

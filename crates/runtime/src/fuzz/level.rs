@@ -4,9 +4,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use powerfail_abi::fuzz::{Order, Phase, Server};
 
-use crate::{code, pool, sys, thread};
+use crate::{code, coverage, pool, sys, thread};
 
-use super::{area, call_host, memory, notes, process, runs_through};
+use super::{area, call_host, destructors, memory, notes, process, runs_through};
 
 /// Whether this process is behind level 1, or does not stop there.
 static POOL_REACHED: AtomicBool = AtomicBool::new(false);
@@ -30,6 +30,7 @@ pub(super) fn reached_pool() {
     if POOL_REACHED.swap(true, Ordering::Relaxed) {
         return;
     }
+    coverage::adopt_map();
     let root = &area().root;
     let me = sys::getpid();
     let is_root = !runs_through()
@@ -98,6 +99,9 @@ fn stop(server: &Server) {
     let files = process::Positions::new();
     memory::settle();
     notes::patch();
+    if !is_root {
+        destructors::silence();
+    }
     code::reset_after_fork();
     let mut phase = Phase::Reached;
     loop {

@@ -1,10 +1,12 @@
 //! Memory of a process that is copied thousands of times a second: few mappings, large pages, and little that an
 //! execution writes to, because each page that it does is copied.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::interpose::original;
+use crate::modules::Function;
+use crate::sites::{SITES, Sites, WINDOW};
 use crate::{allocator, maps, sys};
 
 use super::is_active;
@@ -54,6 +56,15 @@ pub(crate) fn loaded_libpmemobj(from: u64, to: u64) {
     set(&LIBRARY, from, to);
 }
 
+/// The functions of libpmemobj.
+pub(super) fn functions_of_library() -> Vec<Function> {
+    let [from, to] = [&LIBRARY[0], &LIBRARY[1]].map(|end| end.load(Ordering::Relaxed));
+    SITES.with(|sites| {
+        let free = |sites: &Sites| sites.free_functions(from, to);
+        sites.as_ref().map(free).unwrap_or_default()
+    })
+}
+
 /// Makes large pages of what this process has: to copy one costs as much as to copy a small one.
 pub(super) fn settle() {
     const LEN_MAX: u64 = 256 << 20;
@@ -84,10 +95,17 @@ pub(super) fn begin_execution() {
     EXECUTES.store(true, Ordering::Relaxed);
 }
 
-/// What stands in for a function of the C library in a repeated target.
-pub(crate) fn instead_of(name: &str) -> Option<usize> {
-    (is_active() && name == "free\0").then_some(free_entry as *const () as usize)
+/// What stands in for a function of the C library in a repeated target: itself, but for `free`.
+pub(crate) fn instead_of(name: &str, original: usize) -> usize {
+    if !is_active() || name != "free\0" {
+        return original;
+    }
+    FREE.store(original, Ordering::Relaxed);
+    free_entry as *const () as usize
 }
+
+/// The C library's own `free`.
+static FREE: AtomicUsize = AtomicUsize::new(0);
 
 /// Gives the caller's return address as a further argument.
 #[unsafe(naked)]
@@ -102,6 +120,26 @@ extern "C" fn free(object: *mut c_void, caller: u64) {
         && contains(&LIBRARY, caller)
         && contains(&HEAP, object as u64);
     if !is_spared {
-        original!("free" as extern "C" fn(*mut c_void))(object);
+        // SAFETY: the C library has this function with this signature; it was found before anybody came here.
+        let free: extern "C" fn(*mut c_void) =
+            unsafe { core::mem::transmute(FREE.load(Ordering::Relaxed)) };
+        free(object);
     }
+}
+
+/// The same for its locks.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn pthread_mutex_destroy() {
+    core::arch::naked_asm!("mov rsi, [rsp]", "jmp {destroy}", destroy = sym destroy)
+}
+
+extern "C" fn destroy(mutex: *mut c_void, caller: u64) -> c_int {
+    let is_spared = EXECUTES.load(Ordering::Relaxed)
+        && contains(&LIBRARY, caller)
+        && !WINDOW.contains(mutex as u64);
+    if is_spared {
+        return 0;
+    }
+    original!("pthread_mutex_destroy" as extern "C" fn(*mut c_void) -> c_int)(mutex)
 }

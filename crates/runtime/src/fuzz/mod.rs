@@ -10,6 +10,7 @@
 
 mod beginning;
 mod calls;
+mod destructors;
 mod level;
 mod memory;
 mod notes;
@@ -22,7 +23,7 @@ use powerfail_abi::message::MessageKind;
 use powerfail_abi::shared::Reply;
 
 use crate::sites::Sites;
-use crate::{host, signals, sys};
+use crate::{coverage, host, signals, sys};
 
 pub(crate) use calls::{before_call, before_change, before_use, functions};
 pub(crate) use memory::{instead_of, loaded_libpmemobj, map_block};
@@ -74,8 +75,10 @@ fn start() {
         // must be known by then.
         // SAFETY: nothing is given back; the compiler must not know that.
         unsafe { free(core::hint::black_box(core::ptr::null_mut())) };
+        coverage::start();
         signals::install();
         Sites::start();
+        destructors::find(free as *const () as u64);
         // The descriptor would be one that the target does not expect.
         crate::code::reset_after_fork();
     }

@@ -2,7 +2,7 @@
 //! string is allocated by code of the library of C++, and is the target's.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::AtomicUsize;
 
 use super::functions::{aligned, stands_in};
 use super::{Content, allocate, deallocate, give_up, holds, is_mapped};

@@ -1,0 +1,112 @@
+//! Targets as a campaign runs them: recorded on given contents, with an input, the same in every run.
+
+mod determinism;
+mod input;
+mod repeated;
+mod sockets;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use powerfail_image::{CursorOptions, ImageCursor};
+use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
+use powerfail_recorder::{Options, Summary, record};
+use powerfail_trace::{Body, MarkKind, Trace};
+use tempfile::TempDir;
+
+/// Builds a program of these tests.
+fn build(name: &str, flags: &[&str]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("campaign-{name}"));
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/campaign");
+    let status = Command::new("gcc")
+        .args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&path, &sources.join(name).with_extension("c")])
+        .args(flags)
+        .status()
+        .expect("a compiler");
+    assert!(status.success());
+    path
+}
+
+/// The runtime, built once: cargo does not build it for tests, which cannot be linked with it.
+fn runtime() -> &'static [u8] {
+    static RUNTIME: OnceLock<Vec<u8>> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--locked", "--package"])
+            .args(["powerfail-runtime", "--target-dir"])
+            .arg(&target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .expect("cargo runs");
+        assert!(status.success());
+        std::fs::read(target.join("debug/libpowerfail_runtime.so")).expect("the runtime")
+    })
+}
+
+/// A directory for recordings, and one for pools.
+struct Campaign {
+    directory: TempDir,
+}
+
+/// What a recording has shown.
+struct Recording {
+    summary: Summary,
+    /// What the target has written to standard output.
+    output: String,
+    trace: Trace,
+}
+
+impl Campaign {
+    fn new() -> Self {
+        let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        Self { directory }
+    }
+
+    /// Options for a program.
+    fn options(&self, program: &Path, arguments: &[&str]) -> Options {
+        let mut command = vec![program.as_os_str().to_owned()];
+        command.extend(arguments.iter().map(OsString::from));
+        let mut options = Options::new(command, self.directory.path().join("trace"));
+        options.directory = Some(self.directory.path().join("slot"));
+        options.output_prefix_bytes = 1 << 20;
+        options.discard_output = true;
+        options.time_limit = Some(std::time::Duration::from_secs(60));
+        options
+    }
+
+    fn record(&self, options: &Options) -> Recording {
+        let summary = record(options, runtime()).expect("a recording");
+        assert!(summary.fatal.is_empty(), "{:?}", summary.fatal);
+        let trace = Trace::open(&options.trace).expect("a trace");
+        let mut output = Vec::new();
+        let mut records = trace.records_from(EventIndex(0));
+        while let Some(record) = records.next_record().expect("records") {
+            match record.body {
+                Body::Mark(mark) if matches!(mark.kind, MarkKind::Output { fd: 1, .. }) => {
+                    output.extend_from_slice(mark.payload);
+                }
+                _ => {}
+            }
+        }
+        Recording {
+            summary,
+            output: String::from_utf8_lossy(&output).into_owned(),
+            trace,
+        }
+    }
+}
+
+impl Recording {
+    /// What the first pool begins with in the end, by the trace.
+    fn pool_begins(&self, len: usize) -> Vec<u8> {
+        let mut cursor = ImageCursor::new(&self.trace, CursorOptions::default()).expect("a pass");
+        cursor.move_to_end().expect("the end");
+        let mut bytes = vec![0; len];
+        cursor.read(Place::new(PoolIndex(0), PoolOffset(0)), &mut bytes);
+        bytes
+    }
+}

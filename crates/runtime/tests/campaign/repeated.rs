@@ -1,0 +1,165 @@
+//! What is seen of a repeated target besides its pools: comparisons and branches, and connections.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use powerfail_image::Contents;
+use powerfail_recorder::repeat::{End, InputWay, RepeatOptions, Repeater, Speed};
+use tempfile::TempDir;
+
+use super::{build, runtime};
+
+/// A target that begins without a pool, and the directory for that.
+fn repeat(
+    program: &Path,
+    arguments: &[&str],
+    change: impl FnOnce(&mut RepeatOptions),
+) -> (Repeater, TempDir) {
+    let mut command = vec![program.as_os_str().to_owned()];
+    command.extend(arguments.iter().map(Into::into));
+    let mut options = RepeatOptions::new(command, InputWay::Stdin);
+    // Only what hangs takes so long, however busy the machine is.
+    options.timeout = std::time::Duration::from_secs(60);
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    options.directory = directory.path().into();
+    change(&mut options);
+    let mut repeater = Repeater::start(&options, runtime()).expect("a target");
+    repeater.open(&Contents::default()).expect("an image");
+    (repeater, directory)
+}
+
+#[test]
+fn operands_of_comparisons() {
+    let program = build("compares", &["-fno-builtin"]);
+    let (mut repeater, _directory) =
+        repeat(&program, &["{pool}"], |options| options.comparisons = true);
+    let outcome = repeater.run(b"what it reads\n").unwrap();
+    assert_eq!(outcome.end, End::Exit(0));
+    let seen = repeater.comparisons();
+    for word in [
+        &b"alpha-word"[..],
+        b"beta-word",
+        b"GAMMA-word",
+        b"delta-word",
+        b"epsilon\x01word",
+        b"zeta-word",
+        b"eta-word",
+        b"theta-word",
+        b"what it reads",
+    ] {
+        let text = String::from_utf8_lossy(word).into_owned();
+        assert!(
+            seen.iter().any(|operand| operand == word),
+            "{text} in {seen:?}"
+        );
+    }
+    // They lead the way, and functions still say what they should.
+    let words = b"alpha-word\nbeta-words\ngamma-WORD\nDELTA-WORDs\nepsilon\x01word\na zeta-word\n\
+        an eta-word\ntheta-words\n";
+    assert_eq!(repeater.run(words).unwrap().end, End::Exit(0));
+    let contents = repeater.contents().unwrap();
+    let page = &contents.files["pool"].pages[&0];
+    // The sixth word ends the eighth and others, too.
+    assert_eq!(page[..5], [1, 1, 1, 1, 1]);
+    assert!(
+        page[5..8].iter().all(|count| *count > 0),
+        "{:?}",
+        &page[..8]
+    );
+}
+
+#[test]
+fn comparisons_are_not_noted_unasked() {
+    let program = build("compares", &["-fno-builtin"]);
+    let (mut repeater, _directory) = repeat(&program, &["{pool}"], |_| {});
+    repeater.run(b"alpha-word\n").unwrap();
+    assert_eq!(repeater.comparisons(), Vec::<Vec<u8>>::new());
+}
+
+/// Builds the program with a compiler that instruments it, in two steps.
+fn instrumented(name: &str, compiler: &str, compile: &[&str], link: &[&str]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("campaign-{name}"));
+    let object = path.with_extension("o");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/campaign/compares.c");
+    let run = |command: &mut Command| {
+        let output = command.output().expect("a compiler");
+        assert!(output.status.success(), "{output:?}");
+    };
+    run(Command::new(compiler)
+        .args(compile)
+        .args(["-O1", "-fno-builtin", "-c", "-o"])
+        .args([&object, &source]));
+    run(Command::new(compiler)
+        .arg(&object)
+        .args(link)
+        .arg("-o")
+        .arg(&path));
+    path
+}
+
+/// Different inputs take different branches, equal ones the same.
+fn counts_branches(program: &Path) {
+    let (mut repeater, _directory) = repeat(program, &["{pool}"], |_| {});
+    let mut branches = |input: &[u8]| {
+        assert_eq!(repeater.run(input).unwrap().end, End::Exit(0));
+        repeater.coverage().branches.to_vec()
+    };
+    let first = branches(b"nothing of interest\n");
+    let second = branches(b"alpha-word\n");
+    let third = branches(b"nothing of interest\n");
+    assert!(first.iter().any(|count| *count > 0), "{program:?}");
+    assert_ne!(first, second, "{program:?}");
+    assert_eq!(first, third, "{program:?}");
+}
+
+#[test]
+fn branches_of_clang() {
+    let flag = "-fsanitize-coverage=trace-pc-guard";
+    let ours = instrumented("guards", "clang", &[flag], &["-rdynamic", "-Wl,-z,undefs"]);
+    counts_branches(&ours);
+    // With functions of its own, which were linked into it.
+    counts_branches(&instrumented("guards-clang", "clang", &[flag], &[flag]));
+}
+
+#[test]
+fn branches_of_gcc() {
+    let flag = "-fsanitize-coverage=trace-pc";
+    let program = instrumented("places", "gcc", &[flag], &["-rdynamic", "-Wl,-z,undefs"]);
+    counts_branches(&program);
+}
+
+#[test]
+fn branches_of_afl() {
+    counts_branches(&instrumented("afl", "afl-clang-fast", &[], &[]));
+}
+
+#[test]
+fn no_branches_where_nobody_counts_them() {
+    let (mut repeater, _directory) =
+        repeat(&build("compares", &["-fno-builtin"]), &["{pool}"], |_| {});
+    repeater.run(b"alpha-word\n").unwrap();
+    assert!(repeater.coverage().branches.is_empty());
+}
+
+#[test]
+fn a_server_is_repeated() {
+    for way in ["poll", "select", "epoll", "accept"] {
+        let (mut repeater, _directory) =
+            repeat(&build("server", &[]), &[way, "{pool}"], |options| {
+                options.desock = true;
+            });
+        for (input, stored) in [
+            (&b"one\n"[..], &b"one\n#"[..]),
+            (b"two\n\0\nthree\n", b"two\n#three\n#"),
+            (b"one\n", b"one\n#"),
+        ] {
+            assert_eq!(repeater.run(input).unwrap().end, End::Exit(0), "{way}");
+            let contents = repeater.contents().unwrap();
+            let page = &contents.files["pool"].pages[&0];
+            assert_eq!(page[8..8 + stored.len()], *stored, "{way}");
+            assert_eq!(page[8 + stored.len()], 0, "{way}");
+        }
+        let report = repeater.speed_report();
+        assert_eq!(report.speed, Speed::FromTemplates, "{way}: {report:?}");
+    }
+}
