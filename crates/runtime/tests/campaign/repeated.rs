@@ -201,7 +201,14 @@ fn recorded_and_repeated_a_target_does_the_same() {
             let theirs = pool.pages.get(&(number as u64));
             let theirs = theirs.map_or(&[0; 4096][..], |page| &page[..]);
             let difference = page.iter().zip(theirs).position(|(one, two)| one != two);
-            assert_eq!(difference, None, "in page {number}");
+            if let Some(at) = difference {
+                let near = at / 8 * 8..(at / 8 * 8 + 64).min(4096);
+                panic!(
+                    "page {number}, byte {at}: recorded {:x?}, repeated {:x?}",
+                    &page[near.clone()],
+                    &theirs[near]
+                );
+            }
         }
         image = left;
     }
