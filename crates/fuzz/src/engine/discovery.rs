@@ -13,7 +13,8 @@ pub struct Discovery {
     pub case: TestCase,
     /// How promising it is.
     pub priority: Priority,
-    /// PM path locations that were reached for the first time.
+    /// PM path locations that were reached for the first time. What crashed or hung is compared only with
+    /// what crashed or hung before.
     pub new_locations: Vec<u32>,
     /// PM path locations whose counter is in a new bucket.
     pub changed_locations: Vec<u32>,
@@ -38,7 +39,7 @@ pub struct Discovery {
 pub enum Origin {
     /// It was added from outside.
     Added,
-    /// Mutators of LibAFL: havoc, tokens, crossover.
+    /// Mutators of `LibAFL`: havoc, tokens, crossover.
     Havoc,
     /// Mutators of command lines.
     Commands,
