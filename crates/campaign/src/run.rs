@@ -68,7 +68,7 @@ pub fn run(
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
     let campaign = open(&options)?;
     let before = StatsFile::before(&campaign);
-    let mut stats_file = StatsFile::open(campaign.directory())?;
+    let mut stats_file = StatsFile::new(campaign.directory());
     let findings = Findings::open(&campaign.findings_directory())?;
     for cut in &campaign.cuts {
         observer.warning(&format!(
@@ -224,7 +224,7 @@ fn watch(shared: &Shared<'_>, file: &mut StatsFile) -> Result<(), CampaignError>
 
 /// Takes test cases of other instances. Whether there are more.
 fn import(shared: &Shared<'_>, others: &mut Others) -> Result<bool, CampaignError> {
-    let pulled = others.pull(shared.kept.images(), IMPORTS_MAX)?;
+    let pulled = others.pull(shared.kept.images(), shared.kept.queue(), IMPORTS_MAX)?;
     for problem in &pulled.problems {
         shared.warn(&format!(
             "another instance cannot be read: {}",

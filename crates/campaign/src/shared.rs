@@ -46,6 +46,10 @@ impl Kept {
         &self.campaign.queue
     }
 
+    pub(crate) const fn stats(&self) -> &powerfail_corpus::Stats {
+        &self.campaign.stats
+    }
+
     pub(crate) fn directory(&self) -> &Path {
         self.campaign.directory()
     }
