@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use powerfail_corpus::{CaseNumber, Edge, Priority, TestCase};
+use powerfail_corpus::{CaseNumber, Edge, Images, Priority, TestCase};
 use powerfail_explore::{PointKeys, Random};
 use powerfail_finding::RecoveryOutcome;
 use powerfail_image::Contents;
@@ -19,6 +19,7 @@ use crate::harvest::{Choice, contents_at, moments};
 use crate::job::Job;
 use crate::judge::{Judge, Judged, Question};
 use crate::known::NewPoints;
+use crate::messages::Received;
 use crate::options::Checks;
 use crate::recording::{Recorded, Recorder, Recording};
 use crate::shared::{Shared, lock};
@@ -110,6 +111,7 @@ impl<'s, 'o> Checker<'s, 'o> {
                 done
             }
             Job::Blame { case, end } => self.blame(&case, end),
+            Job::Import(received) => self.import(&received),
             Job::Minimise {
                 stored,
                 case,
@@ -308,6 +310,27 @@ impl<'s, 'o> Checker<'s, 'o> {
             "recovery fails on a pool that the target has left by itself ({what}): nothing is blamed on crashes \
              there; see --recover"
         ));
+    }
+
+    /// A test case of another machine: its image is made, if it is not there.
+    fn import(&mut self, received: &Received) -> Result<(), CampaignError> {
+        let images = self.shared.kept.images();
+        let mut image = Images::empty();
+        if !images.contains(received.case.image) {
+            for edge in &received.path {
+                let contents = images.load(image)?;
+                let made = self.recorder.follow(&contents, edge)?;
+                image = images.insert(image, edge, &made)?.0;
+            }
+            if image != received.case.image {
+                self.shared.warn(
+                    "test cases of another machine are left out: the target does something else here",
+                );
+                return Ok(());
+            }
+        }
+        self.shared.offer(std::iter::once(received.case.clone()));
+        Ok(())
     }
 
     /// Checks of a question with all of them off.

@@ -8,6 +8,7 @@ use powerfail_evidence::Recovery;
 use powerfail_fuzz::End;
 
 use crate::findings::StoredFinding;
+use crate::messages::Received;
 
 /// Something to be done.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) enum Job {
     },
     /// An execution has failed. `None`: recovery gave up without a signal.
     Blame { case: TestCase, end: Option<End> },
+    /// A test case of another machine.
+    Import(Received),
     /// A finding wants a smaller test case.
     Minimise {
         stored: Box<StoredFinding>,
@@ -36,7 +39,7 @@ impl Job {
     const fn urgency(&self) -> u8 {
         match self {
             Self::Blame { .. } => 3,
-            Self::Record { .. } => 2,
+            Self::Record { .. } | Self::Import(_) => 2,
             Self::Crash { .. } => 1,
             Self::Minimise { .. } => 0,
         }

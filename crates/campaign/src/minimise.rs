@@ -1,7 +1,7 @@
 //! A smaller test case that shows the same finding.
 //!
-//! The image first: none at all, then as it is. Then the input: parts of it are left out, lines before bytes, as
-//! long as the finding stays. Each try is a recording and a check of the moments with the same names alone, so
+//! The image first: none at all, then as it is. Then the input: parts of it are left out as long as the finding
+//! stays. Each try is a recording and a check of the moments with the same names alone, so
 //! it is as cheap as a check can be.
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use powerfail_corpus::{Images, TestCase};
 use powerfail_evidence::Recovery;
 use powerfail_explore::{PointKey, PointKeys};
 use powerfail_finding::Finding;
+use powerfail_fuzz::minimise::trim;
 use powerfail_model::EventIndex;
 use powerfail_trace::Trace;
 use rustc_hash::FxHashSet;
@@ -22,12 +23,11 @@ use crate::findings::{RECOVERY_INPUT, StoredFinding};
 use crate::judge::{Judged, Question};
 use crate::known::OnlyNamed;
 use crate::options::Checks;
-use crate::shrink::shrink;
 
 /// How long one finding is minimised.
 const TIME_MAX: Duration = Duration::from_secs(10);
 /// How many test cases are tried for one.
-const TRIES_MAX: u32 = 60;
+const TRIES_MAX: usize = 60;
 /// How long a check of one may take.
 const BUDGET: Duration = Duration::from_secs(3);
 
@@ -67,43 +67,37 @@ impl Checker<'_, '_> {
         };
         let criterion = Criterion::of(finding, &trace, &recovery)?;
         let deadline = Instant::now() + TIME_MAX;
-        let mut tries = 0;
         let mut best = case.clone();
-        let mut shows = |checker: &Self, case: &TestCase| -> Result<bool, CampaignError> {
-            if checker.shared.is_over() {
-                return Err(CampaignError::Interrupted);
+        let mut failure = None;
+        let mut shows = |case: &TestCase| {
+            if failure.is_some() || Instant::now() >= deadline || self.shared.is_over() {
+                return false;
             }
-            if tries >= TRIES_MAX || Instant::now() >= deadline {
-                return Ok(false);
-            }
-            tries += 1;
-            checker.shows(case, &criterion)
+            self.shows(case, &criterion).unwrap_or_else(|error| {
+                failure = Some(error);
+                false
+            })
         };
         if best.image != Images::empty() {
             let empty = TestCase {
                 image: Images::empty(),
                 input: best.input.clone(),
             };
-            if shows(self, &empty)? {
+            if shows(&empty) {
                 best = empty;
             }
         }
         let image = best.image;
-        let input = shrink(best.input, |input| {
-            let case = TestCase {
+        let trimmed = trim(&best.input, TRIES_MAX, |input| {
+            shows(&TestCase {
                 image,
                 input: input.to_vec(),
-            };
-            shows(self, &case)
+            })
         });
-        best = TestCase {
-            image,
-            input: match input {
-                // What was found until then is smaller, too; but there is no time to say so.
-                Err(CampaignError::Interrupted) => return Ok(()),
-                input => input?,
-            },
-        };
+        best.input = trimmed.input;
+        if let Some(error) = failure {
+            return Err(error);
+        }
         let record = self.record_of(&best)?;
         self.shared
             .findings

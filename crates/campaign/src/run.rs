@@ -12,6 +12,7 @@ use crate::checker::{Checker, sentence};
 use crate::error::CampaignError;
 use crate::findings::{Findings, StoredFinding};
 use crate::job::Job;
+use crate::messages::Machines;
 use crate::observer::Observer;
 use crate::options::CampaignOptions;
 use crate::shared::{Kept, Shared};
@@ -67,7 +68,7 @@ pub fn run(
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
     let campaign = open(&options)?;
     let before = StatsFile::before(&campaign);
-    let mut stats_file = StatsFile::open(campaign.directory())?;
+    let mut stats_file = StatsFile::new(campaign.directory());
     let findings = Findings::open(&campaign.findings_directory())?;
     for cut in &campaign.cuts {
         observer.warning(&format!(
@@ -76,9 +77,12 @@ pub fn run(
             cut.lost_bytes
         ));
     }
+    let machines = Machines::connect(options.together.as_ref())?;
     let kept = Kept::new(campaign);
     let beginning = Beginning::read(&options, kept.images())?;
-    let shared = Shared::new(&options, runtime, observer, kept, findings, before);
+    let shared = Shared::new(
+        &options, runtime, observer, kept, findings, before, machines,
+    );
     shared.restore()?;
     StatsFile::read_paths(shared.kept.directory(), &shared.paths);
     let fuzzers = options.jobs.max(1).div_ceil(2);
@@ -203,6 +207,11 @@ fn watch(shared: &Shared<'_>, file: &mut StatsFile) -> Result<(), CampaignError>
             let stats = file.write(shared)?;
             shared.observer.stats(&stats);
         }
+        if let Some(machines) = &shared.machines {
+            while let Some(received) = machines.receive() {
+                shared.submit(Job::Import(received), Priority::Medium, 0);
+            }
+        }
         if let Some(others) = &mut others
             && Instant::now() >= next_sync
         {
@@ -215,7 +224,7 @@ fn watch(shared: &Shared<'_>, file: &mut StatsFile) -> Result<(), CampaignError>
 
 /// Takes test cases of other instances. Whether there are more.
 fn import(shared: &Shared<'_>, others: &mut Others) -> Result<bool, CampaignError> {
-    let pulled = others.pull(shared.kept.images(), IMPORTS_MAX)?;
+    let pulled = others.pull(shared.kept.images(), shared.kept.queue(), IMPORTS_MAX)?;
     for problem in &pulled.problems {
         shared.warn(&format!(
             "another instance cannot be read: {}",

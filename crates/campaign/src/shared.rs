@@ -16,6 +16,7 @@ use crate::findings::{Added, Basis, Findings};
 use crate::harvest::Locations;
 use crate::job::{Job, Waiting};
 use crate::known::Known;
+use crate::messages::Machines;
 use crate::observer::Observer;
 use crate::options::CampaignOptions;
 
@@ -43,6 +44,10 @@ impl Kept {
 
     pub(crate) const fn queue(&self) -> &Queue {
         &self.campaign.queue
+    }
+
+    pub(crate) const fn stats(&self) -> &powerfail_corpus::Stats {
+        &self.campaign.stats
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -76,6 +81,8 @@ pub(crate) struct Shared<'o> {
     pub(crate) locations: Mutex<Locations>,
     pub(crate) paths: Arc<PathSet>,
     pub(crate) progress: Vec<Mutex<Progress>>,
+    /// Other machines.
+    pub(crate) machines: Option<Machines>,
     /// Images whose recovery fails, as far as an execution can tell.
     pub(crate) suspects: Arc<Mutex<Vec<ImageId>>>,
     pub(crate) checks_done: AtomicU64,
@@ -117,6 +124,7 @@ impl<'o> Shared<'o> {
         kept: Kept,
         findings: Findings,
         before: Before,
+        machines: Option<Machines>,
     ) -> Self {
         let workers = options.jobs.max(1);
         Self {
@@ -129,6 +137,7 @@ impl<'o> Shared<'o> {
             locations: Mutex::default(),
             paths: Arc::default(),
             progress: (0..workers).map(|_| Mutex::default()).collect(),
+            machines,
             suspects: Arc::default(),
             checks_done: AtomicU64::new(0),
             traces_waiting: AtomicU64::new(0),
@@ -219,7 +228,7 @@ impl<'o> Shared<'o> {
         discovery: &Discovery,
     ) -> Result<(), CampaignError> {
         let entry = Entry {
-            priority: priority_of(discovery.priority),
+            priority: discovery.priority,
             time_s: self.time_s(),
             execs: self.executions(),
             new_locations: discovery.new_locations.len() as u64,
@@ -240,6 +249,11 @@ impl<'o> Shared<'o> {
         }
         if !is_new {
             return Ok(());
+        }
+        if let Some(machines) = &self.machines
+            && is_normal
+        {
+            machines.send(&discovery.case, self.kept.images())?;
         }
         let now_ms = (self.time_s() * 1000.0) as u64;
         self.last_new_ms.store(now_ms, Ordering::Relaxed);
@@ -345,14 +359,5 @@ impl<'o> Shared<'o> {
         let cases = self.kept.queue().cases();
         let active = cases.iter().filter(|case| case.retired.is_none());
         active.map(|case| (case.number, case.image)).collect()
-    }
-}
-
-/// The corpus' word for it.
-pub(crate) const fn priority_of(priority: powerfail_fuzz::Priority) -> powerfail_corpus::Priority {
-    match priority {
-        powerfail_fuzz::Priority::Low => powerfail_corpus::Priority::Low,
-        powerfail_fuzz::Priority::Medium => powerfail_corpus::Priority::Medium,
-        powerfail_fuzz::Priority::High => powerfail_corpus::Priority::High,
     }
 }

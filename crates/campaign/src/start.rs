@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use powerfail_corpus::{Images, TestCase};
-use powerfail_fuzz::Grammar;
+use powerfail_fuzz::{Grammar, tokens};
 use powerfail_image::{Contents, FileContents, ImageId};
 
 use crate::error::CampaignError;
@@ -92,54 +92,24 @@ fn images_of(directory: &Path, images: &Images) -> Result<Vec<ImageId>, Campaign
     Ok(roots)
 }
 
-/// Tokens of a dictionary as AFL++ reads it: `name="text"`, with `\\`, `\"` and `\x41`; lines with # are comments.
+/// The user's tokens, and those of the program.
 fn tokens_of(options: &CampaignOptions) -> Result<Vec<Vec<u8>>, CampaignError> {
-    let Some(path) = &options.dictionary else {
-        return Ok(Vec::new());
-    };
-    let text = read(path)?;
-    let text = String::from_utf8_lossy(&text);
-    let mut tokens = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let token = quoted(line).ok_or_else(|| {
-            CampaignError::Wrong(format!(
-                "{}:{}: a token is written as name=\"text\"",
-                path.display(),
-                number + 1
-            ))
-        })?;
-        tokens.push(token);
+    let mut found = Vec::new();
+    if let Some(path) = &options.dictionary {
+        let text = read(path)?;
+        let words = tokens::dictionary(&String::from_utf8_lossy(&text));
+        found =
+            words.map_err(|error| CampaignError::Wrong(format!("{}: {error}", path.display())))?;
     }
-    Ok(tokens)
-}
-
-/// What stands between the quotation marks of a line.
-fn quoted(line: &str) -> Option<Vec<u8>> {
-    let start = line.find('"')? + 1;
-    let end = line.rfind('"').filter(|end| *end >= start)?;
-    let mut bytes = line.get(start..end)?.bytes();
-    let mut token = Vec::new();
-    while let Some(byte) = bytes.next() {
-        if byte != b'\\' {
-            token.push(byte);
-            continue;
-        }
-        match bytes.next()? {
-            b'x' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                let digits = std::str::from_utf8(&digits).ok()?;
-                token.push(u8::from_str_radix(digits, 16).ok()?);
-            }
-            b'n' => token.push(b'\n'),
-            b't' => token.push(b'\t'),
-            other => token.push(other),
-        }
+    // What cannot be read for its words will be refused for better reasons.
+    if let Some(program) = options.command.first()
+        && let Ok(executable) = powerfail_recorder::inspect(program)
+        && let Ok(file) = fs::read(&executable.path)
+        && let Ok(words) = tokens::of_program(&file)
+    {
+        found.extend(words);
     }
-    (!token.is_empty()).then_some(token)
+    Ok(found)
 }
 
 fn grammar_of(options: &CampaignOptions) -> Result<Option<Arc<Grammar>>, CampaignError> {
@@ -152,18 +122,4 @@ fn grammar_of(options: &CampaignOptions) -> Result<Option<Arc<Grammar>>, Campaig
     let grammar =
         grammar.map_err(|error| CampaignError::Wrong(format!("{}: {error}", path.display())))?;
     Ok(Some(Arc::new(grammar)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn tokens_are_read_as_afl_writes_them() {
-        assert_eq!(quoted("put=\"put \""), Some(b"put ".to_vec()));
-        assert_eq!(quoted("\"\\x00\\\"a\\\\\""), Some(b"\0\"a\\".to_vec()));
-        assert_eq!(quoted("a=b"), None);
-        assert_eq!(quoted("a=\"\""), None);
-        assert_eq!(quoted("a=\"\\x0\""), None);
-    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use powerfail_corpus::{Images, TestCase};
-use powerfail_fuzz::{Engine, Options, Unstable};
+use powerfail_fuzz::{Engine, Options, Unstable, tokens};
 
 use crate::error::CampaignError;
 use crate::shared::{Shared, lock};
@@ -88,7 +88,10 @@ impl<'s, 'o> Worker<'s, 'o> {
         }
         let stats = self.engine.stats();
         if stats.steps % STEPS_PER_COMPARISONS == 1 {
-            self.engine.add_tokens(self.runs.repeater().comparisons());
+            let operands = self.runs.repeater().comparisons();
+            let operands = operands.iter().map(Vec::as_slice);
+            let words: Vec<_> = tokens::of_comparisons(operands, &[]).collect();
+            self.engine.add_tokens(words);
         }
         self.tell(stats);
         Ok(())

@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use powerfail_image::{Contents, PageBytes};
+use powerfail_image::{Contents, PageBytes, PageHash};
 use rustc_hash::FxHashMap;
 
 use crate::tree::NodeNumber;
 
 /// What an entry of a map of pages takes, with the room that such maps leave.
 const ENTRY_BYTES: u64 = 2 * size_of::<(u64, Arc<PageBytes>)>() as u64;
-const PAGE_BYTES: u64 = size_of::<PageBytes>() as u64 + 16;
+/// What a page takes, with its counters and its entry here.
+const PAGE_BYTES: u64 =
+    size_of::<PageBytes>() as u64 + 16 + 2 * size_of::<(usize, Shared)>() as u64;
 
 /// The cache.
 pub(crate) struct Cache {
@@ -23,8 +25,15 @@ pub(crate) struct Cache {
     clock: u64,
     contents: FxHashMap<NodeNumber, (Arc<Contents>, u64)>,
     by_age: BTreeMap<u64, NodeNumber>,
-    /// How many of the contents have a page, by its address, which stays while one has it.
-    sharers: FxHashMap<usize, u32>,
+    /// Pages by their addresses, which stay while some contents have them.
+    shared: FxHashMap<usize, Shared>,
+}
+
+/// A page that some contents have. As long as they do, nobody can change it, and its hash stays.
+#[derive(Default)]
+struct Shared {
+    sharers: u32,
+    hash: Option<PageHash>,
 }
 
 impl Cache {
@@ -35,7 +44,7 @@ impl Cache {
             clock: 0,
             contents: FxHashMap::default(),
             by_age: BTreeMap::new(),
-            sharers: FxHashMap::default(),
+            shared: FxHashMap::default(),
         }
     }
 
@@ -63,17 +72,29 @@ impl Cache {
         self.forget(number);
         for page in pages(contents) {
             self.used_bytes += ENTRY_BYTES;
-            let sharers = self.sharers.entry(page).or_default();
-            if *sharers == 0 {
+            let shared = self.shared.entry(page).or_default();
+            if shared.sharers == 0 {
                 self.used_bytes += PAGE_BYTES;
             }
-            *sharers += 1;
+            shared.sharers += 1;
         }
         self.clock += 1;
         let entry = (Arc::clone(contents), self.clock);
         self.contents.insert(number, entry);
         self.by_age.insert(self.clock, number);
         self.shrink();
+    }
+
+    /// The hash of a page, if it is one that is kept and its hash was told.
+    pub(crate) fn hash(&self, page: &Arc<PageBytes>) -> Option<PageHash> {
+        self.shared.get(&(Arc::as_ptr(page) as usize))?.hash
+    }
+
+    /// Tells the hash of a page, which is remembered as long as the page is kept.
+    pub(crate) fn set_hash(&mut self, page: &Arc<PageBytes>, hash: PageHash) {
+        if let Some(shared) = self.shared.get_mut(&(Arc::as_ptr(page) as usize)) {
+            shared.hash = Some(hash);
+        }
     }
 
     fn shrink(&mut self) {
@@ -91,10 +112,10 @@ impl Cache {
         self.by_age.remove(&age);
         for page in pages(&contents) {
             self.used_bytes -= ENTRY_BYTES;
-            if let Some(sharers) = self.sharers.get_mut(&page) {
-                *sharers -= 1;
-                if *sharers == 0 {
-                    self.sharers.remove(&page);
+            if let Some(shared) = self.shared.get_mut(&page) {
+                shared.sharers -= 1;
+                if shared.sharers == 0 {
+                    self.shared.remove(&page);
                     self.used_bytes -= PAGE_BYTES;
                 }
             }
@@ -143,6 +164,6 @@ mod tests {
         cache.set_limit(0);
         assert!(cache.get(1).is_none());
         assert_eq!(cache.used_bytes(), 0);
-        assert!(cache.sharers.is_empty());
+        assert!(cache.shared.is_empty());
     }
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use powerfail_image::{Contents, ImageId};
+use powerfail_image::{Contents, ImageId, PageBytes, PageHash, page_hash};
 
 use crate::store::{INPUTS_FILE, Origin, PACK_FILE, Store, TREE_FILE};
 use crate::tree::NodeNumber;
@@ -23,6 +23,8 @@ pub struct Images {
     directory: PathBuf,
     store: Mutex<Store>,
 }
+
+type Hashes<'a> = Vec<(&'a Arc<PageBytes>, PageHash)>;
 
 /// What the tree says of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +107,39 @@ impl Images {
         self.lock().cache.used_bytes()
     }
 
+    /// What identifies contents, whether they are kept or not. This is faster than [`Contents::id`] where pages
+    /// are shared with images that were used lately: those are not hashed again.
+    pub fn identify(&self, contents: &Contents) -> ImageId {
+        let (id, hashes) = self.identify_pages(contents);
+        let mut store = self.lock();
+        for (page, hash) in hashes {
+            store.cache.set_hash(page, hash);
+        }
+        id
+    }
+
+    /// The same, with the hashes that had to be made for it. Nobody waits while they are made.
+    fn identify_pages<'a>(&self, contents: &'a Contents) -> (ImageId, Hashes<'a>) {
+        let files = contents.files.values();
+        let pages: Vec<_> = files.flat_map(|file| file.pages.values()).collect();
+        let known: Vec<_> = {
+            let store = self.lock();
+            pages.iter().map(|page| store.cache.hash(page)).collect()
+        };
+        let mut new = Vec::new();
+        let mut hashes = pages.iter().zip(known);
+        let id = contents.id_from(|page| match hashes.next() {
+            Some((_, Some(hash))) => hash,
+            Some((page, None)) => {
+                let hash = page_hash(page);
+                new.push((*page, hash));
+                hash
+            }
+            None => page_hash(page),
+        });
+        (id, new)
+    }
+
     /// Keeps an image that the program made from another one. If it is known, nothing is stored, but if this
     /// way to it is shorter, it is kept instead of the one that was known. The second result says whether it
     /// is new.
@@ -117,10 +152,13 @@ impl Images {
         edge: &Edge,
         contents: &Contents,
     ) -> Result<(ImageId, bool)> {
-        let id = contents.id();
+        let (id, hashes) = self.identify_pages(contents);
         let mut store = self.lock();
         let parent = store.find(parent)?;
         let new = store.keep(id, &Origin::Made(parent, edge), contents)?;
+        for (page, hash) in hashes {
+            store.cache.set_hash(page, hash);
+        }
         Ok((id, new))
     }
 
@@ -129,7 +167,7 @@ impl Images {
     /// # Errors
     /// There is no room. Then everything is as before.
     pub fn insert_root(&self, name: &str, contents: &Contents) -> Result<(ImageId, bool)> {
-        let id = contents.id();
+        let id = self.identify(contents);
         let new = self.lock().keep(id, &Origin::Given(name), contents)?;
         Ok((id, new))
     }

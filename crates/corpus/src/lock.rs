@@ -62,13 +62,11 @@ impl Lock {
                 return Err(CorpusError::file("lock", &path)(error));
             }
         }
-        let written = serde_json::to_string(&Holder::this_process())
-            .map_err(io::Error::from)
-            .and_then(|text| {
-                file.set_len(0)?;
-                writeln!(file, "{text}")
-            });
-        written.map_err(CorpusError::file("write", &path))?;
+        // Who has it is for people, and for taking over what a kill leaves. The lock is one without it, also
+        // where the disk is full.
+        if let Ok(text) = serde_json::to_string(&Holder::this_process()) {
+            drop(file.set_len(0).and_then(|()| writeln!(file, "{text}")));
+        }
         Ok(Self {
             directory: directory.to_owned(),
             _file: file,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +38,12 @@ pub struct StatsLine {
     pub more: BTreeMap<String, serde_json::Value>,
 }
 
-/// The statistics of a campaign.
+/// The statistics of a campaign. All threads may use it at once.
 pub struct Stats {
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
     journal: Journal<StatsLine>,
     last: Option<StatsLine>,
 }
@@ -55,22 +60,28 @@ impl Stats {
         let (journal, lost_bytes) = Journal::open_plain(&path, |line| last = Some(line))?;
         let mut cuts = Vec::new();
         Cut::note(&mut cuts, &path, lost_bytes);
-        Ok((Self { journal, last }, cuts))
+        let inner = Mutex::new(Inner { journal, last });
+        Ok((Self { inner }, cuts))
     }
 
     /// Adds a line.
     ///
     /// # Errors
     /// There is no room. Then everything is as before.
-    pub fn append(&mut self, line: &StatsLine) -> Result<()> {
-        self.journal.append(line)?;
-        self.last = Some(line.clone());
+    pub fn append(&self, line: &StatsLine) -> Result<()> {
+        let mut inner = self.lock();
+        inner.journal.append(line)?;
+        inner.last = Some(line.clone());
         Ok(())
     }
 
     /// The last line: where a resumed campaign goes on.
-    pub fn last(&self) -> Option<&StatsLine> {
-        self.last.as_ref()
+    pub fn last(&self) -> Option<StatsLine> {
+        self.lock().last.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

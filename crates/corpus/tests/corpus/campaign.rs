@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use powerfail_corpus::{Campaign, CorpusError, Lock, StatsLine, read_record, read_stats};
 use serde_json::json;
@@ -49,7 +49,7 @@ fn a_campaign_is_resumed_as_it_was() -> TestResult {
 fn statistics_go_on_where_they_stopped() -> TestResult {
     let directory = tempfile::tempdir()?;
     let directory = directory.path();
-    let mut campaign = Campaign::create(directory, Vec::new(), json!(null))?;
+    let campaign = Campaign::create(directory, Vec::new(), json!(null))?;
     assert_eq!(campaign.stats.last(), None);
     let mut lines = Vec::new();
     for number in 0..3_u32 {
@@ -70,7 +70,7 @@ fn statistics_go_on_where_they_stopped() -> TestResult {
     let path = directory.join("stats.jsonl");
     std::fs::write(&path, format!("{text}{{\"time_s\":4"))?;
     let campaign = Campaign::resume(directory)?;
-    assert_eq!(campaign.stats.last(), lines.last());
+    assert_eq!(campaign.stats.last().as_ref(), lines.last());
     assert_eq!((campaign.cuts.len(), campaign.cuts[0].lost_bytes), (1, 11));
     assert_eq!(std::fs::read_to_string(&path)?, text);
     Ok(())
@@ -84,9 +84,13 @@ fn hold(directory: &Path) -> TestResult {
     Ok(())
 }
 
-fn wait_for_lock(stdout: impl std::io::Read) -> bool {
-    let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-    lines.any(|line| line == "locked")
+/// Waits for what a process says when it has the lock. What it says later is read by the one who keeps the
+/// result.
+fn wait_for_lock(process: &mut Child) -> TestResult<BufReader<ChildStdout>> {
+    let mut stdout = BufReader::new(process.stdout.take().ok_or("it is piped")?);
+    let mut lines = stdout.by_ref().lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "locked"));
+    Ok(stdout)
 }
 
 #[test]
@@ -109,14 +113,15 @@ fn two_processes_do_not_have_one_lock() -> TestResult {
     };
     // One that ends as it should.
     let mut other = start()?;
-    assert!(wait_for_lock(other.stdout.take().ok_or("it is piped")?));
+    let mut rest = wait_for_lock(&mut other)?;
     assert_eq!(locked_by(), Some(format!("process {}", other.id())));
     drop(other.stdin.take());
-    other.wait()?;
+    rest.read_to_end(&mut Vec::new())?;
+    assert!(other.wait()?.success());
     drop(Lock::take(directory)?);
     // One that is killed.
     let mut other = start()?;
-    assert!(wait_for_lock(other.stdout.take().ok_or("it is piped")?));
+    let _rest = wait_for_lock(&mut other)?;
     other.kill()?;
     other.wait()?;
     let record = std::fs::read_to_string(directory.join("lock"))?;
@@ -129,7 +134,7 @@ fn two_processes_do_not_have_one_lock() -> TestResult {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    assert!(wait_for_lock(left.stdout.take().ok_or("it is piped")?));
+    let _rest = wait_for_lock(&mut left)?;
     let lock = Lock::take(directory)?;
     assert_eq!(locked_by(), Some(format!("process {}", std::process::id())));
     drop(left.stdin.take());

@@ -73,7 +73,7 @@ fn noisy_pool(value: u64) -> Contents {
 }
 
 /// Keeps something, such that one file meets the limit before the others.
-fn keep(campaign: &mut Campaign, file: &str, round: u64) -> Result<(), CorpusError> {
+fn keep(campaign: &Campaign, file: &str, round: u64) -> Result<(), CorpusError> {
     let long = Edge {
         input: noise(round, 3000),
         failure_point: None,
@@ -128,7 +128,7 @@ fn fill_again_and_again(directory: &Path) -> TestResult {
     ];
     for file in files {
         let directory = directory.join(file);
-        let mut campaign = Campaign::create(&directory, Vec::new(), serde_json::Value::Null)?;
+        let campaign = Campaign::create(&directory, Vec::new(), serde_json::Value::Null)?;
         for round in 0..ROUNDS {
             let len = directory
                 .join(file)
@@ -137,7 +137,7 @@ fn fill_again_and_again(directory: &Path) -> TestResult {
             let mut room = len + round % 3;
             while round > 0 && {
                 limit(Some(room))?;
-                let kept = keep(&mut campaign, file, round);
+                let kept = keep(&campaign, file, round);
                 limit(None)?;
                 match kept {
                     Ok(()) => false,
@@ -156,7 +156,7 @@ fn fill_again_and_again(directory: &Path) -> TestResult {
                 room += 1 + room / 30;
             }
             if round == 0 {
-                keep(&mut campaign, file, round)?;
+                keep(&campaign, file, round)?;
             }
             assert_eq!(count(&campaign, file)?, round + 1);
         }

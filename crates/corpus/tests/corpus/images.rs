@@ -67,6 +67,38 @@ fn loaded_images_share_their_pages() -> TestResult {
     Ok(())
 }
 
+/// Hashes of pages are remembered while pages are kept, and never those of other pages.
+#[test]
+fn an_image_is_identified_by_its_bytes_whatever_is_remembered() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let images = open(directory.path())?;
+    let mut contents = run(&Contents::default(), &edge("", None));
+    let (mut id, _) = images.insert_root("pool", &contents)?;
+    for number in 0..40 {
+        let step = edge(&format!("{number}"), None);
+        // Some with pages of the image that is kept, some with pages of their own; some are forgotten at once.
+        let from = if number % 3 == 0 {
+            (*images.load(id)?).clone()
+        } else {
+            contents
+        };
+        images.set_cache_limit(if number % 7 == 0 { 0 } else { 1 << 20 });
+        contents = run(&from, &step);
+        drop(from);
+        assert_eq!(images.identify(&contents), contents.id());
+        (id, _) = images.insert(id, &step, &contents)?;
+        assert_eq!(id, contents.id());
+        // What belongs to nobody else may change where it is.
+        let pool = contents.files.get_mut("pool").ok_or("a pool")?;
+        for page in pool.pages.values_mut() {
+            Arc::make_mut(page)[17] ^= 1;
+        }
+        assert_eq!(images.identify(&contents), contents.id());
+    }
+    assert!(images.verify().is_empty());
+    Ok(())
+}
+
 /// A chain of images much longer than differences may be chained, and many children at its end.
 #[test]
 fn deep_images_load_and_are_rebuilt() -> TestResult {

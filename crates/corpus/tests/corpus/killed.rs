@@ -12,7 +12,7 @@ const VARIABLE: &str = "POWERFAIL_CORPUS_TEST_KILLED";
 
 /// The campaign: keeps an image, a test case and a line, and then says so, until it is killed.
 fn work_forever(directory: &Path) -> TestResult {
-    let mut campaign = Campaign::resume(directory)?;
+    let campaign = Campaign::resume(directory)?;
     let cases = campaign.queue.cases();
     let mut parent = cases.last().map_or(Images::empty(), |case| case.image);
     let mut value = campaign.images.len() as u64;

@@ -3,6 +3,7 @@
 mod campaign;
 mod common;
 mod cut;
+mod format;
 mod full;
 mod images;
 mod killed;
