@@ -48,8 +48,10 @@ impl Time {
     }
 }
 
-fn pointer<T>(value: Option<&T>) -> usize {
-    value.map_or(0, |value| core::ptr::from_ref(value) as usize)
+/// A time for the kernel, which writes there how much of it is left.
+fn pointer(time: &mut Option<Time>) -> usize {
+    time.as_mut()
+        .map_or(0, |time| core::ptr::from_mut(time) as usize)
 }
 
 /// How the target waits: `wait` does it, together with the end of a connection and for so long at most, and
@@ -88,7 +90,7 @@ unsafe fn poll_with(
     wanted: *mut Polled,
     count: usize,
     socket: c_int,
-    time: Option<Time>,
+    mut time: Option<Time>,
     mask: usize,
 ) -> Option<isize> {
     let mut all = Vec::with_capacity(count + 1);
@@ -103,7 +105,7 @@ unsafe fn poll_with(
         let arguments = [
             all.as_mut_ptr() as usize,
             all.len(),
-            pointer(time.as_ref()),
+            pointer(&mut time),
             mask,
             8,
             0,
@@ -180,7 +182,7 @@ unsafe fn select_with(
     count: c_int,
     sets: [*mut u64; 3],
     socket: c_int,
-    time: Option<Time>,
+    mut time: Option<Time>,
     mask: *const c_void,
 ) -> Option<isize> {
     let words = (count.max(0) as usize).div_ceil(64).min(16);
@@ -201,14 +203,12 @@ unsafe fn select_with(
     }
     let [read, write, except] = copies.each_mut().map(|copy| copy.as_mut_ptr() as usize);
     let mask = [mask as usize, 8];
-    // The kernel changes the time.
-    let time = time;
     let arguments = [
         count.max(if is_added { socket + 1 } else { 0 }) as usize,
         read,
         write,
         except,
-        pointer(time.as_ref()),
+        pointer(&mut time),
         if mask[0] == 0 {
             0
         } else {
