@@ -9,13 +9,29 @@ const LINE_LEN: usize = 128;
 
 /// Whether an address lies in a mapping of a file.
 pub(crate) fn is_of_file(address: u64) -> bool {
+    let mut found = false;
+    for_each_line(|line| found |= is_file_at(line, address));
+    found
+}
+
+/// Shows all mappings of memory that can be written and belongs to no file: from, to, and whether it is the heap
+/// of the C library.
+pub(crate) fn for_each_private(mut show: impl FnMut(u64, u64, bool)) {
+    for_each_line(|line| {
+        if let Some((from, to)) = private_of(line) {
+            show(from, to, line.ends_with(b"[heap]"));
+        }
+    });
+}
+
+/// Shows the beginning of each line.
+fn for_each_line(mut show: impl FnMut(&[u8])) {
     let path = c"/proc/self/maps".as_ptr() as usize;
     // SAFETY: the path is a constant.
     let fd = unsafe { sys::call(sys::number::OPENAT, [AT_FDCWD, path, O_CLOEXEC, 0, 0, 0]) };
     if fd < 0 {
-        return false;
+        return;
     }
-    let mut found = false;
     let (mut line, mut len, mut offset) = ([0; LINE_LEN], 0, 0);
     loop {
         let mut part = [0; 4096];
@@ -35,7 +51,7 @@ pub(crate) fn is_of_file(address: u64) -> bool {
         offset += read;
         for byte in &part[..read] {
             if *byte == b'\n' {
-                found |= is_file_at(&line[..len], address);
+                show(&line[..len]);
                 len = 0;
             } else if let Some(place) = line.get_mut(len) {
                 *place = *byte;
@@ -45,16 +61,29 @@ pub(crate) fn is_of_file(address: u64) -> bool {
     }
     // SAFETY: the descriptor is ours.
     unsafe { sys::call(sys::number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
-    found
+}
+
+/// The addresses of a line, and its other fields.
+fn addresses(line: &[u8]) -> (u64, u64, impl Iterator<Item = &[u8]>) {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let mut ends = fields.next().unwrap_or(&[]).split(|byte| *byte == b'-');
+    let mut end = || number(ends.next().unwrap_or(&[]), 16);
+    (end(), end(), fields)
+}
+
+/// The addresses of a line, if it is about memory that can be written and belongs to no file.
+fn private_of(line: &[u8]) -> Option<(u64, u64)> {
+    const INODE: usize = 4;
+    let (from, to, mut fields) = addresses(line);
+    let is_private = fields.next()? == b"rw-p";
+    let inode = fields.nth(INODE - 2)?;
+    (is_private && inode == b"0").then_some((from, to))
 }
 
 /// Whether a line is about a mapping of a file with an address in it: `from-to rights offset device inode`.
 fn is_file_at(line: &[u8], address: u64) -> bool {
     const INODE: usize = 4;
-    let mut fields = line.split(|byte| *byte == b' ');
-    let mut ends = fields.next().unwrap_or(&[]).split(|byte| *byte == b'-');
-    let mut end = || number(ends.next().unwrap_or(&[]), 16);
-    let (from, to) = (end(), end());
+    let (from, to, mut fields) = addresses(line);
     let inode = fields.nth(INODE - 1).unwrap_or(&[]);
     (from..to).contains(&address) && number(inode, 10) != 0
 }
@@ -70,7 +99,7 @@ fn number(digits: &[u8], base: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::is_file_at;
+    use super::{is_file_at, private_of};
 
     #[test]
     fn lines_of_files_and_others() {
@@ -82,6 +111,8 @@ mod tests {
         let heap =
             b"555555559000-55555557a000 rw-p 00000000 00:00 0                          [heap]";
         assert!(!is_file_at(heap, 0x5555_5555_9010));
+        assert_eq!(private_of(heap), Some((0x5555_5555_9000, 0x5555_5557_a000)));
+        assert_eq!(private_of(file), None);
         assert!(!is_file_at(b"", 0));
     }
 }
