@@ -44,12 +44,6 @@ impl Bump {
     }
 }
 
-/// What is used of the reservation: from, to.
-pub(crate) fn used() -> (u64, u64) {
-    let start = ALLOCATOR.start.load(Ordering::Acquire);
-    (start, start + ALLOCATOR.used.load(Ordering::Relaxed))
-}
-
 // SAFETY: blocks come from one mapping, are aligned, and never overlap: each addition to `used` is
 // somebody's alone.
 unsafe impl GlobalAlloc for Bump {

@@ -14,14 +14,19 @@ pub(crate) fn is_of_file(address: u64) -> bool {
     found
 }
 
-/// Shows all mappings of memory that can be written and belongs to no file: from, to, and whether it is the heap
-/// of the C library.
-pub(crate) fn for_each_private(mut show: impl FnMut(u64, u64, bool)) {
-    for_each_line(|line| {
-        if let Some((from, to)) = private_of(line) {
-            show(from, to, line.ends_with(b"[heap]"));
-        }
-    });
+/// Memory that can be written and belongs to no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Private {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) is_executable: bool,
+    /// Whether it is the heap of the C library.
+    pub(crate) is_heap: bool,
+}
+
+/// Shows all such memory, but for the stack of the main thread.
+pub(crate) fn for_each_private(mut show: impl FnMut(Private)) {
+    for_each_line(|line| private_of(line).into_iter().for_each(&mut show));
 }
 
 /// Shows the beginning of each line.
@@ -71,13 +76,19 @@ fn addresses(line: &[u8]) -> (u64, u64, impl Iterator<Item = &[u8]>) {
     (end(), end(), fields)
 }
 
-/// The addresses of a line, if it is about memory that can be written and belongs to no file.
-fn private_of(line: &[u8]) -> Option<(u64, u64)> {
+/// What a line says, if it is about such memory.
+fn private_of(line: &[u8]) -> Option<Private> {
     const INODE: usize = 4;
     let (from, to, mut fields) = addresses(line);
-    let is_private = fields.next()? == b"rw-p";
+    let rights = fields.next()?;
     let inode = fields.nth(INODE - 2)?;
-    (is_private && inode == b"0").then_some((from, to))
+    let is_private = (rights == b"rw-p" || rights == b"rwxp") && inode == b"0";
+    (is_private && !line.ends_with(b"[stack]")).then_some(Private {
+        from,
+        to,
+        is_executable: rights == b"rwxp",
+        is_heap: line.ends_with(b"[heap]"),
+    })
 }
 
 /// Whether a line is about a mapping of a file with an address in it: `from-to rights offset device inode`.
@@ -111,7 +122,11 @@ mod tests {
         let heap =
             b"555555559000-55555557a000 rw-p 00000000 00:00 0                          [heap]";
         assert!(!is_file_at(heap, 0x5555_5555_9010));
-        assert_eq!(private_of(heap), Some((0x5555_5555_9000, 0x5555_5557_a000)));
+        let private = private_of(heap).map(|it| (it.from, it.to, it.is_executable, it.is_heap));
+        assert_eq!(
+            private,
+            Some((0x5555_5555_9000, 0x5555_5557_a000, false, true))
+        );
         assert_eq!(private_of(file), None);
         assert!(!is_file_at(b"", 0));
     }

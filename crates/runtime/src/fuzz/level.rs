@@ -97,12 +97,13 @@ fn stop(server: &Server) {
     SERVES.store(true, Ordering::Relaxed);
     process::adopt();
     let files = process::Positions::new();
-    memory::settle();
     notes::patch();
     if !is_root {
         destructors::silence();
     }
     code::reset_after_fork();
+    // Last: what is written from here on is copied at each fork.
+    memory::settle();
     let mut phase = Phase::Reached;
     loop {
         say(server, phase);

@@ -5,13 +5,13 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::interpose::original;
+use crate::maps::{self, Private};
 use crate::modules::Function;
 use crate::sites::{SITES, Sites, WINDOW};
-use crate::{allocator, maps, sys};
+use crate::sys;
 
 use super::is_active;
 
-const MADVISE: usize = 28;
 const BRK: usize = 12;
 const LARGE: u64 = 2 << 20;
 
@@ -65,29 +65,128 @@ pub(super) fn functions_of_library() -> Vec<Function> {
     })
 }
 
-/// Makes large pages of what this process has: to copy one costs as much as to copy a small one.
-pub(super) fn settle() {
-    const LEN_MAX: u64 = 256 << 20;
-    let own = allocator::used();
-    collapse(own.0, own.1);
-    maps::for_each_private(|from, to, is_heap| {
-        if is_heap {
-            set(&HEAP, from, to);
-        }
-        if to - from >= LARGE && to - from <= LEN_MAX {
-            collapse(from, to);
-        }
-    });
+/// Where the heap of the C library is.
+fn find_heap(all: &[Private]) {
+    if let Some(heap) = all.iter().find(|it| it.is_heap) {
+        set(&HEAP, heap.from, heap.to);
+    }
 }
 
-fn collapse(from: u64, to: u64) {
-    const COLLAPSE: usize = 25;
-    let mut at = from.next_multiple_of(LARGE);
-    while at + LARGE <= to.next_multiple_of(LARGE) {
-        // SAFETY: what is there stays the same. Where there is nothing, or something else, nothing happens.
-        unsafe { sys::call(MADVISE, [at as usize, LARGE as usize, COLLAPSE, 0, 0, 0]) };
-        at += LARGE;
+/// Makes this process cheap to copy. What it has written itself the kernel copies at each fork: not the pages,
+/// but its tables of them. What comes from a file is only looked up when it is used. So everything goes to a
+/// file in memory, of which this process and its copies have private mappings, as they have of programs.
+pub(super) fn settle() {
+    const RANGES_MAX: usize = 192;
+    let nothing = Private {
+        from: 0,
+        to: 0,
+        is_executable: false,
+        is_heap: false,
+    };
+    // On the stack: what is allocated would be among what is copied.
+    let (mut ranges, mut count) = ([nothing; RANGES_MAX], 0);
+    let here = sys::stack_pointer();
+    maps::for_each_private(|range| {
+        let is_stack = (range.from..range.to).contains(&here);
+        if !is_stack && count < RANGES_MAX {
+            ranges[count] = range;
+            count += 1;
+        }
+    });
+    let ranges = &ranges[..count];
+    find_heap(ranges);
+    let limit = lift_limit();
+    let name = c"powerfail-memory".as_ptr() as usize;
+    // SAFETY: the name has an end.
+    let file = unsafe { sys::call(MEMFD_CREATE, [name, CLOSE_ON_EXEC, 0, 0, 0, 0]) };
+    if file >= 0 {
+        let mut offset = 0;
+        for range in ranges {
+            move_to_file(*range, file as i32, offset);
+            offset += range.to - range.from;
+        }
+        // SAFETY: the descriptor is ours.
+        unsafe { sys::call(sys::number::CLOSE, [file as usize, 0, 0, 0, 0, 0]) };
     }
+    set_limit(limit);
+}
+
+const MEMFD_CREATE: usize = 319;
+const CLOSE_ON_EXEC: usize = 1;
+const GETRLIMIT: usize = 97;
+const SETRLIMIT: usize = 160;
+const FILE_LENGTH: usize = 1;
+
+/// Lets files get as long as they may; how long they could get before.
+fn lift_limit() -> [u64; 2] {
+    let mut limit = [0u64; 2];
+    let place = limit.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes two words to this stack.
+    unsafe { sys::call(GETRLIMIT, [FILE_LENGTH, place, 0, 0, 0, 0]) };
+    set_limit([limit[1], limit[1]]);
+    limit
+}
+
+fn set_limit(limit: [u64; 2]) {
+    let place = limit.as_ptr() as usize;
+    // SAFETY: the kernel reads two words from this stack.
+    unsafe { sys::call(SETRLIMIT, [FILE_LENGTH, place, 0, 0, 0, 0]) };
+}
+
+/// Puts the pages of a range that are there into a file, and maps it in their place.
+fn move_to_file(range: Private, file: i32, offset: u64) {
+    const MINCORE: usize = 27;
+    const PAGE: u64 = 4096;
+    const PAGES: usize = 2048;
+    let Private { from, to, .. } = range;
+    // SAFETY: the file is ours.
+    let is_long = unsafe {
+        let len = (offset + to - from) as usize;
+        sys::call(sys::number::FTRUNCATE, [file as usize, len, 0, 0, 0, 0])
+    };
+    if is_long < 0 {
+        return;
+    }
+    let mut at = from;
+    while at < to {
+        let pages = ((to - at) / PAGE).min(PAGES as u64) as usize;
+        let mut present = [0u8; PAGES];
+        let len = pages * PAGE as usize;
+        let place = present.as_mut_ptr() as usize;
+        // SAFETY: the kernel writes a byte for each page.
+        if unsafe { sys::call(MINCORE, [at as usize, len, place, 0, 0, 0]) } < 0 {
+            return;
+        }
+        let mut page = 0;
+        while page < pages {
+            let is_present = |page: &usize| present[*page] & 1 != 0;
+            let Some(first) = (page..pages).find(is_present) else {
+                break;
+            };
+            let end = (first..pages)
+                .find(|page| !is_present(page))
+                .unwrap_or(pages);
+            let start = at + first as u64 * PAGE;
+            let len = (end - first) * PAGE as usize;
+            let position = (offset + (start - from)) as usize;
+            let arguments = [file as usize, start as usize, len, position, 0, 0];
+            // SAFETY: the kernel reads memory that is there, and writes to a file of ours.
+            if unsafe { sys::call(sys::number::PWRITE64, arguments) } != len as isize {
+                return;
+            }
+            page = end;
+        }
+        at += len as u64;
+    }
+    let executable = if range.is_executable {
+        sys::PROT_EXEC
+    } else {
+        0
+    };
+    let rights = sys::PROT_READ | sys::PROT_WRITE | executable;
+    let flags = sys::MAP_PRIVATE | sys::MAP_FIXED | sys::MAP_NORESERVE;
+    // SAFETY: what is there is replaced by the same; nothing has changed it since it was written.
+    unsafe { sys::mmap(from, to - from, rights, flags, file, offset) };
 }
 
 /// This process is an execution from now on.
