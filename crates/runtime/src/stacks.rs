@@ -48,6 +48,13 @@ pub(crate) fn forget_code() {
     GENERATION.fetch_add(1, Ordering::Release);
 }
 
+/// Makes the tables that are made when the first stack is unwound.
+pub(crate) fn prepare() {
+    KNOWN.with(|known| {
+        known.get_or_insert_with(Known::new);
+    });
+}
+
 /// In the child after fork.
 pub(crate) fn reset_after_fork() {
     KNOWN.reset_after_fork();

@@ -23,7 +23,7 @@ use powerfail_abi::message::MessageKind;
 use powerfail_abi::shared::Reply;
 
 use crate::sites::Sites;
-use crate::{coverage, host, signals, sys};
+use crate::{coverage, host, signals, stacks, sys};
 
 pub(crate) use calls::{before_call, before_change, before_use, functions};
 pub(crate) use memory::{instead_of, loaded_libpmemobj, map_block};
@@ -78,6 +78,7 @@ fn start() {
         coverage::start();
         signals::install();
         Sites::start();
+        stacks::prepare();
         destructors::find(free as *const () as u64);
         // The descriptor would be one that the target does not expect.
         crate::code::reset_after_fork();
