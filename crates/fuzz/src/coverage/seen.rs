@@ -29,7 +29,7 @@ pub(crate) struct Seen {
     stable: Vec<u64>,
     locations: usize,
     unstable: usize,
-    unstable_seen: usize,
+    unstable_reached: usize,
 }
 
 impl Seen {
@@ -46,7 +46,7 @@ impl Seen {
     /// The share of stable locations in all that were reached.
     #[expect(clippy::cast_precision_loss, reason = "maps are small")]
     pub(crate) fn stability(&self) -> f64 {
-        let all = self.locations + self.unstable_seen;
+        let all = self.locations + self.unstable_reached;
         if all == 0 {
             1.0
         } else {
@@ -105,10 +105,10 @@ impl Seen {
         for &Touched { location, bucket } in touched {
             self.cover(location as usize + 1);
             let (index, shift) = place(location);
-            if self.stable[index] >> shift & 0xff == 0 {
+            if byte(self.stable[index], shift) == 0 {
                 continue;
             }
-            let seen = (self.buckets[index] >> shift) as u8;
+            let seen = byte(self.buckets[index], shift);
             if seen == 0 {
                 locations.push(location);
             } else if seen & bucket == 0 {
@@ -123,10 +123,10 @@ impl Seen {
         for &Touched { location, bucket } in touched {
             self.cover(location as usize + 1);
             let (index, shift) = place(location);
-            if self.buckets[index] >> shift & 0xff == 0 {
-                let stable = self.stable[index] >> shift & 0xff != 0;
+            if byte(self.buckets[index], shift) == 0 {
+                let stable = byte(self.stable[index], shift) != 0;
                 self.locations += usize::from(stable);
-                self.unstable_seen += usize::from(!stable);
+                self.unstable_reached += usize::from(!stable);
             }
             self.buckets[index] |= u64::from(bucket) << shift;
         }
@@ -136,13 +136,13 @@ impl Seen {
     pub(crate) fn ignore(&mut self, location: u32) -> bool {
         self.cover(location as usize + 1);
         let (index, shift) = place(location);
-        if self.stable[index] >> shift & 0xff == 0 {
+        if byte(self.stable[index], shift) == 0 {
             return false;
         }
         self.stable[index] &= !(0xff << shift);
         self.unstable += 1;
-        self.unstable_seen += 1;
-        if self.buckets[index] >> shift & 0xff == 0 {
+        self.unstable_reached += 1;
+        if byte(self.buckets[index], shift) == 0 {
             // It was reached, or nobody could say that it is unstable.
             self.buckets[index] |= 1 << shift;
         } else {
@@ -159,8 +159,8 @@ impl Seen {
             .filter(|(_, word)| **word != u64::MAX)
             .flat_map(|(index, word)| {
                 (0..WORD)
-                    .filter(move |byte| word >> (8 * byte) & 0xff == 0)
-                    .map(move |byte| (index * WORD + byte) as u32)
+                    .filter(move |at| word.to_le_bytes()[*at] == 0)
+                    .map(move |at| (index * WORD + at) as u32)
             })
     }
 
@@ -175,6 +175,10 @@ impl Seen {
 
 fn place(location: u32) -> (usize, u32) {
     (location as usize / WORD, 8 * (location % WORD as u32))
+}
+
+fn byte(word: u64, shift: u32) -> u8 {
+    (word >> shift) as u8
 }
 
 fn word(bytes: &[u8]) -> u64 {
