@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use powerfail_finding::{Finding, Role, Severity, SourcePlace};
+use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
 
-/// A line at which a finding with one of some codes shows the bug.
+/// A line at which findings show the bug: those with these codes and, if it is one of correctness, all errors.
+/// Which of several symptoms is reported depends on the workload.
 #[derive(Debug)]
 pub(crate) struct PlantedLine {
     pub(crate) file: String,
     pub(crate) line: u32,
-    pub(crate) codes: Vec<String>,
+    pub(crate) codes: Vec<Code>,
 }
 
 /// A planted bug.
@@ -24,18 +25,30 @@ pub(crate) struct Bug {
 }
 
 impl Bug {
-    /// Whether a finding is about this bug. Where a crash showed it, the survivor may be at the line as well.
+    /// Whether a finding is about this bug.
     pub(crate) fn is_shown_by(&self, finding: &Finding) -> bool {
-        finding.severity != Severity::Warning
-            && self.lines.iter().any(|planted| {
-                let codes = &planted.codes;
-                codes.iter().any(|code| code == finding.code.as_str())
-                    && places(finding).any(|place| planted.is_at(place))
-            })
+        self.lines.iter().any(|planted| planted.shows(finding))
     }
 }
 
 impl PlantedLine {
+    /// A finding is where its first place is. Where the usual symptom is a failed recovery, the store that
+    /// should not have survived will do as well.
+    fn shows(&self, finding: &Finding) -> bool {
+        let is_usual = self.codes.contains(&finding.code);
+        let is_error = |code: &Code| code.severity() == Severity::Error;
+        let accepted = match finding.severity {
+            Severity::Error => self.codes.iter().any(is_error),
+            Severity::Performance => is_usual,
+            Severity::Warning => false,
+        };
+        let mut places = finding.places.iter();
+        let is_first = places.next().is_some_and(|place| self.is_at(place));
+        let mut survivors = places.filter(|place| place.role == Role::Survivor);
+        let is_survivor = is_usual && survivors.any(|place| self.is_at(place));
+        accepted && (is_first || is_survivor)
+    }
+
     fn is_at(&self, place: &SourcePlace) -> bool {
         let file = place
             .file
@@ -44,13 +57,6 @@ impl PlantedLine {
             .and_then(Path::file_name);
         place.line == Some(self.line) && file.is_some_and(|file| file == self.file.as_str())
     }
-}
-
-/// The places that say which bug it is: the first one, and what survives.
-fn places(finding: &Finding) -> impl Iterator<Item = &SourcePlace> {
-    let survivors = finding.places.iter().skip(1);
-    let survivors = survivors.filter(|place| place.role == Role::Survivor);
-    finding.places.first().into_iter().chain(survivors)
 }
 
 /// All bugs in the sources of a directory, by number.
@@ -81,9 +87,8 @@ fn add(bugs: &mut BTreeMap<u32, Bug>, file: &str, line: u32, comment: &str) {
     let is_code = |word: &&str| word.starts_with("PF");
     let words = rest.split_whitespace();
     let codes = words.clone().take_while(is_code);
-    let codes: Vec<_> = codes
-        .map(|it| it.trim_end_matches(',').to_owned())
-        .collect();
+    let codes = codes.map(|it| it.trim_end_matches(',').parse().expect("a code"));
+    let codes: Vec<_> = codes.collect();
     assert!(!codes.is_empty(), "{file}:{line}: no code");
     let what: Vec<_> = words.skip_while(is_code).collect();
     if !what.is_empty() {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::trigger::{Step, Trigger};
 
 /// Ends a command that hangs. Far beyond what any of them takes.
-const GUARD_SECONDS: &str = "300";
+const GUARD_SECONDS: &str = "900";
 
 /// See the module header.
 pub(crate) struct Pool<'a> {

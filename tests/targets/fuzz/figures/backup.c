@@ -57,8 +57,8 @@ static void update(uint64_t key, uint64_t value)
 static void recover(void)
 {
 	if (pool->backup_valid) {
-		pool->table.values[pool->backup.key % KEYS] = pool->backup.value; // bug 4: PF0101, PF0504, PF0301, PF0701 what is undone may be lost
-		pool->table.checksum = pool->backup.checksum; // bug 4: PF0101, PF0504, PF0301, PF0701
+		pool->table.values[pool->backup.key % KEYS] = pool->backup.value; // bug 4: PF0101, PF0504 what is undone may be lost
+		pool->table.checksum = pool->backup.checksum; // bug 4: PF0101, PF0504
 		if (!PLANTED(4))
 			pmem_persist(&pool->table, sizeof(pool->table));
 		pool->backup_valid = 0;
