@@ -48,7 +48,7 @@ fn is_tried_again(case: &Case) -> bool {
         if store.kind == EventKind::StoreLocked || store.form == StoreForm::CompareExchangePair)
 }
 
-fn check(bench: &mut Bench, case: &Case, random: &mut Random, seen: &mut Seen) {
+fn check(bench: &mut Bench, case: &Case, random: &mut Random, tally: &mut Seen) {
     let at = Machine::code_address(TRAMPOLINE_AT);
     let mut out = [0; MAX_TRAMPOLINE_LEN];
     let emitted = bench
@@ -101,7 +101,7 @@ fn check(bench: &mut Bench, case: &Case, random: &mut Random, seen: &mut Seen) {
         match before {
             Some(before) if !before.is_tentative => {
                 assert_eq!(before, after, "{what}");
-                seen.final_already += 1;
+                tally.final_already += 1;
             }
             Some(before) if before.stamp == after.stamp => {
                 let is_tentative = false;
@@ -110,11 +110,11 @@ fn check(bench: &mut Bench, case: &Case, random: &mut Random, seen: &mut Seen) {
                     ..before
                 };
                 assert_eq!(confirmed, after, "{what}");
-                seen.confirmed += 1;
+                tally.confirmed += 1;
             }
             before => {
                 assert_eq!(in_pool, after.value, "{what}");
-                seen.retried += usize::from(before.is_some());
+                tally.retried += usize::from(before.is_some());
             }
         }
     }
