@@ -213,3 +213,20 @@ fn recorded_and_repeated_a_target_does_the_same() {
         image = left;
     }
 }
+
+#[test]
+fn memcached_is_repeated() {
+    let arguments = [
+        "-u", "root", "-U", "0", "-t", "1", "-m", "64", "-e", "{pool}",
+    ];
+    let program = Path::new("/usr/bin/memcached");
+    let (mut repeater, _directory) = repeat(program, &arguments, |options| options.desock = true);
+    for word in ["one", "two"] {
+        let input = format!("set key 0 0 3\r\n{word}\r\n");
+        let outcome = repeater.run(input.as_bytes()).unwrap();
+        assert_eq!(outcome.end, End::Exit(0), "{outcome:?}");
+        assert!(outcome.operations > 0);
+    }
+    let report = repeater.speed_report();
+    assert_ne!(report.speed, Speed::FromTemplates, "it has threads by then");
+}
