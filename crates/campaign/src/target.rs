@@ -1,10 +1,11 @@
 //! Runs test cases for an engine: images from the tree, on a repeater.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use powerfail_corpus::Images;
 use powerfail_fuzz::{End, Execution, Target};
-use powerfail_image::ImageId;
+use powerfail_image::{ImageId, RunDirectory};
 use powerfail_recorder::repeat::{self, Opened, Outcome, RepeatOptions, Repeater};
 use rustc_hash::FxHashSet;
 
@@ -22,6 +23,10 @@ pub(crate) struct Runs {
     /// Images on which the target gives up before it reads its input.
     suspects: Arc<Mutex<Vec<ImageId>>>,
     suspected: FxHashSet<ImageId>,
+    /// How often the target was started.
+    starts: u32,
+    /// Where its pools are; removed last, or by whoever comes after a kill.
+    place: RunDirectory,
 }
 
 pub(crate) const fn end_of(end: repeat::End) -> End {
@@ -33,14 +38,14 @@ pub(crate) const fn end_of(end: repeat::End) -> End {
 }
 
 /// How a campaign repeats its target.
-pub(crate) fn repeat_options(options: &CampaignOptions) -> RepeatOptions {
+fn repeat_options(options: &CampaignOptions, directory: PathBuf) -> RepeatOptions {
     let mut repeat = RepeatOptions::new(options.command.clone(), way_of(options.input));
     repeat.timeout = options.timeout;
     repeat.stacks = options.stacks;
     repeat.derandomise = options.derandomise;
     repeat.desock = options.desock;
     repeat.comparisons = true;
-    repeat.directory = powerfail_image::default_parent();
+    repeat.directory = directory;
     repeat.file_limit_bytes = options.file_limit_bytes;
     repeat
 }
@@ -52,12 +57,16 @@ impl Runs {
         images: &Arc<crate::shared::Kept>,
         suspects: &Arc<Mutex<Vec<ImageId>>>,
     ) -> Result<Self, CampaignError> {
+        let place = RunDirectory::create_in(&powerfail_image::default_parent())?;
+        let repeat = repeat_options(options, place.path().join("0"));
         Ok(Self {
-            repeater: Repeater::start(&repeat_options(options), runtime)?,
+            repeater: Repeater::start(&repeat, runtime)?,
             images: Arc::clone(images),
             open: None,
             suspects: Arc::clone(suspects),
             suspected: FxHashSet::default(),
+            starts: 1,
+            place,
         })
     }
 
@@ -101,7 +110,10 @@ impl Runs {
         runtime: &[u8],
     ) -> Result<(), CampaignError> {
         self.open = None;
-        self.repeater = Repeater::start(&repeat_options(options), runtime)?;
+        // The old one is still in its directory.
+        let directory = self.place.path().join(self.starts.to_string());
+        self.starts += 1;
+        self.repeater = Repeater::start(&repeat_options(options, directory), runtime)?;
         Ok(())
     }
 }
