@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use crate::shell::{JOBS, Shell};
 
+/// More than any execution takes, also on a machine that does something else as well.
+const TIMEOUT_MS: &str = "1000";
+
 /// An input that it kept.
 pub(crate) struct Kept {
     /// Since it began.
@@ -64,7 +67,7 @@ fn start(shell: &Shell, out: &Path, pools: &Path, number: usize, time: Duration)
     fuzz.arg("-i").arg(&shell.seeds).arg("-o").arg(out);
     fuzz.arg("-x").arg(&shell.dictionary);
     fuzz.args([if number == 0 { "-M" } else { "-S" }, &name(number)]);
-    fuzz.args(["-t", "150", "-V", &time.as_secs().to_string(), "--"]);
+    fuzz.args(["-t", TIMEOUT_MS, "-V", &time.as_secs().to_string(), "--"]);
     fuzz.arg(&shell.for_afl).arg(pools.join(name(number)));
     for variable in [
         "AFL_NO_UI",

@@ -5,6 +5,7 @@
 
 #[path = "../../../../benches/fuzz/bugs.rs"]
 mod bugs;
+mod figures;
 mod pool;
 mod trigger;
 
@@ -49,15 +50,18 @@ fn check(binary: &PathBuf, workload: &Trigger, flags: &[&str]) -> Report {
     // Making a pool is a workload of its own.
     let makes_pool = workload.before.is_empty() && workload.is_alone && workload.bugs == [CREATION];
     let pool = if makes_pool {
-        Pool::absent(binary)
+        Pool::absent(binary, CHECK)
     } else {
-        Pool::empty(binary)
+        Pool::empty(binary, CHECK)
     };
     for step in &workload.before {
         pool.prepare(step);
     }
     pool.check(workload, flags)
 }
+
+/// What the shell is told to check everything.
+const CHECK: &str = "--check";
 
 /// The bug that is there before any command.
 const CREATION: u32 = 39;

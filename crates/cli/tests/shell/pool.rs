@@ -1,4 +1,4 @@
-//! A pool of the shell in a folder of its own, and what is done to it before it is checked.
+//! A pool of a program in a folder of its own, and what is done to it before it is checked.
 
 use std::fs;
 use std::io::Write;
@@ -20,19 +20,26 @@ const GUARD_SECONDS: &str = "900";
 /// See the module header.
 pub(crate) struct Pool<'a> {
     binary: &'a Path,
+    /// What recovery is told beside the path of the pool.
+    recovery: &'a str,
     folder: TempDir,
 }
 
 impl<'a> Pool<'a> {
     /// No pool yet.
-    pub(crate) fn absent(binary: &'a Path) -> Self {
+    pub(crate) fn absent(binary: &'a Path, recovery: &'a str) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").expect("a folder for a pool");
-        Self { binary, folder }
+        Self {
+            binary,
+            recovery,
+            folder,
+        }
     }
 
-    /// A pool with empty structures, so that making one need not be recorded.
-    pub(crate) fn empty(binary: &'a Path) -> Self {
-        let pool = Self::absent(binary);
+    /// A pool with nothing in it, so that making one need not be recorded.
+    pub(crate) fn empty(binary: &'a Path, recovery: &'a str) -> Self {
+        let pool = Self::absent(binary, recovery);
+        // A command that changes nothing, or that the program does not know.
         pool.run("count\n");
         pool
     }
@@ -41,8 +48,8 @@ impl<'a> Pool<'a> {
         self.folder.path().join("pool")
     }
 
-    /// The shell on this pool, as words of a command.
-    fn shell(&self) -> [PathBuf; 2] {
+    /// The program on this pool, as words of a command.
+    fn command(&self) -> [PathBuf; 2] {
         [self.binary.to_owned(), self.path()]
     }
 
@@ -68,7 +75,7 @@ impl<'a> Pool<'a> {
     fn crash(&self, function: &str, fence: usize, commands: &str) {
         let path = self.folder.path().join("run.trace");
         let mut record = powerfail(&["record", "-o"]);
-        record.arg(&path).arg("--").args(self.shell());
+        record.arg(&path).arg("--").args(self.command());
         let output = feed(record, commands);
         assert!(output.status.success(), "{output:?}");
         let trace = Trace::open(&path).expect("a trace");
@@ -92,8 +99,8 @@ impl<'a> Pool<'a> {
     /// What `powerfail check` says of the last step.
     pub(crate) fn check(&self, trigger: &Trigger, flags: &[&str]) -> Report {
         let out = self.folder.path().join("out");
-        let [binary, pool] = self.shell();
-        let recover = format!("{} {} --check", binary.display(), pool.display());
+        let [binary, pool] = self.command();
+        let recover = format!("{} {} {}", binary.display(), pool.display(), self.recovery);
         let mut check = powerfail(&["check", "--format", "json", "--seed", "1", "--out"]);
         check.arg(out).args(["--recover", &recover]).args(flags);
         check.arg("--").args([binary, pool]);
