@@ -20,6 +20,12 @@ pub(crate) enum Novelty {
     Location,
 }
 
+/// What a look at counters has shown so far.
+struct Look {
+    hash: u64,
+    novelty: Novelty,
+}
+
 /// What was seen of a map.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -58,30 +64,43 @@ impl Seen {
     /// locations.
     pub(crate) fn look(&mut self, counters: &[u8]) -> (Novelty, u64) {
         self.cover(counters.len());
-        let mut hash = 0_u64;
-        let mut novelty = Novelty::Nothing;
-        for (at, block) in counters.chunks(BLOCK).enumerate() {
-            if block.iter().fold(0, |all, byte| all | byte) == 0 {
+        let mut look = Look {
+            hash: 0,
+            novelty: Novelty::Nothing,
+        };
+        let (blocks, rest) = counters.as_chunks();
+        for (at, block) in blocks.iter().enumerate() {
+            self.look_at(at, block, &mut look);
+        }
+        if !rest.is_empty() {
+            let mut block = [0; BLOCK];
+            block[..rest.len()].copy_from_slice(rest);
+            self.look_at(blocks.len(), &block, &mut look);
+        }
+        (look.novelty, look.hash)
+    }
+
+    #[inline]
+    fn look_at(&self, at: usize, block: &[u8; BLOCK], look: &mut Look) {
+        if block.iter().fold(0, |all, byte| all | byte) == 0 {
+            return;
+        }
+        let (words, _) = block.as_chunks();
+        for (index, bytes) in (at * (BLOCK / WORD)..).zip(words) {
+            let raw = u64::from_le_bytes(*bytes);
+            if raw == 0 {
                 continue;
             }
-            let words = at * (BLOCK / WORD)..;
-            for (index, bytes) in words.zip(block.chunks(WORD)) {
-                let raw = word(bytes);
-                if raw == 0 {
-                    continue;
-                }
-                let touched = buckets(raw) & self.stable[index];
-                if touched == 0 {
-                    continue;
-                }
-                hash = mix(hash, index as u64, touched);
-                let seen = self.buckets[index];
-                if touched & !seen != 0 && novelty != Novelty::Location {
-                    novelty = novelty.max(compare(touched, seen));
-                }
+            let touched = buckets(raw) & self.stable[index];
+            if touched == 0 {
+                continue;
+            }
+            look.hash = mix(look.hash, index as u64, touched);
+            let seen = self.buckets[index];
+            if touched & !seen != 0 && look.novelty != Novelty::Location {
+                look.novelty = look.novelty.max(compare(touched, seen));
             }
         }
-        (novelty, hash)
     }
 
     /// The stable locations that a run has touched.
