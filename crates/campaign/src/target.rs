@@ -1,6 +1,5 @@
 //! Runs test cases for an engine: images from the tree, on a repeater.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use powerfail_corpus::Images;
@@ -17,16 +16,15 @@ use crate::shared::lock;
 /// See the module header.
 #[derive(Debug)]
 pub(crate) struct Runs {
+    // Before the directory, in which it works.
     repeater: Repeater,
+    directory: RunDirectory,
     images: Arc<crate::shared::Kept>,
     open: Option<(ImageId, Opened)>,
     /// Images on which the target gives up before it reads its input.
     suspects: Arc<Mutex<Vec<ImageId>>>,
     suspected: FxHashSet<ImageId>,
-    /// How often the target was started.
-    starts: u32,
-    /// Where its pools are; removed last, or by whoever comes after a kill.
-    place: RunDirectory,
+    restarts: u32,
 }
 
 pub(crate) const fn end_of(end: repeat::End) -> End {
@@ -38,14 +36,14 @@ pub(crate) const fn end_of(end: repeat::End) -> End {
 }
 
 /// How a campaign repeats its target.
-fn repeat_options(options: &CampaignOptions, directory: PathBuf) -> RepeatOptions {
+fn repeat_options(options: &CampaignOptions, directory: &RunDirectory) -> RepeatOptions {
     let mut repeat = RepeatOptions::new(options.command.clone(), way_of(options.input));
     repeat.timeout = options.timeout;
     repeat.stacks = options.stacks;
     repeat.derandomise = options.derandomise;
     repeat.desock = options.desock;
     repeat.comparisons = true;
-    repeat.directory = directory;
+    repeat.directory = directory.path().join("run");
     repeat.file_limit_bytes = options.file_limit_bytes;
     repeat
 }
@@ -57,16 +55,15 @@ impl Runs {
         images: &Arc<crate::shared::Kept>,
         suspects: &Arc<Mutex<Vec<ImageId>>>,
     ) -> Result<Self, CampaignError> {
-        let place = RunDirectory::create_in(&powerfail_image::default_parent())?;
-        let repeat = repeat_options(options, place.path().join("0"));
+        let directory = RunDirectory::create_in(&powerfail_image::default_parent())?;
         Ok(Self {
-            repeater: Repeater::start(&repeat, runtime)?,
+            repeater: Repeater::start(&repeat_options(options, &directory), runtime)?,
+            directory,
             images: Arc::clone(images),
             open: None,
             suspects: Arc::clone(suspects),
             suspected: FxHashSet::default(),
-            starts: 1,
-            place,
+            restarts: 0,
         })
     }
 
@@ -110,10 +107,11 @@ impl Runs {
         runtime: &[u8],
     ) -> Result<(), CampaignError> {
         self.open = None;
-        // The old one is still in its directory.
-        let directory = self.place.path().join(self.starts.to_string());
-        self.starts += 1;
-        self.repeater = Repeater::start(&repeat_options(options, directory), runtime)?;
+        self.restarts += 1;
+        let mut repeat = repeat_options(options, &self.directory);
+        // The old one is still there while the new one starts.
+        repeat.directory = self.directory.path().join(format!("run-{}", self.restarts));
+        self.repeater = Repeater::start(&repeat, runtime)?;
         Ok(())
     }
 }

@@ -26,11 +26,15 @@ pub(crate) fn run(args: &FuzzCampaignArgs) -> anyhow::Result<Exit> {
         .iter()
         .map(|word| word.to_string_lossy())
         .collect();
-    let is_bug = match args.recovery.deny {
-        Some(_) => |_: &Finding| true,
-        None => |finding: &Finding| finding.severity != Severity::Warning,
+    let is_bug: fn(&Finding) -> bool = match args.recovery.deny {
+        Some(_) => |_| true,
+        None => |finding| finding.severity != Severity::Warning,
     };
-    let ends_with = if args.until_found { is_bug } else { |_| false };
+    let ends_with = if args.until_found {
+        is_bug
+    } else {
+        |_: &_| false
+    };
     let screen = Screen::new(words.join(" "), ends_with);
     let runtime: Arc<[u8]> = RUNTIME.into();
     let summary = powerfail_campaign::run(&options, &runtime, &screen);
