@@ -97,7 +97,10 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         shared: &shared,
         socket: target_socket,
         runtime,
-        variables: variables(options, &memory),
+        variables: variables(options, &memory)
+            .into_iter()
+            .map(|(name, value)| (name.into(), value))
+            .collect(),
         stdin: stdin(options)?,
         discards_output: options.discard_output,
         file_limit_bytes: None,
