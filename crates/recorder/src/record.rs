@@ -97,10 +97,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         shared: &shared,
         socket: target_socket,
         runtime,
-        variables: variables(options, &memory)
-            .into_iter()
-            .map(|(name, value)| (name.into(), value))
-            .collect(),
+        variables: variables(options, &memory),
         stdin: stdin(options)?,
         discards_output: options.discard_output,
         file_limit_bytes: None,
@@ -168,15 +165,15 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
 }
 
 /// What the environment of the target says besides.
-fn variables(options: &Options, memory: &MemoryDirectory) -> Vec<(&'static str, OsString)> {
+fn variables(options: &Options, memory: &MemoryDirectory) -> Vec<(OsString, OsString)> {
     let switch = |on: bool, name| on.then(|| (name, OsString::from("1")));
     let switches = [
         switch(options.derandomise, DERANDOMISE_VARIABLE),
         switch(options.desock, DESOCK_VARIABLE),
     ];
-    let mut variables = memory.variables();
-    variables.extend(switches.into_iter().flatten());
-    variables
+    let variables = memory.variables().into_iter();
+    let all = variables.chain(switches.into_iter().flatten());
+    all.map(|(name, value)| (name.into(), value)).collect()
 }
 
 /// The standard input of the target, if it is not that of this process.

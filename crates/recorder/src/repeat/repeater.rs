@@ -31,7 +31,7 @@ use super::{
 };
 
 /// How long the target may take to start, with all its code looked at.
-const START_TIME: Duration = Duration::from_secs(60);
+const START_TIME: Duration = Duration::from_mins(1);
 /// An image may take so many times as long as an input: recovery, and instructions that are new.
 const OPEN_FACTOR: u32 = 10;
 /// An execution that meets new instructions may take so many times as long.
@@ -287,7 +287,7 @@ impl Repeater {
             return Ok(());
         };
         if is_there {
-            session.kill(session.area().template.process.load(Ordering::Acquire));
+            Session::kill(session.area().template.process.load(Ordering::Acquire));
             let deadline = Instant::now() + KILL_TIME;
             let waited = session.wait(
                 &mut self.directory,
@@ -359,7 +359,7 @@ impl Repeater {
         let is_late = waited != Waited::Done;
         if is_late {
             let process = session.area().root.child.load(Ordering::Acquire);
-            session.kill(process);
+            Session::kill(process);
         }
         let end = self.end_of(false, is_late)?;
         let outcome = self.conclude(end, begun)?;
@@ -533,7 +533,7 @@ impl Repeater {
             } else {
                 &area.root
             };
-            session.kill(server.child.load(Ordering::Acquire));
+            Session::kill(server.child.load(Ordering::Acquire));
         }
         let end = self.end_of(from_template, is_late)?;
         self.conclude(end, begun)

@@ -377,7 +377,7 @@ impl Session {
     }
 
     /// Kills a process of the target.
-    pub(super) fn kill(&self, process: u32) {
+    pub(super) fn kill(process: u32) {
         if let Some(pid) = Pid::from_raw(process.cast_signed()) {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
@@ -399,7 +399,7 @@ impl Drop for Session {
         let is_reached = root.process.load(Ordering::Acquire) != 0;
         // The root adopts what the others leave, and ends it.
         if is_reached && child != 0 && root.phase.load(Ordering::Acquire) == Phase::Away as u32 {
-            self.kill(child);
+            Self::kill(child);
             let deadline = Instant::now() + PATIENCE;
             while self.area().root.phase.load(Ordering::Acquire) == Phase::Away as u32
                 && Instant::now() < deadline
