@@ -38,6 +38,7 @@ pub(crate) fn is_on() -> bool {
 pub(crate) fn start() {
     if std::env::var_os(DESOCK_VARIABLE).is_some_and(|value| value == "1") {
         ON.store(true, Ordering::Relaxed);
+        client::start();
     }
 }
 
