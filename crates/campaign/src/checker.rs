@@ -106,9 +106,20 @@ impl<'s, 'o> Checker<'s, 'o> {
                 case,
                 trace,
             } => {
-                let done = self.crash(number, &case, &trace);
-                let _ = fs::remove_file(&trace);
-                done
+                let left = self.crash(&case, &trace)?;
+                if left > 0 {
+                    let job = Job::Crash {
+                        number,
+                        case,
+                        trace,
+                    };
+                    self.traces.push((left, job));
+                    self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    let _ = fs::remove_file(&trace);
+                    self.shared.checks_done.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
             }
             Job::Blame { case, end } => self.blame(&case, end),
             Job::Import(received) => self.import(&received),
@@ -248,13 +259,8 @@ impl<'s, 'o> Checker<'s, 'o> {
         })
     }
 
-    /// Lets the power fail where it is new.
-    fn crash(
-        &mut self,
-        _number: CaseNumber,
-        case: &TestCase,
-        path: &Path,
-    ) -> Result<(), CampaignError> {
+    /// Lets the power fail where it is new. How many failure points are left.
+    fn crash(&mut self, case: &TestCase, path: &Path) -> Result<u64, CampaignError> {
         let trace = Trace::open(path)?;
         let keys = PointKeys::of(&trace)?;
         let points = NewPoints::new(&trace, keys, &self.shared.known, TRIES, POINTS_MAX);
@@ -266,9 +272,7 @@ impl<'s, 'o> Checker<'s, 'o> {
             budget: self.shared.options.check_budget,
             seed: self.shared.options.seed,
         };
-        let judged = self.ask(&trace, &question)?;
-        self.shared.checks_done.fetch_add(1, Ordering::Relaxed);
-        match judged {
+        match self.ask(&trace, &question)? {
             Judged::Findings(findings) => {
                 let basis = Basis {
                     trace: path,
@@ -278,13 +282,14 @@ impl<'s, 'o> Checker<'s, 'o> {
                     case,
                     record: self.record_of(case)?,
                 };
-                self.shared.report(findings, &basis)
+                self.shared.report(findings, &basis)?;
+                Ok(points.refused())
             }
             Judged::FailsUndisturbed(image, outcome) => {
                 self.undisturbed(image, &outcome);
-                Ok(())
+                Ok(0)
             }
-            Judged::NoPool => Ok(()),
+            Judged::NoPool => Ok(0),
         }
     }
 

@@ -90,6 +90,13 @@ pub(crate) struct Basis<'a> {
     pub(crate) record: CaseRecord,
 }
 
+/// What was written down of it.
+pub(crate) struct Found {
+    pub(crate) case: TestCase,
+    pub(crate) recovery: Recovery,
+    pub(crate) recovery_input: Option<Vec<u8>>,
+}
+
 /// See the module header.
 #[derive(Debug)]
 pub(crate) struct Findings {
@@ -186,6 +193,33 @@ impl Findings {
         }
         let stored = inner.push(finding, directory);
         Ok(Added::New(stored))
+    }
+
+    /// What a finding rests on, if it has no smaller test case yet.
+    pub(crate) fn unfinished(stored: &StoredFinding) -> Result<Option<Found>, CampaignError> {
+        let directory = &stored.directory;
+        if directory.join(MINIMISED).exists() {
+            return Ok(None);
+        }
+        let read = |name: &str| {
+            let path = directory.join(name);
+            fs::read(&path).map_err(CampaignError::file(&path))
+        };
+        let record = serde_json::from_slice::<CaseRecord>(&read(CASE)?);
+        let image = record.ok().and_then(|record| record.image.parse().ok());
+        let Some(image) = image else {
+            return Ok(None);
+        };
+        let (_, recovery) = evidence::load(directory)?;
+        let recovery_input = recovery.input.is_some().then(|| read(RECOVERY_INPUT));
+        Ok(Some(Found {
+            case: TestCase {
+                image,
+                input: read(INPUT)?,
+            },
+            recovery,
+            recovery_input: recovery_input.transpose()?,
+        }))
     }
 
     /// Keeps a smaller test case that shows a finding.

@@ -6,13 +6,12 @@
 
 use std::path::Path;
 
-use powerfail_abi::fuzz::{MAP_LEN, Path as PmPath};
-use powerfail_abi::mark::LIBRARY_ENTER;
-use powerfail_explore::{FailurePointTree, Random, StackNames, TreeOptions};
+use powerfail_abi::fuzz::MAP_LEN;
+use powerfail_explore::{FailurePointTree, Random, TreeOptions};
 use powerfail_image::{Contents, CursorOptions, ImageCursor};
-use powerfail_model::{EventIndex, PoolIndex, Rules, ThreadIndex};
-use powerfail_trace::{Body, MarkKind, Trace};
-use rustc_hash::FxHashMap;
+use powerfail_model::{EventIndex, PoolIndex, Rules};
+use powerfail_recorder::repeat::locations_of;
+use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
 
@@ -64,7 +63,7 @@ pub(crate) fn moments(
     let points = tree.stacks().iter().flat_map(|stack| &stack.points);
     let mut points: Vec<EventIndex> = points.map(|point| point.at).collect();
     points.sort_unstable();
-    let locations = locations_of(trace, choice.stacks, &points)?;
+    let locations = locations_at(trace, choice.stacks, &points)?;
     let mut chosen: Vec<EventIndex> = Vec::new();
     for (at, location) in points.iter().zip(locations) {
         if chosen.len() < CRASH_IMAGES_MAX && known.insert(location) {
@@ -90,47 +89,25 @@ fn random_count(rate: f64, random: &mut Random) -> u64 {
     scaled / PARTS + u64::from(random.below(PARTS) < scaled % PARTS)
 }
 
-/// The location on the PM path of each of these events, which are in order. The end of the trace has the one
-/// after the last operation.
-fn locations_of(
+/// The location on the PM path of each of these moments, which are in order: that of the event, or of the last
+/// operation before it, if it is none itself.
+fn locations_at(
     trace: &Trace,
     stacks: bool,
     points: &[EventIndex],
 ) -> Result<Vec<usize>, CampaignError> {
-    let mut names = StackNames::new(trace);
-    let mut paths: FxHashMap<ThreadIndex, PmPath> = FxHashMap::default();
     let mut found = Vec::with_capacity(points.len());
-    let mut records = trace.records_from(EventIndex(0));
     let mut last = 0;
-    while let Some(record) = records.next_record()? {
-        let Some(next) = points.get(found.len()) else {
-            break;
-        };
-        let is_operation = match &record.body {
-            Body::Pm(_) => true,
-            Body::Mark(mark) => {
-                mark.kind
-                    == MarkKind::Annotation {
-                        code: LIBRARY_ENTER,
-                    }
-            }
-            _ => false,
-        };
-        let path = paths.entry(record.thread).or_default();
-        let operation = if stacks {
-            names.of(record.stack)
-        } else {
-            names.of_site(record.stack)
-        };
-        let location = path.clone().step(operation);
-        if record.index == *next {
-            found.push(location);
+    locations_of(trace, stacks, |it| {
+        while points.get(found.len()).is_some_and(|next| *next < it.event) {
+            found.push(last);
         }
-        if is_operation {
-            last = path.step(operation);
+        last = it.location as usize;
+        if points.get(found.len()) == Some(&it.event) {
+            found.push(last);
         }
-    }
-    found.resize(points.len(), last ^ 1);
+    })?;
+    found.resize(points.len(), last);
     Ok(found)
 }
 

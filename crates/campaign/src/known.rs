@@ -104,9 +104,9 @@ impl NewPoints {
     }
 
     /// How many points were new, and left out because there were too many.
-    pub(crate) fn refused(&self) -> usize {
+    pub(crate) fn refused(&self) -> u64 {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.refused
+        state.refused as u64
     }
 }
 

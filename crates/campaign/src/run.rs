@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use powerfail_corpus::{Campaign, Priority, Sync as Others, TestCase};
+use powerfail_fuzz::End;
 
 use crate::checker::{Checker, sentence};
 use crate::error::CampaignError;
@@ -15,7 +16,7 @@ use crate::job::Job;
 use crate::messages::Machines;
 use crate::observer::Observer;
 use crate::options::CampaignOptions;
-use crate::shared::{Kept, Shared};
+use crate::shared::{CRASHES, HANGS, Kept, Shared};
 use crate::start::Beginning;
 use crate::stats::{Stats, StatsFile};
 use crate::worker::Worker;
@@ -68,7 +69,7 @@ pub fn run(
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
     let campaign = open(&options)?;
     let before = StatsFile::before(&campaign);
-    let mut stats_file = StatsFile::open(campaign.directory())?;
+    let mut stats_file = StatsFile::new(campaign.directory());
     let findings = Findings::open(&campaign.findings_directory())?;
     for cut in &campaign.cuts {
         observer.warning(&format!(
@@ -224,7 +225,7 @@ fn watch(shared: &Shared<'_>, file: &mut StatsFile) -> Result<(), CampaignError>
 
 /// Takes test cases of other instances. Whether there are more.
 fn import(shared: &Shared<'_>, others: &mut Others) -> Result<bool, CampaignError> {
-    let pulled = others.pull(shared.kept.images(), IMPORTS_MAX)?;
+    let pulled = others.pull(shared.kept.images(), shared.kept.queue(), IMPORTS_MAX)?;
     for problem in &pulled.problems {
         shared.warn(&format!(
             "another instance cannot be read: {}",
@@ -250,19 +251,32 @@ impl Shared<'_> {
     fn restore(&self) -> Result<(), CampaignError> {
         for queued in self.kept.queue().cases() {
             let case: TestCase = self.kept.queue().load(queued.number)?;
-            let is_failure = queued.retired.is_some() && queued.entry.minimised_from.is_none();
-            let job = if is_failure {
-                Job::Blame {
+            let number = queued.number;
+            let end = match queued.retired.as_deref() {
+                None => None,
+                Some(HANGS) => Some(End::Timeout),
+                Some(CRASHES) => Some(End::Signal(libc::SIGSEGV)),
+                Some(_) => continue,
+            };
+            let job = match end {
+                Some(end) => Job::Blame {
                     case,
-                    end: Some(powerfail_fuzz::End::Timeout),
-                }
-            } else {
-                Job::Record {
-                    number: queued.number,
-                    case,
-                }
+                    end: Some(end),
+                },
+                None => Job::Record { number, case },
             };
             self.submit(job, Priority::Low, queued.entry.new_locations);
+        }
+        for stored in self.findings.all() {
+            if let Some(basis) = Findings::unfinished(&stored)? {
+                let job = Job::Minimise {
+                    stored: Box::new(stored),
+                    case: basis.case,
+                    recovery: Box::new(basis.recovery),
+                    recovery_input: basis.recovery_input,
+                };
+                self.submit(job, Priority::Low, 0);
+            }
         }
         let nodes = self.kept.images().nodes();
         let crashes = nodes.iter().filter(|node| node.failure_point.is_some());

@@ -20,6 +20,11 @@ use crate::messages::Machines;
 use crate::observer::Observer;
 use crate::options::CampaignOptions;
 
+/// Why a test case is never mutated.
+pub(crate) const HANGS: &str = "it hangs";
+/// The same.
+pub(crate) const CRASHES: &str = "it crashes";
+
 /// What is on disk.
 pub(crate) struct Kept {
     campaign: Campaign,
@@ -44,6 +49,10 @@ impl Kept {
 
     pub(crate) const fn queue(&self) -> &Queue {
         &self.campaign.queue
+    }
+
+    pub(crate) const fn stats(&self) -> &powerfail_corpus::Stats {
+        &self.campaign.stats
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -238,8 +247,8 @@ impl<'o> Shared<'o> {
             lock(&self.exchange).cases.push((worker, known));
         } else {
             let because = match discovery.end {
-                End::Timeout => "it hangs",
-                _ => "it crashes",
+                End::Timeout => HANGS,
+                _ => CRASHES,
             };
             self.kept.queue().retire(number, because)?;
         }

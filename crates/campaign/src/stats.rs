@@ -54,7 +54,6 @@ pub struct Stats {
 
 /// `stats.jsonl`, as it is written.
 pub(crate) struct StatsFile {
-    file: powerfail_corpus::Stats,
     /// Seconds and executions of the line before.
     last: Option<(f64, u64)>,
     paths: PathBuf,
@@ -80,14 +79,12 @@ impl StatsFile {
         }
     }
 
-    pub(crate) fn open(directory: &Path) -> Result<Self, CampaignError> {
-        let (file, _) = powerfail_corpus::Stats::open(directory)?;
-        Ok(Self {
-            file,
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self {
             last: None,
             paths: directory.join(PATHS_FILE),
             next_paths: Instant::now() + PATHS_EVERY,
-        })
+        }
     }
 
     /// Reads the PM paths that earlier runs had seen.
@@ -121,7 +118,7 @@ impl StatsFile {
             std::fs::write(&unfinished, bytes).map_err(CampaignError::file(&unfinished))?;
             std::fs::rename(&unfinished, &self.paths).map_err(CampaignError::file(&self.paths))?;
         }
-        self.file.append(&line_of(&stats)?)?;
+        shared.kept.stats().append(&line_of(&stats)?)?;
         Ok(stats)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use powerfail_corpus::Images;
 use powerfail_fuzz::{End, Execution, Target};
-use powerfail_image::ImageId;
+use powerfail_image::{ImageId, RunDirectory};
 use powerfail_recorder::repeat::{self, Opened, Outcome, RepeatOptions, Repeater};
 use rustc_hash::FxHashSet;
 
@@ -16,12 +16,15 @@ use crate::shared::lock;
 /// See the module header.
 #[derive(Debug)]
 pub(crate) struct Runs {
+    // Before the directory, in which it works.
     repeater: Repeater,
+    directory: RunDirectory,
     images: Arc<crate::shared::Kept>,
     open: Option<(ImageId, Opened)>,
     /// Images on which the target gives up before it reads its input.
     suspects: Arc<Mutex<Vec<ImageId>>>,
     suspected: FxHashSet<ImageId>,
+    restarts: u32,
 }
 
 pub(crate) const fn end_of(end: repeat::End) -> End {
@@ -33,14 +36,14 @@ pub(crate) const fn end_of(end: repeat::End) -> End {
 }
 
 /// How a campaign repeats its target.
-pub(crate) fn repeat_options(options: &CampaignOptions) -> RepeatOptions {
+fn repeat_options(options: &CampaignOptions, directory: &RunDirectory) -> RepeatOptions {
     let mut repeat = RepeatOptions::new(options.command.clone(), way_of(options.input));
     repeat.timeout = options.timeout;
     repeat.stacks = options.stacks;
     repeat.derandomise = options.derandomise;
     repeat.desock = options.desock;
     repeat.comparisons = true;
-    repeat.directory = powerfail_image::default_parent();
+    repeat.directory = directory.path().join("run");
     repeat.file_limit_bytes = options.file_limit_bytes;
     repeat
 }
@@ -52,12 +55,15 @@ impl Runs {
         images: &Arc<crate::shared::Kept>,
         suspects: &Arc<Mutex<Vec<ImageId>>>,
     ) -> Result<Self, CampaignError> {
+        let directory = RunDirectory::create_in(&powerfail_image::default_parent())?;
         Ok(Self {
-            repeater: Repeater::start(&repeat_options(options), runtime)?,
+            repeater: Repeater::start(&repeat_options(options, &directory), runtime)?,
+            directory,
             images: Arc::clone(images),
             open: None,
             suspects: Arc::clone(suspects),
             suspected: FxHashSet::default(),
+            restarts: 0,
         })
     }
 
@@ -101,7 +107,11 @@ impl Runs {
         runtime: &[u8],
     ) -> Result<(), CampaignError> {
         self.open = None;
-        self.repeater = Repeater::start(&repeat_options(options), runtime)?;
+        self.restarts += 1;
+        let mut repeat = repeat_options(options, &self.directory);
+        // The old one is still there while the new one starts.
+        repeat.directory = self.directory.path().join(format!("run-{}", self.restarts));
+        self.repeater = Repeater::start(&repeat, runtime)?;
         Ok(())
     }
 }

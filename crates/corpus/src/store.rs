@@ -364,12 +364,12 @@ impl Store {
         }
     }
 
-    pub(crate) fn load(&mut self, number: NodeNumber) -> Result<Arc<Contents>> {
-        if let Some(contents) = self.cache.get(number) {
+    pub(crate) fn load(&mut self, wanted: NodeNumber) -> Result<Arc<Contents>> {
+        if let Some(contents) = self.cache.get(wanted) {
             return Ok(contents);
         }
         let mut chain = Vec::new();
-        let mut at = Some(number);
+        let mut at = Some(wanted);
         let mut contents = Contents::default();
         while let Some(number) = at {
             if let Some(cached) = self.cache.get(number) {
@@ -393,9 +393,13 @@ impl Store {
                 let what = format!("the difference to image {image} does not fit");
                 CorpusError::damaged(pack.path(), place.at, what)
             })?;
+            // The beginning of a chain is kept too: what is loaded next shares its pages.
+            if node.base.is_none() && number != wanted {
+                self.cache.put(number, &Arc::new(contents.clone()));
+            }
         }
         let contents = Arc::new(contents);
-        self.cache.put(number, &contents);
+        self.cache.put(wanted, &contents);
         Ok(contents)
     }
 }

@@ -201,9 +201,10 @@ fn prepare(numbers: &[(RawFd, RawFd)], parent: i32) -> io::Result<()> {
 
 /// Runs in the child, between fork and exec: a target that is repeated does not get far.
 fn confine(file_limit_bytes: u64) -> io::Result<()> {
+    // The runtime lifts the limit for files of its own.
     let limit = |bytes| libc::rlimit {
         rlim_cur: bytes,
-        rlim_max: bytes,
+        rlim_max: libc::RLIM_INFINITY,
     };
     // SAFETY: plain system calls; the limits are on this stack.
     unsafe {

@@ -12,6 +12,7 @@ use crate::input::Input;
 
 /// What to record, and how.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Options {
     /// The workload: program and arguments. `{pool}` in an argument stands for the path of a pool
     /// that does not exist yet unless there are [`contents`](Self::contents), in a directory of its own that

@@ -2,7 +2,7 @@
 
 use powerfail_patch::tactic::Targets;
 
-use crate::sys;
+use crate::{fuzz, sys};
 
 const PAGE: u64 = 4096;
 /// What is mapped at a time where nothing forces a place.
@@ -34,6 +34,15 @@ fn insert(ranges: &mut Vec<(u64, u64)>, range: (u64, u64)) {
     } else {
         ranges.insert(at, range);
     }
+}
+
+/// Maps memory for code where nothing is; whether nothing was.
+fn map_free(start: u64, len: u64) -> bool {
+    let all = sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC;
+    let flags =
+        sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE | sys::MAP_NORESERVE;
+    // SAFETY: nothing is replaced.
+    unsafe { sys::mmap(start, len, all, flags, -1, 0) == start as isize }
 }
 
 impl Arenas {
@@ -95,15 +104,13 @@ impl Arenas {
                 page = mapped.1;
                 continue;
             }
+            if let Some((from, to)) = fuzz::map_block(page, map_free) {
+                insert(&mut self.mapped, (from, to));
+                page = to;
+                continue;
+            }
             let len = if by_region { REGION_LEN } else { PAGE };
-            let all = sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC;
-            let flags = sys::MAP_PRIVATE
-                | sys::MAP_ANONYMOUS
-                | sys::MAP_FIXED_NOREPLACE
-                | sys::MAP_NORESERVE;
-            // SAFETY: nothing is replaced.
-            let result = unsafe { sys::mmap(page, len, all, flags, -1, 0) };
-            if result != page as isize {
+            if !map_free(page, len) {
                 return Err(page + len);
             }
             insert(&mut self.mapped, (page, page + len));

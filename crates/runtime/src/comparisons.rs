@@ -315,10 +315,12 @@ mod early {
     /// # Safety
     /// A string.
     unsafe fn length(start: usize) -> usize {
+        let mut len = 0;
         // SAFETY: the caller's.
-        (0..)
-            .find(|at| unsafe { byte(start, *at) } == 0)
-            .unwrap_or(0)
+        while unsafe { byte(start, len) } != 0 {
+            len += 1;
+        }
+        len
     }
 
     /// # Safety

@@ -26,7 +26,7 @@ mod files;
 mod numbers;
 mod random;
 
-pub(crate) use clock::{Time, duration_ns, pause, real_deadline, until_ns};
+pub(crate) use clock::{Time, duration_ns, has_passed, pause, real_deadline, until_ns};
 pub(crate) use numbers::after_fork;
 pub(crate) use random::fill;
 

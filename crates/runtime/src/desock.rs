@@ -38,6 +38,7 @@ pub(crate) fn is_on() -> bool {
 pub(crate) fn start() {
     if std::env::var_os(DESOCK_VARIABLE).is_some_and(|value| value == "1") {
         ON.store(true, Ordering::Relaxed);
+        client::start();
     }
 }
 
@@ -260,10 +261,10 @@ extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn connect(fd: c_int, address: *const u8, len: u32) -> c_int {
+    type Connect = extern "C" fn(c_int, *const u8, u32) -> c_int;
     if is_fake(fd) {
         return result(-ECONNREFUSED) as c_int;
     }
-    type Connect = extern "C" fn(c_int, *const u8, u32) -> c_int;
     original!("connect" as Connect)(fd, address, len)
 }
 

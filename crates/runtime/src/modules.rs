@@ -81,6 +81,12 @@ impl Modules {
         function_in(&self.functions, address)
     }
 
+    /// The functions in a range of addresses.
+    pub(crate) fn functions_in(&self, from: u64, to: u64) -> impl Iterator<Item = &Function> {
+        let is_inside = move |function: &&Function| (from..to).contains(&function.start);
+        self.functions.iter().filter(is_inside)
+    }
+
     /// The entry of the unwind table for an address.
     pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
         let functions = if is_own(address) {

@@ -167,6 +167,7 @@ impl Sites {
         }
         if module.is_named(b"libpmemobj.so") {
             self.transactional.push((from, to));
+            fuzz::loaded_libpmemobj(from, to);
         }
         self.sweep(functions);
     }
@@ -319,6 +320,15 @@ impl Sites {
             .retain(|range| range.1 <= from || to <= range.0);
         self.emulated.forget(from, to);
         self.claims.forget_range(from, to);
+    }
+
+    /// The functions in a range of addresses of which no patch depends on how they begin.
+    pub(crate) fn free_functions(&self, from: u64, to: u64) -> Vec<Function> {
+        let functions = self.modules.functions_in(from, to);
+        functions
+            .filter(|function| self.is_unpatched(function.start, 1))
+            .copied()
+            .collect()
     }
 
     /// Whether an address lies in a module.

@@ -46,6 +46,10 @@ pub(crate) fn afl(args: &FuzzAflArgs) -> anyhow::Result<Exit> {
     options.stacks = args.stacks;
     options.derandomise = !args.no_derandomise;
     options.desock = args.desock;
+    let parent = powerfail_image::default_parent();
+    let _ = powerfail_image::sweep_leftovers(&parent);
+    let place = powerfail_image::RunDirectory::create_in(&parent)?;
+    options.directory = place.path().join("afl");
     match serve(host, &options, &image) {
         Ok(()) => Ok(Exit::Clean),
         Err(error) => match error.downcast_ref() {

@@ -110,7 +110,7 @@ impl Observer for Screen {
             bar.set_message(styled(&lines));
             return;
         }
-        let is_due = state
+        let is_due = kept
             .last_line_s
             .is_none_or(|last| stats.time_s - last >= LINE_EVERY_S);
         if is_due {

@@ -13,7 +13,8 @@ pub struct Discovery {
     pub case: TestCase,
     /// How promising it is.
     pub priority: Priority,
-    /// PM path locations that were reached for the first time.
+    /// PM path locations that were reached for the first time. What crashed or hung is compared only with
+    /// what crashed or hung before.
     pub new_locations: Vec<u32>,
     /// PM path locations whose counter is in a new bucket.
     pub changed_locations: Vec<u32>,

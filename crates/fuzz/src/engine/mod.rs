@@ -247,6 +247,11 @@ impl Engine {
         }
     }
 
+    /// Whether there is nothing to do: no test case was added, or none of them ends.
+    pub fn is_idle(&self) -> bool {
+        self.pending.len() == 0 && self.state.corpus().count() == 0
+    }
+
     /// One step: one test case, and many mutations of it, all on one image. What it finds is kept before it
     /// is returned. Without any test case a step does nothing.
     ///
@@ -431,7 +436,8 @@ impl Engine {
             image: self.images.id(input.image),
             input: input.bytes.clone(),
         };
-        if normal {
+        // A seed that crashes is better than nothing to start from.
+        if normal || (always && looked.end != End::Timeout && self.state.corpus().count() == 0) {
             self.keep(input, priority, &footprint, looked.elapsed);
         } else {
             pm.add(&footprint.pm);

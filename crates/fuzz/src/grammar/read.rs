@@ -143,7 +143,10 @@ impl Reader<'_> {
 
     fn sequence(&mut self) -> Result<NodeNumber, GrammarError> {
         let mut parts = Vec::new();
-        while !matches!(self.token, Token::End | Token::Sign('|' | ';' | ')' | '}' | '=')) {
+        while !matches!(
+            self.token,
+            Token::End | Token::Sign('|' | ';' | ')' | '}' | '=')
+        ) {
             parts.push(self.part()?);
         }
         match parts[..] {

@@ -1,4 +1,5 @@
 //! The engine on programs that exist only here.
 
+mod common;
 mod found;
 mod toy;

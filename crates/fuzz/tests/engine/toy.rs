@@ -9,18 +9,18 @@ use powerfail_fuzz::{End, Execution, Target};
 use powerfail_image::ImageId;
 
 /// Reached when a key is deleted that exists, while there are more than 16.
-pub(crate) const SHRINK: u32 = 40_000;
+pub(crate) const SHRINK: u32 = 4000;
 /// Reached when, on the image with this name only, a key is read that does not exist.
-pub(crate) const RECOVERED: u32 = 41_000;
+pub(crate) const RECOVERED: u32 = 4100;
 /// The image on which [`RECOVERED`] can be reached.
 pub(crate) const CRASH_IMAGE: ImageId = ImageId([7; 32]);
 /// Reached when the table is resized.
-pub(crate) const RESIZE: u32 = 42_000;
+pub(crate) const RESIZE: u32 = 4200;
 
 /// The shell.
 #[derive(Default)]
 pub(crate) struct Toy {
-    pub(crate) pm: Vec<u8>,
+    pm: Vec<u8>,
     touched: Vec<usize>,
     previous: u32,
     pub(crate) runs: u64,
@@ -28,13 +28,21 @@ pub(crate) struct Toy {
     pub(crate) opened: u64,
     image: Option<ImageId>,
     /// A location that is touched in every second run.
-    pub(crate) flickers: Option<u32>,
+    flickers: Option<u32>,
 }
 
 impl Toy {
+    /// A shell that touches a location in every second run.
+    pub(crate) fn flickering(location: u32) -> Self {
+        Self {
+            flickers: Some(location),
+            ..Self::default()
+        }
+    }
+
     fn touch(&mut self, location: u32) {
         if self.pm.is_empty() {
-            self.pm = vec![0; 1 << 16];
+            self.pm = vec![0; 1 << 13];
         }
         self.touched.push(location as usize);
         let counter = &mut self.pm[location as usize];
@@ -43,8 +51,8 @@ impl Toy {
 
     /// An operation at a site: algorithm 1 of PMFuzz.
     fn operation(&mut self, site: u32) {
-        let id = site.wrapping_mul(0x9e37_79b1) >> 17;
-        self.touch((id ^ self.previous) & 0x7fff);
+        let id = site.wrapping_mul(0x9e37_79b1);
+        self.touch((id ^ self.previous) & 0x7ff);
         self.previous = id >> 1;
     }
 

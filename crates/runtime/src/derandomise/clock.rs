@@ -129,6 +129,13 @@ pub(crate) unsafe fn until_ns(clock: c_int, time: *const c_void) -> Option<u64> 
     Some(at_ns.saturating_sub(now_ns(clock)))
 }
 
+/// The target has waited for so long.
+pub(crate) fn has_passed(ns: u64) {
+    if super::is_on() {
+        advance(ns);
+    }
+}
+
 /// The target wants to sleep. Where nobody else runs in its process, time passes at once; whether it did.
 pub(crate) fn pause(ns: u64) -> bool {
     advance(ns);

@@ -236,11 +236,11 @@ macro_rules! opens {
             unsafe extern "C" fn $name(
                 $($before: $kind,)? path: *const c_char, flags: c_int, mode: c_uint
             ) -> c_int {
+                type Open = extern "C" fn($($kind,)? *const c_char, c_int, c_uint) -> c_int;
                 // SAFETY: what the target gave.
                 if let Some(fd) = unsafe { stand_in(path) } {
                     return result(fd as isize) as c_int;
                 }
-                type Open = extern "C" fn($($kind,)? *const c_char, c_int, c_uint) -> c_int;
                 original!($original as Open)($($before,)? path, flags, mode)
             }
         )*
@@ -264,12 +264,12 @@ macro_rules! opens_streams {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut c_void {
+                type Make = extern "C" fn(c_int, *const c_char) -> *mut c_void;
+                type Open = extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
                 // SAFETY: what the target gave.
                 if let Some(fd) = unsafe { stand_in(path) } {
-                    type Make = extern "C" fn(c_int, *const c_char) -> *mut c_void;
                     return original!("fdopen" as Make)(fd, mode);
                 }
-                type Open = extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
                 original!($original as Open)(path, mode)
             }
         )*

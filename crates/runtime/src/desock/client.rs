@@ -1,7 +1,7 @@
 //! The client: makes one connection after the other and sends the input.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use super::{AF_UNIX, number};
 use crate::lock::Lock;
@@ -268,12 +268,24 @@ fn end_of_connection(input: &[u8], from: usize) -> (usize, Option<usize>) {
     (input.len(), None)
 }
 
-/// All of descriptor 0.
+/// The descriptor from which the input is read: a copy of 0, which servers close.
+static INPUT: AtomicI32 = AtomicI32::new(0);
+
+/// The process begins.
+pub(super) fn start() {
+    let copy = copy_up(0);
+    if copy >= 0 {
+        INPUT.store(copy, Ordering::Relaxed);
+    }
+}
+
+/// All of the input.
 fn read_input() -> Vec<u8> {
     const READ: usize = 0;
     const PART: usize = 64 * 1024;
     let mut input = Vec::new();
     let mut by_position = true;
+    let fd = INPUT.load(Ordering::Relaxed) as usize;
     loop {
         let len = input.len();
         input.resize(len + PART, 0);
@@ -283,11 +295,11 @@ fn read_input() -> Vec<u8> {
         let read = unsafe {
             let mut read = -1;
             if by_position {
-                read = call(sys::number::PREAD64, [0, room, PART, len, 0, 0]);
+                read = call(sys::number::PREAD64, [fd, room, PART, len, 0, 0]);
             }
             if read < 0 {
                 by_position = false;
-                read = call(READ, [0, room, PART, 0, 0, 0]);
+                read = call(READ, [fd, room, PART, 0, 0, 0]);
             }
             read
         };
@@ -298,18 +310,22 @@ fn read_input() -> Vec<u8> {
     }
 }
 
-/// Gives a descriptor a number that the target does not expect to get.
-fn move_up(fd: c_int) -> c_int {
+/// A copy of a descriptor, with a number that the target does not expect to get. Negative: an error.
+fn copy_up(fd: c_int) -> c_int {
     const F_DUPFD_CLOEXEC: usize = 1030;
     const FROM: usize = 600;
     let arguments = [fd as usize, F_DUPFD_CLOEXEC, FROM, 0, 0, 0];
     // SAFETY: numbers only.
-    let moved = unsafe { call(sys::number::FCNTL, arguments) };
-    if moved < 0 {
+    unsafe { call(sys::number::FCNTL, arguments) as c_int }
+}
+
+fn move_up(fd: c_int) -> c_int {
+    let copy = copy_up(fd);
+    if copy < 0 {
         return fd;
     }
     close(fd);
-    moved as c_int
+    copy
 }
 
 fn close(fd: c_int) {

@@ -6,13 +6,13 @@ use core::ffi::{c_int, c_void};
 use super::client::{POLL_IN, Polled, State, go_on};
 use super::is_on;
 use crate::interpose::{original, result};
-use crate::sys;
+use crate::{derandomise, sys};
 
 const PPOLL: usize = 271;
 const PSELECT6: usize = 270;
 const EPOLL_PWAIT: usize = 281;
 
-const SECOND_NS: i64 = 1_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 /// How often it is looked whether a connection that was shut down is closed.
 const LOOK_AGAIN_NS: i64 = 2_000_000;
 
@@ -43,13 +43,29 @@ impl Time {
         })
     }
 
+    fn as_ns(self) -> u64 {
+        self.seconds.max(0) as u64 * SECOND_NS + self.ns.max(0) as u64
+    }
+
     fn is_longer(self, than: Self) -> bool {
         (self.seconds, self.ns) > (than.seconds, than.ns)
     }
 }
 
-fn pointer<T>(value: Option<&T>) -> usize {
-    value.map_or(0, |value| core::ptr::from_ref(value) as usize)
+/// A time for the kernel, which writes there how much of it is left.
+fn pointer(time: &mut Option<Time>) -> usize {
+    time.as_mut()
+        .map_or(0, |time| core::ptr::from_mut(time) as usize)
+}
+
+/// The target has waited: if that was in vain, the time is over by its own clock, too.
+fn waited(done: c_int, time: Option<Time>) -> c_int {
+    if done == 0
+        && let Some(time) = time
+    {
+        derandomise::has_passed(time.as_ns());
+    }
+    done
 }
 
 /// How the target waits: `wait` does it, together with the end of a connection and for so long at most, and
@@ -59,23 +75,19 @@ fn waiting(
     mut wait: impl FnMut(c_int, Option<Time>) -> Option<isize>,
 ) -> isize {
     loop {
-        match go_on() {
+        let done = match go_on() {
             State::Finished => exit(0),
-            State::Absent => return wait(-1, time).unwrap_or(0),
-            State::Connected(socket) => {
-                if let Some(done) = wait(socket, time) {
-                    return done;
-                }
-            }
+            State::Absent => Some(wait(-1, time).unwrap_or(0)),
+            State::Connected(socket) => wait(socket, time),
             State::Leaving => {
-                let soon =
-                    Some(Time::SOON).filter(|soon| time.is_none_or(|time| time.is_longer(*soon)));
-                match wait(-1, soon.or(time)) {
-                    Some(0) if soon.is_some() => {}
-                    Some(done) => return done,
-                    None => {}
-                }
+                let soon = Some(Time::SOON);
+                let soon = soon.filter(|soon| time.is_none_or(|time| time.is_longer(*soon)));
+                wait(-1, soon.or(time)).filter(|done| *done != 0 || soon.is_none())
             }
+        };
+        if let Some(done) = done {
+            waited(done as c_int, time);
+            return done;
         }
     }
 }
@@ -88,7 +100,7 @@ unsafe fn poll_with(
     wanted: *mut Polled,
     count: usize,
     socket: c_int,
-    time: Option<Time>,
+    mut time: Option<Time>,
     mask: usize,
 ) -> Option<isize> {
     let mut all = Vec::with_capacity(count + 1);
@@ -103,7 +115,7 @@ unsafe fn poll_with(
         let arguments = [
             all.as_mut_ptr() as usize,
             all.len(),
-            pointer(time.as_ref()),
+            pointer(&mut time),
             mask,
             8,
             0,
@@ -146,7 +158,8 @@ pub(super) fn before_accept(listener: c_int) {
 unsafe extern "C" fn poll(wanted: *mut Polled, count: usize, ms: c_int) -> c_int {
     if !is_on() {
         type Wait = extern "C" fn(*mut Polled, usize, c_int) -> c_int;
-        return original!("poll" as Wait)(wanted, count, ms);
+        let done = original!("poll" as Wait)(wanted, count, ms);
+        return waited(done, Time::of_ms(ms));
     }
     // SAFETY: what the target gave.
     let wait = |socket, time| unsafe { poll_with(wanted, count, socket, time, 0) };
@@ -162,7 +175,9 @@ unsafe extern "C" fn ppoll(
 ) -> c_int {
     if !is_on() {
         type Wait = extern "C" fn(*mut Polled, usize, *const Time, *const c_void) -> c_int;
-        return original!("ppoll" as Wait)(wanted, count, time, mask);
+        let done = original!("ppoll" as Wait)(wanted, count, time, mask);
+        // SAFETY: what the target gave.
+        return waited(done, unsafe { time.as_ref() }.copied());
     }
     // SAFETY: what the target gave.
     unsafe {
@@ -180,7 +195,7 @@ unsafe fn select_with(
     count: c_int,
     sets: [*mut u64; 3],
     socket: c_int,
-    time: Option<Time>,
+    mut time: Option<Time>,
     mask: *const c_void,
 ) -> Option<isize> {
     let words = (count.max(0) as usize).div_ceil(64).min(16);
@@ -201,14 +216,12 @@ unsafe fn select_with(
     }
     let [read, write, except] = copies.each_mut().map(|copy| copy.as_mut_ptr() as usize);
     let mask = [mask as usize, 8];
-    // The kernel changes the time.
-    let time = time;
     let arguments = [
         count.max(if is_added { socket + 1 } else { 0 }) as usize,
         read,
         write,
         except,
-        pointer(time.as_ref()),
+        pointer(&mut time),
         if mask[0] == 0 {
             0
         } else {
@@ -245,19 +258,21 @@ unsafe extern "C" fn select(
     except: *mut u64,
     time: *mut Time,
 ) -> c_int {
+    // SAFETY: what the target gave; the smaller unit here is a microsecond.
+    let long = unsafe { time.as_ref() }.map(|time| Time {
+        seconds: time.seconds + time.ns / 1_000_000,
+        ns: time.ns % 1_000_000 * 1000,
+    });
     if !is_on() {
         type Wait = extern "C" fn(c_int, *mut u64, *mut u64, *mut u64, *mut Time) -> c_int;
-        return original!("select" as Wait)(count, read, write, except, time);
+        let done = original!("select" as Wait)(count, read, write, except, time);
+        return waited(done, long);
     }
-    // SAFETY: what the target gave; the smaller unit here is a microsecond.
+    // SAFETY: what the target gave.
     unsafe {
-        let time = time.as_ref().map(|time| Time {
-            seconds: time.seconds + time.ns / 1_000_000,
-            ns: time.ns % 1_000_000 * 1000 % SECOND_NS,
-        });
         let sets = [read, write, except];
         let wait = |socket, time| select_with(count, sets, socket, time, core::ptr::null());
-        result(waiting(time, wait)) as c_int
+        result(waiting(long, wait)) as c_int
     }
 }
 
@@ -273,7 +288,9 @@ unsafe extern "C" fn pselect(
     if !is_on() {
         type Wait =
             extern "C" fn(c_int, *mut u64, *mut u64, *mut u64, *const Time, *const c_void) -> c_int;
-        return original!("pselect" as Wait)(count, read, write, except, time, mask);
+        let done = original!("pselect" as Wait)(count, read, write, except, time, mask);
+        // SAFETY: what the target gave.
+        return waited(done, unsafe { time.as_ref() }.copied());
     }
     // SAFETY: what the target gave.
     unsafe {
@@ -313,7 +330,8 @@ unsafe fn epoll_with(
 unsafe extern "C" fn epoll_wait(set: c_int, events: *mut c_void, count: c_int, ms: c_int) -> c_int {
     if !is_on() {
         type Wait = extern "C" fn(c_int, *mut c_void, c_int, c_int) -> c_int;
-        return original!("epoll_wait" as Wait)(set, events, count, ms);
+        let done = original!("epoll_wait" as Wait)(set, events, count, ms);
+        return waited(done, Time::of_ms(ms));
     }
     let what = [set as usize, events as usize, count as usize, 0];
     // SAFETY: what the target gave.
@@ -331,7 +349,8 @@ unsafe extern "C" fn epoll_pwait(
 ) -> c_int {
     if !is_on() {
         type Wait = extern "C" fn(c_int, *mut c_void, c_int, c_int, *const c_void) -> c_int;
-        return original!("epoll_pwait" as Wait)(set, events, count, ms, mask);
+        let done = original!("epoll_pwait" as Wait)(set, events, count, ms, mask);
+        return waited(done, Time::of_ms(ms));
     }
     let what = [set as usize, events as usize, count as usize, mask as usize];
     // SAFETY: what the target gave.

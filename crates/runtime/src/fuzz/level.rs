@@ -6,7 +6,7 @@ use powerfail_abi::fuzz::{Order, Phase, Server};
 
 use crate::{code, coverage, pool, sys, thread};
 
-use super::{area, call_host, notes, process, runs_through};
+use super::{area, call_host, destructors, memory, notes, process, runs_through};
 
 /// Whether this process is behind level 1, or does not stop there.
 static POOL_REACHED: AtomicBool = AtomicBool::new(false);
@@ -98,7 +98,12 @@ fn stop(server: &Server) {
     process::adopt();
     let files = process::Positions::new();
     notes::patch();
+    if !is_root {
+        destructors::silence();
+    }
     code::reset_after_fork();
+    // Last: what is written from here on is copied at each fork.
+    memory::settle();
     let mut phase = Phase::Reached;
     loop {
         say(server, phase);
@@ -112,6 +117,7 @@ fn stop(server: &Server) {
         let child = process::fork(&server.child);
         if child == 0 {
             SERVES.store(false, Ordering::Relaxed);
+            memory::begin_execution();
             saved.inherit();
             if order == Order::ForkThrough as u32 {
                 INPUT_REACHED.store(true, Ordering::Relaxed);

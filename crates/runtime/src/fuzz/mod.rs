@@ -3,14 +3,16 @@
 //! [`powerfail_abi::fuzz`] says what is shared with the host and how a target is repeated. Here is the
 //! target's side: [`calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
 //! [`notes`] makes known to those who are forked later which instructions store to pools, and [`beginning`]
-//! gives an execution its arguments.
+//! gives an execution its arguments. [`memory`] makes copies of the process cheap.
 //!
 //! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
 //! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
 
 mod beginning;
 mod calls;
+mod destructors;
 mod level;
+mod memory;
 mod notes;
 mod process;
 
@@ -24,6 +26,7 @@ use crate::sites::Sites;
 use crate::{coverage, host, signals, sys};
 
 pub(crate) use calls::{before_call, before_change, before_use, functions};
+pub(crate) use memory::{instead_of, loaded_libpmemobj, map_block};
 pub(crate) use notes::note;
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -75,6 +78,7 @@ fn start() {
         coverage::start();
         signals::install();
         Sites::start();
+        destructors::find(free as *const () as u64);
         // The descriptor would be one that the target does not expect.
         crate::code::reset_after_fork();
     }

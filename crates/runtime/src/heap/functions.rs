@@ -84,11 +84,12 @@ pub(super) fn resolve(
     let place = if is_decided && ON.load(Ordering::Acquire) {
         instead
     } else {
-        match (interpose::maybe_find(name), otherwise) {
+        let found = match (interpose::maybe_find(name), otherwise) {
             (Some(address), _) => address as usize,
             (None, Some(address)) => address,
             (None, None) => interpose::find(name),
-        }
+        };
+        crate::fuzz::instead_of(name, found)
     };
     if seeker.is_some() {
         SEEKER.store(0, Ordering::Relaxed);

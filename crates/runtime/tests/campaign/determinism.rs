@@ -11,7 +11,7 @@ fn run(derandomise: bool) -> Recording {
     let campaign = Campaign::new();
     let mut options = campaign.options(&program, &["{pool}"]);
     options.derandomise = derandomise;
-    let recording = campaign.record(&options);
+    let recording = Campaign::record(&options);
     assert_eq!(recording.summary.status, TargetStatus::Exited(0));
     recording
 }
@@ -49,6 +49,7 @@ fn what_is_fixed_makes_sense() {
         "time 1700000000;",
         "day 1700000000.000002;",
         "slept 1000;",
+        "waited 30;",
         "pid 20000 tid 20000 ppid 19999;",
         "signal 10;",
         "passed 1;from thread 12;",

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <libpmemobj.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -78,6 +79,10 @@ int main(int argc, char **argv)
     SAY("slept %ld;", (long)(after.tv_sec - before.tv_sec));
     syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &before);
     SAY("monotonic %ld.%09ld clock %ld;", (long)before.tv_sec, before.tv_nsec, (long)clock());
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    poll(NULL, 0, 30);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    SAY("waited %ld;", (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000);
     getrandom(bytes, 61, 0);
     SAY("getrandom %lx;", hash(bytes, 61));
     getentropy(bytes, 16);

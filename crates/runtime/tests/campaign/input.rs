@@ -56,7 +56,7 @@ fn an_input_comes_in_three_ways() {
             bytes: bytes.to_vec(),
             way,
         });
-        let recording = campaign.record(&options);
+        let recording = Campaign::record(&options);
         assert_eq!(recording.summary.status, TargetStatus::Exited(0));
         let directory = campaign.directory.path().join("slot");
         let path = pool_path(&directory);
@@ -86,7 +86,7 @@ fn no_contents_is_no_pool() {
         bytes: Vec::new(),
         way: InputWay::Stdin,
     });
-    let recording = campaign.record(&options);
+    let recording = Campaign::record(&options);
     assert!(
         recording.output.starts_with("new: found ''"),
         "{}",

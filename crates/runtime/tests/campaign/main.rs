@@ -74,11 +74,11 @@ impl Campaign {
         options.directory = Some(self.directory.path().join("slot"));
         options.output_prefix_bytes = 1 << 20;
         options.discard_output = true;
-        options.time_limit = Some(std::time::Duration::from_secs(60));
+        options.time_limit = Some(std::time::Duration::from_mins(1));
         options
     }
 
-    fn record(&self, options: &Options) -> Recording {
+    fn record(options: &Options) -> Recording {
         let summary = record(options, runtime()).expect("a recording");
         assert!(summary.fatal.is_empty(), "{:?}", summary.fatal);
         let trace = Trace::open(&options.trace).expect("a trace");

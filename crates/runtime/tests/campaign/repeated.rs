@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use powerfail_image::Contents;
+use powerfail_recorder::Input;
 use powerfail_recorder::repeat::{End, InputWay, RepeatOptions, Repeater, Speed};
 use tempfile::TempDir;
 
-use super::{build, runtime};
+use super::{Campaign, build, runtime};
 
 /// A target that begins without a pool, and the directory for that.
 fn repeat(
@@ -19,7 +20,7 @@ fn repeat(
     command.extend(arguments.iter().map(Into::into));
     let mut options = RepeatOptions::new(command, InputWay::Stdin);
     // Only what hangs takes so long, however busy the machine is.
-    options.timeout = std::time::Duration::from_secs(60);
+    options.timeout = std::time::Duration::from_mins(1);
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
     options.directory = directory.path().into();
     change(&mut options);
@@ -107,9 +108,10 @@ fn counts_branches(program: &Path) {
     let first = branches(b"nothing of interest\n");
     let second = branches(b"alpha-word\n");
     let third = branches(b"nothing of interest\n");
-    assert!(first.iter().any(|count| *count > 0), "{program:?}");
-    assert_ne!(first, second, "{program:?}");
-    assert_eq!(first, third, "{program:?}");
+    let name = program.display();
+    assert!(first.iter().any(|count| *count > 0), "{name}");
+    assert_ne!(first, second, "{name}");
+    assert_eq!(first, third, "{name}");
 }
 
 #[test]
@@ -161,5 +163,46 @@ fn a_server_is_repeated() {
         }
         let report = repeater.speed_report();
         assert_eq!(report.speed, Speed::FromTemplates, "{way}: {report:?}");
+    }
+}
+
+#[test]
+fn recorded_and_repeated_a_target_does_the_same() {
+    let program = build("objects", &["-lpmemobj"]);
+    let campaign = Campaign::new();
+    let mut options = campaign.options(&program, &["{pool}"]);
+    options.derandomise = true;
+    let directory = options.directory.clone().unwrap();
+    let mut image = Contents::default();
+    // First the pool is made, then it is found.
+    for bytes in [&b"first\nsecond\n"[..], b"third\n"] {
+        let mut repeater = {
+            let command = options.command.clone();
+            let mut options = RepeatOptions::new(command, InputWay::Stdin);
+            options.timeout = std::time::Duration::from_mins(1);
+            options.directory.clone_from(&directory);
+            Repeater::start(&options, runtime()).unwrap()
+        };
+        repeater.open(&image).unwrap();
+        // What others leave makes no difference.
+        repeater.run(b"something else\n").unwrap();
+        assert_eq!(repeater.run(bytes).unwrap().end, End::Exit(0));
+        let left = repeater.contents().unwrap();
+        drop(repeater);
+        options.contents = Some(image);
+        options.input = Some(Input {
+            bytes: bytes.to_vec(),
+            way: InputWay::Stdin,
+        });
+        let recording = Campaign::record(&options);
+        let pool = &left.files["pool"];
+        let recorded = recording.pool_begins(pool.len_bytes as usize);
+        for (number, page) in recorded.chunks(4096).enumerate() {
+            let theirs = pool.pages.get(&(number as u64));
+            let theirs = theirs.map_or(&[0; 4096][..], |page| &page[..]);
+            let difference = page.iter().zip(theirs).position(|(one, two)| one != two);
+            assert_eq!(difference, None, "in page {number}");
+        }
+        image = left;
     }
 }

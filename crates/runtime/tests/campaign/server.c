@@ -85,6 +85,9 @@ int main(int argc, char **argv)
     if (argc < 3)
         return 2;
     way = argv[1];
+    // As servers do.
+    close(0);
+    check(open("/dev/null", O_RDONLY) == 0, "descriptor 0");
     int file = open(argv[2], O_RDWR | O_CREAT, 0600);
     check(ftruncate(file, LEN) == 0, "ftruncate");
     pool = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

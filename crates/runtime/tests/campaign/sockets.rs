@@ -14,7 +14,7 @@ fn serve(way: &str, input: &[u8]) -> Recording {
         bytes: input.to_vec(),
         way: InputWay::Stdin,
     });
-    campaign.record(&options)
+    Campaign::record(&options)
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn memcached_of_debian() {
         bytes: b"set key 0 0 9\r\npersisted\r\nget key\r\n".to_vec(),
         way: InputWay::Stdin,
     });
-    let recording = campaign.record(&options);
+    let recording = Campaign::record(&options);
     assert_eq!(recording.summary.status, TargetStatus::Exited(0));
     let pool = recording.pool_begins(64 << 20);
     let is_there = |text: &[u8]| pool.windows(text.len()).any(|window| window == text);

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use anyhow::{Context, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::interrupt;
@@ -36,6 +37,12 @@ const MAP_LEN: u32 = 0x4000_0000;
 const SHARED_INPUTS: u32 = 0x0100_0000;
 /// The longest map that a greeting can name.
 const MAP_LEN_MAX: usize = 1 << 23;
+
+/// How often it is looked whether we are to end.
+pub(super) const LOOK_EVERY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,10 +155,17 @@ impl Host {
         let mut bytes = [0; 4];
         let mut at = 0;
         while at < bytes.len() {
+            // A signal ends no call of read, and one that comes just before the call ends no call at all.
+            let mut orders = [PollFd::new(&self.orders, PollFlags::IN)];
+            match poll(&mut orders, Some(&LOOK_EVERY)) {
+                Ok(0) | Err(Errno::INTR) if interrupt::is_interrupted() => return Ok(None),
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(error).context("cannot hear afl-fuzz"),
+            }
             match rustix::io::read(&self.orders, &mut bytes[at..]) {
                 Ok(0) => return Ok(None),
                 Ok(len) => at += len,
-                Err(Errno::INTR) if interrupt::is_interrupted() => return Ok(None),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error).context("cannot hear afl-fuzz"),
             }

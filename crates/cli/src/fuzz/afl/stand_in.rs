@@ -4,9 +4,10 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::host::Host;
+use super::host::{Host, LOOK_EVERY};
 use crate::interrupt;
 
 /// See the module header. It reads from a pipe that only we can write to, so it ends with us however we end.
@@ -47,10 +48,10 @@ impl StandIn {
                 // Its other end is closed: that is always reported.
                 PollFd::from_borrowed_fd(host.orders(), PollFlags::empty()),
             ];
-            match poll(&mut both, None) {
+            match poll(&mut both, Some(&LOOK_EVERY)) {
+                Ok(0) | Err(Errno::INTR) if interrupt::is_interrupted() => return Ok(false),
+                Ok(0) | Err(Errno::INTR) => continue,
                 Ok(_) => {}
-                Err(rustix::io::Errno::INTR) if interrupt::is_interrupted() => return Ok(false),
-                Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error).context("cannot wait for afl-fuzz"),
             }
             if both[0].revents().contains(PollFlags::IN) {

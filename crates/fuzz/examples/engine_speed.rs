@@ -1,0 +1,112 @@
+//! How many executions a second the engine itself allows: the target does nothing but count.
+//!
+//! `cargo run --release -p powerfail-fuzz --example engine_speed`
+
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use powerfail_fuzz::{End, Engine, Execution, Known, Options, Target, TestCase};
+use powerfail_image::ImageId;
+
+/// Touches locations by the lines of its input, as many as a program that stores a little.
+struct Nothing {
+    pm: Vec<u8>,
+    touched: Vec<usize>,
+}
+
+impl Target for Nothing {
+    type Error = Infallible;
+
+    fn run(&mut self, _: ImageId, input: &[u8]) -> Result<Execution<'_>, Infallible> {
+        for at in self.touched.drain(..) {
+            self.pm[at] = 0;
+        }
+        let mut previous = 0_usize;
+        // What it does when it opens its pool.
+        let opening = (0..300_usize).map(|at| at * 7919);
+        let commands = input
+            .split(|byte| *byte == b'\n')
+            .take(200)
+            .flat_map(|line| {
+                let command = line.first().map_or(0, |byte| usize::from(*byte));
+                (0..5).map(move |at| command * 31 + at * 1009)
+            });
+        for id in opening.chain(commands) {
+            let at = (id ^ previous) & 0xffff;
+            previous = (id >> 1) & 0xffff;
+            self.pm[at] = self.pm[at].wrapping_add(1);
+            self.touched.push(at);
+        }
+        let elapsed = Duration::from_micros(300);
+        Ok(Execution {
+            end: End::Exit(0),
+            pm: &self.pm,
+            branches: &[],
+            elapsed,
+            input_untouched: false,
+        })
+    }
+}
+
+fn main() {
+    let mut target = Nothing {
+        pm: vec![0; 1 << 16],
+        touched: Vec::new(),
+    };
+    let tokens = ["put", "del", "get"]
+        .map(|word| word.as_bytes().to_vec())
+        .to_vec();
+    let mut engine = Engine::new(Options {
+        tokens,
+        ..Options::default()
+    });
+    engine.add_seed(TestCase {
+        image: ImageId([0; 32]),
+        input: b"put 1 2\n".to_vec(),
+    });
+    let start = Instant::now();
+    let mut found = Vec::new();
+    while start.elapsed() < Duration::from_secs(5) {
+        found.extend(
+            engine
+                .step(&mut target)
+                .unwrap_or_else(|never| match never {}),
+        );
+    }
+    let stats = engine.stats();
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "with the target: {:.0} executions/s, {stats:?}",
+        stats.executions as f64 / seconds
+    );
+
+    let start = Instant::now();
+    let cases = engine.cases();
+    let runs = 200_000;
+    for run in 0..runs {
+        let case = &cases[run % cases.len()];
+        target
+            .run(case.image, &case.input)
+            .unwrap_or_else(|never| match never {});
+    }
+    let alone = start.elapsed().as_secs_f64() / runs as f64;
+    println!("target alone: {:.2} us", alone * 1e6);
+    println!(
+        "engine alone: {:.2} us",
+        (seconds / stats.executions as f64 - alone) * 1e6
+    );
+
+    let known: Vec<Known> = (0..5000)
+        .map(|at| Known::from(&found[at % found.len()]))
+        .collect();
+    let start = Instant::now();
+    let mut again = Engine::new(Options::default());
+    again.restore(known, &engine.unstable());
+    again
+        .step(&mut target)
+        .unwrap_or_else(|never| match never {});
+    println!(
+        "5000 cases restored, with a step: {:.0} ms",
+        start.elapsed().as_secs_f64() * 1e3
+    );
+}
