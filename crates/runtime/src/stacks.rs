@@ -19,7 +19,7 @@ use crate::append::NO_SITE;
 use crate::frame::{Frame, Greg};
 use crate::lock::Lock;
 use crate::sites::SITES;
-use crate::{code, host, modules, sys, thread};
+use crate::{code, fuzz, host, modules, pool, sys, thread};
 
 /// No stack is longer; of deeper ones the innermost frames are kept.
 const DEPTH_MAX: usize = 256;
@@ -405,6 +405,10 @@ pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
 pub(crate) fn of_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
     // SAFETY: the block is this thread's.
     let is_for_other = unsafe { (*block).scratch[Slot::Origin(0).index()] } != 0;
+    if fuzz::is_active() && !pool::was_mapped() {
+        // A recording knows nothing of code before the first pool is mapped, and executions are the same.
+        return NO_SITE;
+    }
     if is_for_other || !are_wanted() {
         return of_record(block, NO_SITE);
     }
