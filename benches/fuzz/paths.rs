@@ -81,7 +81,7 @@ impl Counter {
 /// How much was reached over time.
 pub(crate) fn over_time(mut covered: Vec<Covered>) -> Vec<Reached> {
     covered.sort_by(|left, right| left.time_s.total_cmp(&right.time_s));
-    let mut locations = HashSet::new();
+    let mut locations: HashSet<u32> = HashSet::new();
     let mut paths = HashSet::new();
     let mut reached = vec![Reached::default()];
     for it in covered {

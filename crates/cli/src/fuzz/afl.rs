@@ -97,6 +97,10 @@ fn serve(mut host: Host, options: &RepeatOptions, image: &Contents) -> anyhow::R
     let mut stand_in = StandIn::start()?;
     let mut input = Vec::new();
     while host.next_order(&mut input)? == Order::Run {
+        if stand_in.is_killed()? {
+            // Too late for the execution before.
+            stand_in = StandIn::start()?;
+        }
         host.say(stand_in.id())?;
         let end = repeater.run(&input)?.end;
         let coverage = repeater.coverage();
