@@ -7,7 +7,6 @@
 use std::fs;
 use std::sync::Arc;
 
-use powerfail_check::cause_of;
 use powerfail_corpus::TestCase;
 use powerfail_explore::PointKeys;
 use powerfail_finding::{Code, Finding, Role};
@@ -25,13 +24,21 @@ use crate::options::Checks;
 impl Checker<'_, '_> {
     /// Finds out what is to blame for an execution that ended by a signal, hung, or gave up on a crash image.
     pub(crate) fn blame(&mut self, case: &TestCase, end: Option<End>) -> Result<(), CampaignError> {
+        let failure = match end {
+            Some(end) => match self.plain_run(case, end)? {
+                Some(failure) => Some(failure),
+                // Whatever it was, it does not happen again.
+                None => return Ok(()),
+            },
+            None => None,
+        };
         let node = self.shared.kept.images().node(case.image)?;
         let is_blamed = match (node.parent, node.failure_point) {
             (Some(parent), Some(at)) => self.blame_crash(case, parent, EventIndex(at))?,
             _ => false,
         };
-        match end {
-            Some(end) if !is_blamed => self.blame_program(case, end),
+        match failure {
+            Some(finding) if !is_blamed => self.report_program(case, finding),
             _ => Ok(()),
         }
     }
@@ -107,11 +114,11 @@ impl Checker<'_, '_> {
         Ok(is_tried && case.input.is_empty())
     }
 
-    /// The program fails by itself, if a plain run says so, too.
-    fn blame_program(&mut self, case: &TestCase, end: End) -> Result<(), CampaignError> {
+    /// What there is to say if the program fails in a plain run, too, and by itself.
+    fn plain_run(&self, case: &TestCase, end: End) -> Result<Option<Finding>, CampaignError> {
         let contents = self.shared.kept.images().load(case.image)?;
         let Some(recording) = self.record(&contents, &case.input)? else {
-            return Ok(());
+            return Ok(None);
         };
         let summary = &recording.summary;
         let (code, how) = match (summary.timed_out, summary.status) {
@@ -125,7 +132,7 @@ impl Checker<'_, '_> {
                         "some executions only take longer than --timeout: a plain run of them ends",
                     );
                 }
-                return Ok(());
+                return Ok(None);
             }
         };
         let trust = self.judge.recovery().trusted();
@@ -146,7 +153,19 @@ impl Checker<'_, '_> {
             read: None,
         };
         powerfail_finding::assign_ids(std::slice::from_mut(&mut finding));
-        debug_assert_eq!(cause_of(&finding), cause_of(&finding.clone()));
+        Ok(Some(finding))
+    }
+
+    /// The program fails by itself.
+    fn report_program(&self, case: &TestCase, finding: Finding) -> Result<(), CampaignError> {
+        if self.shared.findings.knows(&finding) {
+            return Ok(());
+        }
+        // The trace of the plain run was replaced by another one meanwhile.
+        let contents = self.shared.kept.images().load(case.image)?;
+        let Some(recording) = self.record(&contents, &case.input)? else {
+            return Ok(());
+        };
         let basis = Basis {
             trace: &recording.path,
             command: self.command(),
