@@ -166,16 +166,16 @@ fn work(
         return Ok(());
     }
     let mut checker = Checker::new(number, shared)?;
-    let (mut fuzzed, mut checked) = (Duration::ZERO, Duration::ZERO);
+    let (mut fuzzed, mut spent) = (Duration::ZERO, Duration::ZERO);
     while !shared.is_over() {
         let begun = Instant::now();
-        if role == Role::Check || checked <= fuzzed {
+        if role == Role::Check || spent <= fuzzed {
             if checker.step()? {
-                checked += begun.elapsed();
+                spent += begun.elapsed();
                 continue;
             }
             // Nothing waits: time that was not used is not saved up.
-            checked = checked.max(fuzzed);
+            spent = spent.max(fuzzed);
         }
         worker.step()?;
         fuzzed += begun.elapsed();

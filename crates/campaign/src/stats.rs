@@ -103,7 +103,9 @@ impl StatsFile {
             .unwrap_or((shared.before.time_s, shared.before.execs));
         let seconds = stats.time_s - time;
         if seconds > 0.0 {
-            stats.execs_per_s = (stats.execs - execs) as f64 / seconds;
+            #[expect(clippy::cast_precision_loss, reason = "a speed for people")]
+            let done = (stats.execs - execs) as f64;
+            stats.execs_per_s = done / seconds;
         }
         self.last = Some((stats.time_s, stats.execs));
         if Instant::now() >= self.next_paths {
