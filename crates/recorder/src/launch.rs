@@ -49,7 +49,7 @@ pub(crate) struct Inheritance<'a> {
     /// The runtime; `None` if nothing is to be preloaded.
     pub(crate) runtime: Option<OwnedFd>,
     /// What else its environment says.
-    pub(crate) variables: Vec<(&'static str, OsString)>,
+    pub(crate) variables: Vec<(OsString, OsString)>,
     /// Its standard input; `None`: that of this process.
     pub(crate) stdin: Option<File>,
     /// Whether what it prints goes nowhere.

@@ -165,15 +165,15 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
 }
 
 /// What the environment of the target says besides.
-fn variables(options: &Options, memory: &MemoryDirectory) -> Vec<(&'static str, OsString)> {
+fn variables(options: &Options, memory: &MemoryDirectory) -> Vec<(OsString, OsString)> {
     let switch = |on: bool, name| on.then(|| (name, OsString::from("1")));
     let switches = [
         switch(options.derandomise, DERANDOMISE_VARIABLE),
         switch(options.desock, DESOCK_VARIABLE),
     ];
-    let mut variables = memory.variables();
-    variables.extend(switches.into_iter().flatten());
-    variables
+    let variables = memory.variables().into_iter();
+    let all = variables.chain(switches.into_iter().flatten());
+    all.map(|(name, value)| (name.into(), value)).collect()
 }
 
 /// The standard input of the target, if it is not that of this process.

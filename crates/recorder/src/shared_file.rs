@@ -139,9 +139,10 @@ impl SharedFile {
 
     /// What is shared with a target that is repeated. Only if it was made for that.
     pub(crate) fn area(&self) -> &Area {
-        // SAFETY: it lies inside the file. Its paths are written before a target has the file, and everything
-        // else in it is atomic.
-        unsafe { &*self.in_area(0, size_of::<Area>()).cast::<Area>() }
+        let area = self.in_area(0, size_of::<Area>());
+        // SAFETY: it lies inside the file, at a multiple of pages. Its paths are written before a target has the
+        // file, and everything else in it is atomic.
+        unsafe { &*area.cast::<std::ffi::c_void>().cast::<Area>() }
     }
 
     /// A part of the area.

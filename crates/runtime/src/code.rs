@@ -34,6 +34,7 @@ fn memory() -> i32 {
     if fd < 0 {
         host::fatal("cannot open /proc/self/mem to patch code");
     }
+    let fd = sys::move_up(fd);
     // SAFETY: a command without pointers.
     unsafe { sys::call(sys::number::MEMBARRIER, [REGISTER_SYNC_CORE, 0, 0, 0, 0, 0]) };
     MEMORY.store(fd, Ordering::Relaxed);

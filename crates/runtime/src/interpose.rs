@@ -11,8 +11,8 @@ use crate::signals::{self, Wished};
 use crate::sites::{SITES, Sites, WINDOW};
 use crate::stack::{self, Described};
 use crate::{
-    code, derandomise, desock, explore, file, fuzz, generated, heap, host, own, pool, range, remap,
-    requests, schedule, stacks, sys, system_calls, thread,
+    code, derandomise, desock, explore, file, fuzz, generated, heap, host, modules, own, pool,
+    range, remap, requests, schedule, stacks, sys, system_calls, thread,
 };
 
 unsafe extern "C" {
@@ -44,6 +44,9 @@ pub(crate) use original;
 /// Where a name leads that any module may have.
 pub(crate) fn look_up(name: &core::ffi::CStr) -> Option<u64> {
     const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
+    if !modules::is_defined(name) {
+        return None;
+    }
     // SAFETY: the name is a string with an end.
     let address = unsafe { dlsym(RTLD_DEFAULT, name.as_ptr()) } as u64;
     (address != 0).then_some(address)
@@ -77,6 +80,10 @@ pub(crate) fn errno() -> *mut c_int {
 
 /// As `find`, of a function that need not be there.
 pub(crate) fn maybe_find(name: &'static str) -> Option<u64> {
+    let text = core::ffi::CStr::from_bytes_until_nul(name.as_bytes()).ok()?;
+    if !modules::is_defined(text) {
+        return None;
+    }
     // SAFETY: the name is a string with an end.
     let address = unsafe { dlsym(RTLD_NEXT, name.as_ptr().cast()) } as u64;
     (address != 0).then_some(address)
@@ -384,14 +391,9 @@ pass_on!(splice, "splice", 275,
 
 /// Addresses of functions of the C library whose system calls pass through us.
 pub(crate) fn system_call_functions() -> Vec<u64> {
-    let address = |name: &&str| {
-        // SAFETY: the name is a string with an end.
-        unsafe { dlsym(RTLD_NEXT, name.as_ptr().cast()) as u64 }
-    };
     system_calls::FUNCTIONS
         .iter()
-        .map(address)
-        .filter(|address| *address != 0)
+        .filter_map(|name| maybe_find(name))
         .collect()
 }
 

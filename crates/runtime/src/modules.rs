@@ -241,18 +241,32 @@ impl LoadedModule {
 
 const PT_DYNAMIC: u32 = 2;
 
+/// Where the tables of a module's names are.
+struct NameTables {
+    names: u64,
+    symbols: u64,
+    hashes: u64,
+    /// Zero if it has none.
+    versions: u64,
+}
+
+const SYMBOL_LEN: u64 = 24;
+
 impl LoadedModule {
-    /// Whether it refers to a function that it does not have itself.
-    pub(crate) fn refers_to(&self, name: &CStr) -> bool {
+    /// `None`: it is not one of those that the dynamic linker has loaded.
+    fn name_tables(&self) -> Option<NameTables> {
         const DT_STRTAB: u64 = 5;
         const DT_SYMTAB: u64 = 6;
         const DT_GNU_HASH: u64 = 0x6fff_fef5;
-        const SYMBOL_LEN: u64 = 24;
+        const DT_VERSYM: u64 = 0x6fff_fff0;
         let mut headers = self.headers().iter();
-        let Some(dynamic) = headers.find(|header| header.kind == PT_DYNAMIC) else {
-            return false;
+        let dynamic = headers.find(|header| header.kind == PT_DYNAMIC)?;
+        let mut tables = NameTables {
+            names: 0,
+            symbols: 0,
+            hashes: 0,
+            versions: 0,
         };
-        let (mut names, mut symbols, mut hashes) = (0, 0, 0);
         let mut at = self.base + dynamic.address;
         let end = at + dynamic.memory_len;
         while at + 16 <= end {
@@ -260,21 +274,76 @@ impl LoadedModule {
             let [tag, value] = unsafe { (at as *const [u64; 2]).read() };
             match tag {
                 0 => break,
-                DT_STRTAB => names = value,
-                DT_SYMTAB => symbols = value,
-                DT_GNU_HASH => hashes = value,
+                DT_STRTAB => tables.names = value,
+                DT_SYMTAB => tables.symbols = value,
+                DT_GNU_HASH => tables.hashes = value,
+                DT_VERSYM => tables.versions = value,
                 _ => {}
             }
             at += 16;
         }
         // The dynamic linker has made addresses of these; what it has not loaded itself is not asked.
         let (from, to) = self.range();
-        if ![names, symbols, hashes]
+        let places = [tables.names, tables.symbols, tables.hashes];
+        places
             .iter()
             .all(|place| (from..to).contains(place))
-        {
+            .then_some(tables)
+    }
+
+    /// Whether it has something of this name, of a version that whoever names none gets.
+    pub(crate) fn defines(&self, name: &CStr) -> bool {
+        const HIDDEN: u16 = 0x8000;
+        let Some(tables) = self.name_tables() else {
             return false;
+        };
+        let hash = name.to_bytes().iter().fold(5381u32, |hash, byte| {
+            hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
+        });
+        // SAFETY: tables of a loaded module, which end where they say. A chain ends with an odd number.
+        unsafe {
+            let word = |at: u64| (at as *const u32).read();
+            let [buckets, first, filter_len] =
+                [0, 4, 8].map(|offset| u64::from(word(tables.hashes + offset)));
+            let buckets_at = tables.hashes + 16 + 8 * filter_len;
+            if buckets == 0 {
+                return false;
+            }
+            let mut number = u64::from(word(buckets_at + 4 * (u64::from(hash) % buckets)));
+            if number < first {
+                return false;
+            }
+            loop {
+                let found = word(buckets_at + 4 * buckets + 4 * (number - first));
+                let symbol = tables.symbols + number * SYMBOL_LEN;
+                let is_same = found | 1 == hash | 1 && {
+                    let at = tables.names + u64::from(word(symbol));
+                    CStr::from_ptr(at as *const c_char) == name
+                };
+                let is_hidden = tables.versions != 0
+                    && ((tables.versions + 2 * number) as *const u16).read() & HIDDEN != 0;
+                if is_same && !is_hidden {
+                    return true;
+                }
+                if found & 1 != 0 {
+                    return false;
+                }
+                number += 1;
+            }
         }
+    }
+
+    /// Whether it refers to a function that it does not have itself.
+    pub(crate) fn refers_to(&self, name: &CStr) -> bool {
+        let Some(NameTables {
+            names,
+            symbols,
+            hashes,
+            ..
+        }) = self.name_tables()
+        else {
+            return false;
+        };
         // SAFETY: tables of a loaded module. What is looked for elsewhere comes before what is hashed.
         unsafe {
             let count = ((hashes + 4) as *const u32).read();
@@ -306,6 +375,14 @@ extern "C" fn visit(module: *const LoadedModule, _size: usize, data: *mut c_void
 pub(crate) fn is_this(module: &LoadedModule) -> bool {
     let (start, end) = module.range();
     (start..end).contains(&(visit as *const () as u64))
+}
+
+/// Whether a module other than ours has something of this name. The dynamic linker, if it is asked for a name in
+/// vain, writes a message, for which it takes memory of the target's.
+pub(crate) fn is_defined(name: &CStr) -> bool {
+    let mut is_defined = false;
+    for_each(|module| is_defined = is_defined || !is_this(module) && module.defines(name));
+    is_defined
 }
 
 /// Whether code is our own, whether or not our module was looked at already.

@@ -19,7 +19,7 @@ use crate::append::NO_SITE;
 use crate::frame::{Frame, Greg};
 use crate::lock::Lock;
 use crate::sites::SITES;
-use crate::{code, host, modules, sys, thread};
+use crate::{code, derandomise, fuzz, host, modules, pool, sys, thread};
 
 /// No stack is longer; of deeper ones the innermost frames are kept.
 const DEPTH_MAX: usize = 256;
@@ -46,6 +46,13 @@ pub(crate) fn are_wanted() -> bool {
 /// Code was unloaded.
 pub(crate) fn forget_code() {
     GENERATION.fetch_add(1, Ordering::Release);
+}
+
+/// Makes the tables that are made when the first stack is unwound.
+pub(crate) fn prepare() {
+    KNOWN.with(|known| {
+        known.get_or_insert_with(Known::new);
+    });
 }
 
 /// In the child after fork.
@@ -398,6 +405,11 @@ pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
 pub(crate) fn of_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
     // SAFETY: the block is this thread's.
     let is_for_other = unsafe { (*block).scratch[Slot::Origin(0).index()] } != 0;
+    if !pool::was_mapped() && (fuzz::is_active() || derandomise::is_on()) {
+        // A recording usually knows nothing of code before the first pool is mapped; campaigns, which look at code
+        // before, are to see the same.
+        return NO_SITE;
+    }
     if is_for_other || !are_wanted() {
         return of_record(block, NO_SITE);
     }

@@ -113,6 +113,27 @@ pub(crate) fn open(path: &core::ffi::CStr, flags: usize, mode: usize) -> i32 {
     unsafe { call(number::OPENAT, arguments) as i32 }
 }
 
+/// A copy of a descriptor, closed on exec, with a number that the target does not expect to get; a negative
+/// number is an error.
+pub(crate) fn copy_up(fd: i32) -> i32 {
+    const F_DUPFD_CLOEXEC: usize = 1030;
+    const FROM: usize = 600;
+    let arguments = [fd as usize, F_DUPFD_CLOEXEC, FROM, 0, 0, 0];
+    // SAFETY: numbers only.
+    unsafe { call(number::FCNTL, arguments) as i32 }
+}
+
+/// Gives a descriptor of ours such a number, if that is possible.
+pub(crate) fn move_up(fd: i32) -> i32 {
+    let copy = copy_up(fd);
+    if copy < 0 {
+        return fd;
+    }
+    // SAFETY: the descriptor is ours.
+    unsafe { call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+    copy
+}
+
 /// Fresh private memory anywhere; `None` if there is none.
 pub(crate) fn map_anywhere(len: u64) -> Option<u64> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;

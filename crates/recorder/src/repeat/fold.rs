@@ -15,10 +15,12 @@ const LOCATIONS_MAX: usize = 1 << 20;
 pub(super) struct Fold {
     /// How often each location was met.
     pub(super) map: Vec<u8>,
-    /// The locations, in the order of their records.
+    /// The locations, in the order of their records, from where it began on.
     pub(super) locations: Vec<u32>,
     /// How many operations there were.
     pub(super) count: u64,
+    /// How many of them there were when it began.
+    count_before: u64,
     /// Where each thread is.
     paths: FxHashMap<u32, Path>,
 }
@@ -30,6 +32,7 @@ impl Fold {
             map: vec![0; MAP_LEN],
             locations: Vec::new(),
             count: 0,
+            count_before: 0,
             paths: FxHashMap::default(),
         }
     }
@@ -37,8 +40,9 @@ impl Fold {
     /// Begins where another one has ended.
     pub(super) fn begin(&mut self, other: &Self) {
         self.map.copy_from_slice(&other.map);
-        self.locations.clone_from(&other.locations);
+        self.locations.clear();
         self.count = other.count;
+        self.count_before = other.count;
         self.paths.clone_from(&other.paths);
     }
 
@@ -47,12 +51,13 @@ impl Fold {
         self.map.fill(0);
         self.locations.clear();
         self.count = 0;
+        self.count_before = 0;
         self.paths.clear();
     }
 
     /// Whether the order of locations is not complete.
     pub(super) fn is_cut(&self) -> bool {
-        self.count > self.locations.len() as u64
+        self.count - self.count_before > self.locations.len() as u64
     }
 
     /// Takes the records of a thread.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// How the target gets its input.
@@ -33,7 +34,8 @@ pub struct RepeatOptions {
     pub desock: bool,
     /// Whether operands of comparisons are recorded.
     pub comparisons: bool,
-    /// Where the pool and the input get a directory, which is removed in the end; best in `/dev/shm`.
+    /// The directory for pool and input: see [`crate::pool_path`]. Made if it is not there, and then removed in
+    /// the end; for one at a time, and best in `/dev/shm`.
     pub directory: PathBuf,
     /// No file of the target gets longer.
     pub file_limit_bytes: u64,
@@ -54,10 +56,18 @@ impl RepeatOptions {
             derandomise: true,
             desock: false,
             comparisons: false,
-            directory: PathBuf::from("/dev/shm"),
+            directory: own_directory(),
             file_limit_bytes: 1 << 30,
             chunk_count: 16,
             variables: Vec::new(),
         }
     }
+}
+
+/// A directory that nobody else has.
+fn own_directory() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let process = std::process::id();
+    PathBuf::from(format!("/dev/shm/powerfail-repeat-{process}-{number}"))
 }

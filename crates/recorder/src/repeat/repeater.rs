@@ -1,10 +1,11 @@
 //! A target that is repeated.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -30,9 +31,11 @@ use super::{
 };
 
 /// How long the target may take to start, with all its code looked at.
-const START_TIME: Duration = Duration::from_secs(60);
+const START_TIME: Duration = Duration::from_mins(1);
 /// An image may take so many times as long as an input: recovery, and instructions that are new.
-const OPEN_FACTOR: u32 = 4;
+const OPEN_FACTOR: u32 = 10;
+/// An execution that meets new instructions may take so many times as long.
+const PATIENCE_FACTOR: u32 = 10;
 /// How long a process that was killed may take to be gone.
 const KILL_TIME: Duration = Duration::from_secs(20);
 /// How often it is looked whether the process that was started lives.
@@ -50,8 +53,12 @@ pub struct Repeater {
     /// The file that the input is written to, unless it comes as arguments.
     input: Option<File>,
     input_len: u64,
+    /// The input, if it comes as arguments.
+    words: Vec<u8>,
     session: Option<Session>,
     directory: Directory,
+    /// What the target has done before it touched its pool.
+    of_root: Fold,
     /// What the target has done before its input.
     before: Fold,
     /// What the last execution has done, with that.
@@ -59,14 +66,29 @@ pub struct Repeater {
     dirty: Dirty,
     /// Whether everything must be compared to put back what the last execution has done.
     compare: bool,
+    /// Branches that were taken before the target touched its pool.
+    branches_of_root: Vec<u8>,
+    /// And before its input.
     branches_before: Vec<u8>,
     branches: Vec<u8>,
     /// What was opened; `None` if nothing was, or if it must be opened again.
     state: State,
     image: Option<Contents>,
     report: SpeedReport,
-    /// Removed last.
+    /// Cleared when the processes are gone, and then removed.
     place: GivenDirectory,
+    _made: Option<Made>,
+}
+
+/// A directory that was made here.
+#[derive(Debug)]
+struct Made(PathBuf);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // If somebody has put something there, it is theirs.
+        let _ = fs::remove_dir(&self.0);
+    }
 }
 
 /// What inputs can be run on.
@@ -96,6 +118,7 @@ impl Repeater {
             .ok_or(RecordError::EmptyCommand)?;
         let executable = inspect(command)?;
         let failed = |error| RepeatError::system("make a directory for the pool", error);
+        let is_new = !options.directory.exists();
         let mut place = GivenDirectory::new(&options.directory).map_err(failed)?;
         // The kernel names files without links.
         place.path = place.path.canonicalize().map_err(failed)?;
@@ -126,12 +149,15 @@ impl Repeater {
             stdin,
             input,
             input_len: 0,
+            words: Vec::new(),
             session: None,
             directory: Directory::new(pool_directory(&place.path)),
+            of_root: Fold::new(),
             before: Fold::new(),
             fold: Fold::new(),
             dirty: Dirty::default(),
             compare: false,
+            branches_of_root: vec![0; BRANCHES_LEN],
             branches_before: vec![0; BRANCHES_LEN],
             branches: Vec::new(),
             state: State::Nothing,
@@ -146,6 +172,7 @@ impl Repeater {
                 restarts: 0,
                 compared: 0,
             },
+            _made: is_new.then(|| Made(place.path.clone())),
             place,
         };
         repeater.start_root()?;
@@ -156,7 +183,8 @@ impl Repeater {
     fn start_root(&mut self) -> Result<(), RepeatError> {
         self.session = None;
         self.before.clear();
-        let session = Session::start(&self.launch, &self.directory, &self.stdin, false)?;
+        self.of_root.clear();
+        let session = Session::start(&self.launch, &self.directory, &self.stdin, None)?;
         let session = self.session.insert(session);
         let waited = session.wait(
             &mut self.directory,
@@ -178,7 +206,11 @@ impl Repeater {
                 self.fold.clear();
                 session.drain(&mut self.fold, &mut self.dirty, false);
                 session.forget_execution();
-                self.before.begin(&self.fold);
+                session
+                    .shared()
+                    .read_area(BRANCHES_AT, &mut self.branches_of_root);
+                self.keep_before();
+                self.of_root.clone_from(&self.before);
             }
             Waited::Gone(status) => {
                 if !session.is_greeted() {
@@ -239,6 +271,14 @@ impl Repeater {
         self.make_template()
     }
 
+    /// What was done so far comes before every execution.
+    fn keep_before(&mut self) {
+        let mut locations = std::mem::take(&mut self.before.locations);
+        locations.append(&mut self.fold.locations);
+        self.before.begin(&self.fold);
+        self.before.locations = locations;
+    }
+
     /// Kills the template and all it has made.
     fn end_template(&mut self) -> Result<(), RepeatError> {
         let is_there = self.state == State::Template;
@@ -247,7 +287,7 @@ impl Repeater {
             return Ok(());
         };
         if is_there {
-            session.kill(session.area().template.process.load(Ordering::Acquire));
+            Session::kill(session.area().template.process.load(Ordering::Acquire));
             let deadline = Instant::now() + KILL_TIME;
             let waited = session.wait(
                 &mut self.directory,
@@ -271,8 +311,11 @@ impl Repeater {
             return Err(RepeatError::NothingOpen);
         };
         self.report.templates += 1;
+        self.before.clone_from(&self.of_root);
         reset(session, &self.before, &mut self.fold);
-        session.shared().write_area(BRANCHES_AT, &[0; BRANCHES_LEN]);
+        session
+            .shared()
+            .write_area(BRANCHES_AT, &self.branches_of_root);
         let area = session.area();
         area.template.child.store(0, Ordering::Relaxed);
         area.template
@@ -301,9 +344,9 @@ impl Repeater {
             session
                 .shared()
                 .read_area(BRANCHES_AT, &mut self.branches_before);
-            self.before.begin(&self.fold);
             let compare =
                 session.area().disorder.load(Ordering::Acquire) != 0 || self.dirty.resized;
+            self.keep_before();
             let kept = self.directory.keep(&mut self.dirty, compare);
             kept.map_err(|error| RepeatError::system("read the image", error))?;
             self.state = State::Template;
@@ -316,7 +359,7 @@ impl Repeater {
         let is_late = waited != Waited::Done;
         if is_late {
             let process = session.area().root.child.load(Ordering::Acquire);
-            session.kill(process);
+            Session::kill(process);
         }
         let end = self.end_of(false, is_late)?;
         let outcome = self.conclude(end, begun)?;
@@ -333,8 +376,8 @@ impl Repeater {
         }
         self.compare = true;
         self.put_back()?;
-        self.before.clear();
-        self.branches_before.fill(0);
+        self.before.clone_from(&self.of_root);
+        self.branches_before.clone_from(&self.branches_of_root);
         self.state = State::Root;
         self.report.speed = Speed::FromRoot;
         self.report.reason =
@@ -371,6 +414,10 @@ impl Repeater {
     /// # Errors
     /// See [`RepeatError`].
     pub fn run(&mut self, input: &[u8]) -> Result<Outcome, RepeatError> {
+        if let State::Ended(outcome) = &self.state {
+            // What it has left is there.
+            return Ok(outcome.clone());
+        }
         self.put_back()?;
         if self.state == State::Nothing {
             self.reopen()?;
@@ -398,6 +445,7 @@ impl Repeater {
         let failed = |error: io::Error| RepeatError::system("write the input", error);
         let Some(file) = &mut self.input else {
             let input = &input[..input.len().min(ARGUMENTS_MAX)];
+            self.words = input.to_vec();
             if let Some(session) = &self.session {
                 session.shared().write_area(ARGUMENTS_AT, input);
                 let len = &session.area().arguments_len;
@@ -428,8 +476,28 @@ impl Repeater {
         Ok(())
     }
 
-    /// Lets the template or the root fork an execution.
+    /// Lets the template or the root fork an execution. One that has taken too long because instructions were new
+    /// to the runtime is repeated.
     fn run_forked(&mut self, from_template: bool) -> Result<Outcome, RepeatError> {
+        let before = self.note_count();
+        let outcome = self.fork(from_template, self.options.timeout)?;
+        let is_late = outcome.end == End::Timeout && self.note_count() != before;
+        if !is_late || self.state == State::Nothing {
+            return Ok(outcome);
+        }
+        self.put_back()?;
+        let seek = rustix::fs::seek(&self.stdin, rustix::fs::SeekFrom::Start(0));
+        seek.map_err(|error| RepeatError::system("write the input", error))?;
+        self.fork(from_template, self.options.timeout * PATIENCE_FACTOR)
+    }
+
+    fn note_count(&self) -> u32 {
+        let count = |session: &Session| session.area().note_count.load(Ordering::Acquire);
+        self.session.as_ref().map_or(0, count)
+    }
+
+    /// Lets the template or the root fork.
+    fn fork(&mut self, from_template: bool, timeout: Duration) -> Result<Outcome, RepeatError> {
         let Some(session) = &mut self.session else {
             return Err(RepeatError::NothingOpen);
         };
@@ -454,7 +522,7 @@ impl Repeater {
                 from_template && area.template.phase.load(Ordering::Acquire) != ended
                     || area.root.phase.load(Ordering::Acquire) != ended
             },
-            begun + self.options.timeout,
+            begun + timeout,
             None,
         )?;
         let is_late = waited != Waited::Done;
@@ -465,7 +533,7 @@ impl Repeater {
             } else {
                 &area.root
             };
-            session.kill(server.child.load(Ordering::Acquire));
+            Session::kill(server.child.load(Ordering::Acquire));
         }
         let end = self.end_of(from_template, is_late)?;
         self.conclude(end, begun)
@@ -497,23 +565,17 @@ impl Repeater {
             return Err(silent("a process that was killed does not end"));
         }
         let area = session.area();
-        let server = if from_template && area.root.phase.load(Ordering::Acquire) == away {
-            &area.template
-        } else {
-            // The template itself may have ended: the execution was its end.
+        let is_of_root = !from_template || area.root.phase.load(Ordering::Acquire) != away;
+        let server = if is_of_root {
             &area.root
+        } else {
+            &area.template
         };
-        if from_template && std::ptr::eq(server, &raw const area.root) {
+        if from_template && is_of_root {
+            // The template itself has ended, and the execution with it.
             self.state = State::Nothing;
-            session.forget_template();
             self.compare = true;
         }
-        let area = session.area();
-        let server = if from_template && area.root.phase.load(Ordering::Acquire) == away {
-            &area.template
-        } else {
-            &area.root
-        };
         if server.phase.load(Ordering::Acquire) == Phase::Failed as u32 {
             return Err(silent("the target cannot fork"));
         }
@@ -528,10 +590,13 @@ impl Repeater {
         self.session = None;
         self.before.clear();
         self.fold.clear();
-        let mut launch = std::mem::take(&mut self.launch.arguments);
-        std::mem::swap(&mut launch, &mut self.launch.arguments);
         let begun = Instant::now();
-        let session = Session::start(&self.launch, &self.directory, &self.stdin, true)?;
+        let session = Session::start(
+            &self.launch,
+            &self.directory,
+            &self.stdin,
+            Some(&self.words),
+        )?;
         let session = self.session.insert(session);
         let waited = session.wait(
             &mut self.directory,
@@ -643,7 +708,8 @@ impl Repeater {
 
     /// The locations of the last execution, in their order.
     pub fn operations(&self) -> impl Iterator<Item = u32> + use<'_> {
-        self.fold.locations.iter().copied()
+        let before = self.before.locations.iter();
+        before.chain(&self.fold.locations).copied()
     }
 
     /// How executions are made, and why not faster.
@@ -728,15 +794,14 @@ fn arguments_for(
     Ok(arguments.iter().map(replace).collect())
 }
 
-fn variables(options: &RepeatOptions) -> Vec<(&'static str, OsString)> {
-    let on = || OsStr::new("1").to_owned();
-    let mut variables = Vec::new();
-    if options.derandomise {
-        variables.push((DERANDOMISE_VARIABLE, on()));
-    }
-    if options.desock {
-        variables.push((DESOCK_VARIABLE, on()));
-    }
+fn variables(options: &RepeatOptions) -> Vec<(OsString, OsString)> {
+    let switch = |on: bool, name: &str| on.then(|| (name.into(), "1".into()));
+    let switches = [
+        switch(options.derandomise, DERANDOMISE_VARIABLE),
+        switch(options.desock, DESOCK_VARIABLE),
+    ];
+    let mut variables = options.variables.clone();
+    variables.extend(switches.into_iter().flatten());
     variables
 }
 

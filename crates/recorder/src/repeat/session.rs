@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use powerfail_abi::chunk;
-use powerfail_abi::fuzz::{Area, Order, Phase, Server};
+use powerfail_abi::fuzz::{ARGUMENTS_AT, Area, Order, Phase, Server, flag};
 use powerfail_abi::message::MessageKind;
 use powerfail_abi::shared::{CHUNKS_ADDRESS, SLOTS_MAX, chunk_of};
 use powerfail_abi::{PROTOCOL_VERSION, Records};
@@ -37,7 +37,7 @@ pub(super) struct Launch {
     pub(super) command: OsString,
     pub(super) arguments: Vec<OsString>,
     pub(super) runtime: Vec<u8>,
-    pub(super) variables: Vec<(&'static str, OsString)>,
+    pub(super) variables: Vec<(OsString, OsString)>,
     pub(super) file_limit_bytes: u64,
     pub(super) chunk_count: u32,
     pub(super) stacks: bool,
@@ -82,23 +82,25 @@ pub(super) enum Waited {
 }
 
 impl Session {
-    /// Starts the target.
+    /// Starts the target: for one execution with these words as arguments, if it has any, or to be repeated.
     pub(super) fn start(
         launch: &Launch,
         directory: &Directory,
         stdin: &File,
-        through: bool,
+        single: Option<&[u8]>,
     ) -> Result<Self, RepeatError> {
         let shared = SharedFile::create_for_repeating(launch.chunk_count)?;
         let (socket, target_socket) = Socket::pair()
             .map_err(|error| RecordError::system("make a socket for the target", error))?;
-        let through = if through {
-            powerfail_abi::fuzz::flag::THROUGH
-        } else {
-            0
-        };
         let area = shared.area();
-        area.flags.store(launch.flags | through, Ordering::Relaxed);
+        let mut flags = launch.flags;
+        if let Some(words) = single {
+            flags |= flag::THROUGH;
+            shared.write_area(ARGUMENTS_AT, words);
+            area.arguments_len
+                .store(words.len() as u32, Ordering::Relaxed);
+        }
+        area.flags.store(flags, Ordering::Relaxed);
         let pool_path = directory.path().as_os_str().as_bytes();
         let input_path = launch.input_path.as_ref();
         let input_path = input_path.map_or(&b""[..], |path| path.as_os_str().as_bytes());
@@ -375,7 +377,7 @@ impl Session {
     }
 
     /// Kills a process of the target.
-    pub(super) fn kill(&self, process: u32) {
+    pub(super) fn kill(process: u32) {
         if let Some(pid) = Pid::from_raw(process.cast_signed()) {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
@@ -397,7 +399,7 @@ impl Drop for Session {
         let is_reached = root.process.load(Ordering::Acquire) != 0;
         // The root adopts what the others leave, and ends it.
         if is_reached && child != 0 && root.phase.load(Ordering::Acquire) == Phase::Away as u32 {
-            self.kill(child);
+            Self::kill(child);
             let deadline = Instant::now() + PATIENCE;
             while self.area().root.phase.load(Ordering::Acquire) == Phase::Away as u32
                 && Instant::now() < deadline

@@ -178,7 +178,7 @@ impl Client {
             if made < 0 {
                 return;
             }
-            self.socket = move_up(made as c_int);
+            self.socket = sys::move_up(made as c_int);
             let target = [
                 self.socket as usize,
                 address.as_ptr() as usize,
@@ -273,7 +273,7 @@ static INPUT: AtomicI32 = AtomicI32::new(0);
 
 /// The process begins.
 pub(super) fn start() {
-    let copy = copy_up(0);
+    let copy = sys::copy_up(0);
     if copy >= 0 {
         INPUT.store(copy, Ordering::Relaxed);
     }
@@ -308,24 +308,6 @@ fn read_input() -> Vec<u8> {
             return input;
         }
     }
-}
-
-/// A copy of a descriptor, with a number that the target does not expect to get. Negative: an error.
-fn copy_up(fd: c_int) -> c_int {
-    const F_DUPFD_CLOEXEC: usize = 1030;
-    const FROM: usize = 600;
-    let arguments = [fd as usize, F_DUPFD_CLOEXEC, FROM, 0, 0, 0];
-    // SAFETY: numbers only.
-    unsafe { call(sys::number::FCNTL, arguments) as c_int }
-}
-
-fn move_up(fd: c_int) -> c_int {
-    let copy = copy_up(fd);
-    if copy < 0 {
-        return fd;
-    }
-    close(fd);
-    copy
 }
 
 fn close(fd: c_int) {

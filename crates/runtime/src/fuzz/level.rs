@@ -117,7 +117,10 @@ fn stop(server: &Server) {
         let child = process::fork(&server.child);
         if child == 0 {
             SERVES.store(false, Ordering::Relaxed);
-            memory::begin_execution();
+            // Before the input everything is as in a recording, down to addresses: libpmemobj keeps some in pools.
+            if !is_root {
+                memory::begin_execution();
+            }
             saved.inherit();
             if order == Order::ForkThrough as u32 {
                 INPUT_REACHED.store(true, Ordering::Relaxed);

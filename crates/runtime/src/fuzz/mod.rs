@@ -23,7 +23,7 @@ use powerfail_abi::message::MessageKind;
 use powerfail_abi::shared::Reply;
 
 use crate::sites::Sites;
-use crate::{coverage, host, signals, sys};
+use crate::{coverage, derandomise, host, signals, stacks, sys};
 
 pub(crate) use calls::{before_call, before_change, before_use, functions};
 pub(crate) use memory::{instead_of, loaded_libpmemobj, map_block};
@@ -78,9 +78,17 @@ fn start() {
         coverage::start();
         signals::install();
         Sites::start();
+        stacks::prepare();
         destructors::find(free as *const () as u64);
         // The descriptor would be one that the target does not expect.
         crate::code::reset_after_fork();
+    } else if host::attached() && derandomise::is_on() {
+        // What comes of a test case has to be the same when it is recorded: so what this takes of the memory of
+        // the C library is taken at the same time.
+        // SAFETY: as above.
+        unsafe { free(core::hint::black_box(core::ptr::null_mut())) };
+        signals::install();
+        Sites::start();
     }
 }
 

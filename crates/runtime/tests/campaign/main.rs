@@ -5,10 +5,11 @@ mod input;
 mod repeated;
 mod sockets;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use powerfail_image::{CursorOptions, ImageCursor};
 use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
@@ -16,17 +17,22 @@ use powerfail_recorder::{Options, Summary, record};
 use powerfail_trace::{Body, MarkKind, Trace};
 use tempfile::TempDir;
 
-/// Builds a program of these tests.
+/// Builds a program of these tests, once.
 fn build(name: &str, flags: &[&str]) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("campaign-{name}"));
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/campaign");
-    let status = Command::new("gcc")
-        .args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&path, &sources.join(name).with_extension("c")])
-        .args(flags)
-        .status()
-        .expect("a compiler");
-    assert!(status.success());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !built.contains(&path) {
+        let status = Command::new("gcc")
+            .args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"])
+            .args([&path, &sources.join(name).with_extension("c")])
+            .args(flags)
+            .status()
+            .expect("a compiler");
+        assert!(status.success());
+        built.insert(path.clone());
+    }
     path
 }
 

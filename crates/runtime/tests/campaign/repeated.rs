@@ -201,8 +201,32 @@ fn recorded_and_repeated_a_target_does_the_same() {
             let theirs = pool.pages.get(&(number as u64));
             let theirs = theirs.map_or(&[0; 4096][..], |page| &page[..]);
             let difference = page.iter().zip(theirs).position(|(one, two)| one != two);
-            assert_eq!(difference, None, "in page {number}");
+            if let Some(at) = difference {
+                let near = at / 8 * 8..(at / 8 * 8 + 64).min(4096);
+                panic!(
+                    "page {number}, byte {at}: recorded {:x?}, repeated {:x?}",
+                    &page[near.clone()],
+                    &theirs[near]
+                );
+            }
         }
         image = left;
     }
+}
+
+#[test]
+fn memcached_is_repeated() {
+    let arguments = [
+        "-u", "root", "-U", "0", "-t", "1", "-m", "64", "-e", "{pool}",
+    ];
+    let program = Path::new("/usr/bin/memcached");
+    let (mut repeater, _directory) = repeat(program, &arguments, |options| options.desock = true);
+    for word in ["one", "two"] {
+        let input = format!("set key 0 0 3\r\n{word}\r\n");
+        let outcome = repeater.run(input.as_bytes()).unwrap();
+        assert_eq!(outcome.end, End::Exit(0), "{outcome:?}");
+        assert!(outcome.operations > 0);
+    }
+    let report = repeater.speed_report();
+    assert_ne!(report.speed, Speed::FromTemplates, "it has threads by then");
 }
