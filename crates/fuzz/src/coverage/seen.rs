@@ -20,6 +20,12 @@ pub(crate) enum Novelty {
     Location,
 }
 
+/// What a look at counters has shown so far.
+struct Look {
+    hash: u64,
+    novelty: Novelty,
+}
+
 /// What was seen of a map.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -29,7 +35,7 @@ pub(crate) struct Seen {
     stable: Vec<u64>,
     locations: usize,
     unstable: usize,
-    unstable_seen: usize,
+    unstable_reached: usize,
 }
 
 impl Seen {
@@ -46,7 +52,7 @@ impl Seen {
     /// The share of stable locations in all that were reached.
     #[expect(clippy::cast_precision_loss, reason = "maps are small")]
     pub(crate) fn stability(&self) -> f64 {
-        let all = self.locations + self.unstable_seen;
+        let all = self.locations + self.unstable_reached;
         if all == 0 {
             1.0
         } else {
@@ -58,30 +64,43 @@ impl Seen {
     /// locations.
     pub(crate) fn look(&mut self, counters: &[u8]) -> (Novelty, u64) {
         self.cover(counters.len());
-        let mut hash = 0_u64;
-        let mut novelty = Novelty::Nothing;
-        for (at, block) in counters.chunks(BLOCK).enumerate() {
-            if block.iter().fold(0, |all, byte| all | byte) == 0 {
+        let mut look = Look {
+            hash: 0,
+            novelty: Novelty::Nothing,
+        };
+        let (blocks, rest) = counters.as_chunks();
+        for (at, block) in blocks.iter().enumerate() {
+            self.look_at(at, block, &mut look);
+        }
+        if !rest.is_empty() {
+            let mut block = [0; BLOCK];
+            block[..rest.len()].copy_from_slice(rest);
+            self.look_at(blocks.len(), &block, &mut look);
+        }
+        (look.novelty, look.hash)
+    }
+
+    #[inline]
+    fn look_at(&self, at: usize, block: &[u8; BLOCK], look: &mut Look) {
+        if block.iter().fold(0, |all, byte| all | byte) == 0 {
+            return;
+        }
+        let (words, _) = block.as_chunks();
+        for (index, bytes) in (at * (BLOCK / WORD)..).zip(words) {
+            let raw = u64::from_le_bytes(*bytes);
+            if raw == 0 {
                 continue;
             }
-            let words = at * (BLOCK / WORD)..;
-            for (index, bytes) in words.zip(block.chunks(WORD)) {
-                let raw = word(bytes);
-                if raw == 0 {
-                    continue;
-                }
-                let touched = buckets(raw) & self.stable[index];
-                if touched == 0 {
-                    continue;
-                }
-                hash = mix(hash, index as u64, touched);
-                let seen = self.buckets[index];
-                if touched & !seen != 0 && novelty != Novelty::Location {
-                    novelty = novelty.max(compare(touched, seen));
-                }
+            let touched = buckets(raw) & self.stable[index];
+            if touched == 0 {
+                continue;
+            }
+            look.hash = mix(look.hash, index as u64, touched);
+            let seen = self.buckets[index];
+            if touched & !seen != 0 && look.novelty != Novelty::Location {
+                look.novelty = look.novelty.max(compare(touched, seen));
             }
         }
-        (novelty, hash)
     }
 
     /// The stable locations that a run has touched.
@@ -105,10 +124,10 @@ impl Seen {
         for &Touched { location, bucket } in touched {
             self.cover(location as usize + 1);
             let (index, shift) = place(location);
-            if self.stable[index] >> shift & 0xff == 0 {
+            if byte(self.stable[index], shift) == 0 {
                 continue;
             }
-            let seen = (self.buckets[index] >> shift) as u8;
+            let seen = byte(self.buckets[index], shift);
             if seen == 0 {
                 locations.push(location);
             } else if seen & bucket == 0 {
@@ -123,10 +142,10 @@ impl Seen {
         for &Touched { location, bucket } in touched {
             self.cover(location as usize + 1);
             let (index, shift) = place(location);
-            if self.buckets[index] >> shift & 0xff == 0 {
-                let stable = self.stable[index] >> shift & 0xff != 0;
+            if byte(self.buckets[index], shift) == 0 {
+                let stable = byte(self.stable[index], shift) != 0;
                 self.locations += usize::from(stable);
-                self.unstable_seen += usize::from(!stable);
+                self.unstable_reached += usize::from(!stable);
             }
             self.buckets[index] |= u64::from(bucket) << shift;
         }
@@ -136,13 +155,13 @@ impl Seen {
     pub(crate) fn ignore(&mut self, location: u32) -> bool {
         self.cover(location as usize + 1);
         let (index, shift) = place(location);
-        if self.stable[index] >> shift & 0xff == 0 {
+        if byte(self.stable[index], shift) == 0 {
             return false;
         }
         self.stable[index] &= !(0xff << shift);
         self.unstable += 1;
-        self.unstable_seen += 1;
-        if self.buckets[index] >> shift & 0xff == 0 {
+        self.unstable_reached += 1;
+        if byte(self.buckets[index], shift) == 0 {
             // It was reached, or nobody could say that it is unstable.
             self.buckets[index] |= 1 << shift;
         } else {
@@ -159,8 +178,8 @@ impl Seen {
             .filter(|(_, word)| **word != u64::MAX)
             .flat_map(|(index, word)| {
                 (0..WORD)
-                    .filter(move |byte| word >> (8 * byte) & 0xff == 0)
-                    .map(move |byte| (index * WORD + byte) as u32)
+                    .filter(move |at| word.to_le_bytes()[*at] == 0)
+                    .map(move |at| (index * WORD + at) as u32)
             })
     }
 
@@ -175,6 +194,10 @@ impl Seen {
 
 fn place(location: u32) -> (usize, u32) {
     (location as usize / WORD, 8 * (location % WORD as u32))
+}
+
+fn byte(word: u64, shift: u32) -> u8 {
+    (word >> shift) as u8
 }
 
 fn word(bytes: &[u8]) -> u64 {

@@ -39,7 +39,7 @@ pub struct Discovery {
 pub enum Origin {
     /// It was added from outside.
     Added,
-    /// Mutators of LibAFL: havoc, tokens, crossover.
+    /// Mutators of `LibAFL`: havoc, tokens, crossover.
     Havoc,
     /// Mutators of command lines.
     Commands,

@@ -1,4 +1,4 @@
-//! What LibAFL mutates: the bytes of an input, on an image that no mutator touches.
+//! What `LibAFL` mutates: the bytes of an input, on an image that no mutator touches.
 
 use std::ops::RangeBounds;
 use std::vec::{Drain, Splice};

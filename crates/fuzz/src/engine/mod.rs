@@ -38,7 +38,7 @@ const HANGS_PER_STEP: u32 = 3;
 /// In one of this many steps the input is tried on another image.
 const STEPS_PER_OTHER_IMAGE: u64 = 6;
 
-/// LibAFL fails only if it is used wrongly, and it is used only here.
+/// `LibAFL` fails only if it is used wrongly, and it is used only here.
 const SOUND: &str = "the corpus and the metadata of LibAFL are complete";
 
 /// Chooses, mutates and keeps test cases.
@@ -261,7 +261,7 @@ impl Engine {
         let mut found = Vec::new();
         self.stats.steps += 1;
         if let Some((input, is_seed)) = self.pending.next(self.state.corpus().count()) {
-            self.try_case(target, input, is_seed, &mut found)?;
+            self.try_case(target, &input, is_seed, &mut found)?;
         } else if self.state.corpus().count() > 0 {
             let (base, runs, is_elsewhere) = self.choose();
             self.mutate(target, &base, runs, is_elsewhere, &mut found)?;
@@ -273,18 +273,18 @@ impl Engine {
     fn try_case<T: Target>(
         &mut self,
         target: &mut T,
-        input: CaseInput,
+        input: &CaseInput,
         is_seed: bool,
         found: &mut Vec<Discovery>,
     ) -> Result<(), T::Error> {
-        let looked = self.run(target, &input, is_seed)?;
+        let looked = self.run(target, input, is_seed)?;
         if looked.footprint.is_some() {
             self.evaluate(target, input.clone(), looked, Origin::Added, is_seed, found)?;
         }
         if !is_seed && self.images.is_hopeful(input.image) {
             self.mutate(
                 target,
-                &input,
+                input,
                 *self.options.runs_per_step.start(),
                 false,
                 found,

@@ -1,7 +1,7 @@
 //! Which test case is next, and how many runs it gets: the weighted scheduler and the power schedule of
-//! LibAFL, with priorities of our own in them.
+//! `LibAFL`, with priorities of our own in them.
 //!
-//! LibAFL's own scheduler of favoured test cases is not used: its choice depends on the order of a hash
+//! `LibAFL`'s own scheduler of favoured test cases is not used: its choice depends on the order of a hash
 //! table, which differs from process to process.
 
 use std::borrow::Cow;
@@ -27,7 +27,7 @@ use super::input::CaseInput;
 use crate::Priority;
 use crate::coverage::Footprint;
 
-/// The state of LibAFL, for our inputs.
+/// The state of `LibAFL`, for our inputs.
 pub(crate) type State =
     StdState<InMemoryCorpus<CaseInput>, CaseInput, StdRand, InMemoryCorpus<CaseInput>>;
 
@@ -37,7 +37,7 @@ const STEPS_PER_TABLE: u64 = 64;
 /// A run that is measured as shorter than this would make all others look slow.
 const SHORTEST_RUN: Duration = Duration::from_micros(1);
 
-/// What LibAFL's schedulers know of a run: which path it took.
+/// What `LibAFL`'s schedulers know of a run: which path it took.
 #[derive(Debug, Hash)]
 struct PathTaken(u64);
 
@@ -54,7 +54,11 @@ impl AsRef<Self> for PathTaken {
     }
 }
 
-/// What we know of a test case beside of what LibAFL does.
+/// What we know of a test case beside of what `LibAFL` does.
+#[expect(
+    clippy::unsafe_derive_deserialize,
+    reason = "the unsafe methods are those of `LibAFL`'s macro"
+)]
 #[derive(Debug, Serialize, Deserialize)]
 struct Standing {
     /// 1 for low, 2 for medium, 4 for high.

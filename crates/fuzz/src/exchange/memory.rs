@@ -1,6 +1,6 @@
 //! The memory in which LLMP keeps its messages.
 //!
-//! LibAFL's own providers share memory between processes, by System V segments, by names in /dev/shm or by
+//! `LibAFL`'s own providers share memory between processes, by System V segments, by names in /dev/shm or by
 //! file descriptors. The first two stay behind when a campaign is killed; the last closes a descriptor once
 //! for each mapping, and so may close one of somebody else. All that speaks LLMP here are threads of one
 //! process, so plain memory does: it goes when the process goes. What a remote peer names as its memory

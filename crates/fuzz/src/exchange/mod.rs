@@ -1,4 +1,4 @@
-//! Messages between campaigns on several machines: LibAFL's LLMP over TCP.
+//! Messages between campaigns on several machines: `LibAFL`'s LLMP over TCP.
 //!
 //! One campaign is the *broker* and the others *join* it; what one sends all others receive, and who joins late
 //! receives everything that was sent before. A message is bytes that mean nothing here.

@@ -58,7 +58,7 @@ impl Grammar {
                 }
             }
             Node::Number(first, last) => {
-                out.extend_from_slice(number(*first, *last, dice).to_string().as_bytes())
+                out.extend_from_slice(number(*first, *last, dice).to_string().as_bytes());
             }
             Node::Rule(rule) => self.write(self.rules[*rule].body, dice, max_bytes, depth + 1, out),
             Node::Sequence(parts) => {

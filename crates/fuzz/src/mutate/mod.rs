@@ -1,4 +1,4 @@
-//! Mutators: those of LibAFL on bytes, and ours on command lines and by grammars.
+//! Mutators: those of `LibAFL` on bytes, and ours on command lines and by grammars.
 
 mod by_grammar;
 mod commands;

@@ -32,10 +32,10 @@ pub fn of_program(file: &[u8]) -> Result<Vec<Vec<u8>>, ProgramError> {
     let mut ranks: [Vec<Vec<u8>>; 3] = Default::default();
     for section in file.sections() {
         match section.kind() {
-            SectionKind::ReadOnlyData | SectionKind::ReadOnlyString => {
-                if section.name().is_ok_and(|name| name.starts_with(".rodata")) {
-                    strings(&section.uncompressed_data()?, &mut ranks);
-                }
+            SectionKind::ReadOnlyData | SectionKind::ReadOnlyString
+                if section.name().is_ok_and(|name| name.starts_with(".rodata")) =>
+            {
+                strings(&section.uncompressed_data()?, &mut ranks);
             }
             SectionKind::Text if section.name() == Ok(".text") => {
                 let code = section.uncompressed_data()?;

@@ -148,7 +148,8 @@ fn unstable_locations_are_ignored_and_shown() {
     } = engine.stats();
     assert!(!reported.contains(&5000) && reported.contains(&SHRINK));
     assert_eq!((unstable, engine.unstable().pm), (1, vec![5000]));
-    let expected = pm_locations as f64 / (pm_locations + 1) as f64;
+    let count = f64::from(u32::try_from(pm_locations).unwrap());
+    let expected = count / (count + 1.0);
     assert!((stability - expected).abs() < 1e-9 && stability < 1.0);
 }
 

@@ -49,7 +49,7 @@ impl Toy {
         *counter = counter.wrapping_add(1).max(1);
     }
 
-    /// An operation at a site: algorithm 1 of PMFuzz.
+    /// An operation at a site: algorithm 1 of `PMFuzz`.
     fn operation(&mut self, site: u32) {
         let id = site.wrapping_mul(0x9e37_79b1);
         self.touch((id ^ self.previous) & 0x7ff);
@@ -87,7 +87,6 @@ impl Toy {
                     self.touch(RECOVERED);
                 }
             }
-            ["crash"] => {}
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use powerfail_fuzz::exchange::Exchange;
 
 /// Long enough for any machine: nothing is measured, a message that is lost never comes.
-const LONG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_mins(2);
 
 /// Message number of a sender, some of them longer than a page of LLMP.
 fn message(sender: u8, number: u32) -> Vec<u8> {
