@@ -16,7 +16,8 @@ usage: cargo xtask COMMAND
 
   ci              install what the tests need, then fmt, clippy, all tests and docs
   example         record a small program with a bug, and show what a crash would leave of its pool
-  bench [NAME]    run the benchmarks (all, or those of one file in benches/)
+  bench [NAME [OPTIONS]]
+                  run the benchmarks (all, or those of one file in benches/, with its options)
   fuzz [SECONDS]  fuzz the reader of traces (needs a nightly toolchain and cargo-fuzz)";
 
 fn main() -> ExitCode {
@@ -25,8 +26,8 @@ fn main() -> ExitCode {
     let result = match arguments[..] {
         ["ci"] => ci(),
         ["example"] => example(),
-        ["bench"] => bench(None),
-        ["bench", name] => bench(Some(name)),
+        ["bench"] => bench(None, &[]),
+        ["bench", name, ref options @ ..] => bench(Some(name), options),
         ["fuzz"] => fuzz("60"),
         ["fuzz", seconds] => fuzz(seconds),
         _ => {
@@ -139,8 +140,11 @@ fn example() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn bench(name: Option<&str>) -> anyhow::Result<()> {
-    if name.is_none_or(|name| ["record", "check", "explore", "eager", "races"].contains(&name)) {
+/// Benchmarks that run the binary.
+const BENCHES_OF_BINARY: [&str; 6] = ["record", "check", "explore", "eager", "races", "fuzz"];
+
+fn bench(name: Option<&str>, options: &[&str]) -> anyhow::Result<()> {
+    if name.is_none_or(|name| BENCHES_OF_BINARY.contains(&name)) {
         run(&mut cargo(&[
             "build",
             "--release",
@@ -152,6 +156,7 @@ fn bench(name: Option<&str>) -> anyhow::Result<()> {
     if let Some(name) = name {
         command.args(["--bench", name]);
     }
+    command.arg("--").args(options);
     run(&mut command)
 }
 

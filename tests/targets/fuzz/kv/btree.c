@@ -180,14 +180,17 @@ static void rotate_from_left(struct node *parent, unsigned index)
 {
 	struct node *left = child(parent, index - 1);
 	struct node *node = child(parent, index);
-	if (PLANTED(6) && !node->is_leaf)
+	if (PLANTED(6) && !node->is_leaf) {
+		/* What moves, without the slot that gets free. */
 		tx_add(node, offsetof(struct node, children));
-	else
+		tx_add(&node->children[1], (node->count + 1) * sizeof(offset));
+	} else {
 		own(node);
+	}
 	memmove(&node->items[1], &node->items[0], node->count * sizeof(*node->items));
 	if (!node->is_leaf) {
-		memmove(&node->children[1], &node->children[0], (node->count + 1) * sizeof(offset)); // bug 6: PF0304 too little of an inner node is added
-		node->children[0] = left->children[left->count]; // bug 6: PF0304
+		memmove(&node->children[1], &node->children[0], (node->count + 1) * sizeof(offset));
+		node->children[0] = left->children[left->count]; // bug 6: PF0304 too little of an inner node is added
 	}
 	node->count++;
 	node->items[0] = parent->items[index - 1];

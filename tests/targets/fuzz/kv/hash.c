@@ -76,7 +76,7 @@ static void insert(uint64_t key, uint64_t value)
 	begin_count();
 	pmemobj_set_value(pool, &actions[1], head, object.off);
 	require(pmemobj_publish(pool, actions, 2) == 0, "an entry is not published");
-	map->count++; // bug 21: PF0101, PF0104, PF0504, PF0301, PF0701 a chain gets longer, and the count is not made durable
+	map->count++; // bug 21: PF0101, PF0504 a chain gets longer, and the count is not made durable
 	if (!(PLANTED(21) && is_chain))
 		persist(&map->count, sizeof(map->count));
 	end_count();
@@ -87,11 +87,11 @@ static void overwrite(struct entry *entry, uint64_t value)
 	struct undo *undo = &map->undo;
 	int is_same = entry->value == value;
 	if (PLANTED(22)) {
-		undo->valid = 1; // bug 22: PF0301, PF0302, PF0401, PF0701, PF0201 the undo slot is valid before it is filled
+		undo->valid = 1; // bug 22: PF0301 the undo slot is valid before it is filled
 		persist(&undo->valid, sizeof(undo->valid));
 	}
-	undo->entry = link_to(entry); // bug 22: PF0301, PF0302, PF0401, PF0701, PF0201
-	undo->value = entry->value; // bug 22: PF0301, PF0302, PF0401, PF0701, PF0201
+	undo->entry = link_to(entry); // bug 22: PF0301
+	undo->value = entry->value; // bug 22: PF0301
 	persist(&undo->entry, sizeof(undo->entry) + sizeof(undo->value));
 	if (!PLANTED(22)) {
 		undo->valid = 1;
@@ -132,7 +132,7 @@ static void remove_entry(offset *slot, int is_head)
 	PMEMoid object = pmemobj_oid(entry);
 	begin_count();
 	if (PLANTED(24) && !is_head) {
-		*slot = entry->next; // bug 24: PF0101, PF0104, PF0504, PF0301, PF0401, PF0701, PF0703 an entry goes before the link to it
+		*slot = entry->next; // bug 24: PF0101, PF0504 an entry goes before the link to it
 		pmemobj_free(&object);
 	} else {
 		struct pobj_action actions[2];
@@ -256,8 +256,8 @@ static void recover_undo(void)
 		return;
 	require(link_is_possible(undo->entry, sizeof(struct entry)), "hash: the undo slot is of no entry");
 	struct entry *entry = at(undo->entry);
-	entry->value = undo->value; // bug 30: PF0101, PF0104, PF0504, PF0301, PF0701 what is undone may be lost
-	entry->seal = seal_of(entry->key, undo->value); // bug 30: PF0101, PF0104, PF0504, PF0301, PF0701
+	entry->value = undo->value; // bug 30: PF0101, PF0504 what is undone may be lost
+	entry->seal = seal_of(entry->key, undo->value); // bug 30: PF0101, PF0504
 	if (!PLANTED(30))
 		persist(&entry->value, CONTENT_BYTES);
 	undo->valid = 0;
@@ -271,10 +271,10 @@ static void recover_count(void)
 	entries_seen = 0;
 	each_entry(count_entry);
 	if (PLANTED(32)) {
-		map->count_dirty = 0; // bug 32: PF0301, PF0302, PF0701, PF0201 the count is trusted before it is right
+		map->count_dirty = 0; // bug 32: PF0301 the count is trusted before it is right
 		persist(&map->count_dirty, sizeof(map->count_dirty));
 	}
-	map->count = entries_seen; // bug 32: PF0301, PF0302, PF0701, PF0201
+	map->count = entries_seen; // bug 32: PF0301
 	persist(&map->count, sizeof(map->count));
 	if (!PLANTED(32))
 		end_count();

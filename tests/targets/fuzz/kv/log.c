@@ -28,10 +28,10 @@ void log_word(struct log *log, uint64_t *where, uint64_t value)
 static void fill(struct log *log)
 {
 	for (uint64_t i = 0; i < count; i++) {
-		log->words[i].where = link_to(pending[i].where); // bug 34: PF0301, PF0302, PF0401, PF0701 a long log is valid before it is durable
-		log->words[i].value = pending[i].value; // bug 34: PF0301, PF0302, PF0401, PF0701
+		log->words[i].where = link_to(pending[i].where); // bug 34: PF0301 a long log is valid before it is durable
+		log->words[i].value = pending[i].value; // bug 34: PF0301
 	}
-	log->count = count; // bug 34: PF0301, PF0302, PF0401, PF0701
+	log->count = count; // bug 34: PF0301
 	size_t length = offsetof(struct log, words[count]) - offsetof(struct log, count);
 	if (!(PLANTED(34) && count == LONG)) {
 		persist(&log->count, length);
@@ -53,7 +53,7 @@ void log_commit(struct log *log)
 {
 	fill(log);
 	for (uint64_t i = 0; i < count; i++) {
-		*pending[i].where = pending[i].value; // bug 35: PF0101, PF0104, PF0504, PF0301, PF0302, PF0401, PF0701 the second word of a very long log is not made durable
+		*pending[i].where = pending[i].value; // bug 35: PF0101, PF0504 the second word of a very long log is not made durable
 		if (!(PLANTED(35) && count >= VERY_LONG && i == 1))
 			pmemobj_flush(pool, pending[i].where, sizeof(uint64_t));
 	}
@@ -69,7 +69,7 @@ void log_recover(struct log *log)
 	for (uint64_t i = 0; i < log->count; i++) {
 		require(link_is_possible(log->words[i].where, sizeof(uint64_t)), "log: a word is out of the pool");
 		uint64_t *word = at(log->words[i].where);
-		*word = log->words[i].value; // bug 36: PF0101, PF0104, PF0504, PF0301, PF0302, PF0401, PF0701 what is done again may be lost
+		*word = log->words[i].value; // bug 36: PF0101, PF0504 what is done again may be lost
 		if (!PLANTED(36))
 			pmemobj_flush(pool, word, sizeof(*word));
 	}

@@ -68,7 +68,7 @@ void hash_shrink_if_empty(void)
 	make_spare(count / 2);
 	map->next = map->spare.off;
 	persist(&map->next, sizeof(map->next));
-	map->spare.off = 0; // bug 29: PF0101, PF0104, PF0504, PF0301, PF0701 the spare array is used, and may come back
+	map->spare.off = 0; // bug 29: PF0101, PF0504 the spare array is used, and may come back
 	if (!PLANTED(29))
 		persist(&map->spare.off, sizeof(map->spare.off));
 }
@@ -129,7 +129,7 @@ static void recover_spare(void)
 	if (OID_IS_NULL(map->spare))
 		return;
 	if (map->spare.off == map->next) {
-		map->spare.off = 0; // bug 31: PF0101, PF0104, PF0504, PF0301, PF0701 a resize that began is repaired, and not for good
+		map->spare.off = 0; // bug 31: PF0101, PF0504 a resize that began is repaired, and not for good
 		if (!PLANTED(31))
 			persist(&map->spare.off, sizeof(map->spare.off));
 	} else if (map->spare.off == map->buckets) {

@@ -88,7 +88,7 @@ static void skip_put(const char *text, uint64_t value)
 		insert(key, value, &path);
 		return;
 	}
-	tower->value = value; // bug 38: PF0101, PF0104, PF0504 a value is overwritten, and something else flushed
+	tower->value = value; // bug 38: PF0101, PF0504 a value is overwritten, and something else flushed
 	if (PLANTED(38))
 		persist(&list->count, sizeof(list->count)); // bug 38: PF0501
 	else
@@ -202,7 +202,7 @@ static void create(void)
 	if (PLANTED(39)) {
 		require(pmemobj_zalloc(pool, &root->skip, sizeof(struct list), 6) == 0, "the pool is full"); // bug 39: PF0301 a list is there before it is complete
 		struct list *fresh = pmemobj_direct(root->skip);
-		fresh->levels = LEVELS; // bug 39: PF0301, PF0701
+		fresh->levels = LEVELS; // bug 39: PF0301
 		persist(&fresh->levels, sizeof(fresh->levels));
 	} else {
 		require(pmemobj_alloc(pool, &root->skip, sizeof(struct list), 6, construct_list, NULL) == 0,

@@ -1,0 +1,60 @@
+//! How well the fuzzer does on the key-value shell in `tests/targets/fuzz/kv`: which of its planted bugs it
+//! finds and when, and how it compares with AFL++.
+//!
+//! ```text
+//! cargo xtask bench fuzz                          # 30 minutes for bugs, then 15 with each fuzzer
+//! cargo xtask bench fuzz --minutes 2 --only bugs  # shorter, and only a part: bugs or afl
+//! ```
+//!
+//! Not a criterion bench: what counts is what is found in a time. Writes `docs/fuzz-bugs.md`,
+//! `docs/fuzz-figures.md` and `docs/fuzz-paths.svg`; with `--minutes` it only prints them, unless `--write` is
+//! there as well. Needs gcc, PMDK and AFL++ (Debian's package afl++), and `powerfail` built in release mode,
+//! which `cargo xtask bench fuzz` sees to. The machine should have nothing else to do.
+
+#[path = "fuzz/afl.rs"]
+mod afl;
+#[path = "fuzz/bugs.rs"]
+mod bugs;
+#[path = "fuzz/campaign.rs"]
+mod campaign;
+#[path = "fuzz/comparison.rs"]
+mod comparison;
+#[path = "fuzz/found.rs"]
+mod found;
+#[path = "fuzz/options.rs"]
+mod options;
+#[path = "fuzz/paths.rs"]
+mod paths;
+#[path = "fuzz/shell.rs"]
+mod shell;
+
+use std::fs;
+use std::path::Path;
+
+use options::{Options, Part};
+use shell::Shell;
+
+fn main() {
+    let options = Options::read(std::env::args().skip(1));
+    let folder = tempfile::tempdir().expect("a folder");
+    let shell = Shell::build(folder.path());
+    if options.includes(Part::Bugs) {
+        let text = found::document(&shell, &options);
+        put("fuzz-bugs.md", &text, &options);
+    }
+    if options.includes(Part::Afl) {
+        let (text, picture) = comparison::document(&shell, &options);
+        put("fuzz-figures.md", &text, &options);
+        put("fuzz-paths.svg", &picture, &options);
+    }
+}
+
+/// Writes a file of `docs`, or prints it if it is text for people.
+fn put(name: &str, text: &str, options: &Options) {
+    if options.write {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        fs::write(docs.join(name), text).expect("a document that can be written");
+    } else if !name.ends_with(".svg") {
+        println!("{text}");
+    }
+}

@@ -1,0 +1,64 @@
+//! A campaign of `powerfail fuzz`, and what it left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use powerfail_campaign::CaseRecord;
+use powerfail_finding::{Finding, Report};
+
+use crate::shell::{JOBS, Shell};
+
+/// A finding, and the test case that shows it.
+pub(crate) struct Shown {
+    pub(crate) finding: Finding,
+    pub(crate) case: CaseRecord,
+    pub(crate) input: String,
+}
+
+/// Runs a campaign; the directory of what it left.
+pub(crate) fn run(shell: &Shell, name: &str, time: Duration, flags: &[&str]) -> PathBuf {
+    let out = shell.folder.join(name);
+    let powerfail = std::env::var_os("POWERFAIL").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/powerfail"),
+        PathBuf::from,
+    );
+    assert!(powerfail.exists(), "{} is not built", powerfail.display());
+    let mut fuzz = Command::new(powerfail);
+    fuzz.arg("fuzz").arg("--seeds").arg(&shell.seeds);
+    fuzz.arg("--out").arg(&out);
+    fuzz.args(["--jobs", &JOBS.to_string()]);
+    fuzz.args(["--time", &format!("{}s", time.as_secs())]);
+    fuzz.args(flags).arg("--").arg(&shell.plain).arg("{pool}");
+    let status = fuzz.stdin(Stdio::null()).stdout(Stdio::null()).status();
+    let code = status.expect("powerfail can be run").code();
+    // Findings are what is wanted.
+    assert!(
+        matches!(code, Some(0 | 1)),
+        "the campaign ended with {code:?}"
+    );
+    out
+}
+
+/// All findings of a campaign, the first ones first.
+pub(crate) fn findings(out: &Path) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for entry in fs::read_dir(out.join("findings")).expect("findings") {
+        let directory = entry.expect("a finding").path();
+        let read = |name: &str| fs::read(directory.join(name)).unwrap_or_default();
+        let Ok(report) = serde_json::from_slice::<Report>(&read("report.json")) else {
+            continue;
+        };
+        let case = read("case.json");
+        let case: CaseRecord = serde_json::from_slice(&case).expect("a test case");
+        let input = String::from_utf8_lossy(&read("input")).into_owned();
+        shown.extend(report.findings.into_iter().map(|finding| Shown {
+            finding,
+            case: case.clone(),
+            input: input.clone(),
+        }));
+    }
+    shown.sort_by(|left, right| left.case.time_s.total_cmp(&right.case.time_s));
+    shown
+}

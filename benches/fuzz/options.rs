@@ -1,0 +1,66 @@
+//! What the benchmark is asked for.
+
+use std::time::Duration;
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Which bugs are found when.
+    Bugs,
+    /// The comparison with AFL++.
+    Afl,
+}
+
+pub(crate) struct Options {
+    only: Option<Part>,
+    minutes: Option<f64>,
+    /// Whether documents are written.
+    pub(crate) write: bool,
+}
+
+const MINUTES_FOR_BUGS: f64 = 30.0;
+const MINUTES_FOR_EACH_FUZZER: f64 = 15.0;
+
+impl Options {
+    pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Self {
+        let mut options = Self {
+            only: None,
+            minutes: None,
+            write: false,
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                // Cargo says so to every benchmark.
+                "--bench" => {}
+                "--write" => options.write = true,
+                "--minutes" => {
+                    let minutes = arguments.next().and_then(|it| it.parse().ok());
+                    options.minutes = Some(minutes.expect("--minutes needs a number"));
+                }
+                "--only" => {
+                    options.only = Some(match arguments.next().as_deref() {
+                        Some("bugs") => Part::Bugs,
+                        Some("afl") => Part::Afl,
+                        _ => panic!("--only needs bugs or afl"),
+                    });
+                }
+                other => panic!("no such option: {other}"),
+            }
+        }
+        options.write |= options.minutes.is_none();
+        options
+    }
+
+    pub(crate) fn includes(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
+
+    /// How long a part takes; the comparison twice.
+    pub(crate) fn time(&self, part: Part) -> Duration {
+        let usual = match part {
+            Part::Bugs => MINUTES_FOR_BUGS,
+            Part::Afl => MINUTES_FOR_EACH_FUZZER,
+        };
+        Duration::from_secs_f64(60.0 * self.minutes.unwrap_or(usual))
+    }
+}

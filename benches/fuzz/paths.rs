@@ -1,0 +1,112 @@
+//! PM paths of test cases, counted by one map for both fuzzers: each test case is run once more by the repeater
+//! of powerfail, on the same program.
+
+use std::collections::HashSet;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::Path;
+use std::process::Command;
+
+use powerfail_abi::fuzz::classify;
+use powerfail_image::Contents;
+use powerfail_recorder::repeat::{InputWay, Opened, RepeatOptions, Repeater};
+
+use crate::shell::Shell;
+
+/// What a test case covered.
+pub(crate) struct Covered {
+    /// When the fuzzer found it.
+    pub(crate) time_s: f64,
+    locations: Vec<u32>,
+    path: u64,
+}
+
+/// How much was reached by a moment.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Reached {
+    pub(crate) time_s: f64,
+    /// Transitions between operations on persistent memory.
+    pub(crate) locations: usize,
+    /// Different maps, with counters in buckets.
+    pub(crate) paths: usize,
+}
+
+pub(crate) struct Counter {
+    repeater: Repeater,
+    ended: Option<Vec<u8>>,
+}
+
+impl Counter {
+    pub(crate) fn new(shell: &Shell) -> Self {
+        let command = vec![shell.plain.clone().into(), "{pool}".into()];
+        let options = RepeatOptions::new(command, InputWay::Stdin);
+        let repeater =
+            Repeater::start(&options, &runtime()).expect("a target that can be repeated");
+        Self {
+            repeater,
+            ended: None,
+        }
+    }
+
+    /// Goes on with this image.
+    pub(crate) fn open(&mut self, image: &Contents) {
+        let opened = self.repeater.open(image).expect("an image");
+        self.ended = match opened {
+            Opened::Ready => None,
+            Opened::Ended(_) => Some(self.repeater.coverage().pm.to_vec()),
+        };
+    }
+
+    /// What an input covers on the image.
+    pub(crate) fn cover(&mut self, time_s: f64, input: &[u8]) -> Covered {
+        let mut map = match &self.ended {
+            Some(map) => map.clone(),
+            None => {
+                self.repeater.run(input).expect("an execution");
+                self.repeater.coverage().pm.to_vec()
+            }
+        };
+        classify(&mut map);
+        let mut hasher = DefaultHasher::new();
+        map.hash(&mut hasher);
+        let reached = map.iter().zip(0..).filter(|(count, _)| **count > 0);
+        Covered {
+            time_s,
+            locations: reached.map(|(_, location)| location).collect(),
+            path: hasher.finish(),
+        }
+    }
+}
+
+/// How much was reached over time.
+pub(crate) fn over_time(mut covered: Vec<Covered>) -> Vec<Reached> {
+    covered.sort_by(|left, right| left.time_s.total_cmp(&right.time_s));
+    let mut locations: HashSet<u32> = HashSet::new();
+    let mut paths = HashSet::new();
+    let mut reached = vec![Reached::default()];
+    for it in covered {
+        locations.extend(&it.locations);
+        paths.insert(it.path);
+        reached.push(Reached {
+            time_s: it.time_s,
+            locations: locations.len(),
+            paths: paths.len(),
+        });
+    }
+    reached
+}
+
+/// The runtime, which the binary carries inside.
+fn runtime() -> Vec<u8> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--locked", "--release", "--package"])
+        .args(["powerfail-runtime", "--target-dir"])
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the runtime does not build");
+    std::fs::read(target.join("release/libpowerfail_runtime.so")).expect("the runtime")
+}

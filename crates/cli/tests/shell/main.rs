@@ -1,0 +1,126 @@
+//! The key-value shell that the fuzzer is tried on: each of its planted bugs is found at its line when the
+//! workload that triggers it is checked, and nothing is found in the clean twin with the same workloads.
+//!
+//! That a fuzzer finds these workloads is for `cargo xtask bench fuzz`.
+
+#[path = "../../../../benches/fuzz/bugs.rs"]
+mod bugs;
+mod figures;
+mod pool;
+mod trigger;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use powerfail_finding::{Report, Severity};
+use tempfile::TempDir;
+
+use pool::Pool;
+use trigger::Trigger;
+
+/// The shell, built with some flags.
+fn build(flags: &[&str]) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = folder.path().join("kv");
+    let mut script = Command::new(trigger::sources().join("build.sh"));
+    let output = script.arg(&binary).args(flags).output();
+    let output = output.expect("a script that can be run");
+    assert!(output.status.success(), "{output:?}");
+    (folder, binary)
+}
+
+/// What is checked for a structure: its triggers, together where that is possible.
+fn workloads(structure: &str) -> Vec<Trigger> {
+    let mut workloads: Vec<Trigger> = Vec::new();
+    for bug in bugs::planted(&trigger::sources()).into_keys() {
+        let trigger = trigger::of(bug);
+        if trigger.structure() != structure {
+            continue;
+        }
+        let mut together = workloads.iter_mut().filter(|it| it.is_mergeable());
+        match together.next().filter(|_| trigger.is_mergeable()) {
+            Some(workload) => workload.append(&trigger),
+            None => workloads.push(trigger),
+        }
+    }
+    workloads
+}
+
+fn check(binary: &PathBuf, workload: &Trigger, flags: &[&str]) -> Report {
+    // Making a pool is a workload of its own.
+    let makes_pool = workload.before.is_empty() && workload.is_alone && workload.bugs == [CREATION];
+    let pool = if makes_pool {
+        Pool::absent(binary, CHECK)
+    } else {
+        Pool::empty(binary, CHECK)
+    };
+    for step in &workload.before {
+        pool.prepare(step);
+    }
+    pool.check(workload, flags)
+}
+
+/// What the shell is told to check everything.
+const CHECK: &str = "--check";
+
+/// The bug that is there before any command.
+const CREATION: u32 = 39;
+
+#[test]
+fn there_are_forty_bugs() {
+    let bugs = bugs::planted(&trigger::sources());
+    assert_eq!(
+        bugs.keys().copied().collect::<Vec<_>>(),
+        (1..=40).collect::<Vec<_>>()
+    );
+    for (number, bug) in &bugs {
+        assert!(!bug.what.is_empty(), "bug {number} says nothing");
+    }
+}
+
+/// Flags for many triggers together: what transactions miss is seen without lost lines, and a failure point of
+/// each call stack will do.
+const QUICK: &[&str] = &["--no-lazy", "--failure-points", "fence", "--per-stack", "1"];
+
+/// Checks the triggers of a structure with all bugs of the shell, and with none.
+fn check_structure(structure: &str) {
+    let (_folder, binary) = build(&["-DBUGS_ALL"]);
+    let (_clean_folder, clean) = build(&[]);
+    let bugs = bugs::planted(&trigger::sources());
+    let mut complaints = Vec::new();
+    for workload in workloads(structure) {
+        let flags = if workload.is_mergeable() { QUICK } else { &[] };
+        let findings = check(&binary, &workload, flags).findings;
+        let mut missed = workload.bugs.clone();
+        missed.retain(|number| !findings.iter().any(|it| bugs[number].is_shown_by(it)));
+        if !missed.is_empty() {
+            complaints.push(format!("bugs {missed:?} are not found: {findings:#?}"));
+        }
+        let mut surplus = check(&clean, &workload, flags).findings;
+        surplus.retain(|finding| finding.severity != Severity::Warning);
+        if !surplus.is_empty() {
+            complaints.push(format!("{:?}: the twin has {surplus:#?}", workload.bugs));
+        }
+    }
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn bugs_of_the_btree() {
+    check_structure("btree");
+}
+
+#[test]
+fn bugs_of_the_hash_map() {
+    check_structure("hash");
+}
+
+#[test]
+fn bugs_of_the_radix_tree() {
+    check_structure("radix");
+}
+
+#[test]
+fn bugs_of_the_skip_list() {
+    check_structure("skip");
+}
