@@ -85,6 +85,7 @@ impl Recorder {
         record.derandomise = options.derandomise;
         record.desock = options.desock;
         record.discard_output = true;
+        record.file_limit_bytes = Some(options.file_limit_bytes);
         // An acknowledgement is looked for in what the target writes.
         record.output_prefix_bytes = 4096;
         record.time_limit = Some((options.timeout * SLOWER).max(TIME_MIN));

@@ -201,17 +201,28 @@ fn prepare(numbers: &[(RawFd, RawFd)], parent: i32) -> io::Result<()> {
 
 /// Runs in the child, between fork and exec: a target that is repeated does not get far.
 fn confine(file_limit_bytes: u64) -> io::Result<()> {
+    // SAFETY: a plain system call without pointers.
+    if unsafe { libc::setsid() } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    lower(libc::RLIMIT_CORE, 0)?;
     // The runtime lifts the limit for files of its own.
-    let limit = |bytes| libc::rlimit {
-        rlim_cur: bytes,
-        rlim_max: libc::RLIM_INFINITY,
+    lower(libc::RLIMIT_FSIZE, file_limit_bytes)
+}
+
+/// Lowers a limit in a way that can be undone. Whoever has started us may have set one that cannot be lifted.
+fn lower(resource: libc::__rlimit_resource_t, limit: u64) -> io::Result<()> {
+    let mut limits = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
     };
     // SAFETY: plain system calls; the limits are on this stack.
     unsafe {
-        if libc::setsid() < 0
-            || libc::setrlimit(libc::RLIMIT_CORE, &limit(0)) != 0
-            || libc::setrlimit(libc::RLIMIT_FSIZE, &limit(file_limit_bytes)) != 0
-        {
+        if libc::getrlimit(resource, &raw mut limits) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        limits.rlim_cur = limit.min(limits.rlim_max);
+        if libc::setrlimit(resource, &raw const limits) != 0 {
             return Err(io::Error::last_os_error());
         }
     }

@@ -38,6 +38,10 @@ pub struct Options {
     pub desock: bool,
     /// Whether what the target prints goes nowhere. The trace has it in any case.
     pub discard_output: bool,
+    /// No file of the target gets longer, it leaves no core and has a session of its own, and signals that
+    /// come to this process are not passed on to it: it is one of many, of which the user knows nothing. `None`:
+    /// it is what the user runs.
+    pub file_limit_bytes: Option<u64>,
     /// How stores are caught.
     pub mode: Mode,
     /// What is recorded of the calls that led to an event.
@@ -74,6 +78,7 @@ impl Options {
             derandomise: false,
             desock: false,
             discard_output: false,
+            file_limit_bytes: None,
             mode: Mode::Patch,
             stacks: Stacks::Full,
             domain: None,

@@ -92,7 +92,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let sleepers = (options.schedule.depth > 0)
         .then(|| Sleepers::start(&shared))
         .transpose()?;
-    let mut forwarder = Forwarder::install();
+    let mut forwarder = Forwarder::new(options.file_limit_bytes.is_none());
     let inheritance = Inheritance {
         shared: &shared,
         socket: target_socket,
@@ -100,7 +100,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         variables: variables(options, &memory),
         stdin: stdin(options)?,
         discards_output: options.discard_output,
-        file_limit_bytes: None,
+        file_limit_bytes: options.file_limit_bytes,
     };
     let mut target = start(&executable, command, &fresh.arguments, inheritance)?;
     let drained = drain(

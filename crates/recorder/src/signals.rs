@@ -53,13 +53,21 @@ extern "C" fn handler(
 /// While it lives, interrupts do not end powerfail.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
+    catches: bool,
     arrived: [u32; 2],
     forwarded: [u32; 2],
 }
 
 impl Forwarder {
-    /// Begins to catch interrupts.
-    pub(crate) fn install() -> Self {
+    /// Begins to catch interrupts, unless they are somebody else's business.
+    pub(crate) fn new(catches: bool) -> Self {
+        if !catches {
+            return Self {
+                catches,
+                arrived: [0; 2],
+                forwarded: [0; 2],
+            };
+        }
         let mut installed = INSTALLED
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -74,6 +82,7 @@ impl Forwarder {
         let count =
             |counts: &[AtomicU32; 2]| counts.each_ref().map(|count| count.load(Ordering::Relaxed));
         Self {
+            catches,
             arrived: count(&ARRIVED),
             forwarded: count(&TO_FORWARD),
         }
@@ -82,6 +91,9 @@ impl Forwarder {
     /// The signals to pass on that came since the last call.
     pub(crate) fn pending(&mut self) -> impl Iterator<Item = Signal> + use<> {
         let mut found = Vec::new();
+        if !self.catches {
+            return found.into_iter();
+        }
         for (place, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
             let now = TO_FORWARD[place].load(Ordering::Relaxed);
             if now != self.forwarded[place] {
@@ -94,6 +106,9 @@ impl Forwarder {
 
     /// Whether any came, from wherever, since this was asked last.
     pub(crate) fn interrupted(&mut self) -> bool {
+        if !self.catches {
+            return false;
+        }
         let now = ARRIVED
             .each_ref()
             .map(|count| count.load(Ordering::Relaxed));
@@ -125,6 +140,9 @@ fn exchange(signal: libc::c_int) -> Option<libc::sigaction> {
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
+        if !self.catches {
+            return;
+        }
         let mut installed = INSTALLED
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);

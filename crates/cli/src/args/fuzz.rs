@@ -138,6 +138,9 @@ pub(crate) struct FuzzCampaignArgs {
     /// Stop after so many executions
     #[arg(long, value_name = "N", help_heading = "How long, and where")]
     pub(crate) execs: Option<u64>,
+    /// Stop at the first finding that is a bug
+    #[arg(long, help_heading = "How long, and where")]
+    pub(crate) until_found: bool,
     /// How many processors are used, for fuzzing and checking together [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024),
         help_heading = "How long, and where")]

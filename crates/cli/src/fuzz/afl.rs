@@ -8,6 +8,7 @@
 //!
 //! The protocol is that of AFL++ 4.04c; older and newer ones understand it as well.
 
+mod broom;
 mod host;
 mod stand_in;
 
@@ -18,6 +19,7 @@ use powerfail_image::{Contents, FileContents};
 use powerfail_recorder::RecordError;
 use powerfail_recorder::repeat::{End, InputWay, Opened, RepeatError, RepeatOptions, Repeater};
 
+use self::broom::Broom;
 use self::host::{Host, Order};
 use self::stand_in::StandIn;
 use super::options::input_way;
@@ -49,6 +51,7 @@ pub(crate) fn afl(args: &FuzzAflArgs) -> anyhow::Result<Exit> {
     let parent = powerfail_image::default_parent();
     let _ = powerfail_image::sweep_leftovers(&parent);
     let place = powerfail_image::RunDirectory::create_in(&parent)?;
+    let _broom = Broom::for_directory(place.path())?;
     options.directory = place.path().join("afl");
     match serve(host, &options, &image) {
         Ok(()) => Ok(Exit::Clean),
@@ -94,6 +97,10 @@ fn serve(mut host: Host, options: &RepeatOptions, image: &Contents) -> anyhow::R
     let mut stand_in = StandIn::start()?;
     let mut input = Vec::new();
     while host.next_order(&mut input)? == Order::Run {
+        if stand_in.is_killed()? {
+            // Too late for the execution before.
+            stand_in = StandIn::start()?;
+        }
         host.say(stand_in.id())?;
         let end = repeater.run(&input)?.end;
         let coverage = repeater.coverage();

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use powerfail_finding::Severity;
+use powerfail_finding::{Finding, Severity};
 
 use super::options::{Campaign, campaign};
 use super::screen::Screen;
@@ -26,26 +26,30 @@ pub(crate) fn run(args: &FuzzCampaignArgs) -> anyhow::Result<Exit> {
         .iter()
         .map(|word| word.to_string_lossy())
         .collect();
-    let screen = Screen::new(words.join(" "));
+    let is_bug: fn(&Finding) -> bool = match args.recovery.deny {
+        Some(_) => |_| true,
+        None => |finding| finding.severity != Severity::Warning,
+    };
+    let ends_with = if args.until_found {
+        is_bug
+    } else {
+        |_: &_| false
+    };
+    let screen = Screen::new(words.join(" "), ends_with);
     let runtime: Arc<[u8]> = RUNTIME.into();
     let summary = powerfail_campaign::run(&options, &runtime, &screen);
     screen.finish();
-    let summary = match summary {
+    let mut summary = match summary {
         Ok(summary) => summary,
         Err(error) => return super::refusal(error),
     };
+    // A finding that ends it is no interruption.
+    summary.is_interrupted = interrupt::is_interrupted();
     if args.json {
         print_json(&summary::json(&shown_out, &summary))?;
     } else {
         print(|out: &mut dyn Write| Ok(summary::text(out, &shown_out, &summary)?))?;
     }
-    let denies = args.recovery.deny.is_some();
-    let mut found = summary.findings.iter().map(|it| it.finding.severity);
-    Ok(
-        if found.any(|severity| severity != Severity::Warning || denies) {
-            Exit::Findings
-        } else {
-            Exit::Clean
-        },
-    )
+    let is_any = summary.findings.iter().any(|it| is_bug(&it.finding));
+    Ok(if is_any { Exit::Findings } else { Exit::Clean })
 }

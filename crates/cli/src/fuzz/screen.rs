@@ -6,6 +6,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ pub(super) struct Screen {
     target: String,
     bar: Option<ProgressBar>,
     state: Mutex<State>,
+    /// Which findings end the campaign.
+    ends_with: fn(&Finding) -> bool,
+    has_ended: AtomicBool,
 }
 
 #[derive(Default)]
@@ -38,10 +42,12 @@ struct State {
 }
 
 impl Screen {
-    /// The screen of a campaign with this target.
-    pub(super) fn new(target: String) -> Self {
+    /// The screen of a campaign with this target, which some findings end.
+    pub(super) fn new(target: String, ends_with: fn(&Finding) -> bool) -> Self {
         Self {
             target,
+            ends_with,
+            has_ended: AtomicBool::new(false),
             bar: std::io::stderr().is_terminal().then(bar),
             state: Mutex::default(),
         }
@@ -121,6 +127,9 @@ impl Observer for Screen {
 
     fn finding(&self, finding: &Finding, _directory: &Path) {
         self.say(&panel::finding(finding));
+        if (self.ends_with)(finding) {
+            self.has_ended.store(true, Ordering::Relaxed);
+        }
     }
 
     fn warning(&self, sentence: &str) {
@@ -136,6 +145,6 @@ impl Observer for Screen {
                 write_line("stopping; interrupt again to stop at once");
             }
         }
-        is_interrupted
+        is_interrupted || self.has_ended.load(Ordering::Relaxed)
     }
 }

@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -114,7 +115,7 @@ impl Afl {
         command
             .args([
                 "-c",
-                "exec \"$@\" 198<&0 199>&1 0<cur_input 1>/dev/null",
+                "ulimit -c 0; exec \"$@\" 198<&0 199>&1 0<cur_input 1>/dev/null",
                 "bash",
             ])
             .arg(env!("CARGO_BIN_EXE_powerfail"))
@@ -225,13 +226,17 @@ fn speaks_the_protocol(has_shared_inputs: bool) {
     assert_ne!(many.map, one.map);
     // Each execution starts from the same pool.
     assert_eq!(afl.execute(b"a", false).map, one.map);
-    let crash = afl.execute(b"aaa!", false);
+    let crash = afl.execute(b"aKILL", false);
     assert_eq!(crash.status.signal(), Some(libc::SIGABRT));
-    // afl-fuzz loses its patience, once before the end of the execution and once after it.
-    for input in [&b"?"[..], b"a"] {
-        let hang = afl.execute(input, true);
-        assert_eq!(hang.status.signal(), Some(libc::SIGKILL));
-    }
+    let hang = afl.execute(b"HANG", true);
+    assert_eq!(hang.status.signal(), Some(libc::SIGKILL));
+    // afl-fuzz loses its patience just when the execution ends: either may be first, and the next one is none
+    // the worse for it.
+    let late = afl.execute(b"a", true).status;
+    assert!(
+        late.success() || late.signal() == Some(libc::SIGKILL),
+        "{late:?}"
+    );
     assert_eq!(afl.execute(b"a", false).map, one.map);
     assert!(afl.execute(b"", false).status.success());
     assert_eq!(afl.end().code(), Some(0));
@@ -255,4 +260,32 @@ fn it_ends_when_it_is_told_to() {
     let id = i32::try_from(afl.child.id()).expect("an id");
     kill_process(Pid::from_raw(id).expect("an id"), Signal::TERM).expect("it runs");
     assert_eq!(afl.child.wait().expect("an end").code(), Some(0));
+}
+
+/// What a process has made where pools are.
+fn directories_of(id: u32) -> Vec<String> {
+    let names = fs::read_dir("/dev/shm").expect("a folder").flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let prefix = format!("powerfail-{id}-");
+    names.filter(|name| name.starts_with(&prefix)).collect()
+}
+
+#[test]
+fn it_leaves_nothing_if_it_is_killed() {
+    let folder = folder();
+    let mut afl = Afl::start(&folder, false);
+    assert!(afl.execute(b"a", false).status.success());
+    let id = afl.child.id();
+    assert_eq!(directories_of(id).len(), 1);
+    afl.child.kill().expect("it runs");
+    afl.child.wait().expect("an end");
+    let begun = Instant::now();
+    while !directories_of(id).is_empty() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            directories_of(id)
+        );
+        std::thread::yield_now();
+    }
 }

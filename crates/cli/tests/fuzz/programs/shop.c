@@ -2,8 +2,8 @@
 //
 //   a..h  counts, each letter on a line of its own
 //   o, p  an order, and its payment: the flag of a payment is durable before what was paid for (planted)
-//   !     crashes, if three a were counted
-//   ?     hangs
+//   KILL  crashes
+//   HANG  hangs
 //
 // Opening a pool checks it, which is all its recovery.
 
@@ -17,6 +17,7 @@
 #define LEN 8192
 #define LINE 64
 #define MAGIC 0x73686f70
+#define WORD(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 
 struct word {
     volatile uint64_t value;
@@ -53,6 +54,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "paid for nothing\n");
         return 1;
     }
+    uint32_t last = 0;
     int ordered = 0;
     int letter;
     while ((letter = getchar()) != EOF) {
@@ -64,9 +66,10 @@ int main(int argc, char **argv)
             persist(&shop->paid, 1);
             persist(&shop->order, 1);
         }
-        if (letter == '!' && shop->counts[0].value >= 3)
+        last = last << 8 | letter;
+        if (last == WORD('K', 'I', 'L', 'L'))
             abort();
-        if (letter == '?')
+        if (last == WORD('H', 'A', 'N', 'G'))
             for (;;)
                 pause();
     }
