@@ -27,8 +27,12 @@ use crate::worker::cases_on;
 
 /// How many failure points of one trace are tried at a time, by step: crashes, lost lines, reads.
 const POINTS_MAX: [usize; 4] = [128, 48, 48, 0];
-/// How often a moment is tried in the whole campaign.
-const TRIES: u32 = 2;
+/// How often a moment is tried in the whole campaign, if others wait.
+const TRIES: u32 = 1;
+/// And if none does.
+const TRIES_IDLE: u32 = 3;
+/// A trace with this many events takes twice as long as one with hardly any.
+const EVENTS: u64 = 5000;
 
 /// See the module header.
 pub(crate) struct Checker<'s, 'o> {
@@ -113,7 +117,8 @@ impl<'s, 'o> Checker<'s, 'o> {
                         case,
                         trace,
                     };
-                    self.traces.push((left, job));
+                    // Others come first: this one had its turn.
+                    self.traces.push((0, job));
                     self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
                 } else {
                     let _ = fs::remove_file(&trace);
@@ -205,7 +210,8 @@ impl<'s, 'o> Checker<'s, 'o> {
                 case,
                 trace,
             };
-            self.traces.push((news as u64, job));
+            let worth = news as u64 * 1000 / (EVENTS + recording.trace.event_count());
+            self.traces.push((worth, job));
             self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
         } else {
             self.shared.checks_done.fetch_add(1, Ordering::Relaxed);
@@ -263,7 +269,12 @@ impl<'s, 'o> Checker<'s, 'o> {
     fn crash(&mut self, case: &TestCase, path: &Path) -> Result<u64, CampaignError> {
         let trace = Trace::open(path)?;
         let keys = PointKeys::of(&trace)?;
-        let points = NewPoints::new(&trace, keys, &self.shared.known, TRIES, POINTS_MAX);
+        let tries = if self.traces.is_empty() {
+            TRIES_IDLE
+        } else {
+            TRIES
+        };
+        let points = NewPoints::new(&trace, keys, &self.shared.known, tries, POINTS_MAX);
         let points = Arc::new(points);
         let question = Question {
             checks: self.shared.options.checks,
