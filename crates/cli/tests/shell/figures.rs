@@ -1,4 +1,4 @@
-//! Figures 1, 3 and 7 of the PMFuzz paper as programs: their bugs are found on the test cases that reach them, and
+//! Figures 1, 3 and 7 of the `PMFuzz` paper as programs: their bugs are found on the test cases that reach them, and
 //! nothing in their clean twins.
 
 use std::path::{Path, PathBuf};
@@ -59,8 +59,8 @@ fn check(name: &str, trigger: &Trigger) {
 
 #[test]
 fn figure_1_needs_a_rotation() {
-    let inserts: String = (1..=5).map(|key| format!("insert {key}\n")).collect();
-    let commands = inserts + "insert 0\nremove 5\nremove 4\n";
+    let inserts = "insert 1\ninsert 2\ninsert 3\ninsert 4\ninsert 5\ninsert 0\n";
+    let commands = format!("{inserts}remove 5\nremove 4\n");
     check(
         "btree",
         &Trigger {
