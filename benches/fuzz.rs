@@ -41,20 +41,20 @@ fn main() {
     if options.includes(Part::Bugs) {
         let text = found::document(&shell, &options);
         put("fuzz-bugs.md", &text, &options);
+        println!("{text}");
     }
     if options.includes(Part::Afl) {
         let (text, picture) = comparison::document(&shell, &options);
         put("fuzz-figures.md", &text, &options);
+        println!("{text}");
         put("fuzz-paths.svg", &picture, &options);
     }
 }
 
-/// Writes a file of `docs`, or prints it if it is text for people.
+/// Writes a file of `docs`, if that is asked for.
 fn put(name: &str, text: &str, options: &Options) {
     if options.write {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         fs::write(docs.join(name), text).expect("a document that can be written");
-    } else if !name.ends_with(".svg") {
-        println!("{text}");
     }
 }

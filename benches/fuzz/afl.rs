@@ -3,6 +3,11 @@
 //! It runs with its deferred fork server: the process is forked when it is about to open its pool. It knows no
 //! images, so every execution makes a pool, in `/dev/shm`, as it would without a fuzzer.
 
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "rates are about right in any case"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

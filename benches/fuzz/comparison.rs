@@ -1,5 +1,11 @@
 //! powerfail and AFL++ on the same program, with the same processors, for the same time.
 
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "rates are about right in any case"
+)]
+
+use std::fmt::Write;
 use std::path::Path;
 
 use powerfail_corpus::{Images, read_cases, read_stats};
@@ -39,7 +45,7 @@ pub(crate) fn document(shell: &Shell, options: &Options) -> (String, String) {
         .expect("statistics")
         .last()
         .map_or(0, |it| it.pm_paths);
-    let other = of_afl(&mut counter, left);
+    let other = of_afl(&mut counter, &left);
     let (more_paths, faster) = (
         ratio(own.end().paths as f64, other.end().paths as f64),
         ratio(own.executions_per_s, other.executions_per_s),
@@ -57,12 +63,15 @@ pub(crate) fn document(shell: &Shell, options: &Options) -> (String, String) {
     );
     for row in [&own, &other] {
         let end = row.end();
-        text += &format!(
-            "| {} | {} | {:.0} | {} | {} | {} |\n",
+        writeln!(
+            text,
+            "| {} | {} | {:.0} | {} | {} | {} |",
             row.name, row.executions, row.executions_per_s, row.kept, end.locations, end.paths
-        );
+        )
+        .expect("text");
     }
-    text += &format!(
+    write!(
+        text,
         "\n![PM paths over time](fuzz-paths.svg)\n\n\
          - *PM paths* are counted in the same way for both: every test case that a fuzzer kept (of AFL++: the \
          queues, crashes and hangs of all instances) is run once more by powerfail's repeater, on the same binary, and \
@@ -76,7 +85,8 @@ pub(crate) fn document(shell: &Shell, options: &Options) -> (String, String) {
          instrumented by `afl-clang-fast`, its deferred fork server placed after the start of the program and before the pool \
          is opened, a dictionary of all words of the program, pools in `/dev/shm`. Every execution makes a pool, since \
          AFL++ has no images.\n"
-    );
+    )
+    .expect("text");
     let picture = Plot {
         title: "PM paths of the key-value shell".to_owned(),
         label: "PM paths of kept test cases".to_owned(),
@@ -126,7 +136,7 @@ fn of_campaign(counter: &mut Counter, out: &Path) -> Row {
     }
 }
 
-fn of_afl(counter: &mut Counter, left: afl::Left) -> Row {
+fn of_afl(counter: &mut Counter, left: &afl::Left) -> Row {
     counter.open(&Contents::default());
     let kept = left.kept.iter();
     let covered = kept.map(|it| counter.cover(it.time_s, &it.input)).collect();

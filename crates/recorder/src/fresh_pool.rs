@@ -53,7 +53,7 @@ struct Directory {
 pub(crate) struct GivenDirectory {
     pub(crate) path: PathBuf,
     /// Nobody else may use it meanwhile.
-    _lock: File,
+    lock: File,
 }
 
 /// The name of the directory below a campaign's in which `{pool}` lies.
@@ -168,7 +168,7 @@ impl GivenDirectory {
         fs::create_dir_all(&path)?;
         let lock = File::open(&path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        let given = Self { path, _lock: lock };
+        let given = Self { path, lock };
         given.clear()?;
         Ok(given)
     }
@@ -187,6 +187,7 @@ impl Drop for GivenDirectory {
     fn drop(&mut self) {
         // Whoever comes next tries again.
         let _ = self.clear();
+        let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
@@ -247,7 +248,7 @@ mod tests {
         std::fs::write(input_path(&path), "x")?;
         std::fs::write(path.join("other"), "x")?;
         // As if it had been killed: nothing is removed, but nobody has it locked.
-        let lock = one._lock.try_clone()?;
+        let lock = one.lock.try_clone()?;
         std::mem::forget(one);
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock)?;
         let two = GivenDirectory::new(&path)?;

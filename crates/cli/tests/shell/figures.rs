@@ -59,8 +59,8 @@ fn check(name: &str, trigger: &Trigger) {
 
 #[test]
 fn figure_1_needs_a_rotation() {
-    let inserts = "insert 1\ninsert 2\ninsert 3\ninsert 4\ninsert 5\n";
-    let commands = inserts.to_owned() + "insert 0\nremove 5\nremove 4\n";
+    let inserts = "insert 1\ninsert 2\ninsert 3\ninsert 4\ninsert 5\ninsert 0\n";
+    let commands = format!("{inserts}remove 5\nremove 4\n");
     check(
         "btree",
         &Trigger {

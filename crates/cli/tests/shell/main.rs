@@ -9,7 +9,7 @@ mod figures;
 mod pool;
 mod trigger;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use powerfail_finding::{Report, Severity};
@@ -46,7 +46,7 @@ fn workloads(structure: &str) -> Vec<Trigger> {
     workloads
 }
 
-fn check(binary: &std::path::Path, workload: &Trigger, flags: &[&str]) -> Report {
+fn check(binary: &Path, workload: &Trigger, flags: &[&str]) -> Report {
     // Making a pool is a workload of its own.
     let makes_pool = workload.before.is_empty() && workload.is_alone && workload.bugs == [CREATION];
     let pool = if makes_pool {
