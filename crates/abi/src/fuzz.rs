@@ -288,7 +288,7 @@ mod tests {
     fn everything_has_its_place() {
         assert!(size_of::<Area>() as u64 <= NOTES_AT);
         assert!(CHUNKS_ADDRESS + CHUNKS_MAX as u64 * chunk::ALIGNMENT <= AREA_ADDRESS);
-        assert!(AREA_ADDRESS + AREA_LEN <= CONTROL_ADDRESS);
+        const { assert!(AREA_ADDRESS + AREA_LEN <= CONTROL_ADDRESS) };
         assert_eq!(AREA_LEN % 4096, 0);
     }
 
