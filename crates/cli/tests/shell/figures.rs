@@ -68,6 +68,7 @@ fn figure_1_needs_a_rotation() {
             before: Vec::new(),
             commands,
             is_alone: true,
+            needs_lost_lines: true,
         },
     );
 }
@@ -84,6 +85,7 @@ fn figure_3_needs_an_image() {
             before: vec![before],
             commands: "put 5 6\n".to_owned(),
             is_alone: true,
+            needs_lost_lines: true,
         },
     );
 }
@@ -102,6 +104,7 @@ fn figure_7_needs_a_crash_image() {
             before: vec![before],
             commands: "set 2 6\n".to_owned(),
             is_alone: true,
+            needs_lost_lines: true,
         },
     );
 }

@@ -2,7 +2,8 @@
 //!
 //! A trigger is a file of steps. `= run` runs commands on the pool. `= crash FUNCTION N` runs commands and leaves
 //! the pool as it is before the fence that is the N-th one with this function on its call stack. `= check`, the
-//! last step, is what `powerfail check` is given; with `alone`, not together with other triggers.
+//! last step, is what `powerfail check` is given; with `alone`, not together with other triggers, with `lost`,
+//! with lost lines explored as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ pub(crate) struct Trigger {
     pub(crate) before: Vec<Step>,
     pub(crate) commands: String,
     pub(crate) is_alone: bool,
+    pub(crate) needs_lost_lines: bool,
 }
 
 /// The sources of the shell.
@@ -44,6 +46,7 @@ pub(crate) fn of(bug: u32) -> Trigger {
         before: Vec::new(),
         commands: String::new(),
         is_alone: false,
+        needs_lost_lines: false,
     };
     for part in text.split("\n= ").skip(1) {
         let (head, commands) = part.split_once('\n').expect("commands");
@@ -59,6 +62,11 @@ pub(crate) fn of(bug: u32) -> Trigger {
             ["check", "alone"] => {
                 trigger.commands = commands;
                 trigger.is_alone = true;
+            }
+            ["check", "lost"] => {
+                trigger.commands = commands;
+                trigger.is_alone = true;
+                trigger.needs_lost_lines = true;
             }
             _ => panic!("bug {bug}: no step: {head}"),
         }
