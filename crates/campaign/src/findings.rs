@@ -10,6 +10,7 @@
 //! A directory gets its name when everything is in it, so a kill leaves no half of a finding.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -70,7 +71,13 @@ pub struct EdgeRecord {
 impl From<&Edge> for EdgeRecord {
     fn from(edge: &Edge) -> Self {
         let text = std::str::from_utf8(&edge.input);
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = |bytes: &[u8]| {
+            let mut digits = String::new();
+            for byte in bytes {
+                let _ = write!(digits, "{byte:02x}");
+            }
+            digits
+        };
         Self {
             input: String::from_utf8_lossy(&edge.input).into_owned(),
             input_hex: text.is_err().then(|| hex(&edge.input)),
@@ -112,7 +119,7 @@ struct Inner {
 
 /// What became of a finding.
 pub(crate) enum Added {
-    New(StoredFinding),
+    New(Box<StoredFinding>),
     /// It was known, and now a crash has shown it.
     Shown,
     Known,
@@ -192,7 +199,7 @@ impl Findings {
             return Err(error);
         }
         let stored = inner.push(finding, directory);
-        Ok(Added::New(stored))
+        Ok(Added::New(Box::new(stored)))
     }
 
     /// What a finding rests on, if it has no smaller test case yet.

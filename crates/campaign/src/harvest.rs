@@ -1,7 +1,7 @@
 //! Images from a trace: what the run left, and what a power failure would have left.
 //!
 //! A crash image is that of a moment with every store before it durable. The moments are those before ordering
-//! points whose location on the PM path is new in the campaign (section 3.2 of the PMFuzz paper), and a few at
+//! points whose location on the PM path is new in the campaign (section 3.2 of the `PMFuzz` paper), and a few at
 //! random.
 
 use std::path::Path;
@@ -84,9 +84,15 @@ pub(crate) fn moments(
 
 /// A number whose average is `rate`.
 fn random_count(rate: f64, random: &mut Random) -> u64 {
-    const PARTS: u64 = 1 << 20;
-    let scaled = (rate.clamp(0.0, 64.0) * PARTS as f64) as u64;
-    scaled / PARTS + u64::from(random.below(PARTS) < scaled % PARTS)
+    const PARTS: u32 = 1 << 20;
+    let mut count = 0;
+    let mut left = rate.clamp(0.0, 64.0) * f64::from(PARTS);
+    while left > 0.0 {
+        let part = u32::try_from(random.below(PARTS.into())).unwrap_or(0);
+        count += u64::from(f64::from(part) < left);
+        left -= f64::from(PARTS);
+    }
+    count
 }
 
 /// The location on the PM path of each of these moments, which are in order: that of the event, or of the last

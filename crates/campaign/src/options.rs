@@ -85,7 +85,7 @@ pub struct RecoveryOptions {
     pub include_create: bool,
 }
 
-/// Where LibAFL's messages go, if several machines work together.
+/// Where the messages of `LibAFL` go, if several machines work together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Together {
@@ -97,6 +97,7 @@ pub enum Together {
 
 /// See the module header.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct CampaignOptions {
     /// The target, with `{pool}` and, unless it reads its standard input, `{input}`.
     pub command: Vec<OsString>,

@@ -28,12 +28,12 @@ pub(crate) struct Recorder {
 pub(crate) struct Recording {
     pub(crate) trace: Trace,
     pub(crate) path: PathBuf,
-    pub(crate) summary: Box<Summary>,
+    pub(crate) summary: Summary,
 }
 
 /// What came of a recording.
 pub(crate) enum Recorded {
-    Done(Recording),
+    Done(Box<Recording>),
     /// Nothing can be said of this test case: a sentence.
     Useless(String),
     /// Somebody wants everything to stop.
@@ -110,11 +110,11 @@ impl Recorder {
             return Ok(Recorded::Useless(sentence.clone()));
         }
         let trace = Trace::open(&path)?;
-        Ok(Recorded::Done(Recording {
+        Ok(Recorded::Done(Box::new(Recording {
             trace,
             path,
-            summary: Box::new(summary),
-        }))
+            summary,
+        })))
     }
 }
 

@@ -166,19 +166,19 @@ fn work(
         return Ok(());
     }
     let mut checker = Checker::new(number, shared)?;
-    let (mut fuzzed, mut checked) = (Duration::ZERO, Duration::ZERO);
+    let (mut fuzzing, mut checking) = (Duration::ZERO, Duration::ZERO);
     while !shared.is_over() {
         let begun = Instant::now();
-        if role == Role::Check || checked <= fuzzed {
+        if role == Role::Check || checking <= fuzzing {
             if checker.step()? {
-                checked += begun.elapsed();
+                checking += begun.elapsed();
                 continue;
             }
             // Nothing waits: time that was not used is not saved up.
-            checked = checked.max(fuzzed);
+            checking = checking.max(fuzzing);
         }
         worker.step()?;
-        fuzzed += begun.elapsed();
+        fuzzing += begun.elapsed();
         if begun.elapsed() < Duration::from_micros(50) {
             thread::sleep(IDLE);
         }

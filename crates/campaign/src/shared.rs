@@ -94,8 +94,7 @@ pub(crate) struct Shared<'o> {
     /// Traces that wait for crashes.
     pub(crate) traces_waiting: AtomicU64,
     pub(crate) crash_images: AtomicU64,
-    /// In thousandths of a second of the campaign.
-    last_new_ms: AtomicU64,
+    last_new_s: Mutex<f64>,
     begun: Instant,
     /// What earlier runs of the campaign took.
     pub(crate) before: Before,
@@ -147,7 +146,7 @@ impl<'o> Shared<'o> {
             checks_done: AtomicU64::new(0),
             traces_waiting: AtomicU64::new(0),
             crash_images: AtomicU64::new(0),
-            last_new_ms: AtomicU64::new((before.last_new_s * 1000.0) as u64),
+            last_new_s: Mutex::new(before.last_new_s),
             begun: Instant::now(),
             before,
             exchange: Mutex::default(),
@@ -172,7 +171,7 @@ impl<'o> Shared<'o> {
 
     /// When the last test case was found, in seconds of the campaign.
     pub(crate) fn last_new_s(&self) -> f64 {
-        self.last_new_ms.load(Ordering::Relaxed) as f64 / 1000.0
+        *lock(&self.last_new_s)
     }
 
     /// Executions of the campaign.
@@ -260,8 +259,7 @@ impl<'o> Shared<'o> {
         {
             machines.send(&discovery.case, self.kept.images())?;
         }
-        let now_ms = (self.time_s() * 1000.0) as u64;
-        self.last_new_ms.store(now_ms, Ordering::Relaxed);
+        *lock(&self.last_new_s) = self.time_s();
         let job = if is_normal {
             Job::Record {
                 number,
@@ -346,7 +344,7 @@ impl<'o> Shared<'o> {
                 self.observer.finding(&stored.finding, &stored.directory);
                 self.submit(
                     Job::Minimise {
-                        stored: Box::new(stored),
+                        stored,
                         case: basis.case.clone(),
                         recovery: Box::new(basis.recovery.clone()),
                         recovery_input: basis.recovery_input.map(<[u8]>::to_vec),

@@ -103,7 +103,8 @@ impl StatsFile {
             .unwrap_or((shared.before.time_s, shared.before.execs));
         let seconds = stats.time_s - time;
         if seconds > 0.0 {
-            stats.execs_per_s = (stats.execs - execs) as f64 / seconds;
+            let made = u32::try_from(stats.execs - execs).unwrap_or(u32::MAX);
+            stats.execs_per_s = f64::from(made) / seconds;
         }
         self.last = Some((stats.time_s, stats.execs));
         if Instant::now() >= self.next_paths {
