@@ -142,7 +142,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         &self,
         contents: &Contents,
         input: &[u8],
-    ) -> Result<Option<Recording>, CampaignError> {
+    ) -> Result<Option<Box<Recording>>, CampaignError> {
         match self.recorder.record(contents, input)? {
             Recorded::Done(recording) => Ok(Some(*recording)),
             Recorded::Useless(sentence) => {
