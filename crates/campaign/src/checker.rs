@@ -144,7 +144,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         input: &[u8],
     ) -> Result<Option<Box<Recording>>, CampaignError> {
         match self.recorder.record(contents, input)? {
-            Recorded::Done(recording) => Ok(Some(*recording)),
+            Recorded::Done(recording) => Ok(Some(recording)),
             Recorded::Useless(sentence) => {
                 self.shared
                     .warn(&format!("a test case could not be recorded: {sentence}"));
