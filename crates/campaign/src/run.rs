@@ -16,6 +16,7 @@ use crate::job::Job;
 use crate::messages::Machines;
 use crate::observer::Observer;
 use crate::options::CampaignOptions;
+use crate::recording::Recorder;
 use crate::shared::{CRASHES, HANGS, Kept, Shared};
 use crate::start::Beginning;
 use crate::stats::{Stats, StatsFile};
@@ -66,6 +67,7 @@ pub fn run(
     observer: &dyn Observer,
 ) -> Result<Summary, CampaignError> {
     let options = Arc::new(options.clone());
+    powerfail_symbol::keep_modules();
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
     let campaign = open(&options)?;
     let before = StatsFile::before(&campaign);
@@ -80,7 +82,8 @@ pub fn run(
     }
     let machines = Machines::connect(options.together.as_ref())?;
     let kept = Kept::new(campaign);
-    let beginning = Beginning::read(&options, kept.images())?;
+    let mut beginning = Beginning::read(&options, kept.images())?;
+    beginning.create_pool(&Recorder::new(&options, runtime)?, kept.images())?;
     let shared = Shared::new(
         &options, runtime, observer, kept, findings, before, machines,
     );

@@ -4,12 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use powerfail_corpus::{Images, TestCase};
+use powerfail_corpus::{Edge, Images, TestCase};
 use powerfail_fuzz::{Grammar, tokens};
 use powerfail_image::{Contents, FileContents, ImageId};
+use powerfail_recorder::TargetStatus;
 
 use crate::error::CampaignError;
 use crate::options::CampaignOptions;
+use crate::recording::{Recorded, Recorder};
 
 /// See the module header.
 #[derive(Debug, Default)]
@@ -54,6 +56,47 @@ impl Beginning {
             tokens: tokens_of(options)?,
             grammar: grammar_of(options)?,
         })
+    }
+
+    /// Lets the target make its pool once, if it makes one when its input is empty, and begins on that image.
+    /// Making a pool takes tens of thousands of events in each trace, which are the same in all of them; one test
+    /// case that makes it is enough to look at that.
+    pub(crate) fn create_pool(
+        &mut self,
+        recorder: &Recorder,
+        images: &Images,
+    ) -> Result<(), CampaignError> {
+        let empty = Images::empty();
+        if self.cases.iter().all(|case| case.image != empty) {
+            return Ok(());
+        }
+        let edge = Edge {
+            input: Vec::new(),
+            failure_point: None,
+        };
+        // A target that refuses an empty input, or cannot be recorded, says so when it is fuzzed.
+        let made = match recorder.record(&Contents::default(), &edge.input) {
+            Ok(Recorded::Done(recording)) => recording.summary.status == TargetStatus::Exited(0),
+            _ => false,
+        };
+        if !made {
+            return Ok(());
+        }
+        let contents = recorder.follow(&Contents::default(), &edge)?;
+        if contents.files.values().all(|file| file.pages.is_empty()) {
+            return Ok(());
+        }
+        let (image, _) = images.insert(empty, &edge, &contents)?;
+        for case in &mut self.cases {
+            if case.image == empty {
+                case.image = image;
+            }
+        }
+        self.cases.push(TestCase {
+            image: empty,
+            input: Vec::new(),
+        });
+        Ok(())
     }
 }
 

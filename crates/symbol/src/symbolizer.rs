@@ -7,6 +7,7 @@ use powerfail_trace::{Frame, Module, ModuleIndex};
 use rustc_hash::FxHashMap;
 
 use crate::module::LoadedModule;
+use crate::shared::{self, SharedModule};
 use crate::{ModuleReport, NoSource, Problem, Resolved};
 
 /// Where distributions install separate debug files.
@@ -37,7 +38,9 @@ pub struct Symbolizer {
 struct Slot {
     module: Module,
     name: Arc<str>,
-    loaded: Option<LoadedModule>,
+    loaded: Option<SharedModule>,
+    /// What is known about its files, as of the last time that it was used.
+    report: ModuleReport,
 }
 
 impl Symbolizer {
@@ -54,6 +57,7 @@ impl Symbolizer {
                 .into(),
             module: module.clone(),
             loaded: None,
+            report: ModuleReport::default(),
         };
         Self {
             modules: modules.iter().map(slot).collect(),
@@ -95,8 +99,10 @@ impl Symbolizer {
             return None;
         };
         let slot = self.modules.get_mut(module.0 as usize)?;
-        slot.load(&self.debug_directories);
-        slot.loaded.as_ref()?.called(&slot.module, offset)
+        let module = slot.module.clone();
+        slot.with(&self.debug_directories, |loaded| {
+            loaded.called(&module, offset)
+        })
     }
 
     /// What is at the frames of a whole call stack, innermost first: the first address is that of an
@@ -115,16 +121,14 @@ impl Symbolizer {
     /// trace does not define the module.
     pub fn module_report(&mut self, module: ModuleIndex) -> Option<&ModuleReport> {
         let slot = self.modules.get_mut(module.0 as usize)?;
-        Some(slot.load(&self.debug_directories).report())
+        slot.with(&self.debug_directories, |_| ());
+        Some(&slot.report)
     }
 
     /// What is wrong with the modules of the frames that were resolved so far.
     pub fn problems(&self) -> impl Iterator<Item = (ModuleIndex, &Problem)> {
         self.modules.iter().zip(0..).flat_map(|(slot, index)| {
-            let problems = slot
-                .loaded
-                .iter()
-                .flat_map(|loaded| &loaded.report().problems);
+            let problems = slot.report.problems.iter();
             problems.map(move |problem| (ModuleIndex(index), problem))
         })
     }
@@ -136,7 +140,9 @@ impl Symbolizer {
         let Some(slot) = self.modules.get_mut(module.0 as usize) else {
             return unresolved(frame, NoSource::UnknownModule);
         };
-        let (frames, no_source) = slot.load(&self.debug_directories).look_up(offset, kind);
+        let (frames, no_source) = slot.with(&self.debug_directories, |loaded| {
+            loaded.look_up(offset, kind)
+        });
         Resolved {
             frame,
             module: Some(Arc::clone(&slot.name)),
@@ -147,9 +153,22 @@ impl Symbolizer {
 }
 
 impl Slot {
-    fn load(&mut self, debug_directories: &[PathBuf]) -> &mut LoadedModule {
-        self.loaded
-            .get_or_insert_with(|| LoadedModule::load(&self.module, debug_directories))
+    /// Uses the module, which is loaded now if it was not yet.
+    fn with<R>(
+        &mut self,
+        debug_directories: &[PathBuf],
+        work: impl FnOnce(&mut LoadedModule) -> R,
+    ) -> R {
+        let is_first = self.loaded.is_none();
+        let loaded = self
+            .loaded
+            .get_or_insert_with(|| shared::load(&self.module, debug_directories));
+        let mut loaded = shared::lock(loaded);
+        let result = work(&mut loaded);
+        if is_first || loaded.report().problems.len() != self.report.problems.len() {
+            self.report = loaded.report().clone();
+        }
+        result
     }
 }
 
