@@ -1,0 +1,19 @@
+//! Targets that do not behave.
+
+use crate::Campaign;
+
+#[test]
+fn processes_that_are_left_behind_do_not_matter() {
+    let campaign = Campaign::new(&["afb\n", "f\n"]);
+    let told = campaign.until_images(10);
+    assert_eq!(told.code, Some(0), "{told:#?}");
+    assert!(told.of("end").next().is_some(), "{told:#?}");
+}
+
+#[test]
+fn large_files_have_an_end() {
+    let campaign = Campaign::new(&["ag\n", "ab\n"]);
+    let told = campaign.until_images(10);
+    assert_eq!(told.code, Some(0), "{told:#?}");
+    assert!(told.of("end").next().is_some(), "{told:#?}");
+}

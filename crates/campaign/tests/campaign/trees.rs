@@ -1,0 +1,15 @@
+//! Images can be made again from the tree alone.
+
+use crate::Campaign;
+
+#[test]
+fn every_image_is_made_again_byte_for_byte() {
+    let campaign = Campaign::new(&["abc\n", "aw\n", "ru\n"]);
+    let told = campaign.until_images(25);
+    assert_eq!(told.code, Some(0), "{told:#?}");
+    let again = campaign.helper(&["rebuild"]);
+    assert_eq!(again.code, Some(0), "{again:#?}");
+    assert_eq!(again.of("wrong").count(), 0, "{again:#?}");
+    let images = again.of("images").next().expect("their number")[1].parse();
+    assert!(images >= Ok(25_u64), "{again:#?}");
+}
