@@ -123,6 +123,8 @@ impl Checker<'_, '_> {
         let summary = &recording.summary;
         let (code, how) = match (summary.timed_out, summary.status) {
             (true, _) => (Code::ProgramHangs, "does not end".to_owned()),
+            // The target has written more than it may.
+            (false, TargetStatus::Killed(libc::SIGXFSZ)) => return Ok(None),
             (false, TargetStatus::Killed(signal)) => {
                 (Code::ProgramCrashes, format!("is ended by signal {signal}"))
             }

@@ -12,7 +12,7 @@ use crate::error::CampaignError;
 use crate::options::{CampaignOptions, InputWay};
 
 /// A recorded target is slower than a repeated one: it is given more time.
-const SLOWER: u32 = 20;
+const SLOWER: u32 = 4;
 /// And at least this long.
 const TIME_MIN: Duration = Duration::from_secs(3);
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use powerfail_corpus::{Campaign, CaseNumber, Entry, Images, Queue, TestCase};
+use powerfail_corpus::{Campaign, CaseNumber, Entry, Images, Priority, Queue, TestCase};
 use powerfail_finding::Finding;
 use powerfail_fuzz::{Discovery, End, Known as KnownCase, PathSet, Unstable};
 use powerfail_image::ImageId;
@@ -262,23 +262,25 @@ impl<'o> Shared<'o> {
         }
         let now = self.time_s().to_bits();
         self.last_new.store(now, Ordering::Relaxed);
-        let job = if is_normal {
-            Job::Record {
-                number,
-                case: discovery.case.clone(),
-            }
-        } else {
-            Job::Blame {
-                case: discovery.case.clone(),
-                end: Some(discovery.end),
-            }
-        };
-        self.submit(job, entry.priority, entry.new_locations);
+        let case = discovery.case.clone();
+        let end = discovery.end;
+        if is_normal {
+            let job = Job::Record { number, case };
+            self.submit(job, entry.priority, entry.new_locations);
+        } else if end != End::Signal(libc::SIGXFSZ) {
+            // That one is ours: the target has written more than it may. A hang takes long to see again.
+            let priority = match end {
+                End::Timeout => Priority::Low,
+                _ => Priority::Medium,
+            };
+            let end = Some(end);
+            self.submit(Job::Blame { case, end }, priority, 0);
+        }
         Ok(())
     }
 
     /// Something is to be done by a checker.
-    pub(crate) fn submit(&self, job: Job, priority: powerfail_corpus::Priority, news: u64) {
+    pub(crate) fn submit(&self, job: Job, priority: Priority, news: u64) {
         let mut waiting = lock(&self.waiting);
         let number = waiting.len() as u64;
         waiting.push(Waiting::new(job, priority, news, number));
@@ -351,7 +353,7 @@ impl<'o> Shared<'o> {
                         recovery: Box::new(basis.recovery.clone()),
                         recovery_input: basis.recovery_input.map(<[u8]>::to_vec),
                     },
-                    powerfail_corpus::Priority::Medium,
+                    Priority::Medium,
                     0,
                 );
             }

@@ -37,7 +37,7 @@ fn a_crash_that_only_some_inputs_show_is_found() {
 
 #[test]
 fn a_program_that_crashes_by_itself_is_said_to() {
-    let campaign = Campaign::new(&["ax\n", "ah\n"]);
+    let campaign = Campaign::new(&["a!x\n", "a!h\n"]);
     let told = campaign.until("PF0801,PF0802");
     let codes = told.codes();
     assert!(

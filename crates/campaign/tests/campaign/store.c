@@ -5,8 +5,8 @@
  *   w     swaps the two halves of a pair, in an order that a crash shows: recovery aborts
  *   u     uses what is reserved; if a reservation was interrupted, that aborts (and nothing else does)
  *   r     reserves, which can be interrupted
- *   x     aborts       h     runs for ever       f     leaves a process behind
- *   g     writes a large file beside the pool
+ *   !x    aborts       !h    runs for ever       !f    leaves a process behind
+ *   !g    writes a large file beside the pool
  */
 #define _GNU_SOURCE
 #include <emmintrin.h>
@@ -64,34 +64,10 @@ static void open_pool(const char *path)
 		abort();
 }
 
-static void command(int letter, const char *path)
+static void misbehave(int letter, const char *path)
 {
 	char beside[4096];
 	switch (letter) {
-	case 'a' ... 'e':
-		pool->counts[letter - 'a']++;
-		persist(&pool->counts[letter - 'a'], 8);
-		pool->sum++;
-		persist(&pool->sum, 8);
-		break;
-	case 'w': {
-		uint64_t left = pool->left;
-		pool->left = pool->right;
-		persist(&pool->left, 8);
-		pool->right = left;
-		persist(&pool->right, 8);
-		break;
-	}
-	case 'r':
-		pool->reserving = 1;
-		persist(&pool->reserving, 8);
-		pool->reserving = 0;
-		persist(&pool->reserving, 8);
-		break;
-	case 'u':
-		if (pool->reserving)
-			abort();
-		break;
 	case 'x':
 		abort();
 	case 'h':
@@ -117,6 +93,36 @@ static void command(int letter, const char *path)
 	}
 }
 
+static void command(int letter)
+{
+	switch (letter) {
+	case 'a' ... 'e':
+		pool->counts[letter - 'a']++;
+		persist(&pool->counts[letter - 'a'], 8);
+		pool->sum++;
+		persist(&pool->sum, 8);
+		break;
+	case 'w': {
+		uint64_t left = pool->left;
+		pool->left = pool->right;
+		persist(&pool->left, 8);
+		pool->right = left;
+		persist(&pool->right, 8);
+		break;
+	}
+	case 'r':
+		pool->reserving = 1;
+		persist(&pool->reserving, 8);
+		pool->reserving = 0;
+		persist(&pool->reserving, 8);
+		break;
+	case 'u':
+		if (pool->reserving)
+			abort();
+		break;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2)
@@ -124,7 +130,11 @@ int main(int argc, char **argv)
 	open_pool(argv[1]);
 	char input[256];
 	ssize_t len = read(0, input, sizeof(input));
-	for (ssize_t at = 0; at < len; at++)
-		command(input[at], argv[1]);
+	for (ssize_t at = 0; at < len; at++) {
+		if (input[at] == '!' && at + 1 < len)
+			misbehave(input[++at], argv[1]);
+		else
+			command(input[at]);
+	}
 	return 0;
 }
