@@ -176,7 +176,10 @@ fn every_code_has_its_programs() {
             programs.insert(program.name());
         }
     }
-    for code in Code::ALL {
+    // These need no power failure but an input that `powerfail fuzz` has to find: the tests of the campaign plant
+    // them.
+    let fuzzed = [Code::ProgramCrashes, Code::ProgramHangs];
+    for code in Code::ALL.iter().filter(|code| !fuzzed.contains(code)) {
         let count = programs_by_code.get(code).map_or(0, BTreeSet::len);
         assert!(count >= PROGRAMS_PER_CODE, "{code} has {count} programs");
     }
