@@ -6,7 +6,7 @@ use crate::Campaign;
 
 #[test]
 fn what_a_crash_leaves_is_blamed_on_the_crash() {
-    let campaign = Campaign::new(&["aw\n", "ab\n"]);
+    let campaign = Campaign::new(&["a!w\n", "ab\n"]);
     let told = campaign.until("PF0401");
     assert!(told.codes().contains("PF0401"), "{told:#?}");
     for words in told.of("finding") {
@@ -49,7 +49,7 @@ fn a_program_that_crashes_by_itself_is_said_to() {
 
 #[test]
 fn findings_are_the_same_after_going_on() {
-    let campaign = Campaign::new(&["aw\n"]);
+    let campaign = Campaign::new(&["a!w\n"]);
     let told = campaign.until("PF0401");
     assert!(told.codes().contains("PF0401"), "{told:#?}");
     let known = |told: &crate::Told| told.of("end").next().map(|words| words[1].to_owned());

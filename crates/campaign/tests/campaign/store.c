@@ -2,7 +2,7 @@
  * A store with planted bugs. Argument: the pool. Commands on standard input, one letter each:
  *
  *   a..e  count an item; the sum is kept beside the counts
- *   w     swaps the two halves of a pair, in an order that a crash shows: recovery aborts
+ *   !w    swaps the two halves of a pair, in an order that a crash shows: recovery aborts
  *   u     uses what is reserved; if a reservation was interrupted, that aborts (and nothing else does)
  *   r     reserves, which can be interrupted
  *   !x    aborts       !h    runs for ever       !f    leaves a process behind
@@ -68,6 +68,14 @@ static void misbehave(int letter, const char *path)
 {
 	char beside[4096];
 	switch (letter) {
+	case 'w': {
+		uint64_t left = pool->left;
+		pool->left = pool->right;
+		persist(&pool->left, 8);
+		pool->right = left;
+		persist(&pool->right, 8);
+		break;
+	}
 	case 'x':
 		abort();
 	case 'h':
@@ -102,14 +110,6 @@ static void command(int letter)
 		pool->sum++;
 		persist(&pool->sum, 8);
 		break;
-	case 'w': {
-		uint64_t left = pool->left;
-		pool->left = pool->right;
-		persist(&pool->left, 8);
-		pool->right = left;
-		persist(&pool->right, 8);
-		break;
-	}
 	case 'r':
 		pool->reserving = 1;
 		persist(&pool->reserving, 8);
