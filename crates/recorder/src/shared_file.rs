@@ -195,7 +195,8 @@ impl SharedFile {
     pub(crate) fn free_used(&self, index: ChunkIndex, used_bytes: u64) {
         let used = used_bytes.min(chunk::LEN);
         let state = self.chunk_state(index);
-        // SAFETY: as for `free`.
+        // SAFETY: the chunk lies inside the mapping, and its thread has retired it or is dead: until
+        // `thread` is zero again it belongs to the host alone.
         unsafe {
             let chunk = self
                 .base
@@ -400,20 +401,7 @@ impl SharedFile {
 
     /// Gives a chunk back, full of zeros.
     pub(crate) fn free(&self, index: ChunkIndex) {
-        let state = self.chunk_state(index);
-        // SAFETY: the chunk lies inside the mapping, and its thread has retired it or is dead: until
-        // `thread` is zero again it belongs to the host alone.
-        unsafe {
-            let chunk = self
-                .base
-                .as_ptr()
-                .byte_add(chunk_offset(index.0) as usize)
-                .cast::<u8>();
-            ptr::write_bytes(chunk, 0, chunk::LEN as usize);
-        }
-        state.sequence.store(NO_SEQUENCE, Ordering::Relaxed);
-        state.retired.store(0, Ordering::Relaxed);
-        state.thread.store(0, Ordering::Release);
+        self.free_used(index, chunk::LEN);
     }
 
     /// Tells waiting threads that chunks were freed.
