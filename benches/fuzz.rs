@@ -25,6 +25,8 @@ mod found;
 mod options;
 #[path = "fuzz/paths.rs"]
 mod paths;
+#[path = "fuzz/runtime.rs"]
+mod runtime;
 #[path = "fuzz/shell.rs"]
 mod shell;
 

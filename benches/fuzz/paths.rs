@@ -4,13 +4,12 @@
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::path::Path;
-use std::process::Command;
 
 use powerfail_abi::fuzz::classify;
 use powerfail_image::Contents;
 use powerfail_recorder::repeat::{InputWay, Opened, RepeatOptions, Repeater};
 
+use crate::runtime;
 use crate::shell::Shell;
 
 /// What a test case covered.
@@ -41,7 +40,7 @@ impl Counter {
         let command = vec![shell.plain.clone().into(), "{pool}".into()];
         let options = RepeatOptions::new(command, InputWay::Stdin);
         let repeater =
-            Repeater::start(&options, &runtime()).expect("a target that can be repeated");
+            Repeater::start(&options, &runtime::build()).expect("a target that can be repeated");
         Self {
             repeater,
             ended: None,
@@ -94,19 +93,4 @@ pub(crate) fn over_time(mut covered: Vec<Covered>) -> Vec<Reached> {
         });
     }
     reached
-}
-
-/// The runtime, which the binary carries inside.
-fn runtime() -> Vec<u8> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "--release", "--package"])
-        .args(["powerfail-runtime", "--target-dir"])
-        .arg(&target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
-        .status()
-        .expect("cargo runs");
-    assert!(status.success(), "the runtime does not build");
-    std::fs::read(target.join("release/libpowerfail_runtime.so")).expect("the runtime")
 }
