@@ -130,4 +130,8 @@ impl Target for Runs {
             input_untouched,
         })
     }
+
+    fn comparisons(&self) -> Vec<powerfail_fuzz::Comparison> {
+        self.repeater.comparisons()
+    }
 }

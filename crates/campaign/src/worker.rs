@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use powerfail_corpus::{Images, TestCase};
-use powerfail_fuzz::{Engine, Options, Unstable, tokens};
+use powerfail_fuzz::{Engine, Options, Unstable};
 
 use crate::error::CampaignError;
 use crate::shared::{Shared, lock};
@@ -12,8 +12,6 @@ use crate::target::Runs;
 
 /// How many new images a worker takes between two steps.
 const NEWCOMERS: usize = 4;
-/// How often what the target compared is looked at.
-const STEPS_PER_COMPARISONS: u64 = 32;
 /// After so many failures in a row nothing can be run any more.
 const FAILURES_MAX: u32 = 8;
 
@@ -87,12 +85,6 @@ impl<'s, 'o> Worker<'s, 'o> {
             self.shared.discovered(self.number, discovery)?;
         }
         let stats = self.engine.stats();
-        if stats.steps % STEPS_PER_COMPARISONS == 1 {
-            let operands = self.runs.repeater().comparisons();
-            let operands = operands.iter().map(Vec::as_slice);
-            let words: Vec<_> = tokens::of_comparisons(operands, &[]).collect();
-            self.engine.add_tokens(words);
-        }
         self.tell(stats);
         Ok(())
     }

@@ -20,5 +20,6 @@ pub mod tokens;
 pub use coverage::{Footprint, FootprintError, PathSet, Touched, bucket};
 pub use engine::{Discovery, Engine, Known, Options, Origin, Stats, Unstable};
 pub use grammar::Grammar;
+pub use mutate::Comparison;
 pub use powerfail_corpus::{Priority, TestCase};
 pub use target::{End, Execution, Target};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use powerfail_image::ImageId;
 
+use crate::Comparison;
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
@@ -49,4 +51,9 @@ pub trait Target {
     /// # Errors
     /// The program cannot be run. That it crashes is no error.
     fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, Self::Error>;
+
+    /// What the program has compared in the last run, if that is known.
+    fn comparisons(&self) -> Vec<Comparison> {
+        Vec::new()
+    }
 }

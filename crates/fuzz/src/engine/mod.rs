@@ -25,7 +25,8 @@ use self::input::{CaseInput, ImageNumber};
 use self::pending::Pending;
 use self::schedule::{Schedule, State};
 use crate::coverage::{Footprint, Novelty, PathSet, Seen};
-use crate::mutate::Mutators;
+use crate::mutate::{Comparison, Mutators};
+use crate::tokens::of_comparisons;
 use crate::{End, Execution, Priority, Target, TestCase};
 
 pub use discovery::{Discovery, Known, Origin};
@@ -37,6 +38,11 @@ const HANGS_PER_STEP: u32 = 3;
 
 /// In one of this many steps the input is tried on another image.
 const STEPS_PER_OTHER_IMAGE: u64 = 6;
+
+/// In one of this many steps it is looked at what the program compares.
+const STEPS_PER_COMPARISONS: u64 = 16;
+/// How many inputs are run in a step only for that.
+const PROBES_PER_STEP: usize = 16;
 
 /// `LibAFL` fails only if it is used wrongly, and it is used only here.
 const SOUND: &str = "the corpus and the metadata of LibAFL are complete";
@@ -265,8 +271,38 @@ impl Engine {
         } else if self.state.corpus().count() > 0 {
             let (base, runs, is_elsewhere) = self.choose();
             self.mutate(target, &base, runs, is_elsewhere, &mut found)?;
+            self.probe(target, base.image)?;
         }
         Ok(found)
+    }
+
+    /// Learns what the program compares its input with, and runs what is worth it for that alone.
+    fn probe<T: Target>(&mut self, target: &mut T, image: ImageNumber) -> Result<(), T::Error> {
+        if self.stats.steps % STEPS_PER_COMPARISONS == 1 {
+            self.learn_words(&target.comparisons());
+        }
+        for _ in 0..PROBES_PER_STEP {
+            if !self.images.is_hopeful(image) {
+                break;
+            }
+            let Some(bytes) = self.mutators.probe() else {
+                break;
+            };
+            target.run(self.images.id(image), &bytes)?;
+            self.stats.executions += 1;
+            let comparisons = target.comparisons();
+            self.mutators.learn_comparisons(&bytes, &comparisons);
+            self.learn_words(&comparisons);
+        }
+        Ok(())
+    }
+
+    fn learn_words(&mut self, comparisons: &[Comparison]) {
+        let operands = comparisons
+            .iter()
+            .flat_map(|(left, right)| [left.as_slice(), right]);
+        let words: Vec<_> = of_comparisons(operands, &[]).collect();
+        self.add_tokens(words);
     }
 
     /// Runs a test case that was added, and some mutations of it if nothing was ever tried on its image.

@@ -27,10 +27,11 @@ pub(crate) enum Kind {
     Repeat,
     Arity,
     Stretch,
+    InsertForm,
 }
 
 /// All kinds, with their weights.
-pub(crate) const KINDS: [(Kind, u32); 14] = [
+pub(crate) const KINDS: [(Kind, u32); 15] = [
     (Kind::InsertLine, 12),
     (Kind::DeleteLines, 12),
     (Kind::DuplicateLine, 6),
@@ -45,6 +46,7 @@ pub(crate) const KINDS: [(Kind, u32); 14] = [
     (Kind::Repeat, 2),
     (Kind::Arity, 4),
     (Kind::Stretch, 3),
+    (Kind::InsertForm, 20),
 ];
 
 /// Lengths of words that fill something.
@@ -78,6 +80,7 @@ impl Commands<'_, '_> {
             Kind::Repeat => self.repeat(),
             Kind::Arity => self.arity(),
             Kind::Stretch => self.stretch(),
+            Kind::InsertForm => self.insert_form(),
         };
         if self.input.len() > self.max_bytes {
             // Half a command would be another one.
@@ -133,6 +136,11 @@ impl Commands<'_, '_> {
         {
             return Some(line.to_vec());
         }
+        if self.dice.percent(30)
+            && let Some(line) = self.vocabulary.forms.line_for_key(&mut self.dice)
+        {
+            return Some(line);
+        }
         let line = self.line()?;
         Some(self.input[line].to_vec())
     }
@@ -160,6 +168,19 @@ impl Commands<'_, '_> {
             change_a_number(&mut line, &others, &mut self.dice);
         }
         let at = self.position();
+        self.insert(at, line);
+        Some(())
+    }
+
+    /// A command that the program understands. At the beginning it is often one that all others depend on.
+    fn insert_form(&mut self) -> Option<()> {
+        let keys = self.all_numbers();
+        let line = self.vocabulary.forms.line(&keys, &mut self.dice)?;
+        let at = if self.dice.one_in(4) {
+            0
+        } else {
+            self.position()
+        };
         self.insert(at, line);
         Some(())
     }
@@ -255,6 +276,14 @@ impl Commands<'_, '_> {
         let column = self.dice.below(words.len());
         let word = words.get(column)?;
         let range = line.start + word.start..line.start + word.end;
+        let text = self.input[line.clone()].to_vec();
+        let forms = &self.vocabulary.forms;
+        if self.dice.one_in(2)
+            && let Some(name) = forms.name_in(&text, column, &mut self.dice)
+        {
+            self.input.splice(range, name);
+            return Some(());
+        }
         let new = match self.dice.weighted(&[30, 25, 30, 5, 10]) {
             0 => self.vocabulary.word(column, &mut self.dice)?.to_vec(),
             1 => self.same_column(column)?,
@@ -380,6 +409,11 @@ impl Commands<'_, '_> {
     fn other_command(&mut self, line: &Range<usize>) -> Option<Vec<u8>> {
         let line = self.input[line.clone()].to_vec();
         let mine = &line[first_word(&line)?];
+        if self.dice.percent(40)
+            && let Some(model) = self.vocabulary.forms.line_for_key(&mut self.dice)
+        {
+            return Some(model);
+        }
         if self.dice.percent(75) {
             let model = self.vocabulary.line(&mut self.dice)?.to_vec();
             if &model[first_word(&model)?] != mine || self.dice.one_in(8) {

@@ -3,6 +3,7 @@
 mod by_grammar;
 mod commands;
 mod dice;
+mod forms;
 mod numbers;
 mod text;
 mod vocabulary;
@@ -18,7 +19,7 @@ use libafl::state::{HasCorpus, HasMaxSize, HasRand};
 use libafl_bolts::tuples::{Merge, merge_tuple_list_type, tuple_list_type};
 
 use self::commands::{Commands, KINDS};
-use self::text::is_text;
+use self::text::{is_text, lines};
 use self::vocabulary::Vocabulary;
 use crate::engine::Origin;
 use crate::engine::input::CaseInput;
@@ -26,6 +27,7 @@ use crate::engine::schedule::State;
 use crate::grammar::Grammar;
 
 pub(crate) use self::dice::Dice;
+pub use self::forms::Comparison;
 
 type Havoc = HavocScheduledMutator<
     merge_tuple_list_type!(
@@ -72,6 +74,19 @@ impl Mutators {
     pub(crate) fn learn_token(&mut self, token: &[u8]) {
         if is_text(token) && !token.contains(&b'\n') {
             self.vocabulary.learn_token(token);
+        }
+    }
+
+    /// An input that is worth running for what the program compares it with.
+    pub(crate) fn probe(&mut self) -> Option<Vec<u8>> {
+        self.vocabulary.forms.probe()
+    }
+
+    /// Learns from what a program has compared when it got an input.
+    pub(crate) fn learn_comparisons(&mut self, input: &[u8], comparisons: &[Comparison]) {
+        // Of many lines nobody knows which one was compared.
+        if is_text(input) && lines(input).len() == 1 {
+            self.vocabulary.forms.learn(input, comparisons);
         }
     }
 

@@ -3,6 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::dice::Dice;
+use super::forms::Forms;
 use super::text::{first_word, lines, words};
 
 /// Limits. Old lines make way for new ones; words are few or no words.
@@ -57,6 +58,8 @@ pub(crate) struct Vocabulary {
     numbers: FxHashMap<Box<[u8]>, usize>,
     columns: [Words; COLUMNS],
     tokens: Words,
+    /// Commands that the program understands.
+    pub(crate) forms: Forms,
 }
 
 impl Vocabulary {

@@ -681,8 +681,8 @@ impl Repeater {
         self.directory.base()
     }
 
-    /// Operands of comparisons that the last execution made.
-    pub fn comparisons(&self) -> Vec<Vec<u8>> {
+    /// The operands of comparisons that the last execution made, without repetition.
+    pub fn comparisons(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let Some(session) = &self.session else {
             return Vec::new();
         };
@@ -694,12 +694,8 @@ impl Repeater {
         for one in bytes.chunks_exact(len) {
             let (lens, rest) = one.split_at(2);
             let (left, right) = rest.split_at(rest.len() / 2);
-            for (side, side_len) in [(left, lens[0]), (right, lens[1])] {
-                let operand = &side[..usize::from(side_len).min(side.len())];
-                if !operand.is_empty() {
-                    operands.push(operand.to_vec());
-                }
-            }
+            let operand = |side: &[u8], len: u8| side[..usize::from(len).min(side.len())].to_vec();
+            operands.push((operand(left, lens[0]), operand(right, lens[1])));
         }
         operands.sort_unstable();
         operands.dedup();

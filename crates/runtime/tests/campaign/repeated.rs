@@ -50,7 +50,8 @@ fn operands_of_comparisons() {
     ] {
         let text = String::from_utf8_lossy(word).into_owned();
         assert!(
-            seen.iter().any(|operand| operand == word),
+            seen.iter()
+                .any(|(left, right)| left == word || right == word),
             "{text} in {seen:?}"
         );
     }
@@ -74,7 +75,7 @@ fn comparisons_are_not_noted_unasked() {
     let program = build("compares", &["-fno-builtin"]);
     let (mut repeater, _directory) = repeat(&program, &["{pool}"], |_| {});
     repeater.run(b"alpha-word\n").unwrap();
-    assert_eq!(repeater.comparisons(), Vec::<Vec<u8>>::new());
+    assert_eq!(repeater.comparisons(), []);
 }
 
 /// Builds the program with a compiler that instruments it, in two steps.
