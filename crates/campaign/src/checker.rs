@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use powerfail_corpus::{CaseNumber, Edge, Images, Priority, TestCase};
 use powerfail_explore::{PointKeys, Random};
@@ -16,7 +17,7 @@ use powerfail_trace::Trace;
 use crate::error::CampaignError;
 use crate::findings::{Basis, CaseRecord};
 use crate::harvest::{Choice, contents_at, moments};
-use crate::job::Job;
+use crate::job::{Job, Kind, Shares};
 use crate::judge::{Judge, Judged, Question};
 use crate::known::NewPoints;
 use crate::messages::Received;
@@ -43,6 +44,7 @@ pub(crate) struct Checker<'s, 'o> {
     /// Traces that this one has recorded and that wait for crashes: they are about its own paths.
     traces: Vec<(u64, Job)>,
     spooled: u64,
+    shares: Shares,
 }
 
 impl<'s, 'o> Checker<'s, 'o> {
@@ -55,6 +57,7 @@ impl<'s, 'o> Checker<'s, 'o> {
             random: Random::stream(options.seed, number as u64),
             traces: Vec::new(),
             spooled: 0,
+            shares: Shares::default(),
         })
     }
 
@@ -69,14 +72,20 @@ impl<'s, 'o> Checker<'s, 'o> {
             let job = Job::Blame { case, end: None };
             self.shared.submit(job, Priority::Medium, 0);
         }
-        let job = match self.shared.next_job() {
-            Some(job) => job,
-            None => match self.next_trace() {
-                Some(job) => job,
-                None => return Ok(false),
-            },
+        let mut idle = Vec::new();
+        let next = self.shares.order().into_iter().find_map(|kind| {
+            let job = self.next_of(kind);
+            if job.is_none() {
+                idle.push(kind);
+            }
+            job
+        });
+        let Some(job) = next else {
+            return Ok(false);
         };
+        let (kind, begun) = (job.kind(), Instant::now());
         let done = self.run(job);
+        self.shares.spend(kind, begun.elapsed(), &idle);
         match done {
             // What is wrong with one test case does not end the campaign.
             Err(
@@ -92,6 +101,13 @@ impl<'s, 'o> Checker<'s, 'o> {
                 Ok(true)
             }
             done => done.map(|()| true),
+        }
+    }
+
+    fn next_of(&mut self, kind: Kind) -> Option<Job> {
+        match kind {
+            Kind::Crash => self.next_trace(),
+            _ => self.shared.next_job(kind),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use powerfail_corpus::{CaseNumber, Priority, TestCase};
 use powerfail_evidence::Recovery;
@@ -34,14 +35,66 @@ pub(crate) enum Job {
     },
 }
 
+/// What a checker divides its time between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What is new is looked at.
+    TakeIn,
+    /// The power fails.
+    Crash,
+    /// Findings get smaller.
+    Minimise,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::TakeIn, Self::Crash, Self::Minimise];
+
+    /// Its part of the time, if all kinds wait: a finding is known before it is small.
+    const fn share(self) -> u32 {
+        match self {
+            Self::TakeIn | Self::Crash => 4,
+            Self::Minimise => 1,
+        }
+    }
+}
+
+/// How the time of a checker was spent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shares([Duration; 3]);
+
+impl Shares {
+    /// The kinds, the one first that has had least of what is due to it.
+    pub(crate) fn order(&self) -> [Kind; 3] {
+        let mut kinds = Kind::ALL;
+        kinds.sort_by_key(|kind| self.0[*kind as usize] / kind.share());
+        kinds
+    }
+
+    /// Notes what was done. What had nothing to do meanwhile does not save its time up.
+    pub(crate) fn spend(&mut self, kind: Kind, time: Duration, idle: &[Kind]) {
+        self.0[kind as usize] += time;
+        let due = self.0[kind as usize] / kind.share();
+        for kind in idle {
+            let spent = &mut self.0[*kind as usize];
+            *spent = (*spent).max(due * kind.share());
+        }
+    }
+}
+
 impl Job {
+    pub(crate) const fn kind(&self) -> Kind {
+        match self {
+            Self::Blame { .. } | Self::Record { .. } | Self::Import(_) => Kind::TakeIn,
+            Self::Crash { .. } => Kind::Crash,
+            Self::Minimise { .. } => Kind::Minimise,
+        }
+    }
+
     /// What comes first, whatever it promises.
     const fn urgency(&self) -> u8 {
         match self {
-            Self::Blame { .. } => 3,
-            Self::Record { .. } | Self::Import(_) => 2,
-            Self::Crash { .. } => 1,
-            Self::Minimise { .. } => 0,
+            Self::Blame { .. } => 1,
+            _ => 0,
         }
     }
 }
@@ -96,7 +149,25 @@ mod tests {
 
     use powerfail_corpus::{CaseNumber, Images, Priority, TestCase};
 
-    use super::{Job, Waiting};
+    use super::{Job, Kind, Shares, Waiting};
+
+    #[test]
+    fn time_is_divided_and_idle_kinds_save_none_up() {
+        let second = std::time::Duration::from_secs(1);
+        let mut shares = Shares::default();
+        let mut spent = [0; 3];
+        for _ in 0..90 {
+            let kind = shares.order()[0];
+            spent[kind as usize] += 1;
+            shares.spend(kind, second, &[]);
+        }
+        assert_eq!(spent, [40, 40, 10]);
+        // Crashes have nothing to do for long, and then do not get all of the time.
+        shares.spend(Kind::TakeIn, 1000 * second, &[Kind::Crash]);
+        shares.spend(Kind::Minimise, 250 * second, &[]);
+        shares.spend(Kind::Crash, second, &[]);
+        assert_ne!(shares.order()[0], Kind::Crash);
+    }
 
     #[test]
     fn the_most_promising_comes_first_and_then_the_oldest() {

@@ -14,7 +14,7 @@ use powerfail_image::ImageId;
 use crate::error::CampaignError;
 use crate::findings::{Added, Basis, Findings};
 use crate::harvest::Locations;
-use crate::job::{Job, Waiting};
+use crate::job::{Job, Kind, Waiting};
 use crate::known::Known;
 use crate::messages::Machines;
 use crate::observer::Observer;
@@ -101,7 +101,8 @@ pub(crate) struct Shared<'o> {
     pub(crate) before: Before,
     exchange: Mutex<Exchange>,
     newcomers: Mutex<VecDeque<TestCase>>,
-    waiting: Mutex<BinaryHeap<Waiting>>,
+    /// By their kinds.
+    waiting: [Mutex<BinaryHeap<Waiting>>; Kind::ALL.len()],
     said: Mutex<HashSet<String>>,
     stop: AtomicBool,
     interrupted: AtomicBool,
@@ -152,7 +153,7 @@ impl<'o> Shared<'o> {
             before,
             exchange: Mutex::default(),
             newcomers: Mutex::default(),
-            waiting: Mutex::default(),
+            waiting: Default::default(),
             said: Mutex::default(),
             stop: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
@@ -281,19 +282,21 @@ impl<'o> Shared<'o> {
 
     /// Something is to be done by a checker.
     pub(crate) fn submit(&self, job: Job, priority: Priority, news: u64) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = lock(&self.waiting[job.kind() as usize]);
         let number = waiting.len() as u64;
         waiting.push(Waiting::new(job, priority, news, number));
     }
 
-    /// The most promising thing to check.
-    pub(crate) fn next_job(&self) -> Option<Job> {
-        lock(&self.waiting).pop().map(|waiting| waiting.job)
+    /// The most promising thing of a kind.
+    pub(crate) fn next_job(&self, kind: Kind) -> Option<Job> {
+        let waiting = &self.waiting[kind as usize];
+        lock(waiting).pop().map(|waiting| waiting.job)
     }
 
     /// How many things wait.
     pub(crate) fn waiting_count(&self) -> u64 {
-        lock(&self.waiting).len() as u64
+        let all = self.waiting.iter();
+        all.map(|waiting| lock(waiting).len() as u64).sum()
     }
 
     /// Test cases on new images, to be tried by whoever comes first.
