@@ -28,8 +28,8 @@ use crate::worker::cases_on;
 
 /// How many failure points of one trace are tried at a time, by step: crashes, lost lines, reads.
 const POINTS_MAX: [usize; 4] = [128, 48, 48, 0];
-/// How often a moment is tried in the whole campaign, if others wait.
-const TRIES: u32 = 1;
+/// In how many traces a moment is tried, if others wait: the data differs.
+const TRIES: u32 = 2;
 /// And if none does.
 const TRIES_IDLE: u32 = 3;
 /// A trace with this many events takes twice as long as one with hardly any.

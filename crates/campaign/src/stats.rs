@@ -1,6 +1,6 @@
 //! How a campaign is getting on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -54,12 +54,14 @@ pub struct Stats {
 
 /// `stats.jsonl`, as it is written.
 pub(crate) struct StatsFile {
-    /// Seconds and executions of the line before.
-    last: Option<(f64, u64)>,
+    /// Seconds and executions of the lines before, the oldest first.
+    lately: VecDeque<(f64, u64)>,
     paths: PathBuf,
     next_paths: Instant,
 }
 
+/// A speed is that of so many lines: workers tell what they did after each step, which may take a second.
+const LINES_OF_SPEED: usize = 10;
 /// How often the hashes of all PM paths are written.
 const PATHS_EVERY: Duration = Duration::from_secs(10);
 const PATHS_FILE: &str = "paths.bin";
@@ -81,7 +83,7 @@ impl StatsFile {
 
     pub(crate) fn new(directory: &Path) -> Self {
         Self {
-            last: None,
+            lately: VecDeque::new(),
             paths: directory.join(PATHS_FILE),
             next_paths: Instant::now() + PATHS_EVERY,
         }
@@ -98,16 +100,18 @@ impl StatsFile {
     /// Writes how things stand.
     pub(crate) fn write(&mut self, shared: &Shared<'_>) -> Result<Stats, CampaignError> {
         let mut stats = gather(shared);
-        let (time, execs) = self
-            .last
-            .unwrap_or((shared.before.time_s, shared.before.execs));
+        let before = (shared.before.time_s, shared.before.execs);
+        let (time, execs) = self.lately.front().copied().unwrap_or(before);
         let seconds = stats.time_s - time;
         if seconds > 0.0 {
             #[expect(clippy::cast_precision_loss, reason = "a speed for people")]
             let done = (stats.execs - execs) as f64;
             stats.execs_per_s = done / seconds;
         }
-        self.last = Some((stats.time_s, stats.execs));
+        if self.lately.len() == LINES_OF_SPEED {
+            self.lately.pop_front();
+        }
+        self.lately.push_back((stats.time_s, stats.execs));
         if Instant::now() >= self.next_paths {
             self.next_paths = Instant::now() + PATHS_EVERY;
             let bytes: Vec<u8> = shared
