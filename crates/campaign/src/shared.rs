@@ -11,6 +11,7 @@ use powerfail_finding::Finding;
 use powerfail_fuzz::{Discovery, End, Known as KnownCase, PathSet, Unstable};
 use powerfail_image::ImageId;
 
+use crate::checked::Checked;
 use crate::error::CampaignError;
 use crate::findings::{Added, Basis, Findings};
 use crate::harvest::Locations;
@@ -84,6 +85,7 @@ pub(crate) struct Shared<'o> {
     pub(crate) findings: Findings,
     pub(crate) known: Arc<Known>,
     pub(crate) locations: Mutex<Locations>,
+    pub(crate) checked: Checked,
     pub(crate) paths: Arc<PathSet>,
     pub(crate) progress: Vec<Mutex<Progress>>,
     /// Other machines.
@@ -130,16 +132,19 @@ impl<'o> Shared<'o> {
         findings: Findings,
         before: Before,
         machines: Option<Machines>,
-    ) -> Self {
+    ) -> Result<Self, CampaignError> {
         let workers = options.jobs.max(1);
-        Self {
+        let (known, mut locations) = (Arc::default(), Locations::default());
+        let checked = Checked::open(kept.directory(), &known, &mut locations)?;
+        Ok(Self {
             options: Arc::clone(options),
             runtime: Arc::clone(runtime),
             observer,
             kept: Arc::new(kept),
             findings,
-            known: Arc::default(),
-            locations: Mutex::default(),
+            known,
+            locations: Mutex::new(locations),
+            checked,
             paths: Arc::default(),
             progress: (0..workers).map(|_| Mutex::default()).collect(),
             machines,
@@ -157,7 +162,7 @@ impl<'o> Shared<'o> {
             stop: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             failure: Mutex::new(None),
-        }
+        })
     }
 
     /// Seconds of the campaign.
@@ -273,8 +278,12 @@ impl<'o> Shared<'o> {
                 End::Timeout => Priority::Low,
                 _ => Priority::Medium,
             };
-            let end = Some(end);
-            self.submit(Job::Blame { case, end }, priority, 0);
+            let job = Job::Blame {
+                number: Some(number),
+                case,
+                end: Some(end),
+            };
+            self.submit(job, priority, 0);
         }
         Ok(())
     }
