@@ -105,6 +105,8 @@ pub(crate) struct Shared<'o> {
     newcomers: Mutex<VecDeque<TestCase>>,
     waiting: Mutex<BinaryHeap<Waiting>>,
     said: Mutex<HashSet<String>>,
+    /// A test case did not end in time.
+    has_hung: AtomicBool,
     stop: AtomicBool,
     interrupted: AtomicBool,
     failure: Mutex<Option<CampaignError>>,
@@ -159,6 +161,7 @@ impl<'o> Shared<'o> {
             newcomers: Mutex::default(),
             waiting: Mutex::default(),
             said: Mutex::default(),
+            has_hung: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -273,19 +276,26 @@ impl<'o> Shared<'o> {
             let job = Job::Record { number, case };
             self.submit(job, entry.priority, entry.new_locations);
         } else if end != End::Signal(libc::SIGXFSZ) {
-            // That one is ours: the target has written more than it may. A hang takes long to see again.
-            let priority = match end {
-                End::Timeout => Priority::Low,
-                _ => Priority::Medium,
-            };
+            // That one is ours: the target has written more than it may.
+            let (priority, news) = self.worth_of_failure(end);
             let job = Job::Blame {
                 number: Some(number),
                 case,
                 end: Some(end),
             };
-            self.submit(job, priority, 0);
+            self.submit(job, priority, news);
         }
         Ok(())
+    }
+
+    /// How soon it is looked for what is to blame. A hang takes long to see again, so hangs wait for everything
+    /// else; but for the first: it is news, and most likely that of an input that the user has given.
+    fn worth_of_failure(&self, end: End) -> (Priority, u64) {
+        match end {
+            End::Timeout if self.has_hung.swap(true, Ordering::Relaxed) => (Priority::Low, 0),
+            End::Timeout => (Priority::High, u64::MAX),
+            _ => (Priority::Medium, 0),
+        }
     }
 
     /// Something is to be done by a checker.
