@@ -11,8 +11,10 @@ use powerfail_corpus::TestCase;
 use powerfail_explore::PointKeys;
 use powerfail_finding::{Code, Finding, Role};
 use powerfail_fuzz::End;
-use powerfail_model::EventIndex;
+use powerfail_model::{Event, EventIndex};
 use powerfail_recorder::TargetStatus;
+use powerfail_trace::{Body, Trace};
+use rustc_hash::FxHashSet;
 
 use crate::checker::Checker;
 use crate::error::CampaignError;
@@ -20,6 +22,7 @@ use crate::findings::{Basis, RECOVERY_INPUT};
 use crate::judge::{Judged, Question};
 use crate::known::OnlyThese;
 use crate::options::Checks;
+use crate::recording::Recording;
 
 impl Checker<'_, '_> {
     /// Finds out what is to blame for an execution that ended by a signal, hung, or gave up on a crash image.
@@ -33,13 +36,28 @@ impl Checker<'_, '_> {
             None => None,
         };
         let node = self.shared.kept.images().node(case.image)?;
-        let is_blamed = match (node.parent, node.failure_point) {
-            (Some(parent), Some(at)) => self.blame_crash(case, parent, EventIndex(at))?,
-            _ => false,
+        let crash = node.parent.zip(node.failure_point);
+        if let Some((parent, at)) = crash
+            && self.blame_crash(case, parent, EventIndex(at))?
+        {
+            return Ok(());
+        }
+        let Some((finding, recording)) = failure else {
+            return Ok(());
         };
-        match failure {
-            Some(finding) if !is_blamed => self.report_program(case, finding),
-            _ => Ok(()),
+        if self.shared.findings.knows(&finding) {
+            return Ok(());
+        }
+        let again = if crash.is_some() {
+            // The trace of the plain run was replaced by another one meanwhile.
+            let contents = self.shared.kept.images().load(case.image)?;
+            self.record(&contents, &case.input)?
+        } else {
+            Some(recording)
+        };
+        match again {
+            Some(recording) => self.report_program(case, finding, &recording),
+            None => Ok(()),
         }
     }
 
@@ -82,7 +100,7 @@ impl Checker<'_, '_> {
                     ..Self::no_checks()
                 },
                 selection: Arc::new(OnlyThese {
-                    moments: std::iter::once(at).collect(),
+                    moments: moments_alike(trace, at)?,
                     candidates: false,
                 }),
                 recovery,
@@ -114,8 +132,12 @@ impl Checker<'_, '_> {
         Ok(is_tried && case.input.is_empty())
     }
 
-    /// What there is to say if the program fails in a plain run, too, and by itself.
-    fn plain_run(&self, case: &TestCase, end: End) -> Result<Option<Finding>, CampaignError> {
+    /// What there is to say if the program fails in a plain run, too, and by itself, and that run.
+    fn plain_run(
+        &self,
+        case: &TestCase,
+        end: End,
+    ) -> Result<Option<(Finding, Box<Recording>)>, CampaignError> {
         let contents = self.shared.kept.images().load(case.image)?;
         let Some(recording) = self.record(&contents, &case.input)? else {
             return Ok(None);
@@ -155,19 +177,16 @@ impl Checker<'_, '_> {
             read: None,
         };
         powerfail_finding::assign_ids(std::slice::from_mut(&mut finding));
-        Ok(Some(finding))
+        Ok(Some((finding, recording)))
     }
 
     /// The program fails by itself.
-    fn report_program(&self, case: &TestCase, finding: Finding) -> Result<(), CampaignError> {
-        if self.shared.findings.knows(&finding) {
-            return Ok(());
-        }
-        // The trace of the plain run was replaced by another one meanwhile.
-        let contents = self.shared.kept.images().load(case.image)?;
-        let Some(recording) = self.record(&contents, &case.input)? else {
-            return Ok(());
-        };
+    fn report_program(
+        &self,
+        case: &TestCase,
+        finding: Finding,
+        recording: &Recording,
+    ) -> Result<(), CampaignError> {
         let basis = Basis {
             trace: &recording.path,
             command: self.command(),
@@ -178,4 +197,25 @@ impl Checker<'_, '_> {
         };
         self.shared.report(vec![finding], &basis)
     }
+}
+
+/// The moments at which a crash leaves what it leaves at this one, with all stores so far. Images are made
+/// before fences, too; a check lets the power fail before the flush already, and there only.
+fn moments_alike(trace: &Trace, at: EventIndex) -> Result<FxHashSet<EventIndex>, CampaignError> {
+    let (mut first, mut last) = (0, trace.event_count());
+    let mut records = trace.records_from(EventIndex(0));
+    while let Some(record) = records.next_record()? {
+        if !matches!(
+            record.body,
+            Body::Pm(Event::Store { .. } | Event::Resize { .. })
+        ) {
+            continue;
+        }
+        if record.index >= at {
+            last = record.index.0;
+            break;
+        }
+        first = record.index.0 + 1;
+    }
+    Ok((first..=last).map(EventIndex).collect())
 }

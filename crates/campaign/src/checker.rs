@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use powerfail_corpus::{CaseNumber, Edge, Images, Priority, TestCase};
-use powerfail_explore::{PointKeys, Random};
+use powerfail_explore::{PointKey, PointKeys, Random};
 use powerfail_finding::RecoveryOutcome;
 use powerfail_image::Contents;
 use powerfail_model::EventIndex;
@@ -19,7 +19,7 @@ use crate::findings::{Basis, CaseRecord};
 use crate::harvest::{Choice, contents_at, moments};
 use crate::job::{Job, Kind, Shares};
 use crate::judge::{Judge, Judged, Question};
-use crate::known::NewPoints;
+use crate::known::{NewPoints, Tried};
 use crate::messages::Received;
 use crate::options::Checks;
 use crate::recording::{Recorded, Recorder, Recording};
@@ -69,7 +69,11 @@ impl<'s, 'o> Checker<'s, 'o> {
                 image,
                 input: Vec::new(),
             };
-            let job = Job::Blame { case, end: None };
+            let job = Job::Blame {
+                number: None,
+                case,
+                end: None,
+            };
             self.shared.submit(job, Priority::Medium, 0);
         }
         let mut idle = Vec::new();
@@ -125,24 +129,32 @@ impl<'s, 'o> Checker<'s, 'o> {
                 number,
                 case,
                 trace,
+                moments,
             } => {
-                let left = self.crash(&case, &trace)?;
+                let (left, tried) = self.crash(&case, &trace)?;
                 if left > 0 {
                     let job = Job::Crash {
                         number,
                         case,
                         trace,
+                        moments,
                     };
                     // Others come first: this one had its turn.
                     self.traces.push((0, job));
                     self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
                 } else {
                     let _ = fs::remove_file(&trace);
-                    self.shared.checks_done.fetch_add(1, Ordering::Relaxed);
+                    self.done(number, &moments, tried)?;
                 }
                 Ok(())
             }
-            Job::Blame { case, end } => self.blame(&case, end),
+            Job::Blame { number, case, end } => {
+                self.blame(&case, end)?;
+                match number {
+                    Some(number) => self.done(number, &[], Tried::default()),
+                    None => Ok(()),
+                }
+            }
             Job::Import(received) => self.import(&received),
             Job::Minimise {
                 stored,
@@ -214,25 +226,40 @@ impl<'s, 'o> Checker<'s, 'o> {
             self.shared.report(findings, &basis)?;
         }
         self.harvest(&recording, &contents, &case)?;
+        let locations = lock(&self.shared.locations).take_new();
+        self.shared.checked.harvested(number, locations)?;
         let keys = PointKeys::of(&recording.trace)?;
-        let news = self.shared.known.absorb(&recording.trace, &keys);
+        let moments = self.shared.known.absorb(&recording.trace, &keys);
         let crashes = checks.prefix || checks.lazy || checks.races;
-        if news > 0 && crashes {
+        if crashes && !moments.is_empty() {
             self.spooled += 1;
             let trace = self.trace_path(self.spooled);
             fs::rename(&recording.path, &trace).map_err(CampaignError::file(&trace))?;
+            let news = moments.len() as u64;
             let job = Job::Crash {
                 number,
                 case,
                 trace,
+                moments,
             };
-            let worth = news as u64 * 1000 / (EVENTS + recording.trace.event_count());
+            let worth = news * 1000 / (EVENTS + recording.trace.event_count());
             self.traces.push((worth, job));
             self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
+            Ok(())
         } else {
-            self.shared.checks_done.fetch_add(1, Ordering::Relaxed);
+            self.done(number, &moments, Tried::default())
         }
-        Ok(())
+    }
+
+    /// Nothing more is to be done with a test case.
+    fn done(
+        &self,
+        number: CaseNumber,
+        moments: &[PointKey],
+        tried: Tried,
+    ) -> Result<(), CampaignError> {
+        self.shared.checks_done.fetch_add(1, Ordering::Relaxed);
+        self.shared.checked.done(number, moments, tried)
     }
 
     fn trace_path(&self, number: u64) -> PathBuf {
@@ -281,8 +308,8 @@ impl<'s, 'o> Checker<'s, 'o> {
         })
     }
 
-    /// Lets the power fail where it is new. How many failure points are left.
-    fn crash(&mut self, case: &TestCase, path: &Path) -> Result<u64, CampaignError> {
+    /// Lets the power fail where it is new. How many failure points are left, and what was tried.
+    fn crash(&mut self, case: &TestCase, path: &Path) -> Result<(u64, Tried), CampaignError> {
         let trace = Trace::open(path)?;
         let keys = PointKeys::of(&trace)?;
         let tries = if self.traces.is_empty() {
@@ -310,13 +337,13 @@ impl<'s, 'o> Checker<'s, 'o> {
                     record: self.record_of(case)?,
                 };
                 self.shared.report(findings, &basis)?;
-                Ok(points.refused())
+                Ok((points.refused(), points.tried()))
             }
             Judged::FailsUndisturbed(image, outcome) => {
                 self.undisturbed(image, &outcome);
-                Ok(0)
+                Ok((0, points.tried()))
             }
-            Judged::NoPool => Ok(0),
+            Judged::NoPool => Ok((0, Tried::default())),
         }
     }
 

@@ -20,18 +20,42 @@ const CRASH_IMAGES_MAX: usize = 64;
 
 /// Locations at which crash images were made.
 #[derive(Clone, Debug)]
-pub(crate) struct Locations(Vec<bool>);
+pub(crate) struct Locations {
+    known: Vec<bool>,
+    /// Those that nobody has asked for yet.
+    new: Vec<u32>,
+}
 
 impl Default for Locations {
     fn default() -> Self {
-        Self(vec![false; MAP_LEN])
+        Self {
+            known: vec![false; MAP_LEN],
+            new: Vec::new(),
+        }
     }
 }
 
 impl Locations {
     /// Notes a location. Whether it is new.
-    fn insert(&mut self, location: usize) -> bool {
-        !std::mem::replace(&mut self.0[location & (MAP_LEN - 1)], true)
+    pub(crate) fn insert(&mut self, location: u32) -> bool {
+        let place = location as usize & (MAP_LEN - 1);
+        let is_new = !std::mem::replace(&mut self.known[place], true);
+        if is_new {
+            self.new.push(location);
+        }
+        is_new
+    }
+
+    /// Notes locations of an earlier run of the campaign.
+    pub(crate) fn restore(&mut self, locations: &[u32]) {
+        for location in locations {
+            self.known[*location as usize & (MAP_LEN - 1)] = true;
+        }
+    }
+
+    /// Those that are new since the last time.
+    pub(crate) fn take_new(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.new)
     }
 }
 
@@ -100,14 +124,14 @@ fn locations_at(
     trace: &Trace,
     stacks: bool,
     points: &[EventIndex],
-) -> Result<Vec<usize>, CampaignError> {
+) -> Result<Vec<u32>, CampaignError> {
     let mut found = Vec::with_capacity(points.len());
     let mut last = 0;
     locations_of(trace, stacks, |it| {
         while points.get(found.len()).is_some_and(|next| *next < it.event) {
             found.push(last);
         }
-        last = it.location as usize;
+        last = it.location;
         if points.get(found.len()) == Some(&it.event) {
             found.push(last);
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use powerfail_corpus::{CaseNumber, Priority, TestCase};
 use powerfail_evidence::Recovery;
+use powerfail_explore::PointKey;
 use powerfail_fuzz::End;
 
 use crate::findings::StoredFinding;
@@ -21,9 +22,16 @@ pub(crate) enum Job {
         number: CaseNumber,
         case: TestCase,
         trace: PathBuf,
+        /// Names of moments that no test case before it had.
+        moments: Vec<PointKey>,
     },
     /// An execution has failed. `None`: recovery gave up without a signal.
-    Blame { case: TestCase, end: Option<End> },
+    Blame {
+        /// Its number in the queue, if it is there.
+        number: Option<CaseNumber>,
+        case: TestCase,
+        end: Option<End>,
+    },
     /// A test case of another machine.
     Import(Received),
     /// A finding wants a smaller test case.

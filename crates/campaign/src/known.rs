@@ -8,6 +8,7 @@ use powerfail_explore::{FailurePoint, PointKey, PointKeys, StackNames};
 use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 
 /// How often a moment is tried in one trace: the data differs.
 const TRIES_IN_TRACE: u32 = 2;
@@ -31,11 +32,28 @@ struct Inner {
 }
 
 impl Known {
-    /// Notes all moments of a trace. How many are new.
-    pub(crate) fn absorb(&self, trace: &Trace, keys: &PointKeys) -> usize {
+    /// Notes all moments of a trace. Those that are new.
+    pub(crate) fn absorb(&self, trace: &Trace, keys: &PointKeys) -> Vec<PointKey> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let all = (0..=trace.event_count()).map(|at| keys.at(EventIndex(at)));
-        all.filter(|key| inner.moments.insert(*key)).count()
+        all.filter(|key| inner.moments.insert(*key)).collect()
+    }
+
+    /// Notes what an earlier run of the campaign has tried.
+    pub(crate) fn restore(&self, moments: impl Iterator<Item = PointKey>, tried: &Tried) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.moments.extend(moments);
+        for (step, key) in &tried.points {
+            *inner.points.entry((*step, PointKey(*key))).or_default() += 1;
+        }
+        inner.candidates.extend(&tried.candidates);
+    }
+
+    /// Whether a trace that was looked at has a moment with this name.
+    #[cfg(test)]
+    pub(crate) fn has_moment(&self, key: PointKey) -> bool {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.moments.contains(&key)
     }
 }
 
@@ -80,6 +98,18 @@ struct State {
     accepted: [usize; 4],
     refused: usize,
     here: FxHashMap<(u8, PointKey), u32>,
+    candidates: Vec<u64>,
+}
+
+/// What was tried of one trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tried {
+    /// Steps and names of moments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) points: Vec<(u8, u64)>,
+    /// Candidates of the lint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) candidates: Vec<u64>,
 }
 
 impl NewPoints {
@@ -100,6 +130,18 @@ impl NewPoints {
             tries,
             limits,
             state: Mutex::default(),
+        }
+    }
+
+    /// What was tried.
+    pub(crate) fn tried(&self) -> Tried {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let tried = state.here.iter().filter(|(_, tries)| **tries > 0);
+        let mut points: Vec<_> = tried.map(|((step, key), _)| (*step, key.0)).collect();
+        points.sort_unstable();
+        Tried {
+            points,
+            candidates: state.candidates.clone(),
         }
     }
 
@@ -153,7 +195,13 @@ impl Selection for NewPoints {
             .inner
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        inner.candidates.insert(hash)
+        let is_new = inner.candidates.insert(hash);
+        drop(inner);
+        if is_new {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.candidates.push(hash);
+        }
+        is_new
     }
 }
 

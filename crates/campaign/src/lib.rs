@@ -17,6 +17,7 @@
 //! executes, `check` judges. Here they are put together.
 
 mod blame;
+mod checked;
 mod checker;
 mod cmin;
 mod error;

@@ -86,7 +86,7 @@ pub fn run(
     beginning.create_pool(&Recorder::new(&options, runtime)?, kept.images())?;
     let shared = Shared::new(
         &options, runtime, observer, kept, findings, before, machines,
-    );
+    )?;
     shared.restore()?;
     StatsFile::read_paths(shared.kept.directory(), &shared.paths);
     let fuzzers = options.jobs.max(1).div_ceil(2);
@@ -253,6 +253,10 @@ impl Shared<'_> {
     /// Goes on where an earlier run has stopped: what was not checked is checked.
     fn restore(&self) -> Result<(), CampaignError> {
         for queued in self.kept.queue().cases() {
+            if self.checked.is_done(queued.number) {
+                self.checks_done.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             let case: TestCase = self.kept.queue().load(queued.number)?;
             let number = queued.number;
             let end = match queued.retired.as_deref() {
@@ -263,6 +267,7 @@ impl Shared<'_> {
             };
             let job = match end {
                 Some(end) => Job::Blame {
+                    number: Some(number),
                     case,
                     end: Some(end),
                 },

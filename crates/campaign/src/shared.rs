@@ -11,6 +11,7 @@ use powerfail_finding::Finding;
 use powerfail_fuzz::{Discovery, End, Known as KnownCase, PathSet, Unstable};
 use powerfail_image::ImageId;
 
+use crate::checked::Checked;
 use crate::error::CampaignError;
 use crate::findings::{Added, Basis, Findings};
 use crate::harvest::Locations;
@@ -84,6 +85,7 @@ pub(crate) struct Shared<'o> {
     pub(crate) findings: Findings,
     pub(crate) known: Arc<Known>,
     pub(crate) locations: Mutex<Locations>,
+    pub(crate) checked: Checked,
     pub(crate) paths: Arc<PathSet>,
     pub(crate) progress: Vec<Mutex<Progress>>,
     /// Other machines.
@@ -104,6 +106,8 @@ pub(crate) struct Shared<'o> {
     /// By their kinds.
     waiting: [Mutex<BinaryHeap<Waiting>>; Kind::ALL.len()],
     said: Mutex<HashSet<String>>,
+    /// A test case did not end in time.
+    has_hung: AtomicBool,
     stop: AtomicBool,
     interrupted: AtomicBool,
     failure: Mutex<Option<CampaignError>>,
@@ -131,16 +135,19 @@ impl<'o> Shared<'o> {
         findings: Findings,
         before: Before,
         machines: Option<Machines>,
-    ) -> Self {
+    ) -> Result<Self, CampaignError> {
         let workers = options.jobs.max(1);
-        Self {
+        let (known, mut locations) = (Arc::default(), Locations::default());
+        let checked = Checked::open(kept.directory(), &known, &mut locations)?;
+        Ok(Self {
             options: Arc::clone(options),
             runtime: Arc::clone(runtime),
             observer,
             kept: Arc::new(kept),
             findings,
-            known: Arc::default(),
-            locations: Mutex::default(),
+            known,
+            locations: Mutex::new(locations),
+            checked,
             paths: Arc::default(),
             progress: (0..workers).map(|_| Mutex::default()).collect(),
             machines,
@@ -155,10 +162,11 @@ impl<'o> Shared<'o> {
             newcomers: Mutex::default(),
             waiting: Default::default(),
             said: Mutex::default(),
+            has_hung: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             failure: Mutex::new(None),
-        }
+        })
     }
 
     /// Seconds of the campaign.
@@ -269,15 +277,26 @@ impl<'o> Shared<'o> {
             let job = Job::Record { number, case };
             self.submit(job, entry.priority, entry.new_locations);
         } else if end != End::Signal(libc::SIGXFSZ) {
-            // That one is ours: the target has written more than it may. A hang takes long to see again.
-            let priority = match end {
-                End::Timeout => Priority::Low,
-                _ => Priority::Medium,
+            // That one is ours: the target has written more than it may.
+            let (priority, news) = self.worth_of_failure(end);
+            let job = Job::Blame {
+                number: Some(number),
+                case,
+                end: Some(end),
             };
-            let end = Some(end);
-            self.submit(Job::Blame { case, end }, priority, 0);
+            self.submit(job, priority, news);
         }
         Ok(())
+    }
+
+    /// How soon it is looked for what is to blame. A hang takes long to see again, so hangs wait for everything
+    /// else; but for the first: it is news, and most likely that of an input that the user has given.
+    fn worth_of_failure(&self, end: End) -> (Priority, u64) {
+        match end {
+            End::Timeout if self.has_hung.swap(true, Ordering::Relaxed) => (Priority::Low, 0),
+            End::Timeout => (Priority::High, u64::MAX),
+            _ => (Priority::Medium, 0),
+        }
     }
 
     /// Something is to be done by a checker.

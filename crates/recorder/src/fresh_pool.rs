@@ -5,13 +5,14 @@
 //! paths are the same in all of its recordings; nothing is left in that but the directory itself.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::retry_on_intr;
 use tempfile::TempDir;
 
 use crate::error::RecordError;
@@ -204,38 +205,61 @@ impl Directory {
     }
 
     /// Locks a directory that was just made. None if somebody took it for one that was left before it was
-    /// locked. (A lock of the parent would prevent that, but whoever else has that locked would hold up
-    /// all recordings.)
+    /// locked: whoever removes it has it locked until it is gone. (A lock of the parent would prevent
+    /// that, but whoever else has that locked would hold up all recordings.)
     fn keep(path: TempDir) -> Option<Self> {
         let lock = File::open(path.path()).ok();
-        let lock = lock.filter(|lock| flock(lock, FlockOperation::LockExclusive).is_ok());
+        let lock = lock.filter(|lock| {
+            let locked = retry_on_intr(|| flock(lock, FlockOperation::LockExclusive));
+            locked.is_ok()
+        });
         path.path().is_dir().then(|| Self { path, _lock: lock })
     }
 }
 
-/// Removes the directories that nobody has locked. One that cannot be removed stays.
-fn remove_left(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else {
-        return;
-    };
-    for entry in entries.flatten() {
+/// A directory of a process that was killed.
+struct Left {
+    path: PathBuf,
+    /// Held until the directory is gone: somebody may have made it just now and wait for this lock, and
+    /// sees by it that the directory is not his.
+    _lock: File,
+}
+
+impl Left {
+    /// None if it is not ours, or if somebody has it locked.
+    fn find(entry: &DirEntry) -> Option<Self> {
         let is_ours = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes())
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
             && entry
                 .metadata()
                 .is_ok_and(|metadata| metadata.uid() == rustix::process::getuid().as_raw());
-        let is_left = |lock: File| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if is_ours && File::open(entry.path()).is_ok_and(is_left) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
+        let path = is_ours.then(|| entry.path())?;
+        let lock = File::open(&path).ok()?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(Self { path, _lock: lock })
+    }
+
+    /// One that cannot be removed stays.
+    fn remove(self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes the directories that nobody has locked.
+fn remove_left(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for left in entries.flatten().filter_map(|entry| Left::find(&entry)) {
+        left.remove();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        Directory, File, FlockOperation, GivenDirectory, PREFIX, flock, input_path, pool_directory,
-        remove_left,
+        Directory, File, FlockOperation, GivenDirectory, Left, PREFIX, flock, fs, input_path,
+        pool_directory, remove_left,
     };
 
     #[test]
@@ -293,6 +317,21 @@ mod tests {
         let kept = Directory::keep(fresh()).unwrap();
         remove_left(parent.path());
         assert!(kept.path.path().exists());
+    }
+
+    /// Whoever makes one and whoever takes it for a left one agree, in whatever order they come.
+    #[test]
+    fn a_directory_that_is_about_to_be_removed_is_not_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut builder = tempfile::Builder::new();
+        let fresh = builder.prefix(PREFIX).tempdir_in(parent.path()).unwrap();
+        let entry = fs::read_dir(parent.path()).unwrap().next().unwrap();
+        let left = Left::find(&entry.unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let kept = scope.spawn(|| Directory::keep(fresh).is_some());
+            left.remove();
+            assert!(!kept.join().unwrap());
+        });
     }
 
     /// Each makes directories while the others look for ones that were left.

@@ -4,7 +4,7 @@ use crate::Campaign;
 
 #[test]
 fn processes_that_are_left_behind_do_not_matter() {
-    let campaign = Campaign::new(&["a!fb\n", "!f\n"]);
+    let campaign = Campaign::new("f", &["a!fb\n", "!f\n"]);
     let told = campaign.until_images(10);
     assert_eq!(told.code, Some(0), "{told:#?}");
     assert!(told.of("end").next().is_some(), "{told:#?}");
@@ -12,7 +12,7 @@ fn processes_that_are_left_behind_do_not_matter() {
 
 #[test]
 fn large_files_have_an_end() {
-    let campaign = Campaign::new(&["a!g\n", "ab\n"]);
+    let campaign = Campaign::new("g", &["a!g\n", "ab\n"]);
     let told = campaign.until_images(10);
     assert_eq!(told.code, Some(0), "{told:#?}");
     assert!(told.of("end").next().is_some(), "{told:#?}");

@@ -50,6 +50,8 @@ fn store() -> &'static Path {
 
 /// A campaign in a directory of its own.
 struct Campaign {
+    /// The bugs that its store has.
+    planted: &'static str,
     directory: TempDir,
 }
 
@@ -77,15 +79,15 @@ impl Told {
 }
 
 impl Campaign {
-    /// With these inputs to begin with.
-    fn new(seeds: &[&str]) -> Self {
+    /// On a store with these bugs, and with these inputs to begin with.
+    fn new(planted: &'static str, seeds: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         fs::create_dir(directory.path().join("seeds")).expect("a directory");
         for (number, seed) in seeds.iter().enumerate() {
             let path = directory.path().join(format!("seeds/{number}"));
             fs::write(path, seed).expect("a seed");
         }
-        Self { directory }
+        Self { planted, directory }
     }
 
     fn out(&self) -> PathBuf {
@@ -112,7 +114,7 @@ impl Campaign {
     fn until(&self, codes: &str) -> Told {
         let guard = GUARD_MS.to_string();
         let store = store().to_str().expect("a name");
-        self.helper(&["new", &guard, "2", codes, store, "{pool}"])
+        self.helper(&["new", &guard, "2", codes, store, "{pool}", self.planted])
     }
 
     /// Runs it until there are this many images.

@@ -1,10 +1,15 @@
 /*
- * A store with planted bugs. Argument: the pool. Commands on standard input, one letter each:
+ * A store with planted bugs. Arguments: the pool, and the letters of the bugs that it has. A fuzzer that is
+ * to find one of them would sooner or later find all others, too. Commands on standard input, one letter each:
  *
  *   a..e  count an item; the sum is kept beside the counts
- *   !w    swaps the two halves of a pair, in an order that a crash shows: recovery aborts
- *   u     uses what is reserved; if a reservation was interrupted, that aborts (and nothing else does)
+ *   u     uses what is reserved
  *   r     reserves, which can be interrupted
+ *
+ * Bugs, which do nothing where they are not planted:
+ *
+ *   u     aborts if a reservation was interrupted (and nothing else does)
+ *   !w    swaps the two halves of a pair, in an order that a crash shows: recovery aborts
  *   !x    aborts       !h    runs for ever       !f    leaves a process behind
  *   !g    writes a large file beside the pool
  */
@@ -34,6 +39,7 @@ struct pool {
 };
 
 static struct pool *pool;
+static const char *planted;
 
 static void persist(const void *start, size_t len)
 {
@@ -67,6 +73,8 @@ static void open_pool(const char *path)
 static void misbehave(int letter, const char *path)
 {
 	char beside[4096];
+	if (!strchr(planted, letter))
+		return;
 	switch (letter) {
 	case 'w': {
 		uint64_t left = pool->left;
@@ -117,7 +125,7 @@ static void command(int letter)
 		persist(&pool->reserving, 8);
 		break;
 	case 'u':
-		if (pool->reserving)
+		if (pool->reserving && strchr(planted, 'u'))
 			abort();
 		break;
 	}
@@ -125,8 +133,9 @@ static void command(int letter)
 
 int main(int argc, char **argv)
 {
-	if (argc < 2)
+	if (argc < 3)
 		return 2;
+	planted = argv[2];
 	open_pool(argv[1]);
 	char input[256];
 	ssize_t len = read(0, input, sizeof(input));

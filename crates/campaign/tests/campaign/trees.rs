@@ -4,7 +4,7 @@ use crate::Campaign;
 
 #[test]
 fn every_image_is_made_again_byte_for_byte() {
-    let campaign = Campaign::new(&["abc\n", "a!w\n", "ru\n"]);
+    let campaign = Campaign::new("wu", &["abc\n", "a!w\n", "ru\n"]);
     let told = campaign.until_images(25);
     assert_eq!(told.code, Some(0), "{told:#?}");
     let again = campaign.helper(&["rebuild"]);

@@ -3,7 +3,7 @@
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{Backtrace, CommandLine, RecoveryPlan};
 
-use crate::support::{Place, SHORT, WAYS, failure, plan, program, shell};
+use crate::support::{Place, SHORT, WAYS, failure, plan, program, shell, with_time_enough};
 
 fn command(how: &str) -> RecoveryPlan {
     plan(CommandLine::new([
@@ -95,11 +95,13 @@ fn a_hang_names_its_function() {
             ("wait", &["wait_forever", "recover", "main"]),
             ("thread", &["spin_forever", "worker"]),
         ] {
-            let mut hang = command(how);
-            hang.timeout = SHORT;
-            let failed = failure(place.run(&hang, way));
-            assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
-            assert_chain(&failed.backtrace.unwrap(), chain);
+            with_time_enough(|timeout| {
+                let mut hang = command(how);
+                hang.timeout = timeout;
+                let failed = failure(place.run(&hang, way));
+                assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
+                assert_chain(&failed.backtrace.unwrap(), chain);
+            });
         }
     }
 }
@@ -108,11 +110,13 @@ fn a_hang_names_its_function() {
 fn a_hang_behind_a_shell_names_its_function() {
     let place = Place::new();
     let script = format!("{} wait; exit $?", program("stack").display());
-    let mut hang = shell(&script);
-    hang.timeout = SHORT;
-    let failed = failure(place.run(&hang, WAYS[0]));
-    assert_chain(
-        &failed.backtrace.unwrap(),
-        &["wait_forever", "recover", "main"],
-    );
+    with_time_enough(|timeout| {
+        let mut hang = shell(&script);
+        hang.timeout = timeout;
+        let failed = failure(place.run(&hang, WAYS[0]));
+        assert_chain(
+            &failed.backtrace.unwrap(),
+            &["wait_forever", "recover", "main"],
+        );
+    });
 }

@@ -4,7 +4,9 @@ use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{CommandLine, Oracle, OracleError, Stage, Verdict};
 use regex::bytes::Regex;
 
-use crate::support::{Place, SHORT, WAYS, failure, is_success, output, plan, settings, shell};
+use crate::support::{
+    Place, WAYS, failure, is_success, output, plan, settings, shell, with_time_enough,
+};
 
 #[test]
 fn exit_statuses() {
@@ -153,22 +155,25 @@ fn every_stage_has_a_timeout() {
     let hang = CommandLine::shell("echo here; sleep 1000");
     for way in WAYS {
         for stage in [Stage::Recovery, Stage::Checker, Stage::Dump] {
-            let mut plan = shell("true");
-            plan.timeout = SHORT;
-            match stage {
-                Stage::Checker => plan.checker = Some(hang.clone()),
-                Stage::Dump => plan.dump = Some(hang.clone()),
-                _ => plan.recover = hang.clone(),
-            }
-            let failed = failure(place.run(&plan, way));
-            assert_eq!(failed.stage, stage);
-            let RecoveryOutcome::Timeout {
-                after_ms, command, ..
-            } = failed.outcome
-            else {
-                panic!("{:?}", failed.outcome);
-            };
-            assert_eq!((after_ms, command.as_str()), (300, stage.as_str()));
+            with_time_enough(|timeout| {
+                let mut plan = shell("true");
+                plan.timeout = timeout;
+                match stage {
+                    Stage::Checker => plan.checker = Some(hang.clone()),
+                    Stage::Dump => plan.dump = Some(hang.clone()),
+                    _ => plan.recover = hang.clone(),
+                }
+                let failed = failure(place.run(&plan, way));
+                assert_eq!(failed.stage, stage);
+                let RecoveryOutcome::Timeout {
+                    after_ms, command, ..
+                } = failed.outcome
+                else {
+                    panic!("{:?}", failed.outcome);
+                };
+                assert_eq!(u128::from(after_ms), timeout.as_millis());
+                assert_eq!(command, stage.as_str());
+            });
         }
     }
 }

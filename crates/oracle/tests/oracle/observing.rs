@@ -9,7 +9,7 @@ use powerfail_oracle::{
 
 use crate::exploring::told;
 use crate::snapshots::assert_no_process_of;
-use crate::support::{Place, SHORT, WAYS, plan, program, with_real_runtime};
+use crate::support::{Place, WAYS, plan, program, with_real_runtime, with_time_enough};
 
 type Told = (Vec<u16>, String);
 
@@ -170,14 +170,17 @@ fn both_engines_observe_the_same() {
 #[test]
 fn a_branch_that_hangs_is_ended_alone() {
     let place = Place::new();
-    let mut hanging = plan(command("map={pool} load=64 if=2 hang load=0 exit=1"));
-    hanging.timeout = SHORT * 3;
+    let hanging = plan(command("map={pool} load=64 if=2 hang load=0 exit=1"));
     for way in WAYS {
-        let mut slot = slot(&place, &hanging, way);
-        let forked = by_fork(&place, &mut slot);
-        let hangs = forked.iter().filter(|(_, text)| text.contains("hang"));
-        assert_eq!((forked.len(), hangs.count()), (5, 1), "{forked:?}");
-        assert_eq!(forked, one_by_one(&place, &mut slot));
+        with_time_enough(|timeout| {
+            let mut hanging = hanging.clone();
+            hanging.timeout = timeout;
+            let mut slot = slot(&place, &hanging, way);
+            let forked = by_fork(&place, &mut slot);
+            let hangs = forked.iter().filter(|(_, text)| text.contains("hang"));
+            assert_eq!((forked.len(), hangs.count()), (5, 1), "{forked:?}");
+            assert_eq!(forked, one_by_one(&place, &mut slot));
+        });
     }
 }
 

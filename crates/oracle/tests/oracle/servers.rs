@@ -3,7 +3,7 @@
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{CommandLine, Ready, RecoveryPlan, Server, Stage};
 
-use crate::support::{Place, SHORT, WAYS, failure, is_success, output, plan, program};
+use crate::support::{Place, WAYS, failure, is_success, output, plan, program, with_time_enough};
 
 fn line(words: &[&str]) -> CommandLine {
     let program = program("server");
@@ -126,12 +126,14 @@ fn each_stage_of_a_server_has_a_timeout() {
             (&stuck_stop, Stage::Stop, ""),
             (&stubborn, Stage::Recovery, "it did not stop"),
         ] {
-            let mut plan = plan.clone();
-            plan.timeout = SHORT * 2;
-            let failed = failure(place.run(&plan, way));
-            assert_eq!(failed.stage, stage);
-            assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
-            assert!(output(&failed).contains(note), "{failed:?}");
+            with_time_enough(|timeout| {
+                let mut plan = plan.clone();
+                plan.timeout = timeout;
+                let failed = failure(place.run(&plan, way));
+                assert_eq!(failed.stage, stage);
+                assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
+                assert!(output(&failed).contains(note), "{failed:?}");
+            });
         }
     }
 }
@@ -139,20 +141,22 @@ fn each_stage_of_a_server_has_a_timeout() {
 #[test]
 fn a_server_that_hangs_on_a_request_shows_where() {
     let place = Place::new();
-    let mut plan = with(tcp(), "HANG_ON_REQUEST");
-    plan.timeout = SHORT * 2;
-    let failed = failure(place.run(&plan, WAYS[0]));
-    assert_eq!(failed.stage, Stage::Client);
-    let resolved = failed.backtrace.unwrap().resolve();
-    let names: Vec<_> = resolved.iter().flat_map(|it| &it.frames).collect();
-    assert!(
-        names.iter().any(|it| it.function.as_deref() == Some("main")
-            && it
-                .file
-                .as_ref()
-                .is_some_and(|file| file.ends_with("server.c"))),
-        "{names:?}"
-    );
+    with_time_enough(|timeout| {
+        let mut plan = with(tcp(), "HANG_ON_REQUEST");
+        plan.timeout = timeout;
+        let failed = failure(place.run(&plan, WAYS[0]));
+        assert_eq!(failed.stage, Stage::Client);
+        let resolved = failed.backtrace.unwrap().resolve();
+        let names: Vec<_> = resolved.iter().flat_map(|it| &it.frames).collect();
+        assert!(
+            names.iter().any(|it| it.function.as_deref() == Some("main")
+                && it
+                    .file
+                    .as_ref()
+                    .is_some_and(|file| file.ends_with("server.c"))),
+            "{names:?}"
+        );
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A directory with a pool and its image, and programs in C.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
@@ -15,6 +16,19 @@ use powerfail_oracle::{
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// How long a test waits for a hang.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
+
+/// Checks something with a timeout. On a busy machine it may end what does not hang, so what fails is tried
+/// with longer ones: it has to hold with one that is long enough.
+pub(crate) fn with_time_enough(check: impl Fn(Duration)) {
+    let mut timeout = SHORT;
+    while timeout < PATIENCE / 8 {
+        if catch_unwind(AssertUnwindSafe(|| check(timeout))).is_ok() {
+            return;
+        }
+        timeout *= 3;
+    }
+    check(timeout);
+}
 
 /// The ways in which recoveries are kept apart.
 pub(crate) const WAYS: [(PathMode, ProcessMode); 4] = [
