@@ -11,6 +11,7 @@
 mod beginning;
 mod calls;
 mod destructors;
+mod frees;
 mod level;
 mod memory;
 mod notes;
