@@ -34,6 +34,7 @@ macro_rules! original {
         if address == 0 {
             address = $crate::interpose::find(concat!($name, "\0"));
             ADDRESS.store(address, Relaxed);
+            $crate::fuzz::note_function(&ADDRESS, address);
         }
         // SAFETY: the C library has this function with this signature.
         unsafe { core::mem::transmute::<usize, $kind>(address) }
@@ -678,6 +679,7 @@ extern "C" fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    fuzz::before_unloading();
     let done = original!("dlclose" as extern "C" fn(*mut c_void) -> c_int)(handle);
     heap::look_at_modules();
     if explore::is_active() {

@@ -1,5 +1,6 @@
 //! Targets as a campaign runs them: recorded on given contents, with an input, the same in every run.
 
+mod destructors;
 mod determinism;
 mod input;
 mod repeated;
