@@ -79,7 +79,7 @@ impl Checker<'_, '_> {
             let question = Question {
                 checks: Checks {
                     prefix: true,
-                    ..Self::no_checks()
+                    ..Checks::NONE
                 },
                 selection: Arc::new(OnlyThese {
                     moments: std::iter::once(at).collect(),

@@ -18,7 +18,7 @@ use crate::job::{Job, Waiting};
 use crate::known::Known;
 use crate::messages::Machines;
 use crate::observer::Observer;
-use crate::options::CampaignOptions;
+use crate::options::{CampaignOptions, Checks};
 
 /// Why a test case is never mutated.
 pub(crate) const HANGS: &str = "it hangs";
@@ -103,7 +103,7 @@ pub(crate) struct Shared<'o> {
     newcomers: Mutex<VecDeque<TestCase>>,
     waiting: Mutex<BinaryHeap<Waiting>>,
     said: Mutex<HashSet<String>>,
-    stop: AtomicBool,
+    pub(crate) stop: Arc<AtomicBool>,
     interrupted: AtomicBool,
     failure: Mutex<Option<CampaignError>>,
 }
@@ -154,7 +154,7 @@ impl<'o> Shared<'o> {
             newcomers: Mutex::default(),
             waiting: Mutex::default(),
             said: Mutex::default(),
-            stop: AtomicBool::new(false),
+            stop: Arc::default(),
             interrupted: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
@@ -180,6 +180,11 @@ impl<'o> Shared<'o> {
         let progress = self.progress.iter();
         let now: u64 = progress.map(|it| lock(it).engine.executions).sum();
         self.before.execs + now
+    }
+
+    /// Executions of this run of the campaign.
+    pub(crate) fn executions_now(&self) -> u64 {
+        self.executions() - self.before.execs
     }
 
     /// Whether everything has to come to an end.
@@ -279,8 +284,12 @@ impl<'o> Shared<'o> {
         Ok(())
     }
 
-    /// Something is to be done by a checker.
+    /// Something is to be done by a checker. A campaign without checks does not ask why executions fail; it is asked
+    /// when it is resumed with some.
     pub(crate) fn submit(&self, job: Job, priority: Priority, news: u64) {
+        if matches!(job, Job::Blame { .. }) && self.options.checks == Checks::NONE {
+            return;
+        }
         let mut waiting = lock(&self.waiting);
         let number = waiting.len() as u64;
         waiting.push(Waiting::new(job, priority, news, number));

@@ -95,6 +95,12 @@ impl StatsFile {
         }
     }
 
+    /// Writes how things stand in the end, so that the next run knows all paths.
+    pub(crate) fn write_last(&mut self, shared: &Shared<'_>) -> Result<Stats, CampaignError> {
+        self.next_paths = Instant::now();
+        self.write(shared)
+    }
+
     /// Writes how things stand.
     pub(crate) fn write(&mut self, shared: &Shared<'_>) -> Result<Stats, CampaignError> {
         let mut stats = gather(shared);
