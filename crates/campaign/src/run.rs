@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use powerfail_corpus::{Campaign, Priority, Sync as Others, TestCase};
+use powerfail_corpus::{Campaign, Priority, Sync as Others, TestCase, discard_unused};
 use powerfail_fuzz::End;
 
 use crate::checker::{Checker, sentence};
@@ -72,12 +72,9 @@ pub fn run(
     let was_there = options.out.exists();
     let campaign = open(&options)?;
     let ran = run_in(campaign, &options, runtime, observer);
-    if ran.is_err()
-        && !options.resume
-        && powerfail_corpus::discard_unused(&options.out)
-        && !was_there
-    {
-        // What came to nothing is not in the way of the next one.
+    let is_refused = matches!(&ran, Err(error) if !matches!(error, CampaignError::NoRoom { .. }));
+    // What came to nothing is not in the way of the next one.
+    if is_refused && !options.resume && discard_unused(&options.out) && !was_there {
         let _ = std::fs::remove_dir(&options.out);
     }
     ran

@@ -123,8 +123,12 @@ impl StatsFile {
                 .flat_map(u64::to_le_bytes)
                 .collect();
             let unfinished = self.paths.with_extension("new");
-            std::fs::write(&unfinished, bytes).map_err(CampaignError::file(&unfinished))?;
-            std::fs::rename(&unfinished, &self.paths).map_err(CampaignError::file(&self.paths))?;
+            let written = std::fs::write(&unfinished, bytes)
+                .and_then(|()| std::fs::rename(&unfinished, &self.paths));
+            written.map_err(|error| {
+                let _ = std::fs::remove_file(&unfinished);
+                CampaignError::file(&self.paths)(error)
+            })?;
         }
         shared.kept.stats().append(&line_of(&stats)?)?;
         Ok(stats)

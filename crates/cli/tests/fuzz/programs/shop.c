@@ -8,6 +8,7 @@
 //
 //   a..h  counts, each letter on a line of its own
 //   o, p  an order, and its payment: the flag of a payment is durable before what was paid for (planted)
+//   SALE  a sale, by instructions of its own: nobody guesses the word
 //   KILL  crashes
 //   HANG  hangs
 //
@@ -40,6 +41,7 @@ struct shop {
     struct word paid;
     struct word order;
     struct word made;
+    struct word sale;
 };
 
 static struct shop *shop;
@@ -64,6 +66,11 @@ static void command(int letter)
         persist(&shop->order, 1);
     }
     last = last << 8 | letter;
+    if (last == WORD('S', 'A', 'L', 'E')) {
+        shop->sale.value = 1;
+        __builtin_ia32_clflush((void *)&shop->sale.value);
+        __builtin_ia32_sfence();
+    }
     if (last == WORD('K', 'I', 'L', 'L'))
         abort();
     if (last == WORD('H', 'A', 'N', 'G'))
