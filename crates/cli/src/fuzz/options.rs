@@ -248,8 +248,17 @@ fn judge(args: &FuzzRecoveryArgs, options: &mut CampaignOptions) {
     if let Some(atomicity) = args.atomicity {
         recovery.atomicity = Some(Atomicity::from(atomicity).name().into());
     }
-    recovery.trust.extend(args.trust.iter().cloned());
-    recovery.no_trust.extend(args.no_trust.iter().cloned());
+    add(&mut recovery.trust, &args.trust);
+    add(&mut recovery.no_trust, &args.no_trust);
+}
+
+/// Adds what is not there: a campaign that is resumed has the flags of earlier runs.
+fn add(known: &mut Vec<String>, more: &[String]) {
+    for it in more {
+        if !known.contains(it) {
+            known.push(it.clone());
+        }
+    }
 }
 
 /// What powerfail.toml says about recovery: the section of `check` is about the same program.
