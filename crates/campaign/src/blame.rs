@@ -97,7 +97,7 @@ impl Checker<'_, '_> {
             let question = Question {
                 checks: Checks {
                     prefix: true,
-                    ..Self::no_checks()
+                    ..Checks::NONE
                 },
                 selection: Arc::new(OnlyThese {
                     moments: moments_alike(trace, at)?,

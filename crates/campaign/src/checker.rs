@@ -21,7 +21,6 @@ use crate::job::{Job, Kind, Shares};
 use crate::judge::{Judge, Judged, Question};
 use crate::known::{NewPoints, Tried};
 use crate::messages::Received;
-use crate::options::Checks;
 use crate::recording::{Recorded, Recorder, Recording};
 use crate::shared::{Shared, lock};
 use crate::worker::cases_on;
@@ -390,16 +389,6 @@ impl<'s, 'o> Checker<'s, 'o> {
         }
         self.shared.offer(std::iter::once(received.case.clone()));
         Ok(())
-    }
-
-    /// Checks of a question with all of them off.
-    pub(crate) const fn no_checks() -> Checks {
-        Checks {
-            lint: false,
-            prefix: false,
-            lazy: false,
-            races: false,
-        }
     }
 }
 

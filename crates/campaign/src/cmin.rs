@@ -48,7 +48,7 @@ impl Bench {
     fn open(out: &Path, runtime: &[u8]) -> Result<Self, CampaignError> {
         let options = resumed_options(out)?;
         let disk = Arc::new(Disk::new(Campaign::resume(out)?));
-        let runs = Runs::start(&options, runtime, &disk, &Arc::default())?;
+        let runs = Runs::start(&options, runtime, &disk, &Arc::default(), &Arc::default())?;
         Ok(Self { disk, runs })
     }
 

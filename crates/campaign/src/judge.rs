@@ -67,6 +67,7 @@ impl Judge {
         let mut recovery = options.judging.recovery.clone();
         if recovery.recover.is_empty() {
             recovery.recover = command_with(options, b"");
+            recovery.desock = options.desock;
         }
         Self {
             options: Arc::clone(options),
@@ -86,6 +87,7 @@ impl Judge {
         Recovery {
             recover: command_with(&self.options, input),
             input: Some(file.to_path_buf()),
+            desock: self.options.desock,
             client: None,
             ready: None,
             stop: None,

@@ -35,12 +35,19 @@ pub(crate) struct Machines(Mutex<Exchange>);
 impl Machines {
     /// Connects, if that is wanted.
     pub(crate) fn connect(together: Option<&Together>) -> Result<Option<Self>, CampaignError> {
-        let exchange = match together {
+        let (exchange, flag) = match together {
             None => return Ok(None),
-            Some(Together::Broker(port)) => Exchange::broker(("0.0.0.0", *port)),
-            Some(Together::Join(address)) => Exchange::join(address.as_str()),
+            Some(Together::Broker(port)) => (
+                Exchange::broker(("0.0.0.0", *port)),
+                format!("--broker {port}"),
+            ),
+            Some(Together::Join(address)) => (
+                Exchange::join(address.as_str()),
+                format!("--join {address}"),
+            ),
         };
-        let exchange = exchange.map_err(|error| CampaignError::Wrong(error.to_string()))?;
+        let exchange =
+            exchange.map_err(|error| CampaignError::Wrong(format!("{flag}: {error}")))?;
         Ok(Some(Self(Mutex::new(exchange))))
     }
 

@@ -115,7 +115,7 @@ impl Checker<'_, '_> {
         if trace.pools().is_empty() {
             return Ok(false);
         }
-        if criterion.wanted.is_empty() && criterion.checks == Self::no_checks() {
+        if criterion.wanted.is_empty() && criterion.checks == Checks::NONE {
             return Ok(self.judge.lint(trace)?.iter().any(is_it));
         }
         let question = Question {
@@ -123,7 +123,7 @@ impl Checker<'_, '_> {
             selection: Arc::new(OnlyNamed {
                 keys: PointKeys::of(trace)?,
                 wanted: criterion.wanted.clone(),
-                candidates: criterion.checks == Self::no_checks(),
+                candidates: criterion.checks == Checks::NONE,
             }),
             recovery: criterion.recovery.clone(),
             budget: BUDGET,

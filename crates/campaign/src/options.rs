@@ -34,6 +34,16 @@ pub struct Checks {
     pub races: bool,
 }
 
+impl Checks {
+    /// None of them.
+    pub const NONE: Self = Self {
+        lint: false,
+        prefix: false,
+        lazy: false,
+        races: false,
+    };
+}
+
 impl Default for Checks {
     fn default() -> Self {
         Self {
@@ -50,12 +60,7 @@ impl std::str::FromStr for Checks {
 
     /// Reads names with commas between them: `lint,prefix`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut checks = Self {
-            lint: false,
-            prefix: false,
-            lazy: false,
-            races: false,
-        };
+        let mut checks = Self::NONE;
         for name in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
             match name {
                 "lint" => checks.lint = true,
@@ -122,10 +127,10 @@ pub struct CampaignOptions {
     pub grammar: Option<PathBuf>,
     /// Threads in all: one of two checks, and fuzzes when there is nothing to check.
     pub jobs: usize,
-    /// How long.
+    /// How long, this time.
     #[serde(skip)]
     pub time: Option<Duration>,
-    /// How many executions.
+    /// How many executions, this time.
     #[serde(skip)]
     pub executions: Option<u64>,
     /// How long an execution may take.
@@ -192,6 +197,7 @@ impl CampaignOptions {
                     trust: Vec::new(),
                     no_trust: Vec::new(),
                     input: None,
+                    desock: false,
                 },
                 warnings: false,
                 include_create: false,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use powerfail_corpus::{Campaign, Priority, Sync as Others, TestCase};
+use powerfail_corpus::{Campaign, Priority, Sync as Others, TestCase, discard_unused};
 use powerfail_fuzz::End;
 
 use crate::checker::{Checker, sentence};
@@ -69,7 +69,23 @@ pub fn run(
     let options = Arc::new(options.clone());
     powerfail_symbol::keep_modules();
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
+    let was_there = options.out.exists();
     let campaign = open(&options)?;
+    let ran = run_in(campaign, &options, runtime, observer);
+    let is_refused = matches!(&ran, Err(error) if !matches!(error, CampaignError::NoRoom { .. }));
+    // What came to nothing is not in the way of the next one.
+    if is_refused && !options.resume && discard_unused(&options.out) && !was_there {
+        let _ = std::fs::remove_dir(&options.out);
+    }
+    ran
+}
+
+fn run_in(
+    campaign: Campaign,
+    options: &Arc<CampaignOptions>,
+    runtime: &Arc<[u8]>,
+    observer: &dyn Observer,
+) -> Result<Summary, CampaignError> {
     let before = StatsFile::before(&campaign);
     let mut stats_file = StatsFile::new(campaign.directory());
     let findings = Findings::open(&campaign.findings_directory())?;
@@ -82,11 +98,9 @@ pub fn run(
     }
     let machines = Machines::connect(options.together.as_ref())?;
     let kept = Kept::new(campaign);
-    let mut beginning = Beginning::read(&options, kept.images())?;
-    beginning.create_pool(&Recorder::new(&options, runtime)?, kept.images())?;
-    let shared = Shared::new(
-        &options, runtime, observer, kept, findings, before, machines,
-    )?;
+    let mut beginning = Beginning::read(options, kept.images())?;
+    beginning.create_pool(&Recorder::new(options, runtime)?, kept.images())?;
+    let shared = Shared::new(options, runtime, observer, kept, findings, before, machines)?;
     shared.restore()?;
     StatsFile::read_paths(shared.kept.directory(), &shared.paths);
     let fuzzers = options.jobs.max(1).div_ceil(2);
@@ -114,7 +128,7 @@ pub fn run(
             shared.fail(error);
         }
     });
-    let last = stats_file.write(&shared);
+    let last = stats_file.write_last(&shared);
     if let Some(error) = shared.failure() {
         return Err(error);
     }
@@ -135,13 +149,18 @@ fn open(options: &CampaignOptions) -> Result<Campaign, CampaignError> {
                 .into(),
         ));
     }
+    let value = serde_json::to_value(options)
+        .map_err(|error| CampaignError::Wrong(format!("the options cannot be kept: {error}")))?;
     if options.resume {
-        return Ok(Campaign::resume(&options.out)?);
+        let mut campaign = Campaign::resume(&options.out)?;
+        // What flags have changed stays so.
+        if campaign.record.options != value {
+            campaign.set_options(value)?;
+        }
+        return Ok(campaign);
     }
     let words = options.command.iter();
     let command = words.map(|word| word.to_string_lossy().into_owned());
-    let value = serde_json::to_value(options)
-        .map_err(|error| CampaignError::Wrong(format!("the options cannot be kept: {error}")))?;
     Ok(Campaign::create(&options.out, command.collect(), value)?)
 }
 
@@ -202,7 +221,7 @@ fn watch(shared: &Shared<'_>, file: &mut StatsFile) -> Result<(), CampaignError>
         let time_is_over = options.time.is_some_and(|time| shared.elapsed() >= time);
         let all_made = options
             .executions
-            .is_some_and(|executions| shared.executions() >= executions);
+            .is_some_and(|executions| shared.executions_now() >= executions);
         if time_is_over || all_made {
             shared.finish();
         }

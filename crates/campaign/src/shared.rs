@@ -19,7 +19,7 @@ use crate::job::{Job, Kind, Waiting};
 use crate::known::Known;
 use crate::messages::Machines;
 use crate::observer::Observer;
-use crate::options::CampaignOptions;
+use crate::options::{CampaignOptions, Checks};
 
 /// Why a test case is never mutated.
 pub(crate) const HANGS: &str = "it hangs";
@@ -108,7 +108,7 @@ pub(crate) struct Shared<'o> {
     said: Mutex<HashSet<String>>,
     /// A test case did not end in time.
     has_hung: AtomicBool,
-    stop: AtomicBool,
+    pub(crate) stop: Arc<AtomicBool>,
     interrupted: AtomicBool,
     failure: Mutex<Option<CampaignError>>,
 }
@@ -163,7 +163,7 @@ impl<'o> Shared<'o> {
             waiting: Default::default(),
             said: Mutex::default(),
             has_hung: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
+            stop: Arc::default(),
             interrupted: AtomicBool::new(false),
             failure: Mutex::new(None),
         })
@@ -189,6 +189,11 @@ impl<'o> Shared<'o> {
         let progress = self.progress.iter();
         let now: u64 = progress.map(|it| lock(it).engine.executions).sum();
         self.before.execs + now
+    }
+
+    /// Executions of this run of the campaign.
+    pub(crate) fn executions_now(&self) -> u64 {
+        self.executions() - self.before.execs
     }
 
     /// Whether everything has to come to an end.
@@ -299,8 +304,12 @@ impl<'o> Shared<'o> {
         }
     }
 
-    /// Something is to be done by a checker.
+    /// Something is to be done by a checker. A campaign without checks does not ask why executions fail; it is asked
+    /// when it is resumed with some.
     pub(crate) fn submit(&self, job: Job, priority: Priority, news: u64) {
+        if matches!(job, Job::Blame { .. }) && self.options.checks == Checks::NONE {
+            return;
+        }
         let mut waiting = lock(&self.waiting[job.kind() as usize]);
         let number = waiting.len() as u64;
         waiting.push(Waiting::new(job, priority, news, number));

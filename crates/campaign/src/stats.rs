@@ -97,6 +97,12 @@ impl StatsFile {
         }
     }
 
+    /// Writes how things stand in the end, so that the next run knows all paths.
+    pub(crate) fn write_last(&mut self, shared: &Shared<'_>) -> Result<Stats, CampaignError> {
+        self.next_paths = Instant::now();
+        self.write(shared)
+    }
+
     /// Writes how things stand.
     pub(crate) fn write(&mut self, shared: &Shared<'_>) -> Result<Stats, CampaignError> {
         let mut stats = gather(shared);
@@ -121,8 +127,12 @@ impl StatsFile {
                 .flat_map(u64::to_le_bytes)
                 .collect();
             let unfinished = self.paths.with_extension("new");
-            std::fs::write(&unfinished, bytes).map_err(CampaignError::file(&unfinished))?;
-            std::fs::rename(&unfinished, &self.paths).map_err(CampaignError::file(&self.paths))?;
+            let written = std::fs::write(&unfinished, bytes)
+                .and_then(|()| std::fs::rename(&unfinished, &self.paths));
+            written.map_err(|error| {
+                let _ = std::fs::remove_file(&unfinished);
+                CampaignError::file(&self.paths)(error)
+            })?;
         }
         shared.kept.stats().append(&line_of(&stats)?)?;
         Ok(stats)

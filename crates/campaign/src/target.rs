@@ -1,5 +1,6 @@
 //! Runs test cases for an engine: images from the tree, on a repeater.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use powerfail_corpus::Images;
@@ -25,6 +26,8 @@ pub(crate) struct Runs {
     suspects: Arc<Mutex<Vec<ImageId>>>,
     suspected: FxHashSet<ImageId>,
     restarts: u32,
+    /// Everything has to end: nothing is run any more.
+    stop: Arc<AtomicBool>,
 }
 
 pub(crate) const fn end_of(end: repeat::End) -> End {
@@ -54,6 +57,7 @@ impl Runs {
         runtime: &[u8],
         images: &Arc<crate::shared::Kept>,
         suspects: &Arc<Mutex<Vec<ImageId>>>,
+        stop: &Arc<AtomicBool>,
     ) -> Result<Self, CampaignError> {
         let directory = RunDirectory::create_in(&powerfail_image::default_parent())?;
         Ok(Self {
@@ -64,6 +68,7 @@ impl Runs {
             suspects: Arc::clone(suspects),
             suspected: FxHashSet::default(),
             restarts: 0,
+            stop: Arc::clone(stop),
         })
     }
 
@@ -120,6 +125,10 @@ impl Target for Runs {
     type Error = CampaignError;
 
     fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, CampaignError> {
+        // A step has hundreds of executions, and each may take all the time that it is given.
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(CampaignError::Interrupted);
+        }
         let (outcome, input_untouched) = self.execute(image, input)?;
         let coverage = self.repeater.coverage();
         Ok(Execution {

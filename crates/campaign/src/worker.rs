@@ -55,7 +55,13 @@ impl<'s, 'o> Worker<'s, 'o> {
             number,
             shared,
             engine,
-            runs: Runs::start(options, &shared.runtime, &shared.kept, &shared.suspects)?,
+            runs: Runs::start(
+                options,
+                &shared.runtime,
+                &shared.kept,
+                &shared.suspects,
+                &shared.stop,
+            )?,
             seen: (0, 0),
             unstable: 0,
             failures: 0,
@@ -70,6 +76,8 @@ impl<'s, 'o> Worker<'s, 'o> {
                 self.failures = 0;
                 found
             }
+            // Everything ends.
+            Err(CampaignError::Interrupted) => self.engine.take_found(),
             Err(error @ CampaignError::Repeat(_)) => {
                 self.failures += 1;
                 if self.failures > FAILURES_MAX {

@@ -661,6 +661,7 @@ pub(crate) fn recovery(
             .cloned()
             .collect(),
         input: None,
+        desock: false,
     })
 }
 

@@ -7,6 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::lock::LOCK_FILE;
+use crate::queue::{INPUTS_DIRECTORY, JOURNAL_FILE};
+use crate::stats::STATS_FILE;
+use crate::store::{INPUTS_FILE, PACK_FILE, TREE_FILE};
 use crate::text::hex;
 use crate::{CorpusError, Cut, Images, Lock, Queue, Result, Stats};
 
@@ -134,6 +138,43 @@ impl Campaign {
     pub fn findings_directory(&self) -> PathBuf {
         self.directory().join(FINDINGS_DIRECTORY)
     }
+}
+
+/// Removes a campaign that has kept no test case and found nothing, so that another one can be begun in its place. What
+/// is not a campaign's stays. Whether it was removed.
+pub fn discard_unused(directory: &Path) -> bool {
+    // Nobody else may work there.
+    let Ok(_lock) = Lock::take(directory) else {
+        return false;
+    };
+    let is_empty = |name: &str| {
+        let path = directory.join(name);
+        path.metadata()
+            .is_ok_and(|it| it.is_file() && it.len() == 0)
+            || fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none())
+    };
+    if ![JOURNAL_FILE, FINDINGS_DIRECTORY].into_iter().all(is_empty) {
+        return false;
+    }
+    // The record comes first: what is left without it is no campaign.
+    let is_gone = fs::remove_file(directory.join(RECORD_FILE)).is_ok();
+    if is_gone {
+        for name in [
+            TREE_FILE,
+            PACK_FILE,
+            INPUTS_FILE,
+            JOURNAL_FILE,
+            STATS_FILE,
+            "paths.bin",
+            LOCK_FILE,
+        ] {
+            let _ = fs::remove_file(directory.join(name));
+        }
+        for name in [INPUTS_DIRECTORY, FINDINGS_DIRECTORY] {
+            let _ = fs::remove_dir(directory.join(name));
+        }
+    }
+    is_gone
 }
 
 /// What a directory's campaign is, whether it runs or not.

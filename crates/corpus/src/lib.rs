@@ -66,7 +66,7 @@ mod text;
 mod tree;
 mod varint;
 
-pub use campaign::{Campaign, Record, read_record};
+pub use campaign::{Campaign, Record, discard_unused, read_record};
 pub use case::{CaseNumber, Edge, Priority, Rebuild, TestCase};
 pub use cut::Cut;
 pub use error::{CorpusError, Result};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CorpusError, Result};
 
-const LOCK_FILE: &str = "lock";
+pub(crate) const LOCK_FILE: &str = "lock";
 
 /// The lock of a directory, until it is dropped.
 #[derive(Debug)]

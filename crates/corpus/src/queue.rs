@@ -16,8 +16,8 @@ use crate::journal::{Journal, JournalReader};
 use crate::text::{IdText, hex};
 use crate::{CaseNumber, CorpusError, Cut, Priority, Result, TestCase};
 
-const JOURNAL_FILE: &str = "queue.jsonl";
-const INPUTS_DIRECTORY: &str = "queue";
+pub(crate) const JOURNAL_FILE: &str = "queue.jsonl";
+pub(crate) const INPUTS_DIRECTORY: &str = "queue";
 
 /// What is known of a test case besides what it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::journal::{Journal, JournalReader};
 use crate::{Cut, Result};
 
-const STATS_FILE: &str = "stats.jsonl";
+pub(crate) const STATS_FILE: &str = "stats.jsonl";
 
 /// One moment of a campaign. Time and executions go on where a resumed campaign had stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use powerfail_detect::{Standing, Trust};
 use powerfail_image::{Fill, FillExtent};
 use powerfail_model::{Atomicity, Domain, Rules};
 use powerfail_oracle::{CommandLine, Limits, RecoveryPlan, Server};
+use powerfail_recorder::DESOCK_VARIABLE;
 use powerfail_trace::Trace;
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +62,9 @@ pub struct Recovery {
     /// alone is a file of the output directory. `None` is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<PathBuf>,
+    /// Recovery is a server whose connections come from its input: without any, it ends when it first waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub desock: bool,
 }
 
 /// A regular expression of the user.
@@ -100,6 +104,10 @@ impl Recovery {
         plan.working_directory = Some(self.working_directory.clone());
         plan.input.clone_from(&self.input);
         Persistent::of(trace).equip(&mut plan);
+        if self.desock {
+            plan.preload = true;
+            plan.environment.push((DESOCK_VARIABLE.into(), "1".into()));
+        }
         Ok(plan)
     }
 

@@ -16,6 +16,8 @@ use crate::layout::Layout;
 use crate::slot::{Slot, remove_tree};
 
 const PREFIX: &str = "powerfail-";
+/// Directories of repeaters for which nobody has chosen one: the process and a number follow.
+const REPEAT_PREFIX: &str = "powerfail-repeat-";
 
 /// See the module header.
 #[derive(Debug)]
@@ -83,14 +85,14 @@ pub fn sweep_leftovers(parent: &Path) -> Result<Vec<PathBuf>> {
     for entry in fs::read_dir(parent).context("list", parent)? {
         let entry = entry.context("list", parent)?;
         let name = entry.file_name();
-        let Some((id, start)) = name.to_str().and_then(owner_of) else {
+        let Some(owner) = name.to_str().and_then(owner_of) else {
             continue;
         };
         // Somebody else may remove it at the same time: then there is nothing to do.
         let Ok(metadata) = entry.path().symlink_metadata() else {
             continue;
         };
-        if !metadata.is_dir() || metadata.uid() != user || start_time(id) == Some(start) {
+        if !metadata.is_dir() || metadata.uid() != user || owner.is_alive() {
             continue;
         }
         let path = entry.path();
@@ -107,12 +109,31 @@ pub fn sweep_leftovers(parent: &Path) -> Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// The process that made a run directory, and when that started.
-fn owner_of(name: &str) -> Option<(u32, u64)> {
-    let mut parts = name.strip_prefix(PREFIX)?.split('-');
-    let (id, start) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+/// The process that made a directory.
+#[derive(Debug, PartialEq, Eq)]
+struct Owner {
+    id: u32,
+    /// When it started, where the name of the directory tells.
+    start: Option<u64>,
+}
+
+impl Owner {
+    fn is_alive(&self) -> bool {
+        let start = start_time(self.id);
+        start.is_some() && (self.start.is_none() || self.start == start)
+    }
+}
+
+fn owner_of(name: &str) -> Option<Owner> {
+    let repeat = name.strip_prefix(REPEAT_PREFIX);
+    let mut parts = repeat.or(name.strip_prefix(PREFIX))?.split('-');
+    let id = parts.next()?.parse().ok()?;
+    let start = match repeat {
+        Some(_) => None,
+        None => Some(parts.next()?.parse().ok()?),
+    };
     let _number: u32 = parts.next()?.parse().ok()?;
-    parts.next().is_none().then_some((id, start))
+    parts.next().is_none().then_some(Owner { id, start })
 }
 
 /// When a process started, in ticks since boot; `None` if it is not alive.
@@ -130,12 +151,16 @@ mod tests {
 
     #[test]
     fn a_name_tells_its_process() {
-        assert_eq!(owner_of("powerfail-12-345-0"), Some((12, 345)));
+        let owner = |id, start| Some(Owner { id, start });
+        assert_eq!(owner_of("powerfail-12-345-0"), owner(12, Some(345)));
+        assert_eq!(owner_of("powerfail-repeat-12-0"), owner(12, None));
         for other in [
             "powerfail-12-345",
             "powerfail-x-1-2",
             "pool",
             "powerfail-1-2-3-4",
+            "powerfail-repeat-1",
+            "powerfail-repeat-1-2-3",
         ] {
             assert_eq!(owner_of(other), None, "{other}");
         }

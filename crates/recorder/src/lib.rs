@@ -65,6 +65,7 @@ pub use input::Input;
 pub use inspect::{Executable, inspect};
 pub use options::Options;
 pub use powerfail_abi::memory::{HEAP_LEN_DEFAULT, HEAP_LEN_MAX, HEAP_VARIABLE, RANGES_VARIABLE};
+pub use powerfail_abi::shared::DESOCK_VARIABLE;
 pub use powerfail_abi::shared::{Mode, Schedule, Stacks};
 pub use record::{HEAP_NOTE, record};
 pub use summary::{

@@ -129,13 +129,14 @@ pub(crate) struct FuzzCampaignArgs {
     pub(crate) out: Option<PathBuf>,
     /// Go on with the campaign in --out, however it ended
     ///
-    /// The command and whatever no flag says are those of the campaign.
+    /// The command and whatever no flag says are those of the campaign. Flags that are given stay, but for those that
+    /// say how long.
     #[arg(long, help_heading = "How long, and where")]
     pub(crate) resume: bool,
     /// Stop after this time [default: when interrupted]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "How long, and where")]
     pub(crate) time: Option<Duration>,
-    /// Stop after so many executions
+    /// Stop after so many executions, not counting those before --resume
     #[arg(long, value_name = "N", help_heading = "How long, and where")]
     pub(crate) execs: Option<u64>,
     /// Stop at the first finding that is a bug

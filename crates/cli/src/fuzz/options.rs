@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use powerfail_campaign::{CampaignError, CampaignOptions, InputWay, Together, resumed_options};
+use powerfail_check::CheckError;
 use powerfail_config::CheckSection;
 use powerfail_corpus::{CorpusError, read_record};
 use powerfail_model::{Atomicity, Domain};
+use powerfail_oracle::{CommandLine, Oracle, RecoveryPlan, Settings};
 
 use crate::args::{FuzzCampaignArgs, FuzzRecoveryArgs, InputArg};
 use crate::words::command;
@@ -107,6 +109,23 @@ fn refuse_slips(args: &FuzzCampaignArgs) -> anyhow::Result<()> {
     for pattern in &recovery.fail_pattern {
         powerfail_evidence::regex(pattern).context("--fail-pattern")?;
     }
+    Ok(())
+}
+
+/// Finds commands that cannot be run.
+pub(super) fn refuse_commands(options: &CampaignOptions) -> Result<(), CampaignError> {
+    let target = options.command.first().map(OsString::as_os_str);
+    powerfail_recorder::inspect(target.unwrap_or_default())?;
+    let recovery = &options.judging.recovery;
+    let recover = match recovery.recover.as_slice() {
+        [] => &options.command,
+        _ => &recovery.recover,
+    };
+    let mut plan = RecoveryPlan::new(CommandLine::new(recover));
+    plan.checker = recovery.checker.as_ref().map(CommandLine::new);
+    plan.dump = recovery.dump.as_ref().map(CommandLine::new);
+    plan.working_directory = Some(recovery.working_directory.clone());
+    Oracle::new(plan, Settings::default()).map_err(CheckError::from)?;
     Ok(())
 }
 
@@ -229,8 +248,17 @@ fn judge(args: &FuzzRecoveryArgs, options: &mut CampaignOptions) {
     if let Some(atomicity) = args.atomicity {
         recovery.atomicity = Some(Atomicity::from(atomicity).name().into());
     }
-    recovery.trust.extend(args.trust.iter().cloned());
-    recovery.no_trust.extend(args.no_trust.iter().cloned());
+    add(&mut recovery.trust, &args.trust);
+    add(&mut recovery.no_trust, &args.no_trust);
+}
+
+/// Adds what is not there: a campaign that is resumed has the flags of earlier runs.
+fn add(known: &mut Vec<String>, more: &[String]) {
+    for it in more {
+        if !known.contains(it) {
+            known.push(it.clone());
+        }
+    }
 }
 
 /// What powerfail.toml says about recovery: the section of `check` is about the same program.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use powerfail_finding::{Finding, Severity};
 
-use super::options::{Campaign, campaign};
+use super::options::{Campaign, campaign, refuse_commands};
 use super::screen::Screen;
 use super::summary;
 use crate::args::FuzzCampaignArgs;
@@ -18,6 +18,9 @@ use crate::record::RUNTIME;
 pub(crate) fn run(args: &FuzzCampaignArgs) -> anyhow::Result<Exit> {
     let config = configuration()?;
     let Campaign { options, shown_out } = campaign(args, &config.check)?;
+    if let Err(error) = refuse_commands(&options) {
+        return super::refusal(error);
+    }
     interrupt::watch();
     // What killed campaigns have left.
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());

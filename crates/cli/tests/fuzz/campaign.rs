@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use serde_json::Value;
-
 use crate::common::{CLEAN, FINDINGS, Folder, Run, SETUP};
-use crate::{folder, fuzz};
+use crate::{folder, fuzz, has_run, summary, write_seeds};
 
 /// Until the planted bug is found; the times are guards, far beyond what it takes.
 const UNTIL_FOUND: [&str; 9] = [
@@ -19,25 +17,6 @@ const UNTIL_FOUND: [&str; 9] = [
     "--check-with",
     "lint,prefix",
 ];
-
-/// What `--json` says.
-fn summary(run: &Run) -> Value {
-    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
-}
-
-/// Seeds that lead to the planted bug.
-fn write_seeds(folder: &Folder) {
-    fs::create_dir(folder.path("seeds")).expect("a folder");
-    folder.write("seeds/one", "abc\n");
-    folder.write("seeds/two", "aop\n");
-}
-
-/// Checks that a campaign came to its end. What it has found by then is a matter of luck: without any check, too, a
-/// crash image on which the target gives up is a finding.
-#[track_caller]
-fn has_run(run: &Run) {
-    assert!([CLEAN, FINDINGS].contains(&run.code), "{run:?}");
-}
 
 /// A campaign that finds the planted bug.
 fn found(folder: &Folder) -> Run {
@@ -86,7 +65,7 @@ fn a_planted_bug_is_found_and_shown_again() {
     let drawn = folder.powerfail(&["fuzz", "plot", "out"]).ends_with(CLEAN);
     assert!(drawn.stdout.contains(">PM paths<"), "{}", drawn.stdout);
     let more = folder.powerfail(&["fuzz", "--resume", "--out", "out", "--time", "1s", "--json"]);
-    let more = self::summary(&more.ends_with(FINDINGS));
+    let more = crate::summary(&more.ends_with(FINDINGS));
     for number in [
         "time_s", "execs", "pm_paths", "corpus", "images", "findings",
     ] {

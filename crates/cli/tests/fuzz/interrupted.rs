@@ -1,101 +1,22 @@
 //! However a campaign is stopped, it ends with its summary, and nothing of it runs on.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::os::unix::process::ExitStatusExt;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use crate::common::{CLEAN, FINDINGS, Folder};
+use crate::common::{CLEAN, FINDINGS};
 use crate::folder;
-
-/// What the environment of all processes of a campaign has.
-const MARK: &str = "POWERFAIL_TEST_MARK";
-/// How long processes that were killed may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A campaign that would run for an hour.
-fn start(folder: &Folder, mark: &str, flags: &[&str]) -> Child {
-    // Whoever runs the tests in the background has these ignored, and so would powerfail.
-    let mut command = folder.command("env");
-    command
-        .arg("--default-signal=INT,TERM")
-        .arg(env!("CARGO_BIN_EXE_powerfail"))
-        .args(["fuzz", "--out", "out", "--time", "1h"])
-        .args(flags)
-        .args(["--", "./shop", "{pool}"])
-        .env(MARK, mark)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command.spawn().expect("powerfail starts")
-}
-
-/// Reads standard error until the campaign has made executions.
-fn wait_until_it_runs(child: &mut Child) -> impl BufRead + use<> {
-    let mut errors = BufReader::new(child.stderr.take().expect("standard error"));
-    let mut line = String::new();
-    loop {
-        line.clear();
-        let len = errors.read_line(&mut line).expect("text");
-        assert!(len > 0, "it ends before it runs");
-        if line.contains(" executions, ") {
-            return errors;
-        }
-    }
-}
-
-fn send(child: &Child, signal: Signal) {
-    let id = i32::try_from(child.id()).expect("an id");
-    kill_process(Pid::from_raw(id).expect("an id"), signal).expect("it runs");
-}
-
-/// Waits until no process with this mark is alive.
-fn wait_until_all_are_gone(mark: &str) {
-    let mark = format!("{MARK}={mark}");
-    let begun = Instant::now();
-    loop {
-        let alive = processes_with(&mark);
-        if alive.is_empty() {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "still there: {alive:?}");
-        std::thread::yield_now();
-    }
-}
-
-/// The processes whose environment has this, with their command lines.
-fn processes_with(mark: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").expect("processes").flatten() {
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment
-            .split(|byte| *byte == 0)
-            .any(|it| it == mark.as_bytes())
-        {
-            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            found.push(String::from_utf8_lossy(&command).into_owned());
-        }
-    }
-    found
-}
-
-/// What a process has left where pools are.
-fn leftovers(id: u32) -> Vec<String> {
-    let names = fs::read_dir("/dev/shm").expect("a folder").flatten();
-    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names
-        .filter(|name| name.contains(&format!("-{id}-")))
-        .collect()
-}
+use crate::running::{
+    leftovers, mark, send, start_shop, wait_until, wait_until_all_are_gone, wait_until_it_runs,
+};
 
 #[test]
 fn the_first_signal_ends_it_with_its_summary() {
     for (number, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
         let folder = folder();
-        let mark = format!("{}-first-{number}", std::process::id());
-        let mut child = start(&folder, &mark, &["--json"]);
+        let mark = mark(&format!("first-{number}"));
+        let mut child = start_shop(&folder, &mark, &["--json"]);
         let id = child.id();
         // Nobody reads it any more, which must not disturb.
         drop(wait_until_it_runs(&mut child));
@@ -115,21 +36,42 @@ fn the_first_signal_ends_it_with_its_summary() {
 }
 
 #[test]
-fn killed_and_gone_on_with() {
+fn the_second_signal_ends_it_at_once() {
     let folder = folder();
-    let mark = format!("{}-killed", std::process::id());
-    let mut child = start(&folder, &mark, &[]);
-    let killed = child.id();
-    let errors = wait_until_it_runs(&mut child);
-    send(&child, Signal::KILL);
-    child.wait().expect("an end");
-    drop(errors);
+    fs::create_dir(folder.path("seeds")).expect("a folder");
+    folder.write("seeds/hangs", "HANG");
+    let mark = mark("second");
+    // It would wait for its execution, which takes an hour.
+    let flags = ["--seeds", "seeds", "--timeout", "1h"];
+    let mut child = start_shop(&folder, &mark, &flags);
+    let id = child.id();
+    drop(wait_until_it_runs(&mut child));
+    send(&child, Signal::INT);
+    // Until the first one has arrived, a second one would be the same.
+    wait_until("the first signal is taken", || !is_caught(id, Signal::INT));
+    send(&child, Signal::INT);
+    let status = child.wait().expect("an end");
+    assert_eq!(status.signal(), Some(libc::SIGINT), "{status:?}");
     wait_until_all_are_gone(&mark);
-    let run = folder.powerfail(&["fuzz", "--resume", "--out", "out", "--time", "1s", "--json"]);
+    // What it has left in memory is swept by the next one, and what it had begun can be gone on with.
+    let run = folder.powerfail(&[
+        "fuzz",
+        "--resume",
+        "--out",
+        "out",
+        "--timeout",
+        "1s",
+        "--execs",
+        "1",
+    ]);
     assert!([CLEAN, FINDINGS].contains(&run.code), "{run:?}");
-    assert_eq!(
-        leftovers(killed),
-        Vec::<String>::new(),
-        "the next one sweeps"
-    );
+    assert_eq!(leftovers(id), Vec::<String>::new());
+}
+
+/// Whether a process has a handler for a signal.
+fn is_caught(id: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).expect("a process");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.expect("a mask").trim(), 16).expect("a mask");
+    caught & (1 << (signal.as_raw() - 1)) != 0
 }

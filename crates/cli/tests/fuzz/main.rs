@@ -1,5 +1,5 @@
-//! `powerfail fuzz` as a user meets it: a short campaign, what it leaves, going on with it, interruptions,
-//! refusals, pictures, and afl-fuzz's side of `fuzz afl`.
+//! `powerfail fuzz` as a user meets it: a short campaign, what it leaves, going on with it, interruptions and kills,
+//! ways into a target, several instances, refusals, pictures, and afl-fuzz's side of `fuzz afl`.
 //!
 //! How good a campaign is, is not judged here: that is for the benchmarks and for the tests of its crates.
 
@@ -11,11 +11,18 @@ mod common;
 mod interrupted;
 mod plotted;
 mod refused;
+mod resumed;
 #[path = "../check/run.rs"]
 #[allow(dead_code, reason = "the report of a campaign is another one")]
 mod run;
+mod running;
+mod together;
+mod ways;
 
-use common::{Folder, Run};
+use std::fs;
+
+use common::{CLEAN, FINDINGS, Folder, Run};
+use serde_json::Value;
 
 /// A folder with the program of these tests as `./shop`.
 fn folder() -> Folder {
@@ -30,4 +37,22 @@ fn fuzz(folder: &Folder, flags: &[&str]) -> Run {
     arguments.extend(flags);
     arguments.extend(["--", "./shop", "{pool}"]);
     folder.powerfail(&arguments)
+}
+
+/// What `--json` says.
+fn summary(run: &Run) -> Value {
+    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
+}
+
+/// Seeds that lead to the planted bug.
+fn write_seeds(folder: &Folder) {
+    fs::create_dir(folder.path("seeds")).expect("a folder");
+    folder.write("seeds/one", "abc\n");
+    folder.write("seeds/two", "aop\n");
+}
+
+/// Checks that a campaign came to its end. What it has found by then is a matter of luck.
+#[track_caller]
+fn has_run(run: &Run) {
+    assert!([CLEAN, FINDINGS].contains(&run.code), "{run:?}");
 }

@@ -1,8 +1,9 @@
 //! What cannot be done is refused with a sentence, before anything runs.
 
 use std::fs;
+use std::net::TcpListener;
 
-use crate::common::{Folder, SETUP};
+use crate::common::{CLEAN, Folder, SETUP, UNSUPPORTED};
 use crate::{folder, fuzz};
 
 #[test]
@@ -129,10 +130,56 @@ fn there_is_no_campaign_to_go_on_with() {
 }
 
 #[test]
-fn a_target_that_cannot_be_run() {
+fn commands_that_cannot_be_run() {
     let folder = folder();
-    let run = folder.powerfail(&["fuzz", "--out", "out", "--", "./missing", "{pool}"]);
-    run.is_refused_with(SETUP, &["missing"]);
+    folder.build_at("static", "fuzz", "shop.c", &["-static"]);
+    let run = |arguments: &[&str]| {
+        let mut all = vec!["fuzz", "--out", "out"];
+        all.extend(arguments);
+        folder.powerfail(&all)
+    };
+    run(&["--", "./missing", "{pool}"]).is_refused_with(SETUP, &["missing"]);
+    run(&["--", "./static", "{pool}"])
+        .is_refused_with(UNSUPPORTED, &["./static", "statically linked"]);
+    for flag in ["--recover", "--checker", "--dump"] {
+        let run = run(&[flag, "./missing {pool}", "--", "./shop", "{pool}"]);
+        run.is_refused_with(SETUP, &["missing"]);
+    }
+    assert!(!folder.path("out").exists(), "nothing was begun");
+}
+
+/// What is found out when everything is set up leaves nothing that is in the way of the next try.
+#[test]
+fn what_is_refused_late_was_never_begun() {
+    let folder = folder();
+    folder.write("grammar", "start = unknown ;");
+    folder.write("words", "word\n");
+    // Nobody listens there: the port is another one's.
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener
+        .local_addr()
+        .expect("an address")
+        .port()
+        .to_string();
+    for (flag, value, word) in [
+        ("--grammar", "grammar", "unknown"),
+        ("--dict", "words", "line 1"),
+        ("--broker", &port, "--broker"),
+    ] {
+        fuzz(&folder, &[flag, value]).is_refused_with(SETUP, &[word]);
+        assert!(!folder.path("out").exists(), "{flag}");
+    }
+    // A directory of the user stays, with all that is in it.
+    fs::create_dir(folder.path("out")).expect("a folder");
+    folder.write("out/notes", "mine");
+    fuzz(&folder, &["--grammar", "grammar"]).is_refused_with(SETUP, &["unknown"]);
+    let left: Vec<_> = fs::read_dir(folder.path("out"))
+        .expect("a folder")
+        .collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let flags = ["--execs", "1", "--check-with", "none"];
+    fuzz(&folder, &flags).ends_with(CLEAN);
+    assert!(folder.path("out/notes").exists());
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub struct Engine {
     paths: Arc<PathSet>,
     options: Options,
     stats: Stats,
+    /// By a step that failed.
+    found: Vec<Discovery>,
 }
 
 impl fmt::Debug for Engine {
@@ -121,6 +123,7 @@ impl Engine {
             abnormal_branches: Seen::default(),
             paths: Arc::clone(&options.paths),
             stats: Stats::default(),
+            found: Vec::new(),
             options,
         };
         let tokens = std::mem::take(&mut engine.options.tokens);
@@ -262,18 +265,36 @@ impl Engine {
     /// is returned. Without any test case a step does nothing.
     ///
     /// # Errors
-    /// The target cannot run a test case. What was found before is lost to the caller, but not to the engine.
+    /// The target cannot run a test case. What was found before is with what the next step finds, or what
+    /// [`Engine::take_found`] gives.
     pub fn step<T: Target>(&mut self, target: &mut T) -> Result<Vec<Discovery>, T::Error> {
-        let mut found = Vec::new();
+        let mut found = self.take_found();
+        let done = self.step_into(target, &mut found);
+        if done.is_err() {
+            self.found = std::mem::take(&mut found);
+        }
+        done.map(|()| found)
+    }
+
+    /// What a step that failed had found.
+    pub fn take_found(&mut self) -> Vec<Discovery> {
+        std::mem::take(&mut self.found)
+    }
+
+    fn step_into<T: Target>(
+        &mut self,
+        target: &mut T,
+        found: &mut Vec<Discovery>,
+    ) -> Result<(), T::Error> {
         self.stats.steps += 1;
         if let Some((input, is_seed)) = self.pending.next(self.state.corpus().count()) {
-            self.try_case(target, &input, is_seed, &mut found)?;
+            self.try_case(target, &input, is_seed, found)?;
         } else if self.state.corpus().count() > 0 {
             let (base, runs, is_elsewhere) = self.choose();
-            self.mutate(target, &base, runs, is_elsewhere, &mut found)?;
+            self.mutate(target, &base, runs, is_elsewhere, found)?;
             self.probe(target, base.image)?;
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Learns what the program compares its input with, and runs what is worth it for that alone.

@@ -32,13 +32,15 @@ fn leftovers_of_the_dead_are_swept_and_nothing_else() {
     let leftover = make(format!("powerfail-{dead}-123-0"));
     // The number of a process is used again: what counts is when it started.
     let recycled = make(format!("powerfail-{}-1-0", std::process::id()));
+    let repeated = make(format!("powerfail-repeat-{dead}-0"));
+    let repeating = make(format!("powerfail-repeat-{}-0", std::process::id()));
     let foreign = make("powerfail-notes".into());
     let alive = RunDirectory::create_in(parent.path()).unwrap();
     let removed = sweep_leftovers(parent.path()).unwrap();
-    let mut expected = vec![leftover, recycled];
+    let mut expected = vec![leftover, recycled, repeated];
     expected.sort_unstable();
     assert_eq!(removed, expected);
-    assert!(foreign.is_dir() && alive.path().is_dir());
+    assert!(repeating.is_dir() && foreign.is_dir() && alive.path().is_dir());
 }
 
 #[test]
