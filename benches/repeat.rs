@@ -118,6 +118,9 @@ fn build(folder: &Path) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/targets/fuzz/kv/build.sh");
     let shell = folder.join("kv");
     let status = Command::new("sh").arg(script).arg(&shell).status();
-    assert!(status.expect("a script").success(), "the shell is not built");
+    assert!(
+        status.expect("a script").success(),
+        "the shell is not built"
+    );
     shell
 }
