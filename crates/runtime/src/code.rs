@@ -50,7 +50,8 @@ pub(crate) fn reset_after_fork() {
     }
 }
 
-fn write(address: u64, bytes: &[u8]) {
+/// Writes to memory that may be read-only, and that nobody executes or uses now.
+pub(crate) fn write(address: u64, bytes: &[u8]) {
     let arguments = [
         memory() as usize,
         bytes.as_ptr() as usize,
@@ -59,7 +60,7 @@ fn write(address: u64, bytes: &[u8]) {
         0,
         0,
     ];
-    // SAFETY: the caller of `replace` answers for the bytes.
+    // SAFETY: the caller answers for the bytes.
     let written = unsafe { sys::call(sys::number::PWRITE64, arguments) };
     if written != bytes.len() as isize {
         host::fatal("cannot write to code of the target");

@@ -678,6 +678,7 @@ extern "C" fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    fuzz::before_unloading();
     let done = original!("dlclose" as extern "C" fn(*mut c_void) -> c_int)(handle);
     heap::look_at_modules();
     if explore::is_active() {

@@ -187,8 +187,19 @@ impl LoadedModule {
         name.starts_with(beginning)
     }
 
+    /// What its addresses are relative to.
+    pub(crate) const fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Whether it is not the program itself, which the dynamic linker does not name.
+    pub(crate) fn is_library(&self) -> bool {
+        // SAFETY: the name is a string of the dynamic linker.
+        unsafe { !CStr::from_ptr(self.name).is_empty() }
+    }
+
     /// Where the code segment with an address in it ends.
-    fn segment_end(&self, address: u64) -> Option<u64> {
+    pub(crate) fn segment_end(&self, address: u64) -> Option<u64> {
         self.loads()
             .filter(|load| load.flags & EXECUTABLE != 0)
             .find_map(|load| {
@@ -253,34 +264,43 @@ struct NameTables {
 const SYMBOL_LEN: u64 = 24;
 
 impl LoadedModule {
+    /// What the dynamic linker reads of it: where, and tag and value.
+    pub(crate) fn dynamic(&self) -> impl Iterator<Item = (u64, [u64; 2])> {
+        let mut headers = self.headers().iter();
+        let header = headers.find(|header| header.kind == PT_DYNAMIC);
+        let (from, len) = header.map_or((0, 0), |header| {
+            (self.base + header.address, header.memory_len)
+        });
+        // SAFETY: the segment is loaded.
+        let entry = move |number| unsafe {
+            let at = from + 16 * number;
+            (at, (at as *const [u64; 2]).read())
+        };
+        (0..len / 16)
+            .map(entry)
+            .take_while(|(_, [tag, _])| *tag != 0)
+    }
+
     /// `None`: it is not one of those that the dynamic linker has loaded.
     fn name_tables(&self) -> Option<NameTables> {
         const DT_STRTAB: u64 = 5;
         const DT_SYMTAB: u64 = 6;
         const DT_GNU_HASH: u64 = 0x6fff_fef5;
         const DT_VERSYM: u64 = 0x6fff_fff0;
-        let mut headers = self.headers().iter();
-        let dynamic = headers.find(|header| header.kind == PT_DYNAMIC)?;
         let mut tables = NameTables {
             names: 0,
             symbols: 0,
             hashes: 0,
             versions: 0,
         };
-        let mut at = self.base + dynamic.address;
-        let end = at + dynamic.memory_len;
-        while at + 16 <= end {
-            // SAFETY: the segment is loaded.
-            let [tag, value] = unsafe { (at as *const [u64; 2]).read() };
+        for (_, [tag, value]) in self.dynamic() {
             match tag {
-                0 => break,
                 DT_STRTAB => tables.names = value,
                 DT_SYMTAB => tables.symbols = value,
                 DT_GNU_HASH => tables.hashes = value,
                 DT_VERSYM => tables.versions = value,
                 _ => {}
             }
-            at += 16;
         }
         // The dynamic linker has made addresses of these; what it has not loaded itself is not asked.
         let (from, to) = self.range();

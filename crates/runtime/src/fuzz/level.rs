@@ -6,7 +6,7 @@ use powerfail_abi::fuzz::{Order, Phase, Server};
 
 use crate::{code, coverage, pool, sys, thread};
 
-use super::{area, call_host, destructors, memory, notes, process, runs_through};
+use super::{area, call_host, destructors, endings, memory, notes, process, runs_through};
 
 /// Whether this process is behind level 1, or does not stop there.
 static POOL_REACHED: AtomicBool = AtomicBool::new(false);
@@ -100,6 +100,7 @@ fn stop(server: &Server) {
     notes::patch();
     if !is_root {
         destructors::silence();
+        endings::silence();
     }
     code::reset_after_fork();
     // Last: what is written from here on is copied at each fork.

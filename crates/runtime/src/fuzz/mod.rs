@@ -3,7 +3,7 @@
 //! [`powerfail_abi::fuzz`] says what is shared with the host and how a target is repeated. Here is the
 //! target's side: [`calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
 //! [`notes`] makes known to those who are forked later which instructions store to pools, and [`beginning`]
-//! gives an execution its arguments. [`memory`] makes copies of the process cheap.
+//! gives an execution its arguments. [`memory`] makes copies of the process cheap; [`destructors`] and [`endings`] leave out what is done for nothing when one ends.
 //!
 //! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
 //! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
@@ -11,6 +11,7 @@
 mod beginning;
 mod calls;
 mod destructors;
+mod endings;
 mod frees;
 mod level;
 mod memory;
@@ -27,6 +28,7 @@ use crate::sites::Sites;
 use crate::{coverage, derandomise, host, signals, stacks, sys};
 
 pub(crate) use calls::{before_call, before_change, before_use, functions};
+pub(crate) use endings::before_unloading;
 pub(crate) use memory::{instead_of, loaded_libpmemobj, map_block};
 pub(crate) use notes::note;
 
@@ -81,6 +83,7 @@ fn start() {
         Sites::start();
         stacks::prepare();
         destructors::find(free as *const () as u64);
+        endings::find();
         // The descriptor would be one that the target does not expect.
         crate::code::reset_after_fork();
     } else if host::attached() && derandomise::is_on() {
