@@ -34,6 +34,7 @@ macro_rules! original {
         if address == 0 {
             address = $crate::interpose::find(concat!($name, "\0"));
             ADDRESS.store(address, Relaxed);
+            $crate::fuzz::note_function(&ADDRESS, address);
         }
         // SAFETY: the C library has this function with this signature.
         unsafe { core::mem::transmute::<usize, $kind>(address) }

@@ -72,6 +72,7 @@ macro_rules! original {
         if address == 0 {
             address = $crate::pmdk::find(concat!(stringify!($name), "\0"));
             ADDRESS.store(address, core::sync::atomic::Ordering::Relaxed);
+            $crate::fuzz::note_function(&ADDRESS, address);
         }
         // SAFETY: the library has this function with this signature.
         unsafe { core::mem::transmute::<usize, $kind>(address) }

@@ -48,6 +48,30 @@ pub(crate) fn forget_code() {
     GENERATION.fetch_add(1, Ordering::Release);
 }
 
+/// How often code was unloaded, or found that is new.
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// Another process has given a call stack a number.
+pub(crate) fn learn(key: u128, number: u32) {
+    KNOWN.with(|known| {
+        known
+            .get_or_insert_with(Known::new)
+            .numbers
+            .insert(key, number);
+    });
+}
+
+/// Another process has needed the rule at an address of code.
+pub(crate) fn learn_rule(pc: u64) {
+    KNOWN.with(|known| {
+        let known = known.get_or_insert_with(Known::new);
+        known.keep_up();
+        known.rule(pc);
+    });
+}
+
 /// Makes the tables that are made when the first stack is unwound.
 pub(crate) fn prepare() {
     KNOWN.with(|known| {
@@ -116,11 +140,21 @@ impl Known {
         }
     }
 
+    /// Forgets rules of code that may be other code by now.
+    fn keep_up(&mut self) {
+        let generation = generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.rules.fill((0, None));
+        }
+    }
+
     /// The rule at an address of code.
     fn rule(&mut self, pc: u64) -> Option<Row> {
         let place = (pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize & (RULES - 1);
         if self.rules[place].0 != pc {
             self.rules[place] = (pc, look_up(pc));
+            fuzz::note_rule(pc);
         }
         self.rules[place].1
     }
@@ -130,11 +164,7 @@ impl Known {
         self.walk.frames.clear();
         self.walk.checks.clear();
         self.walk.rbp_matters = false;
-        let generation = GENERATION.load(Ordering::Acquire);
-        if generation != self.generation {
-            self.generation = generation;
-            self.rules.fill((0, None));
-        }
+        self.keep_up();
         let Registers {
             mut pc,
             mut rsp,
@@ -239,6 +269,7 @@ impl Known {
         };
         host::send(MessageKind::Stack, words, text, None);
         self.numbers.insert(key, number);
+        fuzz::note_stack(key, number);
         number
     }
 }

@@ -6,7 +6,7 @@ use powerfail_abi::fuzz::{Order, Phase, Server};
 
 use crate::{code, coverage, pool, sys, thread};
 
-use super::{area, call_host, destructors, endings, memory, notes, process, runs_through};
+use super::{area, call_host, destructors, endings, learned, memory, notes, process, runs_through};
 
 /// Whether this process is behind level 1, or does not stop there.
 static POOL_REACHED: AtomicBool = AtomicBool::new(false);
@@ -103,6 +103,7 @@ fn stop(server: &Server) {
         endings::silence();
     }
     code::reset_after_fork();
+    learned::begin();
     // Last: what is written from here on is copied at each fork.
     memory::settle();
     let mut phase = Phase::Reached;
@@ -137,6 +138,7 @@ fn stop(server: &Server) {
         process::end_all();
         server.status.store(status, Ordering::Relaxed);
         phase = Phase::Ended;
+        learned::learn();
         if notes::are_new() {
             notes::patch();
             code::reset_after_fork();

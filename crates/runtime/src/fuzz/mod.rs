@@ -2,8 +2,9 @@
 //!
 //! [`powerfail_abi::fuzz`] says what is shared with the host and how a target is repeated. Here is the
 //! target's side: [`calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
-//! [`notes`] makes known to those who are forked later which instructions store to pools, and [`beginning`]
-//! gives an execution its arguments. [`memory`] makes copies of the process cheap; [`destructors`] and [`endings`] leave out what is done for nothing when one ends.
+//! [`notes`] makes known to those who are forked later which instructions store to pools, [`learned`] what else
+//! was found out about code, and [`beginning`] gives an execution its arguments. [`memory`] makes copies of the
+//! process cheap; [`destructors`] and [`endings`] leave out what is done for nothing when one ends.
 //!
 //! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
 //! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
@@ -13,6 +14,7 @@ mod calls;
 mod destructors;
 mod endings;
 mod frees;
+mod learned;
 mod level;
 mod memory;
 mod notes;
@@ -29,6 +31,7 @@ use crate::{coverage, derandomise, host, signals, stacks, sys};
 
 pub(crate) use calls::{before_call, before_change, before_use, functions};
 pub(crate) use endings::before_unloading;
+pub(crate) use learned::{note_function, note_rule, note_stack};
 pub(crate) use memory::{instead_of, loaded_libpmemobj, map_block};
 pub(crate) use notes::note;
 
@@ -64,6 +67,7 @@ pub(crate) fn attach(shared: i32) {
     if result != AREA_ADDRESS as isize {
         host::fatal("the addresses that powerfail needs to repeat a target are taken");
     }
+    learned::attach();
     ACTIVE.store(true, Ordering::Relaxed);
 }
 
