@@ -54,38 +54,37 @@ fn code_at(module: &LoadedModule, address: u64) -> &'static [u8] {
     code.strip_prefix(&ENDBR).unwrap_or(code)
 }
 
-/// Whether code begins so: `None` is any byte.
-fn begins(code: &[u8], pattern: &[Option<u8>]) -> bool {
+/// Any byte, in a pattern.
+const ANY: i16 = -1;
+
+/// Whether code begins so.
+fn begins(code: &[u8], pattern: &[i16]) -> bool {
     code.len() >= pattern.len()
         && code
             .iter()
             .zip(pattern)
-            .all(|(byte, wanted)| wanted.is_none_or(|wanted| wanted == *byte))
+            .all(|(byte, wanted)| *wanted == ANY || *wanted == i16::from(*byte))
 }
 
 /// Whether code is the destructor that compilers put into each library: unless a byte says that this was done,
 /// `__cxa_finalize` is called, if that is there, and a function that gives back what transactional memory needs.
 fn is_of_compiler(code: &'static [u8], finalize: u64) -> bool {
-    const ANY: Option<u8> = None;
-    const fn is(byte: u8) -> Option<u8> {
-        Some(byte)
-    }
     /// Where the distance of the word with the address of `__cxa_finalize` is.
     const WORD_AT: usize = 13;
     #[rustfmt::skip]
-    const PATTERN: [Option<u8>; 49] = [
-        is(0x80), is(0x3d), ANY, ANY, ANY, ANY, is(0),                  // cmp byte [done], 0
-        is(0x75), ANY,                                                  // jne
-        is(0x55),                                                       // push rbp
-        is(0x48), is(0x83), is(0x3d), ANY, ANY, ANY, ANY, is(0),        // cmp qword [word], 0
-        is(0x48), is(0x89), is(0xe5),                                   // mov rbp, rsp
-        is(0x74), is(0x0c),                                             // je
-        is(0x48), is(0x8b), is(0x3d), ANY, ANY, ANY, ANY,               // mov rdi, [handle]
-        is(0xe8), ANY, ANY, ANY, ANY,                                   // call __cxa_finalize
-        is(0xe8), ANY, ANY, ANY, ANY,                                   // call deregister_tm_clones
-        is(0xc6), is(0x05), ANY, ANY, ANY, ANY, is(1),                  // mov byte [done], 1
-        is(0x5d),                                                       // pop rbp
-        is(0xc3),                                                       // ret
+    const PATTERN: [i16; 49] = [
+        0x80, 0x3d, ANY, ANY, ANY, ANY, 0,              // cmp byte [done], 0
+        0x75, ANY,                                      // jne
+        0x55,                                           // push rbp
+        0x48, 0x83, 0x3d, ANY, ANY, ANY, ANY, 0,        // cmp qword [word], 0
+        0x48, 0x89, 0xe5,                               // mov rbp, rsp
+        0x74, 0x0c,                                     // je
+        0x48, 0x8b, 0x3d, ANY, ANY, ANY, ANY,           // mov rdi, [handle]
+        0xe8, ANY, ANY, ANY, ANY,                       // call __cxa_finalize
+        0xe8, ANY, ANY, ANY, ANY,                       // call deregister_tm_clones
+        0xc6, 0x05, ANY, ANY, ANY, ANY, 1,              // mov byte [done], 1
+        0x5d,                                           // pop rbp
+        0xc3,                                           // ret
     ];
     if !begins(code, &PATTERN) {
         return false;
