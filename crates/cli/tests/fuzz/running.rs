@@ -13,7 +13,7 @@ use crate::common::Folder;
 /// What the environment of all processes of a campaign has.
 const MARK: &str = "POWERFAIL_TEST_MARK";
 /// How long something may take that is certain to happen.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// `powerfail fuzz` with these arguments, in a process group of its own.
 pub(crate) fn start(folder: &Folder, mark: &str, arguments: &[&str]) -> Child {

@@ -4,10 +4,13 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use powerfail_corpus::{Campaign, CorpusError, Lock, StatsLine, read_record, read_stats};
+use powerfail_corpus::{
+    Campaign, CorpusError, Images, Lock, StatsLine, TestCase, discard_unused, read_record,
+    read_stats,
+};
 use serde_json::json;
 
-use crate::common::{TestResult, other_process};
+use crate::common::{TestResult, entry, other_process};
 
 const VARIABLE: &str = "POWERFAIL_CORPUS_TEST_LOCK";
 
@@ -42,6 +45,29 @@ fn a_campaign_is_resumed_as_it_was() -> TestResult {
         matches!(newer, Some(CorpusError::Version { .. })),
         "{newer:?}"
     );
+    Ok(())
+}
+
+#[test]
+fn only_a_campaign_in_which_nothing_happened_is_discarded() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let directory = directory.path();
+    std::fs::write(directory.join("notes"), "mine")?;
+    let campaign = Campaign::create(directory, Vec::new(), json!(null))?;
+    assert!(!discard_unused(directory), "it is in use");
+    drop(campaign);
+    assert!(discard_unused(directory));
+    let left: Vec<_> = std::fs::read_dir(directory)?.collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let campaign = Campaign::create(directory, Vec::new(), json!(null))?;
+    let case = TestCase {
+        image: Images::empty(),
+        input: b"a".to_vec(),
+    };
+    campaign.queue.append(&case, &entry("added"))?;
+    drop(campaign);
+    assert!(!discard_unused(directory));
+    assert_eq!(Campaign::resume(directory)?.queue.len(), 1);
     Ok(())
 }
 

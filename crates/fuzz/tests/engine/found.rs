@@ -1,6 +1,9 @@
 //! What is deep in a program is reached, and always in the same way.
 
-use powerfail_fuzz::{End, Engine, Grammar, Known, Options, Origin, Priority, Stats};
+use powerfail_fuzz::{
+    End, Engine, Execution, Grammar, Known, Options, Origin, Priority, Stats, Target,
+};
+use powerfail_image::ImageId;
 
 use crate::common::{EMPTY, case, engine, step, until};
 use crate::toy::{CRASH_IMAGE, RECOVERED, RESIZE, SHRINK, Toy};
@@ -219,4 +222,47 @@ fn a_campaign_goes_on_where_it_was() {
             )
         );
     }
+}
+
+/// A toy that cannot be run any more after some runs.
+struct Failing {
+    toy: Toy,
+    left: u32,
+}
+
+impl Target for Failing {
+    type Error = &'static str;
+
+    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, Self::Error> {
+        self.left = self.left.checked_sub(1).ok_or("it is over")?;
+        self.toy.run(image, input).map_err(|never| match never {})
+    }
+}
+
+#[test]
+fn what_a_step_found_before_it_failed_is_not_lost() {
+    let failed = |left| {
+        let mut engine = engine(0, "put 1 2\n");
+        let toy = Toy::default();
+        let mut failing = Failing { toy, left };
+        let mut found = Vec::new();
+        while let Ok(more) = engine.step(&mut failing) {
+            found.extend(more);
+        }
+        (engine, failing, found)
+    };
+    // In the middle of a step that finds something.
+    let is_rich = |left: &u32| failed(*left).0.take_found().len() > 1;
+    let left = (1..2000).find(is_rich).expect("such a step");
+    let (mut engine, ..) = failed(left);
+    let taken = engine.take_found();
+    assert!(engine.take_found().is_empty());
+    // It comes with the next step, too.
+    let (mut engine, mut failing, _) = failed(left);
+    failing.left = u32::MAX;
+    let next = engine.step(&mut failing).expect("it runs again");
+    let inputs = |found: &[powerfail_fuzz::Discovery]| -> Vec<Vec<u8>> {
+        found.iter().map(|it| it.case.input.clone()).collect()
+    };
+    assert!(inputs(&next).starts_with(&inputs(&taken)));
 }
