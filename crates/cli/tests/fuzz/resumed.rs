@@ -11,7 +11,7 @@ use crate::running::{kill_group, leftovers, mark, start, wait_until, wait_until_
 use crate::{folder, fuzz, has_run, summary, write_seeds};
 
 /// How often it is killed.
-const KILLS: u64 = 10;
+const KILLS: u64 = 20;
 
 /// What is on disk: lines that are complete, and findings.
 #[derive(Clone, Debug, Default)]
