@@ -8,6 +8,7 @@ pub(crate) mod input;
 mod options;
 mod pending;
 pub(crate) mod schedule;
+mod shorten;
 mod stats;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use self::images::Images;
 use self::input::{CaseInput, ImageNumber};
 use self::pending::Pending;
 use self::schedule::{Schedule, State};
+use self::shorten::News;
 use crate::coverage::{Footprint, Novelty, PathSet, Seen};
 use crate::mutate::{Comparison, Mutators};
 use crate::tokens::of_comparisons;
@@ -461,14 +463,14 @@ impl Engine {
     fn evaluate<T: Target>(
         &mut self,
         target: &mut T,
-        input: CaseInput,
-        looked: Looked,
+        mut input: CaseInput,
+        mut looked: Looked,
         origin: Origin,
         always: bool,
         found: &mut Vec<Discovery>,
     ) -> Result<(), T::Error> {
         let execution = self.stats.executions;
-        let mut footprint = looked.footprint.unwrap_or_default();
+        let mut footprint = looked.footprint.take().unwrap_or_default();
         self.calibrate(target, &input, looked.end, &mut footprint)?;
         let normal = looked.end.is_normal();
         let (pm, branches) = if normal {
@@ -487,6 +489,19 @@ impl Engine {
             Priority::Low
         } else {
             return Ok(());
+        };
+        if normal && !always {
+            let news = News {
+                locations: &new_locations,
+                changed: &changed_locations,
+                branches: new_branches,
+            };
+            self.shorten(target, &mut input, &mut looked, &mut footprint, &news)?;
+        }
+        let (pm, branches) = if normal {
+            (&mut self.pm, &mut self.branches)
+        } else {
+            (&mut self.abnormal_pm, &mut self.abnormal_branches)
         };
         let footprint = Arc::new(footprint);
         let case = TestCase {

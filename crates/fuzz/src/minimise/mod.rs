@@ -5,3 +5,5 @@ mod trim;
 
 pub use cmin::cmin;
 pub use trim::{Trimmed, trim};
+
+pub(crate) use trim::trim_lines;

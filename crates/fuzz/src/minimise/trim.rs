@@ -28,11 +28,7 @@ pub fn trim(input: &[u8], most_runs: usize, mut keep: impl FnMut(&[u8]) -> bool)
         runs += 1;
         ControlFlow::Continue(keep(input))
     };
-    let lines = input
-        .split_inclusive(|byte| *byte == b'\n')
-        .map(<[u8]>::to_vec)
-        .collect();
-    let (lines, lines_done) = reduce(lines, &mut ask);
+    let (lines, lines_done) = reduce(lines_of(input), &mut ask);
     let bytes = lines.concat().into_iter().map(|byte| vec![byte]).collect();
     let (bytes, bytes_done) = if lines_done {
         reduce(bytes, &mut ask)
@@ -44,6 +40,28 @@ pub fn trim(input: &[u8], most_runs: usize, mut keep: impl FnMut(&[u8]) -> bool)
         runs,
         is_minimal: bytes_done,
     }
+}
+
+/// Leaves out lines that are not needed, as [`trim`] does before it looks at bytes.
+pub(crate) fn trim_lines(
+    input: &[u8],
+    most_runs: usize,
+    mut keep: impl FnMut(&[u8]) -> bool,
+) -> Vec<u8> {
+    let mut runs = 0;
+    let mut ask = |input: &[u8]| {
+        if runs == most_runs {
+            return ControlFlow::Break(());
+        }
+        runs += 1;
+        ControlFlow::Continue(keep(input))
+    };
+    reduce(lines_of(input), &mut ask).0.concat()
+}
+
+fn lines_of(input: &[u8]) -> Vec<Vec<u8>> {
+    let lines = input.split_inclusive(|byte| *byte == b'\n');
+    lines.map(<[u8]>::to_vec).collect()
 }
 
 /// Leaves out units. Says whether it came to its end.
