@@ -26,7 +26,7 @@ use crate::shared::{Shared, lock};
 use crate::worker::cases_on;
 
 /// How many failure points of one trace are tried at a time, by step: crashes, lost lines, reads.
-const POINTS_MAX: [usize; 4] = [128, 48, 48, 0];
+const POINTS_MAX: [usize; 4] = [40, 12, 12, 0];
 /// In how many traces a moment is tried, if others wait: the data differs.
 const TRIES: u32 = 2;
 /// And if none does.

@@ -359,7 +359,7 @@ impl Commands<'_, '_> {
         let most = if self.dice.one_in(2) {
             2
         } else {
-            1 << self.dice.between(1, 8)
+            1 << self.dice.between(1, 6)
         };
         let (lines, some) = self.some_lines(most)?;
         let mut keys: Vec<Vec<u8>> = Vec::with_capacity(some.len());

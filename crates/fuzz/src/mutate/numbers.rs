@@ -83,7 +83,7 @@ pub(crate) fn series(first: u64, count: usize, dice: &mut Dice<'_>) -> Vec<u64> 
 
 /// How many lines a block has: often few, sometimes enough to fill nodes and tables.
 pub(crate) fn block_len(dice: &mut Dice<'_>) -> usize {
-    match dice.weighted(&[45, 35, 20]) {
+    match dice.weighted(&[60, 32, 8]) {
         0 => dice.between(2, 9),
         1 => dice.between(8, 40),
         _ => dice.between(40, 300),
