@@ -31,6 +31,8 @@ const POINTS_MAX: [usize; 4] = [40, 12, 12, 0];
 const TRIES: u32 = 2;
 /// And if none does.
 const TRIES_IDLE: u32 = 3;
+/// Explaining what was found may take longer than the budget for finding it, but not longer than this.
+const OVERTIME: u32 = 2;
 /// A trace with this many events takes twice as long as one with hardly any.
 const EVENTS: u64 = 5000;
 
@@ -346,9 +348,11 @@ impl<'s, 'o> Checker<'s, 'o> {
         }
     }
 
-    /// Asks, and stops if everybody does.
+    /// Asks, and stops if everybody does, or if it takes too long: what was found until then counts.
     pub(crate) fn ask(&self, trace: &Trace, question: &Question) -> Result<Judged, CampaignError> {
-        self.judge.judge(trace, question, &|| self.shared.is_over())
+        let deadline = Instant::now() + OVERTIME * question.budget;
+        let is_over = || self.shared.is_over() || Instant::now() > deadline;
+        self.judge.judge(trace, question, &is_over)
     }
 
     /// Recovery fails on an image that no crash has made.
