@@ -214,8 +214,10 @@ impl<'s, 'o> Checker<'s, 'o> {
             return Ok(());
         }
         let checks = self.shared.options.checks;
+        let mut is_urgent = false;
         if checks.lint {
-            let findings = self.judge.lint(&recording.trace)?;
+            let (findings, suspects) = self.judge.lint(&recording.trace)?;
+            is_urgent = self.shared.known.suspect(suspects);
             let basis = Basis {
                 trace: &recording.path,
                 command: self.command(),
@@ -232,7 +234,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         let keys = PointKeys::of(&recording.trace)?;
         let moments = self.shared.known.absorb(&recording.trace, &keys);
         let crashes = checks.prefix || checks.lazy || checks.races;
-        if crashes && !moments.is_empty() {
+        if crashes && (is_urgent || !moments.is_empty()) {
             self.spooled += 1;
             let trace = self.trace_path(self.spooled);
             fs::rename(&recording.path, &trace).map_err(CampaignError::file(&trace))?;
@@ -243,7 +245,11 @@ impl<'s, 'o> Checker<'s, 'o> {
                 trace,
                 moments,
             };
-            let worth = news * 1000 / (EVENTS + recording.trace.event_count());
+            let worth = if is_urgent {
+                u64::MAX
+            } else {
+                news * 1000 / (EVENTS + recording.trace.event_count())
+            };
             self.traces.push((worth, job));
             self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
             Ok(())

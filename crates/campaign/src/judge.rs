@@ -13,7 +13,7 @@ use powerfail_check::{
 use powerfail_detect::LintOptions;
 use powerfail_evidence::Recovery;
 use powerfail_explore::{Granularity, TreeOptions};
-use powerfail_finding::{Eager, Finding, RecoveryOutcome, Severity};
+use powerfail_finding::{Code, Eager, Finding, RecoveryOutcome, Severity};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_trace::Trace;
 
@@ -41,6 +41,9 @@ pub(crate) enum Judged {
     /// There is nothing that could be damaged.
     NoPool,
 }
+
+/// Where the lint sees something that only a crash can prove.
+pub(crate) type Suspect = (Code, String, u32);
 
 /// How a trace is judged.
 pub(crate) struct Question {
@@ -103,10 +106,20 @@ impl Judge {
         }
     }
 
-    /// What the trace alone shows.
-    pub(crate) fn lint(&self, trace: &Trace) -> Result<Vec<Finding>, CampaignError> {
+    /// What the trace alone shows, and where it shows something that only a crash can prove.
+    pub(crate) fn lint(
+        &self,
+        trace: &Trace,
+    ) -> Result<(Vec<Finding>, Vec<Suspect>), CampaignError> {
         let linted = powerfail_check::lint(trace, &self.lint_options(), &mut |_| ())?;
-        Ok(self.wanted(linted.findings))
+        let unproven = linted.findings.iter();
+        let unproven = unproven.filter(|finding| finding.severity == Severity::Warning);
+        let suspects = unproven.filter_map(|finding| {
+            let place = finding.places.first()?;
+            Some((finding.code, place.file.clone()?, place.line?))
+        });
+        let suspects = suspects.collect();
+        Ok((self.wanted(linted.findings), suspects))
     }
 
     /// What crashes show, and the trace.

@@ -10,6 +10,8 @@ use powerfail_trace::{StackId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
+use crate::judge::Suspect;
+
 /// How often a moment is tried in one trace: the data differs.
 const TRIES_IN_TRACE: u32 = 2;
 
@@ -29,6 +31,7 @@ struct Inner {
     candidates: FxHashSet<u64>,
     /// Moments of all traces that were looked at, failure points or not.
     moments: FxHashSet<PointKey>,
+    suspects: FxHashSet<Suspect>,
 }
 
 impl Known {
@@ -37,6 +40,14 @@ impl Known {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let all = (0..=trace.event_count()).map(|at| keys.at(EventIndex(at)));
         all.filter(|key| inner.moments.insert(*key)).collect()
+    }
+
+    /// Notes what only crashes can prove. Whether any of it is new.
+    pub(crate) fn suspect(&self, suspects: Vec<Suspect>) -> bool {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = inner.suspects.len();
+        inner.suspects.extend(suspects);
+        inner.suspects.len() > before
     }
 
     /// Notes what an earlier run of the campaign has tried.

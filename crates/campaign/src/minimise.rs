@@ -116,7 +116,7 @@ impl Checker<'_, '_> {
             return Ok(false);
         }
         if criterion.wanted.is_empty() && criterion.checks == Checks::NONE {
-            return Ok(self.judge.lint(trace)?.iter().any(is_it));
+            return Ok(self.judge.lint(trace)?.0.iter().any(is_it));
         }
         let question = Question {
             checks: criterion.checks,
