@@ -7,14 +7,10 @@
 //! cargo xtask bench repeat 8    # for a profiler: only executions of 8 commands
 //! ```
 
-#![expect(
-    clippy::cast_precision_loss,
-    reason = "rates are about right in any case"
-)]
-
 #[path = "fuzz/runtime.rs"]
 mod runtime;
 
+use std::fmt::Write;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -64,14 +60,14 @@ fn main() {
     for commands in [1, 8, 32, 128] {
         let input = input(commands);
         let outcome = repeater.run(&input).expect("an execution");
-        let repeated = rate(|| {
+        let forked = rate(|| {
             repeater.run(&input).expect("an execution");
         });
         let native = rate(|| native(&shell, &pool, folder.path(), &input));
         println!(
-            "{commands:>8}  {:>10}  {repeated:>10.0}  {native:>8.0}  {:>5.1}",
+            "{commands:>8}  {:>10}  {forked:>10.0}  {native:>8.0}  {:>5.1}",
             outcome.operations,
-            repeated / native
+            forked / native
         );
     }
 }
@@ -82,8 +78,8 @@ fn input(commands: usize) -> Vec<u8> {
     for number in 0..commands {
         match number % 8 {
             1 => text += ["use hash\n", "use radix\n", "use skip\n", "use btree\n"][number / 8 % 4],
-            7 => text += &format!("del {}\n", number / 2),
-            _ => text += &format!("put {number} {}\n", number * 3),
+            7 => writeln!(text, "del {}", number / 2).expect("text"),
+            _ => writeln!(text, "put {number} {}", number * 3).expect("text"),
         }
     }
     text.into_bytes()
