@@ -15,7 +15,7 @@ use crate::findings::{Findings, StoredFinding};
 use crate::job::Job;
 use crate::messages::Machines;
 use crate::observer::Observer;
-use crate::options::CampaignOptions;
+use crate::options::{CampaignOptions, Checks};
 use crate::recording::Recorder;
 use crate::shared::{CRASHES, HANGS, Kept, Shared};
 use crate::start::Beginning;
@@ -108,8 +108,10 @@ fn run_in(
         for number in 0..options.jobs.max(1) {
             let (shared, beginning) = (&shared, &beginning);
             let role = match options.jobs {
-                0 | 1 => Role::Both,
+                0 | 1 => Role::Both(1),
                 _ if number < fuzzers => Role::Fuzz,
+                // Without checks only images are made, and that has no end.
+                _ if options.checks == Checks::NONE => Role::Both(4),
                 _ => Role::Check,
             };
             let thread = move || {
@@ -170,8 +172,15 @@ enum Role {
     Fuzz,
     /// Fuzzes when there is nothing to check.
     Check,
-    /// Half of the time for each.
-    Both,
+    /// Fuzzes so many times as long as it checks.
+    Both(u32),
+}
+
+const fn times_of(role: Role) -> u32 {
+    match role {
+        Role::Both(times) => times,
+        Role::Fuzz | Role::Check => 1,
+    }
 }
 
 fn work(
@@ -191,13 +200,13 @@ fn work(
     let (mut fuzzed, mut spent) = (Duration::ZERO, Duration::ZERO);
     while !shared.is_over() {
         let begun = Instant::now();
-        if role == Role::Check || spent <= fuzzed {
+        if role == Role::Check || spent * times_of(role) <= fuzzed {
             if checker.step()? {
                 spent += begun.elapsed();
                 continue;
             }
             // Nothing waits: time that was not used is not saved up.
-            spent = spent.max(fuzzed);
+            spent = spent.max(fuzzed / times_of(role));
         }
         worker.step()?;
         fuzzed += begun.elapsed();
