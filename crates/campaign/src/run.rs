@@ -111,7 +111,7 @@ fn run_in(
                 0 | 1 => Role::Both(1),
                 _ if number < fuzzers => Role::Fuzz,
                 // Without checks only images are made, and that has no end.
-                _ if options.checks == Checks::NONE => Role::Both(4),
+                _ if options.checks == Checks::NONE => Role::Both(8),
                 _ => Role::Check,
             };
             let thread = move || {

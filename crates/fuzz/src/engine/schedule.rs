@@ -34,6 +34,9 @@ pub(crate) type State =
 /// After this many steps weights are computed anew even if nothing was added.
 const STEPS_PER_TABLE: u64 = 64;
 
+/// An input of this length is chosen half as often as one with hardly any.
+const USUAL_LEN: f64 = 256.0;
+
 /// A run that is measured as shorter than this would make all others look slow.
 const SHORTEST_RUN: Duration = Duration::from_micros(1);
 
@@ -78,7 +81,10 @@ impl TestcaseScore<CaseInput, State> for Weight {
         let factor = entry.metadata::<Standing>()?.factor;
         // A priority is an advance. It is used up by steps.
         let steps = entry.scheduled_count() as f64;
-        Ok(weight * (1.0 + (factor - 1.0) / (1.0 + steps / 16.0)))
+        // What a long input reaches costs it more, and its mutations are hardly ever shorter.
+        let len = entry.input().as_ref().map_or(0, |input| input.bytes.len()) as f64;
+        let shortness = USUAL_LEN / (USUAL_LEN + len);
+        Ok(weight * shortness * (1.0 + (factor - 1.0) / (1.0 + steps / 16.0)))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::coverage::Footprint;
 use crate::minimise::trim_lines;
 
 /// How many runs that may take.
-const RUNS_MAX: usize = 24;
+const RUNS_MAX: usize = 48;
 /// So few lines cost nothing.
 const LINES_FEW: usize = 4;
 

@@ -46,7 +46,7 @@ pub(crate) const KINDS: [(Kind, u32); 15] = [
     (Kind::Repeat, 2),
     (Kind::Arity, 4),
     (Kind::Stretch, 3),
-    (Kind::InsertForm, 20),
+    (Kind::InsertForm, 10),
 ];
 
 /// Lengths of words that fill something.

@@ -126,7 +126,7 @@ impl Mutators {
     }
 
     fn mutate_commands(&mut self, state: &mut State, input: &mut CaseInput) {
-        let mut left = 1 << Dice(state.rand_mut()).below(STACKED + 1);
+        let mut left = 1 << Dice(state.rand_mut()).below(STACKED);
         // Some mutations are impossible, such as deleting what is not there.
         for _ in 0..4 * left {
             let weights = KINDS.map(|(_, weight)| weight);

@@ -82,7 +82,7 @@ fn crashes_are_reported_once_and_not_mutated() {
     let mut toy = Toy::default();
     let mut engine = engine(3, "put 1 2\n");
     let mut crashes = Vec::new();
-    while engine.stats().executions < 5000 {
+    while engine.stats().executions < 20_000 {
         crashes.extend(
             step(&mut engine, &mut toy)
                 .into_iter()
@@ -136,7 +136,7 @@ fn unstable_locations_are_ignored_and_shown() {
     let mut toy = Toy::flickering(5000);
     let mut engine = engine(4, "put 1 2\n");
     let mut reported = Vec::new();
-    while engine.stats().executions < 5000 {
+    while engine.stats().executions < 20_000 {
         reported.extend(
             step(&mut engine, &mut toy)
                 .into_iter()
