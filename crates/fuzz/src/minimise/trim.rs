@@ -19,15 +19,9 @@ pub struct Trimmed {
 /// Parts are left out by halves, quarters and so on, first of lines, then of bytes, until no single one can
 /// be left out any more. It is the idea of delta debugging, without its tests of single parts alone: they
 /// hardly ever suffice for something that needs a history.
-pub fn trim(input: &[u8], most_runs: usize, mut keep: impl FnMut(&[u8]) -> bool) -> Trimmed {
+pub fn trim(input: &[u8], most_runs: usize, keep: impl FnMut(&[u8]) -> bool) -> Trimmed {
     let mut runs = 0;
-    let mut ask = |input: &[u8]| {
-        if runs == most_runs {
-            return ControlFlow::Break(());
-        }
-        runs += 1;
-        ControlFlow::Continue(keep(input))
-    };
+    let mut ask = asking(&mut runs, most_runs, keep);
     let (lines, lines_done) = reduce(lines_of(input), &mut ask);
     let bytes = lines.concat().into_iter().map(|byte| vec![byte]).collect();
     let (bytes, bytes_done) = if lines_done {
@@ -35,6 +29,7 @@ pub fn trim(input: &[u8], most_runs: usize, mut keep: impl FnMut(&[u8]) -> bool)
     } else {
         (bytes, false)
     };
+    drop(ask);
     Trimmed {
         input: bytes.concat(),
         runs,
@@ -46,17 +41,26 @@ pub fn trim(input: &[u8], most_runs: usize, mut keep: impl FnMut(&[u8]) -> bool)
 pub(crate) fn trim_lines(
     input: &[u8],
     most_runs: usize,
-    mut keep: impl FnMut(&[u8]) -> bool,
+    keep: impl FnMut(&[u8]) -> bool,
 ) -> Vec<u8> {
     let mut runs = 0;
-    let mut ask = |input: &[u8]| {
-        if runs == most_runs {
+    let mut ask = asking(&mut runs, most_runs, keep);
+    reduce(lines_of(input), &mut ask).0.concat()
+}
+
+/// Asks and counts, as long as that is allowed.
+fn asking(
+    runs: &mut usize,
+    most_runs: usize,
+    mut keep: impl FnMut(&[u8]) -> bool,
+) -> impl FnMut(&[u8]) -> ControlFlow<(), bool> {
+    move |input| {
+        if *runs == most_runs {
             return ControlFlow::Break(());
         }
-        runs += 1;
+        *runs += 1;
         ControlFlow::Continue(keep(input))
-    };
-    reduce(lines_of(input), &mut ask).0.concat()
+    }
 }
 
 fn lines_of(input: &[u8]) -> Vec<Vec<u8>> {
