@@ -1,5 +1,6 @@
 //! A machine, a classifier and an emitter, ready to work together.
 
+use iced_x86::{Decoder, DecoderOptions, Instruction};
 use powerfail_patch::{Classifier, Emitter, Settings};
 
 use crate::machine::{Layout, Machine, SNIPPET_AT};
@@ -45,4 +46,18 @@ impl Bench {
         self.machine.write_code(at, &[0xe9]);
         self.machine.write_code(at + 1, &displacement.to_le_bytes());
     }
+}
+
+/// The instructions of a trampoline.
+pub(crate) fn decode(code: &[u8], at: u64) -> Vec<Instruction> {
+    Decoder::with_ip(64, code, at, DecoderOptions::NONE)
+        .into_iter()
+        .collect()
+}
+
+/// Whether a jump in the place of an instruction would cover another one that something jumps to.
+pub(crate) fn is_jumped_over(instruction: &Instruction, all: &[Instruction]) -> bool {
+    let covered = instruction.ip() + 1..instruction.ip() + 5;
+    all.iter()
+        .any(|other| covered.contains(&other.near_branch_target()))
 }

@@ -1,11 +1,11 @@
 //! Memory that changes at every instruction of a locked operation's trampoline: what a reader may believe
 //! of its record stays as it is, and what is believed in the end has happened.
 
-use iced_x86::{Code, Decoder, DecoderOptions};
+use iced_x86::Code;
 use powerfail_abi::{EventKind, Header, Record};
 use powerfail_patch::{Action, LockedFences, MAX_TRAMPOLINE_LEN, StoreForm};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, decode, is_jumped_over};
 use crate::cases::{Case, random_case};
 use crate::expect::SITE;
 use crate::instances;
@@ -57,17 +57,10 @@ fn check(bench: &mut Bench, case: &Case, random: &mut Random, tally: &mut Seen) 
         .unwrap();
     let code = &out[..emitted.len_bytes];
     bench.write_snippet(&case.code);
-    let instructions: Vec<_> = Decoder::with_ip(64, code, at, DecoderOptions::NONE)
-        .into_iter()
-        .collect();
+    let instructions = decode(code, at);
     let seed = random.next();
     for instruction in &instructions {
-        let is_jumped_into =
-            |target: u64| instruction.ip() < target && target < instruction.ip() + 5;
-        if instructions
-            .iter()
-            .any(|other| is_jumped_into(other.near_branch_target()))
-        {
+        if is_jumped_over(instruction, &instructions) {
             continue;
         }
         Random(seed).fill(bench.machine.pool());

@@ -4,11 +4,11 @@
 //! The signal is simulated: the run stops, the handler's trampoline runs, with the duties of
 //! whoever delivers a signal done around it, and the first run goes on from where it stopped.
 
-use iced_x86::{Code, Decoder, DecoderOptions};
+use iced_x86::Code;
 use powerfail_abi::{EventKind, Record, SiteId};
 use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, decode, is_jumped_over};
 use crate::cases::{Case, random_case};
 use crate::expect::SITE;
 use crate::frame::State;
@@ -78,17 +78,10 @@ fn check(bench: &mut Bench, handler: u64, case: &Case, random: &mut Random) -> u
     let mut pool = bench.machine.pool().to_vec();
     let count = bench.machine.records().len();
 
-    let instructions: Vec<_> = Decoder::with_ip(64, code, at, DecoderOptions::NONE)
-        .into_iter()
-        .collect();
+    let instructions = decode(code, at);
     let mut delivered = 0;
     for instruction in &instructions {
-        let is_jumped_into =
-            |target: u64| instruction.ip() < target && target < instruction.ip() + 5;
-        if instructions
-            .iter()
-            .any(|other| is_jumped_into(other.near_branch_target()))
-        {
+        if is_jumped_over(instruction, &instructions) {
             continue;
         }
         Random(seed).fill(bench.machine.pool());

@@ -1,11 +1,11 @@
 //! At every instruction of a trampoline up to the one that does the work, the map of states finds
 //! the target's registers as they were.
 
-use iced_x86::{Code, Decoder, DecoderOptions};
+use iced_x86::Code;
 use powerfail_abi::Slot;
 use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, decode, is_jumped_over};
 use crate::cases::{Case, DIRECTION_FLAG, STATUS_FLAGS, random_case};
 use crate::expect::SITE;
 use crate::instances;
@@ -26,18 +26,12 @@ fn check(bench: &mut Bench, case: &Case) -> usize {
         .unwrap();
     let code = &out[..emitted.len_bytes];
     bench.write_snippet(&case.code);
-    let instructions: Vec<_> = Decoder::with_ip(64, code, at, DecoderOptions::NONE)
-        .into_iter()
-        .collect();
+    let instructions = decode(code, at);
     let mut stops = 0;
     for instruction in &instructions {
         let offset = (instruction.ip() - at) as usize;
-        let is_jumped_into =
-            |target: u64| instruction.ip() < target && target < instruction.ip() + 5;
         if emitted.work_at.is_none_or(|work_at| offset > work_at)
-            || instructions
-                .iter()
-                .any(|other| is_jumped_into(other.near_branch_target()))
+            || is_jumped_over(instruction, &instructions)
         {
             continue;
         }
