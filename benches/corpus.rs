@@ -14,7 +14,7 @@ use std::path::Path;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use powerfail_benches::Random;
-use powerfail_corpus::{Contents, Edge, ImageId, Images};
+use powerfail_fuzz_store::{Contents, Edge, ImageId, Images};
 use powerfail_image::FileContents;
 
 const IMAGES: usize = 10_000;

@@ -7,7 +7,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use powerfail_benches::{Random, Workload};
-use powerfail_detect::{LintOptions, NoSymbols, lint};
+use powerfail_lint::{LintOptions, NoSymbols, lint};
 use powerfail_model::{
     Domain, Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use powerfail_campaign::CaseRecord;
 use powerfail_finding::{Finding, Report};
+use powerfail_fuzz::CaseRecord;
 
 use crate::shell::{JOBS, Shell};
 

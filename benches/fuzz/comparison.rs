@@ -8,7 +8,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use powerfail_corpus::{Images, read_cases, read_stats};
+use powerfail_fuzz_store::{Images, read_cases, read_stats};
 use powerfail_image::Contents;
 use powerfail_report::plot::{Plot, Series};
 

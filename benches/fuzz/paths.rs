@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use powerfail_abi::fuzz::classify;
 use powerfail_image::Contents;
+use powerfail_protocol::fuzz::classify;
 use powerfail_recorder::repeat::{InputWay, Opened, RepeatOptions, Repeater};
 
 use crate::runtime;

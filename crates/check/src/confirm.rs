@@ -1,8 +1,8 @@
 //! Candidates of the lint: a crash has to show that recovery misses what may be lost.
 
-use powerfail_detect::Hit;
 use powerfail_explore::{LostLine, LostLines};
 use powerfail_finding::Role;
+use powerfail_lint::Hit;
 use powerfail_model::{EventIndex, LineId, LineIndex, Rules};
 use powerfail_trace::Trace;
 

@@ -6,13 +6,13 @@ pub(crate) use lost::written;
 
 use std::time::{Duration, Instant};
 
-use powerfail_detect::Linted;
 use powerfail_explore::{
     EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, runs_within,
 };
 use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace, Totals,
 };
+use powerfail_lint::Linted;
 use powerfail_model::{CrashState, EventIndex, LineId};
 use powerfail_trace::{StackId, Trace};
 
@@ -716,7 +716,7 @@ impl Bench<'_, '_> {
     /// Tries whether recovery misses what a candidate of the lint says may be lost.
     fn confirm(
         &mut self,
-        hit: &powerfail_detect::Hit,
+        hit: &powerfail_lint::Hit,
         places: &mut Places<'_>,
     ) -> Result<Option<Finding>, CheckError> {
         let rules = self.runner.rules();

@@ -31,7 +31,7 @@ pub enum CheckError {
     Oracle(#[from] OracleError),
     /// Annotations contradict each other.
     #[error(transparent)]
-    Commit(#[from] powerfail_detect::cross_failure::CommitError),
+    Commit(#[from] powerfail_races::CommitError),
     /// Recovery fails where no crash is to blame.
     #[error("recovery fails without any crash")]
     Undisturbed {

@@ -1,7 +1,7 @@
 //! What the lint found, as findings.
 
-use powerfail_detect::{Hit, LintOptions, lint as find};
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
+use powerfail_lint::{Hit, LintOptions, lint as find};
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
@@ -45,7 +45,7 @@ pub fn lint(
 }
 
 /// What annotations leave out, if they do.
-pub(crate) fn note(found: &powerfail_detect::Linted) -> Option<String> {
+pub(crate) fn note(found: &powerfail_lint::Linted) -> Option<String> {
     let events = match found.out_of_scope {
         0 => return None,
         1 => "1 store, flush or fence".to_owned(),
@@ -61,7 +61,7 @@ pub(crate) fn found(
     options: &LintOptions,
     places: &mut Places<'_>,
     progress: &mut dyn FnMut(u64),
-) -> Result<powerfail_detect::Linted, CheckError> {
+) -> Result<powerfail_lint::Linted, CheckError> {
     Ok(find(trace, options, places, progress)?)
 }
 

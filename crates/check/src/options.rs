@@ -1,10 +1,10 @@
 //! What to try, and whom to tell.
 
-use powerfail_detect::cross_failure::CommitVariable;
-use powerfail_detect::{Hit, LintOptions};
 use powerfail_explore::{EagerOptions, FailurePoint, TreeOptions};
 use powerfail_finding::Eager;
+use powerfail_lint::{Hit, LintOptions};
 use powerfail_model::EventIndex;
+use powerfail_races::CommitVariable;
 use regex::bytes::Regex;
 use std::fmt;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use powerfail_detect::{Business, Standing, Symbols, Trust, attributed_frame};
 use powerfail_finding::{Role, SourcePlace, StackFrame};
+use powerfail_lint::{Business, Standing, Symbols, Trust, attributed_frame};
 use powerfail_model::{Event, EventIndex, Place};
 use powerfail_oracle::Backtrace;
 use powerfail_symbol::{AddressKind, Resolved, Symbolizer};

@@ -34,10 +34,10 @@ mod watch;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use powerfail_detect::cross_failure::CrossOptions;
 use powerfail_explore::FailurePoint;
 use powerfail_finding::{Finding, InferredCommitVariable, Races};
 use powerfail_model::{EventIndex, PoolIndex};
+use powerfail_races::ShadowOptions;
 
 use crate::crash::Bench;
 use crate::error::CheckError;
@@ -90,7 +90,7 @@ impl Bench<'_, '_> {
         };
         found.races.failure_points = points.ranked.len() as u64;
         found.notes.extend(points.notes());
-        let cross = CrossOptions {
+        let cross = ShadowOptions {
             rules: self.runner.rules(),
             strict: options.strict,
             commit_variables: options.commit_variables.clone(),
@@ -145,7 +145,7 @@ impl Bench<'_, '_> {
     fn watch_all(
         &mut self,
         points: &points::Points,
-        cross: &CrossOptions,
+        cross: &ShadowOptions,
         benign: &[(PoolIndex, Range<u64>)],
         deadline: Option<Instant>,
     ) -> Result<Progress<Watched>, CheckError> {

@@ -7,12 +7,12 @@
 
 use std::fmt::Write;
 
-use powerfail_abi::mark;
-use powerfail_detect::Hit;
 use powerfail_finding::{Code, Finding, RecoveryOutcome, Severity};
 use powerfail_image::Patch;
+use powerfail_lint::Hit;
 use powerfail_model::{CrashState, Event, EventIndex, Place};
 use powerfail_oracle::Verdict;
+use powerfail_protocol::mark;
 use powerfail_trace::{Body, MarkKind, StackId, Trace};
 
 use crate::crash::{Bench, Failed, evidence};

@@ -10,10 +10,10 @@ use powerfail_check::{
     RunnerOptions, Step, Undisturbed,
 };
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only, sift};
-use powerfail_detect::{LintOptions, Standing, Trust};
 use powerfail_evidence::{self as evidence, Persistent, Recovery};
 use powerfail_explore::{EagerOptions, Granularity, PassOptions, TreeOptions};
 use powerfail_finding::{Code, Eager, Finding, RecoveryOutcome, Report, Severity, Totals};
+use powerfail_lint::{LintOptions, Standing, Trust};
 use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;

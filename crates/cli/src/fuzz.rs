@@ -1,6 +1,6 @@
 //! `powerfail fuzz` and its subcommands: from flags to a campaign, and from a campaign to what is shown.
 //!
-//! The campaign itself is in `powerfail_campaign`. Only `afl` runs a target here, for afl-fuzz.
+//! The campaign itself is in `powerfail_fuzz`. Only `afl` runs a target here, for afl-fuzz.
 
 mod afl;
 mod history;
@@ -13,7 +13,7 @@ mod screen;
 mod show;
 mod summary;
 
-use powerfail_campaign::CampaignError;
+use powerfail_fuzz::CampaignError;
 use powerfail_recorder::RecordError;
 use powerfail_recorder::repeat::RepeatError;
 

@@ -2,10 +2,10 @@
 
 use powerfail_check::{CrashOptions, Inference, RaceOptions, Runner, RunnerOptions};
 use powerfail_config::CheckSection;
-use powerfail_detect::LintOptions;
 use powerfail_evidence::Recovery;
 use powerfail_explore::TreeOptions;
 use powerfail_finding::{Finding, Role};
+use powerfail_lint::LintOptions;
 use powerfail_model::EventIndex;
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_trace::Trace;

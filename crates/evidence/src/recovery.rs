@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use powerfail_detect::{Standing, Trust};
 use powerfail_image::{Fill, FillExtent};
+use powerfail_lint::{Standing, Trust};
 use powerfail_model::{Atomicity, Domain, Rules};
 use powerfail_oracle::{CommandLine, Limits, RecoveryPlan, Server};
 use powerfail_recorder::DESOCK_VARIABLE;

@@ -5,8 +5,8 @@
 //! an operation on persistent memory, as PM paths see it. The same code on the same path does the same, up to
 //! what the data is; so a few tries of each name are worth more than many of one.
 
-use powerfail_abi::fuzz::{CodePlace, ModuleHash, Operation};
 use powerfail_model::{EventIndex, ThreadIndex};
+use powerfail_protocol::fuzz::{CodePlace, ModuleHash, Operation};
 use powerfail_trace::{Body, Frame, Result, StackId, Trace};
 use rustc_hash::FxHashMap;
 

@@ -46,7 +46,7 @@ pub use keys::{PointKey, PointKeys, StackNames};
 pub use lost_lines::{LostLine, LostLines};
 pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
 pub use point::{FailurePoint, Trigger};
-pub use powerfail_abi::mark::{CREATION_BEGIN as CREATE_BEGIN, CREATION_END as CREATE_END};
+pub use powerfail_protocol::mark::{CREATION_BEGIN as CREATE_BEGIN, CREATION_END as CREATE_END};
 pub use prefix::Prefix;
 pub use random::Random;
 pub use representatives::{GroupId, Representatives};

@@ -12,10 +12,10 @@
 //! would mean the same; (2) the end of the trace is a failure point, so that stores are seen that no ordering
 //! point follows; (3) where only syncs make stores durable, fences order nothing.
 
-use powerfail_abi::mark::{LIBRARY_ENTER, TRANSACTION_BEGIN, TRANSACTION_END, orders};
 use powerfail_model::{
     Domain, Event, FlushKind, Frontier, LineId, LineIndex, Place, Rules, StoreKind, ThreadIndex,
 };
+use powerfail_protocol::mark::{LIBRARY_ENTER, TRANSACTION_BEGIN, TRANSACTION_END, orders};
 use powerfail_trace::{Body, MarkKind, Record};
 use rustc_hash::FxHashSet;
 

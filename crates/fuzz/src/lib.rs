@@ -1,25 +1,49 @@
-//! Which test case comes next: corpus, priorities by PM paths, mutators. `LibAFL` does the work; nothing of
-//! it is visible outside of this crate.
+//! A fuzzing campaign: workers execute test cases, what is new becomes images and goes through the checks.
 //!
-//! An [`Engine`] is fed with test cases and steps: a step takes one test case and runs many mutations of it on
-//! a [`Target`], all on one image, and returns what did something new. It knows images by their names only;
-//! who makes them, stores them and runs programs on them is somebody else.
+//! ```text
+//!  engine ──runs──▶ repeater             one of each in every thread that fuzzes
+//!    │ discovery
+//!    ▼
+//!  queue on disk ──▶ record ──▶ lint ──▶ findings
+//!                      │
+//!                      ├──▶ images in the tree ──▶ test cases on them, for the engines
+//!                      └──▶ crashes, lost lines, reads at moments that are new ──▶ findings ──▶ minimised
+//! ```
 //!
-//! What counts as new are PM paths, algorithms 1 and 2 of `PMFuzz`: a location that was never reached has
-//! high priority, a counter in a new bucket medium priority; else a test case is kept only for its branches.
+//! Everything is on disk before anybody is told of it, so that a kill at any moment loses nothing that was
+//! reported.
+//!
+//! The parts are other crates: `corpus` keeps, `fuzz` decides what comes next, the repeater of `recorder`
+//! executes, `check` judges. Here they are put together.
 
-mod coverage;
-mod engine;
-pub mod exchange;
-pub mod grammar;
-pub mod minimise;
-mod mutate;
+mod blame;
+mod checked;
+mod checker;
+mod cmin;
+mod error;
+mod findings;
+mod harvest;
+mod job;
+mod judge;
+mod known;
+mod messages;
+mod minimise;
+mod observer;
+mod options;
+mod rebuild;
+mod recording;
+mod run;
+mod shared;
+mod start;
+mod stats;
 mod target;
-pub mod tokens;
+mod worker;
 
-pub use coverage::{Footprint, FootprintError, PathSet, Touched, bucket};
-pub use engine::{Discovery, Engine, Known, Options, Origin, Stats, Unstable};
-pub use grammar::Grammar;
-pub use mutate::Comparison;
-pub use powerfail_corpus::{Priority, TestCase};
-pub use target::{End, Execution, Target};
+pub use cmin::{MinimisedCase, MinimisedCorpus, minimise_case, minimise_corpus};
+pub use error::CampaignError;
+pub use findings::{CaseRecord, EdgeRecord, StoredFinding};
+pub use observer::Observer;
+pub use options::{CampaignOptions, Checks, InputWay, RecoveryOptions, Together};
+pub use rebuild::rebuild_all;
+pub use run::{Summary, resumed_options, run};
+pub use stats::Stats;

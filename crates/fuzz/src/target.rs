@@ -1,59 +1,146 @@
-//! The seam to whatever runs test cases.
+//! Runs test cases for an engine: images from the tree, on a repeater.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use powerfail_image::ImageId;
+use powerfail_fuzz_engine::{End, Execution, Target};
+use powerfail_fuzz_store::Images;
+use powerfail_image::{ImageId, RunDirectory};
+use powerfail_recorder::repeat::{self, Opened, Outcome, RepeatOptions, Repeater};
+use rustc_hash::FxHashSet;
 
-use crate::Comparison;
+use crate::error::CampaignError;
+use crate::options::CampaignOptions;
+use crate::recording::way_of;
+use crate::shared::lock;
 
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
-    /// With this exit code. Whatever it is, it is no crash.
-    Exit(i32),
-    /// By this signal.
-    Signal(i32),
-    /// It was killed because it took too long.
-    Timeout,
+/// See the module header.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    // Before the directory, in which it works.
+    repeater: Repeater,
+    directory: RunDirectory,
+    images: Arc<crate::shared::Kept>,
+    open: Option<(ImageId, Opened)>,
+    /// Images on which the target gives up before it reads its input.
+    suspects: Arc<Mutex<Vec<ImageId>>>,
+    suspected: FxHashSet<ImageId>,
+    restarts: u32,
+    /// Everything has to end: nothing is run any more.
+    stop: Arc<AtomicBool>,
 }
 
-impl End {
-    /// Whether the program ended by itself.
-    #[must_use]
-    pub fn is_normal(self) -> bool {
-        matches!(self, Self::Exit(_))
+pub(crate) const fn end_of(end: repeat::End) -> End {
+    match end {
+        repeat::End::Exit(code) => End::Exit(code),
+        repeat::End::Signal(signal) => End::Signal(signal),
+        repeat::End::Timeout => End::Timeout,
     }
 }
 
-/// What a run did, borrowed from whoever ran it.
-#[derive(Clone, Copy, Debug)]
-pub struct Execution<'a> {
-    /// How it ended.
-    pub end: End,
-    /// Counters of PM path locations, as they were counted.
-    pub pm: &'a [u8],
-    /// Counters of branches; empty if the program has none.
-    pub branches: &'a [u8],
-    /// How long it took. The power schedule prefers fast test cases.
-    pub elapsed: Duration,
-    /// It ended before it touched its input: any other input on this image would do the same.
-    pub input_untouched: bool,
+/// How a campaign repeats its target.
+fn repeat_options(options: &CampaignOptions, directory: &RunDirectory) -> RepeatOptions {
+    let mut repeat = RepeatOptions::new(options.command.clone(), way_of(options.input));
+    repeat.timeout = options.timeout;
+    repeat.stacks = options.stacks;
+    repeat.derandomise = options.derandomise;
+    repeat.desock = options.desock;
+    repeat.comparisons = true;
+    repeat.directory = directory.path().join("run");
+    repeat.file_limit_bytes = options.file_limit_bytes;
+    repeat
 }
 
-/// Runs test cases.
-pub trait Target {
-    /// Why a run is impossible. It ends the step.
-    type Error;
+impl Runs {
+    pub(crate) fn start(
+        options: &CampaignOptions,
+        runtime: &[u8],
+        images: &Arc<crate::shared::Kept>,
+        suspects: &Arc<Mutex<Vec<ImageId>>>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, CampaignError> {
+        let directory = RunDirectory::create_in(&powerfail_image::default_parent())?;
+        Ok(Self {
+            repeater: Repeater::start(&repeat_options(options, &directory), runtime)?,
+            directory,
+            images: Arc::clone(images),
+            open: None,
+            suspects: Arc::clone(suspects),
+            suspected: FxHashSet::default(),
+            restarts: 0,
+            stop: Arc::clone(stop),
+        })
+    }
 
-    /// Runs the program on an image with an input. Calls with the same image come together; opening an
-    /// image again for each of them would be a waste.
-    ///
-    /// # Errors
-    /// The program cannot be run. That it crashes is no error.
-    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, Self::Error>;
+    fn images(&self) -> &Images {
+        self.images.images()
+    }
 
-    /// What the program has compared in the last run, if that is known.
-    fn comparisons(&self) -> Vec<Comparison> {
-        Vec::new()
+    /// Runs an input on an image.
+    pub(crate) fn execute(
+        &mut self,
+        image: ImageId,
+        input: &[u8],
+    ) -> Result<(Outcome, bool), CampaignError> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != image) {
+            self.open = None;
+            let contents = self.images().load(image)?;
+            let opened = self.repeater.open(&contents)?;
+            if let Opened::Ended(outcome) = &opened
+                && matches!(outcome.end, repeat::End::Exit(code) if code != 0)
+                && self.suspected.insert(image)
+            {
+                lock(&self.suspects).push(image);
+            }
+            self.open = Some((image, opened));
+        }
+        match &self.open {
+            Some((_, Opened::Ended(outcome))) => Ok((outcome.clone(), true)),
+            _ => Ok((self.repeater.run(input)?, false)),
+        }
+    }
+
+    /// The repeater, for what it has seen.
+    pub(crate) const fn repeater(&self) -> &Repeater {
+        &self.repeater
+    }
+
+    /// Starts the target anew, after something went wrong.
+    pub(crate) fn restart(
+        &mut self,
+        options: &CampaignOptions,
+        runtime: &[u8],
+    ) -> Result<(), CampaignError> {
+        self.open = None;
+        self.restarts += 1;
+        let mut repeat = repeat_options(options, &self.directory);
+        // The old one is still there while the new one starts.
+        repeat.directory = self.directory.path().join(format!("run-{}", self.restarts));
+        self.repeater = Repeater::start(&repeat, runtime)?;
+        Ok(())
+    }
+}
+
+impl Target for Runs {
+    type Error = CampaignError;
+
+    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, CampaignError> {
+        // A step has hundreds of executions, and each may take all the time that it is given.
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(CampaignError::Interrupted);
+        }
+        let (outcome, input_untouched) = self.execute(image, input)?;
+        let coverage = self.repeater.coverage();
+        Ok(Execution {
+            end: end_of(outcome.end),
+            pm: coverage.pm,
+            branches: coverage.branches,
+            elapsed: outcome.elapsed,
+            input_untouched,
+        })
+    }
+
+    fn comparisons(&self) -> Vec<powerfail_fuzz_engine::Comparison> {
+        self.repeater.comparisons()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use powerfail_abi::shared::PMDK_HINT_ADDRESS;
+use powerfail_protocol::shared::PMDK_HINT_ADDRESS;
 
 /// Makes libpmem flush files that are not on DAX.
 const FORCE_VARIABLE: &str = "PMEM_IS_PMEM_FORCE";

@@ -11,8 +11,8 @@ mod machine;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use frame::State;
 use machine::{Layout, Machine, SNIPPET_AT, TRAMPOLINE_AT};
-use powerfail_abi::SiteId;
 use powerfail_patch::{Classifier, Emitter, MAX_TRAMPOLINE_LEN, Settings, StampOrder};
+use powerfail_protocol::SiteId;
 
 const ROUNDS: u64 = 10_000;
 const NOP: u8 = 0x90;

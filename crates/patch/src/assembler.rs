@@ -5,7 +5,7 @@
 //! lies. Errors are kept until the end: a caller emits a whole trampoline and asks once.
 
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
-use powerfail_abi::Slot;
+use powerfail_protocol::Slot;
 
 use crate::emit::{EmitError, StateMap};
 

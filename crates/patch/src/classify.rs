@@ -10,7 +10,7 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register,
 };
-use powerfail_abi::{EventKind, request};
+use powerfail_protocol::{EventKind, request};
 
 /// The longest instruction of the architecture.
 pub const MAX_INSTRUCTION_LEN: usize = 15;

@@ -17,7 +17,7 @@
 //! allocate when they are made (which also builds the tables of the decoder and the encoder) and,
 //! except to make an error's text, not afterwards.
 //!
-//! What the code that [`Emitter`] produces expects of its surroundings is in [`powerfail_abi`].
+//! What the code that [`Emitter`] produces expects of its surroundings is in [`powerfail_protocol`].
 
 mod assembler;
 mod classify;

@@ -7,7 +7,7 @@
 //! bits decide, not bytes.)
 
 use iced_x86::{Encoder, Instruction, Mnemonic, OpKind, Register};
-use powerfail_abi::EventKind;
+use powerfail_protocol::EventKind;
 
 use crate::MAX_INSTRUCTION_LEN;
 use crate::classify::{Action, Means, Site, StoreForm};

@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use powerfail_abi::shared::{PMDK_HINT_ADDRESS, SHARED_FD_VARIABLE, SOCKET_FD_VARIABLE};
+use powerfail_protocol::shared::{PMDK_HINT_ADDRESS, SHARED_FD_VARIABLE, SOCKET_FD_VARIABLE};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, Resource, Signal};
 

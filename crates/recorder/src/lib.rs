@@ -64,9 +64,11 @@ pub use fresh_pool::{input_path, pool_directory, pool_path};
 pub use input::Input;
 pub use inspect::{Executable, inspect};
 pub use options::Options;
-pub use powerfail_abi::memory::{HEAP_LEN_DEFAULT, HEAP_LEN_MAX, HEAP_VARIABLE, RANGES_VARIABLE};
-pub use powerfail_abi::shared::DESOCK_VARIABLE;
-pub use powerfail_abi::shared::{Mode, Schedule, Stacks};
+pub use powerfail_protocol::memory::{
+    HEAP_LEN_DEFAULT, HEAP_LEN_MAX, HEAP_VARIABLE, RANGES_VARIABLE,
+};
+pub use powerfail_protocol::shared::DESOCK_VARIABLE;
+pub use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 pub use record::{HEAP_NOTE, record};
 pub use summary::{
     ClientRequests, IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus,

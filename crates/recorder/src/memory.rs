@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use powerfail_abi::memory::{
+use powerfail_protocol::memory::{
     HEAP_NAME, HEAP_VARIABLE, RANGE_SUFFIX, RANGES_VARIABLE, heap_file_len,
 };
 
@@ -93,7 +93,7 @@ impl Drop for MemoryDirectory {
 #[cfg(test)]
 mod tests {
     use super::MemoryDirectory;
-    use powerfail_abi::memory::heap_file_len;
+    use powerfail_protocol::memory::heap_file_len;
 
     #[test]
     fn a_heap_is_sparse_and_goes_away() {

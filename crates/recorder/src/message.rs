@@ -3,7 +3,7 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 
-use powerfail_abi::message::{MessageHeader, MessageKind, TEXT_MAX};
+use powerfail_protocol::message::{MessageHeader, MessageKind, TEXT_MAX};
 use rustix::cmsg_space;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use powerfail_abi::shared::{Mode, Schedule, Stacks};
 use powerfail_image::Contents;
 use powerfail_model::Domain;
+use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 
 use crate::input::Input;
 

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 
-use powerfail_abi::shared::Stacks;
-use powerfail_abi::{EventKind, Record, Records, mark};
 use powerfail_model::{Event, FenceKind, FlushKind, Place, StoreKind};
+use powerfail_protocol::shared::Stacks;
+use powerfail_protocol::{EventKind, Record, Records, mark};
 use powerfail_trace::{Body, Mark, MarkKind, RecordKind, StackId, TraceError, TraceWriter};
 
 use crate::clock::Stamp;

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use powerfail_abi::memory::HEAP_NAME;
 use powerfail_model::{PoolIndex, PoolOffset};
+use powerfail_protocol::memory::HEAP_NAME;
 use powerfail_trace::{FinalImage, ImageHasher, Pool, PoolKind, TraceError, TraceWriter};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fd::OwnedFd;

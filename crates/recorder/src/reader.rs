@@ -10,7 +10,7 @@
 //! not committed while the thread can still go on; a thread that cannot has left in it what it announced
 //! last.
 
-use powerfail_abi::{Header, STAMP_AT, STAMP_TENTATIVE};
+use powerfail_protocol::{Header, STAMP_AT, STAMP_TENTATIVE};
 
 use crate::clock::Stamp;
 use crate::shared_file::{ChunkIndex, SharedFile};

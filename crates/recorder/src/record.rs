@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use powerfail_abi::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE, Mode, Schedule, Stacks};
+use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE, Mode, Schedule, Stacks};
 use powerfail_trace::{Meta, TraceWriter, WriterOptions};
 use rustix::process::Signal;
 use rustix::time::Timespec;

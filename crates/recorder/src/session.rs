@@ -10,10 +10,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use powerfail_abi::message::MessageKind;
-use powerfail_abi::shared::{Reply, SLOTS_MAX};
-use powerfail_abi::{PROTOCOL_VERSION, SiteId};
 use powerfail_model::ThreadIndex;
+use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::shared::{Reply, SLOTS_MAX};
+use powerfail_protocol::{PROTOCOL_VERSION, SiteId};
 use powerfail_trace::{Module, ModuleIndex, Thread};
 use rustc_hash::FxHashMap;
 use rustix::process::Pid;

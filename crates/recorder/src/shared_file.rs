@@ -12,12 +12,12 @@
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use powerfail_abi::fuzz::{AREA_LEN, Area, area_offset};
-use powerfail_abi::shared::{
+use powerfail_protocol::fuzz::{AREA_LEN, Area, area_offset};
+use powerfail_protocol::shared::{
     CHUNKS_MAX, ChunkState, Control, Doubt, MAGIC, Mode, Reply, RequestCounts, SLOTS_AT, SLOTS_MAX,
     Schedule, Stacks, ThreadSlot, chunk_offset, file_len,
 };
-use powerfail_abi::{PROTOCOL_VERSION, chunk};
+use powerfail_protocol::{PROTOCOL_VERSION, chunk};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 
-use powerfail_abi::SiteId;
-use powerfail_abi::message::SiteTactic;
-use powerfail_abi::shared::Stacks;
+use powerfail_protocol::SiteId;
+use powerfail_protocol::message::SiteTactic;
+use powerfail_protocol::shared::Stacks;
 use powerfail_trace::{Frame, StackId, TraceError, TraceWriter};
 
 use crate::summary::TacticCounts;

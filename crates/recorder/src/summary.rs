@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use powerfail_abi::message::SiteTactic;
-use powerfail_abi::shared::RequestCounts;
+use powerfail_protocol::message::SiteTactic;
+use powerfail_protocol::shared::RequestCounts;
 use powerfail_trace::RecordKind;
 
 /// What there is to say about a recording.

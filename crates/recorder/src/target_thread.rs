@@ -1,8 +1,8 @@
 //! A thread of the target, and how far its chunks have been read.
 
-use powerfail_abi::chunk;
-use powerfail_abi::shared::{CHUNKS_ADDRESS, chunk_of};
 use powerfail_model::ThreadIndex;
+use powerfail_protocol::chunk;
+use powerfail_protocol::shared::{CHUNKS_ADDRESS, chunk_of};
 
 use crate::clock::Stamp;
 use crate::process::ProcessIndex;

@@ -9,8 +9,8 @@
 //! Only records that still wait are looked at; one that its thread announced and then did not make for
 //! longer than the slack of clocks is found by the self-check.
 
-use powerfail_abi::EventKind::{StoreLocked, StoreNonTemporal, StorePlain, StoreSystem};
-use powerfail_abi::{Record, Records};
+use powerfail_protocol::EventKind::{StoreLocked, StoreNonTemporal, StorePlain, StoreSystem};
+use powerfail_protocol::{Record, Records};
 
 use crate::clock::Stamp;
 use crate::mapping::Mappings;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use powerfail_abi::message::SiteTactic;
 use powerfail_model::{Event, EventIndex, FenceKind, FlushKind, StoreKind};
+use powerfail_protocol::message::SiteTactic;
 use powerfail_recorder::{IgnoreReason, Options, RecordError, Summary, TargetStatus, record};
 use powerfail_trace::{Body, Frame, MarkKind, RecordKind, Trace};
 
@@ -487,7 +487,9 @@ fn the_target_sees_what_it_would_see_anyway() {
     let descriptor: i32 = words[1].parse().unwrap();
     assert!(descriptor < 1000, "descriptor {descriptor}");
     assert_eq!(words[2], "1");
-    assert!(u64::from_str_radix(words[3], 16).unwrap() >= powerfail_abi::shared::WINDOW_ADDRESS);
+    assert!(
+        u64::from_str_radix(words[3], 16).unwrap() >= powerfail_protocol::shared::WINDOW_ADDRESS
+    );
     let own = std::fs::read_to_string("/proc/self/personality").unwrap();
     assert_eq!(
         u32::from_str_radix(own.trim(), 16).unwrap() & 0x0004_0000,

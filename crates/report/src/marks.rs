@@ -1,8 +1,8 @@
 //! Annotations in a trace, by name: what the program, or a library of it, says about its work.
 
-use powerfail_abi::mark::{self, Range};
-use powerfail_abi::request::pmemcheck;
 use powerfail_model::{Place, PoolIndex, PoolOffset};
+use powerfail_protocol::mark::{self, Range};
+use powerfail_protocol::request::pmemcheck;
 use serde_json::{Value, json};
 
 /// Bytes of a payload that a line of text shows; `--json` shows all.
@@ -121,7 +121,7 @@ fn range_json(range: Range) -> Value {
 #[cfg(test)]
 mod tests {
     use super::{add_json, text};
-    use powerfail_abi::mark::{self, Range};
+    use powerfail_protocol::mark::{self, Range};
     use serde_json::json;
 
     fn ranges(ranges: &[Range]) -> Vec<u8> {

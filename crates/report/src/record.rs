@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use powerfail_abi::message::SiteTactic;
+use powerfail_protocol::message::SiteTactic;
 use powerfail_recorder::{Summary, TargetStatus};
 use powerfail_trace::{RecordGroup, RecordKind};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_abi::{EventKind, MAX_VALUE_LEN, mark};
+use powerfail_protocol::{EventKind, MAX_VALUE_LEN, mark};
 
 use crate::{append, explore, host};
 

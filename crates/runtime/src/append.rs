@@ -2,8 +2,8 @@
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-use powerfail_abi::shared::{CHUNKS_ADDRESS, chunk_address, chunk_of};
-use powerfail_abi::{
+use powerfail_protocol::shared::{CHUNKS_ADDRESS, chunk_address, chunk_of};
+use powerfail_protocol::{
     EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, STAMP_TENTATIVE, SiteId, ThreadBlock,
     chunk,
 };

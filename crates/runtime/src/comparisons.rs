@@ -7,7 +7,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use powerfail_abi::fuzz::{
+use powerfail_protocol::fuzz::{
     AREA_ADDRESS, COMPARISONS_AT, COMPARISONS_MAX, Comparison, OPERAND_MAX, flag,
 };
 

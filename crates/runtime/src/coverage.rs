@@ -8,7 +8,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use powerfail_abi::fuzz::{AREA_ADDRESS, BRANCHES_AT, BRANCHES_LEN};
+use powerfail_protocol::fuzz::{AREA_ADDRESS, BRANCHES_AT, BRANCHES_LEN};
 
 use crate::{code, fuzz, host, interpose, modules};
 

@@ -17,7 +17,7 @@
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_abi::shared::DERANDOMISE_VARIABLE;
+use powerfail_protocol::shared::DERANDOMISE_VARIABLE;
 
 use crate::sys;
 

@@ -16,7 +16,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_abi::shared::DESOCK_VARIABLE;
+use powerfail_protocol::shared::DESOCK_VARIABLE;
 
 use crate::interpose::{original, result};
 use crate::lock::Lock;

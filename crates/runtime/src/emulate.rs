@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use powerfail_abi::{MAX_VALUE_LEN, SiteId};
 use powerfail_patch::Redirected;
+use powerfail_protocol::{MAX_VALUE_LEN, SiteId};
 
 use crate::frame::{Frame, Greg};
 use crate::own::{self, Running};
@@ -158,7 +158,7 @@ pub(crate) fn undo(frame: &Frame, emulated: &Emulated) {
 fn write(emulated: &Emulated, address: u64, zeros: &[u8], ones: Option<&[u8]>) {
     let is_written = |at: usize| ones.is_none_or(|ones| zeros[at] ^ ones[at] != u8::MAX);
     let kind = emulated.redirected.kind;
-    if kind == powerfail_abi::EventKind::StoreNonTemporal
+    if kind == powerfail_protocol::EventKind::StoreNonTemporal
         && let Some(block) = thread::block()
     {
         // SAFETY: the block is this thread's.

@@ -2,12 +2,12 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use powerfail_abi::message::{MessageHeader, MessageKind, TEXT_MAX};
-use powerfail_abi::shared::{
+use powerfail_protocol::message::{MessageHeader, MessageKind, TEXT_MAX};
+use powerfail_protocol::shared::{
     CHUNKS_AT, CHUNKS_MAX, CONTROL_ADDRESS, Control, MAGIC, Mode, SHARED_FD_VARIABLE, SLOTS_AT,
     SLOTS_MAX, SOCKET_FD_VARIABLE, ThreadSlot, chunk_address, chunk_offset,
 };
-use powerfail_abi::{PROTOCOL_VERSION, chunk};
+use powerfail_protocol::{PROTOCOL_VERSION, chunk};
 
 use crate::{explore, fuzz, sys};
 

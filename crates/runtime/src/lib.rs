@@ -20,7 +20,7 @@
 //!
 //! All of this crate is about memory that the compiler knows nothing of: mappings at fixed addresses,
 //! machine code, signal frames. The arguments are where the blocks are; what they rely on together:
-//! the shared file is mapped at [`powerfail_abi::shared`]'s fixed addresses before `host::attached`
+//! the shared file is mapped at [`powerfail_protocol::shared`]'s fixed addresses before `host::attached`
 //! says so and stays mapped; a thread's GS base is zero or the address of its slot in there.
 #![allow(unsafe_code)]
 #![allow(

@@ -7,7 +7,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use powerfail_abi::message::MessageKind;
+use powerfail_protocol::message::MessageKind;
 
 use crate::{code, host};
 

@@ -20,7 +20,7 @@ mod transactions;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use powerfail_abi::mark;
+use powerfail_protocol::mark;
 
 use crate::own::{self, Pmdk};
 use crate::{append, host};
@@ -52,7 +52,7 @@ macro_rules! observed {
                 $name as extern "C" fn($($kind),*) $(-> $result)?
             );
             let call = $crate::pmdk::Call::enter(
-                const { powerfail_abi::mark::function(stringify!($name)) },
+                const { powerfail_protocol::mark::function(stringify!($name)) },
             );
             let $done = original($($argument),*);
             if call.leave() {

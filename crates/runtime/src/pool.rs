@@ -2,10 +2,10 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_abi::memory::RANGES_ADDRESS;
-use powerfail_abi::message::MessageKind;
-use powerfail_abi::shared::{Reply, WINDOW_ADDRESS, WINDOW_LEN};
-use powerfail_abi::{EventKind, WINDOW_GUARD_LEN};
+use powerfail_protocol::memory::RANGES_ADDRESS;
+use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::shared::{Reply, WINDOW_ADDRESS, WINDOW_LEN};
+use powerfail_protocol::{EventKind, WINDOW_GUARD_LEN};
 
 use crate::lock::Lock;
 use crate::sites::{Sites, WINDOW};

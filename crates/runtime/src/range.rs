@@ -12,9 +12,9 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 
-use powerfail_abi::WINDOW_GUARD_LEN;
-use powerfail_abi::memory::{HEAP_ADDRESS, RANGE_SUFFIX, RANGES_ADDRESS, RANGES_VARIABLE};
-use powerfail_abi::shared::{SHARED_FD_VARIABLE, WINDOW_ADDRESS};
+use powerfail_protocol::WINDOW_GUARD_LEN;
+use powerfail_protocol::memory::{HEAP_ADDRESS, RANGE_SUFFIX, RANGES_ADDRESS, RANGES_VARIABLE};
+use powerfail_protocol::shared::{SHARED_FD_VARIABLE, WINDOW_ADDRESS};
 
 use crate::pool::{self, PAGE, Request};
 use crate::{code, explore, heap, host, modules, sys};

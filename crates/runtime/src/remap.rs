@@ -1,6 +1,6 @@
 //! Mappings of pools that change: `mremap` and `mprotect`.
 
-use powerfail_abi::message::MessageKind;
+use powerfail_protocol::message::MessageKind;
 
 use crate::pool::{self, Mapping, PAGE, POOLS};
 use crate::sites::WINDOW;

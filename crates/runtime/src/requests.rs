@@ -19,9 +19,9 @@
 
 use core::sync::atomic::Ordering;
 
-use powerfail_abi::request::{self, pmemcheck};
-use powerfail_abi::shared::RequestCounts;
-use powerfail_abi::{EventKind, MAX_VALUE_LEN, SiteId, Slot, ThreadBlock, mark};
+use powerfail_protocol::request::{self, pmemcheck};
+use powerfail_protocol::shared::RequestCounts;
+use powerfail_protocol::{EventKind, MAX_VALUE_LEN, SiteId, Slot, ThreadBlock, mark};
 
 use crate::lock::Lock;
 use crate::sites::{SITES, Sites};

@@ -25,7 +25,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use powerfail_abi::shared::Doubt;
+use powerfail_protocol::shared::Doubt;
 
 use crate::lock::Lock;
 use crate::{host, sys, thread};

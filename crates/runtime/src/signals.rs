@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use powerfail_abi::{SCRATCH_SLOTS, Slot, ThreadBlock};
+use powerfail_protocol::{SCRATCH_SLOTS, Slot, ThreadBlock};
 
 use crate::emulate::Emulated;
 use crate::frame::{Frame, Greg, Info};

@@ -4,15 +4,15 @@ use core::cell::RefCell;
 use core::sync::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use powerfail_abi::message::{MessageKind, SiteTactic};
-use powerfail_abi::shared::{Mode, WINDOW_ADDRESS, WINDOW_LEN};
-use powerfail_abi::{PoolWindow, SiteId, Slot};
 use powerfail_patch::tactic::{Claims, CodeView, Evicted, Plan, PlanError, Tactic, Targets, plan};
 use powerfail_patch::{
     Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_RELOCATED_LEN, MAX_SITE_LEN,
     MAX_TRAMPOLINE_LEN, Means, Redirected, Settings, Site, StateMap, Turns, VolatileFlushes,
     flags_are_dead,
 };
+use powerfail_protocol::message::{MessageKind, SiteTactic};
+use powerfail_protocol::shared::{Mode, WINDOW_ADDRESS, WINDOW_LEN};
+use powerfail_protocol::{PoolWindow, SiteId, Slot};
 
 use crate::anatomy::{Anatomy, Known};
 use crate::arena::Arenas;

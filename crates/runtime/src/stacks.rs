@@ -1,6 +1,6 @@
 //! Call stacks: unwound once, then found in the thread's table by emitted code.
 //!
-//! [`powerfail_abi::stack`] says what the table is. Here is what fills it: the unwinder, the rules it
+//! [`powerfail_protocol::stack`] says what the table is. Here is what fills it: the unwinder, the rules it
 //! has looked up in unwind tables, and the numbers of the stacks that the host knows.
 //!
 //! A stack ends at a handler of a signal, at code without an unwind table, and after [`DEPTH_MAX`]
@@ -9,10 +9,10 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 
-use powerfail_abi::message::MessageKind;
-use powerfail_abi::shared::Stacks;
-use powerfail_abi::stack::{Check, Entry, HEADS, RBP_BELOW_TOP, head_of};
-use powerfail_abi::{SiteId, Slot, ThreadBlock};
+use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::shared::Stacks;
+use powerfail_protocol::stack::{Check, Entry, HEADS, RBP_BELOW_TOP, head_of};
+use powerfail_protocol::{SiteId, Slot, ThreadBlock};
 use powerfail_unwind::{Cfa, Description, RBP, Row, cie_distance, row_at};
 
 use crate::append::NO_SITE;

@@ -8,7 +8,7 @@
 //!
 //! Those that the target makes itself come through `raw.rs`.
 
-use powerfail_abi::EventKind;
+use powerfail_protocol::EventKind;
 
 use crate::{append, derandomise, desock, file, fuzz, pool, sys};
 
@@ -51,7 +51,7 @@ const PREADV2: usize = 327;
 const PWRITEV2: usize = 328;
 
 /// How much of an output is kept.
-const OUTPUT_KEPT: usize = powerfail_abi::MAX_VALUE_LEN as usize - 16;
+const OUTPUT_KEPT: usize = powerfail_protocol::MAX_VALUE_LEN as usize - 16;
 /// The most parts that the kernel takes.
 const PARTS_MAX: usize = 1024;
 

@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use powerfail_abi::message::MessageKind;
-use powerfail_abi::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of};
-use powerfail_abi::{EventKind, PROTOCOL_VERSION, SiteId, Slot, ThreadBlock, chunk};
+use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of};
+use powerfail_protocol::{EventKind, PROTOCOL_VERSION, SiteId, Slot, ThreadBlock, chunk};
 
 use crate::lock::Lock;
 use crate::{append, fuzz, host, own, requests, schedule, signals, stack, stacks, sys};
@@ -188,7 +188,7 @@ fn new_block(address: u64, private: u64, thread_index: u32) -> ThreadBlock {
         signal_depth: 0,
         pending: 0,
         stack_table: private + TABLE_AT,
-        scratch: [0; powerfail_abi::SCRATCH_SLOTS],
+        scratch: [0; powerfail_protocol::SCRATCH_SLOTS],
     }
 }
 

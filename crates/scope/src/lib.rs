@@ -14,8 +14,8 @@
 //! An end without a beginning is no end. Crashes are not findings about what was stored, so skipping
 //! detection does not concern them.
 
-use powerfail_abi::mark;
 use powerfail_model::ThreadIndex;
+use powerfail_protocol::mark;
 use powerfail_trace::{Body, MarkKind, Record};
 use rustc_hash::FxHashMap;
 
@@ -152,8 +152,8 @@ fn leave(depths: &mut FxHashMap<ThreadIndex, u64>, thread: ThreadIndex) {
 #[cfg(test)]
 mod tests {
     use super::{Scope, Turn};
-    use powerfail_abi::mark;
     use powerfail_model::{EventIndex, ThreadIndex};
+    use powerfail_protocol::mark;
     use powerfail_trace::{Body, Record, StackId};
 
     const ONE: ThreadIndex = ThreadIndex(1);

@@ -1,9 +1,9 @@
 //! An unsafe read, in words.
 
-use powerfail_detect::cross_failure::NotDurable;
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, UnsafeRead};
 use powerfail_model::EventIndex;
 use powerfail_oracle::Stage;
+use powerfail_races::NotDurable;
 
 use super::pairs::Pair;
 use super::watch::Kind;

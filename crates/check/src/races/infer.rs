@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Instant;
 
-use powerfail_detect::cross_failure::Candidate;
 use powerfail_finding::InferredCommitVariable;
 use powerfail_model::{EventIndex, PoolIndex};
+use powerfail_races::Candidate;
 use powerfail_trace::StackId;
 
 use super::points::Points;

@@ -1,7 +1,7 @@
 //! When the power fails.
 
-use powerfail_detect::cross_failure::Owners;
 use powerfail_explore::{FailurePoint, FailurePointTree, TreeOptions, Trigger};
+use powerfail_lint::Owners;
 use powerfail_model::{EventIndex, Rules, ThreadIndex};
 use powerfail_trace::{Record, StackId, Trace};
 

@@ -1,10 +1,10 @@
 //! What a reader has to know of each byte, at the moment at which the power fails: a pass over the trace for each
 //! worker.
 
-use powerfail_detect::cross_failure::{ByteWatch, CommitError, CrossOptions, Shadow};
 use powerfail_explore::lazy::Remarks;
 use powerfail_model::{EventIndex, LineId, LineIndex};
 use powerfail_oracle::Watch;
+use powerfail_races::{ByteWatch, CommitError, Shadow, ShadowOptions};
 use powerfail_trace::{Record, RecordCursor, Trace};
 use rustc_hash::FxHashMap;
 
@@ -20,7 +20,7 @@ pub(super) struct ShadowPass<'t> {
 }
 
 impl<'t> ShadowPass<'t> {
-    pub(super) fn new(trace: &'t Trace, options: &CrossOptions) -> Result<Self, CheckError> {
+    pub(super) fn new(trace: &'t Trace, options: &ShadowOptions) -> Result<Self, CheckError> {
         Ok(Self {
             shadow: Shadow::new(trace, options)?,
             records: trace.records_from(EventIndex(0)),
@@ -67,7 +67,7 @@ pub(super) struct WatchChanges {
 }
 
 impl WatchChanges {
-    pub(super) fn new(trace: &Trace, options: &CrossOptions) -> Result<Self, CheckError> {
+    pub(super) fn new(trace: &Trace, options: &ShadowOptions) -> Result<Self, CheckError> {
         Ok(Self {
             shadow: Shadow::new(trace, options)?,
             line_bytes: options.rules.domain.line_bytes() as u64,

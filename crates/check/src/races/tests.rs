@@ -1,10 +1,10 @@
 //! Watching and confirming on a recovery that is a function, and what is folded into what.
 
-use powerfail_detect::cross_failure::{CommitVariable, CrossOptions, NotDurable, PoolRange};
 use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Role, Severity, SourcePlace,
 };
 use powerfail_model::{EventIndex, PoolIndex, PoolOffset};
+use powerfail_races::{CommitVariable, NotDurable, PoolRange, ShadowOptions};
 use powerfail_trace::Trace;
 
 use super::confirm::{patches, try_at};
@@ -35,7 +35,7 @@ fn data_if_flag(memory: &mut Memory<'_>) -> bool {
     memory.load(FLAG) != 1 || memory.load(DATA) == 7
 }
 
-fn watch_at(lab: &mut Simulated<'_>, trace: &Trace, at: u64, cross: &CrossOptions) -> Watched {
+fn watch_at(lab: &mut Simulated<'_>, trace: &Trace, at: u64, cross: &ShadowOptions) -> Watched {
     let contents = Contents::default();
     let setting = Setting {
         contents: &contents,
@@ -51,7 +51,7 @@ fn watch_at(lab: &mut Simulated<'_>, trace: &Trace, at: u64, cross: &CrossOption
 fn a_load_of_several_values_is_a_race_with_its_writer() {
     let trace = unordered();
     let mut lab = Simulated::new(&trace, data_if_flag);
-    let watched = watch_at(&mut lab, &trace, 4, &CrossOptions::default());
+    let watched = watch_at(&mut lab, &trace, 4, &ShadowOptions::default());
     assert_eq!((watched.executions, watched.failed), (1, None));
     let [flag, data] = &watched.sightings[..] else {
         panic!("{:?}", watched.sightings);
@@ -81,12 +81,12 @@ fn reads_of_commit_variables_are_benign() {
         offset: PoolOffset(offset),
         len: 8,
     };
-    let cross = CrossOptions {
+    let cross = ShadowOptions {
         commit_variables: vec![CommitVariable {
             at: range(FLAG),
             ranges: vec![range(DATA)],
         }],
-        ..CrossOptions::default()
+        ..ShadowOptions::default()
     };
     let mut lab = Simulated::new(&trace, data_if_flag);
     let watched = watch_at(&mut lab, &trace, 4, &cross);
@@ -99,11 +99,11 @@ fn where_nothing_is_open_nothing_runs_and_refusals_are_kept() {
     let trace = unordered();
     let mut lab = Simulated::new(&trace, data_if_flag);
     assert_eq!(
-        watch_at(&mut lab, &trace, 0, &CrossOptions::default()).executions,
+        watch_at(&mut lab, &trace, 0, &ShadowOptions::default()).executions,
         0
     );
     lab.engine = Engine::Refuse("statically linked");
-    let watched = watch_at(&mut lab, &trace, 4, &CrossOptions::default());
+    let watched = watch_at(&mut lab, &trace, 4, &ShadowOptions::default());
     assert_eq!(watched.refused.as_deref(), Some("statically linked"));
     assert!(watched.sightings.is_empty() && watched.reads.is_none());
 }

@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use powerfail_abi::mark;
-use powerfail_detect::cross_failure::{Judgement, NotDurable, Shadow};
 use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::{CrashTable, Observed, PageLines, Seen};
 use powerfail_finding::Code;
 use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
-use powerfail_observe::ByteSet;
 use powerfail_oracle::{Branch, Execution, ExploreRequest, LineTable, PageMask, Stage, Watch};
+use powerfail_protocol::mark;
+use powerfail_protocol::observe::ByteSet;
+use powerfail_races::{Judgement, NotDurable, Shadow};
 use powerfail_trace::{Frame, Module};
 
 use super::shadows::watches;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use powerfail_campaign::Checks;
 use powerfail_config::parse_duration;
+use powerfail_fuzz::Checks;
 
 use super::{AtomicityArg, DomainArg};
 

@@ -33,9 +33,9 @@ const KILLED: i32 = libc::SIGKILL;
 
 pub(crate) fn afl(args: &FuzzAflArgs) -> anyhow::Result<Exit> {
     let input = match input_way(&args.target, args.input)? {
-        powerfail_campaign::InputWay::Stdin => InputWay::Stdin,
-        powerfail_campaign::InputWay::File => InputWay::File,
-        powerfail_campaign::InputWay::Arguments => InputWay::Arguments,
+        powerfail_fuzz::InputWay::Stdin => InputWay::Stdin,
+        powerfail_fuzz::InputWay::File => InputWay::File,
+        powerfail_fuzz::InputWay::Arguments => InputWay::Arguments,
     };
     let image = args
         .image

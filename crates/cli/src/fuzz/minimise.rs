@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use powerfail_campaign::{minimise_case, minimise_corpus, resumed_options};
-use powerfail_corpus::{Campaign, CaseNumber, Entry, TestCase, read_cases};
+use powerfail_fuzz::{minimise_case, minimise_corpus, resumed_options};
+use powerfail_fuzz_store::{Campaign, CaseNumber, Entry, TestCase, read_cases};
 use powerfail_report::plural;
 
 use super::options::enter_working_directory;

@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use powerfail_campaign::{CampaignError, CampaignOptions, InputWay, Together, resumed_options};
 use powerfail_check::CheckError;
 use powerfail_config::CheckSection;
-use powerfail_corpus::{CorpusError, read_record};
+use powerfail_fuzz::{CampaignError, CampaignOptions, InputWay, Together, resumed_options};
+use powerfail_fuzz_store::{CorpusError, read_record};
 use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{CommandLine, Oracle, RecoveryPlan, Settings};
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
-use powerfail_campaign::Stats;
 use powerfail_finding::{Class, Finding, Severity};
+use powerfail_fuzz::Stats;
 use powerfail_report::{count, plural};
 
 use super::history::History;

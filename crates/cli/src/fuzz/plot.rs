@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use powerfail_corpus::{StatsLine, read_stats};
+use powerfail_fuzz_store::{StatsLine, read_stats};
 use powerfail_report::plot::{Plot, Scale, Series};
 use serde_json::Value;
 

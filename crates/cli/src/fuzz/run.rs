@@ -40,7 +40,7 @@ pub(crate) fn run(args: &FuzzCampaignArgs) -> anyhow::Result<Exit> {
     };
     let screen = Screen::new(words.join(" "), ends_with);
     let runtime: Arc<[u8]> = RUNTIME.into();
-    let summary = powerfail_campaign::run(&options, &runtime, &screen);
+    let summary = powerfail_fuzz::run(&options, &runtime, &screen);
     screen.finish();
     let mut summary = match summary {
         Ok(summary) => summary,

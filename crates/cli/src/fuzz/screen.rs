@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use powerfail_campaign::{Observer, Stats};
 use powerfail_finding::Finding;
+use powerfail_fuzz::{Observer, Stats};
 
 use super::history::History;
 use super::panel;

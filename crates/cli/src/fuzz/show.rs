@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use powerfail_campaign::{Stats, StoredFinding};
-use powerfail_corpus::{ImageId, ImageNode, Images, QueuedCase, read_record, read_stats};
 use powerfail_evidence as evidence;
+use powerfail_fuzz::{Stats, StoredFinding};
+use powerfail_fuzz_store::{ImageId, ImageNode, Images, QueuedCase, read_record, read_stats};
 use powerfail_report::{count, plural};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(crate) fn show(args: &FuzzShowArgs) -> anyhow::Result<Exit> {
     }
     let stats = last_stats(out)?;
     let findings = findings(out)?;
-    let cases = powerfail_corpus::read_cases(out)?;
+    let cases = powerfail_fuzz_store::read_cases(out)?;
     if args.json {
         print_json(&json!({
             "schema": 1,

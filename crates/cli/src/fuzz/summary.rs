@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use powerfail_campaign::{Stats, StoredFinding, Summary};
+use powerfail_fuzz::{Stats, StoredFinding, Summary};
 use powerfail_report::{count, plural};
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use crate::common::{Mode, Recorder, Recording, native, target};
 
 const FLAG: &str = "--valgrind-requests";
 
-/// Codes of marks, as `powerfail_abi::mark` has them.
+/// Codes of marks, as `powerfail_protocol::mark` has them.
 const REQUEST: u64 = 0x8300;
 const CLEAN: u64 = 0x8301;
 const USER: u64 = 0x0208;

@@ -7,7 +7,7 @@
 
 use powerfail_model::{Event, EventIndex, Frontier, Image, LineId, LineIndex, Place, PoolOffset};
 use powerfail_model::{Rules, SparseImage, Step};
-use powerfail_observe::ByteSet;
+use powerfail_protocol::observe::ByteSet;
 use powerfail_trace::RecordCursor;
 use rustc_hash::FxHashMap;
 

@@ -12,11 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use powerfail_abi::explore::LogKind;
 use powerfail_model::{
     CrashState, Event, EventIndex, FailurePoints, FenceKind, FlushKind, Frontier, Image, LineId,
     LineIndex, Place, PoolOffset, Rules, SparseImage, Step, StoreKind, ThreadIndex,
 };
+use powerfail_protocol::explore::LogKind;
 
 use crate::lazy::digest::digest_bytes;
 use crate::lazy::distinct::{Distinct, distinct};

@@ -4,9 +4,9 @@
 //! every choice on the bytes that the load could still observe: those that recovery had not overwritten.
 //! Loads that could observe one value only rule out nothing, and are not in the list.
 
-use powerfail_abi::explore::Choice;
 use powerfail_model::{CrashState, EventIndex};
-use powerfail_observe::ByteSet;
+use powerfail_protocol::explore::Choice;
+use powerfail_protocol::observe::ByteSet;
 use rustc_hash::FxHashMap;
 
 use crate::lazy::robust::ReadLine;

@@ -1,10 +1,10 @@
 //! Small traces.
 
-use powerfail_abi::mark;
 use powerfail_explore::{FailurePointTree, TreeOptions};
 use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
+use powerfail_protocol::mark;
 use powerfail_trace::{
     Body, Frame, Mark, MarkKind, Meta, Module, ModuleIndex, Pool, PoolKind, StackId, Thread, Trace,
     TraceWriter, WriterOptions,

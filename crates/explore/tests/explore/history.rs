@@ -2,7 +2,7 @@
 
 use powerfail_explore::lazy::History;
 use powerfail_model::{EventIndex, FlushKind, LineId, Rules, SparseImage, StoreKind};
-use powerfail_observe::ByteSet;
+use powerfail_protocol::observe::ByteSet;
 
 use crate::common::{Line, Op, trace_of};
 

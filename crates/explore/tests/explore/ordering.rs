@@ -1,8 +1,8 @@
 //! Failure points before ordering points.
 
-use powerfail_abi::mark;
 use powerfail_explore::{CREATE_BEGIN, CREATE_END, FailurePointTree, TreeOptions, Trigger};
 use powerfail_model::{Domain, FlushKind, Rules, StoreKind};
+use powerfail_protocol::mark;
 
 use crate::common::{Line, Op, store, trace_of};
 

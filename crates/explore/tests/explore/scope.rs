@@ -1,11 +1,11 @@
 //! What annotations of the program leave out, and what they add.
 
-use powerfail_abi::mark;
 use powerfail_explore::{
     CREATE_BEGIN, CREATE_END, EagerOptions, EagerStates, FailurePointTree, Survey, TreeOptions,
     Trigger,
 };
 use powerfail_model::{Domain, FlushKind, Rules, SparseImage};
+use powerfail_protocol::mark;
 
 use crate::common::{Line, Op, store, trace_of};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use powerfail_explore::lazy::nested::CrashPoint;
 use powerfail_explore::lazy::{CrashTable, Observed, Seen};
 use powerfail_model::LineId;
-use powerfail_observe::{ByteSet, Knowledge, Line, words_for};
+use powerfail_protocol::observe::{ByteSet, Knowledge, Line, words_for};
 
 use crate::machine::{Behaviour, Logged, Memory, Program, run};
 

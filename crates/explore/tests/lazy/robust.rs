@@ -12,7 +12,7 @@ use powerfail_explore::lazy::{
 use powerfail_model::{
     EventIndex, FlushKind, LineId, LineIndex, Place, Rules, SparseImage, StoreKind,
 };
-use powerfail_observe::ByteSet;
+use powerfail_protocol::observe::ByteSet;
 
 use crate::brute::behaviour_on;
 use crate::generate::Generator;

@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use powerfail_abi::explore::{
+use powerfail_protocol::explore::{
     CHOICES_AT, CHOICES_MAX, Choice, Control, FILE_LEN, LOG_AT, LOG_MAX, NOTES_AT, NOTES_MAX, Note,
     OUTPUT_MARK_BYTES, SITES_AT, SITES_MAX,
 };

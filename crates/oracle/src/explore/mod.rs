@@ -10,7 +10,7 @@ mod table;
 
 use std::path::PathBuf;
 
-pub use powerfail_abi::explore::{Choice, LogKind, Note, Watch};
+pub use powerfail_protocol::explore::{Choice, LogKind, Note, Watch};
 
 use crate::verdict::{Stage, Verdict};
 

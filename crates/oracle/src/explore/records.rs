@@ -2,7 +2,9 @@
 
 use std::mem::offset_of;
 
-use powerfail_abi::explore::{CHOICE_FRAMES, Choice, LogHeader, LogKind, Note, OBSERVED_WORDS};
+use powerfail_protocol::explore::{
+    CHOICE_FRAMES, Choice, LogHeader, LogKind, Note, OBSERVED_WORDS,
+};
 
 use crate::explore::Logged;
 

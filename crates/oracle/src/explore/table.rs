@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use powerfail_abi::explore::{
+use powerfail_protocol::explore::{
     CHOICES_AT, CONTENTS_AT, Control, KNOWLEDGE_AT, LINES_AT, Line, MAGIC, OPEN_PAGES_AT,
     OUTPUT_MARK_BYTES, OVERWRITTEN_BYTES, OpenPage, PAGES_AT, POOLS_AT, PREFIX_AT, Pool, VERSION,
     WATCHES_AT, WATCHES_MAX, Watch,

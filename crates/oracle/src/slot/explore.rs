@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use powerfail_abi::explore::flag;
-use powerfail_abi::mark;
+use powerfail_protocol::explore::flag;
+use powerfail_protocol::mark;
 
 use crate::error::OracleError;
 use crate::explore::{

@@ -3,7 +3,7 @@
 //! A branch that is about to fork writes a mark. What it has written until then is the beginning of its own
 //! output and of its child's. When the child has ended, the branch goes on from there.
 
-use powerfail_abi::explore::OUTPUT_MARK_BYTES;
+use powerfail_protocol::explore::OUTPUT_MARK_BYTES;
 
 use crate::zygote::capture::Capture;
 

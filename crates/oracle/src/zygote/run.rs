@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use powerfail_abi::explore::Order;
+use powerfail_protocol::explore::Order;
 
 use crate::explore::Begun;
 use crate::message::{End, PreparedReady, RunReply};

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use powerfail_abi::explore::{FILE_LEN, FILE_VARIABLE, OUTPUT_VARIABLE, SOCKET_VARIABLE};
+use powerfail_protocol::explore::{FILE_LEN, FILE_VARIABLE, OUTPUT_VARIABLE, SOCKET_VARIABLE};
 use rustix::process::Resource;
 
 use crate::explore::ExploreFile;

@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
-use powerfail_abi::explore::Order;
+use powerfail_protocol::explore::Order;
 
 use crate::explore::{choices_of, notes_of};
 use crate::message::{End, ExecutionReply, RunReply};

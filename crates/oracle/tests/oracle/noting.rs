@@ -1,10 +1,10 @@
 //! One execution that takes the newest of everything and notes what is read first.
 
-use powerfail_abi::mark;
 use powerfail_oracle::{
     Branch, CommandLine, Execution, ExploreRequest, Explored, LineTable, Note, Oracle, PathMode,
     ProcessMode, RecoveryPlan, Slot, Stage, TableLine, Watch,
 };
+use powerfail_protocol::mark;
 
 use crate::support::{Place, WAYS, plan, program, with_real_runtime};
 

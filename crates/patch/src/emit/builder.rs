@@ -16,7 +16,7 @@
 //! be encoded without a REX prefix, which `mov [mem], ah` needs. RAX and RDX are free for `rdtsc`.
 
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
-use powerfail_abi::{
+use powerfail_protocol::{
     ADDRESS_AT, EventKind, FLAG_ADDRESS, Header, STAMP_AT, SiteId, Slot, VALUE_AT, chunk, offset,
 };
 

@@ -2,7 +2,7 @@
 //!
 //! A trampoline computes the address that its instruction writes, and if that lies in the pool
 //! window it appends a record and does the work through the alias; else it runs the instruction as
-//! it was. Then it jumps back behind the instruction. [`powerfail_abi`] says how an append works.
+//! it was. Then it jumps back behind the instruction. [`powerfail_protocol`] says how an append works.
 //!
 //! - **Registers** are saved in the slots at the GS base, **flags** by `lahf` and `seto` into another
 //!   one: the target's stack and its red zone are never touched, and no instruction of the common
@@ -38,7 +38,7 @@ mod string;
 mod stub;
 
 use iced_x86::{Code, Encoder, Instruction};
-use powerfail_abi::SiteId;
+use powerfail_protocol::SiteId;
 
 pub use access::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, LOADS_MOVE, MAX_ACCESS_LEN,
@@ -151,7 +151,7 @@ impl Emitter {
         relocate::emit(&mut self.encoder, instruction, at, out)
     }
 
-    /// Emits what [`powerfail_abi::ThreadBlock::refill_entry`] points to: it saves the whole machine
+    /// Emits what [`powerfail_protocol::ThreadBlock::refill_entry`] points to: it saves the whole machine
     /// state on the slow stack, calls the refill function and resumes. `xsave_len_bytes` is what
     /// CPUID leaf 13 gives for the enabled components.
     pub fn emit_refill_stub(

@@ -10,7 +10,7 @@
 //! has succeeded.
 
 use iced_x86::{Code, Mnemonic, OpKind, Register};
-use powerfail_abi::{EventKind, FLAG_ADDRESS, STAMP_AT, STAMP_TENTATIVE, Slot, VALUE_AT};
+use powerfail_protocol::{EventKind, FLAG_ADDRESS, STAMP_AT, STAMP_TENTATIVE, Slot, VALUE_AT};
 
 use super::builder::{Builder, Width, width};
 use super::settings::StampOrder;

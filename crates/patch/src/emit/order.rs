@@ -1,6 +1,6 @@
 //! Flushes, fences, and locked operations on volatile memory.
 
-use powerfail_abi::{EventKind, FLAG_ADDRESS, offset};
+use powerfail_protocol::{EventKind, FLAG_ADDRESS, offset};
 
 use super::builder::Builder;
 use super::settings::{LockedFences, VolatileFlushes};

@@ -1,7 +1,7 @@
 //! Client requests of Valgrind: the runtime answers them, by the way that a full chunk goes.
 
 use iced_x86::{Code, Register};
-use powerfail_abi::{Slot, offset};
+use powerfail_protocol::{Slot, offset};
 
 use super::builder::Builder;
 use crate::assembler::gs;

@@ -1,6 +1,6 @@
 //! What all trampolines of a process have in common.
 
-use powerfail_abi::PoolWindow;
+use powerfail_protocol::PoolWindow;
 
 /// What all trampolines of a process have in common.
 #[derive(Clone, Copy, Debug)]

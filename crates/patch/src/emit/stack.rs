@@ -16,8 +16,8 @@
 use core::mem::offset_of;
 
 use iced_x86::{Code, MemoryOperand, Register};
-use powerfail_abi::stack::{Entry, FACTOR, HEADS_LOG2, SITE_FACTOR};
-use powerfail_abi::{Slot, offset};
+use powerfail_protocol::stack::{Entry, FACTOR, HEADS_LOG2, SITE_FACTOR};
+use powerfail_protocol::{Slot, offset};
 
 use super::builder::Builder;
 use crate::assembler::{Condition, Label, at, gs};

@@ -1,6 +1,6 @@
 //! Where the target's registers are while a trampoline runs.
 
-use powerfail_abi::Slot;
+use powerfail_protocol::Slot;
 
 const MAX_CHANGES: usize = 64;
 

@@ -1,7 +1,7 @@
 //! Stores whose value does not depend on what was there.
 
 use iced_x86::{Code, Register};
-use powerfail_abi::{EventKind, FLAG_ADDRESS, FLAG_MASKED, VALUE_AT};
+use powerfail_protocol::{EventKind, FLAG_ADDRESS, FLAG_MASKED, VALUE_AT};
 
 use super::builder::{Builder, width};
 use crate::assembler::at;

@@ -10,7 +10,7 @@
 //! larger pieces.
 
 use iced_x86::{Code, MemoryOperand, Register};
-use powerfail_abi::{ADDRESS_AT, FLAG_ADDRESS, MAX_VALUE_LEN, Slot, VALUE_AT, offset};
+use powerfail_protocol::{ADDRESS_AT, FLAG_ADDRESS, MAX_VALUE_LEN, Slot, VALUE_AT, offset};
 
 use super::builder::Builder;
 use crate::assembler::{Condition, at, gs};

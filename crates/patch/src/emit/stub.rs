@@ -7,7 +7,7 @@
 //! The control word of SSE stays the target's: the refill function does no floating point.
 
 use iced_x86::{Code, MemoryOperand, Register};
-use powerfail_abi::{Slot, offset};
+use powerfail_protocol::{Slot, offset};
 
 use crate::assembler::{Assembler, at, gs};
 

@@ -5,11 +5,11 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, Encoder, EncodingKind, Instruction, InstructionInfoFactory,
     Mnemonic, OpAccess, Register,
 };
-use powerfail_abi::{EventKind, PoolWindow, SiteId};
 use powerfail_patch::{
     Action, Classifier, Emitter, MAX_TRAMPOLINE_LEN, Means, Refusal, Settings, Site, Store,
     StoreForm,
 };
+use powerfail_protocol::{EventKind, PoolWindow, SiteId};
 
 use crate::instances::{self, Memory};
 use crate::random::Random;

@@ -1,8 +1,8 @@
 //! What the records of a run must say.
 
 use iced_x86::Mnemonic;
-use powerfail_abi::{EventKind, Record, SiteId};
 use powerfail_patch::{Action, LockedFences, Store, StoreForm, Turns};
+use powerfail_protocol::{EventKind, Record, SiteId};
 
 use crate::bench::Bench;
 use crate::cases::Case;

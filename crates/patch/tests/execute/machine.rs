@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::frame::{self, Context, State};
-use powerfail_abi::stack::{self, Check, Entry};
-use powerfail_abi::{PoolWindow, Record, Records, SiteId, Slot, ThreadBlock, chunk, request};
+use powerfail_protocol::stack::{self, Check, Entry};
+use powerfail_protocol::{PoolWindow, Record, Records, SiteId, Slot, ThreadBlock, chunk, request};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
@@ -526,11 +526,11 @@ impl Machine {
                             refill_entry: 0,
                             refill_function: 0,
                             slow_stack_top: 0,
-                            protocol_version: powerfail_abi::PROTOCOL_VERSION,
+                            protocol_version: powerfail_protocol::PROTOCOL_VERSION,
                             thread_index: thread as u32,
                             signal_depth: 0,
                             pending: 0,
-                            scratch: [0; powerfail_abi::SCRATCH_SLOTS],
+                            scratch: [0; powerfail_protocol::SCRATCH_SLOTS],
                         });
                         let base = &raw mut *block as u64;
                         // SAFETY: the chunks are mapped, each is this thread's alone, and the rounds

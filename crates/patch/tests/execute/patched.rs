@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use powerfail_abi::{SiteId, request};
 use powerfail_patch::tactic::{Claims, CodeView, PlanError, Surroundings, Targets, plan};
 use powerfail_patch::{Action, MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, Means, Site};
+use powerfail_protocol::{SiteId, request};
 
 use crate::bench::Bench;
 use crate::cases::random_state;

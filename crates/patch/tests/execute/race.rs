@@ -1,8 +1,8 @@
 //! Locked operations of two threads on one word: every value is recorded exactly, and stamps are
 //! in the order in which the values were made.
 
-use powerfail_abi::{EventKind, Records, SiteId};
 use powerfail_patch::MAX_TRAMPOLINE_LEN;
+use powerfail_protocol::{EventKind, Records, SiteId};
 
 use crate::bench::Bench;
 use crate::machine::{Layout, Machine, SNIPPET_AT, TRAMPOLINE_AT};

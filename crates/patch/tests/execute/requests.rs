@@ -1,7 +1,7 @@
 //! Client requests: what the runtime answers arrives in RDX, and nothing else changes.
 
-use powerfail_abi::{SiteId, request};
 use powerfail_patch::{Action, Classifier, MAX_TRAMPOLINE_LEN, Means, Turns};
+use powerfail_protocol::{SiteId, request};
 
 use crate::bench::Bench;
 use crate::cases::random_state;

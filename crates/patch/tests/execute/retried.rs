@@ -2,8 +2,8 @@
 //! of its record stays as it is, and what is believed in the end has happened.
 
 use iced_x86::Code;
-use powerfail_abi::{EventKind, Header, Record};
 use powerfail_patch::{Action, LockedFences, MAX_TRAMPOLINE_LEN, StoreForm};
+use powerfail_protocol::{EventKind, Header, Record};
 
 use crate::bench::{Bench, decode, is_jumped_over};
 use crate::cases::{Case, random_case};

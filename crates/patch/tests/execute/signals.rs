@@ -5,8 +5,8 @@
 //! whoever delivers a signal done around it, and the first run goes on from where it stopped.
 
 use iced_x86::Code;
-use powerfail_abi::{EventKind, Record, SiteId};
 use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};
+use powerfail_protocol::{EventKind, Record, SiteId};
 
 use crate::bench::{Bench, decode, is_jumped_over};
 use crate::cases::{Case, random_case};

@@ -2,8 +2,8 @@
 //! the target's registers as they were.
 
 use iced_x86::Code;
-use powerfail_abi::Slot;
 use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};
+use powerfail_protocol::Slot;
 
 use crate::bench::{Bench, decode, is_jumped_over};
 use crate::cases::{Case, DIRECTION_FLAG, STATUS_FLAGS, random_case};

@@ -1,7 +1,7 @@
 //! From records to a map, and to the pages that were written.
 
-use powerfail_abi::fuzz::{MAP_LEN, Path, count};
-use powerfail_abi::{EventKind, Record};
+use powerfail_protocol::fuzz::{MAP_LEN, Path, count};
+use powerfail_protocol::{EventKind, Record};
 use rustc_hash::FxHashMap;
 
 use super::mappings::{Mappings, PoolNumber};

@@ -1,6 +1,6 @@
 //! Which operation a number in a record stands for.
 
-use powerfail_abi::fuzz::{CodePlace, ModuleHash, Operation};
+use powerfail_protocol::fuzz::{CodePlace, ModuleHash, Operation};
 
 /// A module in the address space of the target.
 #[derive(Clone, Copy, Debug)]

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use powerfail_abi::fuzz::{
+use powerfail_image::Contents;
+use powerfail_protocol::fuzz::{
     ARGUMENTS_AT, ARGUMENTS_MAX, BRANCHES_AT, BRANCHES_LEN, COMPARISONS_AT, COMPARISONS_MAX,
     Comparison, Order, Phase, flag,
 };
-use powerfail_abi::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE};
-use powerfail_image::Contents;
+use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE};
 use rustix::fs::MemfdFlags;
 
 use crate::error::RecordError;

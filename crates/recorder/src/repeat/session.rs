@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use powerfail_abi::chunk;
-use powerfail_abi::fuzz::{ARGUMENTS_AT, Area, Order, Phase, Server, flag};
-use powerfail_abi::message::MessageKind;
-use powerfail_abi::shared::{CHUNKS_ADDRESS, SLOTS_MAX, chunk_of};
-use powerfail_abi::{PROTOCOL_VERSION, Records};
+use powerfail_protocol::chunk;
+use powerfail_protocol::fuzz::{ARGUMENTS_AT, Area, Order, Phase, Server, flag};
+use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::shared::{CHUNKS_ADDRESS, SLOTS_MAX, chunk_of};
+use powerfail_protocol::{PROTOCOL_VERSION, Records};
 use rustix::process::{Pid, Signal};
 use rustix::thread::futex;
 use rustix::time::Timespec;
@@ -41,7 +41,7 @@ pub(super) struct Launch {
     pub(super) file_limit_bytes: u64,
     pub(super) chunk_count: u32,
     pub(super) stacks: bool,
-    /// Bits of [`powerfail_abi::fuzz::flag`].
+    /// Bits of [`powerfail_protocol::fuzz::flag`].
     pub(super) flags: u32,
     /// Where the input is, if it is a file with a name.
     pub(super) input_path: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! The PM path of a recording: the same locations as a repeated execution of the same test case has.
 
-use powerfail_abi::fuzz::{CodePlace, ModuleHash, Operation, Path};
 use powerfail_model::{EventIndex, ThreadIndex};
+use powerfail_protocol::fuzz::{CodePlace, ModuleHash, Operation, Path};
 use powerfail_trace::{Body, Frame, MarkKind, StackId, Trace, TraceError};
 use rustc_hash::FxHashMap;
 

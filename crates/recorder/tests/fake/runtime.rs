@@ -10,12 +10,12 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use powerfail_abi::message::{MessageHeader, MessageKind, SiteTactic};
-use powerfail_abi::shared::{
+use powerfail_protocol::message::{MessageHeader, MessageKind, SiteTactic};
+use powerfail_protocol::shared::{
     ChunkState, Control, MAGIC, Reply, SHARED_FD_VARIABLE, SLOTS_AT, SLOTS_MAX, SOCKET_FD_VARIABLE,
     ThreadSlot, WINDOW_ADDRESS, chunk_address, chunk_of, chunk_offset, file_len,
 };
-use powerfail_abi::{
+use powerfail_protocol::{
     EventKind, FLAG_ADDRESS, FLAG_MASKED, Header, PROTOCOL_VERSION, SiteId, chunk,
 };
 use rustix::cmsg_space;

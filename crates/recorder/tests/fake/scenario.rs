@@ -4,8 +4,8 @@ use std::os::unix::process::CommandExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 
-use powerfail_abi::message::{MessageKind, SiteTactic};
-use powerfail_abi::{EventKind, Header, STAMP_TENTATIVE};
+use powerfail_protocol::message::{MessageKind, SiteTactic};
+use powerfail_protocol::{EventKind, Header, STAMP_TENTATIVE};
 use rustix::process::Signal;
 
 use crate::runtime::{Appender, Mapped, POOL_ADDRESS, Runtime, path, stamp, store};

@@ -7,8 +7,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use powerfail_abi::explore::{Note, attention, flag};
-use powerfail_abi::mark;
+use powerfail_protocol::explore::{Note, attention, flag};
+use powerfail_protocol::mark;
 
 use crate::stacks::Registers;
 use crate::sys;

@@ -1,6 +1,6 @@
 //! System calls that could concern a pool.
 
-use powerfail_abi::explore::OpenPage;
+use powerfail_protocol::explore::OpenPage;
 
 use crate::stacks::Registers;
 use crate::sys;
@@ -328,11 +328,11 @@ fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
 /// Whether the table has anything of a pool.
 fn is_used(pool: u32) -> bool {
     file::open_pages().iter().any(|page| page.pool == pool)
-        || super::has_flag(powerfail_abi::explore::flag::PRIVATE)
+        || super::has_flag(powerfail_protocol::explore::flag::PRIVATE)
 }
 
 fn with_engine(reason: &str) -> String {
-    if super::has_flag(powerfail_abi::explore::flag::PRIVATE) {
+    if super::has_flag(powerfail_protocol::explore::flag::PRIVATE) {
         format!("reexecute: {reason}")
     } else {
         reason.to_owned()
@@ -341,7 +341,7 @@ fn with_engine(reason: &str) -> String {
 
 /// What can only be done to the file itself.
 fn needs_file(what: &str) {
-    if super::has_flag(powerfail_abi::explore::flag::PRIVATE) {
+    if super::has_flag(powerfail_protocol::explore::flag::PRIVATE) {
         super::refuse(&format!("reexecute: the recovery {what}"));
     }
 }
@@ -433,7 +433,7 @@ fn truncate(call: &Call, pool: u32) -> isize {
         return 0;
     }
     needs_file("changes the length of a pool");
-    let is_cut = |page: &powerfail_abi::explore::OpenPage| {
+    let is_cut = |page: &powerfail_protocol::explore::OpenPage| {
         page.pool == pool && page.offset + PAGE > len && page.open_lines > 0
     };
     if file::open_pages().iter().any(is_cut) {
@@ -451,7 +451,7 @@ fn allocate(call: &Call, pool: u32) -> isize {
         return 0;
     }
     needs_file("changes the file of a pool with fallocate");
-    let is_hit = |page: &powerfail_abi::explore::OpenPage| {
+    let is_hit = |page: &powerfail_protocol::explore::OpenPage| {
         page.pool == pool && page.offset < end && offset < page.offset + PAGE && page.open_lines > 0
     };
     if mode != 0 && file::open_pages().iter().any(is_hit) {

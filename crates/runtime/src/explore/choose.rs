@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use powerfail_abi::explore::{CHOICE_FRAMES, CHOICES_MAX, Choice, flag};
+use powerfail_protocol::explore::{CHOICE_FRAMES, CHOICES_MAX, Choice, flag};
 
 use crate::stacks::Registers;
 use crate::sys;

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use powerfail_abi::explore::{
+use powerfail_protocol::explore::{
     ADDRESS, CHOICES_AT, Choice, Control, FILE_LEN, FILE_VARIABLE, LINES_AT, Line, MAGIC, NOTES_AT,
     Note, OPEN_PAGES_AT, OUTPUT_VARIABLE, OpenPage, POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE,
     VERSION, WATCHES_AT, Watch,

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use powerfail_abi::explore::{ADDRESS, CONTENTS_AT, OVERWRITTEN_BYTES};
-use powerfail_observe::{ByteSet, Knowledge, Line, words_for};
+use powerfail_protocol::explore::{ADDRESS, CONTENTS_AT, OVERWRITTEN_BYTES};
+use powerfail_protocol::observe::{ByteSet, Knowledge, Line, words_for};
 
 use super::file;
 use super::pools::{PAGE, State};

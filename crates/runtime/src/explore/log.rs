@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use powerfail_abi::explore::{ADDRESS, LOG_AT, LOG_MAX, LogHeader, LogKind};
+use powerfail_protocol::explore::{ADDRESS, LOG_AT, LOG_MAX, LogHeader, LogKind};
 
 use crate::sys;
 

@@ -1,7 +1,7 @@
 //! Explore mode: the runtime in a *recovery*, which decides what the recovery observes of lines that a
 //! crash has left open.
 //!
-//! [`powerfail_abi::explore`] says what is shared with the oracle and how a recovery lives. In short:
+//! [`powerfail_protocol::explore`] says what is shared with the oracle and how a recovery lives. In short:
 //! the process stops before it first touches a pool, executions are forked from there, and in a lazy
 //! execution each load from an open line is a choice.
 //!
@@ -55,7 +55,7 @@ mod turn;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_abi::explore::{MessageKind, flag};
+use powerfail_protocol::explore::{MessageKind, flag};
 
 use crate::{signals, sys, thread};
 

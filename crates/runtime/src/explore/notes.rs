@@ -6,7 +6,7 @@
 
 use core::sync::atomic::Ordering;
 
-use powerfail_abi::explore::{ADDRESS, CHOICE_FRAMES, NOTES_MAX, Note, UNREAD_AT};
+use powerfail_protocol::explore::{ADDRESS, CHOICE_FRAMES, NOTES_MAX, Note, UNREAD_AT};
 
 use crate::stacks::Registers;
 use crate::sys;

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use iced_x86::{Instruction, Mnemonic};
-use powerfail_abi::explore::{LogKind, flag};
 use powerfail_patch::{Action, Classifier};
+use powerfail_protocol::explore::{LogKind, flag};
 
 use crate::frame::{Frame, Greg};
 use crate::lock::Lock;

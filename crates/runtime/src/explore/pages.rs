@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use powerfail_abi::explore::{ADDRESS, PAGES_AT};
+use powerfail_protocol::explore::{ADDRESS, PAGES_AT};
 
 use crate::sys;
 

@@ -1,6 +1,6 @@
 //! Paths: whether one leads to a pool.
 
-use powerfail_abi::explore::Pool;
+use powerfail_protocol::explore::Pool;
 
 use crate::sys;
 

@@ -15,8 +15,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
 
 use iced_x86::InstructionInfoFactory;
-use powerfail_abi::explore::{ADDRESS, KNOWLEDGE_AT, Line, OVERWRITTEN_BYTES, Watch, flag};
-use powerfail_observe::words_for;
+use powerfail_protocol::explore::{ADDRESS, KNOWLEDGE_AT, Line, OVERWRITTEN_BYTES, Watch, flag};
+use powerfail_protocol::observe::words_for;
 
 use crate::sys;
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use powerfail_abi::explore::flag;
+use powerfail_protocol::explore::flag;
 
 use crate::{code, sys};
 

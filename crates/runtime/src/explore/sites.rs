@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use powerfail_abi::explore::{ADDRESS, SITES_AT, SITES_MAX};
+use powerfail_protocol::explore::{ADDRESS, SITES_AT, SITES_MAX};
 
 use super::pools::State;
 use super::{file, hot};

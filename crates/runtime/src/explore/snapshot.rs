@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_abi::explore::{MessageKind, Order, flag};
+use powerfail_protocol::explore::{MessageKind, Order, flag};
 
 use crate::sys;
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use powerfail_abi::explore::{MESSAGE_LEN, MessageKind, Order};
+use powerfail_protocol::explore::{MESSAGE_LEN, MessageKind, Order};
 
 use crate::sys;
 

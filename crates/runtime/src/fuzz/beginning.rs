@@ -4,7 +4,7 @@
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use powerfail_abi::fuzz::{AREA_ADDRESS, ARGUMENTS_AT, ARGUMENTS_MAX, flag};
+use powerfail_protocol::fuzz::{AREA_ADDRESS, ARGUMENTS_AT, ARGUMENTS_MAX, flag};
 
 use crate::interpose;
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use powerfail_abi::fuzz::flag;
+use powerfail_protocol::fuzz::flag;
 
 use crate::explore::calls::Call;
 use crate::explore::calls::number::{

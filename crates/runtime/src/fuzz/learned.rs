@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use powerfail_abi::fuzz::AREA_ADDRESS;
+use powerfail_protocol::fuzz::AREA_ADDRESS;
 
 use crate::{host, stacks, sys};
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_abi::fuzz::{Order, Phase, Server};
+use powerfail_protocol::fuzz::{Order, Phase, Server};
 
 use crate::{code, coverage, pool, sys, thread};
 

@@ -1,6 +1,6 @@
 //! Repeated targets: the runtime in a process that is executed thousands of times a second.
 //!
-//! [`powerfail_abi::fuzz`] says what is shared with the host and how a target is repeated. Here is the
+//! [`powerfail_protocol::fuzz`] says what is shared with the host and how a target is repeated. Here is the
 //! target's side: [`calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
 //! [`notes`] makes known to those who are forked later which instructions store to pools, [`learned`] what else
 //! was found out about code, and [`beginning`] gives an execution its arguments. [`memory`] makes copies of the
@@ -22,9 +22,9 @@ mod process;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use powerfail_abi::fuzz::{AREA_ADDRESS, AREA_LEN, Area, flag};
-use powerfail_abi::message::MessageKind;
-use powerfail_abi::shared::Reply;
+use powerfail_protocol::fuzz::{AREA_ADDRESS, AREA_LEN, Area, flag};
+use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::shared::Reply;
 
 use crate::sites::Sites;
 use crate::{coverage, derandomise, host, signals, stacks, sys};
@@ -49,7 +49,7 @@ pub(crate) fn area() -> &'static Area {
     unsafe { &*(AREA_ADDRESS as *const Area) }
 }
 
-/// Whether something is asked for: a bit of [`powerfail_abi::fuzz::flag`].
+/// Whether something is asked for: a bit of [`powerfail_protocol::fuzz::flag`].
 pub(crate) fn has_flag(bit: u32) -> bool {
     is_active() && area().flags.load(Ordering::Relaxed) & bit != 0
 }

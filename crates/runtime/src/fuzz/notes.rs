@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use powerfail_abi::fuzz::{AREA_ADDRESS, NOTES_AT, NOTES_MAX};
+use powerfail_protocol::fuzz::{AREA_ADDRESS, NOTES_AT, NOTES_MAX};
 
 use crate::sites::SITES;
 

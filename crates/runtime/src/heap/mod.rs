@@ -1,7 +1,7 @@
 //! The heap of `--heap`: what the target allocates is persistent memory, at the same address in every
 //! process.
 //!
-//! [`powerfail_abi::memory`] says what lies where in its file. In a recording the heap is a pool like any
+//! [`powerfail_protocol::memory`] says what lies where in its file. In a recording the heap is a pool like any
 //! other, mapped when the target first allocates something; in a recovery the same file, as a crash has left
 //! it, is mapped at the same place, recorded by nobody. Which calls are served here [`callers`] decides;
 //! [`functions`] and [`operators`] are the calls, [`space`] gives out memory.
@@ -26,12 +26,12 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 
-use powerfail_abi::mark;
-use powerfail_abi::memory::{
+use powerfail_protocol::mark;
+use powerfail_protocol::memory::{
     HEAP_ADDRESS, HEAP_SPACE, HEAP_VARIABLE, ROOT_COUNT, ROOT_LEN, ROOTS_AT, RUN_LEN,
     run_count_of_file,
 };
-use powerfail_abi::shared::SHARED_FD_VARIABLE;
+use powerfail_protocol::shared::SHARED_FD_VARIABLE;
 
 use crate::sites::WINDOW;
 use crate::{append, explore, host, pool, sys};

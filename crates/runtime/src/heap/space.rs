@@ -6,8 +6,8 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use powerfail_abi::mark;
-use powerfail_abi::memory::{
+use powerfail_protocol::mark;
+use powerfail_protocol::memory::{
     HEAP_ADDRESS, RUN_LEN, RUNS_AT, TABLE_LEN, TABLES_AT, entry, object_len,
 };
 

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use powerfail_abi::mark::{self, allocation};
+use powerfail_protocol::mark::{self, allocation};
 
 use super::object::{Oid, allocated, value_of};
 use super::{Pool, leave_range, observed, thread};

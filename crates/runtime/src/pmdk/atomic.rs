@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use powerfail_abi::mark::{self, ALLOCATE, FREE, allocation};
+use powerfail_protocol::mark::{self, ALLOCATE, FREE, allocation};
 
 use super::object::{ATOMIC, Before, Oid, allocated, value_of};
 use super::{Call, Constructor, Pool, observed, original, thread};

@@ -1,6 +1,6 @@
 //! Objects: how the library names them, where they are and how long.
 
-use powerfail_abi::mark::{self, allocation};
+use powerfail_protocol::mark::{self, allocation};
 
 use super::{leave_range, original};
 

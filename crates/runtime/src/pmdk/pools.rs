@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use powerfail_abi::mark::{self, allocation};
+use powerfail_protocol::mark::{self, allocation};
 
 use super::object::{Oid, address_of, len_of};
 use super::{Call, Constructor, Pool, leave, leave_range, observed, original, thread};

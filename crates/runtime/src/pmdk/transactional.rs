@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int};
 
-use powerfail_abi::mark::{self, TRANSACTION_ALLOCATE, TRANSACTION_FREE, allocation};
+use powerfail_protocol::mark::{self, TRANSACTION_ALLOCATE, TRANSACTION_FREE, allocation};
 
 use super::object::{Before, FLAG_NO_FLUSH, IN_TRANSACTION, Oid, allocated, value_of};
 use super::{Call, observed, original, thread};

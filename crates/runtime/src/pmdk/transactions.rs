@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use powerfail_abi::mark::{self, add};
+use powerfail_protocol::mark::{self, add};
 
 use super::object::{FLAG_NO_FLUSH, FLAG_NO_SNAPSHOT, Oid, address_of};
 use super::{Call, leave, leave_range, observed, original, pass_on, thread};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use powerfail_abi::explore::{MessageKind, Order, flag};
+use powerfail_protocol::explore::{MessageKind, Order, flag};
 
 use super::outputs;
 use super::zygote::{Outcome, Table, Zygote};

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use powerfail_abi::explore::{Choice, flag};
+use powerfail_protocol::explore::{Choice, flag};
 
 use super::zygote::{Outcome, Table, Zygote, build};
 

@@ -100,7 +100,7 @@ fn choices_name_the_code_that_chose() {
     zygote.prepare();
     zygote.start_mode("mixed");
     let snapshot = zygote.snapshot();
-    zygote.begin(powerfail_abi::explore::flag::LAZY, &[]);
+    zygote.begin(powerfail_protocol::explore::flag::LAZY, &[]);
     zygote.run(snapshot, |_| ()).unwrap();
     let choices = zygote.choices();
     assert_eq!(choices.len(), 2);
@@ -121,7 +121,7 @@ fn reads_of_watched_lines_are_noted() {
     zygote.prepare();
     zygote.start_mode("twice");
     let snapshot = zygote.snapshot();
-    zygote.begin(powerfail_abi::explore::flag::LAZY, &[]);
+    zygote.begin(powerfail_protocol::explore::flag::LAZY, &[]);
     zygote.run(snapshot, |_| ()).unwrap();
     assert_eq!(zygote.read_lines(0), 1);
     assert_eq!(zygote.read_lines(1), 1);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::Command;
 
-use powerfail_abi::explore::{LogKind, flag};
+use powerfail_protocol::explore::{LogKind, flag};
 
 use super::zygote::{Table, Zygote, program};
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::process::Command;
 
-use powerfail_abi::explore::{Note, flag};
-use powerfail_abi::mark;
+use powerfail_protocol::explore::{Note, flag};
+use powerfail_protocol::mark;
 
 use super::made_up::{Numbers, note_some, table};
 use super::outputs;
@@ -215,7 +215,7 @@ fn another_program_goes_on_with_what_was_noted() {
     zygote.start(Command::new("sh").arg("-c").arg(&script));
     for _ in 0..2 {
         let message = zygote.hear().unwrap();
-        let kind = powerfail_abi::explore::MessageKind::NoSnapshot;
+        let kind = powerfail_protocol::explore::MessageKind::NoSnapshot;
         assert!(message.is(kind), "{message:?}");
     }
     assert!(zygote.wait().success());

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use powerfail_abi::explore::{LogKind, MessageKind, Order, flag};
+use powerfail_protocol::explore::{LogKind, MessageKind, Order, flag};
 
 use super::zygote::{Outcome, Table, Zygote};
 

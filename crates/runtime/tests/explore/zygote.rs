@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use powerfail_abi::explore::{
+use powerfail_protocol::explore::{
     CHOICES_AT, CONTENTS_AT, Choice, Control, FILE_LEN, FILE_VARIABLE, LINES_AT, LOG_AT, Line,
     LogHeader, MAGIC, MESSAGE_LEN, MessageKind, NOTES_AT, Note, OPEN_PAGES_AT, OVERWRITTEN_BYTES,
     OpenPage, Order, POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE, VERSION, WATCHES_AT, Watch, flag,

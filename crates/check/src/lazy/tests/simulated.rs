@@ -9,8 +9,8 @@ use powerfail_model::{
     CrashState, Event, EventIndex, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, Rules,
     StoreKind,
 };
-use powerfail_observe::{ByteSet, Knowledge, Line, words_for};
 use powerfail_oracle::{Failure, Stage, Verdict};
+use powerfail_protocol::observe::{ByteSet, Knowledge, Line, words_for};
 use powerfail_trace::{
     Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
 };

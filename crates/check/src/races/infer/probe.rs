@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use powerfail_detect::cross_failure::PoolRange;
 use powerfail_explore::lazy::{CrashTable, Observed};
 use powerfail_model::{EventIndex, LineId, LineIndex, PoolIndex};
 use powerfail_oracle::{Execution, LineTable, Watch};
+use powerfail_races::PoolRange;
 use powerfail_trace::{Frame, Module};
 
 use super::super::tried::{CLASSES_MAX, Tried};

@@ -1,9 +1,9 @@
 //! What the trace says: candidates, and all lines that the run has stored to.
 
-use powerfail_abi::mark;
-use powerfail_detect::cross_failure::{Candidate, Candidates, PoolRange};
 use powerfail_model::{Event, EventIndex, PoolIndex, PoolOffset, Rules};
 use powerfail_oracle::Watch;
+use powerfail_protocol::mark;
+use powerfail_races::{Candidate, Candidates, PoolRange};
 use powerfail_trace::{Body, MarkKind, Trace};
 use rustc_hash::FxHashSet;
 

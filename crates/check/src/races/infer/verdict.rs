@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use powerfail_detect::cross_failure::Candidate;
 use powerfail_finding::{DecidedRange, InferredCommitVariable, ReadWith, Role, SourcePlace};
 use powerfail_model::{Event, EventIndex, PoolIndex};
+use powerfail_races::Candidate;
 use powerfail_trace::{Body, Frame, Module, Trace};
 
 use super::Test;

@@ -1,4 +1,4 @@
-// A stand-in for the runtime: it speaks the protocol of powerfail_abi::explore, and a program says by itself,
+// A stand-in for the runtime: it speaks the protocol of powerfail_protocol::explore, and a program says by itself,
 // with `choose`, where it loads from an open line.
 
 #define _GNU_SOURCE

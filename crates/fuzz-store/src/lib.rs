@@ -1,0 +1,79 @@
+//! What a fuzzing campaign keeps on disk: images of pools in a tree whose edges are (input, failure
+//! point), and test cases. Everything is appended, so that a kill at any moment loses nothing that was
+//! reported.
+//!
+//! - [`Campaign`]: the directory of a campaign, opened by the one process that may change it, with all below.
+//! - [`Images`]: each kept once, as a difference to one that is much like it; loaded from a cache; made again
+//!   from the tree alone by whoever implements [`Rebuild`].
+//! - [`Queue`]: test cases, each an image and an input, with files that people can look at.
+//! - [`Stats`]: how it went on, for plots and for going on.
+//! - [`Sync`]: test cases of other instances, with the images that they need.
+//! - [`Journal`]: lines of JSON with checksums, for whatever else is to be kept.
+//!
+//! A function that keeps something has kept it when it returns `Ok`. When it returns an error, nothing has
+//! changed, and it may be tried again: [`CorpusError::is_full`] says whether room was missing.
+//!
+//! Runs nothing and judges nothing. The bytes are described in `docs/campaign-format.md`.
+//!
+//! ```
+//! use powerfail_fuzz_store::{Campaign, Contents, Edge, Entry, Images, Priority, TestCase};
+//!
+//! let out = tempfile::tempdir()?;
+//! let options = serde_json::json!({ "jobs": 2 });
+//! let campaign = Campaign::create(out.path(), vec!["kv".into(), "{pool}".into()], options)?;
+//!
+//! // A run on no pool at all has made one.
+//! let mut contents = Contents::default();
+//! contents.files.entry("pool".into()).or_default().len_bytes = 8 << 20;
+//! let edge = Edge { input: b"create\n".to_vec(), failure_point: None };
+//! let (image, new) = campaign.images.insert(Images::empty(), &edge, &contents)?;
+//! assert!(new);
+//!
+//! let case = TestCase { image, input: b"set 1\n".to_vec() };
+//! let entry = Entry {
+//!     priority: Priority::High,
+//!     time_s: 0.2,
+//!     execs: 17,
+//!     new_locations: 3,
+//!     found_by: "seed".into(),
+//!     minimised_from: None,
+//! };
+//! let (number, _) = campaign.queue.append(&case, &entry)?;
+//! drop(campaign);
+//!
+//! let campaign = Campaign::resume(out.path())?;
+//! assert_eq!(campaign.queue.load(number)?, case);
+//! assert_eq!(*campaign.images.load(image)?, contents);
+//! assert_eq!(campaign.images.path(image)?, [edge]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cache;
+mod campaign;
+mod case;
+mod cut;
+mod difference;
+mod error;
+mod images;
+mod journal;
+mod lock;
+mod pack;
+mod queue;
+mod stats;
+mod store;
+mod sync;
+mod text;
+mod tree;
+mod varint;
+
+pub use campaign::{Campaign, Record, discard_unused, read_record};
+pub use case::{CaseNumber, Edge, Priority, Rebuild, TestCase};
+pub use cut::Cut;
+pub use error::{CorpusError, Result};
+pub use images::{ImageNode, Images};
+pub use journal::{Journal, JournalReader, Line};
+pub use lock::Lock;
+pub use powerfail_image::{Contents, ImageId};
+pub use queue::{Entry, Queue, QueuedCase, read_cases};
+pub use stats::{Stats, StatsLine, read_stats};
+pub use sync::{Imported, Pulled, Sync};

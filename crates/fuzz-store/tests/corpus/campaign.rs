@@ -1,0 +1,172 @@
+//! One process at a time, and a campaign that is what it was.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use powerfail_fuzz_store::{
+    Campaign, CorpusError, Images, Lock, StatsLine, TestCase, discard_unused, read_record,
+    read_stats,
+};
+use serde_json::json;
+
+use crate::common::{TestResult, entry, other_process};
+
+const VARIABLE: &str = "POWERFAIL_CORPUS_TEST_LOCK";
+
+#[test]
+fn a_campaign_is_resumed_as_it_was() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let directory = directory.path().join("out");
+    let nothing = Campaign::resume(&directory).err();
+    assert!(matches!(nothing, Some(CorpusError::NoCampaign { .. })));
+    let command = vec!["kv".to_owned(), "{pool}".to_owned()];
+    let campaign = Campaign::create(&directory, command.clone(), json!({"jobs": 2}))?;
+    let id = campaign.record.id.clone();
+    assert_eq!(campaign.directory(), directory);
+    assert!(campaign.findings_directory().is_dir());
+    let both = Campaign::resume(&directory).err();
+    assert!(matches!(both, Some(CorpusError::Locked { .. })), "{both:?}");
+    drop(campaign);
+    let again = Campaign::create(&directory, Vec::new(), json!(null)).err();
+    assert!(
+        matches!(again, Some(CorpusError::Exists { .. })),
+        "{again:?}"
+    );
+    let mut campaign = Campaign::resume(&directory)?;
+    assert_eq!(campaign.record.command, command);
+    assert_eq!(campaign.record.options, json!({"jobs": 2}));
+    campaign.set_options(json!({"jobs": 4}))?;
+    let record = read_record(&directory)?;
+    assert_eq!((record.id, record.options), (id, json!({"jobs": 4})));
+    std::fs::write(directory.join("campaign.json"), r#"{"format": 99}"#)?;
+    let newer = read_record(&directory).err();
+    assert!(
+        matches!(newer, Some(CorpusError::Version { .. })),
+        "{newer:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn only_a_campaign_in_which_nothing_happened_is_discarded() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let directory = directory.path();
+    std::fs::write(directory.join("notes"), "mine")?;
+    let campaign = Campaign::create(directory, Vec::new(), json!(null))?;
+    assert!(!discard_unused(directory), "it is in use");
+    drop(campaign);
+    assert!(discard_unused(directory));
+    let left: Vec<_> = std::fs::read_dir(directory)?.collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let campaign = Campaign::create(directory, Vec::new(), json!(null))?;
+    let case = TestCase {
+        image: Images::empty(),
+        input: b"a".to_vec(),
+    };
+    campaign.queue.append(&case, &entry("added"))?;
+    drop(campaign);
+    assert!(!discard_unused(directory));
+    assert_eq!(Campaign::resume(directory)?.queue.len(), 1);
+    Ok(())
+}
+
+#[test]
+fn statistics_go_on_where_they_stopped() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let directory = directory.path();
+    let campaign = Campaign::create(directory, Vec::new(), json!(null))?;
+    assert_eq!(campaign.stats.last(), None);
+    let mut lines = Vec::new();
+    for number in 0..3_u32 {
+        lines.push(StatsLine {
+            time_s: 0.1 + f64::from(number),
+            execs: 1000 * u64::from(number),
+            stability: 0.99,
+            more: [("timeouts".to_owned(), json!(number))].into(),
+            ..StatsLine::default()
+        });
+        campaign.stats.append(&lines[number as usize])?;
+    }
+    // A plot reads it while it is written, and sees nothing but numbers.
+    assert_eq!(read_stats(directory)?, lines);
+    let text = std::fs::read_to_string(directory.join("stats.jsonl"))?;
+    assert!(text.starts_with(r#"{"time_s":0.1,"execs":0,"#), "{text}");
+    drop(campaign);
+    let path = directory.join("stats.jsonl");
+    std::fs::write(&path, format!("{text}{{\"time_s\":4"))?;
+    let campaign = Campaign::resume(directory)?;
+    assert_eq!(campaign.stats.last().as_ref(), lines.last());
+    assert_eq!((campaign.cuts.len(), campaign.cuts[0].lost_bytes), (1, 11));
+    assert_eq!(std::fs::read_to_string(&path)?, text);
+    Ok(())
+}
+
+/// Takes the lock, says so, and waits for the end of its input.
+fn hold(directory: &Path) -> TestResult {
+    let _lock = Lock::take(directory)?;
+    println!("\nlocked");
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+/// Waits for what a process says when it has the lock. What it says later is read by the one who keeps the
+/// result.
+fn wait_for_lock(process: &mut Child) -> TestResult<BufReader<ChildStdout>> {
+    let mut stdout = BufReader::new(process.stdout.take().ok_or("it is piped")?);
+    let mut lines = stdout.by_ref().lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "locked"));
+    Ok(stdout)
+}
+
+#[test]
+fn two_processes_do_not_have_one_lock() -> TestResult {
+    if let Some(directory) = std::env::var_os(VARIABLE) {
+        return hold(Path::new(&directory));
+    }
+    let directory = tempfile::tempdir()?;
+    let directory = directory.path();
+    let start = || {
+        let test = "campaign::two_processes_do_not_have_one_lock";
+        other_process(test, VARIABLE, directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+    };
+    let locked_by = || match Lock::take(directory) {
+        Err(CorpusError::Locked { by, .. }) => Some(by),
+        _ => None,
+    };
+    // One that ends as it should.
+    let mut other = start()?;
+    let mut rest = wait_for_lock(&mut other)?;
+    assert_eq!(locked_by(), Some(format!("process {}", other.id())));
+    drop(other.stdin.take());
+    rest.read_to_end(&mut Vec::new())?;
+    assert!(other.wait()?.success());
+    drop(Lock::take(directory)?);
+    // One that is killed.
+    let mut other = start()?;
+    let _rest = wait_for_lock(&mut other)?;
+    other.kill()?;
+    other.wait()?;
+    let record = std::fs::read_to_string(directory.join("lock"))?;
+    drop(Lock::take(directory)?);
+    // One that is killed and has left a process that was forked from it: the kernel's lock is still held.
+    std::fs::write(directory.join("lock"), record)?;
+    let mut left = Command::new("flock")
+        .arg(directory.join("lock"))
+        .args(["sh", "-c", "echo locked; cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let _rest = wait_for_lock(&mut left)?;
+    let lock = Lock::take(directory)?;
+    assert_eq!(locked_by(), Some(format!("process {}", std::process::id())));
+    drop(left.stdin.take());
+    left.wait()?;
+    assert!(locked_by().is_some());
+    drop(lock);
+    assert_eq!(locked_by(), None);
+    Ok(())
+}

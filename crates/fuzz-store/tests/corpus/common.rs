@@ -1,0 +1,147 @@
+//! Pools that change as those of programs do, and a program that changes them.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use powerfail_fuzz_store::{Contents, CorpusError, Edge, Entry, Images, Priority, Rebuild};
+use powerfail_image::FileContents;
+
+pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+pub(crate) const PAGE: usize = 4096;
+pub(crate) const POOL_BYTES: u64 = 8 << 20;
+
+/// Numbers that look random and are the same in every run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 11) % end
+    }
+}
+
+/// A pool as a library of transactions leaves it: a header, a log, tables, and a heap of records.
+pub(crate) fn new_pool() -> Contents {
+    let mut random = Random::new(1);
+    let mut pool = FileContents {
+        len_bytes: POOL_BYTES,
+        ..FileContents::default()
+    };
+    for number in 0..100_u64 {
+        let mut page = [0; PAGE];
+        for record in 0..PAGE / 64 {
+            let at = record * 64;
+            page[at..at + 8].copy_from_slice(&(number * 64 + record as u64).to_le_bytes());
+            page[at + 8..at + 16].copy_from_slice(&random.next().to_le_bytes());
+        }
+        pool.set_page(number * 20, &page);
+    }
+    Contents {
+        files: [("pool".to_owned(), pool)].into(),
+    }
+}
+
+/// What a run of a few commands does to a pool: some records in a handful of pages, the log, and a counter.
+/// The same input does the same every time; a failure leaves the first part of it.
+pub(crate) fn run(from: &Contents, edge: &Edge) -> Contents {
+    if from.files.is_empty() {
+        return new_pool();
+    }
+    let seed = blake3::hash(&edge.input);
+    let mut random = Random::new(u64::from_le_bytes(
+        seed.as_bytes()[..8].try_into().expect("8 bytes"),
+    ));
+    let mut contents = from.clone();
+    let pool = contents.files.get_mut("pool").expect("a pool");
+    let stores = edge.failure_point.unwrap_or(8);
+    for store in 0..stores {
+        // The log is always in the same place; records are anywhere, some in pages that were not used yet.
+        let (page, at) = match store % 4 {
+            0 => (0, 512 + 64 * (store as usize / 4)),
+            _ => (random.below(2048), 64 * random.below(64) as usize),
+        };
+        let mut bytes = pool.pages.get(&page).map_or([0; PAGE], |page| **page);
+        let value = random.next().to_le_bytes();
+        bytes[at..at + 8].copy_from_slice(&value);
+        bytes[at + 8..at + 24].copy_from_slice(b"a value of text.");
+        pool.set_page(page, &bytes);
+    }
+    contents
+}
+
+/// Runs the program, and counts how often.
+#[derive(Default)]
+pub(crate) struct Program {
+    pub(crate) runs: usize,
+}
+
+impl Rebuild for Program {
+    fn run(&mut self, from: &Contents, edge: &Edge) -> io::Result<Contents> {
+        self.runs += 1;
+        Ok(run(from, edge))
+    }
+}
+
+pub(crate) fn edge(input: &str, failure_point: Option<u64>) -> Edge {
+    Edge {
+        input: input.into(),
+        failure_point,
+    }
+}
+
+pub(crate) fn entry(found_by: &str) -> Entry {
+    Entry {
+        priority: Priority::Medium,
+        time_s: 1.5,
+        execs: 7,
+        new_locations: 3,
+        found_by: found_by.to_owned(),
+        minimised_from: None,
+    }
+}
+
+pub(crate) fn open(directory: &Path) -> Result<Images, CorpusError> {
+    Images::open(directory).map(|(images, _)| images)
+}
+
+/// The files of a directory that images consist of, in the order in which they are written.
+pub(crate) fn image_files(directory: &Path) -> [PathBuf; 3] {
+    ["images.pack", "inputs.pack", "images.jsonl"].map(|name| directory.join(name))
+}
+
+/// A few pages, for tests that make many images.
+pub(crate) fn small(value: u64) -> Contents {
+    let mut pool = FileContents {
+        len_bytes: 3 * PAGE as u64,
+        ..FileContents::default()
+    };
+    let mut page = [7; PAGE];
+    pool.set_page(0, &page);
+    page[8..16].copy_from_slice(&value.to_le_bytes());
+    pool.set_page(value % 3, &page);
+    Contents {
+        files: [("pool".to_owned(), pool)].into(),
+    }
+}
+
+/// This program once more, with one test only, which finds the variable and plays the other part.
+pub(crate) fn other_process(test: &str, variable: &str, value: impl AsRef<OsStr>) -> Command {
+    let own = std::env::current_exe().expect("this program has a path");
+    let mut command = Command::new(own);
+    command.args(["--exact", test, "--nocapture"]);
+    command.env(variable, value);
+    command
+}

@@ -1,0 +1,213 @@
+//! From a trace to findings: lint, and crashes at the failure points that are worth it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use powerfail_check::{
+    CheckError, CrashOptions, LazyOptions, LazyTime, Observer, RaceOptions, Runner, RunnerOptions,
+    Selection, Step, Undisturbed,
+};
+use powerfail_evidence::Recovery;
+use powerfail_explore::{Granularity, TreeOptions};
+use powerfail_finding::{Code, Eager, Finding, RecoveryOutcome, Severity};
+use powerfail_lint::LintOptions;
+use powerfail_oracle::{Oracle, Settings};
+use powerfail_trace::Trace;
+
+use crate::error::CampaignError;
+use crate::options::{CampaignOptions, Checks, InputWay};
+
+/// Executions at one failure point whose lost lines are explored.
+const EXECUTIONS_MAX: u64 = 200;
+
+/// Judges traces.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    options: Arc<CampaignOptions>,
+    runtime: Arc<[u8]>,
+    parent: PathBuf,
+    /// How recovery is run where nobody says otherwise.
+    recovery: Recovery,
+}
+
+/// What came of it.
+pub(crate) enum Judged {
+    Findings(Vec<Finding>),
+    /// Recovery fails where no crash is to blame.
+    FailsUndisturbed(Undisturbed, Box<RecoveryOutcome>),
+    /// There is nothing that could be damaged.
+    NoPool,
+}
+
+/// Where the lint sees something that only a crash can prove.
+pub(crate) type Suspect = (Code, String, u32);
+
+/// How a trace is judged.
+pub(crate) struct Question {
+    pub(crate) checks: Checks,
+    pub(crate) selection: Arc<dyn Selection>,
+    pub(crate) recovery: Recovery,
+    pub(crate) budget: Duration,
+    pub(crate) seed: u64,
+}
+
+struct Silent<'a>(&'a dyn Fn() -> bool);
+
+impl Observer for Silent<'_> {
+    fn progress(&mut self, _step: Step, _done: u64, _of: u64) {}
+    fn plan(&mut self, _runs: u64, _points: u64, _estimate: Duration) {}
+    fn combinations(&mut self, _eager: &Eager, _states: u64, _estimate: Duration) {}
+    fn is_interrupted(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl Judge {
+    pub(crate) fn new(options: &Arc<CampaignOptions>, runtime: &Arc<[u8]>) -> Self {
+        let mut recovery = options.judging.recovery.clone();
+        if recovery.recover.is_empty() {
+            recovery.recover = command_with(options, b"");
+            recovery.desock = options.desock;
+        }
+        Self {
+            options: Arc::clone(options),
+            runtime: Arc::clone(runtime),
+            parent: powerfail_image::default_parent(),
+            recovery,
+        }
+    }
+
+    /// How recovery is run where nobody says otherwise.
+    pub(crate) const fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// The target itself as recovery, fed with an input. `file` is where the input will be.
+    pub(crate) fn recovery_with(&self, input: &[u8], file: &Path) -> Recovery {
+        Recovery {
+            recover: command_with(&self.options, input),
+            input: Some(file.to_path_buf()),
+            desock: self.options.desock,
+            client: None,
+            ready: None,
+            stop: None,
+            ..self.recovery.clone()
+        }
+    }
+
+    fn lint_options(&self) -> LintOptions {
+        LintOptions {
+            domain: self.recovery.rules().domain,
+            trust: self.recovery.trusted(),
+            warnings: self.options.judging.warnings,
+        }
+    }
+
+    /// What the trace alone shows, and where it shows something that only a crash can prove.
+    pub(crate) fn lint(
+        &self,
+        trace: &Trace,
+    ) -> Result<(Vec<Finding>, Vec<Suspect>), CampaignError> {
+        let linted = powerfail_check::lint(trace, &self.lint_options(), &mut |_| ())?;
+        let unproven = linted.findings.iter();
+        let unproven = unproven.filter(|finding| finding.severity == Severity::Warning);
+        let suspects = unproven.filter_map(|finding| {
+            let place = finding.places.first()?;
+            Some((finding.code, place.file.clone()?, place.line?))
+        });
+        let suspects = suspects.collect();
+        Ok((self.wanted(linted.findings), suspects))
+    }
+
+    /// What crashes show, and the trace.
+    pub(crate) fn judge(
+        &self,
+        trace: &Trace,
+        question: &Question,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Judged, CampaignError> {
+        let settings = Settings {
+            runtime: Some(Arc::clone(&self.runtime)),
+            ..Settings::default()
+        };
+        let recovery = &question.recovery;
+        let oracle = Oracle::new(recovery.plan(trace)?, settings)
+            .map_err(powerfail_check::CheckError::from)?;
+        let runner_options = RunnerOptions {
+            jobs: 1,
+            rules: recovery.rules(),
+            fill: recovery.fill(),
+            companions: Vec::new(),
+        };
+        let options = self.crash_options(question);
+        let mut observer = Silent(is_interrupted);
+        let crashed =
+            Runner::new(trace, &oracle, &self.parent, runner_options).and_then(|mut runner| {
+                powerfail_check::crash(trace, &options, &mut runner, &mut observer)
+            });
+        match crashed {
+            Ok(crashed) => Ok(Judged::Findings(self.wanted(crashed.findings))),
+            Err(CheckError::Undisturbed { image, outcome }) => {
+                Ok(Judged::FailsUndisturbed(image, outcome))
+            }
+            Err(CheckError::NoPool) => Ok(Judged::NoPool),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn crash_options(&self, question: &Question) -> CrashOptions {
+        let checks = question.checks;
+        CrashOptions {
+            tree: TreeOptions {
+                granularity: Granularity::FlushAndFence,
+                per_stack: 0,
+                seed: question.seed,
+                include_create: self.options.judging.include_create,
+                digests: true,
+            },
+            budget: Some(question.budget),
+            lint: self.lint_options(),
+            ack: None,
+            prefix: checks.prefix,
+            eager: None,
+            lazy: checks.lazy.then(|| LazyOptions {
+                limit: Some(EXECUTIONS_MAX),
+                robustness: self.options.judging.warnings,
+                time: LazyTime::Share,
+                ..LazyOptions::default()
+            }),
+            races: checks.races.then(|| RaceOptions {
+                confirm: true,
+                ..RaceOptions::default()
+            }),
+            selection: Some(Arc::clone(&question.selection)),
+            undisturbed: None,
+        }
+    }
+
+    fn wanted(&self, mut findings: Vec<Finding>) -> Vec<Finding> {
+        if !self.options.judging.warnings {
+            findings.retain(|finding| finding.severity != Severity::Warning);
+        }
+        findings
+    }
+}
+
+/// The command of the target. An input that comes as arguments is put in its place; another one stays a
+/// placeholder.
+fn command_with(options: &CampaignOptions, input: &[u8]) -> Vec<OsString> {
+    if options.input != InputWay::Arguments {
+        return options.command.clone();
+    }
+    let lines = powerfail_recorder::repeat::split_arguments(input);
+    let words = options.command.iter();
+    words
+        .flat_map(|word| match word.as_bytes() {
+            b"{input}" => lines.clone(),
+            _ => vec![word.clone()],
+        })
+        .collect()
+}

@@ -1,0 +1,165 @@
+//! A smaller test case that shows the same finding.
+//!
+//! The image first: none at all, then as it is. Then the input: parts of it are left out as long as the finding
+//! stays. Each try is a recording and a check of the moments with the same names alone, so
+//! it is as cheap as a check can be.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use powerfail_check::{Cause, cause_of};
+use powerfail_evidence::Recovery;
+use powerfail_explore::{PointKey, PointKeys};
+use powerfail_finding::Finding;
+use powerfail_fuzz_engine::minimise::trim;
+use powerfail_fuzz_store::{Images, TestCase};
+use powerfail_model::EventIndex;
+use powerfail_trace::Trace;
+use rustc_hash::FxHashSet;
+
+use crate::checker::Checker;
+use crate::error::CampaignError;
+use crate::findings::{RECOVERY_INPUT, StoredFinding};
+use crate::judge::{Judged, Question};
+use crate::known::OnlyNamed;
+use crate::options::Checks;
+
+/// How long one finding is minimised.
+const TIME_MAX: Duration = Duration::from_secs(10);
+/// How many test cases are tried for one.
+const TRIES_MAX: usize = 60;
+/// How long a check of one may take.
+const BUDGET: Duration = Duration::from_secs(3);
+
+/// How a finding is seen again.
+struct Criterion<'a> {
+    cause: Cause,
+    checks: Checks,
+    /// Names of the moments at which it was seen; none if the trace alone shows it.
+    wanted: FxHashSet<PointKey>,
+    recovery: &'a Recovery,
+}
+
+impl Checker<'_, '_> {
+    /// Looks for a smaller test case of a finding, and keeps it beside the finding.
+    pub(crate) fn minimise(
+        &mut self,
+        stored: &StoredFinding,
+        case: &TestCase,
+        recovery: &Recovery,
+        recovery_input: Option<&[u8]>,
+    ) -> Result<(), CampaignError> {
+        let finding = &stored.finding;
+        if finding.code.class().is_of_program() {
+            return Ok(());
+        }
+        let trace = Trace::open(stored.directory.join(powerfail_evidence::TRACE))?;
+        let recovery = match recovery_input {
+            Some(input) => {
+                let file = self.recorder.directory().join(RECOVERY_INPUT);
+                std::fs::write(&file, input).map_err(CampaignError::file(&file))?;
+                Recovery {
+                    input: Some(file),
+                    ..recovery.clone()
+                }
+            }
+            None => recovery.clone(),
+        };
+        let criterion = Criterion::of(finding, &trace, &recovery)?;
+        let deadline = Instant::now() + TIME_MAX;
+        let mut best = case.clone();
+        let mut failure = None;
+        let mut shows = |case: &TestCase| {
+            if failure.is_some() || Instant::now() >= deadline || self.shared.is_over() {
+                return false;
+            }
+            self.shows(case, &criterion).unwrap_or_else(|error| {
+                failure = Some(error);
+                false
+            })
+        };
+        if best.image != Images::empty() {
+            let empty = TestCase {
+                image: Images::empty(),
+                input: best.input.clone(),
+            };
+            if shows(&empty) {
+                best = empty;
+            }
+        }
+        let image = best.image;
+        let trimmed = trim(&best.input, TRIES_MAX, |input| {
+            shows(&TestCase {
+                image,
+                input: input.to_vec(),
+            })
+        });
+        best.input = trimmed.input;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let record = self.record_of(&best)?;
+        self.shared
+            .findings
+            .minimised(&stored.directory, &best, &record)
+    }
+
+    /// Whether a test case shows a finding.
+    fn shows(&self, case: &TestCase, criterion: &Criterion<'_>) -> Result<bool, CampaignError> {
+        let contents = self.shared.kept.images().load(case.image)?;
+        let Some(recording) = self.record(&contents, &case.input)? else {
+            return Ok(false);
+        };
+        let trace = &recording.trace;
+        let is_it = |finding: &Finding| cause_of(finding) == criterion.cause;
+        if trace.pools().is_empty() {
+            return Ok(false);
+        }
+        if criterion.wanted.is_empty() && criterion.checks == Checks::NONE {
+            return Ok(self.judge.lint(trace)?.0.iter().any(is_it));
+        }
+        let question = Question {
+            checks: criterion.checks,
+            selection: Arc::new(OnlyNamed {
+                keys: PointKeys::of(trace)?,
+                wanted: criterion.wanted.clone(),
+                candidates: criterion.checks == Checks::NONE,
+            }),
+            recovery: criterion.recovery.clone(),
+            budget: BUDGET,
+            seed: self.shared.options.seed,
+        };
+        Ok(match self.ask(trace, &question)? {
+            Judged::Findings(findings) => findings.iter().any(is_it),
+            _ => false,
+        })
+    }
+}
+
+impl<'a> Criterion<'a> {
+    fn of(finding: &Finding, trace: &Trace, recovery: &'a Recovery) -> Result<Self, CampaignError> {
+        let keys = PointKeys::of(trace)?;
+        let mut wanted = FxHashSet::default();
+        let mut checks = Checks {
+            lint: false,
+            prefix: false,
+            lazy: false,
+            races: false,
+        };
+        if let Some(read) = &finding.read {
+            checks.races = true;
+            wanted.insert(keys.at(EventIndex(read.event)));
+        } else if let Some(evidence) = &finding.evidence {
+            let failure = &evidence.failure;
+            checks.prefix = failure.lost_lines.is_empty();
+            checks.lazy = !checks.prefix;
+            wanted.insert(keys.at(EventIndex(failure.event)));
+        }
+        Ok(Self {
+            cause: cause_of(finding),
+            checks,
+            wanted,
+            recovery,
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! The lint: patterns of misuse of persistent memory that a trace shows without any crash.
+//!
+//! [`lint`] passes over a trace once, forwards, and gives one [`Hit`] for each distinct bug. It reads
+//! the trace and nothing else: it runs nothing, finds no sources for addresses and does not print.
+//! `docs/findings/` has a page for each [`Code`](powerfail_finding::Code) that says how it is decided.
+//!
+//! The patterns are those of Mumak's trace analysis (section 4.2 of its paper of 2023), with these deviations:
+//!
+//! 1. The unit of a flush is the call that made it, not the line: a call that covers one line with
+//!    something new is good practice, whatever its other lines hold.
+//! 2. Flushing what another thread has flushed but not fenced is not redundant: this thread has no
+//!    other way to be sure.
+//! 3. A locked operation completes flushes but does not make the next sfence redundant: it was
+//!    executed for another reason.
+//! 4. A store to a line that is never flushed is transient data, unless the same code stores to lines
+//!    that are flushed: then the flush was forgotten.
+//! 5. Words that locked operations write are locks and counters unless they hold pointers, and are
+//!    not missed when they are lost.
+//! 6. What trusted libraries do among themselves is not reported; see [`Trust`].
+//!
+//! When something is durable is decided as `powerfail-model` does, by another machine: this one keeps
+//! no versions, only the newest store to each byte, which is what makes it fast.
+//!
+//! The reads of a recovery are judged in another pass: see the crate `races`.
+//!
+//! Where to start reading: `pass.rs` is the pass, with a file for each kind of event
+//! in `pass/`; `finish.rs` is what is known only at its end.
+
+mod attribution;
+mod blame;
+mod finish;
+mod hit;
+mod lines;
+mod options;
+mod owners;
+mod pass;
+mod publish;
+pub mod ranges;
+mod stores;
+mod tally;
+mod threads;
+mod transactions;
+mod trust;
+
+pub use attribution::{Business, NoSymbols, Symbols, attributed_frame};
+pub use hit::{Hit, HitSite, Linted};
+pub use options::LintOptions;
+pub use owners::Owners;
+pub use pass::lint;
+pub use trust::{Standing, Trust};

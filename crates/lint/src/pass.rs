@@ -1,0 +1,226 @@
+//! The pass over a trace. Each event costs what it touches; nothing is allocated for an event.
+
+mod durable;
+mod flush;
+mod publish;
+mod request;
+mod store;
+mod transactions;
+
+use std::collections::BTreeMap;
+
+use powerfail_model::{Domain, Event, PoolIndex};
+use powerfail_protocol::mark::{CREATION_BEGIN, CREATION_END, TRANSACTION_BEGIN, TRANSACTION_END};
+use powerfail_scope::{Scope, Turn};
+use powerfail_trace::{Body, EventBlock, MarkKind, Record, Result, StackId, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::attribution::{Attribution, Symbols};
+use crate::finish;
+use crate::hit::Linted;
+use crate::lines::{LINE_BYTES, LineSlot, Lines, flag as line_flag};
+use crate::options::LintOptions;
+use crate::publish::{AddressMap, Publish};
+use crate::stores::Stores;
+use crate::tally::{Calls, Seen, Tallies};
+use crate::threads::{Promise, Threads};
+use crate::transactions::Transactions;
+
+/// Finds all patterns of misuse in a trace, each distinct one once, in the order of codes and then
+/// of first events. `progress` hears from time to time how many events are done.
+pub fn lint(
+    trace: &Trace,
+    options: &LintOptions,
+    symbols: &mut dyn Symbols,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Linted> {
+    let mut pass = Pass::new(trace, options, symbols);
+    pass.load_initial_images(trace)?;
+    let mut block = EventBlock::default();
+    let mut done = 0;
+    for number in 0..trace.event_blocks().len() {
+        trace.read_block_into(number, &mut block)?;
+        for record in block.records() {
+            pass.apply(&record?);
+        }
+        done += u64::from(block.event_count());
+        progress(done);
+    }
+    finish::hits(pass, trace)
+}
+
+/// The state of the pass.
+pub(crate) struct Pass<'t> {
+    pub(crate) domain: Domain,
+    warnings: bool,
+    pub(crate) users: Attribution<'t>,
+    pub(crate) lines: Lines,
+    pub(crate) stores: Stores,
+    threads: Threads,
+    scope: Scope,
+    /// Stores, flushes, fences and their like so far, and how many of them annotations leave out.
+    events: u64,
+    pub(crate) out_of_scope: u64,
+    pub(crate) addresses: AddressMap,
+    /// What syncs covered, by pool: first byte and byte after the last of ranges that do not touch.
+    synced: FxHashMap<PoolIndex, BTreeMap<u64, u64>>,
+    pub(crate) tallies: Tallies,
+    pub(crate) flushes: Calls,
+    pub(crate) fences: Calls,
+    pub(crate) volatile_flushes: Calls,
+    /// For each stack, whether a store of it was ever flushed.
+    pub(crate) flushed_sites: Vec<bool>,
+    /// Overwrites in lines that nobody has flushed yet.
+    pub(crate) overwrites: FxHashMap<(LineSlot, StackId, StackId), ([Seen; 2], u64)>,
+    /// Stores of pointers that are not durable, by their events.
+    publishes: FxHashMap<u64, Publish>,
+    /// Those of them that the present event made durable.
+    matured: Vec<Publish>,
+    promises: Vec<Promise>,
+    pub(crate) transactions: Transactions,
+}
+
+/// The parts of a record that all rules need.
+#[derive(Clone, Copy)]
+struct Moment {
+    event: u64,
+    thread: u32,
+    stack: StackId,
+    /// Nobody is to hear of it: it is a part of the creation of a pool, or annotations say so.
+    silent: bool,
+}
+
+impl<'t> Pass<'t> {
+    fn new(trace: &'t Trace, options: &LintOptions, symbols: &'t mut dyn Symbols) -> Self {
+        Self {
+            domain: options.domain,
+            warnings: options.warnings,
+            users: Attribution::new(trace, &options.trust, symbols),
+            lines: Lines::new(trace.pools()),
+            stores: Stores::default(),
+            threads: Threads::default(),
+            scope: Scope::new(),
+            events: 0,
+            out_of_scope: 0,
+            addresses: AddressMap::new(trace.pools()),
+            synced: FxHashMap::default(),
+            tallies: Tallies::default(),
+            flushes: Calls::default(),
+            fences: Calls::default(),
+            volatile_flushes: Calls::default(),
+            flushed_sites: vec![false; trace.stack_count() as usize + 1],
+            overwrites: FxHashMap::default(),
+            publishes: FxHashMap::default(),
+            matured: Vec::new(),
+            promises: Vec::new(),
+            transactions: Transactions::default(),
+        }
+    }
+
+    /// Lines with content in the beginning can be reached.
+    fn load_initial_images(&mut self, trace: &Trace) -> Result<()> {
+        let mut runs = trace.initial_images();
+        while let Some(run) = runs.next_run()? {
+            let mut rest = run.bytes;
+            let mut offset = run.offset.0;
+            while !rest.is_empty() {
+                let room = (LINE_BYTES - offset % LINE_BYTES) as usize;
+                let (piece, after) = rest.split_at(rest.len().min(room));
+                if piece.iter().any(|byte| *byte != 0) {
+                    let slot = self.lines.touch(run.pool, offset / LINE_BYTES);
+                    self.lines.line_mut(slot).flags |= line_flag::REACHABLE;
+                }
+                offset += piece.len() as u64;
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, record: &Record<'_>) {
+        let in_scope = self.scope.admits_findings(record.thread);
+        let now = Moment {
+            event: record.index.0,
+            thread: record.thread.0,
+            stack: record.stack,
+            silent: !in_scope || self.threads.get(record.thread.0).in_creation,
+        };
+        let is_flush = matches!(record.body, Body::Pm(Event::Flush { .. }));
+        if !is_flush && self.threads.get(now.thread).call.is_some() {
+            self.end_call(now.thread);
+        }
+        if matches!(record.body, Body::Pm(_) | Body::VolatileFlush { .. }) {
+            self.events += 1;
+            self.out_of_scope += u64::from(!in_scope);
+        } else if self.scope.push(record) == Some(Turn::FirstInterest) {
+            self.forget();
+        }
+        match record.body {
+            Body::Pm(Event::Store { kind, at, bytes }) => self.store(now, kind, at, bytes),
+            Body::Pm(Event::Flush { kind, at }) => self.flush(now, kind, at),
+            Body::Pm(Event::Fence(kind)) => self.fence_event(now, kind),
+            Body::Pm(Event::Sync {
+                pool,
+                offset,
+                len_bytes,
+            }) => self.sync(now, pool, offset, len_bytes),
+            Body::Pm(Event::Resize { pool, len_bytes }) => self.resize(pool, len_bytes),
+            Body::VolatileFlush { .. } => self.volatile_flush(now),
+            Body::Mark(mark) => {
+                if let MarkKind::Annotation { code } = mark.kind {
+                    self.request(now, code, &mark);
+                    let thread = self.threads.get(now.thread);
+                    match code {
+                        TRANSACTION_BEGIN => thread.in_transaction = true,
+                        TRANSACTION_END => thread.in_transaction = false,
+                        CREATION_BEGIN => thread.in_creation = true,
+                        CREATION_END => thread.in_creation = false,
+                        _ => {}
+                    }
+                    self.transaction_mark(now, code, mark.value, mark.payload);
+                }
+            }
+            Body::ThreadStart | Body::ThreadEnd => {}
+        }
+    }
+
+    /// Nothing until now is of interest.
+    fn forget(&mut self) {
+        self.end_calls();
+        self.tallies = Tallies::default();
+        self.flushes = Calls::default();
+        self.fences = Calls::default();
+        self.volatile_flushes = Calls::default();
+        self.overwrites.clear();
+        self.publishes.clear();
+        self.transactions.forget();
+        self.stores.silence();
+        self.out_of_scope = self.events;
+    }
+}
+
+/// The bytes of a line from `start` on, as bits.
+const fn mask(start: usize, len: usize) -> u64 {
+    if len >= 64 {
+        u64::MAX << start
+    } else {
+        ((1 << len) - 1) << start
+    }
+}
+
+/// The aligned words in which some of these bytes lie, as bits.
+pub(crate) fn words(mask: u64) -> u8 {
+    mask.to_le_bytes()
+        .iter()
+        .enumerate()
+        .fold(0, |words, (word, bytes)| {
+            words | u8::from(*bytes != 0) << word
+        })
+}
+
+/// At most eight bytes as a number.
+fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}

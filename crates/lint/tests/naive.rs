@@ -1,0 +1,566 @@
+//! The rules once more, as they are written in `docs/findings`, by somebody who has all the time in
+//! the world: every question goes through the whole trace again. Shares no code with the lint.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{POOL_ADDRESS, POOL_BYTES, Script, hits, summary};
+use powerfail_finding::Code;
+use powerfail_lint::LintOptions;
+use powerfail_model::{Domain, Event, FenceKind, FlushKind, StoreKind};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Act {
+    Store(StoreKind, u64, Vec<u8>),
+    Flush(FlushKind, u64),
+    Fence(FenceKind),
+    Sync(u64, u64),
+    Transaction(bool),
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    thread: u32,
+    /// The line of code.
+    site: u64,
+    act: Act,
+}
+
+type Found = Vec<(Code, Vec<u64>, u64)>;
+
+/// The part of a store in one line.
+#[derive(Clone, Debug, PartialEq)]
+struct Piece {
+    event: usize,
+    line: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+struct Naive<'a> {
+    domain: Domain,
+    steps: &'a [Step],
+}
+
+impl Naive<'_> {
+    fn kind(&self, event: usize) -> Option<StoreKind> {
+        match self.steps[event].act {
+            Act::Store(kind, ..) => Some(kind),
+            _ => None,
+        }
+    }
+
+    fn pieces(&self) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for (event, step) in self.steps.iter().enumerate() {
+            let Act::Store(_, offset, bytes) = &step.act else {
+                continue;
+            };
+            for (at, byte) in (*offset..).zip(bytes) {
+                match pieces.last_mut() {
+                    Some(last) if last.event == event && last.line == at / 64 => {
+                        last.bytes.push(*byte);
+                    }
+                    _ => pieces.push(Piece {
+                        event,
+                        line: at / 64,
+                        start: at,
+                        bytes: vec![*byte],
+                    }),
+                }
+            }
+        }
+        pieces
+    }
+
+    fn stores_to_line(&self, event: usize, line: u64) -> bool {
+        self.pieces()
+            .iter()
+            .any(|piece| piece.event == event && piece.line == line)
+    }
+
+    /// Whether the event is a non-temporal store to the line that counts as its write-back.
+    fn streams(&self, event: usize, line: u64) -> bool {
+        self.domain != Domain::PageCache
+            && self.kind(event) == Some(StoreKind::NonTemporal)
+            && self.stores_to_line(event, line)
+    }
+
+    fn flushes(&self, event: usize, line: u64) -> bool {
+        self.domain == Domain::Adr
+            && matches!(self.steps[event].act, Act::Flush(_, at) if at / 64 == line)
+    }
+
+    fn syncs(&self, event: usize, line: u64) -> bool {
+        let unit = self.domain.line_bytes() as u64;
+        match self.steps[event].act {
+            Act::Sync(offset, len) if len > 0 => {
+                let first = offset / unit * unit;
+                let last = (offset + len - 1) / unit * unit + unit - 1;
+                first <= line * 64 && line * 64 <= last
+            }
+            _ => false,
+        }
+    }
+
+    fn fences(&self, event: usize, thread: u32) -> bool {
+        self.steps[event].thread == thread
+            && matches!(
+                self.steps[event].act,
+                Act::Fence(_) | Act::Sync(..) | Act::Store(StoreKind::Locked, ..)
+            )
+    }
+
+    fn in_transaction(&self, event: usize) -> bool {
+        let marks = self.steps[..event].iter().rev();
+        let mut marks = marks.filter(|step| step.thread == self.steps[event].thread);
+        marks
+            .find_map(|step| match step.act {
+                Act::Transaction(begins) => Some(begins),
+                _ => None,
+            })
+            .unwrap_or(false)
+    }
+
+    /// Whether a piece is surely durable after the events before `end`.
+    fn durable(&self, piece: &Piece, end: usize) -> bool {
+        let line = piece.line;
+        if self.domain == Domain::Eadr
+            && (piece.event..end).any(|event| {
+                self.kind(event)
+                    .is_some_and(|kind| kind != StoreKind::NonTemporal)
+                    && self.stores_to_line(event, line)
+            })
+        {
+            return true;
+        }
+        (piece.event..end).any(|event| {
+            if event > piece.event && self.syncs(event, line) {
+                return true;
+            }
+            if event > piece.event && self.flushes(event, line) {
+                if matches!(self.steps[event].act, Act::Flush(FlushKind::Clflush, _)) {
+                    return true;
+                }
+            } else if !self.streams(event, line) {
+                return false;
+            }
+            (event + 1..end).any(|fence| self.fences(fence, self.steps[event].thread))
+        })
+    }
+
+    /// The bytes of a piece that no event before `end` has replaced.
+    fn live(&self, piece: &Piece, end: usize) -> Vec<u64> {
+        let bytes = piece.start..piece.start + piece.bytes.len() as u64;
+        bytes
+            .filter(|at| {
+                !(piece.event + 1..end).any(|event| match &self.steps[event].act {
+                    Act::Store(_, offset, bytes) => {
+                        (*offset..offset + bytes.len() as u64).contains(at)
+                    }
+                    _ => false,
+                })
+            })
+            .collect()
+    }
+
+    fn pending(&self, piece: &Piece, end: usize) -> bool {
+        piece.event < end && !self.live(piece, end).is_empty() && !self.durable(piece, end)
+    }
+
+    /// The event that flushed a piece first, before `end`.
+    fn flushed(&self, piece: &Piece, end: usize) -> Option<usize> {
+        (piece.event..end).find(|&event| {
+            event > piece.event
+                && (self.flushes(event, piece.line) || self.syncs(event, piece.line))
+                || self.streams(event, piece.line)
+        })
+    }
+
+    fn ever_flushed(&self, line: u64) -> bool {
+        (0..self.steps.len()).any(|event| {
+            self.flushes(event, line) || self.syncs(event, line) || self.streams(event, line)
+        })
+    }
+
+    fn nonzero(piece: &Piece) -> bool {
+        piece.bytes.iter().any(|byte| *byte != 0)
+    }
+
+    fn value(piece: &Piece) -> u64 {
+        if piece.bytes.len() > 8 {
+            return 0;
+        }
+        let bytes = piece.bytes.iter().rev();
+        bytes.fold(0, |value, byte| value << 8 | u64::from(*byte))
+    }
+
+    /// Whether a locked operation before `end` wrote to a word of these bytes.
+    fn locked(&self, bytes: &[u64], end: usize) -> bool {
+        self.steps[..end].iter().any(|step| match &step.act {
+            Act::Store(StoreKind::Locked, offset, written) => {
+                let written = *offset..offset + written.len() as u64;
+                written
+                    .into_iter()
+                    .any(|at| bytes.iter().any(|byte| byte / 8 == at / 8))
+            }
+            _ => false,
+        })
+    }
+
+    fn site(&self, event: usize) -> u64 {
+        self.steps[event].site
+    }
+
+    fn is_open(&self, line: u64, end: usize) -> bool {
+        let pieces = self.pieces();
+        let mut pieces = pieces.iter().filter(|piece| piece.line == line);
+        pieces.any(|piece| self.pending(piece, end))
+    }
+
+    fn meant_to_last(&self, site: u64) -> bool {
+        let end = self.steps.len();
+        self.pieces().iter().any(|piece| {
+            let by_flush = self.flushed(piece, end).is_some_and(|flush| {
+                !self.live(piece, flush + 1).is_empty() && !self.durable(piece, flush)
+            });
+            self.site(piece.event) == site && by_flush
+        })
+    }
+
+    fn losses(&self, found: &mut Found) {
+        let end = self.steps.len();
+        let mut worst: BTreeMap<usize, (Code, Vec<u64>)> = BTreeMap::new();
+        for piece in self.pieces() {
+            if !self.pending(&piece, end) {
+                continue;
+            }
+            let site = self.site(piece.event);
+            let lost = if let Some(flush) = self.flushed(&piece, end) {
+                let mut sites = vec![site];
+                if self.kind(flush).is_none() {
+                    sites.push(self.site(flush));
+                }
+                (Code::FlushNotFenced, sites)
+            } else {
+                let value = Self::value(&piece);
+                let is_pointer = (POOL_ADDRESS..POOL_ADDRESS + POOL_BYTES).contains(&value);
+                let is_lock = self.locked(&self.live(&piece, end), end) && !is_pointer;
+                let code = match self.ever_flushed(piece.line) {
+                    true if is_lock => continue,
+                    true => Code::StoreNotFlushed,
+                    false if !is_lock && self.meant_to_last(site) => Code::StoreNotFlushed,
+                    false => Code::TransientData,
+                };
+                (code, vec![site])
+            };
+            let entry = worst.entry(piece.event).or_insert_with(|| lost.clone());
+            if lost.0 < entry.0 {
+                *entry = lost;
+            }
+        }
+        found.extend(worst.into_values().map(|(code, sites)| (code, sites, 1)));
+    }
+
+    fn is_useful(&self, flush: usize, line: u64) -> bool {
+        let written = (0..flush).any(|event| {
+            self.stores_to_line(event, line)
+                && self.kind(event) != Some(StoreKind::NonTemporal)
+                && !(event + 1..flush).any(|later| {
+                    self.flushes(later, line)
+                        || self.syncs(later, line) && self.is_open(line, later)
+                })
+        });
+        let thread = self.steps[flush].thread;
+        let written_by_it = (0..flush).any(|event| {
+            self.steps[event].thread == thread
+                && self.stores_to_line(event, line)
+                && self.kind(event) != Some(StoreKind::NonTemporal)
+                && !(event + 1..flush).any(|later| {
+                    self.flushes(later, line) && self.steps[later].thread == thread
+                        || self.syncs(later, line) && self.is_open(line, later)
+                })
+        });
+        let flushed_by_it = (0..flush).any(|event| {
+            self.steps[event].thread == thread
+                && (self.flushes(event, line) || self.streams(event, line))
+                && !(event + 1..flush)
+                    .any(|later| self.stores_to_line(later, line) || self.fences(later, thread))
+        });
+        written || written_by_it || self.is_open(line, flush) && !flushed_by_it
+    }
+
+    fn redundant_flushes(&self, found: &mut Found) {
+        for thread in 0..3 {
+            // The call that is going on: its site, the line after it, whether it was useful.
+            let mut call: Option<(u64, u64, bool)> = None;
+            for (event, step) in self.steps.iter().enumerate() {
+                if step.thread != thread {
+                    continue;
+                }
+                let mut next = None;
+                if let (Act::Flush(_, at), Domain::Adr) = (&step.act, self.domain) {
+                    let line = at / 64;
+                    let useful = self.is_useful(event, line);
+                    next = Some((step.site, line + 1, useful));
+                    if let Some((site, expected, before)) = call
+                        && (site, expected) == (step.site, line)
+                    {
+                        call = Some((site, line + 1, before || useful));
+                        continue;
+                    }
+                }
+                if let Act::Sync(offset, len) = step.act
+                    && self.domain == Domain::PageCache
+                {
+                    let mut lines = 0..(offset + len).div_ceil(64) + 8;
+                    if !lines.any(|line| self.syncs(event, line) && self.is_open(line, event)) {
+                        found.push((Code::RedundantFlush, vec![step.site], 1));
+                    }
+                }
+                if let Some((site, _, false)) = call {
+                    found.push((Code::RedundantFlush, vec![site], 1));
+                }
+                call = next;
+            }
+            if let Some((site, _, false)) = call {
+                found.push((Code::RedundantFlush, vec![site], 1));
+            }
+        }
+    }
+
+    fn redundant_fences(&self, found: &mut Found) {
+        for (event, step) in self.steps.iter().enumerate() {
+            if !matches!(step.act, Act::Fence(FenceKind::Sfence))
+                || self.domain == Domain::PageCache
+            {
+                continue;
+            }
+            let before = self.steps[..event].iter().rev();
+            let before = before.filter(|other| other.thread == step.thread);
+            let mut before = before.take_while(|other| {
+                !matches!(
+                    other.act,
+                    Act::Fence(FenceKind::Sfence | FenceKind::Mfence) | Act::Sync(..)
+                )
+            });
+            let worked = before.any(|other| {
+                matches!(
+                    other.act,
+                    Act::Flush(..) | Act::Store(StoreKind::NonTemporal, ..)
+                )
+            });
+            if !worked {
+                found.push((Code::RedundantFence, vec![step.site], 1));
+            }
+        }
+    }
+
+    fn overwrites(&self, found: &mut Found) {
+        if self.domain != Domain::Adr {
+            return;
+        }
+        let pieces = self.pieces();
+        let judged = |piece: &Piece| {
+            self.kind(piece.event) == Some(StoreKind::Plain) && !self.in_transaction(piece.event)
+        };
+        for new in &pieces {
+            for old in &pieces {
+                let range: Vec<u64> = (old.start..old.start + old.bytes.len() as u64).collect();
+                if old.event < new.event
+                    && judged(old)
+                    && judged(new)
+                    && self.steps[old.event].thread == self.steps[new.event].thread
+                    && (old.start, old.bytes.len()) == (new.start, new.bytes.len())
+                    && old.bytes.len() <= 8
+                    && Self::nonzero(old)
+                    && old.bytes != new.bytes
+                    && self.live(old, new.event) == range
+                    && self.flushed(old, new.event).is_none()
+                    && !self.locked(&range, new.event)
+                    && self.site(old.event) != self.site(new.event)
+                    && self.ever_flushed(new.line)
+                {
+                    let sites = vec![self.site(old.event), self.site(new.event)];
+                    found.push((Code::DirtyOverwrite, sites, 1));
+                }
+            }
+        }
+    }
+
+    /// Whether a line had content that was durable before an event.
+    fn reachable(&self, line: u64, before: usize) -> bool {
+        self.pieces().iter().any(|piece| {
+            piece.line == line && Self::nonzero(piece) && {
+                let first = (piece.event + 1..=before).find(|end| self.durable(piece, *end));
+                first.is_some_and(|end| {
+                    let end = if self.completes(end - 1, line) {
+                        end - 1
+                    } else {
+                        end
+                    };
+                    !self.live(piece, end).is_empty()
+                })
+            }
+        })
+    }
+
+    /// Whether an event is a fence of a thread that has flushed the line or stored past the cache:
+    /// what it does besides comes after that.
+    fn completes(&self, event: usize, line: u64) -> bool {
+        (0..event).any(|flush| {
+            (self.flushes(flush, line) || self.streams(flush, line))
+                && self.fences(event, self.steps[flush].thread)
+        })
+    }
+
+    fn publishes(&self, found: &mut Found) {
+        let pieces = self.pieces();
+        for pointer in &pieces {
+            let event = pointer.event;
+            let Act::Store(StoreKind::Plain, offset, bytes) = &self.steps[event].act else {
+                continue;
+            };
+            if bytes.len() != 8 || offset % 8 != 0 || self.in_transaction(event) {
+                continue;
+            }
+            let value = Self::value(pointer);
+            let target = match value.checked_sub(POOL_ADDRESS) {
+                Some(target) if target < POOL_BYTES => target,
+                _ if value >= 64 && value % 8 == 0 && value < POOL_BYTES => value,
+                _ => continue,
+            };
+            if target / 64 == pointer.line || !self.reachable(pointer.line, event) {
+                continue;
+            }
+            let data = pieces.iter().rev().find(|piece| {
+                piece.event < event
+                    && piece.line == target / 64
+                    && self.steps[piece.event].thread == self.steps[event].thread
+                    && self.live(piece, event).contains(&target)
+                    && !self.durable(piece, event)
+            });
+            let Some(data) = data else {
+                continue;
+            };
+            let end = self.steps.len();
+            let Some(sure) = (event + 1..=end).find(|end| self.durable(pointer, *end)) else {
+                continue;
+            };
+            // A locked operation is a fence first and a store then.
+            let whole = self.live(pointer, sure - 1).len() == 8;
+            if whole || sure == event + 1 {
+                let sites = vec![self.site(data.event), self.site(event)];
+                found.push((Code::PublishedBeforeDurable, sites, 1));
+            }
+        }
+    }
+
+    fn found(&self) -> Found {
+        let mut found = Vec::new();
+        self.losses(&mut found);
+        self.redundant_flushes(&mut found);
+        self.redundant_fences(&mut found);
+        self.overwrites(&mut found);
+        self.publishes(&mut found);
+        let mut counts: BTreeMap<(Code, Vec<u64>), u64> = BTreeMap::new();
+        for (code, sites, count) in found {
+            *counts.entry((code, sites)).or_default() += count;
+        }
+        let counts = counts.into_iter();
+        counts
+            .map(|((code, sites), count)| (code, sites, count))
+            .collect()
+    }
+}
+
+fn write(steps: &[Step]) -> powerfail_trace::Trace {
+    let mut script = Script::default();
+    for step in steps {
+        script.thread(step.thread).line(step.site);
+        match &step.act {
+            Act::Store(kind, offset, bytes) => script.store_as(*kind, *offset, bytes),
+            Act::Flush(kind, offset) => script.flush_as(*kind, *offset),
+            Act::Fence(kind) => script.pm(Event::Fence(*kind)),
+            Act::Sync(offset, len) => script.sync(*offset, *len),
+            Act::Transaction(true) => script.mark(0x100),
+            Act::Transaction(false) => script.mark(0x101),
+        };
+    }
+    script.trace()
+}
+
+fn an_act() -> impl Strategy<Value = Act> {
+    let offset = prop::sample::select(vec![0u64, 0, 8, 16, 56, 60, 64, 72, 128, 192, 512]);
+    let value = prop::sample::select(vec![
+        0,
+        1,
+        2,
+        3,
+        POOL_ADDRESS + 64,
+        POOL_ADDRESS + 128,
+        POOL_ADDRESS,
+        64,
+        128,
+    ]);
+    let kind = prop::sample::select(vec![
+        StoreKind::Plain,
+        StoreKind::Plain,
+        StoreKind::Plain,
+        StoreKind::NonTemporal,
+        StoreKind::Locked,
+        StoreKind::System,
+    ]);
+    let store = (kind, offset.clone(), value, 0..6).prop_map(|(kind, offset, value, shape)| {
+        let bytes = u64::to_le_bytes(value);
+        match shape {
+            0 => Act::Store(kind, offset, bytes[..4].to_vec()),
+            1 => Act::Store(kind, offset, [bytes, bytes].concat()),
+            _ => Act::Store(kind, offset, bytes.to_vec()),
+        }
+    });
+    let flush = prop::sample::select(vec![
+        FlushKind::Clwb,
+        FlushKind::Clwb,
+        FlushKind::Clflushopt,
+        FlushKind::Clflush,
+    ]);
+    let fence = prop::sample::select(vec![
+        FenceKind::Sfence,
+        FenceKind::Sfence,
+        FenceKind::Mfence,
+        FenceKind::Locked,
+    ]);
+    prop_oneof![
+        12 => store,
+        8 => (flush, offset.clone()).prop_map(|(kind, offset)| Act::Flush(kind, offset)),
+        5 => fence.prop_map(Act::Fence),
+        1 => (offset, 0u64..600).prop_map(|(offset, len)| Act::Sync(offset, len)),
+        1 => any::<bool>().prop_map(Act::Transaction),
+    ]
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
+    let thread = prop::sample::select(vec![0u32, 0, 0, 1, 2]);
+    (thread, 10u64..15, an_act()).prop_map(|(thread, site, act)| Step { thread, site, act })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_lint_finds_what_the_naive_reading_finds(
+        steps in prop::collection::vec(a_step(), 1..28),
+        domain in prop::sample::select(vec![
+            Domain::Adr, Domain::Adr, Domain::Adr, Domain::Eadr, Domain::PageCache,
+        ]),
+    ) {
+        let trace = write(&steps);
+        let options = LintOptions { domain, ..LintOptions::default() };
+        let mut found = summary(&trace, &hits(&trace, &options));
+        found.sort();
+        prop_assert_eq!(found, Naive { domain, steps: &steps }.found());
+    }
+}

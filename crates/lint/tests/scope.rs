@@ -1,0 +1,151 @@
+//! What annotations leave out of the lint.
+
+mod common;
+
+use common::{Script, summary};
+use powerfail_finding::Code;
+use powerfail_lint::{LintOptions, NoSymbols, lint};
+use powerfail_protocol::mark;
+
+type Found = Vec<(Code, Vec<u64>, u64)>;
+
+/// How many stores, flushes and fences [`bugs`] makes.
+const EVENTS: u64 = 15;
+
+/// A bug of each kind, on lines of the program and of the pool that begin at a number.
+fn bugs(script: &mut Script, line: u64) -> &mut Script {
+    let at = 64 * line;
+    script
+        // Overwritten before it was flushed, in a line that is flushed after all.
+        .line(line)
+        .store(at, 1)
+        .line(line + 1)
+        .store(at, 2)
+        .line(line + 2)
+        .clwb(at)
+        // One fence for two flushes.
+        .line(line + 3)
+        .store(at + 64, 1)
+        .clwb(at + 64)
+        .line(line + 4)
+        .sfence()
+        // Nothing to wait for, nothing to write back.
+        .line(line + 5)
+        .sfence()
+        .line(line + 6)
+        .clwb(at)
+        .sfence()
+        // One flush for two lines of code.
+        .line(line + 7)
+        .store(at + 128, 1)
+        .line(line + 8)
+        .store(at + 136, 1)
+        .line(line + 9)
+        .clwb(at + 128)
+        // Never fenced, and never flushed.
+        .line(line + 3)
+        .store(at + 64, 3)
+        .clwb(at + 64)
+        .line(line + 1)
+        .store(at, 5)
+}
+
+fn found(script: &mut Script) -> (Found, u64) {
+    let options = LintOptions {
+        warnings: true,
+        ..LintOptions::default()
+    };
+    let trace = script.trace();
+    let linted = lint(&trace, &options, &mut NoSymbols, &mut |_| {}).expect("a good trace");
+    (summary(&trace, &linted.hits), linted.out_of_scope)
+}
+
+/// What is found without any annotation.
+fn expected(line: u64) -> Found {
+    let (found, left_out) = found(bugs(&mut Script::default(), line));
+    assert_eq!(left_out, 0);
+    let codes: Vec<Code> = found.iter().map(|(code, ..)| *code).collect();
+    assert_eq!(
+        codes,
+        [
+            Code::StoreNotFlushed,
+            Code::FlushNotFenced,
+            Code::FlushNotFenced,
+            Code::FlushNotFenced,
+            Code::RedundantFlush,
+            Code::RedundantFence,
+            Code::DirtyOverwrite,
+            Code::SharedFlush,
+            Code::UnorderedFlushes,
+        ]
+    );
+    found
+}
+
+#[test]
+fn what_is_skipped_is_left_out_and_counted() {
+    let mut script = Script::default();
+    script.mark(mark::SKIP_DETECTION_BEGIN);
+    bugs(&mut script, 10).mark(mark::SKIP_DETECTION_END);
+    assert_eq!(found(&mut script), (vec![], EVENTS));
+}
+
+#[test]
+fn threads_skip_for_themselves() {
+    let mut script = Script::default();
+    script
+        .mark(mark::SKIP_DETECTION_BEGIN)
+        .mark(mark::SKIP_DETECTION_BEGIN)
+        .mark(mark::SKIP_DETECTION_END)
+        .thread(1);
+    bugs(&mut script, 10).thread(0);
+    bugs(&mut script, 40).mark(mark::SKIP_DETECTION_END);
+    assert_eq!(found(&mut script), (expected(10), EVENTS));
+}
+
+#[test]
+fn only_what_is_inside_of_a_region_of_interest_counts() {
+    // Threads of their own: a fence outside would make the end of what is inside durable.
+    let mut script = Script::default();
+    bugs(script.thread(1), 40).mark(mark::INTEREST_BEGIN);
+    bugs(script.thread(0), 10).mark(mark::INTEREST_END);
+    bugs(script.thread(2), 70);
+    assert_eq!(found(&mut script), (expected(10), 2 * EVENTS));
+}
+
+#[test]
+fn a_region_without_anything_leaves_nothing() {
+    let mut script = Script::default();
+    bugs(&mut script, 40).mark(mark::INTEREST_BEGIN);
+    assert_eq!(found(&mut script), (vec![], EVENTS));
+}
+
+#[test]
+fn nothing_counts_after_complete() {
+    let mut script = Script::default();
+    bugs(&mut script, 10).thread(1).mark(mark::COMPLETE);
+    bugs(&mut script, 40);
+    assert_eq!(found(&mut script), (expected(10), EVENTS));
+}
+
+/// Skipping failures is for crashes; the lint needs none.
+#[test]
+fn skipped_failures_do_not_concern_the_lint() {
+    let mut script = Script::default();
+    script.mark(mark::SKIP_FAILURE_BEGIN);
+    bugs(&mut script, 10).mark(mark::SKIP_FAILURE_END);
+    assert_eq!(found(&mut script), (expected(10), 0));
+}
+
+/// What happened outside decides about what is inside.
+#[test]
+fn flushes_outside_of_a_region_count_for_stores_inside() {
+    let mut script = Script::default();
+    script
+        .line(10)
+        .mark(mark::INTEREST_BEGIN)
+        .store(0, 1)
+        .mark(mark::INTEREST_END)
+        .persist(0);
+    assert_eq!(found(&mut script), (vec![], 2));
+}
