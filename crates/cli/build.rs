@@ -9,7 +9,7 @@ use std::process::Command;
 
 fn main() {
     let crates = Path::new(&variable("CARGO_MANIFEST_DIR")).join("..");
-    for watched in ["runtime", "patch", "abi", "unwind", "observe"] {
+    for watched in ["runtime", "patch", "protocol", "unwind"] {
         println!("cargo::rerun-if-changed={}", crates.join(watched).display());
     }
     println!(
