@@ -27,6 +27,7 @@ use crate::progress::open_trace;
 use crate::races;
 use crate::record::RUNTIME;
 use crate::schedules;
+use crate::settings;
 use crate::words::command;
 
 /// How often readiness is asked for.
@@ -36,7 +37,7 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 const INTERRUPTED: &str = "interrupted while the workload was recorded; nothing was checked";
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
-    let config = crash::configuration()?;
+    let config = settings::configuration()?;
     let section = &config.check;
     let mut workload: Vec<OsString> = args.command.clone();
     if workload.is_empty() {
@@ -46,7 +47,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         workload.first().is_some_and(|program| !program.is_empty()),
         "there is no workload: give a command after --, as in powerfail check -- ./my-program {{pool}}"
     );
-    crash::refuse_slips(&args.recovery, &args.report, section)?;
+    settings::refuse_slips(&args.recovery, &args.report, section)?;
     let heap_bytes = heap_of(args, section)?;
     let schedules = args.schedules.or(section.schedules).unwrap_or(1);
     if schedules > 1 {
@@ -88,7 +89,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Setup);
     }
     let trace = open_trace(&trace_path)?;
-    let recovery = crash::recovery(&args.recovery, &args.report, section, &workload, &trace)?;
+    let recovery = settings::recovery(&args.recovery, &args.report, section, &workload, &trace)?;
     let work = Work {
         trace: &trace,
         trace_path: &trace_path,
@@ -101,7 +102,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         eager: None,
         no_snapshot: false,
         lazy: (!args.no_lazy && section.lazy.unwrap_or(true))
-            .then(|| crash::lazy(&args.lazy, section, LazyTime::Share)),
+            .then(|| settings::lazy(&args.lazy, section, LazyTime::Share)),
         races: (args.races || section.races.unwrap_or(false))
             .then(|| races::options(args.strict, args.infer, section)),
         schedule: 0,

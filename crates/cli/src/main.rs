@@ -21,6 +21,7 @@ mod races;
 mod record;
 mod replay;
 mod schedules;
+mod settings;
 mod trace;
 mod words;
 

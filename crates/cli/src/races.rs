@@ -14,10 +14,11 @@ use crate::args::{InferArg, RacesArgs};
 use crate::crash::{self, Subject, Work};
 use crate::exit::Exit;
 use crate::record::RUNTIME;
+use crate::settings;
 
 pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
-    let config = crash::configuration()?;
-    crash::refuse_slips(&args.recovery, &args.report, &config.check)?;
+    let config = settings::configuration()?;
+    settings::refuse_slips(&args.recovery, &args.report, &config.check)?;
     for (is_given, flag) in [
         (args.recovery.failure_points.is_some(), "--failure-points"),
         (args.recovery.per_stack.is_some(), "--per-stack"),

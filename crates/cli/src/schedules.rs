@@ -17,10 +17,11 @@ use powerfail_trace::Trace;
 
 use crate::args::CheckArgs;
 use crate::check::Recorded;
-use crate::crash::{self, Examined, Work, image_name, seed_of};
+use crate::crash::{self, Examined, Work, image_name};
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::progress::{Progress, open_trace};
+use crate::settings::seed_of;
 
 /// A scheduled run may take that much longer than one in which threads run as they like.
 const SLOWER: u32 = 200;

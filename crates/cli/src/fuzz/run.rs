@@ -9,11 +9,11 @@ use super::options::{Campaign, campaign, refuse_commands};
 use super::screen::Screen;
 use super::summary;
 use crate::args::FuzzCampaignArgs;
-use crate::crash::configuration;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::output::{print, print_json};
 use crate::record::RUNTIME;
+use crate::settings::configuration;
 
 pub(crate) fn run(args: &FuzzCampaignArgs) -> anyhow::Result<Exit> {
     let config = configuration()?;
