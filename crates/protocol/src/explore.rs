@@ -29,7 +29,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// First word of the file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PFEXPLOR");
 /// Version of everything in this module.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Environment variable with the number of the descriptor of the file.
 pub const FILE_VARIABLE: &str = "POWERFAIL_EXPLORE_FD";
 /// Environment variable with the number of the descriptor of the socket, which keeps message borders.
@@ -348,10 +348,32 @@ pub enum MessageKind {
     NoSnapshot = 2,
     /// An execution has ended: its process number, its status as of `wait4`.
     Ended = 3,
-    /// The process does what cannot be explored, and ends. Text: why.
+    /// The process did something that cannot be explored, and ends: its process number, a
+    /// [`RefusalKind`] as a number. Text: the reason.
     Refused = 4,
     /// Something worth knowing. Text: what.
     Warning = 5,
+}
+
+/// What a recovery that was refused rules out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum RefusalKind {
+    /// The recovery cannot be explored at all.
+    NotExplorable = 0,
+    /// The recovery cannot be explored by forking, because forks share the files of pools. It can be
+    /// explored by executing it again for each combination of values.
+    NotForkable = 1,
+}
+
+impl RefusalKind {
+    /// The kind with this number; an unknown number rules out the most.
+    pub const fn from_number(number: u64) -> Self {
+        match number {
+            1 => Self::NotForkable,
+            _ => Self::NotExplorable,
+        }
+    }
 }
 
 /// Length of every message: kind, three words, text that ends with a zero.

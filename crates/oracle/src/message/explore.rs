@@ -2,6 +2,7 @@
 
 use std::io;
 
+use powerfail_protocol::explore::RefusalKind;
 use powerfail_trace::Module;
 
 use crate::explore::Begun;
@@ -19,6 +20,30 @@ pub(crate) struct ExecutionReply {
     pub(crate) stages: Vec<Begun>,
 }
 
+/// Why a recovery is not explored, and what that rules out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) kind: RefusalKind,
+    pub(crate) reason: String,
+}
+
+impl Refusal {
+    pub(crate) fn not_explorable(reason: impl Into<String>) -> Self {
+        Self {
+            kind: RefusalKind::NotExplorable,
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn not_forkable(reason: impl Into<String>) -> Self {
+        Self {
+            kind: RefusalKind::NotForkable,
+            reason: reason.into(),
+        }
+    }
+}
+
+/// The answer to a request to explore.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ExploreReply {
     /// Some executions; more messages follow.
@@ -28,8 +53,8 @@ pub(crate) enum ExploreReply {
         stopped: bool,
         warnings: Vec<String>,
     },
-    /// It cannot be explored.
-    Refused { reason: String },
+    /// It cannot be explored, or not in this way.
+    Refused(Refusal),
     /// There is no verdict, and it is not the fault of recovery.
     Trouble(RunReply),
 }
@@ -95,9 +120,10 @@ impl ExploreReply {
                 writer.number(u64::from(*stopped));
                 writer.list(warnings, |writer, it| writer.bytes(it.as_bytes()));
             }
-            Self::Refused { reason } => {
+            Self::Refused(refusal) => {
                 writer.number(2);
-                writer.bytes(reason.as_bytes());
+                writer.number(refusal.kind as u64);
+                writer.bytes(refusal.reason.as_bytes());
             }
             Self::Trouble(reply) => {
                 writer.number(3);
@@ -115,9 +141,10 @@ impl ExploreReply {
                 stopped: reader.number()? != 0,
                 warnings: reader.list(Reader::string)?,
             },
-            2 => Self::Refused {
+            2 => Self::Refused(Refusal {
+                kind: RefusalKind::from_number(reader.number()?),
                 reason: reader.string()?,
-            },
+            }),
             _ => Self::Trouble(RunReply::read(reader)?),
         })
     }

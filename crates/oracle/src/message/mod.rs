@@ -5,7 +5,7 @@ mod request;
 mod run;
 mod setup;
 
-pub(crate) use explore::{ExecutionReply, ExploreReply, ModulesReply};
+pub(crate) use explore::{ExecutionReply, ExploreReply, ModulesReply, Refusal};
 pub(crate) use request::Request;
 pub(crate) use run::{End, Ran, RunReply};
 pub(crate) use setup::{Level, Prepared, PreparedReady, PreparedServer, Setup, SetupReply};

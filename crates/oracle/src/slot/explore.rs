@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use powerfail_protocol::explore::flag;
+use powerfail_protocol::explore::{RefusalKind, flag};
 use powerfail_protocol::mark;
 
 use crate::error::OracleError;
@@ -10,12 +10,9 @@ use crate::explore::{
     Branch, Choice, Execution, ExploreRequest, Explored, Note, Orders, Unfit, choices_of, log_of,
     notes_of, read_masks, write_table,
 };
-use crate::message::{ExecutionReply, ExploreReply, Request};
+use crate::message::{ExecutionReply, ExploreReply, Refusal, Request};
 use crate::plan::PoolMapping;
 use crate::slot::{Slot, misunderstood};
-
-/// With this a runtime says that recovery can be executed one by one but not forked.
-const REEXECUTE: &str = "reexecute:";
 
 impl Slot {
     /// Explores what recovery can observe on the private files, which must hold the newest content of
@@ -105,11 +102,9 @@ impl Slot {
                     explored.warnings = warnings;
                     break;
                 }
-                ExploreReply::Refused { reason } => {
-                    return Err(match reason.strip_prefix(REEXECUTE) {
-                        Some(reason) if private => OracleError::NotForkable {
-                            reason: reason.trim_start().into(),
-                        },
+                ExploreReply::Refused(Refusal { kind, reason }) => {
+                    return Err(match kind {
+                        RefusalKind::NotForkable if private => OracleError::NotForkable { reason },
                         _ => OracleError::NotExplorable { reason },
                     });
                 }

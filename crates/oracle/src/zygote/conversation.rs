@@ -4,12 +4,14 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use powerfail_protocol::explore::{MESSAGE_LEN, MessageKind, Order};
+use powerfail_protocol::explore::{MESSAGE_LEN, MessageKind, Order, RefusalKind};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
 };
+
+use crate::message::Refusal;
 
 /// Our end. All processes of a command share the other one; one of them at a time waits for an order.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ pub(crate) struct Said {
     pub(crate) what: Message,
 }
 
+/// What a process of the recovery says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     AtSnapshot,
@@ -31,7 +34,7 @@ pub(crate) enum Message {
     Ended {
         status: i32,
     },
-    Refused(String),
+    Refused(Refusal),
     Warning(String),
 }
 
@@ -131,7 +134,10 @@ fn decode(bytes: &[u8]) -> Option<Message> {
             status: (word(2)? as u32).cast_signed(),
         }
     } else if is(MessageKind::Refused) {
-        Message::Refused(text())
+        Message::Refused(Refusal {
+            kind: RefusalKind::from_number(word(2)?),
+            reason: text(),
+        })
     } else if is(MessageKind::Warning) {
         Message::Warning(text())
     } else {
@@ -163,7 +169,15 @@ mod tests {
             (message(3, 9, b""), Some(Message::Ended { status: 9 })),
             (
                 message(4, 0, b"no end"),
-                Some(Message::Refused("no end".into())),
+                Some(Message::Refused(Refusal::not_explorable("no end"))),
+            ),
+            (
+                message(4, 1, b"threads"),
+                Some(Message::Refused(Refusal::not_forkable("threads"))),
+            ),
+            (
+                message(4, 2, b"unknown kind"),
+                Some(Message::Refused(Refusal::not_explorable("unknown kind"))),
             ),
             (message(5, 0, b""), Some(Message::Warning(String::new()))),
             (message(77, 0, b""), None),

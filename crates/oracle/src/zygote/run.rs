@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use powerfail_protocol::explore::Order;
 
 use crate::explore::Begun;
-use crate::message::{End, PreparedReady, RunReply};
+use crate::message::{End, PreparedReady, Refusal, RunReply};
 use crate::substitute::with_port;
 use crate::verdict::Stage;
 use crate::zygote::conversation::Message;
@@ -36,7 +36,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 pub(crate) enum Stopped {
     Reply(RunReply),
     /// It cannot be explored.
-    Refused(String),
+    Refused(Refusal),
     Trouble(io::Error),
 }
 
@@ -176,7 +176,8 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         let explored = self.mode == Mode::Lazy && !matches!(stage, Stage::Client | Stage::Stop);
         if explored {
             if let Some(reason) = cannot_preload(&command.prepared.program) {
-                return Err(Stopped::Refused(format!("the {stage} command: {reason}")));
+                let reason = format!("the {stage} command: {reason}");
+                return Err(Stopped::Refused(Refusal::not_explorable(reason)));
             }
             self.begin(stage, false)?;
         }
@@ -239,7 +240,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
                     // A branch says so, too, of those that it has forked: the execution goes on.
                     Message::Ended { .. } if from.is_some_and(|it| it != said.sender) => {}
                     Message::Ended { status } => running.ended = Ended::of_status(status),
-                    Message::Refused(reason) => return Err(Stopped::Refused(reason)),
+                    Message::Refused(refusal) => return Err(Stopped::Refused(refusal)),
                     Message::NoSnapshot(_) => {}
                     Message::Warning(text) => self.warn(text),
                 }

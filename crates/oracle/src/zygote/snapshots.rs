@@ -215,7 +215,8 @@ fn stopped(running: &mut Running) -> Option<Result<(), String>> {
         match said.what {
             Message::AtSnapshot if said.sender == running.pid => return Some(Ok(())),
             Message::AtSnapshot => return Some(Err("a child of it opens the pool".into())),
-            Message::NoSnapshot(reason) | Message::Refused(reason) => return Some(Err(reason)),
+            Message::NoSnapshot(reason) => return Some(Err(reason)),
+            Message::Refused(refusal) => return Some(Err(refusal.reason)),
             Message::Ended { .. } | Message::Warning(_) => {}
         }
     }

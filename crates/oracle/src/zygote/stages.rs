@@ -11,7 +11,7 @@ use regex::bytes::Regex;
 
 use crate::message::{
     ExecutionReply, ExploreReply, ModulesReply, Prepared, PreparedReady, PreparedServer, Ran,
-    RunReply, Setup,
+    Refusal, RunReply, Setup,
 };
 use crate::substitute::has_port;
 use crate::zygote::capture::Patterns;
@@ -186,8 +186,7 @@ impl<'a> Stages<'a> {
     ) -> ExploreReply {
         let only_recovery = self.server.is_none() && self.checker.is_none() && self.dump.is_none();
         if self.kit.runtime.is_none() {
-            let reason = "there is no runtime".into();
-            return ExploreReply::Refused { reason };
+            return ExploreReply::Refused(Refusal::not_explorable("there is no runtime"));
         }
         let result = self.in_a_run(false, Mode::Lazy, |run, commands| {
             let mut explored = Ok(false);
@@ -214,14 +213,15 @@ impl<'a> Stages<'a> {
                 None => false,
             };
             if !is_seen {
-                let reason = "recovery uses no pool, or where nobody can see it".into();
-                return Err(Stopped::Refused(reason));
+                let reason = "recovery did not open the pool, or opened it in a process that is not \
+                              explored";
+                return Err(Stopped::Refused(Refusal::not_explorable(reason)));
             }
             Ok((stopped, std::mem::take(&mut run.warnings)))
         });
         match result {
             Ok((stopped, warnings)) => ExploreReply::Done { stopped, warnings },
-            Err(Stopped::Refused(reason)) => ExploreReply::Refused { reason },
+            Err(Stopped::Refused(refusal)) => ExploreReply::Refused(refusal),
             Err(Stopped::Reply(reply)) => ExploreReply::Trouble(reply),
             Err(Stopped::Trouble(error)) => ExploreReply::Trouble(RunReply::Broken {
                 reason: error.to_string(),
@@ -283,7 +283,9 @@ impl Commands<'_> {
 fn reply_of(result: Result<RunReply, Stopped>) -> RunReply {
     match result {
         Ok(reply) | Err(Stopped::Reply(reply)) => reply,
-        Err(Stopped::Refused(reason)) => RunReply::Lost { reason },
+        Err(Stopped::Refused(refusal)) => RunReply::Lost {
+            reason: refusal.reason,
+        },
         Err(Stopped::Trouble(error)) => RunReply::Broken {
             reason: error.to_string(),
         },

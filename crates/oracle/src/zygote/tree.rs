@@ -7,7 +7,7 @@ use std::time::Instant;
 use powerfail_protocol::explore::Order;
 
 use crate::explore::{choices_of, notes_of};
-use crate::message::{End, ExecutionReply, RunReply};
+use crate::message::{End, ExecutionReply, Refusal, RunReply};
 use crate::verdict::{Backtrace, Stage};
 use crate::zygote::branches::Branches;
 use crate::zygote::conversation::Message;
@@ -38,7 +38,7 @@ impl Run<'_, '_, '_> {
         let Some(template) = self.snapshot_of(Stage::Recovery, command)? else {
             // It can still be executed each time.
             let reason = self.snapshots.note().unwrap_or_default();
-            return Err(Stopped::Refused(format!("reexecute: {reason}")));
+            return Err(Stopped::Refused(Refusal::not_forkable(reason)));
         };
         let place = self.fork_from(Rc::clone(&template))?;
         if let Some(runtime) = &self.kit.runtime {
@@ -65,7 +65,7 @@ impl Run<'_, '_, '_> {
                 // What they had still to do is lost.
                 self.from = None;
                 let reason = "a branch has ended those that waited for it";
-                return Err(Stopped::Refused(format!("reexecute: {reason}")));
+                return Err(Stopped::Refused(Refusal::not_forkable(reason)));
             }
             let reply = self.reply_of(place, ended);
             let execution = self.execution(reply, request)?;
@@ -109,8 +109,9 @@ impl Run<'_, '_, '_> {
                         };
                         return Ok((said.sender, ended));
                     }
-                    Message::Refused(reason) | Message::NoSnapshot(reason) => {
-                        return Err(Stopped::Refused(reason));
+                    Message::Refused(refusal) => return Err(Stopped::Refused(refusal)),
+                    Message::NoSnapshot(reason) => {
+                        return Err(Stopped::Refused(Refusal::not_explorable(reason)));
                     }
                     Message::Warning(text) => self.warn(text),
                     Message::AtSnapshot => {}

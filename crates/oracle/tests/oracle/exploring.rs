@@ -230,8 +230,7 @@ fn a_refusal_deep_in_a_tree_leaves_nothing_for_the_next_execution() {
             let choices: Vec<String> = (0..depth).map(|it| format!("choose={it}/2")).collect();
             let choices = choices.join(" ");
             for observed in [0, 1] {
-                let words =
-                    format!("open={{pool}} {choices} if={observed} refuse-forked=reexecute:no");
+                let words = format!("open={{pool}} {choices} if={observed} refuse-forked=no");
                 let mut slot = slot(&place, &recovery(&words), way);
                 let lines = table(&place, depth);
                 for _ in 0..3 {
@@ -421,7 +420,7 @@ fn what_cannot_be_explored_is_refused() {
         }
         let explored = refusing.explore(&request(&lines, &[0], true)).unwrap();
         assert_eq!(explored.executions.len(), 1);
-        let words = "open={pool} choose=0/2 if=1 refuse=reexecute:threads exit=1";
+        let words = "open={pool} choose=0/2 if=1 refuse-forked=threads exit=1";
         let mut threaded = slot(&place, &recovery(words), way);
         let refused = threaded.explore(&request(&lines, &[], true)).unwrap_err();
         assert_eq!(refused.to_string(), "recovery cannot be forked: threads");

@@ -296,7 +296,7 @@ fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
     match call.number {
         UNLINK | UNLINKAT => needs_file("removes a pool"),
         RENAME | RENAMEAT | RENAMEAT2 | LINK | LINKAT if first.is_some() => {
-            super::refuse(&with_engine("the recovery gives a pool another name"));
+            super::refuse_private("the recovery gives a pool another name");
         }
         RENAME | RENAMEAT | RENAMEAT2 => needs_file("replaces a pool"),
         TRUNCATE => {
@@ -312,9 +312,7 @@ fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
             }
         }
         _ if flags & O_TRUNC != 0 && is_used(pool) => {
-            super::refuse(&with_engine(
-                "the recovery truncates a pool when it opens it",
-            ));
+            super::refuse_private("the recovery truncates a pool when it opens it");
         }
         _ => {}
     }
@@ -331,18 +329,10 @@ fn is_used(pool: u32) -> bool {
         || super::has_flag(powerfail_protocol::explore::flag::PRIVATE)
 }
 
-fn with_engine(reason: &str) -> String {
-    if super::has_flag(powerfail_protocol::explore::flag::PRIVATE) {
-        format!("reexecute: {reason}")
-    } else {
-        reason.to_owned()
-    }
-}
-
 /// What can only be done to the file itself.
 fn needs_file(what: &str) {
     if super::has_flag(powerfail_protocol::explore::flag::PRIVATE) {
-        super::refuse(&format!("reexecute: the recovery {what}"));
+        super::refuse_private(&format!("the recovery {what}"));
     }
 }
 

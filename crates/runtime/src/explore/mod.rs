@@ -55,7 +55,7 @@ mod turn;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_protocol::explore::{MessageKind, flag};
+use powerfail_protocol::explore::{MessageKind, RefusalKind, flag};
 
 use crate::{signals, sys, thread};
 
@@ -104,8 +104,24 @@ pub(crate) fn warn(sentence: &str) {
     talk::send(MessageKind::Warning, [0; 3], sentence);
 }
 
-/// The recovery does what cannot be explored: says so and ends it.
-pub(crate) fn refuse(sentence: &str) -> ! {
-    talk::send(MessageKind::Refused, [sys::getpid().into(), 0, 0], sentence);
+/// Ends a recovery that did something that cannot be explored, and tells the oracle why.
+pub(crate) fn refuse(reason: &str) -> ! {
+    refuse_as(RefusalKind::NotExplorable, reason)
+}
+
+/// Ends a recovery that did something impossible while it has a private view of the pools. If it has
+/// one now, the oracle can execute it again on the files themselves; if not, it cannot be explored.
+pub(crate) fn refuse_private(reason: &str) -> ! {
+    let kind = if has_flag(flag::PRIVATE) {
+        RefusalKind::NotForkable
+    } else {
+        RefusalKind::NotExplorable
+    };
+    refuse_as(kind, reason)
+}
+
+fn refuse_as(kind: RefusalKind, reason: &str) -> ! {
+    let words = [sys::getpid().into(), kind as u64, 0];
+    talk::send(MessageKind::Refused, words, reason);
     sys::exit_group(125)
 }

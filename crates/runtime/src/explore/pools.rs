@@ -153,7 +153,7 @@ impl State {
         if super::has_flag(flag::PRIVATE) && !process::is_execution() {
             let root = control.root.load(Ordering::Relaxed);
             if root != sys::getpid() {
-                super::refuse("reexecute: a child process of the recovery uses the pool");
+                super::refuse_private("a child process of the recovery uses the pool");
             }
         }
         self.is_private = super::has_flag(flag::PRIVATE);

@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use powerfail_protocol::explore::flag;
 
 use crate::{code, sys};
 
@@ -251,11 +250,7 @@ pub(super) fn path_of_descriptor(fd: i32, out: &mut [u8; 32]) {
 /// The recovery itself is about to make a copy of itself.
 pub(crate) fn before_fork() {
     if super::is_lazy() && turn::take(|state| !state.mappings.is_empty()) {
-        let reason = "the recovery forks while a pool is mapped";
-        if super::has_flag(flag::PRIVATE) {
-            super::refuse(&format!("reexecute: {reason}"));
-        }
-        super::refuse(reason);
+        super::refuse_private("the recovery forks while a pool is mapped");
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn begin() {
     let control = file::control();
     let me = sys::getpid();
     if super::has_flag(flag::PRIVATE) && control.attached.load(Ordering::Acquire) == me {
-        super::refuse("reexecute: the recovery becomes another program after it has used a pool");
+        super::refuse_private("the recovery becomes another program after it has used a pool");
     }
     let root = &control.root;
     let _ = root.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed);
@@ -49,7 +49,7 @@ pub(super) fn reached() {
     } else {
         let reason = "a child process of the recovery uses the pool";
         if super::is_lazy() && super::has_flag(flag::PRIVATE) {
-            super::refuse(&format!("reexecute: {reason}"));
+            super::refuse_private(reason);
         }
         Some(reason)
     };

@@ -263,7 +263,7 @@ fn send(call: &Call, transfer: &Transfer, pool: Option<u32>) -> isize {
     let is_private = turn::take(|state| state.is_private);
     let done = if is_private {
         if at + len > turn::take(|state| state.pools[pool as usize].len) {
-            super::refuse("reexecute: the recovery makes a pool longer by writing to its file");
+            super::refuse_private("the recovery makes a pool longer by writing to its file");
         }
         if transfer.offset.is_none() {
             let arguments = [call.arguments[0], (at + len) as usize, SEEK_SET, 0, 0, 0];

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use powerfail_protocol::explore::{MessageKind, Order, flag};
+use powerfail_protocol::explore::{MessageKind, Order, RefusalKind, flag};
 
 use super::outputs;
-use super::zygote::{Outcome, Table, Zygote};
+use super::zygote::{Outcome, Refused, Table, Zygote};
 
 fn two() -> Table {
     Table::default().line(0, &[&[(0, 1)], &[]])
@@ -97,11 +97,9 @@ fn threads_leave_values() {
 fn copies_with_a_pool_are_refused() {
     let reason = "the recovery forks while a pool is mapped";
     let refused = Zygote::fork_all(&two(), "forking").unwrap_err();
-    assert_eq!(refused, format!("reexecute: {reason}"));
-    assert_eq!(
-        Zygote::reexecute_all(&two(), "forking").unwrap_err(),
-        reason
-    );
+    assert_eq!(refused, Refused::new(RefusalKind::NotForkable, reason));
+    let refused = Zygote::reexecute_all(&two(), "forking").unwrap_err();
+    assert_eq!(refused, Refused::new(RefusalKind::NotExplorable, reason));
 }
 
 #[test]
@@ -109,12 +107,18 @@ fn what_is_private_cannot_be_handed_over() {
     let refused = Zygote::fork_all(&two(), "becoming").unwrap_err();
     assert_eq!(
         refused,
-        "reexecute: the recovery becomes another program after it has used a pool"
+        Refused::new(
+            RefusalKind::NotForkable,
+            "the recovery becomes another program after it has used a pool"
+        )
     );
     let refused = Zygote::fork_all(&two(), "delegating").unwrap_err();
     assert_eq!(
         refused,
-        "reexecute: a child process of the recovery uses the pool"
+        Refused::new(
+            RefusalKind::NotForkable,
+            "a child process of the recovery uses the pool"
+        )
     );
     for (mode, output) in [("becoming", "5 0 0 0\n"), ("delegating", "   5\n")] {
         let outcomes = Zygote::reexecute_all(&two(), mode).unwrap();

@@ -1,5 +1,7 @@
 //! What instructions observe.
 
+use powerfail_protocol::explore::RefusalKind;
+
 use super::outputs;
 use super::zygote::{Table, Zygote};
 
@@ -91,7 +93,9 @@ fn more_values_than_allowed_are_refused() {
     let contents: Vec<&[(usize, u8)]> = contents.iter().map(Vec::as_slice).collect();
     let table = Table::default().line(0, &contents);
     let refused = Zygote::fork_all(&table, "mixed").unwrap_err();
-    assert!(refused.contains("more than 64 values"), "{refused}");
+    assert_eq!(refused.kind, RefusalKind::NotExplorable);
+    let reason = refused.reason;
+    assert!(reason.contains("more than 64 values"), "{reason}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What the kernel reads and writes for a recovery.
 
+use powerfail_protocol::explore::RefusalKind;
+
 use super::outputs;
-use super::zygote::{Table, Zygote};
+use super::zygote::{Refused, Table, Zygote};
 
 fn letters() -> Table {
     Table::default().line(
@@ -57,7 +59,10 @@ fn links_lead_to_pools_and_branches_do_not_share_them() {
     let refused = Zygote::fork_all(&three(), "linked").unwrap_err();
     assert_eq!(
         refused,
-        "reexecute: the recovery makes or removes other files"
+        Refused::new(
+            RefusalKind::NotForkable,
+            "the recovery makes or removes other files"
+        )
     );
     let repeated = Zygote::reexecute_all(&three(), "linked").unwrap();
     let outputs: Vec<&str> = repeated.iter().map(|it| it.output.as_str()).collect();
@@ -122,7 +127,10 @@ fn a_length_that_changes_needs_the_file() {
     let refused = Zygote::fork_all(&three(), "shortening").unwrap_err();
     assert_eq!(
         refused,
-        "reexecute: the recovery changes the length of a pool"
+        Refused::new(
+            RefusalKind::NotForkable,
+            "the recovery changes the length of a pool"
+        )
     );
     let outcomes = Zygote::reexecute_all(&three(), "shortening").unwrap();
     assert_eq!(outcomes.len(), 1);

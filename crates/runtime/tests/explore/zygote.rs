@@ -15,7 +15,8 @@ use std::sync::atomic::Ordering;
 use powerfail_protocol::explore::{
     CHOICES_AT, CONTENTS_AT, Choice, Control, FILE_LEN, FILE_VARIABLE, LINES_AT, LOG_AT, Line,
     LogHeader, MAGIC, MESSAGE_LEN, MessageKind, NOTES_AT, Note, OPEN_PAGES_AT, OVERWRITTEN_BYTES,
-    OpenPage, Order, POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE, VERSION, WATCHES_AT, Watch, flag,
+    OpenPage, Order, POOLS_AT, PREFIX_AT, Pool, RefusalKind, SOCKET_VARIABLE, VERSION, WATCHES_AT,
+    Watch, flag,
 };
 
 pub(crate) const POOL_LEN: usize = 16384;
@@ -129,6 +130,22 @@ pub(crate) struct Message {
     pub(crate) words: [u64; 3],
     pub(crate) text: String,
     pub(crate) sender: i32,
+}
+
+/// A recovery that the runtime ended because it cannot be explored.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) kind: RefusalKind,
+    pub(crate) reason: String,
+}
+
+impl Refused {
+    pub(crate) fn new(kind: RefusalKind, reason: &str) -> Self {
+        Self {
+            kind,
+            reason: reason.to_owned(),
+        }
+    }
 }
 
 impl Message {
@@ -512,7 +529,7 @@ impl Zygote {
         &mut self,
         snapshot: i32,
         mut watch: impl FnMut(&Self),
-    ) -> Result<Vec<Outcome>, String> {
+    ) -> Result<Vec<Outcome>, Refused> {
         let mut outcomes = Vec::new();
         self.order(Order::Run);
         loop {
@@ -526,7 +543,10 @@ impl Zygote {
                 {
                     self.order(Order::Stop);
                 }
-                return Err(message.text);
+                return Err(Refused {
+                    kind: RefusalKind::from_number(message.words[1]),
+                    reason: message.text,
+                });
             }
             if message.is(MessageKind::NoSnapshot) {
                 // Another program of the same execution.
@@ -542,7 +562,7 @@ impl Zygote {
     }
 
     /// All outcomes, by forking.
-    pub(crate) fn fork_all(table: &Table, mode: &str) -> Result<Vec<Outcome>, String> {
+    pub(crate) fn fork_all(table: &Table, mode: &str) -> Result<Vec<Outcome>, Refused> {
         let mut command = Command::new(program());
         Self::fork_all_of(table, command.arg(mode))
     }
@@ -551,7 +571,7 @@ impl Zygote {
     pub(crate) fn fork_all_of(
         table: &Table,
         command: &mut Command,
-    ) -> Result<Vec<Outcome>, String> {
+    ) -> Result<Vec<Outcome>, Refused> {
         let mut zygote = Self::new(table.clone());
         zygote.prepare();
         zygote.start(command.arg(zygote.pool.clone()));
@@ -565,7 +585,7 @@ impl Zygote {
     }
 
     /// All outcomes, one execution for each.
-    pub(crate) fn reexecute_all(table: &Table, mode: &str) -> Result<Vec<Outcome>, String> {
+    pub(crate) fn reexecute_all(table: &Table, mode: &str) -> Result<Vec<Outcome>, Refused> {
         let mut command = Command::new(program());
         Self::reexecute_all_of(table, command.arg(mode))
     }
@@ -574,7 +594,7 @@ impl Zygote {
     pub(crate) fn reexecute_all_of(
         table: &Table,
         command: &mut Command,
-    ) -> Result<Vec<Outcome>, String> {
+    ) -> Result<Vec<Outcome>, Refused> {
         let mut zygote = Self::new(table.clone());
         zygote.prepare();
         zygote.start(command.arg(zygote.pool.clone()));

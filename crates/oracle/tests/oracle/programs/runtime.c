@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum { LAZY = 1, FORK = 2 };
+enum { NOT_EXPLORABLE = 0, NOT_FORKABLE = 1 };
 enum { AT_SNAPSHOT = 1, NO_SNAPSHOT = 2, ENDED = 3, REFUSED = 4, WARNING = 5 };
 enum { RUN = 1, STOP = 2, GO = 3 };
 
@@ -157,16 +158,18 @@ int choose(int line, int classes) {
     return choice.class;
 }
 
-// Something that cannot be explored.
-void refuse(const char *why) {
+static void refuse_as(uint64_t kind, const char *why) {
     if (!file || !(control()->flags & LAZY)) return;
-    say(REFUSED, getpid(), 0, why);
+    say(REFUSED, getpid(), kind, why);
     _exit(125);
 }
 
-// Something that cannot be explored by branches.
+// Something that cannot be explored.
+void refuse(const char *why) { refuse_as(NOT_EXPLORABLE, why); }
+
+// Something that cannot be explored by forking.
 void refuse_forked(const char *why) {
-    if (file && control()->flags & FORK) refuse(why);
+    if (file && control()->flags & FORK) refuse_as(NOT_FORKABLE, why);
 }
 
 void warn(const char *what) {
