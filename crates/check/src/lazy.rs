@@ -206,7 +206,7 @@ pub(crate) fn explore<'t>(
         moments.sort_unstable();
         let changes = Changes::of(trace, runner.rules(), fill, &moments)?;
         let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
-        let zygotes = runner.zygotes();
+        let kill_handles = runner.kill_handles();
         let mut labs = runner.labs(options.robustness)?;
         if is_scarce {
             // Who is given the rest must not depend on who comes first.
@@ -228,7 +228,7 @@ pub(crate) fn explore<'t>(
         };
         let mut watch = Watch {
             tick: &mut tick,
-            end: &|| crate::runner::end(&zygotes),
+            end: &|| crate::runner::kill(&kill_handles),
         };
         round(labs, &about, &mut reuse, &mut progress, &mut watch)?;
         if let Some(ration) = &mut ration {

@@ -165,7 +165,7 @@ impl Bench<'_, '_> {
             remarks.finish()?;
             let contents = &*self.contents;
             let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
-            let zygotes = self.runner.zygotes();
+            let kill_handles = self.runner.kill_handles();
             let trace = self.trace;
             let labs = self.runner.labs(false)?.into_iter();
             let labs = labs.map(|lab| Ok((lab, ShadowPass::new(trace, cross)?)));
@@ -188,7 +188,7 @@ impl Bench<'_, '_> {
             };
             let mut onlooker = Watch {
                 tick: &mut tick,
-                end: &|| crate::runner::end(&zygotes),
+                end: &|| crate::runner::kill(&kill_handles),
             };
             round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
         }

@@ -15,7 +15,7 @@ use powerfail_image::{
     CursorOptions, Fill, ImageCursor, Layout, Patch, PoolImages, RunDirectory, Slot as ImageSlot,
 };
 use powerfail_model::{CrashState, EventIndex, Place, Rules};
-use powerfail_oracle::{Backtrace, Oracle, OracleError, PoolMapping, Slot, Verdict};
+use powerfail_oracle::{Backtrace, KillHandle, Oracle, OracleError, PoolMapping, Slot, Verdict};
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
@@ -200,9 +200,9 @@ impl<'t> Runner<'t> {
         self.options.fill
     }
 
-    /// The processes that start recoveries.
-    pub(crate) fn zygotes(&self) -> Vec<u32> {
-        self.recoveries.iter().map(Slot::zygote_id).collect()
+    /// Handles that kill recoveries from another thread, one for each slot.
+    pub(crate) fn kill_handles(&self) -> Vec<KillHandle> {
+        self.recoveries.iter().map(Slot::kill_handle).collect()
     }
 
     /// The trace, and private files with whoever runs recovery on them.
@@ -326,8 +326,8 @@ impl<'t> Runner<'t> {
         let Some(first) = next()? else { return Ok(()) };
         let mut first = Some(first);
         let mut cursor = self.cursor(way.needs_frontier)?;
+        let kill_handles = self.kill_handles();
         let images = &mut self.images;
-        let zygotes: Vec<u32> = self.recoveries.iter().map(Slot::zygote_id).collect();
         let runs = &mut self.runs;
         let (verdict_sender, verdicts) = mpsc::channel::<(usize, Result<Verdict, OracleError>)>();
         std::thread::scope(|scope| {
@@ -372,7 +372,7 @@ impl<'t> Runner<'t> {
                             return Ok(());
                         }
                         Err(RecvTimeoutError::Timeout) if is_interrupted() => {
-                            end(&zygotes);
+                            kill(&kill_handles);
                             return Err(CheckError::Interrupted);
                         }
                         Err(RecvTimeoutError::Timeout) => {}
@@ -382,7 +382,7 @@ impl<'t> Runner<'t> {
             };
             loop {
                 if is_interrupted() {
-                    end(&zygotes);
+                    kill(&kill_handles);
                     return Err(CheckError::Interrupted);
                 }
                 while free.is_empty() {
@@ -526,11 +526,9 @@ pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &TrialState) -> Option<
     }
 }
 
-/// Ends zygotes, and with them everything that they have started: whoever waits for one is told.
-pub(crate) fn end(zygotes: &[u32]) {
-    for zygote in zygotes {
-        if let Some(zygote) = rustix::process::Pid::from_raw(zygote.cast_signed()) {
-            let _ = rustix::process::kill_process(zygote, rustix::process::Signal::KILL);
-        }
+/// Kills all recoveries; the threads that wait for them get an error.
+pub(crate) fn kill(kill_handles: &[KillHandle]) {
+    for handle in kill_handles {
+        handle.kill();
     }
 }

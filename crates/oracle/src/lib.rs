@@ -86,6 +86,6 @@ pub use explore::{
 };
 pub use oracle::{Oracle, PathMode, ProcessMode, Settings};
 pub use plan::{CommandLine, Limits, PoolMapping, Ready, RecoveryPlan, Server};
-pub use slot::{Isolation, Slot};
+pub use slot::{Isolation, KillHandle, Slot};
 pub use verdict::{Backtrace, Failure, Stage, ThreadStack, Verdict};
 pub use zygote::serve_if_zygote;

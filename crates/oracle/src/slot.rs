@@ -2,7 +2,10 @@
 //! conversation; the other is `zygote/`.
 
 mod explore;
+mod kill;
 mod snapshot;
+
+pub use kill::KillHandle;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -42,6 +45,7 @@ pub struct Isolation {
 #[derive(Debug)]
 pub struct Slot {
     zygote: Child,
+    kill_handle: KillHandle,
     socket: UnixStream,
     isolation: Isolation,
     timeout_ms: u64,
@@ -84,8 +88,10 @@ impl Slot {
             .stdout(Stdio::null())
             .spawn()
             .map_err(failed)?;
+        let kill_handle = KillHandle::of(&zygote).map_err(failed)?;
         let mut slot = Self {
             zygote,
+            kill_handle,
             socket,
             isolation: Isolation {
                 own_mounts: !setup.cover.is_empty(),
@@ -138,9 +144,9 @@ impl Slot {
         &self.isolation
     }
 
-    /// The zygote, for those who look at processes.
-    pub fn zygote_id(&self) -> u32 {
-        self.zygote.id()
+    /// A handle that kills the recoveries of this slot from another thread.
+    pub fn kill_handle(&self) -> KillHandle {
+        self.kill_handle.clone()
     }
 
     pub(super) fn verdict_of(&self, reply: RunReply) -> Result<Verdict, OracleError> {

@@ -71,7 +71,7 @@ impl Bench<'_, '_> {
         let contents = &*self.contents;
         let mut progress: Progress<Tried<O>> = Progress::default();
         let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
-        let zygotes = self.runner.zygotes();
+        let kill_handles = self.runner.kill_handles();
         let labs = self.runner.labs(false)?;
         let setting = Setting {
             contents,
@@ -95,7 +95,7 @@ impl Bench<'_, '_> {
         };
         let mut onlooker = Watch {
             tick: &mut tick,
-            end: &|| crate::runner::end(&zygotes),
+            end: &|| crate::runner::kill(&kill_handles),
         };
         round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
         self.runner.runs += progress.executions;

@@ -7,6 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use powerfail_oracle::OracleError;
+
 use crate::support::{Place, SHORT, WAYS, failure, is_success, shell};
 
 /// A named pipe, opened for reading.
@@ -109,22 +111,40 @@ fn a_zygote_that_is_killed_is_an_error() {
     for way in WAYS {
         let mut slot = place.slot(&shell("true"), way);
         assert!(is_success(&slot.run().unwrap()));
-        let zygote = slot.zygote_id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-9", &zygote])
-                .status()
-                .unwrap()
-                .success()
-        );
-        // The number stays that of the dead process until the slot is dropped.
-        let state = format!("/proc/{zygote}/stat");
-        while !std::fs::read_to_string(&state).unwrap().contains(") Z ") {
-            std::thread::yield_now();
-        }
-        let mut results = (0..1000).map(|_| slot.run());
-        let error = results.find_map(Result::err).unwrap();
-        assert!(error.to_string().contains("has ended"), "{error}");
+        let handle = slot.kill_handle();
+        handle.kill();
+        // A run that had already begun may still succeed.
+        let error = std::iter::repeat_with(|| slot.run()).find_map(Result::err);
+        assert!(matches!(error, Some(OracleError::ZygoteDied)), "{error:?}");
+        handle.kill();
+        drop(slot);
+        handle.kill();
+    }
+}
+
+#[test]
+fn a_recovery_is_killed_from_another_thread() {
+    let place = Place::new();
+    let started = place.path("elsewhere/started");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&started)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for way in WAYS {
+        let fifo = started.display();
+        let script = format!("echo > {fifo}; read forever < {fifo}");
+        let mut slot = place.slot(&shell(&script), way);
+        let handle = slot.kill_handle();
+        std::thread::scope(|scope| {
+            let run = scope.spawn(move || slot.run());
+            std::fs::read(&started).unwrap();
+            handle.kill();
+            let error = run.join().unwrap().unwrap_err();
+            assert!(matches!(error, OracleError::ZygoteDied), "{error}");
+        });
     }
 }
 

@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-
 use crate::{code, sys};
 
 use super::{file, hot, pools, step, turn};
