@@ -25,9 +25,12 @@ mod lazy;
 mod lint;
 mod merge;
 mod options;
+pub mod output_directory;
+mod persistent;
 mod places;
 mod races;
 mod reason;
+mod recovery;
 mod rollback;
 mod runner;
 mod symptom;
@@ -41,7 +44,9 @@ pub use merge::merge;
 pub use options::{
     CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Selection, Step,
 };
+pub use persistent::Persistent;
 pub use places::place_before_end;
+pub use recovery::Recovery;
 pub use rollback::shown_bytes;
 pub use runner::{Runner, RunnerOptions, Trial, TrialState};
 pub use symptom::{Symptom, symptom_of};

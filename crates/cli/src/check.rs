@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use powerfail_check::LazyTime;
-use powerfail_evidence as evidence;
+use powerfail_check::output_directory;
 use powerfail_oracle::Ready;
 use powerfail_recorder::{Options, RecordError, Stacks, Summary, TargetStatus};
 use regex::bytes::Regex;
@@ -55,9 +55,9 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     }
     interrupt::watch();
     let out = args.report.out.clone().or(section.out.clone());
-    let out = out.unwrap_or_else(|| PathBuf::from(evidence::DEFAULT));
-    let _owned = evidence::create(&out)?;
-    let trace_path = out.join(evidence::TRACE);
+    let out = out.unwrap_or_else(|| PathBuf::from(output_directory::DEFAULT));
+    let _owned = output_directory::create(&out)?;
+    let trace_path = out.join(output_directory::TRACE);
     let port = free_port(&workload, args)?;
     let recorded: Vec<OsString> = workload.iter().map(|word| with_port(word, port)).collect();
     let mut options = Options::new(recorded, &trace_path);

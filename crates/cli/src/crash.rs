@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use powerfail_check::{
-    CheckError, Crashed, LazyOptions, LazyTime, Observer, RaceOptions, Runner, RunnerOptions, Step,
-    Undisturbed,
+    CheckError, Crashed, LazyOptions, LazyTime, Observer, Persistent, RaceOptions, Recovery,
+    Runner, RunnerOptions, Step, Undisturbed, output_directory,
 };
 use powerfail_config::{Config, sift};
-use powerfail_evidence::{self as evidence, Persistent, Recovery};
 use powerfail_explore::EagerOptions;
 use powerfail_finding::{Eager, Finding, RecoveryOutcome, Report, Severity, Totals};
 use powerfail_oracle::{Oracle, Settings};
@@ -93,9 +92,9 @@ impl Subject {
         let workload: Vec<_> = trace.meta().command.clone();
         let recovery = recovery(recovery_args, report_args, &config.check, &workload, &trace)?;
         let out = report_args.out.clone().or(config.check.out.clone());
-        let owned = out.as_deref().map(evidence::create).transpose()?;
+        let owned = out.as_deref().map(output_directory::create).transpose()?;
         if let Some(out) = &out {
-            evidence::keep_trace(out, path)?;
+            output_directory::keep_trace(out, path)?;
         }
         Ok(Self {
             trace,
@@ -193,7 +192,7 @@ pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
         snapshot: work.eager.is_some() && !work.no_snapshot,
         ..Settings::default()
     };
-    let oracle = Oracle::new(work.recovery.plan(trace)?, settings)?;
+    let oracle = Oracle::new(work.recovery.plan(trace), settings)?;
     let parent = powerfail_image::default_parent();
     let _ = powerfail_image::sweep_leftovers(&parent);
     let jobs = work.recovery_args.jobs.or(section.jobs);
@@ -256,7 +255,7 @@ pub(crate) fn conclude(work: &Work<'_>, crashed: Crashed) -> anyhow::Result<Exit
         .findings
         .retain(|finding| wanted.contains(&finding.code));
     if let Some(out) = work.out {
-        evidence::save(out, &report, work.recovery)?;
+        output_directory::save(out, &report, work.recovery)?;
     }
     let exit = finish(&report, work.report_args, work.out)?;
     if crashed.is_interrupted && exit == Exit::Clean {

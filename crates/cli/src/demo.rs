@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Parser;
-use powerfail_evidence as evidence;
+use powerfail_check::output_directory;
 
 use crate::args::{Cli, Command, DemoArgs};
 use crate::check;
@@ -33,7 +33,7 @@ pub(crate) fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
     let out = args
         .out
         .clone()
-        .unwrap_or_else(|| PathBuf::from(evidence::DEFAULT));
+        .unwrap_or_else(|| PathBuf::from(output_directory::DEFAULT));
     let own = own.display().to_string();
     let recover = format!("'{own}' demo-store --recover {{pool}}");
     let words = [

@@ -1,8 +1,8 @@
 //! `powerfail races`: the reads of recovery that are not safe, from a trace.
 
+use powerfail_check::Recovery;
 use powerfail_check::{CrashOptions, Inference, RaceOptions, Runner, RunnerOptions};
 use powerfail_config::CheckSection;
-use powerfail_evidence::Recovery;
 use powerfail_explore::TreeOptions;
 use powerfail_finding::{Finding, Role};
 use powerfail_lint::LintOptions;
@@ -80,7 +80,7 @@ pub(crate) fn at_one_point(
         runtime: Some(RUNTIME.into()),
         ..Settings::default()
     };
-    let oracle = Oracle::new(recovery.plan(trace)?, settings)?;
+    let oracle = Oracle::new(recovery.plan(trace), settings)?;
     let runner_options = RunnerOptions {
         jobs: 1,
         rules: recovery.rules(),

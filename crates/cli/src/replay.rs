@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
+use powerfail_check::{Persistent, Recovery, output_directory};
 use powerfail_check::{Runner, RunnerOptions, Trial, TrialState, symptom_of};
-use powerfail_evidence::{self as evidence, Persistent, Recovery};
 use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, UnsafeRead};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
 use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset};
@@ -24,10 +24,11 @@ use crate::record::RUNTIME;
 
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let args = &ReplayArgs {
-        out: evidence::locate(&args.out, &args.id),
+        out: output_directory::locate(&args.out, &args.id),
         ..args.clone()
     };
-    let (report, recovery) = evidence::load(&args.out).context("there is no evidence to replay")?;
+    let (report, recovery) =
+        output_directory::load(&args.out).context("there is no evidence to replay")?;
     let finding = report.findings.iter().find(|finding| finding.id == args.id);
     let Some(finding) = finding else {
         let ids: Vec<&str> = report.findings.iter().map(|it| it.id.as_str()).collect();
@@ -43,7 +44,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         );
     };
     if let Some(to) = &args.export {
-        evidence::export(&args.out, to)?;
+        output_directory::export(&args.out, to)?;
         return Ok(Exit::Clean);
     }
     let Some(shown) = &finding.evidence else {
@@ -52,7 +53,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
             None => again_by_lint(finding, args),
         };
     };
-    let name = shown.trace.as_deref().unwrap_or(evidence::TRACE);
+    let name = shown.trace.as_deref().unwrap_or(output_directory::TRACE);
     let trace = open_trace(&args.out.join(name))?;
     let crash = Crash {
         trace: &trace,
@@ -102,7 +103,7 @@ fn again_by_watching(
     let trace = open_trace(
         &args
             .out
-            .join(read.trace.as_deref().unwrap_or(evidence::TRACE)),
+            .join(read.trace.as_deref().unwrap_or(output_directory::TRACE)),
     )?;
     let at = EventIndex(read.event);
     let crash = Crash {
@@ -224,7 +225,7 @@ impl Crash<'_> {
             runtime: Persistent::of(trace).is_any().then(|| RUNTIME.into()),
             ..Settings::default()
         };
-        let oracle = Oracle::new(recovery.plan(trace)?, settings)?;
+        let oracle = Oracle::new(recovery.plan(trace), settings)?;
         let options = RunnerOptions {
             jobs: 1,
             rules: recovery.rules(),

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use powerfail_check::{CrashOptions, LazyOptions, LazyTime};
+use powerfail_check::{CrashOptions, LazyOptions, LazyTime, Recovery};
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only};
-use powerfail_evidence::{self as evidence, Recovery};
 use powerfail_explore::{EagerOptions, Granularity, PassOptions, TreeOptions};
 use powerfail_finding::Code;
 use powerfail_lint::{LintOptions, Standing, Trust};
 use powerfail_model::{Atomicity, Domain};
-use powerfail_trace::Trace;
+use powerfail_trace::{DOMAIN_NOTE, Trace};
 
 use crate::args::{CrashArgs, EagerArgs, LazyArgs, RecoveryArgs, ReportArgs, StrategyArg};
 use crate::crash::Work;
@@ -108,11 +107,11 @@ pub(crate) fn wanted_codes(args: &ReportArgs, section: &CheckSection) -> Vec<Cod
 }
 
 pub(crate) fn domain_of(args: &ReportArgs, section: &CheckSection, trace: &Trace) -> Domain {
-    let noted = trace.meta().notes.iter().find(|(name, _)| name == "domain");
+    let noted = trace.meta().note(DOMAIN_NOTE);
     args.domain
         .map(Domain::from)
         .or_else(|| section.domain.as_deref().and_then(Domain::from_name))
-        .or_else(|| noted.and_then(|(_, value)| Domain::from_name(value)))
+        .or_else(|| noted.and_then(Domain::from_name))
         .unwrap_or_default()
 }
 
@@ -249,9 +248,7 @@ pub(crate) fn refuse_slips(
     }
     fill_of(args, section)?;
     ack_of(args, section)?;
-    for pattern in &args.fail_pattern {
-        evidence::regex(pattern).context("--fail-pattern")?;
-    }
+    fail_patterns(&args.fail_pattern)?;
     let ready = args.ready.as_ref().or(section.ready.as_ref());
     if let Some(ready) = ready {
         ready
@@ -268,6 +265,15 @@ pub(crate) fn refuse_slips(
     );
     baseline_of(report)?;
     Ok(())
+}
+
+/// The regular expressions of `--fail-pattern`.
+pub(crate) fn fail_patterns(texts: &[String]) -> anyhow::Result<Vec<regex::bytes::Regex>> {
+    let pattern = |text: &String| {
+        regex::bytes::Regex::new(text)
+            .with_context(|| format!("--fail-pattern: `{text}` is not a regular expression"))
+    };
+    texts.iter().map(pattern).collect()
 }
 
 pub(crate) fn baseline_of(args: &ReportArgs) -> anyhow::Result<Option<Baseline>> {
@@ -298,7 +304,9 @@ pub(crate) fn recovery(
         "the trace does not say how it was made; give --recover"
     );
     let fill = fill_of(args, section)?;
-    let ready = args.ready.clone().or(section.ready.clone());
+    let ready = args.ready.as_ref().or(section.ready.as_ref());
+    let ready = ready.map(|text| text.parse()).transpose();
+    let ready = ready.map_err(anyhow::Error::msg)?;
     let client = words(&args.client_recover, &section.client_recover);
     anyhow::ensure!(
         client.is_none() || ready.is_some(),
@@ -321,12 +329,12 @@ pub(crate) fn recovery(
         } else {
             args.ok_exit.clone()
         },
-        fail_patterns: args.fail_pattern.clone(),
+        fail_patterns: fail_patterns(&args.fail_pattern)?,
         memory_bytes: args.memory_limit.map(|limit| limit * MIB),
         file_bytes: args.file_limit.map(|limit| limit * MIB),
         working_directory: working_directory(trace),
-        domain: domain_of(report, section, trace).name().into(),
-        atomicity: Some(atomicity_of(args, section).name().into()),
+        domain: domain_of(report, section, trace),
+        atomicity: atomicity_of(args, section),
         fill,
         trust: section
             .trust

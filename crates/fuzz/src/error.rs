@@ -37,7 +37,7 @@ pub enum CampaignError {
     Check(powerfail_check::CheckError),
     /// Evidence cannot be kept.
     #[error(transparent)]
-    Evidence(powerfail_evidence::EvidenceError),
+    Evidence(powerfail_check::output_directory::DirectoryError),
     /// A file of the user.
     #[error("{}", path.display())]
     File {
@@ -81,10 +81,12 @@ impl From<powerfail_fuzz_store::CorpusError> for CampaignError {
     }
 }
 
-impl From<powerfail_evidence::EvidenceError> for CampaignError {
-    fn from(error: powerfail_evidence::EvidenceError) -> Self {
+impl From<powerfail_check::output_directory::DirectoryError> for CampaignError {
+    fn from(error: powerfail_check::output_directory::DirectoryError) -> Self {
         match error {
-            powerfail_evidence::EvidenceError::File { path, source } => Self::file(&path)(source),
+            powerfail_check::output_directory::DirectoryError::File { path, source } => {
+                Self::file(&path)(source)
+            }
             other => Self::Evidence(other),
         }
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use powerfail_check::{Cause, cause_of};
-use powerfail_evidence::{self as evidence, Recovery};
+use powerfail_check::{Recovery, output_directory};
 use powerfail_finding::{Class, Finding, Report, Totals};
 use powerfail_fuzz_store::{Edge, TestCase};
 use serde::{Deserialize, Serialize};
@@ -137,10 +137,10 @@ impl Findings {
                 fs::remove_dir_all(&path).map_err(CampaignError::file(&path))?;
                 continue;
             }
-            if !path.join(evidence::REPORT).is_file() {
+            if !path.join(output_directory::REPORT).is_file() {
                 continue;
             }
-            let (report, _) = evidence::load(&path)?;
+            let (report, _) = output_directory::load(&path)?;
             for finding in report.findings {
                 inner.push(finding, path.clone());
             }
@@ -216,7 +216,7 @@ impl Findings {
         let Some(image) = image else {
             return Ok(None);
         };
-        let (_, recovery) = evidence::load(directory)?;
+        let (_, recovery) = output_directory::load(directory)?;
         let recovery_input = recovery.input.is_some().then(|| read(RECOVERY_INPUT));
         Ok(Some(Found {
             case: TestCase {
@@ -281,7 +281,7 @@ fn report_of(finding: &Finding, command: &[String]) -> Report {
 fn keep(directory: &Path, finding: &Finding, basis: &Basis<'_>) -> Result<(), CampaignError> {
     let _ = fs::remove_dir_all(directory);
     fs::create_dir_all(directory).map_err(CampaignError::file(directory))?;
-    evidence::keep_trace(directory, basis.trace)?;
+    output_directory::keep_trace(directory, basis.trace)?;
     let write = |name: &str, bytes: &[u8]| {
         let path = directory.join(name);
         fs::write(&path, bytes).map_err(CampaignError::file(&path))
@@ -293,7 +293,7 @@ fn keep(directory: &Path, finding: &Finding, basis: &Basis<'_>) -> Result<(), Ca
         write(RECOVERY_INPUT, input)?;
         recovery.input = Some(RECOVERY_INPUT.into());
     }
-    evidence::save(directory, &report_of(finding, &basis.command), &recovery)?;
+    output_directory::save(directory, &report_of(finding, &basis.command), &recovery)?;
     Ok(())
 }
 
@@ -316,7 +316,10 @@ fn show(
         read.trace = Some(CRASH_TRACE.into());
     }
     let report = report_of(&finding, &basis.command);
-    replace(&known.directory.join(evidence::REPORT), &json(&report)?)?;
+    replace(
+        &known.directory.join(output_directory::REPORT),
+        &json(&report)?,
+    )?;
     known.finding = finding;
     Ok(())
 }

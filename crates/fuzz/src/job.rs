@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use powerfail_evidence::Recovery;
+use powerfail_check::Recovery;
 use powerfail_explore::PointKey;
 use powerfail_fuzz_engine::End;
 use powerfail_fuzz_store::{CaseNumber, Priority, TestCase};

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use powerfail_check::Recovery;
 use powerfail_check::{
     CheckError, CrashOptions, LazyOptions, LazyTime, Observer, RaceOptions, Runner, RunnerOptions,
     Selection, Step, Undisturbed,
 };
-use powerfail_evidence::Recovery;
 use powerfail_explore::{Granularity, TreeOptions};
 use powerfail_finding::{Code, Eager, Finding, RecoveryOutcome, Severity};
 use powerfail_lint::LintOptions;
@@ -134,7 +134,7 @@ impl Judge {
             ..Settings::default()
         };
         let recovery = &question.recovery;
-        let oracle = Oracle::new(recovery.plan(trace)?, settings)
+        let oracle = Oracle::new(recovery.plan(trace), settings)
             .map_err(powerfail_check::CheckError::from)?;
         let runner_options = RunnerOptions {
             jobs: 1,

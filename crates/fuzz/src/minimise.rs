@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use powerfail_check::{Cause, cause_of};
-use powerfail_evidence::Recovery;
+use powerfail_check::{Recovery, output_directory};
 use powerfail_explore::{PointKey, PointKeys};
 use powerfail_finding::Finding;
 use powerfail_fuzz_engine::minimise::trim;
@@ -53,7 +53,7 @@ impl Checker<'_, '_> {
         if finding.code.class().is_of_program() {
             return Ok(());
         }
-        let trace = Trace::open(stored.directory.join(powerfail_evidence::TRACE))?;
+        let trace = Trace::open(stored.directory.join(output_directory::TRACE))?;
         let recovery = match recovery_input {
             Some(input) => {
                 let file = self.recorder.directory().join(RECOVERY_INPUT);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use powerfail_evidence::Recovery;
+use powerfail_check::Recovery;
 use serde::{Deserialize, Serialize};
 
 /// How the target gets its input.
@@ -178,27 +178,7 @@ impl CampaignOptions {
             timeout: Duration::from_millis(150),
             checks: Checks::default(),
             judging: RecoveryOptions {
-                recovery: Recovery {
-                    recover: Vec::new(),
-                    checker: None,
-                    dump: None,
-                    client: None,
-                    ready: None,
-                    stop: None,
-                    timeout: Duration::from_secs(10),
-                    ok_exit: Vec::new(),
-                    fail_patterns: Vec::new(),
-                    memory_bytes: None,
-                    file_bytes: None,
-                    working_directory,
-                    domain: powerfail_model::Domain::default().name().to_owned(),
-                    atomicity: None,
-                    fill: None,
-                    trust: Vec::new(),
-                    no_trust: Vec::new(),
-                    input: None,
-                    desock: false,
-                },
+                recovery: Recovery::new(Vec::new(), working_directory),
                 warnings: false,
                 include_create: false,
             },

@@ -71,6 +71,18 @@ impl std::str::FromStr for Ready {
     }
 }
 
+impl std::fmt::Display for Ready {
+    /// Writes the form that `from_str` reads.
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Port(None) => write!(to, "port"),
+            Self::Port(Some(port)) => write!(to, "port:{port}"),
+            Self::Unix(path) => write!(to, "unix:{}", path.display()),
+            Self::Output(pattern) => write!(to, "output:{pattern}"),
+        }
+    }
+}
+
 /// For a recovery command that stays: a server.
 #[derive(Clone, Debug)]
 pub struct Server {

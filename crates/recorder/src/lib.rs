@@ -69,7 +69,7 @@ pub use powerfail_protocol::memory::{
 };
 pub use powerfail_protocol::shared::DESOCK_VARIABLE;
 pub use powerfail_protocol::shared::{Mode, Schedule, Stacks};
-pub use record::{HEAP_NOTE, record};
+pub use record::record;
 pub use summary::{
     ClientRequests, IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus,
 };

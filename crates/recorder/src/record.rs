@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE, Mode, Schedule, Stacks};
-use powerfail_trace::{Meta, TraceWriter, WriterOptions};
+use powerfail_trace::{DOMAIN_NOTE, HEAP_NOTE, Meta, TraceWriter, WriterOptions};
 use rustix::process::Signal;
 use rustix::time::Timespec;
 
@@ -35,9 +35,6 @@ use crate::wait::Exit;
 /// For how long a record waits for others that could belong before it: more than a thread that loses its
 /// processor in the middle of an append is usually without one.
 const SLACK_MS: u64 = 10;
-
-/// The note of a trace that says which pool is the heap of the target.
-pub const HEAP_NOTE: &str = "heap";
 
 /// A pass follows at the latest after this, while something waits for its place.
 const BUSY_WAIT: Timespec = Timespec {
@@ -275,7 +272,9 @@ fn meta(options: &Options, memory: &MemoryDirectory) -> Meta {
         Stacks::Sites => "sites",
         Stacks::Full => "full",
     };
-    let domain = options.domain.map(|domain| note("domain", domain.name()));
+    let domain = options
+        .domain
+        .map(|domain| note(DOMAIN_NOTE, domain.name()));
     let schedule = options.schedule;
     let scheduled = (schedule.depth > 0).then(|| {
         let Schedule {

@@ -19,6 +19,20 @@ pub struct Meta {
     pub notes: Vec<(String, String)>,
 }
 
+/// The name of the note with the persistency domain that the recording was made for.
+pub const DOMAIN_NOTE: &str = "domain";
+/// The name of the note with the path of the persistent heap.
+pub const HEAP_NOTE: &str = "heap";
+
+impl Meta {
+    /// The value of a note.
+    pub fn note(&self, name: &str) -> Option<&str> {
+        let mut notes = self.notes.iter();
+        let (_, value) = notes.find(|(known, _)| known == name)?;
+        Some(value)
+    }
+}
+
 /// A pool, as it was when the target first mapped it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {

@@ -66,7 +66,8 @@ mod writer;
 pub use block::{EventBlock, ImageRuns, RecordCursor, Records};
 pub use compress::Compression;
 pub use definition::{
-    Frame, Meta, Module, ModuleIndex, Pool, PoolKind, StackId, StackNode, Thread,
+    DOMAIN_NOTE, Frame, HEAP_NOTE, Meta, Module, ModuleIndex, Pool, PoolKind, StackId, StackNode,
+    Thread,
 };
 pub use error::{Result, TraceError};
 pub use image::{FinalImage, ImageHash, ImageHasher, ImageRun, PAGE_BYTES};

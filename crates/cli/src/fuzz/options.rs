@@ -15,6 +15,7 @@ use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{CommandLine, Oracle, RecoveryPlan, Settings};
 
 use crate::args::{FuzzCampaignArgs, FuzzRecoveryArgs, InputArg};
+use crate::settings::fail_patterns;
 use crate::words::command;
 
 /// Where a campaign is if nobody says.
@@ -106,9 +107,7 @@ fn refuse_slips(args: &FuzzCampaignArgs) -> anyhow::Result<()> {
             "{flag}: the command is empty"
         );
     }
-    for pattern in &recovery.fail_pattern {
-        powerfail_evidence::regex(pattern).context("--fail-pattern")?;
-    }
+    fail_patterns(&recovery.fail_pattern)?;
     Ok(())
 }
 
@@ -212,12 +211,11 @@ fn apply(args: &FuzzCampaignArgs, options: &mut CampaignOptions) -> anyhow::Resu
         (None, Some(address)) => Some(Together::Join(address.clone())),
         (None, None) => None,
     };
-    judge(&args.recovery, options);
-    Ok(())
+    judge(&args.recovery, options)
 }
 
 /// What flags say about recovery.
-fn judge(args: &FuzzRecoveryArgs, options: &mut CampaignOptions) {
+fn judge(args: &FuzzRecoveryArgs, options: &mut CampaignOptions) -> anyhow::Result<()> {
     let words = |text: &Option<String>| text.as_ref().map(|text| command(text).words);
     if let Some(limit) = args.file_limit {
         options.file_limit_bytes = limit * MIB;
@@ -237,19 +235,20 @@ fn judge(args: &FuzzRecoveryArgs, options: &mut CampaignOptions) {
         recovery.ok_exit.clone_from(&args.ok_exit);
     }
     if !args.fail_pattern.is_empty() {
-        recovery.fail_patterns.clone_from(&args.fail_pattern);
+        recovery.fail_patterns = fail_patterns(&args.fail_pattern)?;
     }
     let bytes = |limit: Option<u64>| limit.map(|limit| limit.saturating_mul(MIB));
     recovery.memory_bytes = bytes(args.memory_limit).or(recovery.memory_bytes);
     recovery.file_bytes = bytes(args.file_limit).or(recovery.file_bytes);
     if let Some(domain) = args.domain {
-        recovery.domain = Domain::from(domain).name().into();
+        recovery.domain = domain.into();
     }
     if let Some(atomicity) = args.atomicity {
-        recovery.atomicity = Some(Atomicity::from(atomicity).name().into());
+        recovery.atomicity = atomicity.into();
     }
     add(&mut recovery.trust, &args.trust);
     add(&mut recovery.no_trust, &args.no_trust);
+    Ok(())
 }
 
 /// Adds what is not there: a campaign that is resumed has the flags of earlier runs.
@@ -274,9 +273,10 @@ fn configure(options: &mut CampaignOptions, section: &CheckSection) {
     recovery.timeout = section.timeout.unwrap_or(recovery.timeout);
     recovery.ok_exit = section.ok_exit.clone().unwrap_or_default();
     if let Some(domain) = section.domain.as_deref().and_then(Domain::from_name) {
-        recovery.domain = domain.name().into();
+        recovery.domain = domain;
     }
-    recovery.atomicity.clone_from(&section.atomicity);
+    let atomicity = section.atomicity.as_deref().and_then(Atomicity::from_name);
+    recovery.atomicity = atomicity.unwrap_or_default();
     recovery.trust = section.trust.clone().unwrap_or_default();
     recovery.no_trust = section.no_trust.clone().unwrap_or_default();
 }

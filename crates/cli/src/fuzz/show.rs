@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use powerfail_evidence as evidence;
+use powerfail_check::output_directory;
 use powerfail_fuzz::{Stats, StoredFinding};
 use powerfail_fuzz_store::{ImageId, ImageNode, Images, QueuedCase, read_record, read_stats};
 use powerfail_report::{count, plural};
@@ -67,12 +67,12 @@ fn last_stats(out: &Path) -> anyhow::Result<Option<Stats>> {
 
 /// All findings, in the order of their names. One that is being written is not there yet.
 fn findings(out: &Path) -> anyhow::Result<Vec<StoredFinding>> {
-    let directory = out.join(evidence::FINDINGS);
+    let directory = out.join(output_directory::FINDINGS);
     let mut found = Vec::new();
     let entries = std::fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
     for entry in entries {
         let directory = entry?.path();
-        let Ok((report, _)) = evidence::load(&directory) else {
+        let Ok((report, _)) = output_directory::load(&directory) else {
             continue;
         };
         found.extend(report.findings.into_iter().map(|finding| StoredFinding {

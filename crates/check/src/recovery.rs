@@ -1,4 +1,9 @@
-//! How recovery was run: everything that decides its result.
+//! How recovery is run: everything that decides its result.
+//!
+//! It is written to `recovery.json` in the output directory, so that a replay runs recovery in the same way.
+//! The values are typed here; their text form is read and written in `recovery/form.rs` only.
+
+mod form;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,84 +12,107 @@ use std::time::Duration;
 use powerfail_image::{Fill, FillExtent};
 use powerfail_lint::{Standing, Trust};
 use powerfail_model::{Atomicity, Domain, Rules};
-use powerfail_oracle::{CommandLine, Limits, RecoveryPlan, Server};
-use powerfail_recorder::DESOCK_VARIABLE;
+use powerfail_oracle::{CommandLine, Limits, Ready, RecoveryPlan, Server};
+use powerfail_protocol::shared::DESOCK_VARIABLE;
 use powerfail_trace::Trace;
+use regex::bytes::Regex;
 use serde::{Deserialize, Serialize};
 
-use crate::error::EvidenceError;
 use crate::persistent::Persistent;
 
-/// What stands for a file with what recovery is given, in its arguments.
+/// Stands for the path of the input in the arguments of recovery.
 const INPUT_PLACEHOLDER: &str = "{input}";
 
-/// See the module header.
+/// How long each command may take if no timeout is given.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// How recovery is run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Opens the pool after a crash.
+    /// The command that opens the pool after a crash.
     pub recover: Vec<OsString>,
-    /// Judges what was recovered.
+    /// The command that judges what was recovered.
     pub checker: Option<Vec<OsString>>,
-    /// Prints what was recovered.
+    /// The command that prints what was recovered.
     pub dump: Option<Vec<OsString>>,
-    /// Runs against a recovery that is a server.
+    /// The client of a recovery that is a server.
     pub client: Option<Vec<OsString>>,
-    /// When the server is ready for it.
-    pub ready: Option<String>,
-    /// Stops the server.
+    /// When the server is ready for the client.
+    #[serde(with = "form::ready")]
+    pub ready: Option<Ready>,
+    /// The command that stops the server.
     pub stop: Option<Vec<OsString>>,
     /// How long each command may take.
     pub timeout: Duration,
-    /// Exit statuses that are a success besides 0.
+    /// Exit statuses besides 0 that count as success.
     pub ok_exit: Vec<u8>,
-    /// What must not be in the output.
-    pub fail_patterns: Vec<String>,
-    /// Limit of address space.
+    /// Output that counts as failure.
+    #[serde(with = "form::patterns")]
+    pub fail_patterns: Vec<Regex>,
+    /// Limit of the address space.
     pub memory_bytes: Option<u64>,
-    /// Limit of files.
+    /// Limit of the size of a file.
     pub file_bytes: Option<u64>,
-    /// Where it runs.
+    /// The directory in which it runs.
     pub working_directory: PathBuf,
     /// What makes stores durable.
-    pub domain: String,
-    /// What survives as a whole.
-    #[serde(default)]
-    pub atomicity: Option<String>,
-    /// What fresh memory holds.
+    #[serde(with = "form::domain")]
+    pub domain: Domain,
+    /// The unit that survives as a whole.
+    #[serde(default, with = "form::atomicity")]
+    pub atomicity: Atomicity,
+    /// The byte that fresh memory holds.
     pub fill: Option<u8>,
-    /// Modules that are trusted besides the usual ones.
+    /// Modules that are trusted besides the default ones.
     #[serde(default)]
     pub trust: Vec<String>,
     /// Modules that are not trusted.
     #[serde(default)]
     pub no_trust: Vec<String>,
-    /// What recovery reads from its standard input, or from the file that `{input}` stands for; a name
-    /// alone is a file of the output directory. `None` is nothing.
+    /// The file that recovery reads as its standard input, or through `{input}` in its arguments. A bare file
+    /// name is a file of the output directory. `None` is an empty input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<PathBuf>,
-    /// Recovery is a server whose connections come from its input: without any, it ends when it first waits.
+    /// Recovery is a server whose connections come from its input. Without input it ends when it first waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub desock: bool,
 }
 
-/// A regular expression of the user.
-pub fn regex(text: &str) -> Result<regex::bytes::Regex, EvidenceError> {
-    regex::bytes::Regex::new(text).map_err(|source| EvidenceError::Pattern {
-        text: text.to_owned(),
-        source,
-    })
-}
-
 impl Recovery {
+    /// A command that is run in a directory, with defaults for everything else.
+    pub fn new(recover: Vec<OsString>, working_directory: PathBuf) -> Self {
+        Self {
+            recover,
+            checker: None,
+            dump: None,
+            client: None,
+            ready: None,
+            stop: None,
+            timeout: TIMEOUT_DEFAULT,
+            ok_exit: Vec::new(),
+            fail_patterns: Vec::new(),
+            memory_bytes: None,
+            file_bytes: None,
+            working_directory,
+            domain: Domain::default(),
+            atomicity: Atomicity::default(),
+            fill: None,
+            trust: Vec::new(),
+            no_trust: Vec::new(),
+            input: None,
+            desock: false,
+        }
+    }
+
     /// The plan of the oracle.
-    pub fn plan(&self, trace: &Trace) -> Result<RecoveryPlan, EvidenceError> {
+    pub fn plan(&self, trace: &Trace) -> RecoveryPlan {
         let command = |words: &Vec<OsString>| CommandLine::new(self.with_input(words));
         let mut plan = RecoveryPlan::new(command(&self.recover));
         plan.checker = self.checker.as_ref().map(command);
         plan.dump = self.dump.as_ref().map(command);
         if let Some(ready) = &self.ready {
             plan.server = Some(Server {
-                ready: ready.parse().map_err(EvidenceError::Ready)?,
+                ready: ready.clone(),
                 client: self.client.as_ref().map(command),
                 stop: self.stop.as_ref().map(command),
                 judge_exit: true,
@@ -92,11 +120,7 @@ impl Recovery {
         }
         plan.timeout = self.timeout;
         plan.ok_exit = self.ok_exit.iter().map(|code| (*code).into()).collect();
-        plan.fail_patterns = self
-            .fail_patterns
-            .iter()
-            .map(|pattern| regex(pattern))
-            .collect::<Result<_, _>>()?;
+        plan.fail_patterns.clone_from(&self.fail_patterns);
         plan.limits = Limits {
             memory_bytes: self.memory_bytes,
             file_bytes: self.file_bytes,
@@ -108,10 +132,10 @@ impl Recovery {
             plan.preload = true;
             plan.environment.push((DESOCK_VARIABLE.into(), "1".into()));
         }
-        Ok(plan)
+        plan
     }
 
-    /// Words in which the placeholder of the input is replaced.
+    /// The words of a command, with `{input}` replaced by the path of the input.
     pub fn with_input(&self, words: &[OsString]) -> Vec<OsString> {
         let path = self.input.as_deref().unwrap_or(Path::new("/dev/null"));
         let path = path.to_string_lossy();
@@ -124,7 +148,7 @@ impl Recovery {
         words.iter().map(replaced).collect()
     }
 
-    /// Gives an input that is named alone the path of its directory.
+    /// Completes an input that is a bare file name with the directory.
     pub(crate) fn find_input(&mut self, directory: &Path) {
         if let Some(input) = &mut self.input
             && input.is_relative()
@@ -134,24 +158,20 @@ impl Recovery {
         }
     }
 
-    /// The name of the input.
+    /// The file name of the input.
     pub(crate) fn input_name(&self) -> Option<&str> {
         self.input.as_deref()?.file_name()?.to_str()
     }
 
-    /// What survives.
-    pub fn rules(&self) -> Rules {
+    /// The rules that say what a crash can leave.
+    pub const fn rules(&self) -> Rules {
         Rules {
-            domain: Domain::from_name(&self.domain).unwrap_or_default(),
-            atomicity: self
-                .atomicity
-                .as_deref()
-                .and_then(Atomicity::from_name)
-                .unwrap_or_default(),
+            domain: self.domain,
+            atomicity: self.atomicity,
         }
     }
 
-    /// Whom to trust.
+    /// The modules that are trusted.
     pub fn trusted(&self) -> Trust {
         let mut trust = Trust::default();
         for module in &self.trust {

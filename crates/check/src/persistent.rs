@@ -1,14 +1,14 @@
-//! Persistent memory that is no file of the workload's, its heap and ranges that it registered: recovery gets
-//! both back.
+//! Persistent memory of the workload that has no file of its own: the persistent heap and registered ranges.
+//! Recovery gets both back through variables that the runtime reads.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use powerfail_oracle::RecoveryPlan;
-use powerfail_recorder::{HEAP_NOTE, HEAP_VARIABLE, RANGES_VARIABLE};
-use powerfail_trace::{Pool, PoolKind, Trace};
+use powerfail_protocol::memory::{HEAP_VARIABLE, RANGES_VARIABLE};
+use powerfail_trace::{HEAP_NOTE, Pool, PoolKind, Trace};
 
-/// Such memory of a trace.
+/// The heap and the registered ranges of a trace.
 #[derive(Debug)]
 pub struct Persistent<'t> {
     trace: &'t Trace,
@@ -17,14 +17,13 @@ pub struct Persistent<'t> {
 }
 
 impl<'t> Persistent<'t> {
-    /// What a trace has of it.
+    /// Finds them among the pools of a trace.
     pub fn of(trace: &'t Trace) -> Self {
-        let notes = &trace.meta().notes;
-        let heap_note = notes.iter().find(|(name, _)| name == HEAP_NOTE);
         let mut pools = trace.pools().iter();
-        // A heap from which nothing was allocated is none.
-        let heap = heap_note
-            .map(|(_, path)| PathBuf::from(path))
+        // A heap from which nothing was allocated has no pool.
+        let heap = trace.meta().note(HEAP_NOTE);
+        let heap = heap
+            .map(PathBuf::from)
             .filter(|heap| pools.any(|pool| pool.path == *heap));
         let mut pools = trace.pools().iter();
         let ranges = pools
@@ -38,12 +37,12 @@ impl<'t> Persistent<'t> {
         }
     }
 
-    /// Whether there is any. Commands of the recovery need the runtime then.
+    /// Whether the trace has either. If so, the commands of recovery need the runtime.
     pub const fn is_any(&self) -> bool {
         self.heap.is_some() || self.ranges.is_some()
     }
 
-    /// What the environment has to say about it.
+    /// The environment variables that tell the runtime about them.
     pub fn variables(&self) -> Vec<(OsString, OsString)> {
         let named = |name: &str, path: &PathBuf| (name.into(), path.into());
         let heap = self.heap.iter().map(|path| named(HEAP_VARIABLE, path));
@@ -51,14 +50,14 @@ impl<'t> Persistent<'t> {
         heap.chain(ranges).collect()
     }
 
-    /// The first pool that the workload itself has made a file of.
+    /// The first pool that is a file of the workload.
     pub fn first_file(&self) -> Option<PathBuf> {
         let mut pools = self.trace.pools().iter();
         let pool = pools.find(|pool| !is_range(pool) && Some(&pool.path) != self.heap.as_ref())?;
         Some(self.trace.meta().working_directory.join(&pool.path))
     }
 
-    /// Lets a plan give it back.
+    /// Adds the runtime and its variables to a plan.
     pub fn equip(&self, plan: &mut RecoveryPlan) {
         if !self.is_any() {
             return;

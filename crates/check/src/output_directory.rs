@@ -1,0 +1,161 @@
+//! The output directory: the evidence that `powerfail replay` needs to show a finding again.
+//!
+//! - `run.trace` is the trace; findings of other traces name theirs.
+//! - `report.json` is the [`Report`].
+//! - `recovery.json` says how recovery was run ([`Recovery`]).
+//!
+//! Fuzzing makes one such directory for each finding; [`locate`] finds it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use powerfail_finding::Report;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::recovery::Recovery;
+
+/// The output directory if none is given.
+pub const DEFAULT: &str = "powerfail-out";
+/// The file with the trace.
+pub const TRACE: &str = "run.trace";
+/// The file with the report.
+pub const REPORT: &str = "report.json";
+/// The file that says how recovery was run.
+pub const RECOVERY: &str = "recovery.json";
+/// The directory in which fuzzing has one output directory for each finding.
+pub const FINDINGS: &str = "findings";
+
+/// Why an output directory cannot be read or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// A file or directory cannot be read or written.
+    #[error("{}", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A file does not have the expected content.
+    #[error("{}", path.display())]
+    Damaged {
+        /// Its path.
+        path: PathBuf,
+        /// The error of the parser.
+        source: serde_json::Error,
+    },
+    /// Another run writes to the directory.
+    #[error("{} is in use by another run; give another --out", path.display())]
+    InUse {
+        /// The path of the directory.
+        path: PathBuf,
+    },
+}
+
+impl DirectoryError {
+    fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        |source| Self::File { path, source }
+    }
+
+    fn damaged(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
+        let path = path.to_path_buf();
+        |source| Self::Damaged { path, source }
+    }
+}
+
+fn write(path: &Path, value: &impl Serialize) -> Result<(), DirectoryError> {
+    let text = serde_json::to_string_pretty(value).map_err(DirectoryError::damaged(path))?;
+    fs::write(path, text + "\n").map_err(DirectoryError::file(path))
+}
+
+fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, DirectoryError> {
+    let text = fs::read_to_string(path).map_err(DirectoryError::file(path))?;
+    serde_json::from_str(&text).map_err(DirectoryError::damaged(path))
+}
+
+/// Creates the directory and locks it. The lock is released when the result is dropped.
+pub fn create(out: &Path) -> Result<fs::File, DirectoryError> {
+    fs::create_dir_all(out).map_err(DirectoryError::file(out))?;
+    let directory = fs::File::open(out).map_err(DirectoryError::file(out))?;
+    match directory.try_lock() {
+        Ok(()) => Ok(directory),
+        Err(fs::TryLockError::WouldBlock) => Err(DirectoryError::InUse {
+            path: out.to_path_buf(),
+        }),
+        Err(fs::TryLockError::Error(error)) => Err(DirectoryError::file(out)(error)),
+    }
+}
+
+/// Copies the trace into the directory, unless it already is its trace.
+pub fn keep_trace(out: &Path, trace: &Path) -> Result<(), DirectoryError> {
+    let to = out.join(TRACE);
+    let same = to.canonicalize().ok() == trace.canonicalize().ok();
+    if !same {
+        fs::copy(trace, &to).map_err(DirectoryError::file(&to))?;
+    }
+    Ok(())
+}
+
+/// Writes the report and how recovery was run.
+pub fn save(out: &Path, report: &Report, recovery: &Recovery) -> Result<(), DirectoryError> {
+    write(&out.join(REPORT), report)?;
+    write(&out.join(RECOVERY), recovery)
+}
+
+/// Reads the report and how recovery was run. The input of recovery is a file of the directory, also after the
+/// directory was moved.
+pub fn load(out: &Path) -> Result<(Report, Recovery), DirectoryError> {
+    let report = read(&out.join(REPORT))?;
+    let mut recovery: Recovery = read(&out.join(RECOVERY))?;
+    recovery.find_input(out);
+    Ok((report, recovery))
+}
+
+/// The output directory of a finding: `out` itself, or the one that fuzzing has made for it.
+pub fn locate(out: &Path, id: &str) -> PathBuf {
+    let own = [out.join(FINDINGS).join(id), out.join(id)];
+    let found = own.into_iter().find(|it| it.join(REPORT).is_file());
+    found.unwrap_or_else(|| out.to_path_buf())
+}
+
+/// Copies all files of an output directory into a new directory.
+pub fn export(out: &Path, to: &Path) -> Result<(), DirectoryError> {
+    fs::create_dir(to).map_err(DirectoryError::file(to))?;
+    let (report, recovery) = load(out)?;
+    let evidence = report.findings.iter().filter_map(|it| it.evidence.as_ref());
+    let mut names = vec![TRACE, REPORT, RECOVERY];
+    names.extend(evidence.filter_map(|evidence| evidence.trace.as_deref()));
+    let reads = report.findings.iter().filter_map(|it| it.read.as_ref());
+    names.extend(reads.filter_map(|read| read.trace.as_deref()));
+    names.extend(recovery.input_name());
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let (from, to) = (out.join(name), to.join(name));
+        fs::copy(&from, &to).map_err(DirectoryError::file(&from))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{FINDINGS, REPORT, locate};
+
+    #[test]
+    fn a_campaign_has_a_directory_for_each_finding() {
+        let out = tempfile::tempdir().unwrap();
+        let own = out.path().join(FINDINGS).join("0123abcd");
+        fs::create_dir_all(&own).unwrap();
+        assert_eq!(locate(out.path(), "0123abcd"), out.path());
+        fs::write(own.join(REPORT), "{}").unwrap();
+        assert_eq!(locate(out.path(), "0123abcd"), own);
+        assert_eq!(locate(&out.path().join(FINDINGS), "0123abcd"), own);
+        assert_eq!(locate(out.path(), "other"), out.path());
+    }
+}
