@@ -4,7 +4,7 @@
 //! runtime works for a trampoline of the same thread. References are resolved when the library is
 //! linked, so the target's own calls are not concerned.
 //!
-//! Constructors of other libraries may ask what the runtime answers (`early.rs`).
+//! Constructors of other libraries may ask what the runtime answers (`libc/early.rs`).
 
 fn main() {
     for function in ["memcpy", "memmove", "memset"] {

@@ -9,7 +9,8 @@ use powerfail_protocol::shared::{
 };
 use powerfail_protocol::{PROTOCOL_VERSION, chunk};
 
-use crate::{explore, fuzz, sys};
+use crate::platform::sys;
+use crate::{fuzz, recovery};
 
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
@@ -219,8 +220,8 @@ pub(crate) fn send(kind: MessageKind, words: [u64; 5], text: &[u8], fd: Option<i
 
 /// Something that the recording cannot show.
 pub(crate) fn warn(sentence: &str) {
-    if explore::is_active() {
-        explore::warn(sentence);
+    if recovery::is_active() {
+        recovery::warn(sentence);
         return;
     }
     send(MessageKind::Warning, [0; 5], sentence.as_bytes(), None);
@@ -228,8 +229,8 @@ pub(crate) fn warn(sentence: &str) {
 
 /// The target does what cannot be recorded: says so and ends it.
 pub(crate) fn fatal(sentence: &str) -> ! {
-    if explore::is_active() {
-        explore::refuse(sentence);
+    if recovery::is_active() {
+        recovery::refuse(sentence);
     }
     send(MessageKind::Fatal, [0; 5], sentence.as_bytes(), None);
     sys::exit_group(125)

@@ -7,13 +7,32 @@
 //! locked operations do not fault: they are found by a sweep over all code when the first pool is
 //! mapped, and again when code is loaded.
 //!
+//! # Where to find what
+//!
+//! A process is in one of three modes, and each has a room:
+//!
+//! | room | subject |
+//! | --- | --- |
+//! | [`record`] | the target is recorded: pools, instructions, call stacks, marks, threads |
+//! | [`recovery`] | a recovery is examined: snapshots, lazy choices, reads noted for races, its log |
+//! | [`fuzz`] | the target is repeated thousands of times a second, and its input and environment are simulated |
+//!
+//! What they share:
+//!
+//! | room | subject |
+//! | --- | --- |
+//! | [`host`] | the connection to the host: shared file, socket, messages |
+//! | [`libc`] | functions of the C library and system calls that the runtime stands in for |
+//! | [`patching`] | the target's code: finding functions, planning and making patches |
+//! | [`platform`] | raw system calls, allocator, locks, signals |
+//!
 //! # Rules for code that lives in a foreign process
 //!
-//! 1. No memory of the target's allocator: the crate has one of its own (`allocator.rs`).
+//! 1. No memory of the target's allocator: the crate has one of its own (`platform/allocator.rs`).
 //! 2. No lock of the target, and none of the C library's: everything in handlers is raw system calls.
-//! 3. Whoever holds a lock of ours has all signals blocked (`lock.rs`).
+//! 3. Whoever holds a lock of ours has all signals blocked (`platform/lock.rs`).
 //! 4. `errno` is only changed where the C function that the target called would change it.
-//! 5. No code that may be patched while it works for emitted code: not even `memcpy` (`memory.rs`).
+//! 5. No code that may be patched while it works for emitted code: not even `memcpy` (`platform/memcpy.rs`).
 //! 6. What cannot be recorded ends the target with a sentence to the host, never in silence.
 //!
 //! # Safety
@@ -32,47 +51,18 @@
 
 use core::ffi::{c_char, c_int};
 
-mod allocator;
-mod anatomy;
-mod annotate;
-mod append;
-mod arena;
-mod clone;
-mod code;
-mod comparisons;
-mod coverage;
-mod derandomise;
-mod desock;
-mod early;
-mod emulate;
-mod explore;
-mod file;
-mod frame;
 mod fuzz;
-mod generated;
-mod heap;
 mod host;
-mod interpose;
-mod lock;
-mod maps;
-mod memory;
-mod modules;
-mod own;
-mod pmdk;
-mod pool;
-mod range;
-mod raw;
-mod remap;
-mod requests;
-mod schedule;
-mod signals;
-mod sites;
-mod stack;
-mod stacks;
-mod synchronise;
-mod sys;
-mod system_calls;
-mod thread;
+mod libc;
+mod patching;
+mod platform;
+mod record;
+mod recovery;
+
+use fuzz::{comparisons, derandomise, desock};
+use libc::{early, interpose, synchronise};
+use platform::sys;
+use record::{call_stacks, client_requests, heap, pmdk, pools, registered_ranges, threads};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -98,14 +88,14 @@ extern "C" fn start(
     derandomise::start(sys::stack_pointer());
     desock::start();
     pmdk::prepare();
-    if !explore::start() && host::attach() {
-        pool::reserve_window();
-        stacks::set_main_stack_end(interpose::main_stack_end());
-        thread::attach();
-        requests::prepare();
+    if !recovery::start() && host::attach() {
+        pools::reserve_window();
+        call_stacks::set_main_stack_end(interpose::main_stack_end());
+        threads::attach();
+        client_requests::prepare();
     }
     synchronise::decide();
     comparisons::start();
-    range::start();
+    registered_ranges::start();
     heap::start();
 }

@@ -9,7 +9,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use powerfail_protocol::fuzz::AREA_ADDRESS;
 
-use crate::{host, stacks, sys};
+use crate::host;
+use crate::platform::sys;
+use crate::record::call_stacks;
 
 use super::{is_active, level};
 
@@ -73,13 +75,13 @@ pub(super) fn begin() {
     table.owner.store(sys::getpid(), Ordering::Relaxed);
     table.count.store(0, Ordering::Release);
     READ.store(0, Ordering::Relaxed);
-    GENERATION.store(stacks::generation(), Ordering::Relaxed);
+    GENERATION.store(call_stacks::generation(), Ordering::Relaxed);
 }
 
 fn note(kind: u32, number: u32, first: u64, second: u64) {
     let is_noted = is_active()
         && !level::serves()
-        && stacks::generation() == GENERATION.load(Ordering::Relaxed);
+        && call_stacks::generation() == GENERATION.load(Ordering::Relaxed);
     if !is_noted {
         return;
     }
@@ -130,8 +132,8 @@ pub(super) fn learn() {
         let first = entry.first.load(Ordering::Relaxed);
         let second = entry.second.load(Ordering::Relaxed);
         match entry.kind.load(Ordering::Acquire) {
-            kind::STACK => stacks::learn(u128::from(second) << 64 | u128::from(first), number),
-            kind::RULE => stacks::learn_rule(first),
+            kind::STACK => call_stacks::learn(u128::from(second) << 64 | u128::from(first), number),
+            kind::RULE => call_stacks::learn_rule(first),
             // SAFETY: a word that lives as long as we do, at the same place in each process that was forked.
             kind::FUNCTION => unsafe {
                 (*(first as *const AtomicUsize)).store(second as usize, Ordering::Relaxed);

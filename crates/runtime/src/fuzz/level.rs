@@ -4,9 +4,15 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use powerfail_protocol::fuzz::{Order, Phase, Server};
 
-use crate::{code, coverage, pool, sys, thread};
+use crate::fuzz::coverage;
+use crate::patching::code;
+use crate::platform::sys;
+use crate::record::{pools, threads};
 
-use super::{area, call_host, destructors, endings, learned, memory, notes, process, runs_through};
+use super::{
+    area, call_host, cheap_copies, execution, learned, module_destructors, noted_stores,
+    pmdk_destructors, runs_through,
+};
 
 /// Whether this process is behind level 1, or does not stop there.
 static POOL_REACHED: AtomicBool = AtomicBool::new(false);
@@ -84,8 +90,8 @@ fn stop(server: &Server) {
     let mask = sys::block_signals();
     let mut seen = server.orders.load(Ordering::Acquire);
     let is_root = core::ptr::eq(server, &raw const area().root);
-    let saved = thread::Saved::new();
-    let is_alone = process::thread_count() == 1 && !(is_root && pool::was_mapped());
+    let saved = threads::Saved::new();
+    let is_alone = execution::thread_count() == 1 && !(is_root && pools::was_mapped());
     let Some(saved) = saved.filter(|_| is_alone) else {
         say(server, Phase::Crowded);
         if order(server, &mut seen) == Order::Stop as u32 {
@@ -95,17 +101,17 @@ fn stop(server: &Server) {
         return;
     };
     SERVES.store(true, Ordering::Relaxed);
-    process::adopt();
-    let files = process::Positions::new();
-    notes::patch();
+    execution::adopt();
+    let files = execution::Positions::new();
+    noted_stores::patch();
     if !is_root {
-        destructors::silence();
-        endings::silence();
+        pmdk_destructors::silence();
+        module_destructors::silence();
     }
     code::reset_after_fork();
     learned::begin();
     // Last: what is written from here on is copied at each fork.
-    memory::settle();
+    cheap_copies::settle();
     let mut phase = Phase::Reached;
     loop {
         say(server, phase);
@@ -116,12 +122,12 @@ fn stop(server: &Server) {
         files.restore();
         // Not before: the host reads how far the last copy came.
         saved.restore();
-        let child = process::fork(&server.child);
+        let child = execution::fork(&server.child);
         if child == 0 {
             SERVES.store(false, Ordering::Relaxed);
             // Before the input everything is as in a recording, down to addresses: libpmemobj keeps some in pools.
             if !is_root {
-                memory::begin_execution();
+                cheap_copies::begin_execution();
             }
             saved.inherit();
             if order == Order::ForkThrough as u32 {
@@ -134,13 +140,13 @@ fn stop(server: &Server) {
             phase = Phase::Failed;
             continue;
         }
-        let status = process::wait(child);
-        process::end_all();
+        let status = execution::wait(child);
+        execution::end_all();
         server.status.store(status, Ordering::Relaxed);
         phase = Phase::Ended;
         learned::learn();
-        if notes::are_new() {
-            notes::patch();
+        if noted_stores::are_new() {
+            noted_stores::patch();
             code::reset_after_fork();
         }
     }

@@ -1,24 +1,28 @@
 //! Repeated targets: the runtime in a process that is executed thousands of times a second.
 //!
 //! [`powerfail_protocol::fuzz`] says what is shared with the host and how a target is repeated. Here is the
-//! target's side: [`calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
-//! [`notes`] makes known to those who are forked later which instructions store to pools, [`learned`] what else
-//! was found out about code, and [`beginning`] gives an execution its arguments. [`memory`] makes copies of the
-//! process cheap; [`destructors`] and [`endings`] leave out what is done for nothing when one ends.
+//! target's side: [`stop_calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
+//! [`noted_stores`] makes known to those who are forked later which instructions store to pools, [`learned`] what else
+//! was found out about code, and [`main_function`] gives an execution its arguments. [`cheap_copies`] makes copies of the
+//! process cheap; [`pmdk_destructors`] and [`module_destructors`] leave out what is done for nothing when one ends.
 //!
 //! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
 //! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
 
-mod beginning;
-mod calls;
-mod destructors;
-mod endings;
+mod cheap_copies;
+pub(crate) mod comparisons;
+pub(crate) mod coverage;
+pub(crate) mod derandomise;
+pub(crate) mod desock;
+mod execution;
 mod frees;
 mod learned;
 mod level;
-mod memory;
-mod notes;
-mod process;
+mod main_function;
+mod module_destructors;
+mod noted_stores;
+mod pmdk_destructors;
+mod stop_calls;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -26,14 +30,16 @@ use powerfail_protocol::fuzz::{AREA_ADDRESS, AREA_LEN, Area, flag};
 use powerfail_protocol::message::MessageKind;
 use powerfail_protocol::shared::Reply;
 
-use crate::sites::Sites;
-use crate::{coverage, derandomise, host, signals, stacks, sys};
+use crate::host;
+use crate::platform::{signals, sys};
+use crate::record::call_stacks;
+use crate::record::sites::Sites;
 
-pub(crate) use calls::{before_call, before_change, before_use, functions};
-pub(crate) use endings::before_unloading;
+pub(crate) use cheap_copies::{instead_of, loaded_libpmemobj, map_block};
 pub(crate) use learned::{note_function, note_rule, note_stack};
-pub(crate) use memory::{instead_of, loaded_libpmemobj, map_block};
-pub(crate) use notes::note;
+pub(crate) use module_destructors::before_unloading;
+pub(crate) use noted_stores::note;
+pub(crate) use stop_calls::{before_call, before_change, before_use, functions};
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
@@ -85,11 +91,11 @@ fn start() {
         coverage::start();
         signals::install();
         Sites::start();
-        stacks::prepare();
-        destructors::find(free as *const () as u64);
-        endings::find();
+        call_stacks::prepare();
+        pmdk_destructors::find(free as *const () as u64);
+        module_destructors::find();
         // The descriptor would be one that the target does not expect.
-        crate::code::reset_after_fork();
+        crate::patching::code::reset_after_fork();
     } else if host::attached() && derandomise::is_on() {
         // What comes of a test case has to be the same when it is recorded: so what this takes of the memory of
         // the C library is taken at the same time.
@@ -110,7 +116,7 @@ pub(crate) fn reached_input() {
 /// A copy of this process that the target itself has made: it ends with whoever made it.
 pub(crate) fn has_forked() {
     if is_active() {
-        process::end_with_parent();
+        execution::end_with_parent();
     }
 }
 
@@ -139,7 +145,7 @@ pub(crate) fn starve() {
 
 /// Decides about a file that is about to be mapped: what lies in the directory of the pool is a pool.
 pub(crate) fn decide(path: &[u8], [address, len, offset]: [u64; 3]) -> Reply {
-    if !calls::is_in_directory(path) {
+    if !stop_calls::is_in_directory(path) {
         return Reply::Ignore;
     }
     host::send(

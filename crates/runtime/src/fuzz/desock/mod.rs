@@ -1,0 +1,409 @@
+//! Servers without a network: their connections come from the input.
+//!
+//! Switched on by an environment variable. A socket of the target is then a local one, to which nobody else
+//! knows the way: so descriptors, readiness and all that is done with them is what the kernel makes of it. The
+//! runtime plays the client: when the target first waits for somebody (`accept`, `poll`, `select`,
+//! `epoll_wait`), it reads the input from descriptor 0, connects, sends it, and closes its side for writing.
+//! What the target sends goes nowhere. When the target has closed that connection and waits again, the next
+//! one comes, or, if the input has no more, the process ends by `exit(0)`.
+//!
+//! An input is several connections, one after the other, if there are lines in it that consist of a zero byte.
+//!
+//! `client.rs` is the client, `wait.rs` are the functions that wait, and here are the others. Datagrams are not
+//! delivered: such sockets can be made and stay silent. Where the target makes processes, the first one that
+//! waits for connections gets them.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use powerfail_protocol::shared::DESOCK_VARIABLE;
+
+use crate::libc::interpose::{original, result};
+use crate::platform::lock::Lock;
+use crate::platform::sys;
+
+mod client;
+mod wait;
+
+pub(crate) use client::feed;
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether connections come from the input.
+pub(crate) fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// The process begins.
+pub(crate) fn start() {
+    if std::env::var_os(DESOCK_VARIABLE).is_some_and(|value| value == "1") {
+        ON.store(true, Ordering::Relaxed);
+        client::start();
+    }
+}
+
+/// In a process that is a copy.
+pub(crate) fn reset_after_fork() {
+    SOCKETS.reset_after_fork();
+    client::reset_after_fork();
+}
+
+mod number {
+    pub(super) const SOCKET: usize = 41;
+    pub(super) const CONNECT: usize = 42;
+    pub(super) const ACCEPT4: usize = 288;
+    pub(super) const RECVFROM: usize = 45;
+    pub(super) const SENDTO: usize = 44;
+    pub(super) const SHUTDOWN: usize = 48;
+    pub(super) const BIND: usize = 49;
+    pub(super) const LISTEN: usize = 50;
+    pub(super) const GETSOCKNAME: usize = 51;
+    pub(super) const SETSOCKOPT: usize = 54;
+    pub(super) const GETSOCKOPT: usize = 55;
+}
+
+const AF_UNIX: c_int = 1;
+const AF_INET: c_int = 2;
+const AF_INET6: c_int = 10;
+const SOCK_STREAM: c_int = 1;
+const SOCK_DGRAM: c_int = 2;
+const SOCK_SEQPACKET: c_int = 5;
+const KIND: c_int = 15;
+
+const EINVAL: isize = 22;
+const ENOTCONN: isize = 107;
+const ECONNREFUSED: isize = 111;
+
+/// The longest address that is kept.
+const ADDRESS_MAX: usize = 128;
+
+/// An address, as the target gave it or would expect it.
+#[derive(Clone, Copy)]
+struct Address {
+    bytes: [u8; ADDRESS_MAX],
+    len: usize,
+}
+
+impl Address {
+    /// That of this machine for itself.
+    fn local(domain: c_int, port: u16) -> Self {
+        let mut address = Self {
+            bytes: [0; ADDRESS_MAX],
+            len: 2,
+        };
+        address.bytes[..2].copy_from_slice(&(domain as u16).to_ne_bytes());
+        if domain != AF_UNIX {
+            address.bytes[2..4].copy_from_slice(&port.to_be_bytes());
+        }
+        match domain {
+            AF_INET => {
+                address.bytes[4..8].copy_from_slice(&[127, 0, 0, 1]);
+                address.len = 16;
+            }
+            AF_INET6 => {
+                address.bytes[23] = 1;
+                address.len = 28;
+            }
+            _ => {}
+        }
+        address
+    }
+
+    /// # Safety
+    /// There are so many bytes.
+    unsafe fn read(start: *const u8, len: usize) -> Self {
+        let len = len.min(ADDRESS_MAX);
+        let mut bytes = [0; ADDRESS_MAX];
+        // SAFETY: the caller's.
+        unsafe { core::ptr::copy_nonoverlapping(start, bytes.as_mut_ptr(), len) };
+        Self { bytes, len }
+    }
+
+    /// # Safety
+    /// There is room for what the length says, or none is wanted.
+    unsafe fn write(&self, start: *mut u8, len: *mut u32) {
+        if start.is_null() || len.is_null() {
+            return;
+        }
+        // SAFETY: the caller's.
+        unsafe {
+            let room = (len.read() as usize).min(self.len);
+            core::ptr::copy_nonoverlapping(self.bytes.as_ptr(), start, room);
+            len.write(self.len as u32);
+        }
+    }
+
+    /// Gives it a port if it has none.
+    fn with_port(mut self, domain: c_int) -> Self {
+        const ANY_PORT: u16 = 40_000;
+        if domain != AF_UNIX && self.bytes[2..4] == [0, 0] {
+            self.bytes[2..4].copy_from_slice(&ANY_PORT.to_be_bytes());
+        }
+        self
+    }
+}
+
+/// A socket of the target that is not what it believes.
+#[derive(Clone, Copy)]
+struct Fake {
+    /// Which one it is, whatever its descriptors are.
+    inode: u64,
+    domain: c_int,
+    kind: c_int,
+    own: Option<Address>,
+    peer: Option<Address>,
+}
+
+static SOCKETS: Lock<Vec<Fake>> = Lock::new(Vec::new());
+
+/// Does something with the socket behind a descriptor, if it is one of these.
+fn with_fake<R>(fd: c_int, work: impl FnOnce(&mut Fake) -> R) -> Option<R> {
+    const SOCKET_TYPE: u32 = 0o140_000;
+    const FILE_TYPE: u32 = 0o170_000;
+    if !is_on() {
+        return None;
+    }
+    let status = sys::fstat(fd).filter(|status| status.mode & FILE_TYPE == SOCKET_TYPE)?;
+    SOCKETS.with(|sockets| {
+        let fake = sockets.iter_mut().find(|fake| fake.inode == status.inode)?;
+        Some(work(fake))
+    })
+}
+
+fn is_fake(fd: c_int) -> bool {
+    with_fake(fd, |_| ()).is_some()
+}
+
+/// Whether a descriptor is a connection that the runtime has made.
+pub(crate) fn is_connection(fd: c_int) -> bool {
+    with_fake(fd, |fake| fake.peer.is_some()).unwrap_or(false)
+}
+
+fn register(fd: c_int, domain: c_int, kind: c_int, peer: Option<Address>) {
+    let Some(status) = sys::fstat(fd) else { return };
+    let own = peer.map(|_| Address::local(domain, 40_000));
+    SOCKETS.with(|sockets| {
+        // Numbers of sockets that are gone are used again, long after.
+        sockets.retain(|fake| fake.inode != status.inode);
+        sockets.push(Fake {
+            inode: status.inode,
+            domain,
+            kind,
+            own,
+            peer,
+        });
+    });
+}
+
+/// # Safety
+/// As the system call.
+unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+    // SAFETY: the caller's.
+    unsafe { sys::call(number, arguments) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let is_ours = is_on()
+        && matches!(domain, AF_UNIX | AF_INET | AF_INET6)
+        && matches!(kind & KIND, SOCK_STREAM | SOCK_DGRAM | SOCK_SEQPACKET);
+    if !is_ours {
+        type Make = extern "C" fn(c_int, c_int, c_int) -> c_int;
+        return original!("socket" as Make)(domain, kind, protocol);
+    }
+    let arguments = [AF_UNIX as usize, kind as usize, 0, 0, 0, 0];
+    // SAFETY: numbers only.
+    let fd = result(unsafe { call(number::SOCKET, arguments) }) as c_int;
+    if fd >= 0 {
+        register(fd, domain, kind & KIND, None);
+    }
+    fd
+}
+
+/// Gives a socket a name that the kernel chooses.
+fn bind_anywhere(fd: c_int) -> isize {
+    let family = (AF_UNIX as u16).to_ne_bytes();
+    let arguments = [fd as usize, family.as_ptr() as usize, 2, 0, 0, 0];
+    // SAFETY: an address of two bytes.
+    unsafe { call(number::BIND, arguments) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bind(fd: c_int, address: *const u8, len: u32) -> c_int {
+    if !is_fake(fd) {
+        type Bind = extern "C" fn(c_int, *const u8, u32) -> c_int;
+        return original!("bind" as Bind)(fd, address, len);
+    }
+    if address.is_null() {
+        return result(-EINVAL) as c_int;
+    }
+    // SAFETY: what the target gave.
+    let wanted = unsafe { Address::read(address, len as usize) };
+    with_fake(fd, |fake| fake.own = Some(wanted.with_port(fake.domain)));
+    result(bind_anywhere(fd)) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    const ENOUGH: usize = 64;
+    if !is_fake(fd) {
+        return original!("listen" as extern "C" fn(c_int, c_int) -> c_int)(fd, backlog);
+    }
+    // Fails if it has a name already.
+    bind_anywhere(fd);
+    // SAFETY: numbers only.
+    let done = unsafe { call(number::LISTEN, [fd as usize, ENOUGH, 0, 0, 0, 0]) };
+    if done == 0 {
+        client::listens(fd);
+    }
+    result(done) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn connect(fd: c_int, address: *const u8, len: u32) -> c_int {
+    type Connect = extern "C" fn(c_int, *const u8, u32) -> c_int;
+    if is_fake(fd) {
+        return result(-ECONNREFUSED) as c_int;
+    }
+    original!("connect" as Connect)(fd, address, len)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn accept(fd: c_int, address: *mut u8, len: *mut u32) -> c_int {
+    if !is_fake(fd) {
+        type Accept = extern "C" fn(c_int, *mut u8, *mut u32) -> c_int;
+        return original!("accept" as Accept)(fd, address, len);
+    }
+    // SAFETY: what the target gave.
+    unsafe { accept_as(fd, address, len, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn accept4(fd: c_int, address: *mut u8, len: *mut u32, flags: c_int) -> c_int {
+    if !is_fake(fd) {
+        type Accept = extern "C" fn(c_int, *mut u8, *mut u32, c_int) -> c_int;
+        return original!("accept4" as Accept)(fd, address, len, flags);
+    }
+    // SAFETY: what the target gave.
+    unsafe { accept_as(fd, address, len, flags) }
+}
+
+/// # Safety
+/// As `accept4`.
+unsafe fn accept_as(fd: c_int, address: *mut u8, len: *mut u32, flags: c_int) -> c_int {
+    wait::before_accept(fd);
+    let arguments = [fd as usize, 0, 0, flags as usize, 0, 0];
+    // SAFETY: nothing is written to memory.
+    let connection = result(unsafe { call(number::ACCEPT4, arguments) }) as c_int;
+    if connection >= 0 {
+        let domain = with_fake(fd, |fake| fake.domain).unwrap_or(AF_INET);
+        let peer = Address::local(domain, 50_000);
+        register(connection, domain, SOCK_STREAM, Some(peer));
+        // SAFETY: the caller's.
+        unsafe { peer.write(address, len) };
+    }
+    connection
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsockname(fd: c_int, address: *mut u8, len: *mut u32) -> c_int {
+    let own = with_fake(fd, |fake| {
+        fake.own.unwrap_or_else(|| Address::local(fake.domain, 0))
+    });
+    let Some(own) = own else {
+        type Ask = extern "C" fn(c_int, *mut u8, *mut u32) -> c_int;
+        return original!("getsockname" as Ask)(fd, address, len);
+    };
+    // SAFETY: what the target gave.
+    unsafe { own.write(address, len) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getpeername(fd: c_int, address: *mut u8, len: *mut u32) -> c_int {
+    match with_fake(fd, |fake| fake.peer) {
+        Some(Some(peer)) => {
+            // SAFETY: what the target gave.
+            unsafe { peer.write(address, len) };
+            0
+        }
+        Some(None) => result(-ENOTCONN) as c_int,
+        None => {
+            type Ask = extern "C" fn(c_int, *mut u8, *mut u32) -> c_int;
+            original!("getpeername" as Ask)(fd, address, len)
+        }
+    }
+}
+
+const SOL_SOCKET: c_int = 1;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: u32,
+) -> c_int {
+    if !is_fake(fd) {
+        type Set = extern "C" fn(c_int, c_int, c_int, *const c_void, u32) -> c_int;
+        return original!("setsockopt" as Set)(fd, level, name, value, len);
+    }
+    if level == SOL_SOCKET {
+        let arguments = [
+            fd as usize,
+            level as usize,
+            name as usize,
+            value as usize,
+            len as usize,
+            0,
+        ];
+        // SAFETY: what the target asked for. Not everything makes sense for this kind of socket.
+        unsafe { call(number::SETSOCKOPT, arguments) };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut u32,
+) -> c_int {
+    const SO_PROTOCOL: c_int = 38;
+    const SO_DOMAIN: c_int = 39;
+    const TCP: c_int = 6;
+    type Get = extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut u32) -> c_int;
+    let Some((domain, kind)) = with_fake(fd, |fake| (fake.domain, fake.kind)) else {
+        return original!("getsockopt" as Get)(fd, level, name, value, len);
+    };
+    let answer = match (level, name) {
+        (SOL_SOCKET, SO_DOMAIN) => domain,
+        (SOL_SOCKET, SO_PROTOCOL) if domain != AF_UNIX && kind == SOCK_STREAM => TCP,
+        (SOL_SOCKET, _) => {
+            let arguments = [
+                fd as usize,
+                level as usize,
+                name as usize,
+                value as usize,
+                len as usize,
+                0,
+            ];
+            // SAFETY: what the target asked for.
+            return result(unsafe { call(number::GETSOCKOPT, arguments) }) as c_int;
+        }
+        _ => 0,
+    };
+    if value.is_null() || len.is_null() {
+        return result(-EINVAL) as c_int;
+    }
+    // SAFETY: what the target gave.
+    unsafe {
+        let room = (len.read() as usize).min(size_of::<c_int>());
+        core::ptr::copy_nonoverlapping((&raw const answer).cast::<u8>(), value.cast(), room);
+        len.write(room as u32);
+    }
+    0
+}

@@ -1,0 +1,187 @@
+//! System calls that the target makes past the functions of the C library: with `syscall(2)`, or with
+//! an instruction of its own.
+
+use core::arch::naked_asm;
+use core::ffi::c_int;
+
+use crate::fuzz::{self, derandomise};
+use crate::libc::{clone, interpose, synchronise, system_calls};
+use crate::platform::{handler_stacks, sys};
+use crate::record::pools::{self, Request};
+use crate::record::{pool_files, remap, schedule, threads};
+use crate::{host, recovery};
+
+const MMAP: usize = 9;
+const MPROTECT: usize = 10;
+const MUNMAP: usize = 11;
+const MREMAP: usize = 25;
+const MSYNC: usize = 26;
+const CLONE: usize = 56;
+const FORK: usize = 57;
+const FSYNC: usize = 74;
+const FDATASYNC: usize = 75;
+const FTRUNCATE: usize = 77;
+const SIGALTSTACK: usize = 131;
+const FUTEX: usize = 202;
+const EXIT_GROUP: usize = 231;
+const FALLOCATE: usize = 285;
+const CLONE3: usize = 435;
+
+/// Does what the target asks the kernel for, where that concerns us. `None`: the kernel itself must
+/// be asked, from where the target asks it.
+///
+/// # Safety
+/// As the system call.
+pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isize> {
+    fuzz::before_call(number, arguments);
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let fd = first as i32;
+    Some(match number {
+        MMAP => pools::map(Request {
+            address: first as u64,
+            len: second as u64,
+            protection: third,
+            flags: fourth,
+            fd: fifth as i32,
+            offset: sixth as u64,
+        }),
+        MPROTECT => interpose::raw_mprotect(arguments),
+        MUNMAP => interpose::raw_munmap(arguments),
+        MREMAP => remap::remap(remap::Request {
+            address: first as u64,
+            old_len: second as u64,
+            new_len: third as u64,
+            flags: fourth,
+            new_address: fifth as u64,
+        }),
+        MSYNC => interpose::raw_msync(arguments),
+        FSYNC | FDATASYNC | FTRUNCATE if pools::is_pool(fd) => {
+            schedule::step();
+            // SAFETY: the caller's.
+            let done = unsafe { sys::call(number, arguments) };
+            if done == 0 && number == FTRUNCATE {
+                pools::resized(fd, second as u64);
+            } else if done == 0 {
+                pools::file_synced(fd);
+            }
+            done
+        }
+        FALLOCATE if pools::is_pool(fd) => {
+            schedule::step();
+            pool_files::allocate(fd, second as i32, third as u64, fourth as u64)
+        }
+        // SAFETY: the caller's.
+        SIGALTSTACK => {
+            return unsafe { handler_stacks::exchange(first as *const _, second as *mut _) };
+        }
+        FORK => return Some(copy_process(number, arguments)),
+        CLONE => return make(number, arguments, first as u64, second as u64),
+        CLONE3 => {
+            const FLAGS_WORD: usize = 0;
+            const STACK_WORD: usize = 5;
+            let words = first as *const u64;
+            // SAFETY: the caller's; the shortest form that the kernel takes has eight words.
+            let (flags, stack) =
+                unsafe { (words.add(FLAGS_WORD).read(), words.add(STACK_WORD).read()) };
+            return make(number, arguments, flags, stack);
+        }
+        EXIT_GROUP => {
+            threads::conclude();
+            return None;
+        }
+        // SAFETY: the caller's.
+        FUTEX => return unsafe { synchronise::futex(arguments, || sys::call(number, arguments)) },
+        _ if system_calls::knows(number) => {
+            schedule::turn();
+            // SAFETY: the caller's.
+            unsafe { system_calls::perform(number, arguments) }
+        }
+        _ => return None,
+    })
+}
+
+fn copy_process(number: usize, arguments: [usize; 6]) -> isize {
+    // SAFETY: a process with a stack of its own, which is a copy of this one.
+    let copy = || unsafe { sys::call(number, arguments) as c_int };
+    interpose::around_fork(copy) as isize
+}
+
+/// The target makes a thread or a process.
+fn make(number: usize, arguments: [usize; 6], flags: u64, stack: u64) -> Option<isize> {
+    if flags & clone::CLONE_VFORK != 0 {
+        return None;
+    }
+    clone::check_shared(flags);
+    if flags & clone::CLONE_VM != 0 || stack != 0 {
+        clone::refuse_thread();
+    }
+    Some(copy_process(number, arguments))
+}
+
+/// What becomes of a call of `syscall`.
+#[repr(C)]
+struct Decision {
+    /// The function to go on with; 0 if all is done.
+    original: usize,
+    result: isize,
+}
+
+/// The arguments as they lie on the stack, last one first, but for the very last.
+extern "C" fn decide(arguments: &[usize; 6], last: usize) -> Decision {
+    let [fifth, fourth, third, second, first, number] = *arguments;
+    // SAFETY: what the target asked for.
+    let done = unsafe { derandomise::perform(number, [first, second, third, fourth, fifth, last]) };
+    // SAFETY: what the target asked for.
+    let done = if done.is_some() {
+        done
+    } else if recovery::is_active() {
+        recovery::perform(number, [first, second, third, fourth, fifth, last])
+    } else if host::attached() && threads::slot().is_some() {
+        unsafe { perform(number, [first, second, third, fourth, fifth, last]) }
+    } else {
+        None
+    };
+    match done {
+        Some(done) => Decision {
+            original: 0,
+            result: interpose::result(done),
+        },
+        None => Decision {
+            original: interpose::original_syscall(),
+            result: 0,
+        },
+    }
+}
+
+/// `long syscall(long number, ...)`: does it, or goes on to the original as if it had been called.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn syscall() {
+    naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 8",
+        "lea rdi, [rsp + 8]",
+        "mov rsi, [rsp + 64]",
+        "call {decide}",
+        "add rsp, 8",
+        "test rax, rax",
+        "jz 2f",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        "2:",
+        "add rsp, 48",
+        "mov rax, rdx",
+        "ret",
+        decide = sym decide,
+    )
+}

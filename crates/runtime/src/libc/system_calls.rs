@@ -1,0 +1,306 @@
+//! System calls that read from or write to pools, and those by which the target speaks to the
+//! outside.
+//!
+//! A pool is read-only where the target sees it, so the kernel refuses to write there. And what the
+//! C library writes on behalf of `printf` goes past every symbol that could be replaced. So the
+//! `syscall` instructions of a few functions of the C library get a breakpoint, and the call is made
+//! here: on the alias where the kernel is to write, and with a record of what it did.
+//!
+//! Those that the target makes itself come through `raw_calls.rs`.
+
+use powerfail_protocol::EventKind;
+
+use crate::fuzz::{self, derandomise, desock};
+use crate::platform::sys;
+use crate::record::{append, pool_files, pools};
+
+/// The functions of the C library whose system calls pass through here.
+pub(crate) const FUNCTIONS: [&str; 18] = [
+    "read\0",
+    "pread64\0",
+    "readv\0",
+    "preadv64\0",
+    "preadv64v2\0",
+    "recv\0",
+    "recvfrom\0",
+    "recvmsg\0",
+    "getrandom\0",
+    "write\0",
+    "pwrite64\0",
+    "writev\0",
+    "pwritev64\0",
+    "pwritev64v2\0",
+    "send\0",
+    "sendto\0",
+    "sendmsg\0",
+    "__write_nocancel\0",
+];
+
+const READ: usize = 0;
+const WRITE: usize = 1;
+const PREAD64: usize = 17;
+const PWRITE64: usize = 18;
+const READV: usize = 19;
+const WRITEV: usize = 20;
+const SENDTO: usize = 44;
+const RECVFROM: usize = 45;
+const SENDMSG: usize = 46;
+const RECVMSG: usize = 47;
+const PREADV: usize = 295;
+const PWRITEV: usize = 296;
+const GETRANDOM: usize = 318;
+const PREADV2: usize = 327;
+const PWRITEV2: usize = 328;
+
+/// How much of an output is kept.
+const OUTPUT_KEPT: usize = powerfail_protocol::MAX_VALUE_LEN as usize - 16;
+/// The most parts that the kernel takes.
+const PARTS_MAX: usize = 1024;
+
+/// One part of a scattered buffer, as the kernel wants it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Part {
+    start: usize,
+    len: usize,
+}
+
+/// `struct msghdr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Message {
+    name: usize,
+    name_len: usize,
+    parts: *const Part,
+    part_count: usize,
+    control: usize,
+    control_len: usize,
+    flags: usize,
+}
+
+/// Whether a system call passes through here.
+pub(crate) fn knows(number: usize) -> bool {
+    const KNOWN: [usize; 15] = [
+        READ, WRITE, PREAD64, PWRITE64, READV, WRITEV, SENDTO, RECVFROM, SENDMSG, RECVMSG, PREADV,
+        PWRITEV, GETRANDOM, PREADV2, PWRITEV2,
+    ];
+    KNOWN.contains(&number)
+}
+
+/// Makes the system call of the target and records what it did.
+///
+/// # Safety
+/// As the system call that the target wanted to make.
+pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
+    // SAFETY: the caller's; the parts that are read here the kernel would read, too.
+    unsafe {
+        match number {
+            READ | PREAD64 | RECVFROM => receive(number, arguments, 1),
+            GETRANDOM if derandomise::is_on() => {
+                derandomise::fill(arguments[0], arguments[1]);
+                arguments[1] as isize
+            }
+            GETRANDOM => receive(number, arguments, 0),
+            READV | PREADV | PREADV2 => receive_parts(number, arguments),
+            RECVMSG => receive_message(arguments),
+            WRITE | PWRITE64 | SENDTO => {
+                let offset = (number == PWRITE64).then_some(arguments[3] as u64);
+                let part = Part {
+                    start: arguments[1],
+                    len: arguments[2],
+                };
+                send(number, arguments, offset, &[part])
+            }
+            WRITEV | PWRITEV | PWRITEV2 => {
+                let offset = (number != WRITEV).then_some(arguments[3] as u64);
+                // This offset means the position of the descriptor.
+                let offset = offset.filter(|offset| *offset != u64::MAX);
+                send(number, arguments, offset, parts(arguments[1], arguments[2]))
+            }
+            SENDMSG => {
+                let message = arguments[1] as *const Message;
+                let done = if desock::is_connection(arguments[0] as i32) && !message.is_null() {
+                    let parts = parts((*message).parts as usize, (*message).part_count);
+                    len_of(parts)
+                } else {
+                    sys::call(number, arguments)
+                };
+                if done > 0 {
+                    let parts = parts((*message).parts as usize, (*message).part_count);
+                    told(arguments[0] as i32, done, parts);
+                }
+                done
+            }
+            _ => sys::call(number, arguments),
+        }
+    }
+}
+
+/// # Safety
+/// As `perform`.
+unsafe fn parts(start: usize, count: usize) -> &'static [Part] {
+    if start == 0 || count == 0 || count > PARTS_MAX {
+        return &[];
+    }
+    // SAFETY: the caller's.
+    unsafe { core::slice::from_raw_parts(start as *const Part, count) }
+}
+
+/// How much there is in all parts.
+fn len_of(parts: &[Part]) -> isize {
+    parts.iter().map(|part| part.len).sum::<usize>() as isize
+}
+
+/// The kernel has written `len` bytes where the target sees them at `address`.
+///
+/// # Safety
+/// It has.
+unsafe fn received(address: usize, len: usize) {
+    if len > 0 && pools::is_in_pool(address as u64) {
+        // SAFETY: the caller's.
+        let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, len) };
+        append::append_system_store(address as u64, bytes);
+    }
+}
+
+/// # Safety
+/// As `perform`.
+unsafe fn receive(number: usize, mut arguments: [usize; 6], buffer: usize) -> isize {
+    desock::feed();
+    let address = arguments[buffer];
+    arguments[buffer] = pools::writable(address);
+    // SAFETY: the caller's.
+    unsafe {
+        let done = sys::call(number, arguments);
+        received(address, done.max(0) as usize);
+        done
+    }
+}
+
+/// # Safety
+/// The kernel has written `done` bytes to the parts.
+unsafe fn received_parts(parts: &[Part], done: isize) {
+    let mut left = done.max(0) as usize;
+    for part in parts {
+        let len = part.len.min(left);
+        // SAFETY: the caller's.
+        unsafe { received(part.start, len) };
+        left -= len;
+    }
+}
+
+/// # Safety
+/// As `perform`.
+unsafe fn receive_parts(number: usize, mut arguments: [usize; 6]) -> isize {
+    desock::feed();
+    // SAFETY: the caller's.
+    unsafe {
+        let parts = parts(arguments[1], arguments[2]);
+        if !parts
+            .iter()
+            .any(|part| pools::is_in_pool(part.start as u64))
+        {
+            return sys::call(number, arguments);
+        }
+        let moved: Vec<Part> = parts
+            .iter()
+            .map(|part| Part {
+                start: pools::writable(part.start),
+                ..*part
+            })
+            .collect();
+        arguments[1] = moved.as_ptr() as usize;
+        let done = sys::call(number, arguments);
+        received_parts(parts, done);
+        done
+    }
+}
+
+/// # Safety
+/// As `perform`.
+unsafe fn receive_message(mut arguments: [usize; 6]) -> isize {
+    desock::feed();
+    // SAFETY: the caller's.
+    unsafe {
+        let original = arguments[1] as *mut Message;
+        if original.is_null() {
+            return sys::call(RECVMSG, arguments);
+        }
+        let parts = parts((*original).parts as usize, (*original).part_count);
+        if !parts
+            .iter()
+            .any(|part| pools::is_in_pool(part.start as u64))
+        {
+            return sys::call(RECVMSG, arguments);
+        }
+        let moved: Vec<Part> = parts
+            .iter()
+            .map(|part| Part {
+                start: pools::writable(part.start),
+                ..*part
+            })
+            .collect();
+        let mut message = Message {
+            parts: moved.as_ptr(),
+            ..*original
+        };
+        arguments[1] = &raw mut message as usize;
+        let done = sys::call(RECVMSG, arguments);
+        *original = Message {
+            parts: (*original).parts,
+            ..message
+        };
+        received_parts(parts, done);
+        done
+    }
+}
+
+/// Makes a call that writes the parts to a descriptor: a pool's file, or the outside.
+///
+/// # Safety
+/// As `perform`.
+unsafe fn send(number: usize, arguments: [usize; 6], offset: Option<u64>, parts: &[Part]) -> isize {
+    let fd = arguments[0] as i32;
+    // SAFETY: the caller's.
+    unsafe {
+        if pools::is_pool(fd) {
+            // What the kernel has not read is not looked at.
+            let pieces = parts
+                .iter()
+                .map(|part| core::slice::from_raw_parts(part.start as *const u8, part.len));
+            return pool_files::write(fd, offset, || sys::call(number, arguments), pieces);
+        }
+        fuzz::before_change(fd);
+        let done = if desock::is_connection(fd) {
+            // Nobody reads it.
+            len_of(parts)
+        } else {
+            sys::call(number, arguments)
+        };
+        told(fd, done, parts);
+        done
+    }
+}
+
+/// The target has written `done` bytes of the parts to the outside.
+///
+/// # Safety
+/// The kernel has read them.
+unsafe fn told(fd: i32, done: isize, parts: &[Part]) {
+    if done <= 0 {
+        return;
+    }
+    let mut kept = [0; OUTPUT_KEPT];
+    let (mut len, mut left) = (0, done as usize);
+    for part in parts {
+        let count = part.len.min(left);
+        left -= count;
+        let count = count.min(OUTPUT_KEPT - len);
+        // SAFETY: the caller's.
+        let bytes = unsafe { core::slice::from_raw_parts(part.start as *const u8, count) };
+        kept[len..len + count].copy_from_slice(bytes);
+        len += count;
+    }
+    let (fd, done) = ((fd as u64).to_le_bytes(), (done as u64).to_le_bytes());
+    append::append(EventKind::Output, None, &[&fd, &done, &kept[..len]]);
+}

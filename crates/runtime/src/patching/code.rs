@@ -1,0 +1,110 @@
+//! Changing code that other threads may be executing.
+
+use core::sync::atomic::{AtomicI32, Ordering};
+
+use crate::host;
+use crate::platform::sys;
+use crate::record::threads;
+
+pub(crate) const BREAKPOINT: u8 = 0xcc;
+
+const AT_FDCWD: usize = -100isize as usize;
+const O_RDWR: usize = 2;
+const O_CLOEXEC: usize = 0o2_000_000;
+const SYNC_CORE: usize = 32;
+const REGISTER_SYNC_CORE: usize = 64;
+
+/// `/proc/self/mem`: writes to read-only code as a debugger would. Belongs to one process: a child
+/// after fork needs its own.
+static MEMORY: AtomicI32 = AtomicI32::new(-1);
+
+fn memory() -> i32 {
+    let fd = MEMORY.load(Ordering::Relaxed);
+    if fd >= 0 {
+        return fd;
+    }
+    let arguments = [
+        AT_FDCWD,
+        c"/proc/self/mem".as_ptr() as usize,
+        O_RDWR | O_CLOEXEC,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the path is a constant.
+    let fd = unsafe { sys::call(sys::number::OPENAT, arguments) } as i32;
+    if fd < 0 {
+        host::fatal("cannot open /proc/self/mem to patch code");
+    }
+    let fd = sys::move_up(fd);
+    // SAFETY: a command without pointers.
+    unsafe { sys::call(sys::number::MEMBARRIER, [REGISTER_SYNC_CORE, 0, 0, 0, 0, 0]) };
+    MEMORY.store(fd, Ordering::Relaxed);
+    fd
+}
+
+/// In the child after fork.
+pub(crate) fn reset_after_fork() {
+    let fd = MEMORY.swap(-1, Ordering::Relaxed);
+    if fd >= 0 {
+        // SAFETY: the descriptor is ours.
+        unsafe { sys::call(sys::number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// Writes to memory that may be read-only, and that nobody executes or uses now.
+pub(crate) fn write(address: u64, bytes: &[u8]) {
+    let arguments = [
+        memory() as usize,
+        bytes.as_ptr() as usize,
+        bytes.len(),
+        address as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the caller answers for the bytes.
+    let written = unsafe { sys::call(sys::number::PWRITE64, arguments) };
+    if written != bytes.len() as isize {
+        host::fatal("cannot write to code of the target");
+    }
+}
+
+/// Every core has seen what was written before.
+fn synchronise() {
+    // SAFETY: a command without pointers.
+    unsafe { sys::call(sys::number::MEMBARRIER, [SYNC_CORE, 0, 0, 0, 0, 0]) };
+}
+
+/// Replaces bytes of one instruction each, in a way that every thread sees the old one, a
+/// breakpoint, or the new one. Who meets the breakpoint waits in its handler for our lock.
+pub(crate) fn replace<'a>(edits: impl Iterator<Item = (u64, &'a [u8])> + Clone) {
+    if !threads::has_company() {
+        edits.for_each(|(address, bytes)| write(address, bytes));
+        return;
+    }
+    for (address, _) in edits.clone() {
+        write(address, &[BREAKPOINT]);
+    }
+    synchronise();
+    for (address, bytes) in edits.clone() {
+        if bytes.len() > 1 {
+            write(address + 1, &bytes[1..]);
+        }
+    }
+    synchronise();
+    for (address, bytes) in edits {
+        if bytes[0] != BREAKPOINT {
+            write(address, &bytes[..1]);
+        }
+    }
+    synchronise();
+}
+
+/// Code of the target, as it is in memory now.
+///
+/// # Safety
+/// The range is mapped readable and stays so while the slice is used.
+pub(crate) unsafe fn view(address: u64, len: u64) -> &'static [u8] {
+    // SAFETY: the caller's.
+    unsafe { core::slice::from_raw_parts(address as *const u8, len as usize) }
+}

@@ -1,0 +1,480 @@
+//! The modules of the target: where their functions are, and what of them must be patched before it
+//! runs.
+//!
+//! Only what the unwind table calls a function is decoded: some libraries have data among their
+//! code.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use powerfail_protocol::message::MessageKind;
+
+use crate::host;
+use crate::patching::code;
+
+/// A function, by its addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Function {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Where the code behind it, of whatever it is part, ends.
+    pub(crate) segment_end: u64,
+    /// Its entry in the unwind table.
+    pub(crate) description: u64,
+}
+
+/// The addresses of our own code: from, to.
+static OWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Whether an address lies in our own code.
+pub(crate) fn is_own(address: u64) -> bool {
+    (OWN[0].load(Ordering::Relaxed)..OWN[1].load(Ordering::Relaxed)).contains(&address)
+}
+
+/// What is known of the loaded modules.
+#[derive(Default)]
+pub(crate) struct Modules {
+    /// Those that were looked at: from, to.
+    seen: Vec<(u64, u64)>,
+    /// Functions of all modules, by address.
+    functions: Vec<Function>,
+    /// Functions of our own: they are on stacks, and never patched.
+    own: Vec<Function>,
+}
+
+#[repr(C)]
+struct ProgramHeader {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    file_len: u64,
+    memory_len: u64,
+    alignment: u64,
+}
+
+/// A module, as the dynamic linker shows it.
+#[repr(C)]
+pub(crate) struct LoadedModule {
+    base: u64,
+    name: *const c_char,
+    headers: *const ProgramHeader,
+    header_count: u16,
+}
+
+unsafe extern "C" {
+    fn dl_iterate_phdr(
+        visit: extern "C" fn(*const LoadedModule, usize, *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+}
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const EXECUTABLE: u32 = 1;
+const BUILD_ID_MAX: usize = 64;
+
+impl Modules {
+    /// The function in which an address lies.
+    pub(crate) fn function_at(&self, address: u64) -> Option<Function> {
+        function_in(&self.functions, address)
+    }
+
+    /// The functions in a range of addresses.
+    pub(crate) fn functions_in(&self, from: u64, to: u64) -> impl Iterator<Item = &Function> {
+        let is_inside = move |function: &&Function| (from..to).contains(&function.start);
+        self.functions.iter().filter(is_inside)
+    }
+
+    /// The entry of the unwind table for an address.
+    pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
+        let functions = if is_own(address) {
+            &self.own
+        } else {
+            &self.functions
+        };
+        function_in(functions, address).map(|function| function.description)
+    }
+
+    /// Whether an address lies in a module that was looked at.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        self.seen.iter().any(holds)
+    }
+
+    /// Whether a module at these addresses was looked at.
+    pub(crate) fn knows(&self, module: &LoadedModule) -> bool {
+        self.seen.contains(&module.range())
+    }
+
+    /// Forgets what was in a range.
+    pub(crate) fn forget(&mut self, from: u64, to: u64) {
+        self.seen.retain(|range| range.1 <= from || to <= range.0);
+        self.functions
+            .retain(|function| !(from..to).contains(&function.start));
+    }
+
+    /// Looks at a module, tells the host of it, and gives its functions.
+    pub(crate) fn add(&mut self, module: &LoadedModule) -> Vec<Function> {
+        let (start, end) = module.range();
+        self.seen.push((start, end));
+        let new = Vec::new();
+        // Our own code must not record itself.
+        if is_this(module) {
+            OWN[0].store(start, Ordering::Relaxed);
+            OWN[1].store(end, Ordering::Relaxed);
+            self.own = module.functions();
+            self.own.sort_unstable();
+            return new;
+        }
+        let mut path = [0; 4096];
+        let path = module.path(&mut path);
+        if path.starts_with(b"linux-vdso") {
+            return new;
+        }
+        let mut text = Vec::with_capacity(BUILD_ID_MAX + path.len());
+        text.extend_from_slice(build_id(module.base, module.headers()));
+        let words = [start, end - start, text.len() as u64, 0, 0];
+        text.extend_from_slice(path);
+        host::send(MessageKind::Module, words, &text, None);
+        let new = module.functions();
+        self.functions.extend_from_slice(&new);
+        self.functions.sort_unstable();
+        self.functions.dedup_by_key(|function| function.start);
+        new
+    }
+}
+
+impl LoadedModule {
+    fn headers(&self) -> &[ProgramHeader] {
+        // SAFETY: as the dynamic linker says, which keeps the module while it shows it.
+        unsafe { core::slice::from_raw_parts(self.headers, self.header_count.into()) }
+    }
+
+    fn loads(&self) -> impl Iterator<Item = &ProgramHeader> {
+        self.headers()
+            .iter()
+            .filter(|header| header.kind == PT_LOAD)
+    }
+
+    /// Its addresses: from, to.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        let start = self
+            .loads()
+            .map(|load| self.base + load.address)
+            .min()
+            .unwrap_or(0);
+        let end = self
+            .loads()
+            .map(|load| self.base + load.address + load.memory_len)
+            .max();
+        (start & !0xfff, end.unwrap_or(start))
+    }
+
+    /// Whether it is the C library or the dynamic linker, whose own system calls do not concern us
+    /// but for a few, which are known by name.
+    pub(crate) fn is_of_the_system(&self) -> bool {
+        const NAMES: [&[u8]; 4] = [b"libc.so", b"ld-linux", b"libpthread", b"linux-vdso"];
+        NAMES.iter().any(|known| self.is_named(known))
+    }
+
+    /// Whether the name of its file begins so.
+    pub(crate) fn is_named(&self, beginning: &[u8]) -> bool {
+        let mut path = [0; 4096];
+        let path = self.path(&mut path);
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        name.starts_with(beginning)
+    }
+
+    /// What its addresses are relative to.
+    pub(crate) const fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Whether it is not the program itself, which the dynamic linker does not name.
+    pub(crate) fn is_library(&self) -> bool {
+        // SAFETY: the name is a string of the dynamic linker.
+        unsafe { !CStr::from_ptr(self.name).is_empty() }
+    }
+
+    /// Where the code segment with an address in it ends.
+    pub(crate) fn segment_end(&self, address: u64) -> Option<u64> {
+        self.loads()
+            .filter(|load| load.flags & EXECUTABLE != 0)
+            .find_map(|load| {
+                let from = self.base + load.address;
+                let end = from + load.memory_len;
+                (from..end).contains(&address).then_some(end)
+            })
+    }
+
+    fn unwind_tables(&self) -> impl Iterator<Item = &'static [u8]> {
+        let tables = self
+            .headers()
+            .iter()
+            .filter(|header| header.kind == PT_GNU_EH_FRAME);
+        // SAFETY: the segment is loaded.
+        tables.map(|header| unsafe { code::view(self.base + header.address, header.memory_len) })
+    }
+
+    /// Its functions, as the unwind table has them.
+    pub(crate) fn functions(&self) -> Vec<Function> {
+        let mut found = Vec::new();
+        for table in self.unwind_tables() {
+            functions(table, |start, end, description| {
+                if let Some(segment_end) = self.segment_end(start)
+                    && end <= segment_end
+                {
+                    found.push(Function {
+                        start,
+                        end,
+                        segment_end,
+                        description,
+                    });
+                }
+            });
+        }
+        found
+    }
+
+    /// Its file; `buffer` is for the program itself, which the dynamic linker does not name.
+    pub(crate) fn path<'a>(&'a self, buffer: &'a mut [u8]) -> &'a [u8] {
+        // SAFETY: the name is a string of the dynamic linker.
+        let name = unsafe { CStr::from_ptr(self.name) };
+        if !name.is_empty() {
+            return name.to_bytes();
+        }
+        let len = host::read_link(c"/proc/self/exe", buffer);
+        &buffer[..len]
+    }
+}
+
+const PT_DYNAMIC: u32 = 2;
+
+/// Where the tables of a module's names are.
+struct NameTables {
+    names: u64,
+    symbols: u64,
+    hashes: u64,
+    /// Zero if it has none.
+    versions: u64,
+}
+
+const SYMBOL_LEN: u64 = 24;
+
+impl LoadedModule {
+    /// What the dynamic linker reads of it: where, and tag and value.
+    pub(crate) fn dynamic(&self) -> impl Iterator<Item = (u64, [u64; 2])> {
+        let mut headers = self.headers().iter();
+        let header = headers.find(|header| header.kind == PT_DYNAMIC);
+        let (from, len) = header.map_or((0, 0), |header| {
+            (self.base + header.address, header.memory_len)
+        });
+        // SAFETY: the segment is loaded.
+        let entry = move |number| unsafe {
+            let at = from + 16 * number;
+            (at, (at as *const [u64; 2]).read())
+        };
+        (0..len / 16)
+            .map(entry)
+            .take_while(|(_, [tag, _])| *tag != 0)
+    }
+
+    /// `None`: it is not one of those that the dynamic linker has loaded.
+    fn name_tables(&self) -> Option<NameTables> {
+        const DT_STRTAB: u64 = 5;
+        const DT_SYMTAB: u64 = 6;
+        const DT_GNU_HASH: u64 = 0x6fff_fef5;
+        const DT_VERSYM: u64 = 0x6fff_fff0;
+        let mut tables = NameTables {
+            names: 0,
+            symbols: 0,
+            hashes: 0,
+            versions: 0,
+        };
+        for (_, [tag, value]) in self.dynamic() {
+            match tag {
+                DT_STRTAB => tables.names = value,
+                DT_SYMTAB => tables.symbols = value,
+                DT_GNU_HASH => tables.hashes = value,
+                DT_VERSYM => tables.versions = value,
+                _ => {}
+            }
+        }
+        // The dynamic linker has made addresses of these; what it has not loaded itself is not asked.
+        let (from, to) = self.range();
+        let places = [tables.names, tables.symbols, tables.hashes];
+        places
+            .iter()
+            .all(|place| (from..to).contains(place))
+            .then_some(tables)
+    }
+
+    /// Whether it has something of this name, of a version that whoever names none gets.
+    pub(crate) fn defines(&self, name: &CStr) -> bool {
+        const HIDDEN: u16 = 0x8000;
+        let Some(tables) = self.name_tables() else {
+            return false;
+        };
+        let hash = name.to_bytes().iter().fold(5381u32, |hash, byte| {
+            hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
+        });
+        // SAFETY: tables of a loaded module, which end where they say. A chain ends with an odd number.
+        unsafe {
+            let word = |at: u64| (at as *const u32).read();
+            let [buckets, first, filter_len] =
+                [0, 4, 8].map(|offset| u64::from(word(tables.hashes + offset)));
+            let buckets_at = tables.hashes + 16 + 8 * filter_len;
+            if buckets == 0 {
+                return false;
+            }
+            let mut number = u64::from(word(buckets_at + 4 * (u64::from(hash) % buckets)));
+            if number < first {
+                return false;
+            }
+            loop {
+                let found = word(buckets_at + 4 * buckets + 4 * (number - first));
+                let symbol = tables.symbols + number * SYMBOL_LEN;
+                let is_same = found | 1 == hash | 1 && {
+                    let at = tables.names + u64::from(word(symbol));
+                    CStr::from_ptr(at as *const c_char) == name
+                };
+                let is_hidden = tables.versions != 0
+                    && ((tables.versions + 2 * number) as *const u16).read() & HIDDEN != 0;
+                if is_same && !is_hidden {
+                    return true;
+                }
+                if found & 1 != 0 {
+                    return false;
+                }
+                number += 1;
+            }
+        }
+    }
+
+    /// Whether it refers to a function that it does not have itself.
+    pub(crate) fn refers_to(&self, name: &CStr) -> bool {
+        let Some(NameTables {
+            names,
+            symbols,
+            hashes,
+            ..
+        }) = self.name_tables()
+        else {
+            return false;
+        };
+        // SAFETY: tables of a loaded module. What is looked for elsewhere comes before what is hashed.
+        unsafe {
+            let count = ((hashes + 4) as *const u32).read();
+            (1..u64::from(count)).any(|number| {
+                let symbol = symbols + number * SYMBOL_LEN;
+                let at = names + u64::from((symbol as *const u32).read());
+                CStr::from_ptr(at as *const c_char) == name
+            })
+        }
+    }
+}
+
+/// Shows every loaded module. The dynamic linker keeps them loaded meanwhile. To be called with
+/// signals as the target has them: its own code, which runs here, may be patched with breakpoints.
+pub(crate) fn for_each(mut show: impl FnMut(&LoadedModule)) {
+    let mut show: &mut dyn FnMut(&LoadedModule) = &mut show;
+    // SAFETY: the visitor is called only during this call, with the pointer given here.
+    unsafe { dl_iterate_phdr(visit, (&raw mut show).cast()) };
+}
+
+extern "C" fn visit(module: *const LoadedModule, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: the dynamic linker gives a module that is loaded; `data` is what `for_each` gave.
+    let (module, show) = unsafe { (&*module, &mut *data.cast::<&mut dyn FnMut(&LoadedModule)>()) };
+    show(module);
+    0
+}
+
+/// Whether a module is our own.
+pub(crate) fn is_this(module: &LoadedModule) -> bool {
+    let (start, end) = module.range();
+    (start..end).contains(&(visit as *const () as u64))
+}
+
+/// Whether a module other than ours has something of this name. The dynamic linker, if it is asked for a name in
+/// vain, writes a message, for which it takes memory of the target's.
+pub(crate) fn is_defined(name: &CStr) -> bool {
+    let mut is_defined = false;
+    for_each(|module| is_defined = is_defined || !is_this(module) && module.defines(name));
+    is_defined
+}
+
+/// Whether code is our own, whether or not our module was looked at already.
+pub(crate) fn is_this_code(address: u64) -> bool {
+    let mut is_this_code = false;
+    for_each(|module| {
+        let (start, end) = module.range();
+        is_this_code |= is_this(module) && (start..end).contains(&address);
+    });
+    is_this_code
+}
+
+fn function_in(functions: &[Function], address: u64) -> Option<Function> {
+    let behind = functions.partition_point(|function| function.start <= address);
+    let function = *functions.get(behind.checked_sub(1)?)?;
+    (address < function.end).then_some(function)
+}
+
+fn build_id(base: u64, headers: &[ProgramHeader]) -> &'static [u8] {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    for header in headers.iter().filter(|header| header.kind == PT_NOTE) {
+        // SAFETY: the segment is loaded.
+        let mut notes = unsafe { code::view(base + header.address, header.memory_len) };
+        while let Some((head, rest)) = notes.split_at_checked(12) {
+            let number = |at: usize| {
+                u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+            };
+            let name_len = number(0).next_multiple_of(4) as usize;
+            let len = number(4) as usize;
+            let padded = len.next_multiple_of(header.alignment.max(4) as usize);
+            if number(8) == NT_GNU_BUILD_ID && rest.starts_with(b"GNU\0") {
+                let id = rest.get(name_len..name_len + len).unwrap_or(&[]);
+                return &id[..id.len().min(BUILD_ID_MAX)];
+            }
+            notes = rest.get(name_len + padded..).unwrap_or(&[]);
+        }
+    }
+    &[]
+}
+
+/// Reads the sorted table of `.eh_frame_hdr` in its usual encoding, and the length of each function
+/// from its entry in `.eh_frame`.
+fn functions(table: &'static [u8], mut visit: impl FnMut(u64, u64, u64)) {
+    // Version 1; pointer relative, count and table of 4-byte numbers relative to the table.
+    let usual = [1, 0x1b, 0x03, 0x3b];
+    let base = table.as_ptr() as u64;
+    let number = |bytes: &[u8], at: usize| {
+        bytes
+            .get(at..at + 4)
+            .map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+    };
+    if !table.starts_with(&usual) {
+        host::warn("a module has an unwind table of an unusual form; its fences may be missed");
+        return;
+    }
+    let count = number(table, 8).unwrap_or(0);
+    for index in 0..count as usize {
+        let entry = 12 + 8 * index;
+        let (Some(start), Some(description)) = (number(table, entry), number(table, entry + 4))
+        else {
+            return;
+        };
+        let start = base.wrapping_add_signed(start.into());
+        let description = base.wrapping_add_signed(description.into());
+        // Length, pointer to the common part, start (4 bytes, relative), length of the function.
+        // SAFETY: the table points to entries of `.eh_frame`, which is loaded.
+        let entry = unsafe { code::view(description, 16) };
+        if let Some(len) = number(entry, 12)
+            && len > 0
+        {
+            visit(start, start + len as u64, description);
+        }
+    }
+}

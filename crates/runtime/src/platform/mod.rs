@@ -1,0 +1,21 @@
+//! The machine and the kernel below everything else: raw system calls, memory of our own, locks, signals.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | [`sys`] | raw system calls and single instructions |
+//! | [`memcpy`] | `memcpy`, `memmove` and `memset` that are never patched |
+//! | [`allocator`] | the runtime's allocator |
+//! | [`lock`] | a lock that is safe in signal handlers |
+//! | [`maps`] | `/proc/self/maps` |
+//! | [`frame`] | the saved registers and the signal information that a handler receives |
+//! | [`signals`] | which handler a signal runs, ours or the target's |
+//! | [`handler_stacks`] | the alternate stack that our handlers run on |
+
+pub(crate) mod allocator;
+pub(crate) mod frame;
+pub(crate) mod handler_stacks;
+pub(crate) mod lock;
+pub(crate) mod maps;
+pub(crate) mod memcpy;
+pub(crate) mod signals;
+pub(crate) mod sys;

@@ -1,0 +1,142 @@
+//! What the target does to the file of a pool, past its mappings: writes that may make it longer, and
+//! `fallocate`.
+
+use crate::host;
+use crate::platform::lock::Lock;
+use crate::platform::sys;
+use crate::record::pools;
+
+/// Held while a pool's file changes and that is recorded, so that lengths and bytes are recorded in
+/// the order in which they came to be.
+static CHANGES: Lock<()> = Lock::new(());
+
+const O_APPEND: usize = 0o2000;
+const F_GETFL: usize = 3;
+const CURRENT: usize = 1;
+
+/// In the child after fork.
+pub(crate) fn reset_after_fork() {
+    CHANGES.reset_after_fork();
+}
+
+fn len_of(fd: i32) -> u64 {
+    sys::fstat(fd).map_or(0, |status| status.len_bytes)
+}
+
+fn appends(fd: i32) -> bool {
+    // SAFETY: asks only.
+    let flags = unsafe { sys::call(sys::number::FCNTL, [fd as usize, F_GETFL, 0, 0, 0, 0]) };
+    flags > 0 && flags as usize & O_APPEND != 0
+}
+
+/// Makes a write to a pool's file, and records it. `offset` is `None` if the position of the
+/// descriptor says where.
+pub(crate) fn write<'a>(
+    fd: i32,
+    offset: Option<u64>,
+    perform: impl FnOnce() -> isize,
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> isize {
+    CHANGES.with(|()| {
+        let before = len_of(fd);
+        let done = perform();
+        let Ok(written) = u64::try_from(done) else {
+            return done;
+        };
+        let mut offset = match offset {
+            // The kernel appends then, whatever the offset.
+            Some(_) if appends(fd) => before,
+            Some(offset) => offset,
+            None => {
+                // SAFETY: asks only.
+                let end =
+                    unsafe { sys::call(sys::number::LSEEK, [fd as usize, 0, CURRENT, 0, 0, 0]) };
+                (end as u64).wrapping_sub(written)
+            }
+        };
+        record_growth(fd, before);
+        let mut left = written;
+        for piece in pieces {
+            let len = left.min(piece.len() as u64);
+            pools::file_written(fd, offset, &piece[..len as usize]);
+            offset += len;
+            left -= len;
+        }
+        done
+    })
+}
+
+/// Records the length if it has changed.
+fn record_growth(fd: i32, before: u64) {
+    let now = len_of(fd);
+    if now != before {
+        pools::resized(fd, now);
+    }
+}
+
+/// Does what `fallocate` does to a pool's file, and records it.
+pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> isize {
+    const KEEP_SIZE: i32 = 1;
+    const PUNCH_HOLE: i32 = 2;
+    const ZERO_RANGE: i32 = 0x10;
+    const UNSHARE: i32 = 0x40;
+    if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE | UNSHARE) != 0 {
+        host::fatal("the target moves parts of a pool with fallocate, which cannot be recorded");
+    }
+    CHANGES.with(|()| {
+        let before = len_of(fd);
+        let end = offset.saturating_add(len).min(before);
+        let zeroed = if mode & (PUNCH_HOLE | ZERO_RANGE) == 0 {
+            Vec::new()
+        } else {
+            used_parts(fd, offset, end)
+        };
+        let arguments = [
+            fd as usize,
+            mode as usize,
+            offset as usize,
+            len as usize,
+            0,
+            0,
+        ];
+        // SAFETY: what the target asked for.
+        let done = unsafe { sys::call(sys::number::FALLOCATE, arguments) };
+        if done == 0 {
+            record_growth(fd, before);
+            for (mut at, to) in zeroed {
+                while at < to {
+                    let len = (to - at).min(PIECE_LEN);
+                    pools::file_written(fd, at, &[0; PIECE_LEN as usize][..len as usize]);
+                    at += len;
+                }
+            }
+        }
+        done
+    })
+}
+
+const PIECE_LEN: u64 = 4096;
+
+/// The parts of a file, in pieces, that have anything but zeros: from, to.
+fn used_parts(fd: i32, from: u64, to: u64) -> Vec<(u64, u64)> {
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    let mut at = from;
+    while at < to {
+        let end = to.min((at / PIECE_LEN + 1) * PIECE_LEN);
+        let mut bytes = [0u8; PIECE_LEN as usize];
+        let len = (end - at) as usize;
+        let place = bytes.as_mut_ptr() as usize;
+        let arguments = [fd as usize, place, len, at as usize, 0, 0];
+        // SAFETY: the kernel writes to this stack, not more than there is.
+        let read = unsafe { sys::call(sys::number::PREAD64, arguments) };
+        let is_zero = read == len as isize && bytes[..len].iter().all(|byte| *byte == 0);
+        if !is_zero {
+            match parts.last_mut() {
+                Some(last) if last.1 == at => last.1 = end,
+                _ => parts.push((at, end)),
+            }
+        }
+        at = end;
+    }
+    parts
+}

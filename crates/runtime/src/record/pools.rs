@@ -1,0 +1,539 @@
+//! Pools: mapped where the target wants them, read-only, and writable at the alias.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use powerfail_protocol::memory::RANGES_ADDRESS;
+use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::shared::{Reply, WINDOW_ADDRESS, WINDOW_LEN};
+use powerfail_protocol::{EventKind, WINDOW_GUARD_LEN};
+
+use crate::platform::lock::Lock;
+use crate::platform::{signals, sys};
+use crate::record::sites::{Sites, WINDOW};
+use crate::record::{append, generated_code, threads};
+use crate::{fuzz, host};
+
+/// Pools begin at multiples of this, so that their addresses look like those of DAX mappings.
+const ALIGNMENT: u64 = 2 << 20;
+pub(crate) const PAGE: u64 = 4096;
+
+/// A mapping of a pool.
+#[derive(Clone, Copy)]
+pub(crate) struct Mapping {
+    pub(crate) address: u64,
+    pub(crate) len: u64,
+    pub(crate) offset: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+impl Mapping {
+    fn end(&self) -> u64 {
+        self.address + self.len
+    }
+
+    /// The part of it in a range of addresses.
+    fn part(&self, from: u64, to: u64) -> Option<Self> {
+        let (from, to) = (from.max(self.address), to.min(self.end()));
+        (from < to).then(|| Self {
+            address: from,
+            len: to - from,
+            offset: self.offset + (from - self.address),
+            ..*self
+        })
+    }
+}
+
+pub(crate) struct Pools {
+    pub(crate) mappings: Vec<Mapping>,
+    /// Addresses that stand for parts of a pool's file that are not mapped, so that what is written
+    /// to the file there can be recorded.
+    shadows: Vec<Mapping>,
+    /// Devices and inodes of all files that are or were mapped as pools.
+    files: Vec<(u64, u64)>,
+    /// Ranges of the window that are the target's and no pools: from, to.
+    pub(crate) others: Vec<(u64, u64)>,
+    next: u64,
+}
+
+pub(crate) static POOLS: Lock<Pools> = Lock::new(Pools {
+    mappings: Vec::new(),
+    shadows: Vec::new(),
+    files: Vec::new(),
+    others: Vec::new(),
+    next: WINDOW_ADDRESS + ALIGNMENT,
+});
+/// Whether there was ever a pool.
+static MAPPED: AtomicBool = AtomicBool::new(false);
+
+/// Whether there was ever a pool.
+pub(crate) fn was_mapped() -> bool {
+    MAPPED.load(Ordering::Acquire)
+}
+
+/// In the child after fork.
+pub(crate) fn reset_after_fork() {
+    POOLS.reset_after_fork();
+}
+
+/// What mmap was asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) address: u64,
+    pub(crate) len: u64,
+    pub(crate) protection: usize,
+    pub(crate) flags: usize,
+    pub(crate) fd: i32,
+    pub(crate) offset: u64,
+}
+
+/// Maps what the target asks for; the address, or a negative error number.
+pub(crate) fn map(request: Request) -> isize {
+    let Request {
+        address,
+        len,
+        protection,
+        flags,
+        fd,
+        offset,
+    } = request;
+    let plain = || {
+        if flags & sys::MAP_FIXED != 0 {
+            generated_code::changes(address, len);
+        }
+        // SAFETY: what the target asked for.
+        let place = unsafe { sys::mmap(address, len, protection, flags, fd, offset) };
+        if place > 0 {
+            generated_code::changed(place as u64, len, protection);
+        }
+        place
+    };
+    let is_fixed = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
+    let in_window = host::attached() && is_fixed && WINDOW.contains(address);
+    if in_window && flags & sys::MAP_FIXED_NOREPLACE != 0 && !is_free(address, len) {
+        const EEXIST: isize = 17;
+        return -EEXIST;
+    }
+    if !host::attached() || threads::slot().is_none() || !may_be_pool(request) {
+        if in_window {
+            return map_other_in_window(request);
+        }
+        if host::attached() && is_reservation(request) {
+            return hand_out(len) as isize;
+        }
+        return plain();
+    }
+    if is_fixed && !WINDOW.contains(address) {
+        let path = path_of(fd);
+        let path = String::from_utf8_lossy(&path).into_owned();
+        host::fatal(&format!(
+            "the target maps {path} at a fixed address ({address:#x}), which cannot be recorded yet"
+        ));
+    }
+    let len = len.next_multiple_of(PAGE);
+    let place = if is_fixed {
+        address
+    } else {
+        POOLS.with(|pools| pools.allot(len))
+    };
+    match ask_host(place, len, offset, fd) {
+        Reply::Ignore if in_window => return map_other_in_window(request),
+        Reply::Ignore => return plain(),
+        Reply::Record => {}
+    }
+    let request = Request {
+        address: place,
+        len,
+        ..request
+    };
+    map_recorded(request)
+}
+
+/// Maps a file of ours as a pool, at an address in the window at which the target has nothing, or memory that
+/// the file takes the place of. Whether it is recorded.
+pub(crate) fn map_own(address: u64, len: u64, fd: i32) -> bool {
+    ask_host(address, len, 0, fd) == Reply::Record
+        && map_recorded(Request {
+            address,
+            len,
+            protection: sys::PROT_READ | sys::PROT_WRITE,
+            flags: sys::MAP_SHARED,
+            fd,
+            offset: 0,
+        }) >= 0
+}
+
+/// Maps what the host records, where the request says.
+fn map_recorded(request: Request) -> isize {
+    let Request {
+        address: place,
+        len,
+        protection,
+        flags,
+        fd,
+        offset,
+    } = request;
+    MAPPED.store(true, Ordering::Release);
+    // First the signals: while code is patched, it meets its own breakpoints.
+    signals::install();
+    Sites::start();
+    let flags = flags & !sys::MAP_FIXED_NOREPLACE | sys::MAP_FIXED;
+    // SAFETY: the place lies in our window and is not in use, or the target fixed it there.
+    unsafe {
+        let seen = sys::mmap(place, len, protection & !sys::PROT_WRITE, flags, fd, offset);
+        if seen < 0 {
+            return seen;
+        }
+        let both = protection | sys::PROT_READ;
+        let alias = sys::mmap(WINDOW.alias(place), len, both, flags, fd, offset);
+        if alias < 0 {
+            return alias;
+        }
+    }
+    if let Some(status) = sys::fstat(fd) {
+        let (device, inode) = (status.device, status.inode);
+        POOLS.with(|pools| {
+            pools.cut(place, len);
+            if !pools.files.contains(&(device, inode)) {
+                pools.files.push((device, inode));
+            }
+            pools.mappings.push(Mapping {
+                address: place,
+                len,
+                offset,
+                device,
+                inode,
+            });
+        });
+    }
+    place as isize
+}
+
+impl Pools {
+    /// Takes a range out of what is mapped.
+    pub(crate) fn cut(&mut self, address: u64, len: u64) {
+        let end = address + len;
+        let mappings = core::mem::take(&mut self.mappings);
+        for mapping in mappings {
+            self.mappings.extend(mapping.part(0, address));
+            self.mappings.extend(mapping.part(end, u64::MAX));
+        }
+        let others = core::mem::take(&mut self.others);
+        for (from, to) in others {
+            let parts = [(from, to.min(address)), (from.max(end), to)];
+            self.others
+                .extend(parts.into_iter().filter(|part| part.0 < part.1));
+        }
+    }
+
+    /// Whether nothing of the target lies in a range.
+    pub(crate) fn is_free(&self, address: u64, len: u64) -> bool {
+        let end = address + len;
+        let mut mappings = self.mappings.iter().chain(&self.shadows);
+        !mappings.any(|mapping| mapping.part(address, end).is_some())
+            && !self
+                .others
+                .iter()
+                .any(|other| other.0 < end && address < other.1)
+    }
+
+    /// Takes a range, if nothing of the target lies in it and nothing will.
+    pub(crate) fn claim(&mut self, address: u64, len: u64) -> bool {
+        let end = address + len;
+        if !self.is_free(address, len) {
+            return false;
+        }
+        if end + WINDOW_GUARD_LEN > self.next {
+            if address + ALIGNMENT + WINDOW_GUARD_LEN < self.next
+                || end + ALIGNMENT > RANGES_ADDRESS
+            {
+                return false;
+            }
+            self.next = (end + WINDOW_GUARD_LEN).next_multiple_of(ALIGNMENT);
+            return true;
+        }
+        // Not up to the neighbour, between which and us a guard must stay.
+        self.is_free(address, len + WINDOW_GUARD_LEN)
+    }
+
+    /// The parts of pools in a range, by address.
+    pub(crate) fn parts(&self, address: u64, len: u64) -> Vec<Mapping> {
+        let part = |mapping: &Mapping| mapping.part(address, address + len);
+        let mut parts: Vec<Mapping> = self.mappings.iter().filter_map(part).collect();
+        parts.sort_unstable_by_key(|part| part.address);
+        parts
+    }
+
+    /// Addresses in the window that were never used.
+    pub(crate) fn allot(&mut self, len: u64) -> u64 {
+        let place = self.next;
+        self.next = (place + len + WINDOW_GUARD_LEN).next_multiple_of(ALIGNMENT);
+        if self.next >= RANGES_ADDRESS {
+            host::fatal("the target has mapped more than 3 TiB of pools");
+        }
+        place
+    }
+}
+
+/// Whether all of a range of addresses is memory of the target in the window that is no pool.
+pub(crate) fn is_all_other(address: u64, len: u64) -> bool {
+    WINDOW.contains(address)
+        && POOLS.with(|pools| {
+            let holds = |range: &(u64, u64)| range.0 <= address && address + len <= range.1;
+            pools.others.iter().any(holds)
+        })
+}
+
+/// Something that is no pool is mapped over a part of the window.
+fn map_other_in_window(request: Request) -> isize {
+    let Request {
+        address,
+        len,
+        protection,
+        flags,
+        fd,
+        offset,
+    } = request;
+    // That nothing of the target's is there was seen to: the reservation is ours.
+    let flags = flags & !sys::MAP_FIXED_NOREPLACE | sys::MAP_FIXED;
+    // SAFETY: the target replaces its own mapping; the alias of it is of no use any more.
+    unsafe {
+        let result = sys::mmap(address, len, protection, flags, fd, offset);
+        if result >= 0 {
+            let len = len.next_multiple_of(PAGE);
+            reserve(WINDOW.alias(address), len, sys::MAP_FIXED);
+            POOLS.with(|pools| {
+                pools.cut(address, len);
+                pools.others.push((address, address + len));
+            });
+        }
+        result
+    }
+}
+
+fn is_free(address: u64, len: u64) -> bool {
+    POOLS.with(|pools| pools.is_free(address, len.next_multiple_of(PAGE)))
+}
+
+/// Whether the target reserves addresses, to map something there later. It may be a pool, so they
+/// must lie in the window.
+fn is_reservation(request: Request) -> bool {
+    const LEN_MIN: u64 = 64 * 1024;
+    request.address == 0
+        && request.protection == sys::PROT_NONE
+        && request.flags & sys::MAP_TYPE == sys::MAP_PRIVATE
+        && request.flags & sys::MAP_ANONYMOUS != 0
+        && request.flags & sys::MAP_FIXED == 0
+        && (LEN_MIN..WINDOW_LEN / 4).contains(&request.len)
+}
+
+/// Gives the target addresses in the window, which are reserved already.
+fn hand_out(len: u64) -> u64 {
+    let len = len.next_multiple_of(PAGE);
+    POOLS.with(|pools| {
+        let place = pools.allot(len);
+        pools.others.push((place, place + len));
+        place
+    })
+}
+
+/// Where the kernel can write what the target sees at an address: the alias, if that is in a pool.
+pub(crate) fn writable(address: usize) -> usize {
+    if is_in_pool(address as u64) {
+        WINDOW.alias(address as u64) as usize
+    } else {
+        address
+    }
+}
+
+/// The first part of a range that lies in a pool: from, to.
+pub(crate) fn first_part(from: u64, to: u64) -> Option<(u64, u64)> {
+    if to <= WINDOW.base || WINDOW.base + WINDOW.len_bytes <= from {
+        return None;
+    }
+    POOLS.with(|pools| {
+        let parts = pools
+            .mappings
+            .iter()
+            .filter_map(|mapping| mapping.part(from, to));
+        parts.map(|part| (part.address, part.end())).min()
+    })
+}
+
+/// Whether an address is in a pool.
+pub(crate) fn is_in_pool(address: u64) -> bool {
+    host::attached()
+        && WINDOW.contains(address)
+        && POOLS.with(|pools| !pools.parts(address, 1).is_empty())
+}
+
+/// Whether an address in the window is of memory of the target that is no pool.
+pub(crate) fn is_other(address: u64) -> bool {
+    POOLS.with(|pools| {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        pools.others.iter().any(holds)
+    })
+}
+
+fn may_be_pool(request: Request) -> bool {
+    const FILE_TYPE: u32 = 0o170_000;
+    const REGULAR: u32 = 0o100_000;
+    const CHARACTER_DEVICE: u32 = 0o020_000;
+    let sharing = request.flags & sys::MAP_TYPE;
+    (sharing == sys::MAP_SHARED || sharing == sys::MAP_SHARED_VALIDATE)
+        && request.flags & sys::MAP_ANONYMOUS == 0
+        && request.protection & sys::PROT_WRITE != 0
+        && !host::owns(request.fd)
+        && sys::fstat(request.fd).is_some_and(|status| match status.mode & FILE_TYPE {
+            REGULAR => true,
+            CHARACTER_DEVICE => path_of(request.fd).starts_with(b"/dev/dax"),
+            _ => false,
+        })
+}
+
+pub(crate) fn path_of(fd: i32) -> Vec<u8> {
+    let link = format!("/proc/self/fd/{fd}\0");
+    let Ok(link) = core::ffi::CStr::from_bytes_with_nul(link.as_bytes()) else {
+        return Vec::new();
+    };
+    let mut path = vec![0; 4096];
+    let len = host::read_link(link, &mut path);
+    path.truncate(len);
+    path
+}
+
+pub(crate) fn reserve(address: u64, len: u64, fixed: usize) -> isize {
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE | fixed;
+    // SAFETY: nothing is replaced but what the caller gives up.
+    unsafe { sys::mmap(address, len, sys::PROT_NONE, flags, -1, 0) }
+}
+
+/// Keeps everybody else out of the window and its alias.
+pub(crate) fn reserve_window() {
+    let result = reserve(WINDOW_ADDRESS, 2 * WINDOW_LEN, sys::MAP_FIXED_NOREPLACE);
+    if result != WINDOW_ADDRESS as isize {
+        host::fatal("the addresses that powerfail needs for pools are taken");
+    }
+}
+
+/// Shows the file to the host, which reads its content, and waits for the answer.
+fn ask_host(place: u64, len: u64, offset: u64, fd: i32) -> Reply {
+    let Some(slot) = threads::slot() else {
+        return Reply::Ignore;
+    };
+    if fuzz::is_active() {
+        return fuzz::decide(&path_of(fd), [place, len, offset]);
+    }
+    slot.reply.store(0, Ordering::Release);
+    let words = [place, len, offset, threads::index_of(slot), 0];
+    host::send(MessageKind::PoolMap, words, &path_of(fd), Some(fd));
+    loop {
+        match slot.reply.load(Ordering::Acquire) {
+            0 => sys::futex_wait(&slot.reply, 0),
+            reply if reply == Reply::Record as u32 => return Reply::Record,
+            _ => return Reply::Ignore,
+        }
+    }
+}
+
+/// Unmaps a range; `None` if it is not in the window.
+pub(crate) fn unmap(address: u64, len: u64) -> Option<isize> {
+    if !host::attached() || !WINDOW.contains(address) {
+        return None;
+    }
+    let len = len.next_multiple_of(PAGE);
+    reserve(address, len, sys::MAP_FIXED);
+    reserve(WINDOW.alias(address), len, sys::MAP_FIXED);
+    POOLS.with(|pools| pools.cut(address, len));
+    Some(0)
+}
+
+/// A range of a pool, or of whatever lies there, was made durable.
+pub(crate) fn synced(address: u64, len: u64) {
+    if host::attached() && WINDOW.contains(address) {
+        append::append(EventKind::Sync, Some(address), &[&len.to_le_bytes()]);
+    }
+}
+
+fn mappings_of(fd: i32) -> Vec<Mapping> {
+    if !host::attached() || !MAPPED.load(Ordering::Acquire) {
+        return Vec::new();
+    }
+    let Some(status) = sys::fstat(fd) else {
+        return Vec::new();
+    };
+    POOLS.with(|pools| {
+        let all = pools.mappings.iter().chain(&pools.shadows);
+        all.filter(|mapping| (mapping.device, mapping.inode) == (status.device, status.inode))
+            .copied()
+            .collect()
+    })
+}
+
+/// Lets unused addresses stand for a part of a pool's file.
+fn add_shadow(fd: i32, offset: u64) -> Option<Mapping> {
+    const LEN: u64 = 64 << 20;
+    let status = sys::fstat(fd)?;
+    let offset = offset / LEN * LEN;
+    let address = POOLS.with(|pools| pools.allot(LEN));
+    if ask_host(address, LEN, offset, fd) == Reply::Ignore {
+        return None;
+    }
+    let shadow = Mapping {
+        address,
+        len: LEN,
+        offset,
+        device: status.device,
+        inode: status.inode,
+    };
+    POOLS.with(|pools| pools.shadows.push(shadow));
+    Some(shadow)
+}
+
+/// A whole file was made durable.
+pub(crate) fn file_synced(fd: i32) {
+    for mapping in mappings_of(fd) {
+        synced(mapping.address, mapping.len);
+    }
+}
+
+/// Whether a descriptor is that of a pool, mapped now or before.
+pub(crate) fn is_pool(fd: i32) -> bool {
+    host::attached()
+        && MAPPED.load(Ordering::Acquire)
+        && sys::fstat(fd).is_some_and(|status| {
+            POOLS.with(|pools| pools.files.contains(&(status.device, status.inode)))
+        })
+}
+
+/// A pool's file has a new length.
+pub(crate) fn resized(fd: i32, len: u64) {
+    if !is_pool(fd) {
+        return;
+    }
+    let mapping = mappings_of(fd).first().copied();
+    if let Some(mapping) = mapping.or_else(|| add_shadow(fd, 0)) {
+        append::append(
+            EventKind::Resize,
+            Some(mapping.address),
+            &[&len.to_le_bytes()],
+        );
+    }
+}
+
+/// The target has written to a pool's file with a system call.
+pub(crate) fn file_written(fd: i32, offset: u64, bytes: &[u8]) {
+    let (mut at, end) = (offset, offset + bytes.len() as u64);
+    while at < end {
+        let holds = |mapping: &Mapping| at.wrapping_sub(mapping.offset) < mapping.len;
+        let mapping = mappings_of(fd).into_iter().find(holds);
+        let Some(mapping) = mapping.or_else(|| add_shadow(fd, at)) else {
+            host::warn("the target wrote to a part of a pool's file that cannot be shown");
+            return;
+        };
+        let to = end.min(mapping.offset + mapping.len);
+        let piece = &bytes[(at - offset) as usize..(to - offset) as usize];
+        append::append_system_store(mapping.address + (at - mapping.offset), piece);
+        at = to;
+    }
+}

@@ -1,0 +1,766 @@
+//! The instructions that are recorded, their trampolines, and how they get there.
+
+use core::cell::RefCell;
+use core::sync::atomic::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use powerfail_patch::tactic::{Claims, CodeView, Evicted, Plan, PlanError, Tactic, Targets, plan};
+use powerfail_patch::{
+    Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_RELOCATED_LEN, MAX_SITE_LEN,
+    MAX_TRAMPOLINE_LEN, Means, Redirected, Settings, Site, StateMap, Turns, VolatileFlushes,
+    flags_are_dead,
+};
+use powerfail_protocol::message::{MessageKind, SiteTactic};
+use powerfail_protocol::shared::{Mode, WINDOW_ADDRESS, WINDOW_LEN};
+use powerfail_protocol::{PoolWindow, SiteId, Slot};
+
+use crate::libc::interpose;
+use crate::patching::arenas::Arenas;
+use crate::patching::code;
+use crate::patching::modules::{self, Function, LoadedModule, Modules};
+use crate::patching::surroundings::{Anatomy, Known};
+use crate::platform::lock::Lock;
+use crate::record::emulate::{Emulated, EmulatedSites};
+use crate::record::{call_stacks, generated_code, schedule, threads};
+use crate::{fuzz, host};
+
+/// Where all pools are.
+pub(crate) const WINDOW: PoolWindow = PoolWindow {
+    base: WINDOW_ADDRESS,
+    len_bytes: WINDOW_LEN,
+    alias_delta: WINDOW_LEN,
+};
+
+/// How many neighbours are settled for the sake of one site.
+const SETTLE_DEPTH_MAX: usize = 8;
+/// Code that is looked at behind a function.
+const LOOK_BEHIND: u64 = 32;
+/// Code that is looked at behind a site.
+const LOOK_AHEAD: u64 = 160;
+
+/// Everything about patched code. One lock for all: patching is rare.
+pub(crate) static SITES: Lock<Option<Sites>> = Lock::new(None);
+
+pub(crate) struct Sites {
+    classifier: Classifier,
+    emitter: Emitter,
+    arenas: RefCell<Arenas>,
+    claims: Claims,
+    modules: Modules,
+    entries: BTreeMap<u64, Entry>,
+    /// From the start of each trampoline to its site.
+    trampolines: BTreeMap<u64, u64>,
+    mode: Mode,
+    /// An address in the function that must not be patched.
+    thread_starter: u64,
+    /// Functions in which something was or will be patched, as they were before the first patch.
+    functions: BTreeMap<u64, Anatomy>,
+    /// Breakpoints at system calls of the C library.
+    system_calls: BTreeSet<u64>,
+    /// Copies of those that the kernel must be asked for from the target's own code.
+    system_call_copies: BTreeMap<u64, u64>,
+    /// Where code was generated at run time.
+    generated: Vec<(u64, u64)>,
+    /// Where the C library and the dynamic linker are.
+    system_modules: Vec<(u64, u64)>,
+    /// Where libpmemobj is, whose transactions are seen by its functions.
+    transactional: Vec<(u64, u64)>,
+    /// Stores without a trampoline.
+    emulated: EmulatedSites,
+}
+
+struct Entry {
+    trampoline: u64,
+    len: u64,
+    states: StateMap,
+    /// Offset in the trampoline of what writes to the alias.
+    work_at: Option<usize>,
+    site: Site,
+    /// A copy of the instruction, for memory in the window that is no pool.
+    original: Option<u64>,
+    /// What the patch made of its first byte; none if it was left to fault.
+    patched_byte: Option<u8>,
+}
+
+/// Why an instruction cannot be recorded.
+pub(crate) struct Refused(pub(crate) String);
+
+impl Sites {
+    /// Starts recording: finds all modules, and patches what does not fault.
+    pub(crate) fn start() {
+        if SITES.with(|sites| sites.is_some()) {
+            return;
+        }
+        let thread_starter = interpose::thread_starter();
+        let mut functions = interpose::system_call_functions();
+        functions.extend(fuzz::functions());
+        SITES.with(|sites| {
+            sites.get_or_insert_with(|| Self::new(thread_starter));
+        });
+        Self::update();
+        SITES.with(|sites| {
+            if let Some(sites) = sites {
+                for function in functions {
+                    sites.break_at_system_calls(function);
+                }
+            }
+        });
+        generated_code::look_at_all();
+    }
+
+    fn new(thread_starter: u64) -> Self {
+        let mut new = Self {
+            classifier: Classifier::new(),
+            emitter: Emitter::new(Settings {
+                names_stacks: call_stacks::are_wanted(),
+                turns: if schedule::is_on() {
+                    Turns::AskedFor
+                } else {
+                    Turns::NotAskedFor
+                },
+                // A flush that does no good is worth knowing.
+                volatile_flushes: VolatileFlushes::Recorded,
+                ..Settings::new(WINDOW)
+            }),
+            arenas: RefCell::default(),
+            claims: Claims::with_capacity(1 << 14),
+            modules: Modules::default(),
+            entries: BTreeMap::new(),
+            trampolines: BTreeMap::new(),
+            mode: host::mode(),
+            thread_starter,
+            functions: BTreeMap::new(),
+            system_calls: BTreeSet::new(),
+            system_call_copies: BTreeMap::new(),
+            generated: Vec::new(),
+            system_modules: Vec::new(),
+            transactional: Vec::new(),
+            emulated: EmulatedSites::default(),
+        };
+        new.make_refill_stub();
+        new
+    }
+
+    /// Looks at modules that are new, when code was loaded or unloaded.
+    pub(crate) fn update() {
+        if SITES.with(|sites| sites.is_none()) {
+            return;
+        }
+        modules::for_each(|module| {
+            SITES.with(|sites| {
+                if let Some(sites) = sites {
+                    sites.look_at(module);
+                }
+            });
+        });
+    }
+
+    /// Patches what does not fault in a module, unless that is done.
+    fn look_at(&mut self, module: &LoadedModule) {
+        let (from, to) = module.range();
+        if self.modules.knows(module) && self.is_intact(from, to) {
+            return;
+        }
+        self.forget(from, to);
+        let functions = self.modules.add(module);
+        if module.is_of_the_system() {
+            self.system_modules.push((from, to));
+        } else {
+            self.sweep_system_calls(&functions);
+        }
+        if module.is_named(b"libpmemobj.so") {
+            self.transactional.push((from, to));
+            fuzz::loaded_libpmemobj(from, to);
+        }
+        self.sweep(functions);
+    }
+
+    /// Puts breakpoints at the system calls that the target makes itself.
+    fn sweep_system_calls(&mut self, functions: &[Function]) {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        let mut found = Vec::new();
+        for function in functions {
+            // SAFETY: functions of loaded modules are readable.
+            let bytes = unsafe { code::view(function.start, function.end - function.start) };
+            if bytes.windows(2).any(|pair| pair == SYSCALL) {
+                self.classifier.scan(bytes, function.start, |scanned| {
+                    if scanned.is_system_call {
+                        found.push(scanned.address);
+                    }
+                });
+            }
+        }
+        for address in found {
+            self.break_at_system_call(address);
+        }
+    }
+
+    /// Whether the patches in a range are there: a module that was unloaded and loaded again at the
+    /// same place has none.
+    fn is_intact(&self, from: u64, to: u64) -> bool {
+        let mut patched = self
+            .entries
+            .range(from..to)
+            .filter_map(|(address, entry)| Some((*address, entry.patched_byte?)));
+        patched.next().is_none_or(|(address, byte)| {
+            // SAFETY: the module that is there is loaded.
+            unsafe { code::view(address, 1)[0] == byte }
+        })
+    }
+
+    fn make_refill_stub(&mut self) {
+        let mut out = [0; MAX_TRAMPOLINE_LEN];
+        let xsave_len = xsave_len();
+        let targets = Targets {
+            first: 0x2_0000_0000,
+            last: 0x7fff_0000_0000,
+            stride: 16,
+        };
+        let arenas = self.arenas.get_mut();
+        let at = arenas.place(targets, 256, None);
+        let Some(at) = at else {
+            host::fatal("there is no memory for code")
+        };
+        match self.emitter.emit_refill_stub(at, xsave_len, &mut out) {
+            Ok(len) => {
+                arenas.take(at, len as u64);
+                arenas.write(at, &out[..len]);
+                threads::set_refill_entry(at);
+            }
+            Err(_) => host::fatal("the way out of emitted code could not be emitted"),
+        }
+    }
+
+    /// Patches every flush, fence, locked operation and client request in functions that are new.
+    fn sweep(&mut self, functions: Vec<Function>) {
+        let mut silent = Vec::new();
+        for function in functions {
+            // SAFETY: functions of loaded modules are readable.
+            let bytes = unsafe { code::view(function.start, function.end - function.start) };
+            let is_starter = (function.start..function.end).contains(&self.thread_starter);
+            if is_starter || !may_have_silent_sites(bytes) {
+                continue;
+            }
+            let before = silent.len();
+            self.classifier.scan(bytes, function.start, |scanned| {
+                let is_stack = |site: &Site| site.instruction.is_stack_instruction();
+                silent.extend(scanned.silent.filter(|site| !is_stack(site)));
+            });
+            // Most have nothing, and what is allocated is never given back.
+            if silent.len() > before {
+                let anatomy = Anatomy::of(&mut self.classifier, function, bytes, |_| ());
+                self.functions.insert(function.start, anatomy);
+            }
+        }
+        let mut refused = 0;
+        for site in silent {
+            if !self.entries.contains_key(&site.address())
+                && self.settle(&site, SETTLE_DEPTH_MAX).is_err()
+            {
+                refused += 1;
+            }
+        }
+        if refused > 0 {
+            host::warn("some flushes, fences or locked operations could not be patched");
+        }
+    }
+
+    fn is_generated(&self, address: u64) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        self.generated.iter().any(holds)
+    }
+
+    /// Puts breakpoints at what does not fault in code that was generated at run time. Whether it
+    /// was code from beginning to end.
+    pub(crate) fn look_at_generated(&mut self, from: u64, to: u64) -> bool {
+        self.forget(from, to);
+        self.generated.push((from, to));
+        // SAFETY: the range was just mapped, readable.
+        let bytes = unsafe { code::view(from, to - from) };
+        let used = bytes.iter().rposition(|byte| *byte != 0);
+        let bytes = &bytes[..used.map_or(0, |last| last + 1)];
+        let mut silent = Vec::new();
+        let mut certain = true;
+        self.classifier.scan(bytes, from, |scanned| {
+            certain &= scanned.is_valid;
+            silent.extend(scanned.silent.filter(|_| certain));
+        });
+        for site in silent {
+            certain &= self.settle(&site, 0).is_ok();
+        }
+        certain
+    }
+
+    /// Takes the breakpoints out of generated code, which is about to change or to go away.
+    pub(crate) fn give_back(&mut self, from: u64, to: u64) {
+        let edits: Vec<(u64, [u8; 1])> = self
+            .entries
+            .range(from..to)
+            .filter(|(_, entry)| entry.patched_byte == Some(code::BREAKPOINT))
+            .map(|(address, entry)| (*address, [entry.site.bytes[0]]))
+            .collect();
+        code::replace(edits.iter().map(|(address, byte)| (*address, &byte[..])));
+        self.forget(from, to);
+        self.generated
+            .retain(|range| range.1 <= from || to <= range.0);
+    }
+
+    /// The code in a range is gone, or is other code.
+    fn forget(&mut self, from: u64, to: u64) {
+        call_stacks::forget_code();
+        self.modules.forget(from, to);
+        self.entries
+            .retain(|address, _| !(from..to).contains(address));
+        self.trampolines
+            .retain(|_, site| !(from..to).contains(site));
+        self.functions
+            .retain(|address, _| !(from..to).contains(address));
+        self.system_calls
+            .retain(|address| !(from..to).contains(address));
+        self.system_call_copies
+            .retain(|address, _| !(from..to).contains(address));
+        self.transactional
+            .retain(|range| range.1 <= from || to <= range.0);
+        self.emulated.forget(from, to);
+        self.claims.forget_range(from, to);
+    }
+
+    /// The functions in a range of addresses of which no patch depends on how they begin.
+    pub(crate) fn free_functions(&self, from: u64, to: u64) -> Vec<Function> {
+        let functions = self.modules.functions_in(from, to);
+        functions
+            .filter(|function| self.is_unpatched(function.start, 1))
+            .copied()
+            .collect()
+    }
+
+    /// Whether an address lies in a module.
+    pub(crate) fn is_in_module(&self, address: u64) -> bool {
+        self.modules.has(address)
+    }
+
+    /// Whether an address lies in libpmemobj.
+    pub(crate) fn is_of_libpmemobj(&self, address: u64) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        self.transactional.iter().any(holds)
+    }
+
+    /// Puts a breakpoint at every `syscall` of a function.
+    fn break_at_system_calls(&mut self, address: u64) {
+        let Some(function) = self.modules.function_at(address) else {
+            host::warn("a function of the C library is not where it is expected");
+            return;
+        };
+        // SAFETY: functions of loaded modules are readable.
+        let bytes = unsafe { code::view(function.start, function.end - function.start) };
+        let mut found = Vec::new();
+        Anatomy::of(&mut self.classifier, function, bytes, |scanned| {
+            if scanned.is_system_call {
+                found.push(scanned.address);
+            }
+        });
+        for address in found {
+            self.break_at_system_call(address);
+        }
+    }
+
+    /// The entry of the unwind table for an address.
+    pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
+        self.modules.description_at(address)
+    }
+
+    fn break_at_system_call(&mut self, address: u64) {
+        if self.claims.owner(address).is_some() {
+            host::warn("a system call lies in a patch, and is not seen");
+        } else if self.system_calls.insert(address) {
+            code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
+        }
+    }
+
+    /// A copy of a `syscall` instruction in whose place a breakpoint is, with a jump back.
+    pub(crate) fn system_call_copy(&mut self, address: u64) -> Option<u64> {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        const JUMP: u8 = 0xe9;
+        if let Some(copy) = self.system_call_copies.get(&address) {
+            return Some(*copy);
+        }
+        let len = 7;
+        let place = self.place_near(address, len).ok()?;
+        let distance = (address + 2).wrapping_sub(place + len) as i32;
+        let mut copy = [0; 7];
+        copy[..2].copy_from_slice(&SYSCALL);
+        copy[2] = JUMP;
+        copy[3..].copy_from_slice(&distance.to_le_bytes());
+        self.arenas.get_mut().take(place, len);
+        self.arenas.get_mut().write(place, &copy);
+        self.system_call_copies.insert(address, place);
+        Some(place)
+    }
+
+    /// Whether a breakpoint stands for a system call.
+    pub(crate) fn is_system_call(&self, address: u64) -> bool {
+        self.system_calls.contains(&address)
+    }
+
+    /// The trampoline of a store that faulted, made if need be.
+    pub(crate) fn trampoline_of(&mut self, address: u64) -> Result<u64, Refused> {
+        if let Some(entry) = self.entries.get(&address) {
+            // SAFETY: the instruction was just executed.
+            let byte = unsafe { code::view(address, 1)[0] };
+            // Patched by another thread since it faulted, or left to fault.
+            if entry.patched_byte.is_none_or(|patched| patched == byte) {
+                return Ok(entry.trampoline);
+            }
+            // The patch is not there: this is other code, where that was.
+            self.forget(address, address + 1);
+        }
+        let site = self.site_at(address);
+        self.settle(&site, SETTLE_DEPTH_MAX)?;
+        fuzz::note(address);
+        match self.entries.get(&address) {
+            Some(entry) => Ok(entry.trampoline),
+            None => Err(Refused("an instruction could not be patched".to_owned())),
+        }
+    }
+
+    /// An instruction that was just executed.
+    fn site_at(&mut self, address: u64) -> Site {
+        let function = self.modules.function_at(address);
+        let len = function.map_or(MAX_INSTRUCTION_LEN as u64, |function| {
+            function.end - address
+        });
+        // SAFETY: the instruction was just executed; without a function it may end with its page.
+        let bytes = unsafe { code::view(address, len.min(MAX_INSTRUCTION_LEN as u64)) };
+        self.classifier.classify(bytes, address)
+    }
+
+    /// How a store that faulted is run on a buffer, if it is one that has no trampoline.
+    pub(crate) fn emulation_of(&mut self, address: u64) -> Option<Emulated> {
+        if self.entries.contains_key(&address) {
+            return None;
+        }
+        let site = self.site_at(address);
+        let redirected = Redirected::new(&site)?;
+        if let Some(known) = self.emulated.at(address) {
+            return Some(known);
+        }
+        let mut copy = (0, 0);
+        if !redirected.writes_zeros() {
+            let room = MAX_INSTRUCTION_LEN as u64 + 1;
+            let place = self.place_near(address, room).ok()?;
+            let (bytes, len) = redirected.code(place).map(|(bytes, len)| {
+                let mut with_breakpoint = [code::BREAKPOINT; MAX_INSTRUCTION_LEN + 1];
+                with_breakpoint[..len].copy_from_slice(&bytes[..len]);
+                (with_breakpoint, len)
+            })?;
+            self.arenas.get_mut().take(place, room);
+            self.arenas.get_mut().write(place, &bytes);
+            copy = (place, len as u64);
+        }
+        let id = SiteId(host::control().next_site.fetch_add(1, Ordering::Relaxed));
+        let (len, tactic) = (site.len_bytes() as u64, SiteTactic::Trap as u64);
+        let words = [id.0.into(), address, len, tactic, 0];
+        host::send(MessageKind::Site, words, &[], None);
+        let emulated = Emulated {
+            site: address,
+            id,
+            redirected,
+            copy,
+        };
+        self.emulated.add(emulated);
+        fuzz::note(address);
+        Some(emulated)
+    }
+
+    /// The instruction in whose copy on a buffer an address lies.
+    pub(crate) fn emulated_at(&self, address: u64) -> Option<Emulated> {
+        self.emulated.with_copy_at(address)
+    }
+
+    /// Makes the trampoline of a site, and the jump to it if that is possible.
+    fn settle(&mut self, site: &Site, depth: usize) -> Result<(), Refused> {
+        let address = site.address();
+        check_means(site)?;
+        let function = self.modules.function_at(address).unwrap_or_else(|| {
+            let end = address + site.len_bytes() as u64;
+            Function {
+                start: address,
+                end,
+                segment_end: end,
+                description: 0,
+            }
+        });
+        // SAFETY: functions of loaded modules are readable, and so is an instruction that ran.
+        let bytes = unsafe { code::view(function.start, function.end - function.start) };
+        let behind = &bytes[(address - function.start) as usize + site.len_bytes()..];
+        let behind = &behind[..behind.len().min(LOOK_AHEAD as usize)];
+        let flags_dead = self.is_unpatched(site.instruction.next_ip(), behind.len())
+            && flags_are_dead(behind, site.instruction.next_ip());
+        let id = SiteId(host::control().next_site.fetch_add(1, Ordering::Relaxed));
+        let mut out = [0; MAX_TRAMPOLINE_LEN];
+        let refused = |error: EmitError| Refused(format!("{error} (at {address:#x})"));
+        // The length does not depend on the place, and the plan depends on the length.
+        let draft = self
+            .emitter
+            .emit(site, id, address, flags_dead, &mut out)
+            .map_err(refused)?;
+        let len = draft.len_bytes as u64;
+        let may_jump = self.mode == Mode::Patch && !self.is_generated(address);
+        let plan = if may_jump || self.needs_jump(site) {
+            self.plan(site, len, function, bytes, depth)
+        } else {
+            None
+        };
+        let place = match plan.and_then(|plan| plan.trampoline) {
+            Some(place) => place,
+            None => self.place_near(address, len)?,
+        };
+        let trampoline = self
+            .emitter
+            .emit(site, id, place, flags_dead, &mut out)
+            .map_err(refused)?;
+        self.arenas.get_mut().take(place, len);
+        self.arenas
+            .get_mut()
+            .write(place, &out[..trampoline.len_bytes]);
+        if let Some(evicted) = plan.and_then(|plan| plan.evicted) {
+            self.relocate(&evicted).map_err(refused)?;
+        }
+        let tactic = tactic_of(plan.as_ref()) as u32;
+        let words = [
+            id.0.into(),
+            address,
+            site.len_bytes() as u64,
+            tactic.into(),
+            0,
+        ];
+        host::send(MessageKind::Site, words, &[], None);
+        let patched_byte = match plan {
+            Some(plan) => {
+                let own = plan.edits().iter().find(|edit| edit.address == address);
+                own.map(|edit| edit.bytes()[0])
+            }
+            None => site.is_silent().then_some(code::BREAKPOINT),
+        };
+        let states = trampoline.states;
+        self.entries.insert(
+            address,
+            Entry {
+                trampoline: place,
+                len,
+                states,
+                work_at: trampoline.work_at,
+                site: *site,
+                original: None,
+                patched_byte,
+            },
+        );
+        self.trampolines.insert(place, address);
+        match plan {
+            Some(plan) => {
+                plan.commit(&mut self.claims);
+                code::replace(plan.edits().iter().map(|edit| (edit.address, edit.bytes())));
+            }
+            None if site.is_silent() => {
+                code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a site is patched in every mode: the C library has locked operations that it does with
+    /// all signals blocked, where a breakpoint would end the target.
+    fn needs_jump(&self, site: &Site) -> bool {
+        let holds = |range: &(u64, u64)| (range.0..range.1).contains(&site.address());
+        site.is_silent() && self.system_modules.iter().any(holds)
+    }
+
+    /// A place for a trampoline that nothing jumps to: near enough for what it refers to.
+    fn place_near(&mut self, address: u64, len: u64) -> Result<u64, Refused> {
+        const REACH: u64 = 0x7000_0000;
+        let first = address.saturating_sub(REACH).max(0x1_0000);
+        let near = Targets {
+            first,
+            last: address + REACH,
+            stride: 1,
+        };
+        let place = self.arenas.get_mut().place(near, len, None);
+        place.ok_or_else(|| Refused("there is no place for a trampoline".to_owned()))
+    }
+
+    /// Writes the copy of an instruction that makes room.
+    fn relocate(&mut self, evicted: &Evicted) -> Result<(), EmitError> {
+        let mut copy = [0; 64];
+        let len = self
+            .emitter
+            .relocate(&evicted.instruction, evicted.trampoline, &mut copy)?;
+        self.arenas.get_mut().take(evicted.trampoline, len as u64);
+        self.arenas
+            .get_mut()
+            .write(evicted.trampoline, &copy[..len]);
+        Ok(())
+    }
+
+    fn is_unpatched(&self, from: u64, len: usize) -> bool {
+        (from..from + len as u64).all(|address| self.claims.owner(address).is_none())
+            && self.entries.range(from..from + len as u64).next().is_none()
+    }
+
+    /// Chooses how the jump gets there; settles neighbours if need be. `None`: leave it to traps.
+    fn plan(
+        &mut self,
+        site: &Site,
+        len: u64,
+        function: Function,
+        bytes: &'static [u8],
+        depth: usize,
+    ) -> Option<Plan> {
+        // A jump may read bytes behind the function, which it does not change.
+        let end = function.segment_end.min(function.end + LOOK_BEHIND);
+        // SAFETY: the segment is loaded.
+        let seen = unsafe { code::view(function.start, end - function.start) };
+        let code = CodeView {
+            address: function.start,
+            bytes: seen,
+        };
+        if !self.functions.contains_key(&function.start) {
+            let anatomy = Anatomy::of(&mut self.classifier, function, bytes, |_| ());
+            self.functions.insert(function.start, anatomy);
+        }
+        for _ in 0..=SETTLE_DEPTH_MAX {
+            let unsettled = self.unsettled_behind(site, code);
+            let surroundings = Known {
+                arenas: &self.arenas,
+                anatomy: self.functions.get(&function.start),
+                unsettled,
+                function_end: function.end,
+            };
+            match plan(site, len as usize, code, &self.claims, &surroundings) {
+                Ok(plan) => return Some(plan),
+                Err(PlanError::SettleFirst(address)) if depth > 0 => {
+                    let from = code.from(address);
+                    let end = from.len().min(MAX_SITE_LEN);
+                    let neighbour = self.classifier.classify(&from[..end], address);
+                    self.settle(&neighbour, depth - 1).ok()?;
+                }
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Addresses behind a site, near enough for a pun, of instructions that may be patched later.
+    fn unsettled_behind(&mut self, site: &Site, code: CodeView<'_>) -> BTreeSet<u64> {
+        let mut unsettled = BTreeSet::new();
+        let mut at = site.instruction.next_ip();
+        while at < site.address() + 32 {
+            let bytes = code.from(at);
+            if bytes.is_empty() || self.claims.owner(at).is_some() {
+                break;
+            }
+            let next = self
+                .classifier
+                .classify(&bytes[..bytes.len().min(MAX_SITE_LEN)], at);
+            let may_be_patched = next.means == Means::Trampoline
+                && next.action != Action::Quiet
+                && (next.is_silent() || !next.instruction.is_stack_instruction());
+            if may_be_patched && !self.entries.contains_key(&at) {
+                unsettled.insert(at);
+            }
+            at += next.len_bytes().max(1) as u64;
+        }
+        unsettled
+    }
+
+    /// If an address lies in a trampoline: the instruction it stands for, and the slots in which
+    /// the target's registers are.
+    pub(crate) fn inside_trampoline(
+        &self,
+        address: u64,
+    ) -> Option<(u64, impl Iterator<Item = Slot> + use<>)> {
+        let (start, site) = self.trampolines.range(..=address).next_back()?;
+        let entry = self.entries.get(site)?;
+        let offset = address - start;
+        (offset < entry.len).then(|| (*site, entry.states.slots_at(offset as usize)))
+    }
+
+    /// A copy of an instruction that has a trampoline, as it was, with a jump back.
+    pub(crate) fn original_at(&mut self, address: u64) -> Option<u64> {
+        let entry = self.entries.get(&address)?;
+        if let Some(original) = entry.original {
+            return Some(original);
+        }
+        let instruction = entry.site.instruction;
+        let len = MAX_RELOCATED_LEN as u64;
+        let place = self.place_near(address, len).ok()?;
+        let mut copy = [0; 64];
+        let copy_len = self.emitter.relocate(&instruction, place, &mut copy).ok()?;
+        self.arenas.get_mut().take(place, len);
+        self.arenas.get_mut().write(place, &copy[..copy_len]);
+        self.entries.get_mut(&address)?.original = Some(place);
+        Some(place)
+    }
+
+    /// Whether an address in a trampoline is that of the store itself: its record is complete.
+    pub(crate) fn is_at_work(&self, address: u64) -> bool {
+        let Some((start, site)) = self.trampolines.range(..=address).next_back() else {
+            return false;
+        };
+        let work_at = self.entries.get(site).and_then(|entry| entry.work_at);
+        work_at.is_some_and(|work_at| address - start == work_at as u64)
+    }
+
+    /// Where to go on from a breakpoint at an address, if it is one of ours.
+    pub(crate) fn breakpoint(&self, address: u64) -> Option<u64> {
+        self.entries.get(&address).map(|entry| entry.trampoline)
+    }
+}
+
+/// Whether a trampoline can record what an instruction does.
+fn check_means(site: &Site) -> Result<(), Refused> {
+    let address = site.address();
+    match site.means {
+        Means::Trampoline => Ok(()),
+        Means::Nothing => Err(Refused(format!("nothing is stored at {address:#x}"))),
+        Means::Trap => Err(Refused(format!(
+            "there is no place for a copy of the instruction at {address:#x}"
+        ))),
+        Means::Refused(reason) => Err(Refused(format!("{reason} (at {address:#x})"))),
+    }
+}
+
+fn tactic_of(plan: Option<&Plan>) -> SiteTactic {
+    match plan.map(|plan| plan.tactic) {
+        Some(Tactic::Jump) => SiteTactic::Jump,
+        Some(Tactic::Pun | Tactic::PaddedPun) => SiteTactic::Pun,
+        Some(Tactic::SuccessorEviction | Tactic::NeighbourEviction) => SiteTactic::Eviction,
+        Some(Tactic::Breakpoint | Tactic::Fault) | None => SiteTactic::Trap,
+    }
+}
+
+/// Whether any of these bytes could belong to a flush, a fence, a locked operation or a client request.
+pub(crate) fn may_have_silent_sites(bytes: &[u8]) -> bool {
+    // Operands in registers need no lock: what follows xchg names memory below this.
+    const REGISTERS: u8 = 0xc0;
+    let may_be = |pair: &[u8]| match pair[0] {
+        0x86 | 0x87 => pair[1] < REGISTERS,
+        0x0f => pair[1] == 0xae || pair[1] == 0xc7,
+        // rol rdi
+        0xc1 => pair[1] == 0xc7,
+        // A lock goes before prefixes and before what reads, changes and writes.
+        0xf0 => matches!(
+            pair[1],
+            0x00..=0x3f | 0x40..=0x4f | 0x64..=0x67 | 0x80..=0x83 | 0x86 | 0x87 | 0xf2 | 0xf3
+                | 0xf6 | 0xf7 | 0xfe | 0xff
+        ),
+        _ => false,
+    };
+    bytes.windows(2).any(may_be)
+}
+
+/// What `xsave` of all enabled components takes.
+pub(crate) fn xsave_len() -> u32 {
+    let leaf = core::arch::x86_64::__cpuid_count(13, 0);
+    leaf.ebx.next_multiple_of(64)
+}

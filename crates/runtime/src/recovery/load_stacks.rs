@@ -1,0 +1,88 @@
+//! The calls that led to a load.
+
+use powerfail_unwind::{Cfa, RBP};
+
+use crate::patching::modules::{self, Function, LoadedModule, Modules};
+use crate::platform::lock::Lock;
+use crate::platform::sys;
+use crate::record::call_stacks::{self, Registers};
+
+/// What is loaded. Made when a pool is first used, because handlers must not ask the dynamic linker.
+static MODULES: Lock<Option<Modules>> = Lock::new(None);
+
+/// Looks at all modules that are new.
+pub(super) fn prepare() {
+    modules::for_each(|module| {
+        MODULES.with(|modules| {
+            let modules = modules.get_or_insert_with(Modules::default);
+            if !modules.knows(module) {
+                modules.add(module);
+            }
+        });
+    });
+}
+
+/// The function that an address lies in.
+pub(super) fn function_around(address: u64) -> Option<Function> {
+    MODULES.with(|modules| modules.as_ref()?.function_at(address))
+}
+
+/// The function that an address lies in: from, to.
+pub(super) fn function_at(address: u64) -> Option<(u64, u64)> {
+    function_around(address).map(|function| (function.start, function.end))
+}
+
+/// The functions of a module, unless it is our own: from, to.
+pub(super) fn functions_of(module: &LoadedModule) -> Vec<(u64, u64)> {
+    if modules::is_this(module) {
+        return Vec::new();
+    }
+    let functions = module.functions();
+    functions.iter().map(|it| (it.start, it.end)).collect()
+}
+
+/// Fills in the instruction, and then return addresses, as far as unwind tables lead.
+pub(super) fn walk(from: Registers, out: &mut [u64]) {
+    let Registers {
+        mut pc,
+        mut rsp,
+        mut rbp,
+    } = from;
+    let mut lookup = pc;
+    for place in out {
+        *place = pc;
+        let description = MODULES.with(|modules| modules.as_ref()?.description_at(lookup));
+        let Some(row) = description.and_then(|at| call_stacks::rule_of(at, lookup)) else {
+            return;
+        };
+        let (register, offset) = match row.cfa {
+            Cfa::Register { register, offset } | Cfa::Saved { register, offset } => {
+                (register, offset)
+            }
+        };
+        let base = if register == RBP { rbp } else { rsp }.wrapping_add_signed(offset);
+        let cfa = match row.cfa {
+            Cfa::Register { .. } => Some(base),
+            Cfa::Saved { .. } => sys::read_own_word(base),
+        };
+        let (Some(cfa), Some(offset)) = (cfa, row.return_address) else {
+            return;
+        };
+        let Some(next) = sys::read_own_word(cfa.wrapping_add_signed(offset)) else {
+            return;
+        };
+        if cfa <= rsp || next == 0 {
+            return;
+        }
+        if let Some(offset) = row.rbp {
+            let Some(saved) = sys::read_own_word(cfa.wrapping_add_signed(offset)) else {
+                return;
+            };
+            rbp = saved;
+        }
+        pc = next;
+        // The call may be the last instruction of its function.
+        lookup = pc - 1;
+        rsp = cfa;
+    }
+}

@@ -1,0 +1,66 @@
+//! Whose turn it is: the lock of everything in explore mode.
+//!
+//! It is held from the fault of an instruction until that has run alone, that is, between two handlers of
+//! the same thread. So it is no [`crate::platform::lock::Lock`]; whoever holds it has all signals blocked, but
+//! for the step itself, which blocks all but ours.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::platform::sys;
+
+use super::state::State;
+
+/// 0 free, 1 taken, 2 taken and waited for.
+static WORD: AtomicU32 = AtomicU32::new(0);
+
+struct Place(UnsafeCell<State>);
+
+// SAFETY: reached by whoever has the turn.
+unsafe impl Sync for Place {}
+
+static STATE: Place = Place(UnsafeCell::new(State::NEW));
+
+/// Takes the turn. With all signals blocked, and not by who has it.
+pub(super) fn enter() {
+    if WORD
+        .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        while WORD.swap(2, Ordering::Acquire) != 0 {
+            sys::futex_wait(&WORD, 2);
+        }
+    }
+}
+
+/// Gives the turn to the next.
+pub(super) fn leave() {
+    if WORD.swap(0, Ordering::Release) == 2 {
+        sys::futex_wake(&WORD);
+    }
+}
+
+/// The state.
+///
+/// # Safety
+/// The caller has the turn, and no other reference.
+pub(super) unsafe fn state() -> &'static mut State {
+    // SAFETY: the caller's.
+    unsafe { &mut *STATE.0.get() }
+}
+
+/// Does something with the state, in a turn of its own.
+pub(super) fn take<R>(work: impl FnOnce(&mut State) -> R) -> R {
+    let mask = sys::block_signals();
+    enter();
+    // SAFETY: the turn is ours.
+    let result = work(unsafe { state() });
+    leave();
+    sys::restore_signals(mask);
+    result
+}
+
+/// In a copy that the recovery has made of itself: other threads do not exist.
+pub(super) fn reset_after_fork() {
+    WORD.store(0, Ordering::Release);
+}
