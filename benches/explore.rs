@@ -2,7 +2,7 @@
 //! `tests/targets/explore`.
 //!
 //! Not a criterion bench: what counts is how many executions there are, and what one of them takes. Writes
-//! its tables into `docs/exploration.md`, between the comments that name them. Needs gcc, and `powerfail`
+//! its tables into `docs/figures/exploration.md`, between the comments that name them. Needs gcc, and `powerfail`
 //! built in release mode, which `cargo xtask bench explore` sees to.
 
 #[path = "explore/document.rs"]
@@ -24,7 +24,7 @@ fn main() {
         .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
     assert!(powerfail.exists(), "{} is not built", powerfail.display());
     let bench = Bench::new(powerfail, here.join("../tests/targets/explore"));
-    let mut document = Document::open(here.join("../docs/exploration.md"));
+    let mut document = Document::open(here.join("../docs/figures/exploration.md"));
     document.replace("indexes", &indexes(&bench));
     document.replace("array", &array(&bench));
     document.replace("figures", &figures(&bench));

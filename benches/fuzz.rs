@@ -6,8 +6,8 @@
 //! cargo xtask bench fuzz --minutes 2 --only bugs  # shorter, and only a part: bugs or afl
 //! ```
 //!
-//! Not a criterion bench: what counts is what is found in a time. Writes `docs/fuzz-bugs.md`,
-//! `docs/fuzz-figures.md` and `docs/fuzz-paths.svg`; with `--minutes` it only prints them, unless `--write` is
+//! Not a criterion bench: what counts is what is found in a time. Writes `docs/figures/fuzz-bugs.md`,
+//! `docs/figures/fuzz-figures.md` and `docs/figures/fuzz-paths.svg`; with `--minutes` it only prints them, unless `--write` is
 //! there as well. Needs gcc, PMDK and AFL++ (Debian's package afl++), and `powerfail` built in release mode,
 //! which `cargo xtask bench fuzz` sees to. The machine should have nothing else to do.
 
@@ -53,10 +53,10 @@ fn main() {
     }
 }
 
-/// Writes a file of `docs`, if that is asked for.
+/// Writes a file of `docs/figures`, if `--write` asks for it.
 fn put(name: &str, text: &str, options: &Options) {
     if options.write {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-        fs::write(docs.join(name), text).expect("a document that can be written");
+        let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/figures");
+        fs::write(figures.join(name), text).expect("a document that can be written");
     }
 }

@@ -1,7 +1,7 @@
 //! What watching the reads of recovery costs: a map of libpmemobj with one transaction per insert, recorded and
 //! analysed.
 //!
-//! Not a criterion bench: it runs for seconds. Prints a table and writes it into `docs/races-figures.md`,
+//! Not a criterion bench: it runs for seconds. Prints a table and writes it into `docs/figures/races-figures.md`,
 //! between the comments that name it. Needs gcc and libpmemobj, and `powerfail` built in release mode, which
 //! `cargo xtask bench races` sees to.
 
@@ -89,7 +89,7 @@ fn main() {
             println!("target of {target_s} s: {verdict}");
         }
     }
-    let mut document = Document::open(here.join("../docs/races-figures.md"));
+    let mut document = Document::open(here.join("../docs/figures/races-figures.md"));
     document.replace("inserts", &rows);
     document.write();
 }

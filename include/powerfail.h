@@ -9,7 +9,7 @@
  * take the stage in which they are meant; in the other one they do nothing. Most take a condition as well: if it
  * is zero, nothing is said.
  *
- * C and C++, any compiler that knows GNU's attributes; with any other one the annotations are empty. docs/annotations.md
+ * C and C++, any compiler that knows GNU's attributes; with any other one the annotations are empty. docs/guide/annotations.md
  * of powerfail is the guide.
  */
 #ifndef POWERFAIL_H

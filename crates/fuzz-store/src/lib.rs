@@ -13,7 +13,7 @@
 //! A function that keeps something has kept it when it returns `Ok`. When it returns an error, nothing has
 //! changed, and it may be tried again: [`CorpusError::is_full`] says whether room was missing.
 //!
-//! Runs nothing and judges nothing. The bytes are described in `docs/campaign-format.md`.
+//! Runs nothing and judges nothing. The bytes are described in `docs/reference/campaign-format.md`.
 //!
 //! ```
 //! use powerfail_fuzz_store::{Campaign, Contents, Edge, Entry, Images, Priority, TestCase};

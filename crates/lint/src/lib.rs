@@ -2,7 +2,7 @@
 //!
 //! [`lint`] passes over a trace once, forwards, and gives one [`Hit`] for each distinct bug. It reads
 //! the trace and nothing else: it runs nothing, finds no sources for addresses and does not print.
-//! `docs/findings/` has a page for each [`Code`](powerfail_finding::Code) that says how it is decided.
+//! `docs/reference/findings/` has a page for each [`Code`](powerfail_finding::Code) that says how it is decided.
 //!
 //! The patterns are those of Mumak's trace analysis (section 4.2 of its paper of 2023), with these deviations:
 //!

@@ -1,4 +1,4 @@
-//! The rules once more, as they are written in `docs/findings`, by somebody who has all the time in
+//! The rules once more, as they are written in `docs/reference/findings`, by somebody who has all the time in
 //! the world: every question goes through the whole trace again. Shares no code with the lint.
 
 mod common;

@@ -5,7 +5,7 @@
 //! wrote it. [`Shadow::watches`] says which reads of recovery are worth noting there, [`Shadow::judge`] what
 //! a noted read is.
 //!
-//! The rules are those of `XFDetector` (Liu et al., ASPLOS 2020, sections 3 and 5.4); `docs/races-rules.md`
+//! The rules are those of `XFDetector` (Liu et al., ASPLOS 2020, sections 3 and 5.4); `docs/reference/races-rules.md`
 //! states them. Deviations, and choices where the paper is silent:
 //!
 //! 1. When a store is durable is decided by [`powerfail_model::Frontier`], which knows threads, domains and

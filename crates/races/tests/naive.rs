@@ -1,4 +1,4 @@
-//! The rules of cross-failure analysis once more, as `docs/races-rules.md` states them, byte by byte, by somebody
+//! The rules of cross-failure analysis once more, as `docs/reference/races-rules.md` states them, byte by byte, by somebody
 //! who has all the time in the world: every question goes through the whole trace again. There are no time stamps
 //! here, only events before others. Shares no code with the shadow.
 

@@ -1,4 +1,4 @@
-//! The pages that explain findings: those of `docs/findings`, carried inside and set for a terminal.
+//! The pages that explain findings: those of `docs/reference/findings`, carried inside and set for a terminal.
 //!
 //! Only what the pages use of Markdown is understood: headings, paragraphs, lists, code, emphasis and
 //! links. Paragraphs are filled anew for the terminal's width; code is never touched.
@@ -20,7 +20,7 @@ const WIDTH_MIN: usize = 20;
 pub const fn page(code: Code) -> &'static str {
     macro_rules! page {
         ($name:literal) => {
-            include_str!(concat!("../../../docs/findings/", $name, ".md"))
+            include_str!(concat!("../../../docs/reference/findings/", $name, ".md"))
         };
     }
     match code {

@@ -211,7 +211,7 @@ pub fn json(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The JSON Schema of [`Report`], as it is in `docs/findings-schema.json`.
+/// The JSON Schema of [`Report`], as it is in `docs/reference/findings-schema.json`.
 pub fn report_schema() -> Schema {
     schemars::schema_for!(Report)
 }

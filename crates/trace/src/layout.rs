@@ -1,6 +1,6 @@
 //! The fixed structures of a trace file: file header, block header, trailer; and their checksums.
 //!
-//! `docs/trace-format.md` is the prose to this module. Nothing here knows what payloads mean.
+//! `docs/reference/trace-format.md` is the prose to this module. Nothing here knows what payloads mean.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 

@@ -1,6 +1,6 @@
 //! The trace file: what a target did to its pools, in one self-contained, versioned file.
 //!
-//! Only this crate knows its bytes; `docs/trace-format.md` describes them. A [`TraceWriter`] is fed
+//! Only this crate knows its bytes; `docs/reference/trace-format.md` describes them. A [`TraceWriter`] is fed
 //! by a recorder; a [`Trace`] is read by everything else, as a stream, from any place, or block by
 //! block in parallel. Neither ever holds a whole trace in memory.
 //!

@@ -23,7 +23,7 @@ fn read_all(bytes: &[u8]) -> Result<Vec<Owned>, TraceError> {
     records_from(&trace, 0)
 }
 
-/// A file header as `docs/trace-format.md` describes it.
+/// A file header as `docs/reference/trace-format.md` describes it.
 fn file_header(major: u16, flags: u32) -> Vec<u8> {
     let mut header = b"\x89PFTRC\r\n".to_vec();
     header.extend_from_slice(&major.to_le_bytes());

@@ -68,7 +68,7 @@ pub(crate) enum FuzzCommand {
     ///
     ///   afl-fuzz -i seeds -o out -- powerfail fuzz afl -- ./kv '{pool}'
     ///
-    /// The program needs no instrumentation. docs/fuzzing.md has the whole recipe.
+    /// The program needs no instrumentation. docs/guide/fuzzing.md has the whole recipe.
     Afl(FuzzAflArgs),
 }
 

@@ -1,4 +1,4 @@
-//! Grammars of inputs, in a small notation of our own: docs/fuzz-grammar.md describes it for users.
+//! Grammars of inputs, in a small notation of our own: docs/reference/fuzz-grammar.md describes it for users.
 //!
 //! A grammar makes inputs ([`Grammar::generate`]), and finds its rules in inputs, so that parts can be made
 //! anew. Finding is greedy: each choice takes its longest alternative, each repetition as much as it can. A

@@ -1,4 +1,4 @@
-//! The bytes on disk, as docs/campaign-format.md describes them. Only a new version may change them.
+//! The bytes on disk, as docs/reference/campaign-format.md describes them. Only a new version may change them.
 
 use std::fs;
 

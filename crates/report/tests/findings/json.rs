@@ -33,14 +33,14 @@ fn fields_come_in_the_order_of_the_documentation() {
 #[test]
 fn the_schema_in_the_documentation_is_up_to_date() {
     let schema = serde_json::to_string_pretty(&report_schema()).expect("JSON");
-    assert_file(&docs().join("findings-schema.json"), &(schema + "\n"));
+    assert_file(&reference().join("findings-schema.json"), &(schema + "\n"));
 }
 
 /// The page has a line for every field of every type, and for no field that is gone.
 #[test]
 fn every_field_is_explained() {
     let schema = serde_json::to_value(report_schema()).expect("JSON");
-    let page = std::fs::read_to_string(docs().join("json.md")).expect("the page");
+    let page = std::fs::read_to_string(reference().join("json.md")).expect("the page");
     let mut fields = std::collections::BTreeSet::new();
     collect_fields(&schema, &mut fields);
     for field in &fields {
@@ -81,6 +81,6 @@ fn collect_fields(value: &serde_json::Value, fields: &mut std::collections::BTre
     }
 }
 
-fn docs() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+fn reference() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference")
 }
