@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use powerfail_benches::{Random, Workload};
-use powerfail_explore::{FailurePointTree, TreeOptions};
+use powerfail_explore::{FailurePointOptions, FailurePointsByStack};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, RunDirectory, default_parent};
 use powerfail_model::{CrashState, Event, EventIndex, Place, PoolIndex, PoolOffset, Rules};
 use powerfail_model::{StoreKind, ThreadIndex};
@@ -27,9 +27,7 @@ const EVENTS: usize = 1_000_000;
 const RECOVERY_PAGES: u64 = 16;
 
 fn newest() -> CrashState {
-    CrashState {
-        versions: Vec::new(),
-    }
+    CrashState::default()
 }
 
 fn workload_trace() -> Trace {
@@ -80,11 +78,11 @@ fn passes(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(trace.event_count()));
     group.sample_size(10);
     let tree = |digests| {
-        let options = TreeOptions {
+        let options = FailurePointOptions {
             digests,
-            ..TreeOptions::default()
+            ..FailurePointOptions::default()
         };
-        FailurePointTree::of(&trace, options).expect("the trace is good")
+        FailurePointsByStack::of(&trace, options).expect("the trace is good")
     };
     group.bench_function("failure-point tree", |bench| bench.iter(|| tree(false)));
     group.bench_function("failure-point tree with digests", |bench| {

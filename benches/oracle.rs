@@ -277,9 +277,7 @@ impl<'t> States<'t> {
         };
         let mut cursor = ImageCursor::new(trace, options).expect("a cursor");
         cursor.move_to_end().expect("the end");
-        let newest = CrashState {
-            versions: Vec::new(),
-        };
+        let newest = CrashState::default();
         image.prepare(&cursor, &newest).expect("an image");
         let settings = Settings {
             runtime: Some(Arc::clone(runtime)),
@@ -325,9 +323,7 @@ impl<'t> States<'t> {
 
     /// How many executions that took.
     fn explore(&mut self, fork: bool) -> u32 {
-        let newest = CrashState {
-            versions: Vec::new(),
-        };
+        let newest = CrashState::default();
         self.image.prepare(&self.cursor, &newest).expect("an image");
         let content = |first: u64| {
             let mut content = vec![0; 64];

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use powerfail_finding::{Code, RecoveryOutcome};
 use powerfail_model::EventIndex;
 use powerfail_oracle::Verdict;
-use powerfail_scope::{Scope, Turn};
 use powerfail_trace::{Body, MarkKind, Trace};
+use powerfail_trace::{Scope, ScopeChange};
 use regex::bytes::Regex;
 
 use crate::error::CheckError;
@@ -50,7 +50,7 @@ impl Contents {
         let mut records = trace.records_from(EventIndex(0));
         let mut partial = Vec::new();
         while let Some(record) = records.next_record()? {
-            if scope.push(&record) == Some(Turn::FirstInterest) {
+            if scope.push(&record) == Some(ScopeChange::FirstRegion) {
                 for operation in &mut operations {
                     operation.in_scope = false;
                 }

@@ -7,7 +7,7 @@ pub(crate) use lost::written;
 use std::time::{Duration, Instant};
 
 use powerfail_explore::{
-    EagerOptions, FailurePointTree, Plan, PlanOptions, PlannedPoint, runs_within,
+    EagerOptions, FailurePointsByStack, Plan, PlanOptions, PlannedPoint, runs_within,
 };
 use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace, Totals,
@@ -293,7 +293,7 @@ impl Bench<'_, '_> {
     ) -> Result<Vec<(StackId, Code)>, CheckError> {
         let events = self.trace.event_count();
         self.observer.progress(Step::Points, 0, events);
-        let mut tree = FailurePointTree::of(self.trace, options.tree)?;
+        let mut tree = FailurePointsByStack::of(self.trace, options.tree)?;
         tree.retain(|point| options.wants_point(Step::Crashes, point));
         let plan = Plan::of(
             &tree,

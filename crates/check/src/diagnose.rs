@@ -196,9 +196,7 @@ fn conclude(minimal: &Minimal, search: &SurvivorSearch, lost: Vec<LostStore>) ->
         };
         return Diagnosis {
             at,
-            state: CrashState {
-                versions: Vec::new(),
-            },
+            state: CrashState::default(),
             symptom: search
                 .program_order_symptom()
                 .unwrap_or_else(|| minimal.symptom()),

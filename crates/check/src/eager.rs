@@ -345,9 +345,7 @@ fn conclude(
             if diagnosis.cause == Cause::ProgramOrder {
                 explored.prefixes.push(Failed {
                     trial: Trial::prefix(diagnosis.at),
-                    state: CrashState {
-                        versions: Vec::new(),
-                    },
+                    state: CrashState::default(),
                     stack: bench.stack_of(diagnosis.at)?,
                     symptom: diagnosis.symptom.clone(),
                     count,
@@ -395,9 +393,7 @@ fn is_explained_by(
 fn prefix_of(found: Found) -> Failed {
     Failed {
         trial: Trial::prefix(found.state.at),
-        state: CrashState {
-            versions: Vec::new(),
-        },
+        state: CrashState::default(),
         stack: found.state.stack,
         symptom: found.symptom,
         count: found.count,

@@ -26,7 +26,9 @@ pub(crate) mod walk;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use powerfail_explore::{FailurePoint, FailurePointTree, LeftOut, Plan, PlanOptions, TreeOptions};
+use powerfail_explore::{
+    FailurePoint, FailurePointOptions, FailurePointsByStack, LeftOut, Plan, PlanOptions,
+};
 use powerfail_finding::Exploration;
 use powerfail_image::{CursorOptions, ImageCursor};
 use powerfail_model::EventIndex;
@@ -81,13 +83,13 @@ impl Points {
     pub(crate) fn of(
         trace: &Trace,
         runner: &Runner<'_>,
-        tree: TreeOptions,
+        tree: FailurePointOptions,
     ) -> Result<Self, CheckError> {
-        let options = TreeOptions {
+        let options = FailurePointOptions {
             per_stack: 0,
             ..tree
         };
-        let tree = FailurePointTree::covering(trace, runner.rules(), options)?;
+        let tree = FailurePointsByStack::covering(trace, runner.rules(), options)?;
         let (ranked, left_out) = ranked(&tree);
         Ok(Self {
             ranked,
@@ -112,7 +114,7 @@ impl Points {
 }
 
 /// All failure points of a tree, the most valuable first, and what is left out.
-pub(crate) fn ranked(tree: &FailurePointTree) -> (Vec<FailurePoint>, LeftOut) {
+pub(crate) fn ranked(tree: &FailurePointsByStack) -> (Vec<FailurePoint>, LeftOut) {
     let options = PlanOptions {
         limit: None,
         keep_equal_images: true,

@@ -1,6 +1,6 @@
 //! What to try, and whom to tell.
 
-use powerfail_explore::{EagerOptions, FailurePoint, TreeOptions};
+use powerfail_explore::{EagerOptions, FailurePoint, FailurePointOptions};
 use powerfail_finding::Eager;
 use powerfail_lint::{Hit, LintOptions};
 use powerfail_model::EventIndex;
@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct CrashOptions {
     /// Which failure points.
-    pub tree: TreeOptions,
+    pub tree: FailurePointOptions,
     /// How long all recoveries may take, about.
     pub budget: Option<Duration>,
     /// Whom to trust, and what survives.

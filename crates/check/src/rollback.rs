@@ -12,8 +12,7 @@ use powerfail_image::Patch;
 use powerfail_lint::Hit;
 use powerfail_model::{CrashState, Event, EventIndex, Place};
 use powerfail_oracle::Verdict;
-use powerfail_protocol::mark;
-use powerfail_trace::{Body, MarkKind, StackId, Trace};
+use powerfail_trace::{Annotation, Body, MarkKind, StackId, Trace};
 
 use crate::crash::{Bench, Failed, evidence};
 use crate::error::CheckError;
@@ -76,7 +75,7 @@ impl Bench<'_, '_> {
                     finding.message = lint::not_added(&finding.places, what);
                     let failed = Failed {
                         trial: Trial::prefix(moment.end),
-                        state: nothing_lost(),
+                        state: CrashState::default(),
                         stack: StackId::NONE,
                         symptom,
                         count: 1,
@@ -104,7 +103,7 @@ impl Bench<'_, '_> {
             let undone = Trial {
                 at: moment.end,
                 state: TrialState::Again(
-                    nothing_lost(),
+                    CrashState::default(),
                     vec![Patch {
                         pool: moment.at.pool,
                         offset: moment.at.offset.0,
@@ -144,12 +143,6 @@ impl Bench<'_, '_> {
     }
 }
 
-const fn nothing_lost() -> CrashState {
-    CrashState {
-        versions: Vec::new(),
-    }
-}
-
 /// Finds the end of the transaction that a store is in. None if it is no store.
 fn moment_of(trace: &Trace, store: EventIndex) -> Result<Option<Moment>, CheckError> {
     let mut records = trace.records_from(store);
@@ -165,10 +158,12 @@ fn moment_of(trace: &Trace, store: EventIndex) -> Result<Option<Moment>, CheckEr
     while let Some(record) = records.next_record()? {
         if record.thread == thread
             && let Body::Mark(said) = &record.body
-            && let MarkKind::Annotation { code } = said.kind
+            && let MarkKind::Annotation(annotation) = said.kind
             && matches!(
-                code,
-                mark::TRANSACTION_COMMIT | mark::TRANSACTION_ABORT | mark::TRANSACTION_END
+                annotation,
+                Annotation::TransactionCommit
+                    | Annotation::TransactionAbort
+                    | Annotation::TransactionEnd
             )
         {
             end = record.index;

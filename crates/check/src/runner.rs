@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use powerfail_explore::{LostLines, Strategy};
+use powerfail_explore::LostLines;
 use powerfail_image::{
     CursorOptions, Fill, ImageCursor, Layout, Patch, PoolImages, RunDirectory, Slot as ImageSlot,
 };
@@ -101,9 +101,7 @@ impl Default for Tried {
     fn default() -> Self {
         Self {
             verdict: None,
-            state: CrashState {
-                versions: Vec::new(),
-            },
+            state: CrashState::default(),
         }
     }
 }
@@ -156,9 +154,7 @@ impl<'t> Runner<'t> {
             runs: 0,
             _directory: directory,
         };
-        let nothing_lost = CrashState {
-            versions: Vec::new(),
-        };
+        let nothing_lost = CrashState::default();
         for image in &mut runner.images {
             image.prepare(&cursor, &nothing_lost)?;
             let mappings: Vec<PoolMapping> = image
@@ -498,9 +494,7 @@ impl<'t> Runner<'t> {
     fn prepare_first(&mut self, trial: &Trial) -> Result<(), CheckError> {
         let mut cursor = self.cursor(!matches!(trial.state, TrialState::Newest))?;
         cursor.move_to(trial.at)?;
-        let state = state_at(&cursor, &trial.state).unwrap_or(CrashState {
-            versions: Vec::new(),
-        });
+        let state = state_at(&cursor, &trial.state).unwrap_or(CrashState::default());
         self.images[0].prepare_with(&cursor, &state, trial.state.overlay())?;
         Ok(())
     }
@@ -509,19 +503,14 @@ impl<'t> Runner<'t> {
 /// The crash state that a trial asks for, if it is possible where the cursor stands.
 pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &TrialState) -> Option<CrashState> {
     match wanted {
-        TrialState::Newest => Some(CrashState {
-            versions: Vec::new(),
-        }),
+        TrialState::Newest => Some(CrashState::default()),
         TrialState::Floors => {
             let lines = cursor.frontier()?.open_lines_sorted();
             Some(CrashState {
                 versions: lines.iter().map(|line| (line.id(), 0)).collect(),
             })
         }
-        TrialState::Lost(lost) => {
-            let frontier = cursor.frontier()?;
-            lost.crash_states(Some(frontier)).next()
-        }
+        TrialState::Lost(lost) => lost.crash_state(cursor.frontier()?),
         TrialState::Exactly(state) | TrialState::Again(state, _) => Some(state.clone()),
     }
 }

@@ -12,8 +12,8 @@ use powerfail_litmus::{LitmusFile, TraceFile};
 use powerfail_model::{Event, Image, Place, PoolIndex, PoolOffset, SparseImage, ThreadIndex};
 use powerfail_report::plural;
 use powerfail_trace::{
-    Body, FinalImage, ImageHasher, Mark, MarkKind, Meta, PAGE_BYTES, Pool, PoolKind, StackId,
-    Thread, TraceWriter, WriterOptions,
+    Annotation, Body, FinalImage, ImageHasher, Mark, MarkKind, Meta, PAGE_BYTES, Pool, PoolKind,
+    StackId, Thread, TraceWriter, WriterOptions,
 };
 
 use crate::args::TraceImportArgs;
@@ -141,7 +141,7 @@ fn write(file: &TraceFile, source: &Path, out: &mut fs::File) -> anyhow::Result<
 }
 
 const NO_EFFECT: Mark<'static> = Mark {
-    kind: MarkKind::Annotation { code: 0 },
+    kind: MarkKind::Annotation(Annotation::Other(0)),
     value: 0,
     payload: b"no effect",
 };

@@ -3,7 +3,7 @@
 use powerfail_check::Recovery;
 use powerfail_check::{CrashOptions, Inference, RaceOptions, Runner, RunnerOptions};
 use powerfail_config::CheckSection;
-use powerfail_explore::TreeOptions;
+use powerfail_explore::FailurePointOptions;
 use powerfail_finding::{Finding, Role};
 use powerfail_lint::LintOptions;
 use powerfail_model::EventIndex;
@@ -90,7 +90,7 @@ pub(crate) fn at_one_point(
     let parent = powerfail_image::default_parent();
     let mut runner = Runner::new(trace, &oracle, &parent, runner_options)?;
     let options = CrashOptions {
-        tree: TreeOptions::default(),
+        tree: FailurePointOptions::default(),
         budget: None,
         lint: LintOptions {
             domain: recovery.rules().domain,

@@ -110,9 +110,7 @@ fn again_by_watching(
         trace: &trace,
         recovery,
         at,
-        state: CrashState {
-            versions: Vec::new(),
-        },
+        state: CrashState::default(),
         overlay: Vec::new(),
     };
     if let Some(path) = &args.image {

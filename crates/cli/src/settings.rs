@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use powerfail_check::{CrashOptions, LazyOptions, LazyTime, Recovery};
 use powerfail_config::{Baseline, CheckSection, Config, FILE_NAME, Only};
-use powerfail_explore::{EagerOptions, Granularity, PassOptions, TreeOptions};
+use powerfail_explore::{EagerOptions, FailurePointOptions, Granularity, PassOptions};
 use powerfail_finding::Code;
 use powerfail_lint::{LintOptions, Standing, Trust};
 use powerfail_model::{Atomicity, Domain};
@@ -165,7 +165,7 @@ pub(crate) fn crash_options(work: &Work<'_>) -> anyhow::Result<CrashOptions> {
         eager.pass.rules = work.recovery.rules();
     }
     Ok(CrashOptions {
-        tree: TreeOptions {
+        tree: FailurePointOptions {
             granularity,
             per_stack: usize::try_from(per_stack).unwrap_or(usize::MAX),
             // Other failure points of the same call stacks in each recording.

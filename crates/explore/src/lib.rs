@@ -1,22 +1,19 @@
-//! Failure points and strategies: where to let the power fail, and which crash states to try there.
+//! Where to let the power fail, and which crash states to try there.
 //!
-//! - [`FailurePointTree`]: one pass over a trace finds the failure points, deduplicated by call stack:
-//!   a path of code that is passed a million times is worth a few failures, not a million.
-//! - [`Plan`]: which of them to try within a budget, and what that leaves out.
-//! - [`PointKeys`]: names of failure points that are the same in other traces of the program.
-//! - [`Strategy`]: given the frontier at a failure point, which crash states, in which order.
-//!   [`Prefix`] and [`LostLines`] are strategies.
-//! - [`SegmentPass`], [`Survey`], [`EagerStates`]: eager exploration, every combination of what may
-//!   survive. It goes on while a trace is passed, so it is no [`Strategy`] of one frontier.
+//! - [`FailurePointsByStack`]: one pass over a trace finds the failure points, deduplicated by call stack:
+//!   code that runs a million times deserves a few failures, not a million.
+//! - [`Plan`]: which of them to try within a budget, and what the budget leaves out.
+//! - [`PointKeys`]: names of failure points that stay the same in other traces of the program.
+//! - [`LostLines`]: the crash state in which chosen lines are lost and everything else survives.
+//! - [`SegmentPass`], [`Survey`], [`EagerStates`]: eager exploration, every combination of what may survive.
 //! - [`Representatives`]: which of many crash states come first under a budget.
-//! - [`lazy`]: what a crash can leave is decided only when recovery reads it. Tables of what is possible,
-//!   what choices rule out, whether one moment explains what was read, which failure points need no run,
-//!   and failures during recovery.
+//! - [`lazy`]: lazy exploration, where the content of a line is chosen only when recovery reads it.
 //!
-//! Knows no processes and no files: it reads a [`Trace`](powerfail_trace::Trace) and answers with
-//! numbers. Crash images are the matter of `powerfail-image`. Everything here is a function of the
-//! trace, the options and a seed.
+//! This crate starts no processes and opens no files: it reads a [`Trace`](powerfail_trace::Trace) and computes.
+//! Crash images are made by `powerfail-image`, recoveries are run by `powerfail-oracle`, and `powerfail-check` joins
+//! them. Every result is a function of the trace, the options and a seed.
 
+mod by_stack;
 mod creation;
 mod digest;
 mod eager;
@@ -28,13 +25,11 @@ mod lost_lines;
 mod ordering;
 mod plan;
 mod point;
-mod prefix;
 mod random;
 mod representatives;
 mod samples;
-mod strategy;
-mod tree;
 
+pub use by_stack::{FailurePointOptions, FailurePointsBuilder, FailurePointsByStack, StackPoints};
 pub use digest::{DigestedImage, ImageDigest};
 pub use eager::{
     EagerOptions, EagerState, EagerStates, LineVersions, Magnitude, PassOptions, Segment,
@@ -46,9 +41,5 @@ pub use keys::{PointKey, PointKeys, StackNames};
 pub use lost_lines::{LostLine, LostLines};
 pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
 pub use point::{FailurePoint, Trigger};
-pub use powerfail_protocol::mark::{CREATION_BEGIN as CREATE_BEGIN, CREATION_END as CREATE_END};
-pub use prefix::Prefix;
 pub use random::Random;
 pub use representatives::{GroupId, Representatives};
-pub use strategy::{FrontierView, Strategy};
-pub use tree::{FailurePointTree, StackPoints, TreeBuilder, TreeOptions};

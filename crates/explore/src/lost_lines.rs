@@ -1,15 +1,13 @@
-//! The strategy `lost-lines`: chosen lines hold an older version, everything else is newest.
+//! Crash states in which chosen lines hold an older version and all others hold their newest content.
 
 use std::collections::BTreeMap;
 
-use powerfail_model::{CrashState, EventIndex, LineId, OpenLine};
+use powerfail_model::{CrashState, EventIndex, Frontier, Image, LineId, OpenLine};
 
-use crate::strategy::{FrontierView, Strategy};
-
-/// Which version a line is to hold.
+/// Which version a lost line holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LostLine {
-    /// The durable floor: all that may be lost is lost.
+    /// The durable floor: everything that may be lost is lost.
     Floor,
     /// A version, counted from the durable floor at the failure point.
     Version(usize),
@@ -17,11 +15,7 @@ pub enum LostLine {
     Before(EventIndex),
 }
 
-/// One state: the given lines as chosen, all others newest. Shows whether a store that the lint calls
-/// not durable is missed by recovery.
-///
-/// Gives no state where it is not possible: when a line is not open, has no such version, or holds
-/// nothing of the store any more that could be lost.
+/// The lines that lose stores in a crash state; all other lines are newest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostLines {
     lines: BTreeMap<LineId, LostLine>,
@@ -33,14 +27,16 @@ impl LostLines {
         Self::default()
     }
 
-    /// Loses a line too.
+    /// Adds a line.
     #[must_use]
     pub fn with(mut self, line: LineId, lost: LostLine) -> Self {
         self.lines.insert(line, lost);
         self
     }
 
-    fn state(&self, frontier: &dyn FrontierView) -> Option<CrashState> {
+    /// The crash state at the present position of a frontier. `None` if it is not possible there: a line is not open,
+    /// has no such version, or no longer holds anything of the store that could be lost.
+    pub fn crash_state<I: Image>(&self, frontier: &Frontier<I>) -> Option<CrashState> {
         let versions = self
             .lines
             .iter()
@@ -68,37 +64,11 @@ fn version_of(line: &OpenLine, lost: LostLine) -> Option<usize> {
     }
 }
 
-impl Strategy for LostLines {
-    fn name(&self) -> &'static str {
-        "lost-lines"
-    }
-
-    fn needs_frontier(&self) -> bool {
-        !self.lines.is_empty()
-    }
-
-    fn crash_states<'f>(
-        &'f self,
-        frontier: Option<&'f dyn FrontierView>,
-    ) -> Box<dyn Iterator<Item = CrashState> + 'f> {
-        if self.lines.is_empty() {
-            return Box::new(std::iter::once(CrashState {
-                versions: Vec::new(),
-            }));
-        }
-        Box::new(
-            frontier
-                .and_then(|frontier| self.state(frontier))
-                .into_iter(),
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use powerfail_model::{
-        Event, Frontier, LineIndex, Place, PoolIndex, PoolOffset, Rules, SparseImage, Step,
-        StoreKind, ThreadIndex,
+        Event, LineIndex, Place, PoolIndex, PoolOffset, Rules, SparseImage, Step, StoreKind,
+        ThreadIndex,
     };
 
     use super::*;
@@ -126,29 +96,32 @@ mod tests {
         }
     }
 
-    fn states(strategy: &LostLines, frontier: &Frontier) -> Vec<Vec<(LineId, usize)>> {
-        strategy
-            .crash_states(Some(frontier))
-            .map(|state| state.versions)
-            .collect()
+    fn versions(lost: &LostLines, frontier: &Frontier) -> Option<Vec<(LineId, usize)>> {
+        Some(lost.crash_state(frontier)?.versions)
     }
 
     #[test]
     fn a_line_is_lost_from_a_store_on() {
         let frontier = frontier(&[(3, 0), (5, 8), (6, 64), (9, 16)]);
-        let lost = |lost| states(&LostLines::new().with(line(0), lost), &frontier);
-        assert_eq!(lost(LostLine::Before(EventIndex(5))), [[(line(0), 1)]]);
-        assert_eq!(lost(LostLine::Before(EventIndex(9))), [[(line(0), 2)]]);
-        assert_eq!(lost(LostLine::Floor), [[(line(0), 0)]]);
-        assert_eq!(lost(LostLine::Version(3)), [[(line(0), 3)]]);
+        let lost = |lost| versions(&LostLines::new().with(line(0), lost), &frontier);
+        assert_eq!(
+            lost(LostLine::Before(EventIndex(5))),
+            Some(vec![(line(0), 1)])
+        );
+        assert_eq!(
+            lost(LostLine::Before(EventIndex(9))),
+            Some(vec![(line(0), 2)])
+        );
+        assert_eq!(lost(LostLine::Floor), Some(vec![(line(0), 0)]));
+        assert_eq!(lost(LostLine::Version(3)), Some(vec![(line(0), 3)]));
     }
 
     #[test]
     fn what_is_not_possible_is_not_tried() {
         let frontier = frontier(&[(3, 0)]);
-        let lost = |id, lost| states(&LostLines::new().with(id, lost), &frontier);
-        assert!(lost(line(0), LostLine::Version(2)).is_empty());
-        assert!(lost(line(0), LostLine::Before(EventIndex(2))).is_empty());
-        assert!(lost(line(1), LostLine::Floor).is_empty());
+        let lost = |id, lost| versions(&LostLines::new().with(id, lost), &frontier);
+        assert!(lost(line(0), LostLine::Version(2)).is_none());
+        assert!(lost(line(0), LostLine::Before(EventIndex(2))).is_none());
+        assert!(lost(line(1), LostLine::Floor).is_none());
     }
 }

@@ -15,8 +15,8 @@
 use powerfail_model::{
     Domain, Event, FlushKind, Frontier, LineId, LineIndex, Place, Rules, StoreKind, ThreadIndex,
 };
-use powerfail_protocol::mark::{LIBRARY_ENTER, TRANSACTION_BEGIN, TRANSACTION_END, orders};
-use powerfail_trace::{Body, MarkKind, Record};
+use powerfail_protocol::mark::orders;
+use powerfail_trace::{Annotation, Body, MarkKind, Record};
 use rustc_hash::FxHashSet;
 
 use crate::point::Trigger;
@@ -68,9 +68,7 @@ impl OrderingPoints {
                 is_point.then(|| Trigger::of(event))
             }
             Body::Mark(mark) => {
-                let call = MarkKind::Annotation {
-                    code: LIBRARY_ENTER,
-                };
+                let call = MarkKind::Annotation(Annotation::LibraryEnter);
                 (mark.kind == call && orders(mark.value)).then_some(Trigger::Call)
             }
             _ => None,
@@ -95,14 +93,10 @@ impl OrderingPoints {
                 }
             }
             Body::Mark(mark) => match mark.kind {
-                MarkKind::Annotation {
-                    code: TRANSACTION_BEGIN,
-                } => {
+                MarkKind::Annotation(Annotation::TransactionBegin) => {
                     self.in_transaction.insert(record.thread);
                 }
-                MarkKind::Annotation {
-                    code: TRANSACTION_END,
-                } => {
+                MarkKind::Annotation(Annotation::TransactionEnd) => {
                     self.in_transaction.remove(&record.thread);
                 }
                 _ => {}

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
+use crate::by_stack::FailurePointsByStack;
 use crate::digest::ImageDigest;
 use crate::point::FailurePoint;
-use crate::tree::FailurePointTree;
 
 /// What to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct Plan {
 
 impl Plan {
     /// Chooses among the points of a tree.
-    pub fn of(tree: &FailurePointTree, options: PlanOptions) -> Self {
+    pub fn of(tree: &FailurePointsByStack, options: PlanOptions) -> Self {
         let mut left_out = LeftOut {
             same_stack: tree.point_count() - tree.kept_count(),
             in_creation: tree.excluded_count(),
@@ -102,7 +102,7 @@ impl Plan {
 }
 
 /// All kept points, the most valuable first.
-fn by_value(tree: &FailurePointTree) -> Vec<FailurePoint> {
+fn by_value(tree: &FailurePointsByStack) -> Vec<FailurePoint> {
     let mut ranked: Vec<(usize, u64, FailurePoint)> = Vec::new();
     for stack in tree.stacks() {
         for (round, point) in stack.points.iter().enumerate() {

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use powerfail_explore::{FailurePointTree, Random, TreeOptions};
+use powerfail_explore::{FailurePointOptions, FailurePointsByStack, Random};
 use powerfail_image::{Contents, CursorOptions, ImageCursor};
 use powerfail_model::{EventIndex, PoolIndex, Rules};
 use powerfail_protocol::fuzz::MAP_LEN;
@@ -77,13 +77,13 @@ pub(crate) fn moments(
     known: &mut Locations,
     random: &mut Random,
 ) -> Result<Vec<EventIndex>, CampaignError> {
-    let options = TreeOptions {
+    let options = FailurePointOptions {
         per_stack: 0,
         include_create: choice.include_create,
         digests: false,
-        ..TreeOptions::default()
+        ..FailurePointOptions::default()
     };
-    let tree = FailurePointTree::ordering(trace, choice.rules, options, &mut |_| false)?;
+    let tree = FailurePointsByStack::ordering(trace, choice.rules, options, &mut |_| false)?;
     let points = tree.stacks().iter().flat_map(|stack| &stack.points);
     let mut points: Vec<EventIndex> = points.map(|point| point.at).collect();
     points.sort_unstable();

@@ -11,7 +11,7 @@ use powerfail_check::{
     CheckError, CrashOptions, LazyOptions, LazyTime, Observer, RaceOptions, Runner, RunnerOptions,
     Selection, Step, Undisturbed,
 };
-use powerfail_explore::{Granularity, TreeOptions};
+use powerfail_explore::{FailurePointOptions, Granularity};
 use powerfail_finding::{Code, Eager, Finding, RecoveryOutcome, Severity};
 use powerfail_lint::LintOptions;
 use powerfail_oracle::{Oracle, Settings};
@@ -161,7 +161,7 @@ impl Judge {
     fn crash_options(&self, question: &Question) -> CrashOptions {
         let checks = question.checks;
         CrashOptions {
-            tree: TreeOptions {
+            tree: FailurePointOptions {
                 granularity: Granularity::FlushAndFence,
                 per_stack: 0,
                 seed: question.seed,

@@ -36,7 +36,7 @@
 //! let mut slot = run.slot(0, &layout);
 //! let mut cursor = ImageCursor::new(&trace, CursorOptions::default())?;
 //! cursor.move_to(EventIndex(1))?;
-//! slot.prepare(&cursor, &CrashState { versions: Vec::new() })?;
+//! slot.prepare(&cursor, &CrashState::default())?;
 //! let image = std::fs::read(slot.path_of(pool).unwrap())?;
 //! assert_eq!(image[64..69], *b"hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

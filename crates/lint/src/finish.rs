@@ -3,8 +3,9 @@
 
 use powerfail_finding::{Code, Role};
 use powerfail_model::{Domain, Event, EventIndex, Place, PoolOffset, ThreadIndex};
-use powerfail_protocol::mark;
-use powerfail_trace::{Body, EventBlock, Frame, MarkKind, Record, Result, StackId, Trace};
+use powerfail_trace::{
+    AnnotatedRange, Body, EventBlock, Frame, MarkKind, Record, Result, StackId, Trace,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::Attribution;
@@ -340,11 +341,13 @@ fn describe_site(site: &mut HitSite, record: &Record<'_>) {
         Body::Pm(Event::Sync { pool, offset, .. }) => site.place = Some(Place::new(pool, offset)),
         Body::VolatileFlush { address, .. } => site.address = Some(address),
         Body::Mark(mark) => {
-            let MarkKind::Annotation { code } = mark.kind else {
+            let MarkKind::Annotation(annotation) = mark.kind else {
                 return;
             };
-            let has_ranges = code & mark::HAS_RANGES != 0;
-            let first = mark::Range::all(mark.payload).next().filter(|_| has_ranges);
+            let has_ranges = annotation.has_ranges();
+            let first = AnnotatedRange::all(mark.payload)
+                .next()
+                .filter(|_| has_ranges);
             if let Some(range) = first.and_then(PoolRange::of_mark) {
                 site.place = Some(Place::new(range.pool, range.offset));
                 site.len_bytes = range.len;

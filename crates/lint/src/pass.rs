@@ -10,9 +10,9 @@ mod transactions;
 use std::collections::BTreeMap;
 
 use powerfail_model::{Domain, Event, PoolIndex};
-use powerfail_protocol::mark::{CREATION_BEGIN, CREATION_END, TRANSACTION_BEGIN, TRANSACTION_END};
-use powerfail_scope::{Scope, Turn};
-use powerfail_trace::{Body, EventBlock, MarkKind, Record, Result, StackId, Trace};
+use powerfail_trace::{
+    Annotation, Body, EventBlock, MarkKind, Record, Result, Scope, ScopeChange, StackId, Trace,
+};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::{Attribution, Symbols};
@@ -152,7 +152,7 @@ impl<'t> Pass<'t> {
         if matches!(record.body, Body::Pm(_) | Body::VolatileFlush { .. }) {
             self.events += 1;
             self.out_of_scope += u64::from(!in_scope);
-        } else if self.scope.push(record) == Some(Turn::FirstInterest) {
+        } else if self.scope.push(record) == Some(ScopeChange::FirstRegion) {
             self.forget();
         }
         match record.body {
@@ -167,17 +167,17 @@ impl<'t> Pass<'t> {
             Body::Pm(Event::Resize { pool, len_bytes }) => self.resize(pool, len_bytes),
             Body::VolatileFlush { .. } => self.volatile_flush(now),
             Body::Mark(mark) => {
-                if let MarkKind::Annotation { code } = mark.kind {
-                    self.request(now, code, &mark);
+                if let MarkKind::Annotation(annotation) = mark.kind {
+                    self.request(now, annotation, &mark);
                     let thread = self.threads.get(now.thread);
-                    match code {
-                        TRANSACTION_BEGIN => thread.in_transaction = true,
-                        TRANSACTION_END => thread.in_transaction = false,
-                        CREATION_BEGIN => thread.in_creation = true,
-                        CREATION_END => thread.in_creation = false,
+                    match annotation {
+                        Annotation::TransactionBegin => thread.in_transaction = true,
+                        Annotation::TransactionEnd => thread.in_transaction = false,
+                        Annotation::CreationBegin => thread.in_creation = true,
+                        Annotation::CreationEnd => thread.in_creation = false,
                         _ => {}
                     }
-                    self.transaction_mark(now, code, mark.value, mark.payload);
+                    self.transaction_mark(now, annotation, mark.value, mark.payload);
                 }
             }
             Body::ThreadStart | Body::ThreadEnd => {}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use powerfail_model::{PoolIndex, PoolOffset};
 
-use powerfail_protocol::mark;
+use powerfail_trace::AnnotatedRange;
 
 /// Bytes of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,9 +19,9 @@ pub struct PoolRange {
 
 impl PoolRange {
     /// The range of a mark, if it is of a pool.
-    pub fn of_mark(range: mark::Range) -> Option<Self> {
+    pub fn of_mark(range: AnnotatedRange) -> Option<Self> {
         Some(Self {
-            pool: PoolIndex(range.pool?),
+            pool: range.pool?,
             offset: PoolOffset(range.offset),
             len: range.len,
         })

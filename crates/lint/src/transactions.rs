@@ -21,6 +21,7 @@ mod transaction;
 use powerfail_model::{PoolIndex, PoolOffset};
 use powerfail_protocol::mark;
 use powerfail_trace::StackId;
+use powerfail_trace::annotation;
 use rustc_hash::FxHashMap;
 
 use crate::ranges::PoolRange;
@@ -121,7 +122,7 @@ impl Transactions {
     /// An object is allocated, or reserved.
     pub(crate) fn allocate(&mut self, thread: u32, event: u64, value: u64, range: PoolRange) {
         self.objects.insert(range, event);
-        if value & mark::allocation::RESERVED != 0 {
+        if value & annotation::allocation::RESERVED != 0 {
             self.reserved.insert(range, event);
         } else if let Some(transaction) = &mut self.thread(thread).transaction {
             transaction.fresh.insert(range, ());

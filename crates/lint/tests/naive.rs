@@ -9,6 +9,7 @@ use common::{POOL_ADDRESS, POOL_BYTES, Script, hits, summary};
 use powerfail_finding::Code;
 use powerfail_lint::LintOptions;
 use powerfail_model::{Domain, Event, FenceKind, FlushKind, StoreKind};
+use powerfail_trace::Annotation;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -485,8 +486,8 @@ fn write(steps: &[Step]) -> powerfail_trace::Trace {
             Act::Flush(kind, offset) => script.flush_as(*kind, *offset),
             Act::Fence(kind) => script.pm(Event::Fence(*kind)),
             Act::Sync(offset, len) => script.sync(*offset, *len),
-            Act::Transaction(true) => script.mark(0x100),
-            Act::Transaction(false) => script.mark(0x101),
+            Act::Transaction(true) => script.mark(Annotation::TransactionBegin),
+            Act::Transaction(false) => script.mark(Annotation::TransactionEnd),
         };
     }
     script.trace()

@@ -5,12 +5,9 @@ mod common;
 use common::{Script, hits, summary};
 use powerfail_finding::Code;
 use powerfail_lint::LintOptions;
-use powerfail_model::{Event, FenceKind};
-use powerfail_protocol::mark::{
-    CLEAN, CLIENT_REQUEST, Range, TRANSACTION_ADD, TRANSACTION_BEGIN, TRANSACTION_END,
-};
+use powerfail_model::{Event, FenceKind, PoolIndex};
 use powerfail_protocol::request::pmemcheck;
-use powerfail_trace::{Body, Mark, MarkKind};
+use powerfail_trace::{AnnotatedRange, Annotation, Body, Mark, MarkKind};
 
 type Found = Vec<(Code, Vec<u64>, u64)>;
 
@@ -19,14 +16,14 @@ fn found(script: &mut Script) -> Found {
     summary(&trace, &hits(&trace, &LintOptions::default()))
 }
 
-fn mark(script: &mut Script, code: u32, value: u64, offset: u64, len: u64) {
-    let range = Range {
-        pool: Some(0),
+fn mark(script: &mut Script, annotation: Annotation, value: u64, offset: u64, len: u64) {
+    let range = AnnotatedRange {
+        pool: Some(PoolIndex(0)),
         offset,
         len,
     };
     script.append(Body::Mark(Mark {
-        kind: MarkKind::Annotation { code },
+        kind: MarkKind::Annotation(annotation),
         value,
         payload: &range.to_bytes(),
     }));
@@ -34,7 +31,13 @@ fn mark(script: &mut Script, code: u32, value: u64, offset: u64, len: u64) {
 
 /// As the runtime records a request to flush.
 fn request_flush(script: &mut Script, offset: u64, len: u64) {
-    mark(script, CLIENT_REQUEST, pmemcheck::FLUSH, offset, len);
+    mark(
+        script,
+        Annotation::ClientRequest,
+        pmemcheck::FLUSH,
+        offset,
+        len,
+    );
     for line in offset / 64..=(offset + len - 1) / 64 {
         script.clwb(64 * line);
     }
@@ -42,7 +45,7 @@ fn request_flush(script: &mut Script, offset: u64, len: u64) {
 
 /// As the runtime records a request to fence, if something is pending.
 fn request_fence(script: &mut Script) {
-    mark(script, CLIENT_REQUEST, pmemcheck::FENCE, 0, 0);
+    mark(script, Annotation::ClientRequest, pmemcheck::FENCE, 0, 0);
     script.pm(Event::Fence(FenceKind::Locked));
 }
 
@@ -108,15 +111,15 @@ fn a_clean_store_is_not_missed() {
     };
     let mut script = Script::default();
     prepare(&mut script);
-    mark(&mut script, CLEAN, 0, 8, 8);
+    mark(&mut script, Annotation::Clean, 0, 8, 8);
     assert_eq!(found(&mut script), [(Code::StoreNotFlushed, vec![21], 1)]);
     let mut script = Script::default();
     prepare(&mut script);
-    mark(&mut script, CLEAN, 0, 0, 4096);
+    mark(&mut script, Annotation::Clean, 0, 0, 4096);
     assert_eq!(found(&mut script), []);
     let mut script = Script::default();
     prepare(&mut script);
-    mark(&mut script, CLEAN, 0, 0, 4096);
+    mark(&mut script, Annotation::Clean, 0, 0, 4096);
     script.line(30).store(8, 4);
     assert_eq!(
         found(&mut script),
@@ -129,25 +132,28 @@ fn a_clean_store_is_not_missed() {
 fn a_transaction_by_requests_has_to_hold_what_is_stored() {
     let store = |prepare: &dyn Fn(&mut Script)| {
         let mut script = Script::default();
-        script.line(10).mark(TRANSACTION_BEGIN);
-        mark(&mut script, TRANSACTION_ADD, 0, 0, 8);
+        script.line(10).mark(Annotation::TransactionBegin);
+        mark(&mut script, Annotation::TransactionAdd, 0, 0, 8);
         script.line(20).store(0, 1);
         prepare(&mut script);
         script.line(30).store(64, 2);
         script.line(40).clwb(0).clwb(64).sfence();
-        script.mark(TRANSACTION_END);
+        script.mark(Annotation::TransactionEnd);
         found(&mut script)
     };
     let missing = [(Code::StoreNotAdded, vec![30, 10], 1)];
     assert_eq!(store(&|_| ()), missing);
-    assert_eq!(store(&|it| mark(it, TRANSACTION_ADD, 0, 64, 8)), []);
+    assert_eq!(
+        store(&|it| mark(it, Annotation::TransactionAdd, 0, 64, 8)),
+        []
+    );
     let remove = |script: &mut Script| {
-        mark(script, TRANSACTION_ADD, 0, 64, 8);
-        mark(script, CLIENT_REQUEST, pmemcheck::REMOVE, 64, 8);
+        mark(script, Annotation::TransactionAdd, 0, 64, 8);
+        mark(script, Annotation::ClientRequest, pmemcheck::REMOVE, 64, 8);
     };
     assert_eq!(store(&remove)[..1], missing);
     let ignore = |script: &mut Script| {
-        mark(script, CLIENT_REQUEST, pmemcheck::IGNORE, 64, 64);
+        mark(script, Annotation::ClientRequest, pmemcheck::IGNORE, 64, 64);
     };
     assert_eq!(store(&ignore), []);
 }

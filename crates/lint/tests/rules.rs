@@ -6,7 +6,7 @@ use common::{POOL_ADDRESS, POOL_BYTES, Script, hits, place, summary};
 use powerfail_finding::{Code, Role};
 use powerfail_lint::LintOptions;
 use powerfail_model::{Domain, Event, FenceKind, FlushKind, PoolIndex, StoreKind};
-use powerfail_trace::Body;
+use powerfail_trace::{Annotation, Body};
 
 type Found = Vec<(Code, Vec<u64>, u64)>;
 
@@ -360,11 +360,11 @@ fn what_nothing_refers_to_may_be_built_in_any_order() {
     assert_eq!(unreachable, []);
     let head: &[(u64, &[u8])] = &[(8, b"magic")];
     let transaction = found(
-        list(Script::with_image(head).mark(0x100))
+        list(Script::with_image(head).mark(Annotation::TransactionBegin))
             .persist(0)
             .line(30)
             .persist(4096)
-            .mark(0x101),
+            .mark(Annotation::TransactionEnd),
     );
     assert_eq!(transaction, []);
     // A pointer that nobody flushes is lost anyway.
@@ -605,12 +605,12 @@ fn a_value_replaced_before_it_is_flushed_was_stored_in_vain() {
     assert_eq!(accumulated, []);
     let transaction = found(
         script()
-            .mark(0x100)
+            .mark(Annotation::TransactionBegin)
             .line(10)
             .store(0, 1)
             .line(20)
             .store(0, 2)
-            .mark(0x101)
+            .mark(Annotation::TransactionEnd)
             .persist(0),
     );
     assert_eq!(transaction, []);
@@ -623,7 +623,7 @@ fn the_creation_of_a_pool_is_silent() {
     let created = |script: &mut Script| {
         found(
             script
-                .mark(0x102)
+                .mark(Annotation::CreationBegin)
                 .line(10)
                 .store(0, 1)
                 .persist(0)
@@ -631,11 +631,17 @@ fn the_creation_of_a_pool_is_silent() {
                 .sfence()
                 .store(4096, 1)
                 .store(0, 9)
-                .mark(0x103),
+                .mark(Annotation::CreationEnd),
         )
     };
     assert_eq!(created(&mut script()), []);
-    let after = found(script().mark(0x102).line(10).mark(0x103).sfence());
+    let after = found(
+        script()
+            .mark(Annotation::CreationBegin)
+            .line(10)
+            .mark(Annotation::CreationEnd)
+            .sfence(),
+    );
     assert_eq!(after, [(Code::RedundantFence, vec![10], 1)]);
 }
 

@@ -5,7 +5,7 @@ mod common;
 use common::{Script, summary};
 use powerfail_finding::Code;
 use powerfail_lint::{LintOptions, NoSymbols, lint};
-use powerfail_protocol::mark;
+use powerfail_trace::Annotation;
 
 type Found = Vec<(Code, Vec<u64>, u64)>;
 
@@ -85,8 +85,8 @@ fn expected(line: u64) -> Found {
 #[test]
 fn what_is_skipped_is_left_out_and_counted() {
     let mut script = Script::default();
-    script.mark(mark::SKIP_DETECTION_BEGIN);
-    bugs(&mut script, 10).mark(mark::SKIP_DETECTION_END);
+    script.mark(Annotation::SkipDetectionBegin);
+    bugs(&mut script, 10).mark(Annotation::SkipDetectionEnd);
     assert_eq!(found(&mut script), (vec![], EVENTS));
 }
 
@@ -94,12 +94,12 @@ fn what_is_skipped_is_left_out_and_counted() {
 fn threads_skip_for_themselves() {
     let mut script = Script::default();
     script
-        .mark(mark::SKIP_DETECTION_BEGIN)
-        .mark(mark::SKIP_DETECTION_BEGIN)
-        .mark(mark::SKIP_DETECTION_END)
+        .mark(Annotation::SkipDetectionBegin)
+        .mark(Annotation::SkipDetectionBegin)
+        .mark(Annotation::SkipDetectionEnd)
         .thread(1);
     bugs(&mut script, 10).thread(0);
-    bugs(&mut script, 40).mark(mark::SKIP_DETECTION_END);
+    bugs(&mut script, 40).mark(Annotation::SkipDetectionEnd);
     assert_eq!(found(&mut script), (expected(10), EVENTS));
 }
 
@@ -107,8 +107,8 @@ fn threads_skip_for_themselves() {
 fn only_what_is_inside_of_a_region_of_interest_counts() {
     // Threads of their own: a fence outside would make the end of what is inside durable.
     let mut script = Script::default();
-    bugs(script.thread(1), 40).mark(mark::INTEREST_BEGIN);
-    bugs(script.thread(0), 10).mark(mark::INTEREST_END);
+    bugs(script.thread(1), 40).mark(Annotation::InterestBegin);
+    bugs(script.thread(0), 10).mark(Annotation::InterestEnd);
     bugs(script.thread(2), 70);
     assert_eq!(found(&mut script), (expected(10), 2 * EVENTS));
 }
@@ -116,14 +116,14 @@ fn only_what_is_inside_of_a_region_of_interest_counts() {
 #[test]
 fn a_region_without_anything_leaves_nothing() {
     let mut script = Script::default();
-    bugs(&mut script, 40).mark(mark::INTEREST_BEGIN);
+    bugs(&mut script, 40).mark(Annotation::InterestBegin);
     assert_eq!(found(&mut script), (vec![], EVENTS));
 }
 
 #[test]
 fn nothing_counts_after_complete() {
     let mut script = Script::default();
-    bugs(&mut script, 10).thread(1).mark(mark::COMPLETE);
+    bugs(&mut script, 10).thread(1).mark(Annotation::Complete);
     bugs(&mut script, 40);
     assert_eq!(found(&mut script), (expected(10), EVENTS));
 }
@@ -132,8 +132,8 @@ fn nothing_counts_after_complete() {
 #[test]
 fn skipped_failures_do_not_concern_the_lint() {
     let mut script = Script::default();
-    script.mark(mark::SKIP_FAILURE_BEGIN);
-    bugs(&mut script, 10).mark(mark::SKIP_FAILURE_END);
+    script.mark(Annotation::SkipFailureBegin);
+    bugs(&mut script, 10).mark(Annotation::SkipFailureEnd);
     assert_eq!(found(&mut script), (expected(10), 0));
 }
 
@@ -143,9 +143,9 @@ fn flushes_outside_of_a_region_count_for_stores_inside() {
     let mut script = Script::default();
     script
         .line(10)
-        .mark(mark::INTEREST_BEGIN)
+        .mark(Annotation::InterestBegin)
         .store(0, 1)
-        .mark(mark::INTEREST_END)
+        .mark(Annotation::InterestEnd)
         .persist(0);
     assert_eq!(found(&mut script), (vec![], 2));
 }

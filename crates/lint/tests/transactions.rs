@@ -6,8 +6,9 @@ mod common;
 use common::{LIBPMEM, LIBPMEMOBJ, PROGRAM, Script, hits, summary};
 use powerfail_finding::{Code, Role};
 use powerfail_lint::{LintOptions, Trust};
-use powerfail_protocol::mark::{self, add, allocation};
-use powerfail_trace::{Body, Mark, MarkKind};
+use powerfail_protocol::mark;
+use powerfail_trace::annotation::{add, allocation};
+use powerfail_trace::{Annotation, Body, Mark, MarkKind};
 
 /// Where the objects of these tests are: on lines of their own, flushed by the commits.
 const FIRST: u64 = 4096;
@@ -15,7 +16,7 @@ const SECOND: u64 = 4096 + 64;
 
 /// What programs do with transactions.
 trait Does {
-    fn value_mark(&mut self, code: u32, value: u64) -> &mut Self;
+    fn value_mark(&mut self, annotation: Annotation, value: u64) -> &mut Self;
     fn call(&mut self, function: &str) -> &mut Self;
     fn opened() -> Self;
     fn begin(&mut self) -> &mut Self;
@@ -26,9 +27,9 @@ trait Does {
 }
 
 impl Does for Script {
-    fn value_mark(&mut self, code: u32, value: u64) -> &mut Self {
+    fn value_mark(&mut self, annotation: Annotation, value: u64) -> &mut Self {
         self.append(Body::Mark(Mark {
-            kind: MarkKind::Annotation { code },
+            kind: MarkKind::Annotation(annotation),
             value,
             payload: &[],
         }))
@@ -36,53 +37,59 @@ impl Does for Script {
 
     /// A call in which nothing happens that a trace shows.
     fn call(&mut self, function: &str) -> &mut Self {
-        self.value_mark(mark::LIBRARY_ENTER, mark::function(function))
-            .value_mark(mark::LIBRARY_LEAVE, mark::function(function))
+        self.value_mark(Annotation::LibraryEnter, mark::function(function))
+            .value_mark(Annotation::LibraryLeave, mark::function(function))
     }
 
     fn opened() -> Self {
         let mut script = Self::default();
-        script.line(2).mark_ranges(mark::OPEN, 0, &[(0, 1)]);
+        script.line(2).mark_ranges(Annotation::Open, 0, &[(0, 1)]);
         script
     }
 
     fn begin(&mut self) -> &mut Self {
-        self.mark(mark::TRANSACTION_BEGIN)
+        self.mark(Annotation::TransactionBegin)
     }
 
     fn add(&mut self, offset: u64, len: u64) -> &mut Self {
-        self.call("pmemobj_tx_add_range")
-            .mark_ranges(mark::TRANSACTION_ADD, 0, &[(offset, len)])
+        self.call("pmemobj_tx_add_range").mark_ranges(
+            Annotation::TransactionAdd,
+            0,
+            &[(offset, len)],
+        )
     }
 
     fn allocate(&mut self, offset: u64, len: u64) -> &mut Self {
-        self.call("pmemobj_tx_alloc")
-            .mark_ranges(mark::TRANSACTION_ALLOCATE, 0, &[(offset, len)])
+        self.call("pmemobj_tx_alloc").mark_ranges(
+            Annotation::TransactionAllocate,
+            0,
+            &[(offset, len)],
+        )
     }
 
     /// The commit flushes all that these tests store to.
     fn commit(&mut self) -> &mut Self {
         let commit = mark::function("pmemobj_tx_commit");
-        self.mark(mark::TRANSACTION_COMMIT)
-            .value_mark(mark::LIBRARY_ENTER, commit)
+        self.mark(Annotation::TransactionCommit)
+            .value_mark(Annotation::LibraryEnter, commit)
             .stack(&[(LIBPMEMOBJ, 5), (PROGRAM, 90)])
             .clwb(FIRST)
             .clwb(SECOND)
             .sfence()
-            .value_mark(mark::LIBRARY_LEAVE, commit)
+            .value_mark(Annotation::LibraryLeave, commit)
             .line(91)
-            .mark(mark::TRANSACTION_END)
+            .mark(Annotation::TransactionEnd)
     }
 
     fn abort(&mut self) -> &mut Self {
-        self.mark(mark::TRANSACTION_ABORT)
+        self.mark(Annotation::TransactionAbort)
             .call("pmemobj_tx_abort")
             .stack(&[(LIBPMEMOBJ, 5), (PROGRAM, 92)])
             .clwb(FIRST)
             .clwb(SECOND)
             .sfence()
             .line(92)
-            .mark(mark::TRANSACTION_END)
+            .mark(Annotation::TransactionEnd)
     }
 }
 
@@ -180,13 +187,13 @@ fn nested_transactions_inherit_and_leave_what_was_added() {
             .line(10)
             .add(FIRST, 8)
             .line(20)
-            .mark(mark::NESTED_BEGIN)
+            .mark(Annotation::NestedBegin)
             .line(21)
             .store(FIRST, 1)
             .add(SECOND, 8)
             .line(22)
             .call("pmemobj_tx_commit")
-            .mark(mark::NESTED_END)
+            .mark(Annotation::NestedEnd)
             .line(23)
             .store(SECOND, 3)
             .commit(),
@@ -202,7 +209,7 @@ fn what_was_allocated_in_the_transaction_needs_no_add() {
             .begin()
             .allocate(FIRST, 64)
             .store(FIRST + 8, 1)
-            .mark_ranges(mark::ALLOCATE, 0, &[(SECOND, 64)])
+            .mark_ranges(Annotation::Allocate, 0, &[(SECOND, 64)])
             .store(SECOND, 1)
             .commit(),
     );
@@ -229,19 +236,19 @@ fn reserved_objects_are_nobodys_until_they_are_published() {
     let published = &[(FIRST, 1)];
     let silent = found(
         Script::opened()
-            .mark_ranges(mark::ALLOCATE, allocation::RESERVED, reserved)
+            .mark_ranges(Annotation::Allocate, allocation::RESERVED, reserved)
             .line(9)
             .begin()
             .store(FIRST, 1)
-            .mark_ranges(mark::PUBLISH, 1, published)
+            .mark_ranges(Annotation::Publish, 1, published)
             .store(FIRST + 8, 1)
             .commit(),
     );
     assert_eq!(silent, []);
     let bug = found(
         Script::opened()
-            .mark_ranges(mark::ALLOCATE, allocation::RESERVED, reserved)
-            .mark_ranges(mark::PUBLISH, 0, published)
+            .mark_ranges(Annotation::Allocate, allocation::RESERVED, reserved)
+            .mark_ranges(Annotation::Publish, 0, published)
             .line(9)
             .begin()
             .line(10)
@@ -261,11 +268,11 @@ fn what_the_library_stores_is_its_business_whoever_is_trusted() {
             .store(64, 1)
             .persist(64)
             .line(10)
-            .value_mark(mark::LIBRARY_ENTER, mark::function("pmemobj_tx_alloc"))
+            .value_mark(Annotation::LibraryEnter, mark::function("pmemobj_tx_alloc"))
             .stack(&[(LIBPMEM, 7), (LIBPMEMOBJ, 7), (PROGRAM, 10)])
             .store(128, 1)
             .persist(128)
-            .value_mark(mark::LIBRARY_LEAVE, mark::function("pmemobj_tx_alloc"))
+            .value_mark(Annotation::LibraryLeave, mark::function("pmemobj_tx_alloc"))
             .line(11)
             .allocate(FIRST, 8)
             .commit()
@@ -298,11 +305,11 @@ fn what_the_library_copies_is_its_callers() {
         .line(9)
         .begin()
         .line(10)
-        .value_mark(mark::LIBRARY_ENTER, copy)
+        .value_mark(Annotation::LibraryEnter, copy)
         .stack(&[(LIBPMEM, 7), (LIBPMEMOBJ, 7), (PROGRAM, 10), (PROGRAM, 1)])
         .store(FIRST, 1)
         .persist(FIRST)
-        .value_mark(mark::LIBRARY_LEAVE, copy)
+        .value_mark(Annotation::LibraryLeave, copy)
         .line(11)
         .commit()
         .trace();
@@ -322,13 +329,13 @@ fn stores_in_other_stages_and_other_pools_are_no_part_of_it() {
             .begin()
             .add(FIRST, 8)
             .store(FIRST, 1)
-            .mark(mark::TRANSACTION_COMMIT)
+            .mark(Annotation::TransactionCommit)
             .call("pmemobj_tx_commit")
             .persist(FIRST)
             .line(20)
             .store(SECOND, 1)
             .persist(SECOND)
-            .mark(mark::TRANSACTION_END)
+            .mark(Annotation::TransactionEnd)
             .store(SECOND, 2)
             .persist(SECOND),
     );
@@ -408,7 +415,7 @@ fn an_add_that_does_more_than_the_first_is_no_duplicate() {
         .line(9)
         .begin()
         .line(10)
-        .mark_ranges(mark::TRANSACTION_ADD, add::NO_FLUSH, &[(FIRST, 8)])
+        .mark_ranges(Annotation::TransactionAdd, add::NO_FLUSH, &[(FIRST, 8)])
         .store(FIRST, 1)
         .line(11)
         .add(FIRST, 8)
@@ -463,7 +470,7 @@ fn freeing_an_object_is_a_use_of_its_add() {
         .begin()
         .line(10)
         .add(FIRST, 8)
-        .mark_ranges(mark::TRANSACTION_FREE, 0, &[(FIRST, 64)])
+        .mark_ranges(Annotation::TransactionFree, 0, &[(FIRST, 64)])
         .commit();
     assert_eq!(found(&mut script), []);
 }
@@ -475,10 +482,16 @@ fn client_requests_of_the_library_are_not_counted_twice() {
     script.stack(&[(LIBPMEMOBJ, 1), (PROGRAM, 9)]).begin();
     script
         .line(10)
-        .value_mark(mark::LIBRARY_ENTER, mark::function("pmemobj_tx_add_range"))
-        .mark_ranges(mark::TRANSACTION_ADD, 0, &[(FIRST, 8)])
-        .value_mark(mark::LIBRARY_LEAVE, mark::function("pmemobj_tx_add_range"))
-        .mark_ranges(mark::TRANSACTION_ADD, 0, &[(FIRST, 8)])
+        .value_mark(
+            Annotation::LibraryEnter,
+            mark::function("pmemobj_tx_add_range"),
+        )
+        .mark_ranges(Annotation::TransactionAdd, 0, &[(FIRST, 8)])
+        .value_mark(
+            Annotation::LibraryLeave,
+            mark::function("pmemobj_tx_add_range"),
+        )
+        .mark_ranges(Annotation::TransactionAdd, 0, &[(FIRST, 8)])
         .store(FIRST, 1)
         .commit();
     assert_eq!(found(&mut script), []);
@@ -491,12 +504,12 @@ fn client_requests_alone_are_transactions() {
         .line(9)
         .begin()
         .line(10)
-        .mark_ranges(mark::TRANSACTION_ADD, 0, &[(FIRST, 8)])
+        .mark_ranges(Annotation::TransactionAdd, 0, &[(FIRST, 8)])
         .line(11)
         .store(FIRST + 8, 1)
         .persist(FIRST)
         .line(12)
-        .mark(mark::TRANSACTION_END);
+        .mark(Annotation::TransactionEnd);
     let found = found(&mut script);
     assert_eq!(
         found,
@@ -515,7 +528,7 @@ fn an_object_that_only_its_library_flushed_is_not_persisted() {
             .store(FIRST, 0)
             .persist(FIRST)
             .line(9)
-            .mark_ranges(mark::ALLOCATE, allocation::ZEROED, &[(FIRST, 64)]);
+            .mark_ranges(Annotation::Allocate, allocation::ZEROED, &[(FIRST, 64)]);
     };
     let mut script = Script::opened();
     allocated(&mut script);
@@ -556,11 +569,11 @@ fn a_transaction_of_ten_thousand_inserts_is_silent() {
             .line(13)
             .store(FIRST - 64, insert);
     }
-    script.mark(mark::TRANSACTION_COMMIT).line(14);
+    script.mark(Annotation::TransactionCommit).line(14);
     for insert in 0..10_001 {
         script.clwb(FIRST - 64 + insert * 64);
     }
-    script.sfence().mark(mark::TRANSACTION_END);
+    script.sfence().mark(Annotation::TransactionEnd);
     assert_eq!(
         found(&mut script),
         [(Code::DuplicateAdd, vec![11, 11], 9_999)]
@@ -581,15 +594,15 @@ fn an_object_that_is_gone_needs_no_flush() {
         |script| {
             script.line(9).begin().line(10).allocate(FREED, 64);
             script.line(11).store(FREED, 1).line(12);
-            script.mark_ranges(mark::TRANSACTION_FREE, 0, &[(FREED, 64)]);
+            script.mark_ranges(Annotation::TransactionFree, 0, &[(FREED, 64)]);
             script.commit();
         },
         |script| {
             let reserved = allocation::RESERVED;
             script.line(10);
-            script.mark_ranges(mark::ALLOCATE, reserved, &[(FREED, 64)]);
+            script.mark_ranges(Annotation::Allocate, reserved, &[(FREED, 64)]);
             script.line(11).store(FREED, 1).line(12);
-            script.mark_ranges(mark::FREE, 0, &[(FREED, 1)]);
+            script.mark_ranges(Annotation::Free, 0, &[(FREED, 1)]);
         },
     ];
     for way in ways {

@@ -3,7 +3,9 @@
 use crate::ids::LineId;
 
 /// One version chosen for each open line; closed lines hold their newest content.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// The default state is the newest content of every line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CrashState {
     /// The choices, by pool and offset of the line.
     pub versions: Vec<(LineId, usize)>,

@@ -1,9 +1,9 @@
 //! Codes of marks: what the target, or a library of it, says about its work.
 //!
-//! A trace has them as annotations with the same codes. The runtime writes a record of
-//! [`EventKind::Mark`](crate::EventKind::Mark) with the words `[code, value, rest...]`. Codes with the bit
-//! [`HAS_RANGES`] are about memory: their rest is pairs `[address, length]`, and the host puts a
-//! [`Range`] of a pool into the trace for each of them, as their payload.
+//! A trace has them as annotations with the same codes (`powerfail_trace::Annotation`, where a test compares them). The
+//! runtime writes a record of [`EventKind::Mark`](crate::EventKind::Mark) with the words `[code, value, rest...]`.
+//! Codes with the bit [`HAS_RANGES`] are about memory: their rest is pairs `[address, length]`. For each pair the host
+//! puts a range of a pool into the payload of the trace's mark.
 
 mod function;
 
@@ -106,104 +106,4 @@ pub mod allocation {
     pub const NO_FLUSH: u64 = 4;
     /// It is allocated for good only when it is published; a crash before frees it.
     pub const RESERVED: u64 = 8;
-}
-
-/// Bytes of a pool, in the payload of a mark with [`HAS_RANGES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The pool, by its number in the trace; none if the memory is of no pool.
-    pub pool: Option<u32>,
-    /// The offset in the pool, or the address.
-    pub offset: u64,
-    /// How many bytes.
-    pub len: u64,
-}
-
-impl Range {
-    /// Length of a range in a payload.
-    pub const LEN: usize = 24;
-
-    /// As it is in a payload.
-    pub fn to_bytes(self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        let pool = self.pool.map_or(u64::MAX, u64::from);
-        bytes[..8].copy_from_slice(&pool.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.len.to_le_bytes());
-        bytes
-    }
-
-    /// All ranges of a payload.
-    pub fn all(payload: &[u8]) -> impl Iterator<Item = Self> + '_ {
-        let word = |bytes: &[u8], at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(word)
-        };
-        payload.chunks_exact(Self::LEN).map(move |bytes| Self {
-            pool: u32::try_from(word(bytes, 0)).ok(),
-            offset: word(bytes, 8),
-            len: word(bytes, 16),
-        })
-    }
-}
-
-/// What people call a code, if it is known.
-pub const fn name(code: u32) -> Option<&'static str> {
-    Some(match code {
-        TRANSACTION_BEGIN => "transaction-begin",
-        TRANSACTION_END => "transaction-end",
-        CREATION_BEGIN => "creation-begin",
-        CREATION_END => "creation-end",
-        NESTED_BEGIN => "nested-transaction-begin",
-        NESTED_END => "nested-transaction-end",
-        TRANSACTION_COMMIT => "transaction-commit",
-        TRANSACTION_ABORT => "transaction-abort",
-        LIBRARY_ENTER => "library-enter",
-        LIBRARY_LEAVE => "library-leave",
-        TRANSACTION_ADD => "transaction-add",
-        TRANSACTION_ALLOCATE => "transaction-allocate",
-        TRANSACTION_FREE => "transaction-free",
-        ALLOCATE => "allocate",
-        FREE => "free",
-        HEAP_BEGIN => "heap-begin",
-        HEAP_END => "heap-end",
-        PUBLISH => "publish",
-        OPEN => "open",
-        INTEREST_BEGIN => "interest-begin",
-        INTEREST_END => "interest-end",
-        COMPLETE => "complete",
-        SKIP_FAILURE_BEGIN => "skip-failure-begin",
-        SKIP_FAILURE_END => "skip-failure-end",
-        SKIP_DETECTION_BEGIN => "skip-detection-begin",
-        SKIP_DETECTION_END => "skip-detection-end",
-        FAILURE_POINT => "failure-point",
-        USER => "mark",
-        OPERATION_BEGIN => "operation-begin",
-        OPERATION_END => "operation-end",
-        COMMIT_VARIABLE => "commit-variable",
-        COMMIT_RANGE => "commit-range",
-        CLIENT_REQUEST => "client-request",
-        CLEAN => "clean",
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Range;
-
-    #[test]
-    fn ranges_survive_their_payload() {
-        let here = Range {
-            pool: Some(3),
-            offset: 4096,
-            len: 17,
-        };
-        let nowhere = Range { pool: None, ..here };
-        let mut payload = [0; 2 * Range::LEN + 5];
-        payload[..Range::LEN].copy_from_slice(&here.to_bytes());
-        payload[Range::LEN..2 * Range::LEN].copy_from_slice(&nowhere.to_bytes());
-        assert!(Range::all(&payload).eq([here, nowhere]));
-    }
 }

@@ -1,7 +1,7 @@
 //! Allocated memory that nobody has written yet, and what transactions promise to restore.
 
 use powerfail_model::{EventIndex, PoolIndex, PoolOffset, ThreadIndex};
-use powerfail_protocol::mark::{self, allocation};
+use powerfail_trace::annotation::{self, Annotation, allocation};
 use rustc_hash::FxHashMap;
 
 use powerfail_lint::ranges::PoolRange;
@@ -34,13 +34,13 @@ impl Objects {
         &mut self,
         allocation: Option<EventIndex>,
         thread: ThreadIndex,
-        code: u32,
+        annotation: Annotation,
         value: u64,
         ranges: impl Iterator<Item = PoolRange>,
     ) -> bool {
-        match code {
-            mark::ALLOCATE => self.allocate(allocation, value, ranges),
-            mark::TRANSACTION_ALLOCATE => {
+        match annotation {
+            Annotation::Allocate => self.allocate(allocation, value, ranges),
+            Annotation::TransactionAllocate => {
                 let ranges: Vec<PoolRange> = ranges.collect();
                 self.allocate(allocation, value, ranges.iter().copied());
                 let transaction = self.transactions.entry(thread).or_default();
@@ -50,12 +50,12 @@ impl Objects {
                 }
                 return true;
             }
-            mark::TRANSACTION_ADD if value & mark::add::NO_SNAPSHOT == 0 => {
+            Annotation::TransactionAdd if value & annotation::add::NO_SNAPSHOT == 0 => {
                 let transaction = self.transactions.entry(thread).or_default();
                 ranges.for_each(|range| transaction.restored.insert(range, ()));
                 return true;
             }
-            mark::FREE => {
+            Annotation::Free => {
                 for mut range in ranges {
                     // Of an object that was only reserved the mark names the first byte.
                     if let Some(len) = self.reserved.remove(&(range.pool, range.offset)) {
@@ -64,23 +64,23 @@ impl Objects {
                     self.uninitialised.remove(range);
                 }
             }
-            mark::PUBLISH => {
+            Annotation::Publish => {
                 for range in ranges {
                     self.reserved.remove(&(range.pool, range.offset));
                 }
             }
-            mark::TRANSACTION_FREE => {
+            Annotation::TransactionFree => {
                 let transaction = self.transactions.entry(thread).or_default();
                 transaction.freed.extend(ranges);
             }
-            mark::TRANSACTION_ABORT => {
+            Annotation::TransactionAbort => {
                 let transaction = self.transactions.entry(thread).or_default();
                 transaction.is_aborted = true;
             }
-            mark::TRANSACTION_BEGIN => {
+            Annotation::TransactionBegin => {
                 self.transactions.remove(&thread);
             }
-            mark::TRANSACTION_END => self.end(thread),
+            Annotation::TransactionEnd => self.end(thread),
             _ => {}
         }
         false

@@ -7,8 +7,9 @@ use powerfail_model::{
     StoreKind, ThreadIndex,
 };
 use powerfail_protocol::mark;
-use powerfail_scope::{Scope, Turn};
-use powerfail_trace::{Body, Mark, MarkKind, Record, Trace};
+use powerfail_trace::{
+    AnnotatedRange, Annotation, Body, Mark, MarkKind, Record, Scope, ScopeChange, Trace,
+};
 use rustc_hash::FxHashMap;
 
 use crate::cells::{NEVER, Span, Stores, Time};
@@ -73,7 +74,7 @@ impl Shadow {
 
     /// Moves over one record. The records have to come in their order, from the first one on.
     pub fn apply(&mut self, record: &Record<'_>) -> Result<(), CommitError> {
-        if self.scope.push(record) == Some(Turn::FirstInterest) {
+        if self.scope.push(record) == Some(ScopeChange::FirstRegion) {
             self.leave_all_out();
         }
         match &record.body {
@@ -365,14 +366,14 @@ impl Shadow {
         thread: ThreadIndex,
         mark: &Mark<'_>,
     ) -> Result<(), CommitError> {
-        let MarkKind::Annotation { code } = mark.kind else {
+        let MarkKind::Annotation(annotation) = mark.kind else {
             return Ok(());
         };
-        let ranges = || mark::Range::all(mark.payload).map(PoolRange::of_mark);
-        match code {
-            mark::LIBRARY_ENTER => self.now += Time::from(mark::orders(mark.value)),
-            mark::CLEAN => ranges().flatten().for_each(|range| self.clean(range)),
-            mark::COMMIT_VARIABLE | mark::COMMIT_RANGE => {
+        let ranges = || AnnotatedRange::all(mark.payload).map(PoolRange::of_mark);
+        match annotation {
+            Annotation::LibraryEnter => self.now += Time::from(mark::orders(mark.value)),
+            Annotation::Clean => ranges().flatten().for_each(|range| self.clean(range)),
+            Annotation::CommitVariable | Annotation::CommitRange => {
                 let mut ranges = ranges();
                 if let Some(Some(variable)) = ranges.next() {
                     let decided = ranges.next().flatten();
@@ -385,7 +386,7 @@ impl Shadow {
                 let allocation = self.scope.admits_findings(thread).then_some(event);
                 if self
                     .objects
-                    .mark(allocation, thread, code, mark.value, ranges())
+                    .mark(allocation, thread, annotation, mark.value, ranges())
                 {
                     ranges().for_each(|range| self.protect(range));
                 }

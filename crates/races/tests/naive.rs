@@ -10,11 +10,10 @@ use powerfail_model::{
     Domain, Event, EventIndex, FenceKind, FlushKind, Frontier, LineId, LineIndex, PoolIndex,
     PoolOffset, Rules, SparseImage, StoreKind,
 };
-use powerfail_protocol::mark;
 use powerfail_races::{
     CommitVariable, Judgement, NotDurable, Persistence, PoolRange, Shadow, ShadowOptions,
 };
-use powerfail_trace::{Record, Trace};
+use powerfail_trace::{Annotation, Record, Trace};
 use proptest::prelude::*;
 
 /// The bytes that traces are about.
@@ -33,15 +32,15 @@ const RANGES: [(usize, u64, u64); 6] = [
     (2, 44, 20),
 ];
 
-const INTEREST: [u32; 8] = [
-    mark::INTEREST_BEGIN,
-    mark::INTEREST_END,
-    mark::INTEREST_BEGIN,
-    mark::SKIP_DETECTION_BEGIN,
-    mark::SKIP_DETECTION_END,
-    mark::SKIP_DETECTION_END,
-    mark::COMPLETE,
-    mark::SKIP_FAILURE_BEGIN,
+const INTEREST: [Annotation; 8] = [
+    Annotation::InterestBegin,
+    Annotation::InterestEnd,
+    Annotation::InterestBegin,
+    Annotation::SkipDetectionBegin,
+    Annotation::SkipDetectionEnd,
+    Annotation::SkipDetectionEnd,
+    Annotation::Complete,
+    Annotation::SkipFailureBegin,
 ];
 
 #[derive(Clone, Debug)]
@@ -54,7 +53,7 @@ enum Act {
     Cut(u64),
     Library,
     /// An annotation about what is of interest.
-    Interest(u32),
+    Interest(Annotation),
     Variable(usize),
     Range(usize),
     Begin,
@@ -359,24 +358,28 @@ impl<'a> Naive<'a> {
 
     /// Whether annotations want no findings about what a step did, as far as they are known before step `at`.
     fn is_left_out(&self, step: usize, at: usize) -> bool {
-        let said = |from: usize, to: usize, code: u32| {
+        let said = |from: usize, to: usize, annotation: Annotation| {
             let steps = self.steps[from..to].iter();
-            steps.filter(move |it| matches!(it.act, Act::Interest(said) if said == code))
+            steps.filter(move |it| matches!(it.act, Act::Interest(said) if said == annotation))
         };
-        let depth = |begin: u32, end: u32, thread: Option<u32>| {
+        let depth = |begin: Annotation, end: Annotation, thread: Option<u32>| {
             let steps = self.steps[..step].iter();
             let steps = steps.filter(|it| thread.is_none_or(|thread| it.thread == thread));
             steps.fold(0_u32, |depth, it| match it.act {
-                Act::Interest(code) if code == begin => depth + 1,
-                Act::Interest(code) if code == end => depth.saturating_sub(1),
+                Act::Interest(annotation) if annotation == begin => depth + 1,
+                Act::Interest(annotation) if annotation == end => depth.saturating_sub(1),
                 _ => depth,
             })
         };
-        let has_regions = said(0, at, mark::INTEREST_BEGIN).next().is_some();
+        let has_regions = said(0, at, Annotation::InterestBegin).next().is_some();
         let thread = Some(self.steps[step].thread);
-        said(0, step, mark::COMPLETE).next().is_some()
-            || has_regions && depth(mark::INTEREST_BEGIN, mark::INTEREST_END, None) == 0
-            || depth(mark::SKIP_DETECTION_BEGIN, mark::SKIP_DETECTION_END, thread) > 0
+        said(0, step, Annotation::Complete).next().is_some()
+            || has_regions && depth(Annotation::InterestBegin, Annotation::InterestEnd, None) == 0
+            || depth(
+                Annotation::SkipDetectionBegin,
+                Annotation::SkipDetectionEnd,
+                thread,
+            ) > 0
     }
 
     /// The allocation since which a byte was not written.
@@ -507,42 +510,42 @@ fn trace_of(steps: &[Step]) -> Trace {
                 script.pm(Event::Resize { pool, len_bytes });
             }
             Act::Library => {
-                script.mark(mark::LIBRARY_ENTER);
+                script.mark(Annotation::LibraryEnter);
             }
-            Act::Interest(code) => {
-                script.mark(code);
+            Act::Interest(annotation) => {
+                script.mark(annotation);
             }
             Act::Variable(variable) => {
-                script.mark_ranges(mark::COMMIT_VARIABLE, 0, &[VARIABLES[variable]]);
+                script.mark_ranges(Annotation::CommitVariable, 0, &[VARIABLES[variable]]);
             }
             Act::Range(range) => {
                 let (variable, from, len) = RANGES[range];
                 let ranges = [VARIABLES[variable], (from, len)];
-                script.mark_ranges(mark::COMMIT_RANGE, 0, &ranges);
+                script.mark_ranges(Annotation::CommitRange, 0, &ranges);
             }
             Act::Begin => {
-                script.mark(mark::TRANSACTION_BEGIN);
+                script.mark(Annotation::TransactionBegin);
             }
             Act::Add(value, from, len) => {
-                script.mark_ranges(mark::TRANSACTION_ADD, value, &[(from, len)]);
+                script.mark_ranges(Annotation::TransactionAdd, value, &[(from, len)]);
             }
             Act::AllocateInside(value, from, len) => {
-                script.mark_ranges(mark::TRANSACTION_ALLOCATE, value, &[(from, len)]);
+                script.mark_ranges(Annotation::TransactionAllocate, value, &[(from, len)]);
             }
             Act::FreeInside(from, len) => {
-                script.mark_ranges(mark::TRANSACTION_FREE, 0, &[(from, len)]);
+                script.mark_ranges(Annotation::TransactionFree, 0, &[(from, len)]);
             }
             Act::Abort => {
-                script.mark(mark::TRANSACTION_ABORT);
+                script.mark(Annotation::TransactionAbort);
             }
             Act::End => {
-                script.mark(mark::TRANSACTION_END);
+                script.mark(Annotation::TransactionEnd);
             }
             Act::Allocate(value, from, len) => {
-                script.mark_ranges(mark::ALLOCATE, value, &[(from, len)]);
+                script.mark_ranges(Annotation::Allocate, value, &[(from, len)]);
             }
             Act::Free(from, len) => {
-                script.mark_ranges(mark::FREE, 0, &[(from, len)]);
+                script.mark_ranges(Annotation::Free, 0, &[(from, len)]);
             }
         }
     }

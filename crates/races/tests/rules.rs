@@ -6,11 +6,10 @@ mod common;
 
 use common::{Script, place};
 use powerfail_model::{Domain, EventIndex, FlushKind, PoolIndex, PoolOffset, Rules};
-use powerfail_protocol::mark;
 use powerfail_races::{
     CommitVariable, Judgement, NotDurable, Persistence, PoolRange, Shadow, ShadowOptions,
 };
-use powerfail_trace::Trace;
+use powerfail_trace::{Annotation, Trace, annotation};
 
 const VALID: u64 = 0x000;
 const BACKUP: u64 = 0x100;
@@ -114,7 +113,7 @@ fn race(writer: u64, why: NotDurable) -> Vec<Judgement> {
 /// Figure 2, with the values of the valid bit left out: they decide what recovery reads, not what it may read.
 fn update() -> Trace {
     Script::default()
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
         .store(BACKUP, 7) // 1: create the backup
         .persist(BACKUP) // 2, 3
         .store(VALID, 1) // 4
@@ -161,7 +160,7 @@ fn figure_2_with_the_wrong_valid_bit_reads_what_is_not_persisted_and_then_what_i
 fn figure_11_is_a_race_at_the_first_failure_and_a_semantic_bug_at_the_second() {
     const BACKUP: u64 = 0x08;
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
         .store(BACKUP, 7) // 1
         .store(VALID, 1) // 2, in the same line
         .persist(VALID) // 3, 4: the first failure is before the flush
@@ -184,7 +183,7 @@ fn figure_11_is_a_race_at_the_first_failure_and_a_semantic_bug_at_the_second() {
 fn figure_6_tells_what_was_modified_between_the_last_two_commit_writes() {
     let (first, second) = (0x400, 0x480);
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
         .store(first, 1) // 1
         .persist(first) // 2, 3
         .store(VALID, 1) // 4
@@ -195,7 +194,7 @@ fn figure_6_tells_what_was_modified_between_the_last_two_commit_writes() {
         .persist(VALID) // 11, 12
         .store(second, 2) // 13
         .persist(second) // 14, 15
-        .mark(mark::USER) // 16
+        .mark(Annotation::User) // 16
         .trace();
     assert_eq!(read(&trace, &adr(), 13, first), stale(1, [4, 10]));
     assert_eq!(read(&trace, &adr(), 13, second), []);
@@ -205,13 +204,13 @@ fn figure_6_tells_what_was_modified_between_the_last_two_commit_writes() {
 #[test]
 fn a_fence_without_a_flush_commits_nothing() {
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
         .store(ARRAY, 1) // 1
         .sfence() // 2: orders, but makes nothing durable
         .store(VALID, 1) // 3
         .persist(VALID) // 4, 5
         .persist(ARRAY) // 6, 7
-        .mark(mark::USER) // 8
+        .mark(Annotation::User) // 8
         .trace();
     assert_eq!(read(&trace, &adr(), 8, ARRAY), uncommitted(1, Some(3)));
 }
@@ -221,7 +220,7 @@ fn a_store_that_does_not_wait_for_the_commit_before_it_is_not_committed_by_the_n
     let script = |persist_commit: bool| {
         let mut script = Script::default();
         script
-            .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
+            .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
             .store(VALID, 1) // 1
             .clwb(if persist_commit { VALID } else { BACKUP }) // 2
             .sfence() // 3
@@ -237,30 +236,30 @@ fn a_store_that_does_not_wait_for_the_commit_before_it_is_not_committed_by_the_n
 
 #[test]
 fn stores_between_two_ordering_points_are_one_commit_write() {
-    let script = |between: u32| {
+    let script = |between: Annotation| {
         Script::default()
-            .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 16)]) // 0
+            .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 16)]) // 0
             .store(ARRAY, 1) // 1
             .persist(ARRAY) // 2, 3
             .store(VALID, 1) // 4: the first half of a pointer
             .mark(between) // 5
             .store(VALID + 8, 1) // 6
-            .mark(mark::USER) // 7
+            .mark(Annotation::User) // 7
             .trace()
     };
-    assert_eq!(read(&script(mark::USER), &adr(), 7, ARRAY), []);
-    let apart = script(mark::LIBRARY_ENTER);
+    assert_eq!(read(&script(Annotation::User), &adr(), 7, ARRAY), []);
+    let apart = script(Annotation::LibraryEnter);
     assert_eq!(read(&apart, &adr(), 7, ARRAY), stale(1, [4, 6]));
 }
 
 #[test]
 fn a_locked_commit_write_is_a_fence_first() {
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
         .store(ARRAY, 1) // 1
         .clwb(ARRAY) // 2
         .locked(VALID, 1) // 3
-        .mark(mark::USER) // 4
+        .mark(Annotation::User) // 4
         .trace();
     assert_eq!(read(&trace, &strict(), 4, ARRAY), []);
 }
@@ -268,7 +267,7 @@ fn a_locked_commit_write_is_a_fence_first() {
 #[test]
 fn where_caches_survive_each_store_waits_for_the_one_before_it() {
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 16)]) // 0
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 16)]) // 0
         .store(BACKUP, 1) // 1
         .store(VALID, 1) // 2
         .store(VALID + 8, 1) // 3
@@ -276,7 +275,7 @@ fn where_caches_survive_each_store_waits_for_the_one_before_it() {
         .store(VALID, 2) // 5
         .store(ARRAY, 2) // 6
         .stream(ARRAY + 64, 2) // 7
-        .mark(mark::USER) // 8
+        .mark(Annotation::User) // 8
         .trace();
     let options = ShadowOptions {
         rules: Rules {
@@ -300,8 +299,8 @@ fn where_caches_survive_each_store_waits_for_the_one_before_it() {
 fn ranges_say_what_a_variable_decides_about() {
     let other = 0x40;
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_RANGE, 0, &[(VALID, 8), (ARRAY, 8)]) // 0
-        .mark_ranges(mark::COMMIT_RANGE, 0, &[(other, 8), (BACKUP, 8)]) // 1
+        .mark_ranges(Annotation::CommitRange, 0, &[(VALID, 8), (ARRAY, 8)]) // 0
+        .mark_ranges(Annotation::CommitRange, 0, &[(other, 8), (BACKUP, 8)]) // 1
         .store(ARRAY, 1) // 2
         .store(ARRAY + 8, 1) // 3: nobody decides about it
         .clwb(ARRAY) // 4
@@ -309,7 +308,7 @@ fn ranges_say_what_a_variable_decides_about() {
         .persist(BACKUP) // 6, 7
         .store(other, 1) // 8
         .persist(other) // 9, 10
-        .mark(mark::USER) // 11
+        .mark(Annotation::User) // 11
         .trace();
     assert_eq!(read(&trace, &adr(), 11, ARRAY), uncommitted(2, None));
     assert_eq!(read(&trace, &adr(), 11, ARRAY + 8), []);
@@ -328,11 +327,11 @@ fn ranges_say_what_a_variable_decides_about() {
 #[test]
 fn a_second_variable_without_ranges_leaves_none_that_decides_about_everything() {
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
         .store(ARRAY, 1) // 1
         .persist(ARRAY) // 2, 3
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(BACKUP, 8)]) // 4
-        .mark(mark::USER) // 5
+        .mark_ranges(Annotation::CommitVariable, 0, &[(BACKUP, 8)]) // 4
+        .mark(Annotation::User) // 5
         .trace();
     assert_eq!(read(&trace, &adr(), 4, ARRAY), uncommitted(1, None));
     assert_eq!(read(&trace, &adr(), 5, ARRAY), []);
@@ -341,9 +340,13 @@ fn a_second_variable_without_ranges_leaves_none_that_decides_about_everything() 
 #[test]
 fn ranges_of_two_variables_that_overlap_are_an_error_that_names_both() {
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_RANGE, 0, &[(VALID, 8), (ARRAY, 0x40)])
-        .mark_ranges(mark::COMMIT_RANGE, 0, &[(VALID, 8), (ARRAY, 0x40)])
-        .mark_ranges(mark::COMMIT_RANGE, 0, &[(0x40, 8), (ARRAY + 0x38, 0x40)])
+        .mark_ranges(Annotation::CommitRange, 0, &[(VALID, 8), (ARRAY, 0x40)])
+        .mark_ranges(Annotation::CommitRange, 0, &[(VALID, 8), (ARRAY, 0x40)])
+        .mark_ranges(
+            Annotation::CommitRange,
+            0,
+            &[(0x40, 8), (ARRAY + 0x38, 0x40)],
+        )
         .trace();
     let mut shadow = Shadow::new(&trace, &adr()).expect("nothing is known yet");
     let mut errors = Vec::new();
@@ -388,9 +391,9 @@ fn what_was_durable_before_the_variable_was_named_is_unmodified() {
         .store(ARRAY, 1) // 0
         .persist(ARRAY) // 1, 2
         .store(BACKUP, 1) // 3
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 4
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 4
         .persist(BACKUP) // 5, 6
-        .mark(mark::USER) // 7
+        .mark(Annotation::User) // 7
         .trace();
     assert_eq!(read(&trace, &adr(), 7, ARRAY), []);
     assert_eq!(read(&trace, &adr(), 7, BACKUP), uncommitted(3, None));
@@ -399,25 +402,25 @@ fn what_was_durable_before_the_variable_was_named_is_unmodified() {
 #[test]
 fn what_a_transaction_restores_is_consistent() {
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
         .store(ARRAY, 1) // 1
         .persist(ARRAY) // 2, 3
-        .mark(mark::TRANSACTION_BEGIN) // 4
-        .mark_ranges(mark::TRANSACTION_ADD, 0, &[(ARRAY, 16)]) // 5
+        .mark(Annotation::TransactionBegin) // 4
+        .mark_ranges(Annotation::TransactionAdd, 0, &[(ARRAY, 16)]) // 5
         .store(ARRAY + 8, 2) // 6
         .store(BACKUP, 2) // 7: not added
         .mark_ranges(
-            mark::TRANSACTION_ADD,
-            mark::add::NO_SNAPSHOT,
+            Annotation::TransactionAdd,
+            annotation::add::NO_SNAPSHOT,
             &[(BACKUP + 8, 8)],
         ) // 8
         .store(BACKUP + 8, 2) // 9
         .clwb(ARRAY) // 10
         .persist(BACKUP) // 11, 12
-        .mark(mark::TRANSACTION_END) // 13
+        .mark(Annotation::TransactionEnd) // 13
         .store(ARRAY + 8, 3) // 14
         .persist(ARRAY) // 15, 16
-        .mark(mark::USER) // 17
+        .mark(Annotation::User) // 17
         .trace();
     assert_eq!(read(&trace, &adr(), 5, ARRAY), uncommitted(1, None));
     assert_eq!(read(&trace, &adr(), 13, ARRAY), []);
@@ -437,15 +440,18 @@ fn uninitialised(allocation: u64) -> Vec<Judgement> {
 
 #[test]
 fn allocated_memory_is_uninitialised_until_it_is_written() {
-    let (zeroed, written) = (mark::allocation::ZEROED, mark::allocation::WRITTEN);
+    let (zeroed, written) = (
+        annotation::allocation::ZEROED,
+        annotation::allocation::WRITTEN,
+    );
     let trace = Script::default()
-        .mark_ranges(mark::ALLOCATE, 0, &[(ARRAY, 0x100)]) // 0
+        .mark_ranges(Annotation::Allocate, 0, &[(ARRAY, 0x100)]) // 0
         .store(ARRAY + 8, 1) // 1
-        .mark_ranges(mark::ALLOCATE, zeroed, &[(BACKUP, 16)]) // 2
-        .mark_ranges(mark::ALLOCATE, written, &[(BACKUP + 16, 16)]) // 3
-        .mark_ranges(mark::FREE, 0, &[(ARRAY, 0x100)]) // 4
-        .mark_ranges(mark::ALLOCATE, 0, &[(ARRAY, 0x40)]) // 5
-        .mark(mark::USER) // 6
+        .mark_ranges(Annotation::Allocate, zeroed, &[(BACKUP, 16)]) // 2
+        .mark_ranges(Annotation::Allocate, written, &[(BACKUP + 16, 16)]) // 3
+        .mark_ranges(Annotation::Free, 0, &[(ARRAY, 0x100)]) // 4
+        .mark_ranges(Annotation::Allocate, 0, &[(ARRAY, 0x40)]) // 5
+        .mark(Annotation::User) // 6
         .trace();
     let adr = adr();
     for offset in [0, 0x10, 0x40, 0xf8] {
@@ -461,14 +467,14 @@ fn allocated_memory_is_uninitialised_until_it_is_written() {
 
 #[test]
 fn a_reserved_object_that_is_cancelled_is_gone_as_a_whole() {
-    let reserved = mark::allocation::RESERVED;
+    let reserved = annotation::allocation::RESERVED;
     let trace = Script::default()
-        .mark_ranges(mark::ALLOCATE, reserved, &[(ARRAY, 0x100)]) // 0
-        .mark_ranges(mark::ALLOCATE, reserved, &[(BACKUP, 0x40)]) // 1
+        .mark_ranges(Annotation::Allocate, reserved, &[(ARRAY, 0x100)]) // 0
+        .mark_ranges(Annotation::Allocate, reserved, &[(BACKUP, 0x40)]) // 1
         .store(ARRAY, 1) // 2
-        .mark_ranges(mark::PUBLISH, 0, &[(BACKUP, 1)]) // 3
-        .mark_ranges(mark::FREE, 0, &[(ARRAY, 1)]) // 4
-        .mark(mark::USER) // 5
+        .mark_ranges(Annotation::Publish, 0, &[(BACKUP, 1)]) // 3
+        .mark_ranges(Annotation::Free, 0, &[(ARRAY, 1)]) // 4
+        .mark(Annotation::User) // 5
         .trace();
     assert_eq!(read(&trace, &adr(), 4, ARRAY + 8), uninitialised(0));
     assert_eq!(read(&trace, &adr(), 5, ARRAY + 8), []);
@@ -480,19 +486,19 @@ fn objects_of_a_transaction_go_with_it() {
     let script = |abort: bool| {
         let mut script = Script::default();
         script
-            .mark_ranges(mark::ALLOCATE, 0, &[(BACKUP, 8)]) // 0
-            .mark(mark::TRANSACTION_BEGIN) // 1
-            .mark_ranges(mark::TRANSACTION_ALLOCATE, 0, &[(ARRAY, 8)]) // 2
-            .mark_ranges(mark::TRANSACTION_FREE, 0, &[(BACKUP, 8)]); // 3
+            .mark_ranges(Annotation::Allocate, 0, &[(BACKUP, 8)]) // 0
+            .mark(Annotation::TransactionBegin) // 1
+            .mark_ranges(Annotation::TransactionAllocate, 0, &[(ARRAY, 8)]) // 2
+            .mark_ranges(Annotation::TransactionFree, 0, &[(BACKUP, 8)]); // 3
         let end = if abort {
-            mark::TRANSACTION_ABORT
+            Annotation::TransactionAbort
         } else {
-            mark::TRANSACTION_COMMIT
+            Annotation::TransactionCommit
         };
         script
             .mark(end)
-            .mark(mark::TRANSACTION_END)
-            .mark(mark::USER)
+            .mark(Annotation::TransactionEnd)
+            .mark(Annotation::User)
             .trace() // 4, 5, 6
     };
     for abort in [false, true] {
@@ -508,18 +514,18 @@ fn objects_of_a_transaction_go_with_it() {
 #[test]
 fn what_annotations_leave_out_is_no_finding() {
     let trace = Script::default()
-        .mark_ranges(mark::COMMIT_VARIABLE, 0, &[(VALID, 8)]) // 0
-        .mark_ranges(mark::ALLOCATE, 0, &[(BACKUP, 16)]) // 1
+        .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
+        .mark_ranges(Annotation::Allocate, 0, &[(BACKUP, 16)]) // 1
         .store(ARRAY, 1) // 2
-        .mark(mark::INTEREST_BEGIN) // 3
-        .mark(mark::SKIP_DETECTION_BEGIN) // 4
+        .mark(Annotation::InterestBegin) // 3
+        .mark(Annotation::SkipDetectionBegin) // 4
         .store(ARRAY + 8, 1) // 5
-        .mark_ranges(mark::ALLOCATE, 0, &[(BACKUP + 16, 8)]) // 6
-        .mark(mark::SKIP_DETECTION_END) // 7
+        .mark_ranges(Annotation::Allocate, 0, &[(BACKUP + 16, 8)]) // 6
+        .mark(Annotation::SkipDetectionEnd) // 7
         .store(ARRAY + 16, 1) // 8
-        .mark(mark::USER) // 9
+        .mark(Annotation::User) // 9
         .persist(ARRAY) // 10, 11
-        .mark(mark::USER) // 12
+        .mark(Annotation::User) // 12
         .trace();
     let left_out = |at, offset| {
         let shadow = shadow_at(&trace, &adr(), at);
@@ -556,9 +562,9 @@ fn it_is_known_why_bytes_are_not_durable() {
         .stream(0x80, 1) // 4
         .store(0xc0, 1) // 5
         .flush_as(FlushKind::Clflush, 0xc0) // 6
-        .mark(mark::USER) // 7
+        .mark(Annotation::User) // 7
         .sfence() // 8
-        .mark(mark::USER) // 9
+        .mark(Annotation::User) // 9
         .trace();
     let at = |shadow: &Shadow, offset, len| {
         shadow

@@ -5,7 +5,9 @@ use std::fs::File;
 use powerfail_model::{Event, FenceKind, FlushKind, Place, StoreKind};
 use powerfail_protocol::shared::Stacks;
 use powerfail_protocol::{EventKind, Record, Records, mark};
-use powerfail_trace::{Body, Mark, MarkKind, RecordKind, StackId, TraceError, TraceWriter};
+use powerfail_trace::{
+    AnnotatedRange, Annotation, Body, Mark, MarkKind, RecordKind, StackId, TraceError, TraceWriter,
+};
 
 use crate::clock::Stamp;
 use crate::mapping::Mappings;
@@ -217,8 +219,8 @@ impl Output {
             while let Some(([address, len], after)) = numbers(rest) {
                 rest = after;
                 let place = mappings.at(stamp, address);
-                let range = mark::Range {
-                    pool: place.map(|(pool, _)| pool.0),
+                let range = AnnotatedRange {
+                    pool: place.map(|(pool, _)| pool),
                     offset: place.map_or(address, |(_, offset)| offset.0),
                     len,
                 };
@@ -229,7 +231,7 @@ impl Output {
         let kind = match code {
             mark::OPERATION_BEGIN => MarkKind::OperationBegin,
             mark::OPERATION_END => MarkKind::OperationEnd,
-            _ => MarkKind::Annotation { code },
+            _ => MarkKind::Annotation(Annotation::from_code(code)),
         };
         let mark = Mark {
             kind,

@@ -1,24 +1,27 @@
 //! Annotations in a trace, by name: what the program, or a library of it, says about its work.
 
-use powerfail_model::{Place, PoolIndex, PoolOffset};
-use powerfail_protocol::mark::{self, Range};
+use powerfail_model::{Place, PoolOffset};
+use powerfail_protocol::mark;
 use powerfail_protocol::request::pmemcheck;
+use powerfail_trace::annotation::{self, AnnotatedRange, Annotation};
 use serde_json::{Value, json};
 
 /// Bytes of a payload that a line of text shows; `--json` shows all.
 const PAYLOAD_SHOWN: usize = 60;
 
 /// An annotation as text: its name, what it is about, and what else it says.
-pub(crate) fn text(code: u32, value: u64, payload: &[u8]) -> String {
-    let name = mark::name(code).map_or_else(|| format!("code {code:#x}"), str::to_owned);
+pub(crate) fn text(annotation: Annotation, value: u64, payload: &[u8]) -> String {
+    let name = annotation
+        .name()
+        .map_or_else(|| format!("code {:#x}", annotation.code()), str::to_owned);
     let mut parts = vec![name];
-    match said(code, value) {
+    match said(annotation, value) {
         Said::Nothing => {}
         Said::Number => parts.push(value.to_string()),
         Said::Words(words) => parts.extend(words.into_iter().map(str::to_owned)),
     }
-    if code & mark::HAS_RANGES != 0 {
-        let ranges: Vec<String> = Range::all(payload).map(range_text).collect();
+    if annotation.has_ranges() {
+        let ranges: Vec<String> = AnnotatedRange::all(payload).map(range_text).collect();
         parts.push(ranges.join(", "));
     } else if !payload.is_empty() {
         parts.push(payload_text(payload));
@@ -33,22 +36,25 @@ pub(crate) fn payload_text(payload: &[u8]) -> String {
 }
 
 /// Adds what an annotation says to a record in JSON.
-pub(crate) fn add_json(record: &mut Value, code: u32, value: u64, payload: &[u8]) {
-    record["code"] = json!(code);
-    if let Some(name) = mark::name(code) {
+pub(crate) fn add_json(record: &mut Value, annotation: Annotation, value: u64, payload: &[u8]) {
+    record["code"] = json!(annotation.code());
+    if let Some(name) = annotation.name() {
         record["name"] = json!(name);
     }
-    if let Said::Words(words) = said(code, value) {
-        if matches!(code, mark::LIBRARY_ENTER | mark::LIBRARY_LEAVE) {
+    if let Said::Words(words) = said(annotation, value) {
+        if matches!(
+            annotation,
+            Annotation::LibraryEnter | Annotation::LibraryLeave
+        ) {
             record["function"] = json!(words.first());
-        } else if code == mark::CLIENT_REQUEST {
+        } else if annotation == Annotation::ClientRequest {
             record["request"] = json!(words.first());
         } else {
             record["flags"] = json!(words);
         }
     }
-    if code & mark::HAS_RANGES != 0 {
-        record["ranges"] = Range::all(payload).map(range_json).collect();
+    if annotation.has_ranges() {
+        record["ranges"] = AnnotatedRange::all(payload).map(range_json).collect();
     }
 }
 
@@ -59,31 +65,31 @@ enum Said {
     Words(Vec<&'static str>),
 }
 
-fn said(code: u32, value: u64) -> Said {
-    let flags: &[(u64, &'static str)] = match code {
-        mark::LIBRARY_ENTER | mark::LIBRARY_LEAVE => {
+fn said(annotation: Annotation, value: u64) -> Said {
+    let flags: &[(u64, &'static str)] = match annotation {
+        Annotation::LibraryEnter | Annotation::LibraryLeave => {
             return match mark::function_name(value) {
                 Some(function) => Said::Words(vec![function]),
                 None => Said::Number,
             };
         }
-        mark::CLIENT_REQUEST => {
+        Annotation::ClientRequest => {
             return match pmemcheck::name(value) {
                 Some(request) => Said::Words(vec![request]),
                 None => Said::Number,
             };
         }
-        mark::TRANSACTION_ADD => &[
-            (mark::add::NO_SNAPSHOT, "no-snapshot"),
-            (mark::add::NO_FLUSH, "no-flush"),
+        Annotation::TransactionAdd => &[
+            (annotation::add::NO_SNAPSHOT, "no-snapshot"),
+            (annotation::add::NO_FLUSH, "no-flush"),
         ],
-        mark::TRANSACTION_ALLOCATE | mark::ALLOCATE => &[
-            (mark::allocation::ZEROED, "zeroed"),
-            (mark::allocation::WRITTEN, "written"),
-            (mark::allocation::NO_FLUSH, "no-flush"),
-            (mark::allocation::RESERVED, "reserved"),
+        Annotation::TransactionAllocate | Annotation::Allocate => &[
+            (annotation::allocation::ZEROED, "zeroed"),
+            (annotation::allocation::WRITTEN, "written"),
+            (annotation::allocation::NO_FLUSH, "no-flush"),
+            (annotation::allocation::RESERVED, "reserved"),
         ],
-        mark::USER => return Said::Number,
+        Annotation::User => return Said::Number,
         _ if value == 0 => return Said::Nothing,
         _ => return Said::Number,
     };
@@ -99,21 +105,21 @@ fn said(code: u32, value: u64) -> Said {
     }
 }
 
-fn range_text(range: Range) -> String {
-    let Range { pool, offset, len } = range;
+fn range_text(range: AnnotatedRange) -> String {
+    let AnnotatedRange { pool, offset, len } = range;
     match pool {
         Some(pool) => {
-            let at = Place::new(PoolIndex(pool), PoolOffset(offset));
+            let at = Place::new(pool, PoolOffset(offset));
             format!("{at} +{len}")
         }
         None => format!("{offset:#x} +{len} in no pool"),
     }
 }
 
-fn range_json(range: Range) -> Value {
-    let Range { pool, offset, len } = range;
+fn range_json(range: AnnotatedRange) -> Value {
+    let AnnotatedRange { pool, offset, len } = range;
     match pool {
-        Some(pool) => json!({ "pool": pool, "offset": offset, "len_bytes": len }),
+        Some(pool) => json!({ "pool": pool.0, "offset": offset, "len_bytes": len }),
         None => json!({ "address": offset, "len_bytes": len }),
     }
 }
@@ -121,65 +127,71 @@ fn range_json(range: Range) -> Value {
 #[cfg(test)]
 mod tests {
     use super::{add_json, text};
-    use powerfail_protocol::mark::{self, Range};
+    use powerfail_model::PoolIndex;
+    use powerfail_protocol::mark;
+    use powerfail_trace::annotation::{self, AnnotatedRange, Annotation};
     use serde_json::json;
 
-    fn ranges(ranges: &[Range]) -> Vec<u8> {
+    fn ranges(ranges: &[AnnotatedRange]) -> Vec<u8> {
         ranges.iter().flat_map(|range| range.to_bytes()).collect()
     }
 
     #[test]
     fn annotations_have_names_places_and_flags() {
-        let here = Range {
-            pool: Some(1),
+        let here = AnnotatedRange {
+            pool: Some(PoolIndex(1)),
             offset: 64,
             len: 8,
         };
-        let nowhere = Range { pool: None, ..here };
-        assert_eq!(text(mark::FAILURE_POINT, 0, &[]), "failure-point");
-        assert_eq!(text(mark::USER, 0, b"hello"), "mark 0 \"hello\"");
-        assert_eq!(text(0x7777, 5, &[]), "code 0x7777 5");
+        let nowhere = AnnotatedRange { pool: None, ..here };
+        assert_eq!(text(Annotation::FailurePoint, 0, &[]), "failure-point");
+        assert_eq!(text(Annotation::User, 0, b"hello"), "mark 0 \"hello\"");
+        assert_eq!(text(Annotation::from_code(0x7777), 5, &[]), "code 0x7777 5");
         assert_eq!(
-            text(mark::COMMIT_RANGE, 0, &ranges(&[here, nowhere])),
+            text(Annotation::CommitRange, 0, &ranges(&[here, nowhere])),
             "commit-range 1:0x40 +8, 0x40 +8 in no pool"
         );
         assert_eq!(
-            text(mark::TRANSACTION_ADD, mark::add::NO_FLUSH, &ranges(&[here])),
+            text(
+                Annotation::TransactionAdd,
+                annotation::add::NO_FLUSH,
+                &ranges(&[here])
+            ),
             "transaction-add no-flush 1:0x40 +8"
         );
         assert_eq!(
-            text(mark::CLIENT_REQUEST, 5, &ranges(&[here])),
+            text(Annotation::ClientRequest, 5, &ranges(&[here])),
             "client-request flush 1:0x40 +8"
         );
         assert_eq!(
-            text(mark::LIBRARY_ENTER, 0, &[]),
+            text(Annotation::LibraryEnter, 0, &[]),
             format!("library-enter {}", mark::FUNCTIONS[0])
         );
         assert_eq!(
-            text(mark::LIBRARY_ENTER, 1 << 40, &[]),
+            text(Annotation::LibraryEnter, 1 << 40, &[]),
             "library-enter 1099511627776"
         );
     }
 
     #[test]
     fn machines_get_the_same() {
-        let here = Range {
-            pool: Some(1),
+        let here = AnnotatedRange {
+            pool: Some(PoolIndex(1)),
             offset: 64,
             len: 8,
         };
-        let nowhere = Range { pool: None, ..here };
+        let nowhere = AnnotatedRange { pool: None, ..here };
         let mut record = json!({});
         add_json(
             &mut record,
-            mark::COMMIT_RANGE,
+            Annotation::CommitRange,
             0,
             &ranges(&[here, nowhere]),
         );
         assert_eq!(
             record,
             json!({
-                "code": mark::COMMIT_RANGE,
+                "code": Annotation::CommitRange.code(),
                 "name": "commit-range",
                 "ranges": [
                     { "pool": 1, "offset": 64, "len_bytes": 8 },
@@ -188,11 +200,11 @@ mod tests {
             })
         );
         let mut record = json!({});
-        add_json(&mut record, mark::LIBRARY_LEAVE, 1, &[]);
+        add_json(&mut record, Annotation::LibraryLeave, 1, &[]);
         assert_eq!(record["function"], mark::FUNCTIONS[1]);
         let mut record = json!({});
-        let value = mark::allocation::ZEROED | mark::allocation::NO_FLUSH;
-        add_json(&mut record, mark::ALLOCATE, value, &[]);
+        let value = annotation::allocation::ZEROED | annotation::allocation::NO_FLUSH;
+        add_json(&mut record, Annotation::Allocate, value, &[]);
         assert_eq!(record["flags"], json!(["zeroed", "no-flush"]));
     }
 }

@@ -264,7 +264,9 @@ fn body_text(body: &Body<'_>) -> String {
                     let about = format!("fd {fd}, {}", bytes(full_len_bytes));
                     format!("{about} {}", marks::payload_text(mark.payload))
                 }
-                MarkKind::Annotation { code } => marks::text(code, mark.value, mark.payload),
+                MarkKind::Annotation(annotation) => {
+                    marks::text(annotation, mark.value, mark.payload)
+                }
                 MarkKind::OperationBegin | MarkKind::OperationEnd => mark.value.to_string(),
             };
             format!("{name:<12} {about}")
@@ -360,8 +362,8 @@ pub fn record_json(places: &mut Places<'_>, record: &Record<'_>) -> Value {
                     value["fd"] = json!(fd);
                     value["full_len_bytes"] = json!(full_len_bytes);
                 }
-                MarkKind::Annotation { code } => {
-                    marks::add_json(&mut value, code, mark.value, mark.payload);
+                MarkKind::Annotation(annotation) => {
+                    marks::add_json(&mut value, annotation, mark.value, mark.payload);
                 }
                 MarkKind::OperationBegin | MarkKind::OperationEnd => {}
             }

@@ -5,6 +5,7 @@
 
 use powerfail_model::{Event, EventIndex, Place, PoolIndex, PoolOffset, ThreadIndex};
 
+use crate::annotation::Annotation;
 use crate::definition::StackId;
 use crate::error::{Result, TraceError};
 use crate::layout::{BlockDescriptor, MAX_PAYLOAD_BYTES};
@@ -397,10 +398,11 @@ impl Decoder {
                     full_len_bytes: self.extra(raw)?,
                 }
             }
-            tag::MARK_ANNOTATION => MarkKind::Annotation {
-                code: u32::try_from(self.extra(raw)?)
-                    .map_err(|_| self.corrupt("an annotation's code exceeds 32 bits"))?,
-            },
+            tag::MARK_ANNOTATION => {
+                let code = u32::try_from(self.extra(raw)?)
+                    .map_err(|_| self.corrupt("an annotation's code exceeds 32 bits"))?;
+                MarkKind::Annotation(Annotation::from_code(code))
+            }
             tag::MARK_OPERATION_BEGIN => MarkKind::OperationBegin,
             tag::MARK_OPERATION_END => MarkKind::OperationEnd,
             code => return Err(self.unknown("kind of mark", code)),

@@ -192,9 +192,9 @@ impl Encoder {
                 put_varint(extras, zigzag(i64::from(fd).cast_unsigned()));
                 put_varint(extras, full_len_bytes);
             }
-            MarkKind::Annotation { code } => {
+            MarkKind::Annotation(annotation) => {
                 put_varint(extras, tag::MARK_ANNOTATION);
-                put_varint(extras, u64::from(code));
+                put_varint(extras, u64::from(annotation.code()));
             }
             MarkKind::OperationBegin => put_varint(extras, tag::MARK_OPERATION_BEGIN),
             MarkKind::OperationEnd => put_varint(extras, tag::MARK_OPERATION_END),

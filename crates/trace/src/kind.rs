@@ -112,7 +112,7 @@ impl RecordKind {
             Body::VolatileFlush { .. } => Self::VolatileFlush,
             Body::Mark(mark) => match mark.kind {
                 MarkKind::Output { .. } => Self::Output,
-                MarkKind::Annotation { .. } => Self::Annotation,
+                MarkKind::Annotation(_) => Self::Annotation,
                 MarkKind::OperationBegin => Self::OperationBegin,
                 MarkKind::OperationEnd => Self::OperationEnd,
             },

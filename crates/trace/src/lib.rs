@@ -42,6 +42,7 @@
 //! # }
 //! ```
 
+pub mod annotation;
 mod block;
 mod compress;
 mod decode;
@@ -57,12 +58,14 @@ mod predict;
 mod reader;
 mod record;
 pub mod replay;
+mod scope;
 mod source;
 mod statistics;
 mod tag;
 mod wire;
 mod writer;
 
+pub use annotation::{AnnotatedRange, Annotation};
 pub use block::{EventBlock, ImageRuns, RecordCursor, Records};
 pub use compress::Compression;
 pub use definition::{
@@ -77,6 +80,7 @@ pub use layout::{
 };
 pub use reader::{Completeness, StackFrames, Trace};
 pub use record::{Body, Mark, MarkKind, Record};
+pub use scope::{Scope, ScopeChange};
 pub use source::ReadAt;
 pub use statistics::Statistics;
 pub use writer::{Summary, TraceWriter, WriterOptions};

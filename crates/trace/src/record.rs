@@ -2,6 +2,7 @@
 
 use powerfail_model::{Event, EventIndex, FlushKind, Step, ThreadIndex};
 
+use crate::annotation::Annotation;
 use crate::definition::StackId;
 
 /// One thing that happened, with its place in the recorded order, its thread and its call stack.
@@ -75,10 +76,7 @@ pub enum MarkKind {
         full_len_bytes: u64,
     },
     /// An annotation in the program.
-    Annotation {
-        /// Which annotation; the codes belong to the annotation library.
-        code: u32,
-    },
+    Annotation(Annotation),
     /// An operation of the workload begins.
     OperationBegin,
     /// An operation of the workload is complete.

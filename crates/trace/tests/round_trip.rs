@@ -9,8 +9,8 @@ use powerfail_model::{
     Event, EventIndex, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
 use powerfail_trace::{
-    Body, Completeness, Compression, FinalImage, Frame, ImageHash, MAX_PAYLOAD_BYTES, Mark,
-    MarkKind, ModuleIndex, Pool, PoolKind, StackId, Statistics, Thread, Trace, TraceError,
+    Annotation, Body, Completeness, Compression, FinalImage, Frame, ImageHash, MAX_PAYLOAD_BYTES,
+    Mark, MarkKind, ModuleIndex, Pool, PoolKind, StackId, Statistics, Thread, Trace, TraceError,
     TraceWriter, WriterOptions,
 };
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn mark_kind() -> impl Strategy<Value = MarkKind> {
     prop_oneof![
         (any::<i32>(), any::<u64>())
             .prop_map(|(fd, full_len_bytes)| MarkKind::Output { fd, full_len_bytes }),
-        any::<u32>().prop_map(|code| MarkKind::Annotation { code }),
+        any::<u32>().prop_map(|code| MarkKind::Annotation(Annotation::from_code(code))),
         Just(MarkKind::OperationBegin),
         Just(MarkKind::OperationEnd),
     ]

@@ -192,9 +192,7 @@ impl Bench<'_, '_> {
             if diagnosis.cause == Cause::ProgramOrder {
                 whole.push(Failed {
                     trial: Trial::prefix(diagnosis.at),
-                    state: CrashState {
-                        versions: Vec::new(),
-                    },
+                    state: CrashState::default(),
                     stack: self.stack_of(diagnosis.at)?,
                     symptom: diagnosis.symptom.clone(),
                     count: failure.count,

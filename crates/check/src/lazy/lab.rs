@@ -133,10 +133,6 @@ pub(crate) struct SlotLab<'w, 't> {
     pub(crate) modules: Vec<(Stage, Arc<[Module]>)>,
 }
 
-const NOTHING_LOST: CrashState = CrashState {
-    versions: Vec::new(),
-};
-
 impl Lab for SlotLab<'_, '_> {
     fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
         if let Some(moments) = &mut self.moments {
@@ -187,7 +183,7 @@ impl Lab for SlotLab<'_, '_> {
         request: &ExploreRequest<'_>,
     ) -> Result<Attempt, CheckError> {
         self.image
-            .prepare_with(&self.cursor, &NOTHING_LOST, overlay)?;
+            .prepare_with(&self.cursor, &CrashState::default(), overlay)?;
         match self.slot.explore(request) {
             Ok(explored) => {
                 self.modules.clear();

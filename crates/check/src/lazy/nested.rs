@@ -223,9 +223,7 @@ impl Nest<'_, '_> {
             };
             let concrete = point.crash.concrete(&seen);
             let overlay = patches(&concrete, point.crash.table.line_bytes);
-            let nothing_lost = CrashState {
-                versions: Vec::new(),
-            };
+            let nothing_lost = CrashState::default();
             let mut loads = loads(lab, &point.crash.table, &execution, decisive);
             name_sources(lab, log, point, &mut loads);
             let verdict = lab.run(&nothing_lost, &overlay)?;

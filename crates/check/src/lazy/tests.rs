@@ -2,7 +2,7 @@
 
 pub(crate) mod simulated;
 
-use powerfail_explore::{FailurePoint, FailurePointTree, TreeOptions};
+use powerfail_explore::{FailurePoint, FailurePointOptions, FailurePointsByStack};
 use powerfail_finding::Code;
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
@@ -21,11 +21,12 @@ const FLAG: u64 = 64;
 const OTHER: u64 = 4096;
 
 fn points(trace: &Trace) -> Vec<FailurePoint> {
-    let options = TreeOptions {
+    let options = FailurePointOptions {
         per_stack: 0,
-        ..TreeOptions::default()
+        ..FailurePointOptions::default()
     };
-    let tree = FailurePointTree::covering(trace, Rules::default(), options).expect("a sound trace");
+    let tree =
+        FailurePointsByStack::covering(trace, Rules::default(), options).expect("a sound trace");
     let stacks = tree.stacks().iter();
     let mut points: Vec<FailurePoint> = stacks.flat_map(|stack| stack.points.clone()).collect();
     points.sort_by_key(|point| point.at);

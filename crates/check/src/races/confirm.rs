@@ -217,9 +217,7 @@ impl Scene<'_> {
             if contents.judge(self.at, &sight.execution.verdict).is_some() {
                 continue;
             }
-            let state = CrashState {
-                versions: Vec::new(),
-            };
+            let state = CrashState::default();
             let verdict = self.lab.run(&state, &[])?;
             *self.executions += 1;
             let symptom = contents.judge(self.at, &verdict);
@@ -242,9 +240,7 @@ fn fill(
     setting: &Setting<'_>,
     executions: &mut u64,
 ) -> Result<Option<Confirmed>, CheckError> {
-    let newest = CrashState {
-        versions: Vec::new(),
-    };
+    let newest = CrashState::default();
     for pattern in PATTERNS {
         let filled = patches(bytes, pattern);
         let verdict = lab.run(&newest, &filled)?;

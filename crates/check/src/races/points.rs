@@ -1,6 +1,6 @@
 //! When the power fails.
 
-use powerfail_explore::{FailurePoint, FailurePointTree, TreeOptions, Trigger};
+use powerfail_explore::{FailurePoint, FailurePointOptions, FailurePointsByStack, Trigger};
 use powerfail_lint::Owners;
 use powerfail_model::{EventIndex, Rules, ThreadIndex};
 use powerfail_trace::{Record, StackId, Trace};
@@ -21,7 +21,7 @@ pub(super) struct Points {
 pub(super) fn of(
     trace: &Trace,
     rules: Rules,
-    tree: TreeOptions,
+    tree: FailurePointOptions,
     only: Option<EventIndex>,
     places: &mut Places<'_>,
 ) -> Result<Points, CheckError> {
@@ -33,14 +33,14 @@ pub(super) fn of(
             out_of_scope: 0,
         });
     }
-    let options = TreeOptions {
+    let options = FailurePointOptions {
         per_stack: 0,
         ..tree
     };
     let trust = places.trust().clone();
     let mut owners = Owners::new(trace, &trust, places);
     let mut is_own = |record: &Record<'_>| owners.is_librarys(record);
-    let tree = FailurePointTree::ordering(trace, rules, options, &mut is_own)?;
+    let tree = FailurePointsByStack::ordering(trace, rules, options, &mut is_own)?;
     let (ranked, left_out) = ranked(&tree);
     Ok(Points {
         ranked,

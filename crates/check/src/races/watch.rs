@@ -8,10 +8,9 @@ use powerfail_explore::lazy::{CrashTable, Observed, PageLines, Seen};
 use powerfail_finding::Code;
 use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
 use powerfail_oracle::{Branch, Execution, ExploreRequest, LineTable, PageMask, Stage, Watch};
-use powerfail_protocol::mark;
 use powerfail_protocol::observe::ByteSet;
 use powerfail_races::{Judgement, NotDurable, Shadow};
-use powerfail_trace::{Frame, Module};
+use powerfail_trace::{Annotation, Frame, Module};
 
 use super::shadows::watches;
 use crate::content::Contents;
@@ -242,8 +241,12 @@ impl<'s> Variables<'s> {
         benign: &[(PoolIndex, Range<u64>)],
     ) -> Self {
         let notes = execution.notes.iter();
-        let notes =
-            notes.filter(|note| matches!(note.code, mark::COMMIT_VARIABLE | mark::COMMIT_RANGE));
+        let notes = notes.filter(|note| {
+            matches!(
+                Annotation::from_code(note.code),
+                Annotation::CommitVariable | Annotation::CommitRange
+            )
+        });
         let named = notes.filter_map(|note| {
             let pool = pools.index(note.pool)?;
             Some((pool, note.offset..note.offset.saturating_add(note.bytes)))

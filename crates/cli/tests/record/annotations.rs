@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use powerfail_trace::{MarkKind, Trace};
+use powerfail_trace::{Annotation, MarkKind, Trace};
 use serde_json::{Value, json};
 
 use crate::common::{Mode, Recorder, Recording, native, target, target_with};
@@ -197,7 +197,7 @@ fn assert_places(recording: &Recording, program: &Path) {
             Body::Pm(powerfail_model::Event::Store { .. }) => stored = true,
             Body::Pm(powerfail_model::Event::Flush { .. }) => flushed = true,
             Body::Mark(mark) => {
-                let MarkKind::Annotation { code } = mark.kind else {
+                let MarkKind::Annotation(annotation) = mark.kind else {
                     continue;
                 };
                 let innermost = trace.stack(record.stack).next();
@@ -206,7 +206,7 @@ fn assert_places(recording: &Recording, program: &Path) {
                 };
                 let module = &trace.modules()[module.0 as usize];
                 assert_eq!(module.path.file_name(), program.file_name(), "{record:?}");
-                if code == 0x0207 {
+                if annotation == Annotation::FailurePoint {
                     assert!(stored && !flushed, "between the store and its flush");
                 }
             }

@@ -83,9 +83,7 @@ impl<'a> Pool<'a> {
             .unwrap_or_else(|| panic!("{function} has no fence {fence}"));
         let mut cursor = ImageCursor::new(&trace, CursorOptions::default()).expect("a cursor");
         cursor.move_to(at).expect("a moment");
-        let newest = CrashState {
-            versions: Vec::new(),
-        };
+        let newest = CrashState::default();
         let layout = Layout::of(&trace, &[]).expect("the layout of the pools");
         let images = self.folder.path().join("images");
         let written = write_image(&cursor, &newest, &[], &layout, &images).expect("a crash image");

@@ -4,10 +4,8 @@
 //! and does come out of it, power failures do not count.
 
 use powerfail_model::{EventIndex, ThreadIndex};
-use powerfail_trace::{Body, MarkKind, Record};
+use powerfail_trace::{Annotation, Body, MarkKind, Record};
 use rustc_hash::FxHashMap;
-
-use crate::{CREATE_BEGIN, CREATE_END};
 
 /// See the module header.
 #[derive(Clone, Debug, Default)]
@@ -22,13 +20,13 @@ impl CreationSpans {
     pub(crate) fn push(&mut self, record: &Record<'_>) {
         match &record.body {
             Body::Mark(mark) => match mark.kind {
-                MarkKind::Annotation { code: CREATE_BEGIN } => {
+                MarkKind::Annotation(Annotation::CreationBegin) => {
                     if self.depths.is_empty() {
                         self.begun = record.index;
                     }
                     *self.depths.entry(record.thread).or_default() += 1;
                 }
-                MarkKind::Annotation { code: CREATE_END } => {
+                MarkKind::Annotation(Annotation::CreationEnd) => {
                     let Some(depth) = self.depths.get_mut(&record.thread) else {
                         return;
                     };

@@ -1,8 +1,8 @@
 //! One forward pass over a trace that stops at the end of each segment.
 
 use powerfail_model::{Event, EventIndex, Image, Step, ThreadIndex};
-use powerfail_scope::{Scope, Turn};
 use powerfail_trace::{Record, RecordCursor, Result, StackId, Trace};
+use powerfail_trace::{Scope, ScopeChange};
 
 use super::creation_spans::CreationSpans;
 use super::open_versions::{OpenVersions, PassOptions};
@@ -129,14 +129,14 @@ impl<'t, I: Image> SegmentPass<'t, I> {
             let (at, stack) = (record.index, record.stack);
             let ends = match self.scope.push(&record) {
                 None => None,
-                Some(Turn::FirstInterest) => {
+                Some(ScopeChange::FirstRegion) => {
                     self.first_of_interest = Some(self.next_number);
                     None
                 }
-                Some(Turn::FailurePoint) => Some(true),
-                Some(Turn::LostFailurePoint) => Some(false),
+                Some(ScopeChange::FailurePoint) => Some(true),
+                Some(ScopeChange::SkippedFailurePoint) => Some(false),
                 // The end of the segment is out of scope; its beginning was not.
-                Some(Turn::Closes) => self.open.may_lose().then_some(true),
+                Some(ScopeChange::Closed) => self.open.may_lose().then_some(true),
             };
             if let Some(in_scope) = ends {
                 return Ok(Some(self.stop(at, stack, in_scope)));

@@ -3,11 +3,10 @@
 //! The frontier counts versions; recovery can only tell contents apart. A line whose versions all have
 //! the same bytes is not in the table: whatever survives of it, nobody can see a difference.
 
-use powerfail_model::{EventIndex, LineId};
+use powerfail_model::{EventIndex, Frontier, Image, LineId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lazy::distinct::{Distinct, distinct, thin};
-use crate::strategy::FrontierView;
 
 /// The open lines of a failure point, by pool and offset.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,12 +98,12 @@ impl CrashLine {
 
 impl CrashTable {
     /// The table at the present position of a frontier, within the usual limits.
-    pub fn of(frontier: &dyn FrontierView) -> Self {
+    pub fn of<I: Image>(frontier: &Frontier<I>) -> Self {
         Self::within(frontier, TableLimits::default())
     }
 
     /// The table at the present position of a frontier.
-    pub fn within(frontier: &dyn FrontierView, limits: TableLimits) -> Self {
+    pub fn within<I: Image>(frontier: &Frontier<I>, limits: TableLimits) -> Self {
         let open = frontier.open_lines_sorted();
         let mut table = Self {
             line_bytes: frontier.rules().domain.line_bytes(),

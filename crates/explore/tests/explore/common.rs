@@ -1,13 +1,13 @@
 //! Small traces.
 
-use powerfail_explore::{FailurePointTree, TreeOptions};
+use powerfail_explore::{FailurePointOptions, FailurePointsByStack};
 use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
 use powerfail_protocol::mark;
 use powerfail_trace::{
-    Body, Frame, Mark, MarkKind, Meta, Module, ModuleIndex, Pool, PoolKind, StackId, Thread, Trace,
-    TraceWriter, WriterOptions,
+    Annotation, Body, Frame, Mark, MarkKind, Meta, Module, ModuleIndex, Pool, PoolKind, StackId,
+    Thread, Trace, TraceWriter, WriterOptions,
 };
 
 pub(crate) const POOL_BYTES: u64 = 4096 + 1000;
@@ -20,7 +20,7 @@ pub(crate) enum Op {
     Fence,
     Sync,
     Resize(u64),
-    Annotation(u32),
+    Annotation(Annotation),
     /// The call of a function of libpmemobj.
     Call(&'static str),
     ThreadEnd,
@@ -57,15 +57,13 @@ impl Op {
                 pool,
                 len_bytes: *len_bytes,
             }),
-            Self::Annotation(code) => Body::Mark(Mark {
-                kind: MarkKind::Annotation { code: *code },
+            Self::Annotation(annotation) => Body::Mark(Mark {
+                kind: MarkKind::Annotation(*annotation),
                 value: 0,
                 payload: &[],
             }),
             Self::Call(function) => Body::Mark(Mark {
-                kind: MarkKind::Annotation {
-                    code: mark::LIBRARY_ENTER,
-                },
+                kind: MarkKind::Annotation(Annotation::LibraryEnter),
                 value: mark::function(function),
                 payload: &[],
             }),
@@ -123,8 +121,8 @@ pub(crate) fn trace_with_pool(lines: &[Line], len_bytes: u64) -> Trace {
 }
 
 /// The kept points of a tree, by stack.
-pub(crate) fn kept(lines: &[Line], options: TreeOptions) -> Vec<(u64, Vec<u64>)> {
-    let tree = FailurePointTree::of(&trace_of(lines), options).unwrap();
+pub(crate) fn kept(lines: &[Line], options: FailurePointOptions) -> Vec<(u64, Vec<u64>)> {
+    let tree = FailurePointsByStack::of(&trace_of(lines), options).unwrap();
     tree.stacks()
         .iter()
         .map(|stack| {

@@ -1,15 +1,16 @@
 //! What happens while a pool is being created is left out.
 
-use powerfail_explore::{CREATE_BEGIN, CREATE_END, FailurePointTree, TreeOptions};
+use powerfail_explore::{FailurePointOptions, FailurePointsByStack};
+use powerfail_trace::Annotation;
 
 use crate::common::{Line, Op, kept, store, trace_of};
 
 fn begin(thread: u32) -> Line {
-    (thread, 0, Op::Annotation(CREATE_BEGIN))
+    (thread, 0, Op::Annotation(Annotation::CreationBegin))
 }
 
 fn end(thread: u32) -> Line {
-    (thread, 0, Op::Annotation(CREATE_END))
+    (thread, 0, Op::Annotation(Annotation::CreationEnd))
 }
 
 /// A store and a fence after it; the fence has the call stack.
@@ -17,10 +18,10 @@ fn pair(thread: u32, stack: u32) -> [Line; 2] {
     [(thread, 9, store(0, 1)), (thread, stack, Op::Fence)]
 }
 
-fn options() -> TreeOptions {
-    TreeOptions {
+fn options() -> FailurePointOptions {
+    FailurePointOptions {
         per_stack: 0,
-        ..TreeOptions::default()
+        ..FailurePointOptions::default()
     }
 }
 
@@ -36,19 +37,19 @@ fn points_inside_are_left_out_and_counted() {
     lines.push(end(0));
     lines.extend(pair(0, 1)); // 11
     assert_eq!(kept(&lines, options()), [(2, vec![1, 11])]);
-    let tree = FailurePointTree::of(&trace_of(&lines), options()).unwrap();
+    let tree = FailurePointsByStack::of(&trace_of(&lines), options()).unwrap();
     assert_eq!((tree.point_count(), tree.excluded_count()), (2, 3));
-    let include = TreeOptions {
+    let include = FailurePointOptions {
         include_create: true,
         ..options()
     };
-    let tree = FailurePointTree::of(&trace_of(&lines), include).unwrap();
+    let tree = FailurePointsByStack::of(&trace_of(&lines), include).unwrap();
     assert_eq!((tree.point_count(), tree.excluded_count()), (5, 0));
 }
 
 #[test]
 fn sampling_goes_on_as_if_the_creation_had_not_been() {
-    let options = TreeOptions::default();
+    let options = FailurePointOptions::default();
     let calm: Vec<Line> = (0..40).flat_map(|_| pair(0, 1)).collect();
     let mut disturbed = calm.clone();
     let inside: Vec<Line> = std::iter::once(begin(0))

@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 
 use powerfail_explore::{
-    CREATE_BEGIN, CREATE_END, EagerOptions, EagerState, EagerStates, PassOptions, Representatives,
-    Survey,
+    EagerOptions, EagerState, EagerStates, PassOptions, Representatives, Survey,
 };
 use powerfail_model::{
     Atomicity, BigUint, CrashState, Domain, Event, EventIndex, FailurePoints, FlushKind, Frontier,
     Image, Place, PoolIndex, PoolOffset, Rules, SparseImage, Step, StoreKind,
 };
-use powerfail_trace::Trace;
+use powerfail_trace::{Annotation, Trace};
 use proptest::prelude::*;
 
 use crate::common::{Line, Op, POOL_BYTES, store, trace_of, trace_with_pool};
@@ -365,10 +364,10 @@ fn segments_in_which_a_pool_is_created_are_left_out() {
         let flush = Op::Flush(FlushKind::Clflush, at);
         [(0, 1, store(at, 1)), (0, 2, flush)]
     };
-    let mut lines = vec![(0, 0, Op::Annotation(CREATE_BEGIN))];
+    let mut lines = vec![(0, 0, Op::Annotation(Annotation::CreationBegin))];
     lines.extend(round(0));
     lines.extend(round(64));
-    lines.push((0, 0, Op::Annotation(CREATE_END)));
+    lines.push((0, 0, Op::Annotation(Annotation::CreationEnd)));
     lines.extend(round(128));
     let (survey, left, _) = states(&trace_of(&lines), &EagerOptions::default());
     assert_eq!(survey.in_creation, [0, 1]);

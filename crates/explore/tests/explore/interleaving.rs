@@ -2,6 +2,7 @@
 
 use powerfail_explore::Interleaving;
 use powerfail_model::FlushKind;
+use powerfail_trace::Annotation;
 
 use crate::common::{Line, Op, store, trace_of};
 
@@ -57,7 +58,7 @@ fn order_thread_place_code_and_kind_count() {
 #[test]
 fn what_is_no_operation_does_not_count() {
     let mut other = lines();
-    other.insert(2, (1, 1, Op::Annotation(7)));
+    other.insert(2, (1, 1, Op::Annotation(Annotation::Other(7))));
     other.push((1, 0, Op::ThreadEnd));
     assert_eq!(of(&other), of(&lines()));
 }

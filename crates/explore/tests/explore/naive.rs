@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use powerfail_explore::{FailurePoint, FailurePointTree, Granularity, TreeOptions};
+use powerfail_explore::{FailurePoint, FailurePointOptions, FailurePointsByStack, Granularity};
 use powerfail_model::{
     Event, EventIndex, FailurePoints, FlushKind, Frontier, Rules, SparseImage, StoreKind,
 };
@@ -25,15 +25,15 @@ fn line() -> impl Strategy<Value = Line> {
     (0_u32..2, 0_u32..4, op)
 }
 
-fn all(granularity: Granularity) -> TreeOptions {
-    TreeOptions {
+fn all(granularity: Granularity) -> FailurePointOptions {
+    FailurePointOptions {
         granularity,
         per_stack: 0,
-        ..TreeOptions::default()
+        ..FailurePointOptions::default()
     }
 }
 
-fn points(tree: &FailurePointTree) -> Vec<FailurePoint> {
+fn points(tree: &FailurePointsByStack) -> Vec<FailurePoint> {
     let stacks = tree.stacks().iter();
     let mut points: Vec<FailurePoint> = stacks.flat_map(|stack| stack.points.clone()).collect();
     points.sort_unstable_by_key(|point| point.at);
@@ -74,7 +74,7 @@ proptest! {
     fn failure_points_are_those_of_the_definition(lines in prop::collection::vec(line(), 0..60)) {
         let trace = trace_of(&lines);
         let found = |granularity| -> Vec<u64> {
-            let tree = FailurePointTree::of(&trace, all(granularity)).unwrap();
+            let tree = FailurePointsByStack::of(&trace, all(granularity)).unwrap();
             points(&tree).iter().map(|point| point.at.0).collect()
         };
         prop_assert_eq!(found(Granularity::Flush), naive_points(&lines, is_flush));
@@ -118,14 +118,14 @@ proptest! {
         if frontier.is_failure_point_at_end(FailurePoints::Covering) {
             of_the_model.push(trace.event_count());
         }
-        let tree = FailurePointTree::covering(&trace, rules, all(Granularity::default())).unwrap();
+        let tree = FailurePointsByStack::covering(&trace, rules, all(Granularity::default())).unwrap();
         let found: Vec<u64> = points(&tree).iter().map(|point| point.at.0).collect();
         prop_assert_eq!(found, of_the_model);
     }
 
     #[test]
     fn digests_are_equal_where_images_are(lines in prop::collection::vec(line(), 0..60)) {
-        let tree = FailurePointTree::of(&trace_of(&lines), all(Granularity::All)).unwrap();
+        let tree = FailurePointsByStack::of(&trace_of(&lines), all(Granularity::All)).unwrap();
         let mut pool = vec![0; POOL_BYTES as usize];
         let mut images = vec![pool.clone()];
         for (_, _, op) in &lines {
@@ -160,10 +160,10 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let trace = trace_of(&lines);
-        let options = TreeOptions { per_stack, seed, ..TreeOptions::default() };
-        let tree = FailurePointTree::of(&trace, options).unwrap();
-        prop_assert_eq!(&tree, &FailurePointTree::of(&trace, options).unwrap());
-        let whole = FailurePointTree::of(&trace, all(Granularity::default())).unwrap();
+        let options = FailurePointOptions { per_stack, seed, ..FailurePointOptions::default() };
+        let tree = FailurePointsByStack::of(&trace, options).unwrap();
+        prop_assert_eq!(&tree, &FailurePointsByStack::of(&trace, options).unwrap());
+        let whole = FailurePointsByStack::of(&trace, all(Granularity::default())).unwrap();
         prop_assert_eq!(tree.point_count(), whole.kept_count());
         for (some, every) in tree.stacks().iter().zip(whole.stacks()) {
             prop_assert_eq!((some.stack, some.occurrences), (every.stack, every.occurrences));

@@ -1,16 +1,16 @@
 //! Failure points before ordering points.
 
-use powerfail_explore::{CREATE_BEGIN, CREATE_END, FailurePointTree, TreeOptions, Trigger};
+use powerfail_explore::{FailurePointOptions, FailurePointsByStack, Trigger};
 use powerfail_model::{Domain, FlushKind, Rules, StoreKind};
-use powerfail_protocol::mark;
+use powerfail_trace::Annotation;
 
 use crate::common::{Line, Op, store, trace_of};
 
 /// The call stack of what a trusted library does.
 const LIBRARY: u32 = 9;
 
-fn say(code: u32) -> Line {
-    (0, 1, Op::Annotation(code))
+fn say(annotation: Annotation) -> Line {
+    (0, 1, Op::Annotation(annotation))
 }
 
 fn call(function: &'static str) -> Line {
@@ -28,12 +28,12 @@ fn points_in(domain: Domain, lines: &[Line]) -> Vec<(u64, Trigger)> {
         domain,
         ..Rules::default()
     };
-    let options = TreeOptions {
+    let options = FailurePointOptions {
         per_stack: 0,
-        ..TreeOptions::default()
+        ..FailurePointOptions::default()
     };
     let is_librarys = |index: usize| lines.get(index).is_some_and(|line| line.1 == LIBRARY);
-    let tree = FailurePointTree::ordering(&trace, rules, options, &mut |record| {
+    let tree = FailurePointsByStack::ordering(&trace, rules, options, &mut |record| {
         is_librarys(usize::try_from(record.index.0).unwrap())
     })
     .unwrap();
@@ -122,9 +122,9 @@ fn a_call_of_a_library_is_one_ordering_point() {
         (0, LIBRARY, Op::Fence),
         (0, LIBRARY, store(128, 1)),
         (0, LIBRARY, Op::Fence),
-        say(mark::LIBRARY_LEAVE),
+        say(Annotation::LibraryLeave),
         call("pmemobj_free"), // 7: the library has changed something
-        say(mark::LIBRARY_LEAVE),
+        say(Annotation::LibraryLeave),
         call("pmemobj_persist"),
         (0, 1, store(0, 2)),
         call("pmemobj_flush"), // orders nothing
@@ -139,7 +139,7 @@ fn a_call_of_a_library_is_one_ordering_point() {
 #[test]
 fn what_a_library_stores_in_a_transaction_is_no_change() {
     let lines = [
-        say(mark::TRANSACTION_BEGIN),
+        say(Annotation::TransactionBegin),
         (0, LIBRARY, store(64, 1)),
         call("pmemobj_tx_alloc"),
         (0, LIBRARY, store(128, 1)),
@@ -147,7 +147,7 @@ fn what_a_library_stores_in_a_transaction_is_no_change() {
         call("pmemobj_tx_alloc"), // 5
         (1, LIBRARY, store(192, 1)),
         call("pmemobj_tx_alloc"), // 7: the other thread is in no transaction
-        say(mark::TRANSACTION_END),
+        say(Annotation::TransactionEnd),
         (0, LIBRARY, store(64, 2)),
         (0, 1, Op::Fence), // 10
     ];
@@ -160,16 +160,16 @@ fn what_a_library_stores_in_a_transaction_is_no_change() {
 #[test]
 fn creations_and_annotations_leave_points_out() {
     let lines = [
-        say(CREATE_BEGIN),
+        say(Annotation::CreationBegin),
         (0, 1, store(0, 1)),
         (0, 1, Op::Fence),
-        say(CREATE_END),
+        say(Annotation::CreationEnd),
         (0, 1, store(0, 2)),
-        say(mark::SKIP_FAILURE_BEGIN), // 5: what was stored is not looked at any more
+        say(Annotation::SkipFailureBegin), // 5: what was stored is not looked at any more
         (0, 1, Op::Fence),
-        say(mark::SKIP_FAILURE_END),
-        (0, 1, Op::Fence),        // 8
-        say(mark::FAILURE_POINT), // 9: although nothing has changed
+        say(Annotation::SkipFailureEnd),
+        (0, 1, Op::Fence),             // 8
+        say(Annotation::FailurePoint), // 9: although nothing has changed
         (0, 1, Op::Fence),
     ];
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Plans: what is tried, in which order of value, and what is left out.
 
-use powerfail_explore::{FailurePointTree, Plan, PlanOptions, TreeOptions};
+use powerfail_explore::{FailurePointOptions, FailurePointsByStack, Plan, PlanOptions};
 
 use crate::common::{Line, Op, store, trace_of};
 
@@ -19,7 +19,7 @@ fn lines() -> Vec<Line> {
 }
 
 fn plan(lines: &[Line], limit: Option<usize>, keep_equal_images: bool) -> Plan {
-    let tree = FailurePointTree::of(&trace_of(lines), TreeOptions::default()).unwrap();
+    let tree = FailurePointsByStack::of(&trace_of(lines), FailurePointOptions::default()).unwrap();
     Plan::of(
         &tree,
         PlanOptions {

@@ -1,16 +1,15 @@
 //! What annotations of the program leave out, and what they add.
 
 use powerfail_explore::{
-    CREATE_BEGIN, CREATE_END, EagerOptions, EagerStates, FailurePointTree, Survey, TreeOptions,
-    Trigger,
+    EagerOptions, EagerStates, FailurePointOptions, FailurePointsByStack, Survey, Trigger,
 };
 use powerfail_model::{Domain, FlushKind, Rules, SparseImage};
-use powerfail_protocol::mark;
+use powerfail_trace::Annotation;
 
 use crate::common::{Line, Op, store, trace_of};
 
-fn say(thread: u32, code: u32) -> Line {
-    (thread, 7, Op::Annotation(code))
+fn say(thread: u32, annotation: Annotation) -> Line {
+    (thread, 7, Op::Annotation(annotation))
 }
 
 /// A store and a flush that makes it durable at once; the flush is the failure point.
@@ -19,14 +18,14 @@ fn pair(thread: u32, at: u64) -> [Line; 2] {
     [(thread, 1, store(64 * at, 1)), (thread, 2, flush)]
 }
 
-fn options() -> TreeOptions {
-    TreeOptions {
+fn options() -> FailurePointOptions {
+    FailurePointOptions {
         per_stack: 0,
-        ..TreeOptions::default()
+        ..FailurePointOptions::default()
     }
 }
 
-fn all(tree: &FailurePointTree) -> Vec<u64> {
+fn all(tree: &FailurePointsByStack) -> Vec<u64> {
     let points = tree.stacks().iter().flat_map(|stack| &stack.points);
     let mut points: Vec<u64> = points.map(|point| point.at.0).collect();
     points.sort_unstable();
@@ -36,12 +35,12 @@ fn all(tree: &FailurePointTree) -> Vec<u64> {
 /// Failure points, and how many annotations leave out: by granularity, covering, and of segments.
 fn points(lines: &[Line]) -> [(Vec<u64>, u64); 3] {
     let trace = trace_of(lines);
-    let tree = FailurePointTree::of(&trace, options()).unwrap();
+    let tree = FailurePointsByStack::of(&trace, options()).unwrap();
     let rules = Rules {
         domain: Domain::Adr,
         ..Rules::default()
     };
-    let covering = FailurePointTree::covering(&trace, rules, options()).unwrap();
+    let covering = FailurePointsByStack::covering(&trace, rules, options()).unwrap();
     let eager = EagerOptions::default();
     let survey = Survey::of(&trace, SparseImage::new(), &eager).unwrap();
     let chosen: Vec<u64> = survey
@@ -67,14 +66,14 @@ fn points(lines: &[Line]) -> [(Vec<u64>, u64); 3] {
 fn nothing_outside_of_regions_of_interest() {
     let mut lines = Vec::new();
     lines.extend(pair(0, 0)); // 1
-    lines.push(say(0, mark::INTEREST_BEGIN));
+    lines.push(say(0, Annotation::InterestBegin));
     lines.extend(pair(0, 1)); // 4
-    lines.push(say(0, mark::INTEREST_BEGIN));
-    lines.push(say(1, mark::INTEREST_END));
+    lines.push(say(0, Annotation::InterestBegin));
+    lines.push(say(1, Annotation::InterestEnd));
     lines.extend(pair(1, 2)); // 8
-    lines.push(say(0, mark::INTEREST_END));
+    lines.push(say(0, Annotation::InterestEnd));
     lines.extend(pair(0, 3)); // 11
-    lines.push(say(1, mark::INTEREST_BEGIN));
+    lines.push(say(1, Annotation::InterestBegin));
     lines.extend(pair(0, 4)); // 14
     for found in points(&lines) {
         assert_eq!(found, (vec![4, 8, 14], 2));
@@ -83,20 +82,20 @@ fn nothing_outside_of_regions_of_interest() {
 
 #[test]
 fn a_region_that_comes_last_leaves_out_everything_before() {
-    let mut lines = vec![say(0, CREATE_BEGIN)];
+    let mut lines = vec![say(0, Annotation::CreationBegin)];
     lines.extend(pair(0, 0));
-    lines.push(say(0, CREATE_END));
+    lines.push(say(0, Annotation::CreationEnd));
     lines.extend(pair(0, 1));
-    lines.push(say(0, mark::INTEREST_BEGIN));
+    lines.push(say(0, Annotation::InterestBegin));
     for found in points(&lines) {
         assert_eq!(found, (vec![], 2));
     }
     // In the middle of a creation, too.
-    let mut lines = vec![say(0, CREATE_BEGIN)];
+    let mut lines = vec![say(0, Annotation::CreationBegin)];
     lines.extend(pair(0, 0));
-    lines.push(say(0, mark::INTEREST_BEGIN));
+    lines.push(say(0, Annotation::InterestBegin));
     lines.extend(pair(0, 1));
-    lines.push(say(0, CREATE_END));
+    lines.push(say(0, Annotation::CreationEnd));
     lines.extend(pair(0, 2)); // 8
     for found in points(&lines) {
         assert_eq!(found, (vec![8], 1));
@@ -107,9 +106,9 @@ fn a_region_that_comes_last_leaves_out_everything_before() {
 fn nothing_after_the_end_of_interest() {
     let mut lines = Vec::new();
     lines.extend(pair(0, 0)); // 1
-    lines.push(say(1, mark::COMPLETE));
+    lines.push(say(1, Annotation::Complete));
     lines.extend(pair(0, 1));
-    lines.push(say(0, mark::INTEREST_BEGIN));
+    lines.push(say(0, Annotation::InterestBegin));
     lines.extend(pair(0, 2));
     let [granular, covering, eager] = points(&lines);
     // A region begins after all is over: so nothing is inside of any.
@@ -125,14 +124,14 @@ fn nothing_after_the_end_of_interest() {
 #[test]
 fn a_thread_skips_for_itself() {
     let mut lines = vec![
-        say(0, mark::SKIP_FAILURE_BEGIN),
-        say(0, mark::SKIP_FAILURE_BEGIN),
+        say(0, Annotation::SkipFailureBegin),
+        say(0, Annotation::SkipFailureBegin),
     ];
     lines.extend(pair(0, 0)); // 3
-    lines.push(say(0, mark::SKIP_FAILURE_END));
+    lines.push(say(0, Annotation::SkipFailureEnd));
     lines.extend(pair(0, 1)); // 6
     lines.extend(pair(1, 2)); // 8
-    lines.push(say(0, mark::SKIP_FAILURE_END));
+    lines.push(say(0, Annotation::SkipFailureEnd));
     lines.extend(pair(0, 3)); // 11
     for found in points(&lines) {
         assert_eq!(found, (vec![8, 11], 2));
@@ -143,15 +142,15 @@ fn a_thread_skips_for_itself() {
 fn failure_points_of_the_programs_own() {
     let lines = [
         (0, 1, store(0, 1)),
-        say(0, mark::FAILURE_POINT), // 1
-        say(0, mark::FAILURE_POINT), // 2
-        say(0, mark::SKIP_FAILURE_BEGIN),
-        say(0, mark::FAILURE_POINT),
-        say(1, mark::FAILURE_POINT), // 5
-        say(0, mark::SKIP_FAILURE_END),
+        say(0, Annotation::FailurePoint), // 1
+        say(0, Annotation::FailurePoint), // 2
+        say(0, Annotation::SkipFailureBegin),
+        say(0, Annotation::FailurePoint),
+        say(1, Annotation::FailurePoint), // 5
+        say(0, Annotation::SkipFailureEnd),
     ];
     let trace = trace_of(&lines);
-    let tree = FailurePointTree::of(&trace, options()).unwrap();
+    let tree = FailurePointsByStack::of(&trace, options()).unwrap();
     assert_eq!((all(&tree), tree.out_of_scope_count()), (vec![1, 2, 5], 1));
     let point = tree.stacks()[0].points[0];
     assert_eq!(point.trigger, Trigger::Annotation);
@@ -166,9 +165,9 @@ fn failure_points_of_the_programs_own() {
 #[test]
 fn what_may_be_lost_in_a_region_is_tried_at_its_end() {
     let lines = [
-        say(0, mark::INTEREST_BEGIN),
+        say(0, Annotation::InterestBegin),
         (0, 1, store(0, 1)),
-        say(0, mark::INTEREST_END), // 2
+        say(0, Annotation::InterestEnd), // 2
         (0, 2, Op::Flush(FlushKind::Clflush, 0)),
     ];
     let [granular, covering, eager] = points(&lines);

@@ -11,9 +11,7 @@ use powerfail_model::{CrashState, EventIndex, PoolIndex, StoreKind};
 use crate::common::{Op, pool_at, trace_of};
 
 fn newest() -> CrashState {
-    CrashState {
-        versions: Vec::new(),
-    }
+    CrashState::default()
 }
 
 #[test]

@@ -19,9 +19,7 @@ use crate::common::{
 };
 
 pub(crate) fn newest() -> CrashState {
-    CrashState {
-        versions: Vec::new(),
-    }
+    CrashState::default()
 }
 
 /// In memory and on disk.

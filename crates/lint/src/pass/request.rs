@@ -4,9 +4,8 @@
 //! instructions of the same library that do the work, before them or after.
 
 use powerfail_model::PoolIndex;
-use powerfail_protocol::mark::{CLEAN, CLIENT_REQUEST, Range};
 use powerfail_protocol::request::pmemcheck;
-use powerfail_trace::Mark;
+use powerfail_trace::{AnnotatedRange, Annotation, Mark};
 
 use super::{Moment, Pass, mask};
 use crate::lines::{LINE_BYTES, LineSlot};
@@ -15,32 +14,34 @@ use crate::stores::flag;
 use crate::threads::Requested;
 
 impl Pass<'_> {
-    pub(super) fn request(&mut self, now: Moment, code: u32, mark: &Mark<'_>) {
-        match code {
-            CLIENT_REQUEST if mark.value == pmemcheck::FLUSH => {
-                let lines = Range::all(mark.payload).next().and_then(|range| {
+    pub(super) fn request(&mut self, now: Moment, annotation: Annotation, mark: &Mark<'_>) {
+        match annotation {
+            Annotation::ClientRequest if mark.value == pmemcheck::FLUSH => {
+                let lines = AnnotatedRange::all(mark.payload).next().and_then(|range| {
                     let last = range.offset.checked_add(range.len.checked_sub(1)?)?;
                     Some(Requested {
-                        pool: PoolIndex(range.pool?),
+                        pool: range.pool?,
                         next_line: range.offset / LINE_BYTES,
                         last_line: last / LINE_BYTES,
                     })
                 });
                 self.threads.get(now.thread).requested = lines;
             }
-            CLIENT_REQUEST if mark.value == pmemcheck::IGNORE => {
-                for range in Range::all(mark.payload).filter_map(PoolRange::of_mark) {
+            Annotation::ClientRequest if mark.value == pmemcheck::IGNORE => {
+                for range in AnnotatedRange::all(mark.payload).filter_map(PoolRange::of_mark) {
                     self.transactions.ignored.insert(range, ());
                 }
             }
-            CLIENT_REQUEST if [pmemcheck::REMOVE, pmemcheck::REMOVE_N].contains(&mark.value) => {
+            Annotation::ClientRequest
+                if [pmemcheck::REMOVE, pmemcheck::REMOVE_N].contains(&mark.value) =>
+            {
                 if let Some(transaction) = &mut self.transactions.thread(now.thread).transaction {
-                    let ranges = Range::all(mark.payload).filter_map(PoolRange::of_mark);
+                    let ranges = AnnotatedRange::all(mark.payload).filter_map(PoolRange::of_mark);
                     ranges.for_each(|range| transaction.uncover(range));
                 }
             }
-            CLEAN => {
-                for range in Range::all(mark.payload) {
+            Annotation::Clean => {
+                for range in AnnotatedRange::all(mark.payload) {
                     self.clean(range, true);
                 }
             }
@@ -68,8 +69,8 @@ impl Pass<'_> {
 
     /// The stores to a range belong to an object that is gone: nobody has to make them durable.
     pub(super) fn forget_stores(&mut self, range: PoolRange) {
-        let range = Range {
-            pool: Some(range.pool.0),
+        let range = AnnotatedRange {
+            pool: Some(range.pool),
             offset: range.offset.0,
             len: range.len,
         };
@@ -78,7 +79,7 @@ impl Pass<'_> {
 
     /// The stores to a range need no flush: from here on they are as good as durable, and something may refer to
     /// them, unless they are `lasting` no longer.
-    fn clean(&mut self, range: Range, lasting: bool) {
+    fn clean(&mut self, range: AnnotatedRange, lasting: bool) {
         let (Some(pool), Some(end)) = (range.pool, range.offset.checked_add(range.len)) else {
             return;
         };
@@ -86,7 +87,7 @@ impl Pass<'_> {
             return;
         }
         let first = range.offset / LINE_BYTES;
-        for slot in self.open_lines_in(PoolIndex(pool), first, (end - 1) / LINE_BYTES) {
+        for slot in self.open_lines_in(pool, first, (end - 1) / LINE_BYTES) {
             let start = self.lines.id(slot).1 * LINE_BYTES;
             let from = range.offset.max(start);
             let to = end.min(start + LINE_BYTES);

@@ -2,7 +2,7 @@
 
 use powerfail_finding::Code;
 use powerfail_model::Place;
-use powerfail_protocol::mark::{self, add, allocation};
+use powerfail_trace::annotation::{AnnotatedRange, Annotation, add, allocation};
 
 use super::{Moment, Pass};
 use crate::attribution::User;
@@ -11,50 +11,64 @@ use crate::tally::Seen;
 use crate::transactions::{Add, Cover, Partner, Transaction};
 
 impl Pass<'_> {
-    pub(super) fn transaction_mark(&mut self, now: Moment, code: u32, value: u64, payload: &[u8]) {
+    pub(super) fn transaction_mark(
+        &mut self,
+        now: Moment,
+        annotation: Annotation,
+        value: u64,
+        payload: &[u8],
+    ) {
         let state = self.transactions.thread(now.thread);
-        match code {
-            mark::LIBRARY_ENTER => state.call = Some(value),
-            mark::LIBRARY_LEAVE => state.call = None,
+        match annotation {
+            Annotation::LibraryEnter => state.call = Some(value),
+            Annotation::LibraryLeave => state.call = None,
             // Client requests of the library itself repeat what is said of its functions.
             _ if state.call.is_some() => {}
             // The second of two is the client request of a library whose function is marked, too.
-            mark::TRANSACTION_BEGIN if state.transaction.as_ref().is_none_or(|it| it.is_over) => {
+            Annotation::TransactionBegin
+                if state.transaction.as_ref().is_none_or(|it| it.is_over) =>
+            {
                 let begin = Seen::new(now.event, now.stack, self.users.of_store(now.stack));
                 state.transaction = Some(Transaction::new(begin));
             }
-            mark::TRANSACTION_COMMIT => {
+            Annotation::TransactionCommit => {
                 let user = self.users.of_store(now.stack);
                 if let Some(transaction) = &mut state.transaction {
                     transaction.is_over = true;
                     transaction.commit = Some(Seen::new(now.event, now.stack, user));
                 }
             }
-            mark::TRANSACTION_ABORT => {
+            Annotation::TransactionAbort => {
                 if let Some(transaction) = &mut state.transaction {
                     transaction.is_over = true;
                     transaction.is_aborted = true;
                 }
             }
-            mark::TRANSACTION_END => {
+            Annotation::TransactionEnd => {
                 for range in self.transactions.end(now.thread) {
                     self.forget_stores(range);
                 }
             }
-            _ if code & mark::HAS_RANGES != 0 => {
-                for range in mark::Range::all(payload).filter_map(PoolRange::of_mark) {
-                    self.transaction_range(now, code, value, range);
+            _ if annotation.has_ranges() => {
+                for range in AnnotatedRange::all(payload).filter_map(PoolRange::of_mark) {
+                    self.transaction_range(now, annotation, value, range);
                 }
             }
             _ => {}
         }
     }
 
-    fn transaction_range(&mut self, now: Moment, code: u32, value: u64, range: PoolRange) {
-        match code {
-            mark::OPEN => self.transactions.know(range.pool),
-            mark::TRANSACTION_ADD => self.add(now, value, range),
-            mark::TRANSACTION_ALLOCATE => {
+    fn transaction_range(
+        &mut self,
+        now: Moment,
+        annotation: Annotation,
+        value: u64,
+        range: PoolRange,
+    ) {
+        match annotation {
+            Annotation::Open => self.transactions.know(range.pool),
+            Annotation::TransactionAdd => self.add(now, value, range),
+            Annotation::TransactionAllocate => {
                 self.transactions.know(range.pool);
                 self.transactions.objects.insert(range, now.event);
                 let seen = Seen::new(now.event, now.stack, self.users.of_store(now.stack));
@@ -69,7 +83,7 @@ impl Pass<'_> {
                     transaction.allocated.push(range);
                 }
             }
-            mark::TRANSACTION_FREE => {
+            Annotation::TransactionFree => {
                 if let Some(transaction) = &mut self.transactions.thread(now.thread).transaction {
                     transaction.store(range);
                     if !transaction.has_allocated(range) {
@@ -81,16 +95,16 @@ impl Pass<'_> {
                     self.forget_stores(range);
                 }
             }
-            mark::ALLOCATE => {
+            Annotation::Allocate => {
                 self.transactions
                     .allocate(now.thread, now.event, value, range);
             }
-            mark::FREE => {
+            Annotation::Free => {
                 if let Some(cancelled) = self.transactions.free(range) {
                     self.forget_stores(cancelled);
                 }
             }
-            mark::PUBLISH => self.transactions.publish(now.thread, range),
+            Annotation::Publish => self.transactions.publish(now.thread, range),
             _ => {}
         }
     }

@@ -8,8 +8,8 @@ use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
 use powerfail_trace::{
-    Body, Frame, Mark, MarkKind, Meta, Module, ModuleIndex, Pool, PoolKind, StackId, Thread, Trace,
-    TraceWriter, WriterOptions,
+    AnnotatedRange, Annotation, Body, Frame, Mark, MarkKind, Meta, Module, ModuleIndex, Pool,
+    PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
 };
 
 pub(crate) const POOL_ADDRESS: u64 = 0x7f00_0000_0000;
@@ -156,9 +156,9 @@ impl Script {
         })
     }
 
-    pub(crate) fn mark(&mut self, code: u32) -> &mut Self {
+    pub(crate) fn mark(&mut self, annotation: Annotation) -> &mut Self {
         self.append(Body::Mark(Mark {
-            kind: MarkKind::Annotation { code },
+            kind: MarkKind::Annotation(annotation),
             value: 0,
             payload: &[],
         }))
@@ -167,19 +167,19 @@ impl Script {
     /// A mark about ranges of the pool: offsets and lengths.
     pub(crate) fn mark_ranges(
         &mut self,
-        code: u32,
+        annotation: Annotation,
         value: u64,
         ranges: &[(u64, u64)],
     ) -> &mut Self {
         let payload: Vec<u8> = ranges
             .iter()
             .flat_map(|&(offset, len)| {
-                let pool = Some(0);
-                powerfail_protocol::mark::Range { pool, offset, len }.to_bytes()
+                let pool = Some(PoolIndex(0));
+                AnnotatedRange { pool, offset, len }.to_bytes()
             })
             .collect();
         self.append(Body::Mark(Mark {
-            kind: MarkKind::Annotation { code },
+            kind: MarkKind::Annotation(annotation),
             value,
             payload: &payload,
         }))

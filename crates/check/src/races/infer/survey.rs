@@ -2,9 +2,8 @@
 
 use powerfail_model::{Event, EventIndex, PoolIndex, PoolOffset, Rules};
 use powerfail_oracle::Watch;
-use powerfail_protocol::mark;
 use powerfail_races::{Candidate, Candidates, PoolRange};
-use powerfail_trace::{Body, MarkKind, Trace};
+use powerfail_trace::{AnnotatedRange, Annotation, Body, MarkKind, Trace};
 use rustc_hash::FxHashSet;
 
 use crate::error::CheckError;
@@ -40,14 +39,13 @@ pub(in super::super) fn survey(trace: &Trace, rules: Rules) -> Result<Survey, Ch
                 }
             }
             Body::Mark(mark) => {
-                if let MarkKind::Annotation {
-                    code: mark::COMMIT_VARIABLE | mark::COMMIT_RANGE,
-                } = mark.kind
-                    && let Some(range) = mark::Range::all(mark.payload).next()
+                if let MarkKind::Annotation(Annotation::CommitVariable | Annotation::CommitRange) =
+                    mark.kind
+                    && let Some(range) = AnnotatedRange::all(mark.payload).next()
                     && let Some(pool) = range.pool
                 {
                     named.push(PoolRange {
-                        pool: PoolIndex(pool),
+                        pool,
                         offset: PoolOffset(range.offset),
                         len: range.len,
                     });

@@ -1,4 +1,4 @@
-//! The failure-point tree: one pass over a trace finds the failure points of each call stack.
+//! One pass over a trace finds the failure points of each call stack.
 //!
 //! The idea is Mumak's: code that is reached in the same way does the same, so one failure per
 //! distinct call stack finds most bugs. Deviations: (1) the points come from a recorded trace and not
@@ -15,8 +15,9 @@
 use powerfail_model::{
     Event, EventIndex, FailurePoints, Frontier, Rules, SparseImage, Step, ThreadIndex,
 };
-use powerfail_scope::{Scope, Turn};
-use powerfail_trace::{Body, ImageRun, MarkKind, Pool, Record, Result, StackId, Trace};
+use powerfail_trace::{
+    Annotation, Body, ImageRun, MarkKind, Pool, Record, Result, Scope, ScopeChange, StackId, Trace,
+};
 use rustc_hash::FxHashMap;
 
 use crate::creation::Creation;
@@ -26,11 +27,10 @@ use crate::ordering::OrderingPoints;
 use crate::point::{FailurePoint, Trigger};
 use crate::random::Random;
 use crate::samples::Samples;
-use crate::{CREATE_BEGIN, CREATE_END};
 
 /// What is a failure point, and how many to keep of each call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TreeOptions {
+pub struct FailurePointOptions {
     /// Before which events the power may fail.
     pub granularity: Granularity,
     /// How many failure points to keep of each call stack: 1 is the first, 2 the first and the last,
@@ -44,7 +44,7 @@ pub struct TreeOptions {
     pub digests: bool,
 }
 
-impl Default for TreeOptions {
+impl Default for FailurePointOptions {
     fn default() -> Self {
         Self {
             granularity: Granularity::default(),
@@ -69,16 +69,16 @@ pub struct StackPoints {
 
 /// See the module header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FailurePointTree {
+pub struct FailurePointsByStack {
     stacks: Vec<StackPoints>,
     excluded: u64,
     out_of_scope: u64,
 }
 
-impl FailurePointTree {
+impl FailurePointsByStack {
     /// Finds the failure points of a trace.
-    pub fn of(trace: &Trace, options: TreeOptions) -> Result<Self> {
-        let mut builder = TreeBuilder::new(trace.pools(), options);
+    pub fn of(trace: &Trace, options: FailurePointOptions) -> Result<Self> {
+        let mut builder = FailurePointsBuilder::new(trace.pools(), options);
         if options.digests {
             let mut runs = trace.initial_images();
             while let Some(run) = runs.next_run()? {
@@ -94,10 +94,10 @@ impl FailurePointTree {
 
     /// Finds the fewest failure points whose crash states are those of all moments of a trace: where lost
     /// and reordered lines are looked for. The granularity of the options does not matter.
-    pub fn covering(trace: &Trace, rules: Rules, options: TreeOptions) -> Result<Self> {
-        let mut builder = TreeBuilder::new(
+    pub fn covering(trace: &Trace, rules: Rules, options: FailurePointOptions) -> Result<Self> {
+        let mut builder = FailurePointsBuilder::new(
             trace.pools(),
-            TreeOptions {
+            FailurePointOptions {
                 digests: false,
                 ..options
             },
@@ -117,12 +117,12 @@ impl FailurePointTree {
     pub fn ordering(
         trace: &Trace,
         rules: Rules,
-        options: TreeOptions,
+        options: FailurePointOptions,
         is_own: &mut dyn FnMut(&Record<'_>) -> bool,
     ) -> Result<Self> {
-        let mut builder = TreeBuilder::new(
+        let mut builder = FailurePointsBuilder::new(
             trace.pools(),
-            TreeOptions {
+            FailurePointOptions {
                 digests: false,
                 ..options
             },
@@ -179,10 +179,10 @@ impl FailurePointTree {
     }
 }
 
-/// Builds a [`FailurePointTree`] from records, for those who pass over the trace anyway.
+/// Builds a [`FailurePointsByStack`] from records, for those who pass over the trace anyway.
 #[derive(Debug)]
-pub struct TreeBuilder {
-    options: TreeOptions,
+pub struct FailurePointsBuilder {
+    options: FailurePointOptions,
     stacks: FxHashMap<StackId, Samples>,
     creation: Creation,
     scope: Scope,
@@ -197,9 +197,9 @@ pub struct TreeBuilder {
     changed: bool,
 }
 
-impl TreeBuilder {
+impl FailurePointsBuilder {
     /// Before the first record of a trace with these pools.
-    pub fn new(pools: &[Pool], options: TreeOptions) -> Self {
+    pub fn new(pools: &[Pool], options: FailurePointOptions) -> Self {
         let image = options
             .digests
             .then(|| DigestedImage::new(pools.iter().map(|pool| pool.len_bytes)));
@@ -257,8 +257,10 @@ impl TreeBuilder {
                 self.apply(event);
             }
             Body::Mark(mark) if !self.options.include_create => match mark.kind {
-                MarkKind::Annotation { code: CREATE_BEGIN } => self.creation.begin(record.thread),
-                MarkKind::Annotation { code: CREATE_END } => {
+                MarkKind::Annotation(Annotation::CreationBegin) => {
+                    self.creation.begin(record.thread)
+                }
+                MarkKind::Annotation(Annotation::CreationEnd) => {
                     self.creation.end(record.thread, &mut self.stacks);
                 }
                 _ => {}
@@ -296,7 +298,7 @@ impl TreeBuilder {
     }
 
     /// After the last record.
-    pub fn finish(self) -> FailurePointTree {
+    pub fn finish(self) -> FailurePointsByStack {
         let excluded = self.creation.excluded();
         let mut stacks: Vec<StackPoints> = self
             .stacks
@@ -308,7 +310,7 @@ impl TreeBuilder {
             })
             .collect();
         stacks.sort_unstable_by_key(|stack| stack.points.first().map(|point| point.at));
-        FailurePointTree {
+        FailurePointsByStack {
             stacks,
             excluded,
             out_of_scope: self.out_of_scope,
@@ -316,22 +318,22 @@ impl TreeBuilder {
     }
 
     /// An annotation decides about failure points.
-    fn turn(&mut self, record: &Record<'_>, turn: Turn) {
+    fn turn(&mut self, record: &Record<'_>, turn: ScopeChange) {
         match turn {
-            Turn::FirstInterest => {
+            ScopeChange::FirstRegion => {
                 // What a creation has left out lies before the region as well, and is counted once.
                 let found = self.stacks.drain().map(|(_, samples)| samples.occurrences);
                 self.out_of_scope += found.sum::<u64>() + self.creation.excluded();
                 self.creation.forget();
             }
-            Turn::FailurePoint => {
+            ScopeChange::FailurePoint => {
                 self.keep(self.annotated(record));
                 if let Some(ordering) = &mut self.ordering {
                     ordering.take();
                 }
             }
-            Turn::LostFailurePoint => self.out_of_scope += 1,
-            Turn::Closes => {
+            ScopeChange::SkippedFailurePoint => self.out_of_scope += 1,
+            ScopeChange::Closed => {
                 // The moment whose crash states are those of the moments before it may come too late.
                 let may_lose = |frontier: &Frontier| {
                     frontier.is_failure_point_at_end(FailurePoints::Covering)
