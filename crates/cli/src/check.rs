@@ -12,23 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use powerfail_check::LazyTime;
-use powerfail_check::output_directory;
+use powerfail_check::{LazyTime, output_directory};
+use powerfail_config::{CheckArgs, CheckSettings, CommandText};
 use powerfail_oracle::Ready;
 use powerfail_recorder::{Options, RecordError, Stacks, Summary, TargetStatus};
 use regex::bytes::Regex;
 
-use crate::args::CheckArgs;
 use crate::crash::{self, Work};
 use crate::exit::{Exit, complain};
 use crate::interrupt;
-use crate::persistent::parse_len;
 use crate::progress::open_trace;
-use crate::races;
 use crate::record::RUNTIME;
 use crate::schedules;
 use crate::settings;
-use crate::words::command;
 
 /// How often readiness is asked for.
 const ASK_EVERY: Duration = Duration::from_millis(10);
@@ -38,42 +34,30 @@ const INTERRUPTED: &str = "interrupted while the workload was recorded; nothing 
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     let config = settings::configuration()?;
-    let section = &config.check;
-    let mut workload: Vec<OsString> = args.command.clone();
-    if workload.is_empty() {
-        workload = section.command.iter().flatten().map(Into::into).collect();
-    }
-    anyhow::ensure!(
-        workload.first().is_some_and(|program| !program.is_empty()),
-        "there is no workload: give a command after --, as in powerfail check -- ./my-program {{pool}}"
-    );
-    settings::refuse_slips(&args.recovery, &args.report, section)?;
-    let heap_bytes = heap_of(args, section)?;
-    let schedules = args.schedules.or(section.schedules).unwrap_or(1);
-    if schedules > 1 {
-        schedules::refuse_other_pools(&workload, heap_bytes.is_some())?;
+    let settings = args.clone().settle(config.check)?;
+    let workload = &settings.command;
+    let baseline = settings::baseline(settings.test.output.baseline.as_deref())?;
+    let heap_bytes = settings.recording.heap.map(|heap| heap.0);
+    if settings.schedules > 1 {
+        schedules::refuse_other_pools(workload, heap_bytes.is_some())?;
     }
     interrupt::watch();
-    let out = args.report.out.clone().or(section.out.clone());
+    let out = settings.test.output.out.clone();
     let out = out.unwrap_or_else(|| PathBuf::from(output_directory::DEFAULT));
     let _owned = output_directory::create(&out)?;
     let trace_path = out.join(output_directory::TRACE);
-    let port = free_port(&workload, args)?;
+    let port = free_port(&settings)?;
     let recorded: Vec<OsString> = workload.iter().map(|word| with_port(word, port)).collect();
     let mut options = Options::new(recorded, &trace_path);
-    options.pools = if args.pool.is_empty() {
-        section.pool.clone().unwrap_or_default()
-    } else {
-        args.pool.clone()
-    };
-    options.pm_dir = args.pm_dir.clone().or(section.pm_dir.clone());
+    options.pools.clone_from(&settings.recording.pool);
+    options.pm_dir.clone_from(&settings.recording.pm_dir);
     options.stacks = Stacks::Full;
     options.heap_bytes = heap_bytes;
-    options.valgrind_requests = args.valgrind_requests;
-    options.domain = args.report.domain.map(Into::into);
+    options.valgrind_requests = settings.recording.valgrind_requests;
+    options.domain = settings.test.domain;
     // An acknowledgement is looked for in what the workload writes.
     options.output_prefix_bytes = 4096;
-    let summary = match record(args, section, &options, port)? {
+    let summary = match record(&settings, &options, port)? {
         Recorded::Done(summary) => summary,
         Recorded::Failed(sentence) => {
             complain(&sentence);
@@ -89,42 +73,32 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Setup);
     }
     let trace = open_trace(&trace_path)?;
-    let recovery = settings::recovery(&args.recovery, &args.report, section, &workload, &trace)?;
+    let recovery = settings::recovery(&settings.test, workload, &trace)?;
     let work = Work {
         trace: &trace,
         trace_path: &trace_path,
         recovery: &recovery,
-        recovery_args: &args.recovery,
-        report_args: &args.report,
-        config: &config,
+        settings: &settings.test,
+        suppress: &config.suppress,
+        baseline: baseline.as_ref(),
         out: Some(&out),
         prefix: true,
         eager: None,
         no_snapshot: false,
-        lazy: (!args.no_lazy && section.lazy.unwrap_or(true))
-            .then(|| settings::lazy(&args.lazy, section, LazyTime::Share)),
-        races: (args.races || section.races.unwrap_or(false))
-            .then(|| races::options(args.strict, args.infer, section)),
+        lazy: settings
+            .lazy
+            .as_ref()
+            .map(|lazy| settings::lazy(lazy, LazyTime::Share)),
+        races: settings.races.as_ref().map(settings::races),
         schedule: 0,
         share: 1,
     };
-    if schedules == 1 {
+    if settings.schedules == 1 {
         return crash::judge(&work);
     }
-    let again = |options: &Options| record(args, section, options, port);
-    schedules::judge(&work, schedules, &options, &again, args, &summary)
-}
-
-/// How much persistent memory the workload allocates from.
-fn heap_of(
-    args: &CheckArgs,
-    section: &powerfail_config::CheckSection,
-) -> anyhow::Result<Option<u64>> {
-    let text = section.heap.as_deref().filter(|_| args.heap.is_none());
-    let configured = text
-        .map(|text| parse_len(text).map_err(anyhow::Error::msg).context("heap"))
-        .transpose()?;
-    Ok(args.heap.or(configured))
+    let again = |options: &Options| record(&settings, options, port);
+    let depth = settings.recording.schedule_depth.to_u32();
+    schedules::judge(&work, settings.schedules, &options, &again, depth, &summary)
 }
 
 /// What came of a recording.
@@ -142,34 +116,21 @@ fn is_interruption(status: TargetStatus) -> bool {
 }
 
 /// Records the workload.
-fn record(
-    args: &CheckArgs,
-    section: &powerfail_config::CheckSection,
-    options: &Options,
-    port: u16,
-) -> anyhow::Result<Recorded> {
-    let ready = args.recovery.ready.as_ref().or(section.ready.as_ref());
-    let client = args.client.as_ref().or(section.client.as_ref());
-    let stop = args.recovery.stop.as_ref().or(section.stop.as_ref());
-    let server = match (client, ready) {
-        (None, _) => None,
-        (Some(_), None) => {
-            anyhow::bail!("a client needs to know when its server is ready: give --ready")
-        }
-        (Some(client), Some(ready)) => Some(ServerWorkload {
+fn record(settings: &CheckSettings, options: &Options, port: u16) -> anyhow::Result<Recorded> {
+    let server = &settings.test.server;
+    let server = settings
+        .client
+        .as_ref()
+        .zip(server.ready.as_ref())
+        .map(|(client, ready)| ServerWorkload {
             client,
-            ready: ready.parse().map_err(anyhow::Error::msg)?,
-            stop,
+            ready,
+            stop: server.stop.as_ref(),
             port,
-            timeout: args
-                .recovery
-                .timeout
-                .or(section.timeout)
-                .unwrap_or(Duration::from_secs(10)),
+            timeout: settings.test.failures.timeout,
             seen: Mutex::new(Vec::new()),
             ended: AtomicBool::new(false),
-        }),
-    };
+        });
     let summary = with_stdout_aside(server.as_ref(), || {
         powerfail_recorder::record(options, RUNTIME)
     })?;
@@ -236,11 +197,10 @@ fn with_port(word: &OsString, port: u16) -> OsString {
 }
 
 /// A port that is free now, if anything asks for one.
-fn free_port(workload: &[OsString], args: &CheckArgs) -> anyhow::Result<u16> {
-    let asks = workload
-        .iter()
-        .any(|word| word.to_str().is_some_and(|word| word.contains("{port}")))
-        || args.client.is_some();
+fn free_port(settings: &CheckSettings) -> anyhow::Result<u16> {
+    let mut words = settings.command.iter();
+    let asks = settings.client.is_some()
+        || words.any(|word| word.to_str().is_some_and(|word| word.contains("{port}")));
     if !asks {
         return Ok(0);
     }
@@ -250,9 +210,9 @@ fn free_port(workload: &[OsString], args: &CheckArgs) -> anyhow::Result<u16> {
 
 /// A workload that is a server, with the client that gives it work.
 struct ServerWorkload<'a> {
-    client: &'a str,
-    ready: Ready,
-    stop: Option<&'a String>,
+    client: &'a CommandText,
+    ready: &'a Ready,
+    stop: Option<&'a CommandText>,
     port: u16,
     timeout: Duration,
     /// What it has written so far.
@@ -262,7 +222,7 @@ struct ServerWorkload<'a> {
 
 impl ServerWorkload<'_> {
     fn is_ready(&self) -> bool {
-        match &self.ready {
+        match self.ready {
             Ready::Port(port) => {
                 TcpStream::connect(("127.0.0.1", port.unwrap_or(self.port))).is_ok()
             }
@@ -281,9 +241,10 @@ impl ServerWorkload<'_> {
         lines.any(|line| pattern.is_match(line))
     }
 
-    fn run(&self, text: &str) -> Option<String> {
-        let text = text.replace("{port}", &self.port.to_string());
-        let words = command(&text).words;
+    fn run(&self, command: &CommandText) -> Option<String> {
+        let text = &command.text;
+        let words = command.words.iter();
+        let words: Vec<OsString> = words.map(|word| with_port(word, self.port)).collect();
         let status = Command::new(&words[0]).args(&words[1..]).status();
         match status {
             Ok(status) if status.success() => None,

@@ -8,22 +8,23 @@ use powerfail_check::{
     CheckError, Crashed, LazyOptions, LazyTime, Observer, Persistent, RaceOptions, Recovery,
     Runner, RunnerOptions, Step, Undisturbed, output_directory,
 };
-use powerfail_config::{Config, sift};
+use powerfail_config::{
+    Baseline, Exploration, Format, OutputSettings, ReportSettings, Suppression, TestSettings, sift,
+};
 use powerfail_explore::EagerOptions;
 use powerfail_finding::{Eager, Finding, RecoveryOutcome, Report, Severity, Totals};
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_report::findings;
 use powerfail_trace::{Completeness, Trace};
 
-use crate::args::{CrashArgs, FormatArg, LintArgs, RecoveryArgs, ReportArgs, StrategyArg};
+use crate::args::{CrashCommand, LintCommand};
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::{Progress, open_trace};
 use crate::record::RUNTIME;
 use crate::settings::{
-    baseline_of, configuration, crash_options, eager, lazy, lint_options, recovery, refuse_slips,
-    strategy_of, wanted_codes,
+    baseline, configuration, crash_options, eager, lazy, lint_options, recovery,
 };
 
 /// Opens a trace that is to be judged. Of one that ends early nothing can be said: what it lacks may be
@@ -38,10 +39,11 @@ pub(crate) fn open_whole_trace(path: &Path) -> anyhow::Result<Trace> {
     Ok(trace)
 }
 
-pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
+pub(crate) fn lint(args: &LintCommand) -> anyhow::Result<Exit> {
     let config = configuration()?;
+    let settings = args.options.clone().settle(config.lint);
     let trace = open_whole_trace(&args.trace)?;
-    let options = lint_options(&args.report, &config.check, &trace);
+    let options = lint_options(&settings.report, settings.domain, &trace);
     let progress = Progress::items(trace.event_count());
     let mut last = 0;
     let linted = powerfail_check::lint(&trace, &options, &mut |done| {
@@ -62,12 +64,12 @@ pub(crate) fn lint(args: &LintArgs) -> anyhow::Result<Exit> {
         totals,
         notes: linted.notes,
     };
-    let mut report = sifted(report, &args.report, &config)?;
-    let wanted = wanted_codes(&args.report, &config.check);
+    let baseline = baseline(settings.output.baseline.as_deref())?;
+    let mut report = sifted(report, &config.suppress, baseline.as_ref());
     report
         .findings
-        .retain(|finding| wanted.contains(&finding.code));
-    finish(&report, &args.report, None)
+        .retain(|finding| settings.output.wants(finding.code));
+    finish(&report, &settings.report, &settings.output, None)
 }
 
 /// A trace in which the power is to fail, and what that takes.
@@ -75,23 +77,20 @@ pub(crate) struct Subject {
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,
     pub(crate) out: Option<PathBuf>,
-    /// Nobody else has the directory as long as this is there.
+    pub(crate) baseline: Option<Baseline>,
+    /// Lock on the output directory, released on drop.
     _owned: Option<std::fs::File>,
 }
 
 impl Subject {
     /// From here on interruptions are looked for. The trace is kept with the evidence.
-    pub(crate) fn open(
-        path: &Path,
-        recovery_args: &RecoveryArgs,
-        report_args: &ReportArgs,
-        config: &Config,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path, settings: &TestSettings) -> anyhow::Result<Self> {
+        let baseline = baseline(settings.output.baseline.as_deref())?;
         interrupt::watch();
         let trace = open_whole_trace(path)?;
         let workload: Vec<_> = trace.meta().command.clone();
-        let recovery = recovery(recovery_args, report_args, &config.check, &workload, &trace)?;
-        let out = report_args.out.clone().or(config.check.out.clone());
+        let recovery = recovery(settings, &workload, &trace)?;
+        let out = settings.output.out.clone();
         let owned = out.as_deref().map(output_directory::create).transpose()?;
         if let Some(out) = &out {
             output_directory::keep_trace(out, path)?;
@@ -100,29 +99,35 @@ impl Subject {
             trace,
             recovery,
             out,
+            baseline,
             _owned: owned,
         })
     }
 }
 
-pub(crate) fn crash(args: &CrashArgs) -> anyhow::Result<Exit> {
+pub(crate) fn crash(args: &CrashCommand) -> anyhow::Result<Exit> {
     let config = configuration()?;
-    refuse_slips(&args.recovery, &args.report, &config.check)?;
-    let strategy = strategy_of(args, &config.check)?;
-    let subject = Subject::open(&args.trace, &args.recovery, &args.report, &config)?;
+    let settings = args.options.clone().settle(config.crash)?;
+    let subject = Subject::open(&args.trace, &settings.test)?;
+    let exploration = &settings.exploration;
     judge(&Work {
         trace: &subject.trace,
         trace_path: &args.trace,
         recovery: &subject.recovery,
-        recovery_args: &args.recovery,
-        report_args: &args.report,
-        config: &config,
+        settings: &settings.test,
+        suppress: &config.suppress,
+        baseline: subject.baseline.as_ref(),
         out: subject.out.as_deref(),
-        prefix: strategy == StrategyArg::Prefix,
-        lazy: (strategy == StrategyArg::Lazy)
-            .then(|| lazy(&args.lazy, &config.check, LazyTime::Budget)),
-        no_snapshot: args.eager.no_snapshot || config.check.snapshot == Some(false),
-        eager: (strategy == StrategyArg::Eager).then(|| eager(&args.eager, &config.check)),
+        prefix: matches!(exploration, Exploration::Prefix),
+        lazy: match exploration {
+            Exploration::Lazy(settings) => Some(lazy(settings, LazyTime::Budget)),
+            _ => None,
+        },
+        no_snapshot: matches!(exploration, Exploration::Eager(settings) if settings.no_snapshot),
+        eager: match exploration {
+            Exploration::Eager(settings) => Some(eager(settings)),
+            _ => None,
+        },
         races: None,
         schedule: 0,
         share: 1,
@@ -135,9 +140,9 @@ pub(crate) struct Work<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) trace_path: &'a Path,
     pub(crate) recovery: &'a Recovery,
-    pub(crate) recovery_args: &'a RecoveryArgs,
-    pub(crate) report_args: &'a ReportArgs,
-    pub(crate) config: &'a Config,
+    pub(crate) settings: &'a TestSettings,
+    pub(crate) suppress: &'a [Suppression],
+    pub(crate) baseline: Option<&'a Baseline>,
     /// Where evidence goes; the trace is there.
     pub(crate) out: Option<&'a Path>,
     /// Let all stores before a failure survive.
@@ -184,7 +189,6 @@ pub(crate) fn say_interrupted() -> Exit {
 /// Lints, crashes, recovers.
 pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
     let trace = work.trace;
-    let section = &work.config.check;
     let is_watched = work.lazy.is_some() || work.eager.is_some() || work.races.is_some();
     let settings = Settings {
         runtime: (is_watched || Persistent::of(trace).is_any()).then(|| RUNTIME.into()),
@@ -195,18 +199,13 @@ pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
     let oracle = Oracle::new(work.recovery.plan(trace), settings)?;
     let parent = powerfail_image::default_parent();
     let _ = powerfail_image::sweep_leftovers(&parent);
-    let jobs = work.recovery_args.jobs.or(section.jobs);
-    let jobs = jobs.map_or_else(
-        || std::thread::available_parallelism().map_or(1, usize::from),
-        |jobs| usize::try_from(jobs).unwrap_or(1).max(1),
-    );
     let runner_options = RunnerOptions {
-        jobs,
+        jobs: work.settings.failures.jobs.to_usize(),
         rules: work.recovery.rules(),
         fill: work.recovery.fill(),
         companions: Vec::new(),
     };
-    let options = crash_options(work)?;
+    let options = crash_options(work);
     let mut watcher = Watcher::default();
     let crashed = Runner::new(trace, &oracle, &parent, runner_options).and_then(|mut runner| {
         let crashed = powerfail_check::crash(trace, &options, &mut runner, &mut watcher)?;
@@ -249,15 +248,19 @@ pub(crate) fn conclude(work: &Work<'_>, crashed: Crashed) -> anyhow::Result<Exit
         totals: crashed.totals,
         notes: crashed.notes,
     };
-    let mut report = sifted(report, work.report_args, work.config)?;
-    let wanted = wanted_codes(work.report_args, &work.config.check);
+    let mut report = sifted(report, work.suppress, work.baseline);
     report
         .findings
-        .retain(|finding| wanted.contains(&finding.code));
+        .retain(|finding| work.settings.output.wants(finding.code));
     if let Some(out) = work.out {
         output_directory::save(out, &report, work.recovery)?;
     }
-    let exit = finish(&report, work.report_args, work.out)?;
+    let exit = finish(
+        &report,
+        &work.settings.report,
+        &work.settings.output,
+        work.out,
+    )?;
     if crashed.is_interrupted && exit == Exit::Clean {
         complain("interrupted; everything that was started is ended and removed");
         return Ok(Exit::Setup);
@@ -296,26 +299,31 @@ fn command_of(trace: &Trace) -> Vec<String> {
         .collect()
 }
 
-fn sifted(mut report: Report, args: &ReportArgs, config: &Config) -> anyhow::Result<Report> {
-    let sifted = sift(&config.suppress, std::mem::take(&mut report.findings));
+fn sifted(mut report: Report, suppress: &[Suppression], baseline: Option<&Baseline>) -> Report {
+    let sifted = sift(suppress, std::mem::take(&mut report.findings));
     report.totals.suppressed = sifted.matched.iter().map(|(_, count)| count).sum();
     let unused = sifted.unused.iter().map(findings::unused_suppression);
     report.notes.extend(unused);
     report.findings = sifted.kept;
-    if let Some(baseline) = baseline_of(args)? {
+    if let Some(baseline) = baseline {
         let comparison = baseline.compare(report.findings);
         report.findings = comparison.new;
         report.totals.in_baseline = comparison.known;
         report.totals.fixed = comparison.fixed;
     }
-    Ok(report)
+    report
 }
 
 /// Prints the report; the exit code.
-fn finish(report: &Report, args: &ReportArgs, out: Option<&Path>) -> anyhow::Result<Exit> {
-    match args.format {
-        FormatArg::Json => print(|to| Ok(findings::json(to, report)?))?,
-        FormatArg::Text => {
+fn finish(
+    report: &Report,
+    settings: &ReportSettings,
+    output: &OutputSettings,
+    out: Option<&Path>,
+) -> anyhow::Result<Exit> {
+    match output.format {
+        Format::Json => print(|to| Ok(findings::json(to, report)?))?,
+        Format::Text => {
             let base = std::env::current_dir().unwrap_or_default();
             print(|to| {
                 let options = findings::Options {
@@ -323,13 +331,14 @@ fn finish(report: &Report, args: &ReportArgs, out: Option<&Path>) -> anyhow::Res
                     base: &base,
                     out,
                     // Whoever asks for races wants to see those that recovery survives.
-                    warnings: args.warnings || args.deny.is_some(),
+                    warnings: settings.shows_warnings(),
                 };
                 Ok(findings::report(to, report, &options)?)
             })?;
         }
     }
-    let is_bug = |finding: &Finding| finding.severity != Severity::Warning || args.deny.is_some();
+    let is_bug =
+        |finding: &Finding| finding.severity != Severity::Warning || settings.denies_warnings();
     Ok(if report.findings.iter().any(is_bug) {
         Exit::Findings
     } else {

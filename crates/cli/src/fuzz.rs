@@ -17,17 +17,17 @@ use powerfail_fuzz::CampaignError;
 use powerfail_recorder::RecordError;
 use powerfail_recorder::repeat::RepeatError;
 
-use crate::args::{FuzzArgs, FuzzCommand};
+use crate::args::{FuzzCommand, FuzzSubcommand};
 use crate::exit::{Exit, complain};
 
-pub(crate) fn fuzz(args: FuzzArgs) -> anyhow::Result<Exit> {
+pub(crate) fn fuzz(args: FuzzCommand) -> anyhow::Result<Exit> {
     match args.command {
-        None => run::run(&args.campaign),
-        Some(FuzzCommand::Plot(args)) => plot::plot(&args),
-        Some(FuzzCommand::Show(args)) => show::show(&args),
-        Some(FuzzCommand::Cmin(args)) => minimise::corpus(&args),
-        Some(FuzzCommand::Tmin(args)) => minimise::case(&args),
-        Some(FuzzCommand::Afl(args)) => afl::afl(&args),
+        None => run::run(*args.options),
+        Some(FuzzSubcommand::Plot(args)) => plot::plot(&args),
+        Some(FuzzSubcommand::Show(args)) => show::show(&args),
+        Some(FuzzSubcommand::Cmin(args)) => minimise::corpus(&args),
+        Some(FuzzSubcommand::Tmin(args)) => minimise::case(&args),
+        Some(FuzzSubcommand::Afl(args)) => afl::afl(&args),
     }
 }
 

@@ -15,7 +15,6 @@ mod interrupt;
 mod memory;
 mod model;
 mod output;
-mod persistent;
 mod progress;
 mod races;
 mod record;
@@ -23,7 +22,6 @@ mod replay;
 mod schedules;
 mod settings;
 mod trace;
-mod words;
 
 use std::process::ExitCode;
 

@@ -1,8 +1,6 @@
 //! `powerfail races`: the reads of recovery that are not safe, from a trace.
 
-use powerfail_check::Recovery;
-use powerfail_check::{CrashOptions, Inference, RaceOptions, Runner, RunnerOptions};
-use powerfail_config::CheckSection;
+use powerfail_check::{CrashOptions, RaceOptions, Recovery, Runner, RunnerOptions};
 use powerfail_explore::FailurePointOptions;
 use powerfail_finding::{Finding, Role};
 use powerfail_lint::LintOptions;
@@ -10,63 +8,35 @@ use powerfail_model::EventIndex;
 use powerfail_oracle::{Oracle, Settings};
 use powerfail_trace::Trace;
 
-use crate::args::{InferArg, RacesArgs};
+use crate::args::RacesCommand;
 use crate::crash::{self, Subject, Work};
 use crate::exit::Exit;
 use crate::record::RUNTIME;
 use crate::settings;
 
-pub(crate) fn races(args: &RacesArgs) -> anyhow::Result<Exit> {
+pub(crate) fn races(args: &RacesCommand) -> anyhow::Result<Exit> {
     let config = settings::configuration()?;
-    settings::refuse_slips(&args.recovery, &args.report, &config.check)?;
-    for (is_given, flag) in [
-        (args.recovery.failure_points.is_some(), "--failure-points"),
-        (args.recovery.per_stack.is_some(), "--per-stack"),
-    ] {
-        anyhow::ensure!(
-            !is_given,
-            "{flag} is for check and crash: races looks at every ordering point"
-        );
-    }
-    let subject = Subject::open(&args.trace, &args.recovery, &args.report, &config)?;
+    let settings = args.options.clone().settle(config.races)?;
+    let subject = Subject::open(&args.trace, &settings.test)?;
     crash::judge(&Work {
         trace: &subject.trace,
         trace_path: &args.trace,
         recovery: &subject.recovery,
-        recovery_args: &args.recovery,
-        report_args: &args.report,
-        config: &config,
+        settings: &settings.test,
+        suppress: &config.suppress,
+        baseline: subject.baseline.as_ref(),
         out: subject.out.as_deref(),
         prefix: false,
         lazy: None,
         eager: None,
         races: Some(RaceOptions {
             alone: true,
-            ..options(args.strict, args.infer, &config.check)
+            ..settings::races(&settings.races)
         }),
         no_snapshot: false,
         schedule: 0,
         share: 1,
     })
-}
-
-/// How reads are watched, from flags and configuration.
-pub(crate) fn options(
-    strict: bool,
-    infer: Option<InferArg>,
-    section: &CheckSection,
-) -> RaceOptions {
-    RaceOptions {
-        alone: false,
-        strict: strict || section.strict.unwrap_or(false),
-        confirm: true,
-        infer: infer.map(|infer| match infer {
-            InferArg::Propose => Inference::Propose,
-            InferArg::Use => Inference::Use,
-        }),
-        only: None,
-        commit_variables: Vec::new(),
-    }
 }
 
 /// What recovery is seen to read if the power fails just before one event.

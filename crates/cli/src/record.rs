@@ -1,37 +1,40 @@
 //! `powerfail record`: runs a command and writes what it did to its pools.
 
 use anyhow::Context;
-use powerfail_recorder::{Mode, Options, RecordError, Schedule, Stacks};
+use powerfail_config::RecordArgs;
+use powerfail_recorder::{Options, RecordError, Schedule};
 use powerfail_report::record as report;
 
-use crate::args::{ModeArg, RecordArgs, StacksArg};
 use crate::exit::{Exit, complain};
 use crate::output::print_json;
+use crate::settings::configuration;
 
 /// The runtime that is preloaded into the target.
 pub(crate) const RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
 
 pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
-    let mut options = Options::new(args.command.clone(), &args.output);
-    options.pools.clone_from(&args.pool);
-    options.pm_dir.clone_from(&args.pm_dir);
-    options.mode = match args.mode {
-        ModeArg::Patch => Mode::Patch,
-        ModeArg::Trap => Mode::Trap,
+    let settings = args.clone().settle(configuration()?.record)?;
+    let output = &settings.output;
+    let mut options = Options::new(settings.command.clone(), output);
+    options.pools.clone_from(&settings.recording.pool);
+    options.pm_dir.clone_from(&settings.recording.pm_dir);
+    options.mode = match settings.mode {
+        powerfail_config::Mode::Patch => powerfail_recorder::Mode::Patch,
+        powerfail_config::Mode::Trap => powerfail_recorder::Mode::Trap,
     };
-    options.stacks = match args.stacks {
-        StacksArg::Full => Stacks::Full,
-        StacksArg::Sites => Stacks::Sites,
-        StacksArg::None => Stacks::None,
+    options.stacks = match settings.stacks {
+        powerfail_config::Stacks::Full => powerfail_recorder::Stacks::Full,
+        powerfail_config::Stacks::Sites => powerfail_recorder::Stacks::Sites,
+        powerfail_config::Stacks::None => powerfail_recorder::Stacks::None,
     };
-    options.domain = args.domain.map(Into::into);
-    options.heap_bytes = args.heap;
-    options.valgrind_requests = args.valgrind_requests;
-    if let Some(seed) = args.schedule_seed {
+    options.domain = settings.domain;
+    options.heap_bytes = settings.recording.heap.map(|heap| heap.0);
+    options.valgrind_requests = settings.recording.valgrind_requests;
+    if let Some(schedule) = settings.schedule {
         options.schedule = Schedule {
-            depth: args.schedule_depth,
-            seed,
-            length: args.schedule_length.unwrap_or(0),
+            depth: schedule.depth,
+            seed: schedule.seed,
+            length: schedule.length,
         };
     }
     let (summary, failure) = match powerfail_recorder::record(&options, RUNTIME) {
@@ -45,19 +48,15 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
             (failure.summary, Some(sentence))
         }
         Err(RecordError::Trace(error)) => {
-            return Err(error).with_context(|| args.output.display().to_string());
+            return Err(error).with_context(|| output.display().to_string());
         }
         Err(error) => return Err(error.into()),
     };
-    if args.json {
-        print_json(&report::summary_json(
-            &args.output,
-            &summary,
-            failure.as_deref(),
-        ))?;
+    if settings.json {
+        print_json(&report::summary_json(output, &summary, failure.as_deref()))?;
     } else {
         // Standard output belongs to the target. If nobody reads standard error, so be it.
-        let _ = report::summary(&mut anstream::stderr(), &args.output, &summary);
+        let _ = report::summary(&mut anstream::stderr(), output, &summary);
     }
     if let Some(sentence) = failure {
         complain(&sentence);

@@ -15,13 +15,11 @@ use powerfail_recorder::{Options, Schedule, Summary};
 use powerfail_report::findings;
 use powerfail_trace::Trace;
 
-use crate::args::CheckArgs;
 use crate::check::Recorded;
 use crate::crash::{self, Examined, Work, image_name};
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::progress::{Progress, open_trace};
-use crate::settings::seed_of;
 
 /// A scheduled run may take that much longer than one in which threads run as they like.
 const SLOWER: u32 = 200;
@@ -65,10 +63,10 @@ pub(crate) fn judge(
     schedules: u64,
     options: &Options,
     record: &dyn Fn(&Options) -> anyhow::Result<Recorded>,
-    args: &CheckArgs,
+    depth: u32,
     summary: &Summary,
 ) -> anyhow::Result<Exit> {
-    let recordings = match record_all(work, schedules, options, record, args, summary)? {
+    let recordings = match record_all(work, schedules, options, record, depth, summary)? {
         Ok(recordings) => recordings,
         Err(exit) => return Ok(exit),
     };
@@ -158,7 +156,7 @@ fn seed_name(work: &Work<'_>, number: u64) -> String {
 }
 
 fn seed_of_schedule(work: &Work<'_>, number: u64) -> u64 {
-    seed_of(work.recovery_args, &work.config.check).wrapping_add(number)
+    work.settings.failures.seed.wrapping_add(number)
 }
 
 fn record_all(
@@ -166,7 +164,7 @@ fn record_all(
     schedules: u64,
     options: &Options,
     record: &dyn Fn(&Options) -> anyhow::Result<Recorded>,
-    args: &CheckArgs,
+    depth: u32,
     summary: &Summary,
 ) -> anyhow::Result<Result<Recordings, Exit>> {
     let interleaving = |trace: &Trace, path: &PathBuf| {
@@ -192,7 +190,7 @@ fn record_all(
         options.trace.clone_from(&path);
         options.time_limit = Some(TIME_MIN.max(summary.wall_time * SLOWER));
         options.schedule = Schedule {
-            depth: args.schedule_depth,
+            depth,
             seed: seed_of_schedule(work, number),
             length: usual.operations,
         };

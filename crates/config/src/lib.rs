@@ -1,25 +1,28 @@
-//! What a project says once: `powerfail.toml`, its suppressions, and the baseline.
+//! Options and decisions of the user: flags, `powerfail.toml`, suppressions and the baseline.
 //!
-//! `[check]` has the names of the flags of `powerfail check`, so that a line of a script becomes a line
-//! of the file; a flag that is given wins, and that decision is the binary's. `[[suppress]]` takes
-//! away findings that somebody has looked at, and says why. A [`Baseline`] is an older report: what is
-//! in it is known.
+//! An option is defined once, in [`options`](crate::CheckArgs), for the command line and for the file. `settle` of
+//! a command's arguments merges the two, flag over file over default, into typed settings. `[[suppress]]` removes
+//! findings that were reviewed, and says why. A [`Baseline`] is an older report, whose findings are known.
 //!
-//! An unknown key is an error, because a misspelt one would be a silent change of what is checked.
-//! Nothing here reads a file or prints: text comes in, typed values or one sentence come out.
+//! An unknown key is an error, because a misspelt one would silently change what is checked. Nothing here reads a
+//! file or prints: text comes in, typed values or an error come out.
 
 mod baseline;
-mod check;
-mod duration;
 mod error;
 mod file;
 mod glob;
+mod options;
 mod suppress;
 mod table;
+mod value;
 
 pub use baseline::{Baseline, BaselineError, Comparison};
-pub use check::{CheckSection, Only};
-pub use duration::parse_duration;
-pub use error::{ConfigError, Problem};
+pub use error::{ConfigError, Problem, SettingsError};
 pub use file::{Config, FILE_NAME};
+pub use options::*;
 pub use suppress::{Sifted, Suppression, sift};
+pub use value::{
+    Address, Byte, CheckNames, CommandText, Count, Deny, FailurePoints, Format, HeapSize, Infer,
+    Input, Mebibytes, Mode, Only, Pattern, Port, Rate, ScheduleDepth, Segments, Stacks, Strategy,
+    Threads, Whole, atomicities, domains, parse_duration, parse_size,
+};

@@ -1,6 +1,7 @@
 //! `[[suppress]]`: findings that somebody has looked at.
 
 use powerfail_finding::{Code, Finding};
+use serde::Deserialize;
 
 use crate::error::{ConfigError, Problem};
 use crate::glob;
@@ -21,6 +22,17 @@ pub struct Suppression {
     pub line: usize,
 }
 
+/// An entry as it is written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    #[serde(deserialize_with = "crate::value::read")]
+    code: Option<Code>,
+    function: Option<String>,
+    file: Option<String>,
+    reason: Option<String>,
+}
+
 /// What is left of findings, and what the suppressions did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sifted {
@@ -37,28 +49,23 @@ impl Suppression {
     pub(crate) fn read(table: &Table<'_>) -> Result<Self, ConfigError> {
         table.allow(&["code", "function", "file", "reason"])?;
         let missing = |key, why| table.error_at(table.start, Problem::Missing(key, why));
-        let code = table.word(
-            "code",
-            "the code of a finding, such as \"PF0101\"",
-            |word| word.parse().ok(),
-        )?;
-        let (function, file) = (table.string("function")?, table.string("file")?);
-        let reason = table
-            .string("reason")?
+        let entry: Entry = table.deserialize()?;
+        let reason = entry
+            .reason
             .filter(|reason| !reason.trim().is_empty())
             .ok_or_else(|| missing("reason", "a sentence that says why"))?;
-        if code.is_none() && function.is_none() && file.is_none() {
+        if entry.code.is_none() && entry.function.is_none() && entry.file.is_none() {
             return Err(missing(
                 "code",
                 "`function` or `file`, or it would hide everything",
             ));
         }
         Ok(Self {
-            code,
-            function,
-            file,
+            code: entry.code,
+            function: entry.function,
+            file: entry.file,
             reason,
-            line: crate::table::line_of(table.text, table.start),
+            line: table.line(),
         })
     }
 

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use powerfail_config::parse_size;
 
-use super::values::{KindFilter, parse_kind, parse_range, parse_size};
+use super::values::{KindFilter, parse_kind, parse_range};
 use super::{FailurePointsArg, RulesArgs};
 
 #[derive(Debug, Subcommand)]

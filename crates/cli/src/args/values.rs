@@ -39,40 +39,6 @@ pub(super) fn parse_code(text: &str) -> Result<Code, String> {
     text.parse().map_err(|error| format!("{error}; {list}"))
 }
 
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.split_at_checked(text.len().saturating_sub(1)) {
-        Some((digits, "K" | "k")) => (digits, 1 << 10),
-        Some((digits, "M" | "m")) => (digits, 1 << 20),
-        Some((digits, "G" | "g")) => (digits, 1 << 30),
-        Some((digits, "T" | "t")) => (digits, 1 << 40),
-        _ => (text, 1),
-    };
-    digits
-        .parse::<u64>()
-        .ok()
-        .filter(|_| digits.bytes().all(|digit| digit.is_ascii_digit()))
-        .and_then(|number| number.checked_mul(unit))
-        .ok_or_else(|| "a size looks like 500M or 4G".to_owned())
-}
-
-pub(super) fn parse_segments(text: &str) -> Result<(usize, Option<usize>), String> {
-    let wrong = || format!("`{text}` is no range of segments; write 10..20, ..5 or 7..");
-    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-    let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
-    let from = if from.is_empty() { 0 } else { number(from)? };
-    let to = if to.is_empty() {
-        None
-    } else {
-        Some(number(to)?)
-    };
-    if to.is_some_and(|to| to <= from) {
-        return Err(format!(
-            "`{text}` has no segment in it: the last number is not included"
-        ));
-    }
-    Ok((from, to))
-}
-
 pub(super) fn parse_range(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -98,26 +64,6 @@ mod tests {
         assert!(parse_range("1..1").is_err());
         assert!(parse_range("0x..4").is_err());
         assert!(parse_range("12").is_err());
-    }
-
-    #[test]
-    fn sizes_have_binary_units() {
-        assert_eq!(parse_size("4096"), Ok(4096));
-        assert_eq!(parse_size("3K"), Ok(3072));
-        assert_eq!(parse_size("4G"), Ok(4 << 30));
-        for wrong in [
-            "",
-            "G",
-            "-1",
-            "+1",
-            "1.5G",
-            "4GB",
-            "99999999999T",
-            "4 G",
-            "1é",
-        ] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

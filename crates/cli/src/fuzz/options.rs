@@ -8,19 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use powerfail_check::CheckError;
-use powerfail_config::CheckSection;
-use powerfail_fuzz::{CampaignError, CampaignOptions, InputWay, Together, resumed_options};
+use powerfail_config::{CommandText, FuzzSettings, Input};
+use powerfail_fuzz::{CampaignError, CampaignOptions, Checks, InputWay, Together, resumed_options};
 use powerfail_fuzz_store::{CorpusError, read_record};
-use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::{CommandLine, Oracle, RecoveryPlan, Settings};
-
-use crate::args::{FuzzCampaignArgs, FuzzRecoveryArgs, InputArg};
-use crate::settings::fail_patterns;
-use crate::words::command;
-
-/// Where a campaign is if nobody says.
-const DEFAULT_OUT: &str = "powerfail-fuzz";
-const MIB: u64 = 1 << 20;
 
 /// A campaign that can be run.
 pub(super) struct Campaign {
@@ -30,24 +21,22 @@ pub(super) struct Campaign {
 }
 
 /// The campaign that flags ask for.
-pub(super) fn campaign(
-    args: &FuzzCampaignArgs,
-    section: &CheckSection,
-) -> anyhow::Result<Campaign> {
-    refuse_slips(args)?;
-    let (shown_out, mut sync) = place(args)?;
-    let mut options = if args.resume {
-        resumed(args, &shown_out)?
+pub(super) fn campaign(settings: &FuzzSettings) -> anyhow::Result<Campaign> {
+    refuse_slips(settings)?;
+    let (shown_out, mut sync) = place(settings)?;
+    let is_resumed = settings.campaign.resume;
+    let mut options = if is_resumed {
+        resumed(settings, &shown_out)?
     } else {
-        fresh(args, section, &shown_out)?
+        fresh(settings, &shown_out)?
     };
-    sync.extend(args.sync.iter().cloned());
-    apply(args, &mut options)?;
+    sync.extend(settings.instances.sync.iter().cloned());
+    apply(settings, &mut options)?;
     if !sync.is_empty() {
         let sync = sync.iter().map(|path| absolute(path));
         options.sync = sync.collect::<Result<_, _>>()?;
     }
-    if args.resume {
+    if is_resumed {
         // After all paths of flags, which are those of the user.
         enter_working_directory(&options)?;
     }
@@ -55,9 +44,9 @@ pub(super) fn campaign(
 }
 
 /// Where everything is kept, and what belongs to the same team.
-fn place(args: &FuzzCampaignArgs) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
-    let out = args.out.clone().unwrap_or_else(|| DEFAULT_OUT.into());
-    let Some(name) = &args.name else {
+fn place(settings: &FuzzSettings) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
+    let out = settings.campaign.out.clone();
+    let Some(name) = &settings.instances.name else {
         return Ok((out, Vec::new()));
     };
     let is_plain = !name.is_empty()
@@ -73,8 +62,9 @@ fn place(args: &FuzzCampaignArgs) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
 }
 
 /// Finds what is wrong with paths and commands by themselves.
-fn refuse_slips(args: &FuzzCampaignArgs) -> anyhow::Result<()> {
-    for (flag, directory) in [("--seeds", &args.seeds), ("--images", &args.images)] {
+fn refuse_slips(settings: &FuzzSettings) -> anyhow::Result<()> {
+    let target = &settings.target;
+    for (flag, directory) in [("--seeds", &target.seeds), ("--images", &target.images)] {
         let Some(directory) = directory else { continue };
         let mut entries = fs::read_dir(directory)
             .with_context(|| format!("{flag}: {} cannot be read", directory.display()))?;
@@ -84,30 +74,17 @@ fn refuse_slips(args: &FuzzCampaignArgs) -> anyhow::Result<()> {
             directory.display()
         );
     }
-    for (flag, file) in [("--dict", &args.dict), ("--grammar", &args.grammar)] {
+    for (flag, file) in [("--dict", &target.dict), ("--grammar", &target.grammar)] {
         let Some(file) = file else { continue };
         fs::read(file).with_context(|| format!("{flag}: {} cannot be read", file.display()))?;
     }
-    for directory in &args.sync {
+    for directory in &settings.instances.sync {
         ensure!(
             directory.is_dir(),
             "--sync: {} is no directory",
             directory.display()
         );
     }
-    let recovery = &args.recovery;
-    for (flag, text) in [
-        ("--recover", &recovery.recover),
-        ("--checker", &recovery.checker),
-        ("--dump", &recovery.dump),
-    ] {
-        // To a shell it would be a command that always succeeds.
-        ensure!(
-            text.as_ref().is_none_or(|text| !text.trim().is_empty()),
-            "{flag}: the command is empty"
-        );
-    }
-    fail_patterns(&recovery.fail_pattern)?;
     Ok(())
 }
 
@@ -129,16 +106,14 @@ pub(super) fn refuse_commands(options: &CampaignOptions) -> Result<(), CampaignE
 }
 
 /// A campaign that is to be begun.
-fn fresh(
-    args: &FuzzCampaignArgs,
-    section: &CheckSection,
-    out: &Path,
-) -> anyhow::Result<CampaignOptions> {
+fn fresh(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOptions> {
+    let target = &settings.target;
     ensure!(
-        args.target
+        target
+            .command
             .first()
             .is_some_and(|program| !program.is_empty()),
-        "there is no target: give a command after --, as in powerfail fuzz -- ./my-program {{pool}}"
+        "no target: give a command after --, as in powerfail fuzz -- ./my-program {{pool}}"
     );
     match read_record(out) {
         Err(CorpusError::NoCampaign { .. }) => {}
@@ -148,14 +123,13 @@ fn fresh(
             out.display()
         ),
     }
-    let mut options = CampaignOptions::new(args.target.clone(), absolute(out)?);
-    options.input = input_way(&args.target, args.input)?;
-    configure(&mut options, section);
+    let mut options = CampaignOptions::new(target.command.clone(), absolute(out)?);
+    options.input = input_way(&target.command, target.input)?;
     Ok(options)
 }
 
 /// A campaign that is there.
-fn resumed(args: &FuzzCampaignArgs, out: &Path) -> anyhow::Result<CampaignOptions> {
+fn resumed(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOptions> {
     let mut options = match resumed_options(out) {
         Ok(options) => options,
         Err(CampaignError::Corpus(CorpusError::NoCampaign { .. })) => bail!(
@@ -165,14 +139,14 @@ fn resumed(args: &FuzzCampaignArgs, out: &Path) -> anyhow::Result<CampaignOption
         Err(error) => return Err(error.into()),
     };
     ensure!(
-        args.target.is_empty() || args.target == options.command,
+        settings.target.command.is_empty() || settings.target.command == options.command,
         "{} holds a campaign with another command, {}; leave the command out to go on with it, or give another --out",
         out.display(),
         shown(&options.command)
     );
-    let way = input_way(&options.command, args.input)?;
+    let way = input_way(&options.command, settings.target.input)?;
     ensure!(
-        args.input.is_none() || way == options.input,
+        settings.target.input.is_none() || way == options.input,
         "{} holds a campaign with another --input; leave it out to go on with it, or give another --out",
         out.display()
     );
@@ -187,72 +161,90 @@ pub(super) fn enter_working_directory(options: &CampaignOptions) -> anyhow::Resu
         .with_context(|| format!("{}: the campaign was begun there", directory.display()))
 }
 
-/// What flags say, over everything else.
-fn apply(args: &FuzzCampaignArgs, options: &mut CampaignOptions) -> anyhow::Result<()> {
+/// What settings say, over everything else.
+fn apply(settings: &FuzzSettings, options: &mut CampaignOptions) -> anyhow::Result<()> {
     let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
-    options.seeds = path(&args.seeds)?.or(options.seeds.take());
-    options.images = path(&args.images)?.or(options.images.take());
-    options.dictionary = path(&args.dict)?.or(options.dictionary.take());
-    options.grammar = path(&args.grammar)?.or(options.grammar.take());
-    if let Some(jobs) = args.jobs {
-        options.jobs = usize::try_from(jobs).unwrap_or(usize::MAX);
+    let target = &settings.target;
+    options.seeds = path(&target.seeds)?.or(options.seeds.take());
+    options.images = path(&target.images)?.or(options.images.take());
+    options.dictionary = path(&target.dict)?.or(options.dictionary.take());
+    options.grammar = path(&target.grammar)?.or(options.grammar.take());
+    if let Some(jobs) = settings.campaign.jobs {
+        options.jobs = jobs.to_usize();
     }
-    options.time = args.time;
-    options.executions = args.execs;
-    options.timeout = args.timeout.unwrap_or(options.timeout);
-    options.checks = args.check_with.unwrap_or(options.checks);
-    options.stacks |= args.stacks;
-    options.derandomise &= !args.no_derandomise;
-    options.desock |= args.desock;
-    options.random_images = args.crash_rate.unwrap_or(options.random_images);
-    options.seed = args.seed.unwrap_or(options.seed);
-    options.together = match (args.broker, &args.join) {
-        (Some(port), _) => Some(Together::Broker(port)),
-        (None, Some(address)) => Some(Together::Join(address.clone())),
+    options.time = settings.campaign.time;
+    options.executions = settings.campaign.execs;
+    options.timeout = target.timeout.unwrap_or(options.timeout);
+    if let Some(names) = settings.checks.check_with {
+        options.checks = Checks {
+            lint: names.lint,
+            prefix: names.prefix,
+            lazy: names.lazy,
+            races: names.races,
+        };
+    }
+    options.stacks = target.stacks.unwrap_or(options.stacks);
+    if let Some(is_off) = target.no_derandomise {
+        options.derandomise = !is_off;
+    }
+    options.desock = target.desock.unwrap_or(options.desock);
+    options.random_images = target.crash_rate.map_or(options.random_images, |it| it.0);
+    options.seed = target.seed.unwrap_or(options.seed);
+    let instances = &settings.instances;
+    options.together = match (instances.broker, &instances.join) {
+        (Some(port), _) => Some(Together::Broker(port.0)),
+        (None, Some(address)) => Some(Together::Join(address.0.clone())),
         (None, None) => None,
     };
-    judge(&args.recovery, options)
-}
-
-/// What flags say about recovery.
-fn judge(args: &FuzzRecoveryArgs, options: &mut CampaignOptions) -> anyhow::Result<()> {
-    let words = |text: &Option<String>| text.as_ref().map(|text| command(text).words);
-    if let Some(limit) = args.file_limit {
-        options.file_limit_bytes = limit * MIB;
-    }
-    options.check_budget = args.budget.unwrap_or(options.check_budget);
-    let judging = &mut options.judging;
-    judging.warnings |= args.warnings || args.deny.is_some();
-    judging.include_create |= args.include_create;
-    let recovery = &mut judging.recovery;
-    if let Some(words) = words(&args.recover) {
-        recovery.recover = words;
-    }
-    recovery.checker = words(&args.checker).or(recovery.checker.take());
-    recovery.dump = words(&args.dump).or(recovery.dump.take());
-    recovery.timeout = args.recover_timeout.unwrap_or(recovery.timeout);
-    if !args.ok_exit.is_empty() {
-        recovery.ok_exit.clone_from(&args.ok_exit);
-    }
-    if !args.fail_pattern.is_empty() {
-        recovery.fail_patterns = fail_patterns(&args.fail_pattern)?;
-    }
-    let bytes = |limit: Option<u64>| limit.map(|limit| limit.saturating_mul(MIB));
-    recovery.memory_bytes = bytes(args.memory_limit).or(recovery.memory_bytes);
-    recovery.file_bytes = bytes(args.file_limit).or(recovery.file_bytes);
-    if let Some(domain) = args.domain {
-        recovery.domain = domain.into();
-    }
-    if let Some(atomicity) = args.atomicity {
-        recovery.atomicity = atomicity.into();
-    }
-    add(&mut recovery.trust, &args.trust);
-    add(&mut recovery.no_trust, &args.no_trust);
+    apply_to_recovery(settings, options);
     Ok(())
 }
 
+/// What settings say about recovery.
+fn apply_to_recovery(settings: &FuzzSettings, options: &mut CampaignOptions) {
+    let words = |command: &Option<CommandText>| command.as_ref().map(|it| it.words.clone());
+    let (given, report) = (&settings.recovery, &settings.report);
+    if let Some(limit) = given.file_limit {
+        options.file_limit_bytes = limit.bytes();
+    }
+    options.check_budget = settings.checks.budget.unwrap_or(options.check_budget);
+    let judging = &mut options.judging;
+    judging.warnings |= report.warnings.unwrap_or(false) || report.deny.is_some();
+    judging.include_create = given.include_create.unwrap_or(judging.include_create);
+    let recovery = &mut judging.recovery;
+    if let Some(words) = words(&given.recover) {
+        recovery.recover = words;
+    }
+    recovery.checker = words(&given.checker).or(recovery.checker.take());
+    recovery.dump = words(&given.dump).or(recovery.dump.take());
+    recovery.timeout = settings.checks.recover_timeout.unwrap_or(recovery.timeout);
+    if let Some(codes) = &given.ok_exit {
+        recovery.ok_exit.clone_from(codes);
+    }
+    if let Some(patterns) = &given.fail_pattern {
+        let patterns = patterns.iter().map(|it| it.0.clone());
+        recovery.fail_patterns = patterns.collect();
+    }
+    recovery.memory_bytes = given
+        .memory_limit
+        .map(|it| it.bytes())
+        .or(recovery.memory_bytes);
+    recovery.file_bytes = given
+        .file_limit
+        .map(|it| it.bytes())
+        .or(recovery.file_bytes);
+    if let Some(domain) = settings.domain {
+        recovery.domain = domain;
+    }
+    if let Some(atomicity) = given.atomicity {
+        recovery.atomicity = atomicity;
+    }
+    add(&mut recovery.trust, report.trust.iter().flatten());
+    add(&mut recovery.no_trust, report.no_trust.iter().flatten());
+}
+
 /// Adds what is not there: a campaign that is resumed has the flags of earlier runs.
-fn add(known: &mut Vec<String>, more: &[String]) {
+fn add<'a>(known: &mut Vec<String>, more: impl Iterator<Item = &'a String>) {
     for it in more {
         if !known.contains(it) {
             known.push(it.clone());
@@ -260,29 +252,8 @@ fn add(known: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// What powerfail.toml says about recovery: the section of `check` is about the same program.
-fn configure(options: &mut CampaignOptions, section: &CheckSection) {
-    let words = |text: &Option<String>| text.as_ref().map(|text| command(text).words);
-    let judging = &mut options.judging;
-    judging.include_create = section.include_create.unwrap_or(false);
-    let recovery = &mut judging.recovery;
-    // Without an input of its own it might be the workload again, as check would have it.
-    recovery.recover = words(&section.recover).unwrap_or_default();
-    recovery.checker = words(&section.checker);
-    recovery.dump = words(&section.dump);
-    recovery.timeout = section.timeout.unwrap_or(recovery.timeout);
-    recovery.ok_exit = section.ok_exit.clone().unwrap_or_default();
-    if let Some(domain) = section.domain.as_deref().and_then(Domain::from_name) {
-        recovery.domain = domain;
-    }
-    let atomicity = section.atomicity.as_deref().and_then(Atomicity::from_name);
-    recovery.atomicity = atomicity.unwrap_or_default();
-    recovery.trust = section.trust.clone().unwrap_or_default();
-    recovery.no_trust = section.no_trust.clone().unwrap_or_default();
-}
-
 /// How the target gets its input, if its command fits that.
-pub(super) fn input_way(target: &[OsString], asked: Option<InputArg>) -> anyhow::Result<InputWay> {
+pub(super) fn input_way(target: &[OsString], asked: Option<Input>) -> anyhow::Result<InputWay> {
     let has = |name: &str| {
         let arguments = target.iter().skip(1);
         arguments
@@ -298,26 +269,26 @@ pub(super) fn input_way(target: &[OsString], asked: Option<InputArg>) -> anyhow:
             .to_string_lossy()
     );
     let asked = asked.unwrap_or(if has("{input}") {
-        InputArg::File
+        Input::File
     } else {
-        InputArg::Stdin
+        Input::Stdin
     });
     match asked {
-        InputArg::Stdin => {
+        Input::Stdin => {
             ensure!(
                 !has("{input}"),
                 "the command has {{input}}, which is for --input file and --input args"
             );
             Ok(InputWay::Stdin)
         }
-        InputArg::File => {
+        Input::File => {
             ensure!(
                 has("{input}"),
                 "the command has no {{input}}, in whose place the path of its input is to stand"
             );
             Ok(InputWay::File)
         }
-        InputArg::Args => {
+        Input::Args => {
             ensure!(
                 target.iter().skip(1).any(|word| word == "{input}"),
                 "the command has no argument {{input}}, in whose place the words of the input are to stand"
@@ -347,7 +318,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn way(words: &[&str], asked: Option<InputArg>) -> Result<InputWay, String> {
+    fn way(words: &[&str], asked: Option<Input>) -> Result<InputWay, String> {
         let words: Vec<OsString> = words.iter().map(Into::into).collect();
         input_way(&words, asked).map_err(|error| error.to_string())
     }
@@ -359,7 +330,7 @@ mod tests {
             way(&["kv", "--pool={pool}", "-f{input}"], None),
             Ok(InputWay::File)
         );
-        let asked = Some(InputArg::Args);
+        let asked = Some(Input::Args);
         assert_eq!(
             way(&["kv", "{pool}", "{input}"], asked),
             Ok(InputWay::Arguments)
@@ -371,15 +342,15 @@ mod tests {
         for (words, asked, reason) in [
             (&["kv"][..], None, "no {pool}"),
             (&["{pool}"], None, "no {pool}"),
-            (&["kv", "{pool}"], Some(InputArg::File), "no {input}"),
+            (&["kv", "{pool}"], Some(Input::File), "no {input}"),
             (
                 &["kv", "{pool}", "{input}"],
-                Some(InputArg::Stdin),
+                Some(Input::Stdin),
                 "has {input}",
             ),
             (
                 &["kv", "{pool}", "x{input}"],
-                Some(InputArg::Args),
+                Some(Input::Args),
                 "no argument {input}",
             ),
         ] {

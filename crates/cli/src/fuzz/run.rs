@@ -3,21 +3,21 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use powerfail_config::FuzzArgs;
 use powerfail_finding::{Finding, Severity};
 
 use super::options::{Campaign, campaign, refuse_commands};
 use super::screen::Screen;
 use super::summary;
-use crate::args::FuzzCampaignArgs;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::output::{print, print_json};
 use crate::record::RUNTIME;
 use crate::settings::configuration;
 
-pub(crate) fn run(args: &FuzzCampaignArgs) -> anyhow::Result<Exit> {
-    let config = configuration()?;
-    let Campaign { options, shown_out } = campaign(args, &config.check)?;
+pub(crate) fn run(args: FuzzArgs) -> anyhow::Result<Exit> {
+    let settings = args.settle(configuration()?.fuzz);
+    let Campaign { options, shown_out } = campaign(&settings)?;
     if let Err(error) = refuse_commands(&options) {
         return super::refusal(error);
     }
@@ -29,11 +29,12 @@ pub(crate) fn run(args: &FuzzCampaignArgs) -> anyhow::Result<Exit> {
         .iter()
         .map(|word| word.to_string_lossy())
         .collect();
-    let is_bug: fn(&Finding) -> bool = match args.recovery.deny {
-        Some(_) => |_| true,
-        None => |finding| finding.severity != Severity::Warning,
+    let is_bug: fn(&Finding) -> bool = if settings.denies_warnings {
+        |_| true
+    } else {
+        |finding| finding.severity != Severity::Warning
     };
-    let ends_with = if args.until_found {
+    let ends_with = if settings.campaign.until_found {
         is_bug
     } else {
         |_: &_| false
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &FuzzCampaignArgs) -> anyhow::Result<Exit> {
     };
     // A finding that ends it is no interruption.
     summary.is_interrupted = interrupt::is_interrupted();
-    if args.json {
+    if settings.campaign.json {
         print_json(&summary::json(&shown_out, &summary))?;
     } else {
         print(|out: &mut dyn Write| Ok(summary::text(out, &shown_out, &summary)?))?;

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use powerfail_config::{CheckSection, Config, Only};
+use powerfail_config::{Byte, Config, HeapSize, Only, Strategy, TestArgs};
 use powerfail_finding::{Class, Code};
+use powerfail_model::{Atomicity, Domain};
+use powerfail_oracle::Ready;
 
 fn sentence(text: &str) -> String {
     Config::parse(text).expect_err(text).to_string()
@@ -12,53 +14,36 @@ fn sentence(text: &str) -> String {
 
 #[test]
 fn an_empty_file_says_nothing() {
-    assert_eq!(Config::parse(""), Ok(Config::default()));
+    let config = Config::parse("").expect("sound");
+    assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
 }
 
+/// A file that was written before the other sections existed.
 #[test]
-fn every_key_is_read() {
+fn a_section_for_all_commands() {
     let text = r#"
 [check]
 command = ["./server", "--pool", "{pool}"]
 recover = "./server --check {pool}"
-checker = "./fsck {pool}"
-client = "./client put"
-client-recover = "./client get"
-ready = "tcp:127.0.0.1:11211"
-stop = "SIGTERM"
-dump = "./client list"
-ack = "STORED"
+ready = "port"
 timeout = "30s"
-budget = "5m"
 jobs = 4
-out = "evidence"
 seed = 0x2a
-schedules = 20
-failure-points = "prefix"
-per-stack = 2
 only = ["PF0101", "recovery-crash"]
-fill = "zero"
+fill = "0xff"
 ok-exit = [0, 3]
-trust = ["libmine.so"]
 no-trust = "libpmemobj.so.1"
 pool = ["/mnt/pmem/*.pool"]
-pm-dir = "/dev/shm"
 heap = "2G"
 domain = "eadr"
 atomicity = "8"
 include-create = true
 strategy = "eager"
 threshold = 1000
-sample = 64
-coalesce = true
 snapshot = false
 lazy = true
-depth = 2
-max-executions = 5000
-exhaustive = false
 fork = false
 races = true
-strict = true
 
 [[suppress]]
 code = "PF0505"
@@ -66,62 +51,116 @@ function = "lru_*"
 file = "cache.c"
 reason = "the order of eviction may be lost"
 "#;
-    let text_of = |text: &str| Some(text.to_owned());
     let config = Config::parse(text).expect("sound");
+    let check = &config.check;
+    let words = ["./server", "--pool", "{pool}"].map(Into::into).to_vec();
+    assert_eq!(check.own.command, Some(words));
+    assert_eq!(check.own.no_lazy, Some(false));
+    assert_eq!(check.own.races, Some(true));
+    assert_eq!(check.lazy.no_fork, Some(true));
+    assert_eq!(check.recording.heap, Some(HeapSize(2 << 30)));
     assert_eq!(
-        config.check,
-        CheckSection {
-            command: Some(["./server", "--pool", "{pool}"].map(str::to_owned).to_vec()),
-            recover: text_of("./server --check {pool}"),
-            checker: text_of("./fsck {pool}"),
-            client: text_of("./client put"),
-            client_recover: text_of("./client get"),
-            ready: text_of("tcp:127.0.0.1:11211"),
-            stop: text_of("SIGTERM"),
-            dump: text_of("./client list"),
-            ack: text_of("STORED"),
-            timeout: Some(Duration::from_secs(30)),
-            budget: Some(Duration::from_mins(5)),
-            jobs: Some(4),
-            out: Some(PathBuf::from("evidence")),
-            seed: Some(42),
-            schedules: Some(20),
-            failure_points: text_of("prefix"),
-            per_stack: Some(2),
-            only: Some(vec![
-                Only::Code(Code::StoreNotFlushed),
-                Only::Class(Class::RecoveryCrash)
-            ]),
-            fill: text_of("zero"),
-            ok_exit: Some(vec![0, 3]),
-            trust: Some(vec!["libmine.so".to_owned()]),
-            no_trust: Some(vec!["libpmemobj.so.1".to_owned()]),
-            pool: Some(vec![PathBuf::from("/mnt/pmem/*.pool")]),
-            pm_dir: Some(PathBuf::from("/dev/shm")),
-            heap: Some("2G".into()),
-            domain: text_of("eadr"),
-            atomicity: text_of("8"),
-            include_create: Some(true),
-            strategy: text_of("eager"),
-            threshold: Some(1000),
-            sample: Some(64),
-            coalesce: Some(true),
-            snapshot: Some(false),
-            lazy: Some(true),
-            depth: Some(2),
-            max_executions: Some(5000),
-            exhaustive: Some(false),
-            fork: Some(false),
-            races: Some(true),
-            strict: Some(true),
-        }
+        check.recording.pool,
+        Some(vec![PathBuf::from("/mnt/pmem/*.pool")])
     );
+    assert_eq!(
+        check.test.output.only,
+        Some(vec![
+            Only::Code(Code::StoreNotFlushed),
+            Only::Class(Class::RecoveryCrash)
+        ])
+    );
+    for test in [&check.test, &config.crash.test, &config.races.test] {
+        let recover = test.recovery.recover.as_ref().expect("a command");
+        assert_eq!(recover.text, "./server --check {pool}");
+        assert_eq!(recover.words, ["./server", "--check", "{pool}"]);
+        assert!(matches!(test.server.ready, Some(Ready::Port(None))));
+        assert_eq!(test.failures.timeout, Some(Duration::from_secs(30)));
+        assert_eq!(test.failures.jobs.map(|jobs| jobs.get()), Some(4));
+        assert_eq!(test.failures.seed, Some(42));
+        assert_eq!(test.failures.fill, Some(Byte(0xff)));
+        assert_eq!(test.recovery.ok_exit, Some(vec![0, 3]));
+        assert_eq!(test.recovery.atomicity, Some(Atomicity::Word));
+        assert_eq!(test.recovery.include_create, Some(true));
+        assert_eq!(test.domain.domain, Some(Domain::Eadr));
+        assert_eq!(
+            test.report.no_trust,
+            Some(vec!["libpmemobj.so.1".to_owned()])
+        );
+    }
+    assert_eq!(config.crash.strategy.strategy, Some(Strategy::Eager));
+    assert_eq!(config.crash.eager.no_snapshot, Some(true));
+    assert_eq!(config.lint.domain.domain, Some(Domain::Eadr));
+    let fuzz = &config.fuzz;
+    assert_eq!(fuzz.checks.recover_timeout, Some(Duration::from_secs(30)));
+    assert_eq!(fuzz.target.timeout, None, "the time limit of an execution");
+    assert_eq!(fuzz.recovery.ok_exit, Some(vec![0, 3]));
+    assert_eq!(fuzz.target.seed, None);
+    let record = format!("{:?}", config.record);
+    assert_eq!(record, format!("{:?}", Config::default().record));
     let [suppression] = &config.suppress[..] else {
         panic!("one entry: {:?}", config.suppress);
     };
     assert_eq!(suppression.code, Some(Code::DirtyOverwrite));
-    assert_eq!(suppression.line, 44);
+    assert_eq!(suppression.line, 25);
     assert_eq!(suppression.reason, "the order of eviction may be lost");
+}
+
+#[test]
+fn a_section_of_its_own_wins_over_check() {
+    let text = r#"
+[check]
+timeout = "30s"
+jobs = 4
+trust = ["a.so"]
+
+[crash]
+timeout = "1s"
+trust = ["b.so"]
+
+[races]
+jobs = 2
+
+[fuzz]
+recover-timeout = "2s"
+
+[record]
+output = "my.trace"
+"#;
+    let config = Config::parse(text).expect("sound");
+    let of = |test: &TestArgs| {
+        let jobs = test.failures.jobs.map(|jobs| jobs.get());
+        (test.failures.timeout.map(|time| time.as_secs()), jobs)
+    };
+    assert_eq!(of(&config.check.test), (Some(30), Some(4)));
+    assert_eq!(of(&config.crash.test), (Some(1), Some(4)));
+    assert_eq!(of(&config.races.test), (Some(30), Some(2)));
+    let timeout = config.fuzz.checks.recover_timeout;
+    assert_eq!(timeout, Some(Duration::from_secs(2)));
+    let trust = config.crash.test.report.trust.expect("modules");
+    assert_eq!(trust, ["a.so", "b.so"], "modules are added");
+    assert_eq!(config.record.own.output, Some(PathBuf::from("my.trace")));
+}
+
+#[test]
+fn a_switch_and_its_opposite() {
+    let lazy = |line: &str| {
+        let config = Config::parse(&format!("[check]\n{line}")).expect(line);
+        config.check.own.no_lazy
+    };
+    assert_eq!(lazy("no-lazy = true"), Some(true));
+    assert_eq!(lazy("lazy = false"), Some(true));
+    assert_eq!(lazy("lazy = true"), Some(false));
+    assert_eq!(
+        sentence("[check]\nno-lazy = true\nlazy = true"),
+        "line 3: `lazy` and `no-lazy` are opposites; remove one of them"
+    );
+    assert_eq!(
+        sentence("[check]\nlazy = 1"),
+        "line 2: `lazy`: expected true or false"
+    );
+    // No switch: it takes modules.
+    assert!(Config::parse("[check]\nno-trust = \"a.so\"").is_ok());
 }
 
 #[test]
@@ -129,23 +168,23 @@ fn an_unknown_key_is_named_with_the_one_that_was_meant() {
     let cases = [
         (
             "[check]\njobs = 1\ntimeuot = \"1s\"",
-            "line 3: there is no `timeuot` in [check]; did you mean `timeout`?",
+            "line 3: unknown key `timeuot` in [check]; did you mean `timeout`?",
         ),
         (
             "[check]\nfailure_points = \"prefix\"",
-            "line 2: there is no `failure_points` in [check]; did you mean `failure-points`?",
+            "line 2: unknown key `failure_points` in [check]; did you mean `failure-points`?",
         ),
         (
             "[chekc]",
-            "line 1: there is no `chekc`; did you mean `check`?",
+            "line 1: unknown key `chekc`; did you mean `check`?",
         ),
         (
             "\n\n[[suppress]]\nreason = \"r\"\nfunctoin = \"f\"",
-            "line 5: there is no `functoin` in [[suppress]]; did you mean `function`?",
+            "line 5: unknown key `functoin` in [[suppress]]; did you mean `function`?",
         ),
         (
             "zzz = 1",
-            "line 1: there is no `zzz`; there are check, suppress",
+            "line 1: unknown key `zzz`; expected one of check, crash, races, lint, fuzz, record, suppress",
         ),
     ];
     for (text, expected) in cases {
@@ -156,42 +195,80 @@ fn an_unknown_key_is_named_with_the_one_that_was_meant() {
 #[test]
 fn the_first_unknown_key_of_the_file_is_named() {
     let text = "[check]\nzebra = 1\naardvark = 2";
-    assert!(sentence(text).starts_with("line 2: there is no `zebra`"));
+    assert!(sentence(text).starts_with("line 2: unknown key `zebra`"));
 }
 
 #[test]
 fn a_wrong_value_says_what_it_must_be() {
     let cases = [
-        ("timeout = 30", "`timeout` must be a duration such as"),
-        ("timeout = \"30\"", "`timeout` must be a duration such as"),
-        ("jobs = 0", "`jobs` must be a whole number above 0"),
-        ("jobs = -1", "`jobs` must be a whole number, not below 0"),
-        ("jobs = \"2\"", "`jobs` must be a whole number"),
-        ("ok-exit = [0, 256]", "`ok-exit` must be an exit code"),
-        ("recover = [\"a\"]", "`recover` must be a text in quotes"),
-        ("trust = [1]", "`trust` must be a text in quotes or a list"),
+        (
+            "timeout = 30",
+            "`timeout`: invalid type: integer `30`, expected a duration such as",
+        ),
+        (
+            "timeout = \"30\"",
+            "`timeout`: invalid value `30`: expected a duration such as",
+        ),
+        (
+            "jobs = 0",
+            "`jobs`: invalid value: integer `0`, expected a whole number, at least 1",
+        ),
+        ("jobs = -1", "`jobs`: invalid value: integer `-1`, expected"),
+        (
+            "jobs = \"2\"",
+            "`jobs`: invalid type: string \"2\", expected a whole number",
+        ),
+        (
+            "ok-exit = [0, 256]",
+            "`ok-exit`: invalid value: integer `256`",
+        ),
+        ("recover = [\"a\"]", "`recover`: invalid type: sequence"),
+        (
+            "recover = \" \"",
+            "`recover`: invalid value ` `: the command is empty",
+        ),
+        (
+            "client = \"\"",
+            "`client`: invalid value ``: the command is empty",
+        ),
+        ("trust = [1]", "`trust`: invalid type: integer `1`"),
         (
             "domain = \"adrr\"",
-            "`domain` must be one of adr, eadr, pagecache",
+            "`domain`: invalid value `adrr`: expected adr, eadr or pagecache",
         ),
-        (
-            "threshold = 0",
-            "`threshold` must be a whole number above 0",
-        ),
+        ("threshold = 0", "`threshold`: invalid value: integer `0`"),
         (
             "strategy = \"greedy\"",
-            "`strategy` must be one of prefix, eager, lazy",
+            "`strategy`: invalid value `greedy`: expected prefix, eager or lazy",
+        ),
+        (
+            "failure-points = \"x\"",
+            "`failure-points`: invalid value `x`: expected flush, fence, store or all",
         ),
         (
             "include-create = 1",
-            "`include-create` must be true or false",
+            "`include-create`: invalid type: integer `1`, expected a boolean",
+        ),
+        ("command = \"./a b\"", "`command`: invalid type: string"),
+        ("command = []", "`command`: invalid length 0"),
+        ("only = [\"PF9999\"]", "`only`: invalid value `PF9999`"),
+        (
+            "ack = \"(\"",
+            "`ack`: invalid value `(`: `(` is not a regular expression",
+        ),
+        ("ready = \"soon\"", "`ready`: invalid value `soon`"),
+        (
+            "fill = 256",
+            "`fill`: invalid type: integer `256`, expected a byte",
         ),
         (
-            "command = \"./a b\"",
-            "`command` must be a list: the program",
+            "heap = \"much\"",
+            "`heap`: invalid value `much`: expected a size",
         ),
-        ("command = []", "`command` must be a list: the program"),
-        ("only = [\"PF9999\"]", "`only` must be codes such as"),
+        (
+            "schedule-depth = 33",
+            "`schedule-depth`: invalid value: integer `33`",
+        ),
     ];
     for (line, expected) in cases {
         let sentence = sentence(&format!("[check]\n{line}"));
@@ -201,9 +278,9 @@ fn a_wrong_value_says_what_it_must_be() {
         );
         assert_eq!(sentence.lines().count(), 1, "{sentence}");
     }
-    assert!(sentence("check = 1").contains("`check` must be a table: [check]"));
-    assert!(sentence("[suppress]").contains("`suppress` must be a list of tables"));
-    assert!(sentence("suppress = [1]").contains("`suppress` must be a list of tables"));
+    assert!(sentence("check = 1").contains("`check`: expected a table: [check]"));
+    assert!(sentence("[suppress]").contains("`suppress`: expected a list of tables"));
+    assert!(sentence("suppress = [1]").contains("`suppress`: expected a list of tables"));
 }
 
 #[test]
@@ -233,5 +310,5 @@ fn a_suppression_needs_a_reason_and_a_subject() {
     let of_everything = "[[suppress]]\nreason = \"go away\"";
     assert!(sentence(of_everything).contains("or it would hide everything"));
     let wrong_code = "[[suppress]]\nreason = \"r\"\ncode = \"PF1\"";
-    assert!(sentence(wrong_code).starts_with("line 3: `code` must be the code of a finding"));
+    assert!(sentence(wrong_code).starts_with("line 3: `code`: invalid value `PF1`"));
 }

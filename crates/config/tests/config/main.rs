@@ -3,4 +3,5 @@
 mod baseline;
 mod common;
 mod file;
+mod options;
 mod suppress;

@@ -1,10 +1,17 @@
-//! Durations as people write them.
+//! Durations, with their unit.
 
+use std::fmt;
 use std::time::Duration;
 
-/// `250ms`, `30s`, `5m`, `2h`.
+use serde::de::{Deserializer, Error, Visitor};
+
+use super::Value;
+
+const EXPECTED: &str = "a duration such as 250ms, 30s, 5m or 2h";
+
+/// Reads `250ms`, `30s`, `5m` or `2h`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "a duration looks like 250ms, 30s, 5m or 2h".to_owned();
+    let wrong = || format!("expected {EXPECTED}");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| wrong())?;
@@ -17,6 +24,27 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     };
     let ms = number.checked_mul(unit_ms).ok_or_else(wrong)?;
     Ok(Duration::from_millis(ms))
+}
+
+impl Value for Duration {
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = Duration;
+
+            fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                to.write_str(EXPECTED)
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+                let parsed = parse_duration(text);
+                parsed.map_err(|error| E::custom(format!("invalid value `{text}`: {error}")))
+            }
+        }
+
+        from.deserialize_any(Text)
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,183 @@
+//! The command line is consistent, and powerfail.toml has every flag.
+
+use std::fmt::Debug;
+
+use clap::{Arg, CommandFactory, Parser};
+use powerfail_config::Config;
+
+use super::{Cli, Command};
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+/// Two valid values of each flag, as they are written on the command line.
+const VALUES: &[(&str, &str, &str)] = &[
+    ("ack", "ok (.*)", "put (.*)"),
+    ("atomicity", "8", "store"),
+    ("baseline", "a.json", "b.json"),
+    ("broker", "1337", "1338"),
+    ("budget", "5m", "6m"),
+    ("check-with", "lint,lazy", "none"),
+    ("checker", "./fsck {pool}", "true"),
+    ("client", "./client put", "true"),
+    ("client-recover", "./client get", "true"),
+    ("crash-rate", "0.5", "2"),
+    ("deny", "warnings", "warnings"),
+    ("depth", "2", "3"),
+    ("dict", "a.dict", "b.dict"),
+    ("domain", "eadr", "pagecache"),
+    ("dump", "./dump {pool}", "true"),
+    ("execs", "1000", "2000"),
+    ("fail-pattern", "assert", "panic"),
+    ("failure-points", "store", "all"),
+    ("file-limit", "64", "128"),
+    ("fill", "0xff", "165"),
+    ("format", "json", "text"),
+    ("grammar", "a.grammar", "b.grammar"),
+    ("heap", "512M", "2G"),
+    ("images", "images", "others"),
+    ("infer", "use", "propose"),
+    ("input", "file", "args"),
+    ("jobs", "3", "4"),
+    ("join", "10.0.0.7:1337", "10.0.0.8:1337"),
+    ("max-executions", "5000", "6000"),
+    ("memory-limit", "256", "512"),
+    ("mode", "trap", "patch"),
+    ("name", "a", "b"),
+    ("no-trust", "libpmemobj.so.1", "libother.so"),
+    ("ok-exit", "3", "4"),
+    ("only", "PF0101", "durability"),
+    ("out", "evidence", "elsewhere"),
+    ("output", "a.trace", "b.trace"),
+    ("per-stack", "1", "0"),
+    ("pm-dir", "/mnt/pmem", "/tmp"),
+    ("pool", "/mnt/pmem/*.pool", "pool"),
+    ("ready", "port", "unix:/tmp/socket"),
+    ("recover", "./kv --check {pool}", "a | b"),
+    ("recover-timeout", "3s", "4s"),
+    ("sample", "64", "65"),
+    ("schedule-depth", "4", "5"),
+    ("schedule-length", "1000", "2000"),
+    ("schedule-seed", "7", "8"),
+    ("schedules", "20", "30"),
+    ("seed", "42", "43"),
+    ("seeds", "inputs", "others"),
+    ("segments", "10..20", "7.."),
+    ("stop", "./stop", "true"),
+    ("strategy", "eager", "lazy"),
+    ("sync", "a", "b"),
+    ("threshold", "1000", "2000"),
+    ("time", "10m", "20m"),
+    ("timeout", "30s", "40s"),
+    ("trust", "libmine.so", "libother.so"),
+];
+
+/// `--stacks` is a switch of `fuzz` and a choice of `record`.
+fn values(command: &str, arg: &Arg) -> (&'static str, &'static str) {
+    let name = arg.get_long().expect("a flag");
+    let is_switch = !arg.get_num_args().is_some_and(|count| count.takes_values());
+    match (command, name) {
+        _ if is_switch => ("", ""),
+        ("record", "stacks") => ("sites", "none"),
+        _ => {
+            let value = VALUES.iter().find(|(known, ..)| *known == name);
+            let (_, one, other) = value.unwrap_or_else(|| panic!("no values for --{name}"));
+            (one, other)
+        }
+    }
+}
+
+/// The options of a command, by what is printed of them: given, in the file, and merged.
+fn printed(command: &str, flags: &[String], file: &str) -> [String; 3] {
+    fn all<T: Clone + Debug>(given: T, file: T, over: impl Fn(T, T) -> T) -> [String; 3] {
+        let merged = over(given.clone(), file.clone());
+        [given, file, merged].map(|it| format!("{it:#?}"))
+    }
+    let config = Config::parse(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let mut words = vec!["powerfail".to_owned(), command.to_owned()];
+    if ["crash", "races"].contains(&command) {
+        words.push("run.trace".to_owned());
+    }
+    words.extend_from_slice(flags);
+    let cli = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    match cli.command {
+        Command::Check(args) => all(*args, config.check, powerfail_config::CheckArgs::over),
+        Command::Crash(args) => {
+            let over = powerfail_config::CrashArgs::over;
+            all(args.options, config.crash, over)
+        }
+        Command::Races(args) => {
+            let over = powerfail_config::RacesArgs::over;
+            all(args.options, config.races, over)
+        }
+        Command::Fuzz(args) => {
+            let over = powerfail_config::FuzzArgs::over;
+            all(*args.options, config.fuzz, over)
+        }
+        Command::Record(args) => all(*args, config.record, powerfail_config::RecordArgs::over),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_flag_can_stand_in_the_configuration_file() {
+    let mut count = 0;
+    for name in ["check", "crash", "races", "fuzz", "record"] {
+        let cli = Cli::command();
+        let command = cli.find_subcommand(name).expect("a command");
+        let none = printed(name, &[], "");
+        for arg in command.get_arguments() {
+            let Some(flag) = arg.get_long() else { continue };
+            if ["color", "help", "version"].contains(&flag) {
+                continue;
+            }
+            count += 1;
+            let (one, other) = values(name, arg);
+            let given = |value: &str| match value {
+                "" => vec![format!("--{flag}")],
+                value => vec![format!("--{flag}={value}")],
+            };
+            // The same value in the file as on the command line is the same option.
+            let written = match one {
+                "" => "true".to_owned(),
+                number if number.parse::<f64>().is_ok() => number.to_owned(),
+                text => format!("{text:?}"),
+            };
+            let file = format!("[{name}]\n{flag} = {written}");
+            let [of_flag, of_file, _] = printed(name, &given(one), &file);
+            assert_eq!(of_flag, of_file, "{name} --{flag}");
+            assert_ne!(of_file, none[1], "{name} --{flag} has no effect");
+            let [_, of_file, merged] = printed(name, &[], &file);
+            assert_eq!(merged, of_file, "{name} --{flag}: the file counts");
+            let [of_flag, _, merged] = printed(name, &given(other), &file);
+            match flag {
+                "trust" | "no-trust" => {
+                    assert!(merged.contains(one) && merged.contains(other), "{merged}");
+                }
+                _ => assert_eq!(merged, of_flag, "{name} --{flag}: the flag wins"),
+            }
+            // All of them can also be in the section that stands in for the others.
+            if ["crash", "races"].contains(&name) {
+                let file = format!("[check]\n{flag} = {written}");
+                let [_, of_check, _] = printed(name, &[], &file);
+                assert_eq!(of_check, of_flag_of(name, &given(one)), "{name} --{flag}");
+            }
+            // A slip is named.
+            let file = format!("\n[{name}]\n{flag}x = {written}");
+            let error = Config::parse(&file).expect_err(&file).to_string();
+            assert!(
+                error.starts_with(&format!("line 3: unknown key `{flag}x` in [{name}]")),
+                "{error}"
+            );
+            assert!(error.contains("did you mean `"), "{error}");
+        }
+    }
+    assert!(count > 120, "{count}");
+}
+
+fn of_flag_of(command: &str, flags: &[String]) -> String {
+    let [of_flag, ..] = printed(command, flags, "");
+    of_flag
+}

@@ -1,0 +1,105 @@
+//! `powerfail check`.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these comments are help texts, and a terminal shows backticks as they are"
+)]
+
+use std::ffi::OsString;
+
+use super::record::workload;
+use super::{
+    LazyArgs, LazySettings, RaceArgs, RaceSettings, RecordingArgs, RecordingSettings, TestArgs,
+    TestSettings, options, sections,
+};
+use crate::error::SettingsError;
+use crate::value::{CommandText, Count};
+
+options! {
+    /// Options of `check` alone.
+    CheckOwnArgs => CheckOwnSettings {
+        /// Do not explore lost and reordered lines: all stores before a failure survive
+        [long, conflicts_with_all = ["exhaustive", "depth", "max_executions", "no_fork"],
+            num_args = 0, default_missing_value = "true"]
+        no_lazy: bool = false,
+        /// Also report unsafe reads of recovery, even those that it survives: see powerfail races
+        [long, num_args = 0, default_missing_value = "true"]
+        races: bool = false,
+        /// Record the workload this many times, with different orders of its threads, and check each that differs
+        /// [default: 1]
+        ///
+        /// In the first recording the system schedules the threads. In the others the next thread is drawn at
+        /// random before each operation on persistent memory. The workload must use {pool}, so that each recording
+        /// begins with the same content.
+        [long, value_name = "N"]
+        schedules: Count = Count::clamped(1),
+        /// The workload is a server: command that uses it while it is recorded
+        [long, value_name = "CMD"]
+        client: CommandText,
+        /// Workload: a command and its arguments
+        ///
+        /// {pool} in an argument is replaced by the path of a fresh pool, {port} by a free port.
+        [last = true, value_name = "CMD"]
+        command: Vec<OsString> = Vec::new(),
+    }
+}
+
+sections! {
+    /// The options of `powerfail check`.
+    CheckArgs {
+        own: CheckOwnArgs,
+        recording: RecordingArgs,
+        test: TestArgs,
+        lazy: LazyArgs,
+        races: RaceArgs,
+    }
+}
+
+/// What `powerfail check` is to do.
+#[derive(Clone, Debug)]
+pub struct CheckSettings {
+    /// The workload: the program and its arguments; not empty.
+    pub command: Vec<OsString>,
+    /// The command that uses a workload that is a server.
+    pub client: Option<CommandText>,
+    /// How often the workload is recorded.
+    pub schedules: u64,
+    /// How it is recorded.
+    pub recording: RecordingSettings,
+    /// How crashes are tested and reported.
+    pub test: TestSettings,
+    /// How lost and reordered lines are explored, if they are.
+    pub lazy: Option<LazySettings>,
+    /// Which reads of recovery are reported, if any.
+    pub races: Option<RaceSettings>,
+}
+
+impl CheckArgs {
+    /// These options over those of the configuration file.
+    pub fn settle(self, file: Self) -> Result<CheckSettings, SettingsError> {
+        let lazy = self.lazy.clone().settle(file.lazy.clone())?;
+        let is_depth_given = self.recording.schedule_depth.is_some();
+        let (is_strict_given, is_infer_given) =
+            (self.races.strict.is_some(), self.races.infer.is_some());
+        let all = self.over(file);
+        let own = all.own.resolve();
+        for (is_given, flag) in [(is_strict_given, "--strict"), (is_infer_given, "--infer")] {
+            if is_given && !own.races {
+                return Err(SettingsError::Needs(flag, "--races"));
+            }
+        }
+        let schedules = own.schedules.get();
+        if is_depth_given && schedules == 1 {
+            return Err(SettingsError::Needs("--schedule-depth", "--schedules"));
+        }
+        Ok(CheckSettings {
+            command: workload(own.command, "check")?,
+            test: all.test.settle(own.client.is_some())?,
+            client: own.client,
+            schedules,
+            recording: all.recording.resolve(),
+            lazy: (!own.no_lazy).then_some(lazy),
+            races: own.races.then(|| all.races.resolve()),
+        })
+    }
+}

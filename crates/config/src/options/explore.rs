@@ -1,0 +1,95 @@
+//! What is explored: lost and reordered lines, combinations of stores, reads of recovery.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these comments are help texts, and a terminal shows backticks as they are"
+)]
+
+use super::options;
+use crate::error::SettingsError;
+use crate::value::{Count, Infer, Segments, Whole};
+
+options! {
+    /// How far lost and reordered lines are explored.
+    LazyArgs => LazySettings, "Lost and reordered lines" {
+        /// Maximum number of power failures in a row: 2 adds one during recovery [default: 1]
+        [long, value_name = "N"]
+        depth: Whole<1, { u32::MAX as u64 }> = Whole::clamped(1),
+        /// Maximum number of executions of recovery
+        [long, value_name = "N"]
+        max_executions: Count,
+        /// Explore without limits on time and on executions at a failure point
+        [long, conflicts_with = "max_executions", num_args = 0, default_missing_value = "true"]
+        exhaustive: bool = false,
+        /// Execute recovery again for each value that it can read, instead of forking it
+        [long, num_args = 0, default_missing_value = "true"]
+        no_fork: bool = false,
+    }
+}
+
+impl LazyArgs {
+    /// These options over those of the configuration file. A limit on the command line takes back that the file
+    /// asks for none, and the other way round.
+    pub(crate) fn settle(self, file: Self) -> Result<LazySettings, SettingsError> {
+        if file.max_executions.is_some() && file.exhaustive == Some(true) {
+            return Err(SettingsError::Limitless);
+        }
+        let limited = self.max_executions.is_some();
+        let limitless = self.exhaustive == Some(true);
+        let file = Self {
+            exhaustive: file.exhaustive.filter(|_| !limited),
+            max_executions: file.max_executions.filter(|_| !limitless),
+            ..file
+        };
+        Ok(self.over(file).resolve())
+    }
+}
+
+options! {
+    /// Which combinations of stores are tried. A segment is what happens between two moments at which stores become
+    /// durable.
+    EagerArgs => EagerSettings, "Combinations of stores (--strategy eager)" {
+        /// Try all combinations of a segment up to this number, and a sample of more [default: 250]
+        [long, value_name = "N"]
+        threshold: Count,
+        /// Number of combinations to try of a larger segment [default: that of --threshold]
+        ///
+        /// They are chosen at random, by --seed, and none twice. Nothing lost, everything lost, and each
+        /// single line lost or kept come first.
+        [long, value_name = "N"]
+        sample: Count,
+        /// Treat adjacent stores to one line, without a flush or fence between them, as one
+        ///
+        /// A string that is copied byte by byte is then durable as a whole or not at all. Hardware does not
+        /// promise that, so bugs may be missed.
+        [long, num_args = 0, default_missing_value = "true"]
+        coalesce: bool = false,
+        /// Only these segments, counted from 0 and without the last: 10..20, ..5, 7..
+        [long, value_name = "A..B"]
+        segments: Segments,
+        /// Start recovery anew for each crash state
+        ///
+        /// By default recovery is started once, stopped before it first touches the pool, and forked there
+        /// for each state, where that works. The first states are also run without the fork, and compared.
+        [long, num_args = 0, default_missing_value = "true"]
+        no_snapshot: bool = false,
+    }
+}
+
+options! {
+    /// Which reads of recovery are reported.
+    RaceArgs => RaceSettings, "Races" {
+        /// Also report reads of bytes that may not be durable but are the same in every crash state
+        ///
+        /// This is the rule of XFDetector. Such a read is harmless now, and depends on values that happen to be
+        /// equal.
+        [long, num_args = 0, default_missing_value = "true"]
+        strict: bool = false,
+        /// Infer commit variables: words that decide what else recovery reads
+        ///
+        /// They are reported with the evidence for them. With --infer=use, reads of them are not races.
+        [long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true,
+            default_missing_value = "propose"]
+        infer: Infer,
+    }
+}

@@ -1,0 +1,45 @@
+//! When the power fails, and how long recoveries may take.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these comments are help texts, and a terminal shows backticks as they are"
+)]
+
+use std::time::Duration;
+
+use super::options;
+use crate::value::{Byte, Count, FailurePoints, Pattern, parse_duration};
+
+options! {
+    /// When the power fails, and how long recoveries may take.
+    FailureArgs => FailureSettings, "Failures" {
+        /// Events before which the power fails [default: each flush and fence]
+        [long, value_enum, value_name = "WHICH"]
+        failure_points: FailurePoints,
+        /// Failure points for each call stack: 1 is the first, 2 adds the last, more are chosen at random; 0 is all
+        /// [default: 3]
+        [long, value_name = "K"]
+        per_stack: u64 = 3,
+        /// Pattern in the workload's output that acknowledges an operation: its group must be a line of the
+        /// dump from then on
+        [long, value_name = "REGEX"]
+        ack: Pattern,
+        /// Byte that never-written bytes of a fresh pool hold, such as 0xff or 165 [default: 0]
+        [long, value_name = "BYTE"]
+        fill: Byte,
+        /// Time limit for each command of a recovery; exceeding it is a bug [default: 10s]
+        [long, value_name = "TIME", value_parser = parse_duration]
+        timeout: Duration = Duration::from_secs(10),
+        /// Approximate time limit for all recoveries together; the most valuable run first
+        [long, value_name = "TIME", value_parser = parse_duration]
+        budget: Duration,
+        /// Number of recoveries to run in parallel [default: number of processors]
+        [long, value_name = "N"]
+        jobs: Count = Count::clamped(
+            std::thread::available_parallelism().map_or(1, usize::from) as u64
+        ),
+        /// Seed of all random choices [default: 0]
+        [long, value_name = "N"]
+        seed: u64 = 0,
+    }
+}

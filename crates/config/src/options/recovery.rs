@@ -1,0 +1,47 @@
+//! How recovery is run and judged, wherever that happens.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these comments are help texts, and a terminal shows backticks as they are"
+)]
+
+use powerfail_model::Atomicity;
+
+use super::options;
+use crate::value::{CommandText, Mebibytes, Pattern, atomicities};
+
+options! {
+    /// How recovery is run and judged.
+    RecoveryArgs => RecoverySettings, "Recovery" {
+        /// Command that recovers after a crash [default: the workload again]
+        ///
+        /// {pool} is replaced by the path of the pool, {port} by a free port. The command is split into words by
+        /// the rules of the shell; if it has operators of the shell, such as | or &&, it is run by /bin/sh.
+        [long, value_name = "CMD"]
+        recover: CommandText,
+        /// Command that checks the recovered pool; a nonzero exit status is a bug
+        [long, value_name = "CMD"]
+        checker: CommandText,
+        /// Command that prints the logical content after recovery, to detect silent loss
+        [long, value_name = "CMD"]
+        dump: CommandText,
+        /// Exit codes of recovery that count as success besides 0
+        [long, value_name = "CODES", value_delimiter = ',']
+        ok_exit: Vec<u8> = Vec::new(),
+        /// Treat recovery as failed if a line of its output matches; can be repeated
+        [long, value_name = "REGEX"]
+        fail_pattern: Vec<Pattern> = Vec::new(),
+        /// Limit of the address space of recovery, in MiB
+        [long, value_name = "MIB"]
+        memory_limit: Mebibytes,
+        /// Limit of the length of files that recovery writes, in MiB
+        [long, value_name = "MIB"]
+        file_limit: Mebibytes,
+        /// Unit that becomes durable in one piece [default: store]
+        [long, value_name = "UNIT", value_parser = atomicities()]
+        atomicity: Atomicity = Atomicity::default(),
+        /// Also fail while PMDK creates a pool, which is not failure-atomic by design
+        [long, num_args = 0, default_missing_value = "true"]
+        include_create: bool = false,
+    }
+}
