@@ -25,8 +25,6 @@ mod found;
 mod options;
 #[path = "fuzz/paths.rs"]
 mod paths;
-#[path = "fuzz/runtime.rs"]
-mod runtime;
 #[path = "fuzz/shell.rs"]
 mod shell;
 

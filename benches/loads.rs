@@ -12,6 +12,7 @@ use powerfail_oracle::{
     Branch, CommandLine, ExploreRequest, LineTable, Oracle, PageMask, PoolMapping, RecoveryPlan,
     Settings, Slot, TableLine, Verdict,
 };
+use powerfail_test_support::runtime;
 
 const ROUNDS: usize = 7;
 const POOL_LEN: u64 = 1 << 20;
@@ -43,14 +44,13 @@ fn main() {
     powerfail_oracle::serve_if_zygote();
     let directory = tempfile::tempdir().expect("a directory");
     let program = compile(directory.path());
-    let runtime = std::fs::read(build_runtime(directory.path())).expect("the runtime");
     println!(
         "{:<34}{:>11}{:>11}{:>8}{:>12}{:>12}{:>8}",
         "", "native ms", "lazy ms", "ratio", "in all ms", "lazy ms", "traps"
     );
     for (name, mode, open) in CASES {
         let settings = Settings {
-            runtime: Some(runtime.clone().into()),
+            runtime: Some(runtime::bytes().into()),
             snapshot: true,
             ..Settings::default()
         };
@@ -67,18 +67,6 @@ fn compile(folder: &Path) -> PathBuf {
         .status();
     assert!(status.expect("gcc").success());
     program
-}
-
-fn build_runtime(folder: &Path) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(folder.to_owned(), PathBuf::from);
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package"])
-        .args(["powerfail-runtime", "--target-dir"])
-        .arg(&target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
-    assert!(status.expect("cargo").success());
-    target.join("release/libpowerfail_runtime.so")
 }
 
 fn table(open: Open, pool: &Path, image: &[u8]) -> LineTable {

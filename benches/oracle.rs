@@ -18,6 +18,7 @@ use powerfail_oracle::{
     Branch, CommandLine, ExploreRequest, LineTable, Oracle, PathMode, PoolMapping, ProcessMode,
     RecoveryPlan, Settings, Slot, TableLine,
 };
+use powerfail_test_support::runtime;
 use powerfail_trace::{
     Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
 };
@@ -144,7 +145,7 @@ fn states_a_second(wanted: &str) {
         .args([&recovery, &source])
         .status();
     assert!(compiled.expect("gcc").success());
-    let runtime: Arc<[u8]> = runtime().into();
+    let runtime: Arc<[u8]> = runtime::bytes().into();
     let trace = trace();
     println!(
         "\n{:<30}{:>14}{:>14}{:>14}",
@@ -210,20 +211,6 @@ fn processor_seconds() -> f64 {
     // User and system, and the same of children.
     let ticks = fields[11..15].iter().map(|it| it.parse::<f64>());
     ticks.map(|it| it.expect("a number")).sum::<f64>() / TICKS_PER_SECOND
-}
-
-/// The runtime, as `powerfail` carries it.
-fn runtime() -> Vec<u8> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--locked"])
-        .args(["--package", "powerfail-runtime", "--target-dir"])
-        .arg(&target)
-        .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
-    assert!(built.expect("cargo").success());
-    std::fs::read(target.join("release/libpowerfail_runtime.so")).expect("the runtime")
 }
 
 /// A pool with one store to each of its first lines, none of which is flushed.

@@ -7,9 +7,6 @@
 //! cargo xtask bench repeat 8    # for a profiler: only executions of 8 commands
 //! ```
 
-#[path = "fuzz/runtime.rs"]
-mod runtime;
-
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use powerfail_image::Contents;
 use powerfail_recorder::repeat::{InputWay, Opened, RepeatOptions, Repeater};
+use powerfail_test_support::runtime;
 
 /// How long each figure is measured.
 const TIME: Duration = Duration::from_secs(3);
@@ -40,7 +38,7 @@ fn main() {
     options.timeout = Duration::from_secs(5);
     let begun = Instant::now();
     let mut repeater =
-        Repeater::start(&options, &runtime::build()).expect("a target that can be repeated");
+        Repeater::start(&options, runtime::bytes()).expect("a target that can be repeated");
     println!("start {:>8.1} ms", begun.elapsed().as_secs_f64() * 1e3);
     for turn in 0..3 {
         let begun = Instant::now();

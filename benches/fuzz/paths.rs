@@ -8,8 +8,8 @@ use std::hash::{Hash, Hasher};
 use powerfail_image::Contents;
 use powerfail_protocol::fuzz::classify;
 use powerfail_recorder::repeat::{InputWay, Opened, RepeatOptions, Repeater};
+use powerfail_test_support::runtime;
 
-use crate::runtime;
 use crate::shell::Shell;
 
 /// What a test case covered.
@@ -40,7 +40,7 @@ impl Counter {
         let command = vec![shell.plain.clone().into(), "{pool}".into()];
         let options = RepeatOptions::new(command, InputWay::Stdin);
         let repeater =
-            Repeater::start(&options, &runtime::build()).expect("a target that can be repeated");
+            Repeater::start(&options, runtime::bytes()).expect("a target that can be repeated");
         Self {
             repeater,
             ended: None,

@@ -10,7 +10,7 @@ use crate::output::print_json;
 use crate::settings::configuration;
 
 /// The runtime that is preloaded into the target.
-pub(crate) const RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
+pub(crate) static RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
 
 pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     let settings = args.clone().settle(configuration()?.record)?;

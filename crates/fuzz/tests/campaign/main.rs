@@ -10,27 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use powerfail_test_support::runtime;
 use tempfile::TempDir;
 
 /// How long a campaign may go on that does not find what it should: far beyond what it takes.
 const GUARD_MS: u64 = 240_000;
-
-/// The runtime, built once: cargo does not build it for tests, which cannot be linked with it.
-fn runtime() -> &'static Path {
-    static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
-    RUNTIME.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--package"])
-            .args(["powerfail-runtime", "--target-dir"])
-            .arg(&target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .expect("cargo runs");
-        assert!(status.success());
-        target.join("debug/libpowerfail_runtime.so")
-    })
-}
 
 /// The store, built once.
 fn store() -> &'static Path {
@@ -97,7 +81,7 @@ impl Campaign {
     /// Lets the helper do something.
     fn helper(&self, words: &[&str]) -> Told {
         let output = Command::new(env!("CARGO_BIN_EXE_powerfail-fuzz-helper"))
-            .arg(runtime())
+            .arg(runtime::path())
             .arg(self.out())
             .args(words)
             .current_dir(self.directory.path())

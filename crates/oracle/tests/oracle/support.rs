@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use powerfail_finding::RecoveryOutcome;
@@ -11,6 +11,7 @@ use powerfail_oracle::{
     CommandLine, Failure, Oracle, PathMode, PoolMapping, ProcessMode, RecoveryPlan, Settings, Slot,
     Verdict,
 };
+use powerfail_test_support::runtime;
 
 /// Long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -126,24 +127,10 @@ pub(crate) fn output(failure: &Failure) -> &str {
     }
 }
 
-/// Settings with the runtime itself. Cargo does not build it for tests, which cannot be linked with it.
+/// Settings with the runtime itself.
 pub(crate) fn with_real_runtime(way: (PathMode, ProcessMode)) -> Settings {
-    static RUNTIME: OnceLock<Arc<[u8]>> = OnceLock::new();
-    let runtime = RUNTIME.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--package"])
-            .args(["powerfail-runtime", "--target-dir"])
-            .arg(&target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .unwrap();
-        assert!(status.success());
-        let library = target.join("debug/libpowerfail_runtime.so");
-        std::fs::read(library).unwrap().into()
-    });
     Settings {
-        runtime: Some(Arc::clone(runtime)),
+        runtime: Some(runtime::bytes().into()),
         snapshot: true,
         ..settings(way)
     }

@@ -12,20 +12,6 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/findings")
 }
 
-/// Compares with the content of a file; with `POWERFAIL_BLESS=1` the file is written instead.
-pub(crate) fn assert_file(path: &Path, found: &str) {
-    if std::env::var_os("POWERFAIL_BLESS").is_some_and(|value| value == "1") {
-        std::fs::write(path, found).expect("the file can be written");
-    }
-    let expected = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        expected == found,
-        "{} is not up to date; if the change is right, run the test with POWERFAIL_BLESS=1\n\
-         --- expected\n{expected}\n--- found\n{found}",
-        path.display()
-    );
-}
-
 pub(crate) fn options(base: &Path) -> Options<'_> {
     Options {
         width: Some(100),

@@ -5,7 +5,9 @@ use std::path::Path;
 use powerfail_finding::Report;
 use powerfail_report::findings::{json, report_schema};
 
-use crate::common::{assert_file, lost_store, recovery_crash, report};
+use powerfail_test_support::expected::assert_file;
+
+use crate::common::{lost_store, recovery_crash, report};
 
 #[test]
 fn a_report_survives_json() {

@@ -6,9 +6,11 @@ use powerfail_config::Config;
 use powerfail_finding::{Code, Races, RecoveryOutcome, Role, SourcePlace};
 use powerfail_report::findings::{Options, unused_suppression};
 
+use powerfail_test_support::expected::assert_file;
+
 use crate::common::{
-    assert_file, finding, folder, frame, lost_store, options, place, race, recovery_crash, report,
-    shown, shown_report,
+    finding, folder, frame, lost_store, options, place, race, recovery_crash, report, shown,
+    shown_report,
 };
 
 fn assert_shown(name: &str, found: &str) {

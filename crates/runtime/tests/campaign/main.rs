@@ -10,11 +10,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use powerfail_image::{CursorOptions, ImageCursor};
 use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
 use powerfail_recorder::{Options, Summary, record};
+use powerfail_test_support::runtime;
 use powerfail_trace::{Body, MarkKind, Trace};
 use tempfile::TempDir;
 
@@ -35,23 +36,6 @@ fn build(name: &str, flags: &[&str]) -> PathBuf {
         built.insert(path.clone());
     }
     path
-}
-
-/// The runtime, built once: cargo does not build it for tests, which cannot be linked with it.
-fn runtime() -> &'static [u8] {
-    static RUNTIME: OnceLock<Vec<u8>> = OnceLock::new();
-    RUNTIME.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--package"])
-            .args(["powerfail-runtime", "--target-dir"])
-            .arg(&target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .expect("cargo runs");
-        assert!(status.success());
-        std::fs::read(target.join("debug/libpowerfail_runtime.so")).expect("the runtime")
-    })
 }
 
 /// A directory for recordings, and one for pools.
@@ -86,7 +70,7 @@ impl Campaign {
     }
 
     fn record(options: &Options) -> Recording {
-        let summary = record(options, runtime()).expect("a recording");
+        let summary = record(options, runtime::bytes()).expect("a recording");
         assert!(summary.fatal.is_empty(), "{:?}", summary.fatal);
         let trace = Trace::open(&options.trace).expect("a trace");
         let mut output = Vec::new();

@@ -24,7 +24,7 @@ fn repeat(
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
     options.directory = directory.path().into();
     change(&mut options);
-    let mut repeater = Repeater::start(&options, runtime()).expect("a target");
+    let mut repeater = Repeater::start(&options, runtime::bytes()).expect("a target");
     repeater.open(&Contents::default()).expect("an image");
     (repeater, directory)
 }
@@ -182,7 +182,7 @@ fn recorded_and_repeated_a_target_does_the_same() {
             let mut options = RepeatOptions::new(command, InputWay::Stdin);
             options.timeout = std::time::Duration::from_mins(1);
             options.directory.clone_from(&directory);
-            Repeater::start(&options, runtime()).unwrap()
+            Repeater::start(&options, runtime::bytes()).unwrap()
         };
         repeater.open(&image).unwrap();
         // What others leave makes no difference.

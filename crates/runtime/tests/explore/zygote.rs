@@ -18,6 +18,7 @@ use powerfail_protocol::explore::{
     OpenPage, Order, POOLS_AT, PREFIX_AT, Pool, RefusalKind, SOCKET_VARIABLE, VERSION, WATCHES_AT,
     Watch, flag,
 };
+use powerfail_test_support::runtime;
 
 pub(crate) const POOL_LEN: usize = 16384;
 const PAGE: u64 = 4096;
@@ -44,23 +45,6 @@ pub(crate) fn build(name: &str, flags: &[&str]) -> PathBuf {
         .unwrap();
     assert!(status.success());
     path
-}
-
-/// The runtime, built once: cargo does not build it for tests, which cannot be linked with it.
-fn runtime() -> &'static Path {
-    static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
-    RUNTIME.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--package"])
-            .args(["powerfail-runtime", "--target-dir"])
-            .arg(&target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .unwrap();
-        assert!(status.success());
-        target.join("debug/libpowerfail_runtime.so")
-    })
 }
 
 /// What a crash may have left: open lines with their contents, the newest first.
@@ -385,7 +369,7 @@ impl Zygote {
             });
         }
         let child = command
-            .env("LD_PRELOAD", runtime())
+            .env("LD_PRELOAD", runtime::path())
             .env(FILE_VARIABLE, self.file.as_raw_fd().to_string())
             .env(SOCKET_VARIABLE, theirs.as_raw_fd().to_string())
             .stdin(Stdio::null())

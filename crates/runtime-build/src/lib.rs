@@ -1,0 +1,59 @@
+//! Builds the runtime, the library that is loaded into targets.
+//!
+//! Cargo cannot depend on a `cdylib` of another crate as a file, so cargo is called a second time, with a target
+//! directory of its own. The build script of the CLI and the tests call this one function, so the library that is
+//! tested is the library that ships. Its settings are `[profile.runtime]` in the root `Cargo.toml`.
+//!
+//! The directory is `runtime` inside the target directory, shared by all profiles and by `cargo check`, `clippy`,
+//! `doc`, `test` and `bench`: the runtime is compiled once. Cargo's own lock lets one build at a time into it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The crates that are linked into the runtime.
+const CRATES: [&str; 4] = ["runtime", "patch", "protocol", "unwind"];
+
+/// The files and directories that the library is built from.
+pub fn sources() -> Vec<PathBuf> {
+    let workspace = workspace();
+    let of_crates = CRATES.iter().flat_map(|name| {
+        let folder = workspace.join("crates").join(name);
+        [folder.join("src"), folder.join("Cargo.toml")]
+    });
+    of_crates
+        .chain([workspace.join("Cargo.lock"), workspace.join("Cargo.toml")])
+        .collect()
+}
+
+/// Builds the library, if a source has changed since the last time, and returns its path.
+///
+/// # Panics
+///
+/// If cargo cannot be started or the library does not compile.
+pub fn build(target_directory: &Path) -> PathBuf {
+    let own = target_directory.join("runtime");
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--quiet", "--locked", "--profile", "runtime"])
+        .args(["--package", "powerfail-runtime", "--target-dir"])
+        .arg(&own)
+        .current_dir(workspace());
+    // Flags and wrappers of the outer build, clippy for one, are not meant for this one.
+    for name in [
+        "RUSTC_WORKSPACE_WRAPPER",
+        "RUSTC_WRAPPER",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTFLAGS",
+    ] {
+        command.env_remove(name);
+    }
+    let status = command.status().expect("cargo runs");
+    assert!(status.success(), "the runtime does not build: {status}");
+    own.join("runtime/libpowerfail_runtime.so")
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
