@@ -14,7 +14,9 @@ use crate::tests::Tally;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci              install what the tests need, then fmt, clippy, all tests and docs
+  ci              install what the tests need, then fmt, clippy, docs, the size of the binary and all tests
+  test            build and run all tests, on all cores
+  size            build the binary as it ships and compare its size with the limit
   example         record a small program with a bug, and show what a crash would leave of its pool
   bench [NAME [OPTIONS]]
                   run the benchmarks (all, or those of one file in benches/, with its options)
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments[..] {
         ["ci"] => ci(),
+        ["test"] => test(),
+        ["size"] => size(),
         ["example"] => example(),
         ["bench"] => bench(None, &[]),
         ["bench", name, ref options @ ..] => bench(Some(name), options),
@@ -67,9 +71,9 @@ fn ci() -> anyhow::Result<()> {
     let steps: [(&str, Command); 4] = [
         ("fmt", cargo(&["fmt", "--all", "--check"])),
         ("fmt of fuzz", cargo(&fuzz_fmt)),
-        ("clippy", cargo(&clippy)),
+        ("clippy", ci_cargo(&clippy)),
         ("docs", {
-            let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+            let mut docs = ci_cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
             docs.env("RUSTDOCFLAGS", "-D warnings");
             docs
         }),
@@ -80,14 +84,13 @@ fn ci() -> anyhow::Result<()> {
             broken.push(name);
         }
     }
+    if let Err(error) = step("size", size) {
+        eprintln!("xtask: {error:#}");
+        broken.push("size");
+    }
     let mut tally = Tally::default();
     let tests = step("tests", || {
-        tally = tests::run(cargo(&[
-            "test",
-            "--workspace",
-            "--no-fail-fast",
-            "--locked",
-        ]))?;
+        tally = tests::run(ci_cargo)?;
         Ok(())
     });
     if let Err(error) = tests {
@@ -107,6 +110,43 @@ fn ci() -> anyhow::Result<()> {
     } else {
         std::process::exit(1)
     }
+}
+
+/// Only the tests.
+fn test() -> anyhow::Result<()> {
+    let tally = tests::run(cargo)?;
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    if !tally.all_passed() {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+/// The most that the binary may take on disk: what users download and install.
+const BINARY_MAX_BYTES: u64 = 30_000_000;
+
+/// Builds the binary as `cargo install` does and compares its size with the limit.
+fn size() -> anyhow::Result<()> {
+    let build = ["build", "--release", "--locked", "--package", "powerfail"];
+    run(&mut ci_cargo(&build))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let binary = Path::new(&target).join("release/powerfail");
+    let metadata = std::fs::metadata(&binary)
+        .with_context(|| format!("cannot read the size of {}", binary.display()))?;
+    let len_bytes = metadata.len();
+    println!("the binary has {:.1} MB", megabytes(len_bytes));
+    if len_bytes > BINARY_MAX_BYTES {
+        let limit = megabytes(BINARY_MAX_BYTES);
+        bail!("{} is larger than {limit:.1} MB", binary.display());
+    }
+    Ok(())
+}
+
+fn megabytes(len_bytes: u64) -> f64 {
+    // A binary has far less than 2^52 bytes.
+    #[allow(clippy::cast_precision_loss)]
+    let bytes = len_bytes as f64;
+    bytes / 1e6
 }
 
 /// The way of a program through the tool, with a program that forgets to flush.
@@ -177,6 +217,15 @@ fn fuzz(seconds: &str) -> anyhow::Result<()> {
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
+    command
+}
+
+/// Cargo for a build from nothing: where nobody will build again, what would make the next build faster costs time.
+fn ci_cargo(arguments: &[&str]) -> Command {
+    let mut command = cargo(arguments);
+    if std::env::var_os("CI").is_some() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     command
 }
 

@@ -7,13 +7,15 @@ use anyhow::{Context, bail};
 use crate::run;
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 11] = [
+const NEEDED: [(&str, &str); 13] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
     ),
     ("libc6-dev", "the same"),
     ("g++", "a target of tests is C++"),
+    ("clang", "a target of tests is instrumented by it"),
+    ("afl++", "a target of tests is instrumented by its compiler"),
     ("libpmem-dev", "targets of tests copy with it"),
     ("libpmemobj-dev", "targets of tests keep objects in it"),
     ("libpmemlog-dev", "a target of tests appends to its log"),

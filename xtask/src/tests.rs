@@ -1,79 +1,210 @@
-//! Running the tests and counting them over all test binaries.
+//! Builds all tests, runs them on all cores at once, and counts them.
+//!
+//! `cargo test` runs one test binary after the other, so that the last slow test of each keeps all cores but one
+//! idle. This builds the binaries with cargo, asks each for its tests, and runs several binaries at a time. It needs
+//! nothing that is not part of a Rust toolchain.
+//!
+//! A binary is started with one test thread, which makes the time of each test known. The slow ones, [`SPLIT`], are
+//! run in parts. No test is run twice: one that fails has failed.
 
-use std::io::{BufRead, BufReader};
+mod part;
+
+use std::collections::VecDeque;
+use std::io::BufReader;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use serde_json::Value;
 
-/// How many tests passed and failed. A test binary that ended without a result counts as failed.
+use part::{Part, Report};
+
+/// Test binaries that are run in parts of this many tests, the slowest first: package, name, tests in a part.
+const SPLIT: [(&str, &str, usize); 6] = [
+    ("powerfail", "planted", 2),
+    ("powerfail", "fuzz", 3),
+    ("powerfail", "check", 10),
+    ("powerfail", "record", 20),
+    ("powerfail", "explore", 2),
+    ("powerfail", "shell", 4),
+];
+
+/// How many of the slowest tests are named in the end.
+const SLOWEST: usize = 10;
+
+/// How many tests passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
-    /// A binary has begun and has not given its result yet.
-    running: bool,
 }
 
 impl Tally {
     pub(crate) fn all_passed(self) -> bool {
         self.failed == 0 && self.passed > 0
     }
+}
 
-    fn add(&mut self, line: &str) {
-        if is_beginning(line) {
-            self.close();
-            self.running = true;
+/// A test binary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Binary {
+    package: String,
+    name: String,
+    executable: PathBuf,
+    /// The folder of its package, in which cargo runs tests too.
+    folder: PathBuf,
+}
+
+/// Builds and runs all tests. `cargo` makes a command of cargo from its arguments.
+pub(crate) fn run(cargo: impl Fn(&[&str]) -> Command) -> anyhow::Result<Tally> {
+    let build = [
+        "test",
+        "--workspace",
+        "--no-run",
+        "--locked",
+        "--message-format=json-render-diagnostics",
+    ];
+    let binaries = built(cargo(&build))?;
+    let mut parts = Vec::new();
+    for binary in &binaries {
+        let tests = part::list(binary)?;
+        let split = split_of(binary).map(|at| SPLIT[at].2);
+        for tests in tests.chunks(split.unwrap_or(tests.len().max(1))) {
+            parts.push(Part::new(binary, tests));
         }
-        let Some(result) = line.strip_prefix("test result: ") else {
-            return;
-        };
-        let count = |name: &str| {
-            result
-                .split([';', '.'])
-                .filter_map(|part| part.trim().strip_suffix(name)?.trim().parse::<u64>().ok())
-                .sum::<u64>()
-        };
-        self.passed += count("passed");
-        self.failed += count("failed");
-        self.running = false;
     }
+    // The slowest first, so that no slow one is left when all others are done.
+    parts.sort_by_key(|part| split_of(part.binary).unwrap_or(SPLIT.len()));
+    let reports = run_all(parts)?;
+    let mut tally = Tally::default();
+    for report in &reports {
+        tally.passed += report.passed;
+        tally.failed += report.failed.len() as u64;
+    }
+    show_slowest(&reports);
+    for failed in reports.iter().flat_map(|report| &report.failed) {
+        println!("failed: {failed}");
+    }
+    let documented = documentation_tests(cargo(&["test", "--workspace", "--doc", "--locked"]))?;
+    tally.passed += documented.passed;
+    tally.failed += documented.failed;
+    Ok(tally)
+}
 
-    /// Counts a binary that has ended without a result.
-    fn close(&mut self) {
-        self.failed += u64::from(self.running);
-        self.running = false;
+/// The place of a binary among those that are run in parts.
+fn split_of(binary: &Binary) -> Option<usize> {
+    SPLIT
+        .iter()
+        .position(|(package, name, _)| (*package, *name) == (&binary.package, &binary.name))
+}
+
+/// Runs a build and returns the test binaries that it made.
+fn built(mut command: Command) -> anyhow::Result<Vec<Binary>> {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
+        bail!("the tests do not compile");
+    }
+    let text = String::from_utf8(output.stdout).context("what cargo prints is not text")?;
+    let binaries: Vec<_> = text.lines().filter_map(binary_of_message).collect();
+    if binaries.is_empty() {
+        bail!("cargo names no test binary");
+    }
+    Ok(binaries)
+}
+
+/// The test binary that a message of cargo names.
+fn binary_of_message(line: &str) -> Option<Binary> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    if !message["profile"]["test"].as_bool()? {
+        return None;
+    }
+    let executable = message["executable"].as_str()?;
+    let folder = PathBuf::from(message["manifest_path"].as_str()?);
+    let folder = folder.parent()?.to_owned();
+    // `path+file:///folder#name@version`, or `path+file:///folder/name#version`.
+    let (path, fragment) = message["package_id"].as_str()?.rsplit_once('#')?;
+    let package = fragment.split_once('@').map_or_else(
+        || path.rsplit_once('/').map(|(_, name)| name),
+        |(name, _)| Some(name),
+    )?;
+    Some(Binary {
+        package: package.to_owned(),
+        name: message["target"]["name"].as_str()?.to_owned(),
+        executable: executable.into(),
+        folder,
+    })
+}
+
+/// Runs all parts, two at a time for each core, because many tests wait for processes and for timeouts. Shows each
+/// when it is done.
+fn run_all(parts: Vec<Part<'_>>) -> anyhow::Result<Vec<Report>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let count = parts.len();
+    let queue = Mutex::new(VecDeque::from(parts));
+    let next = || {
+        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.pop_front()
+    };
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..2 * cores {
+            let sender = sender.clone();
+            scope.spawn(|| {
+                let sender = sender;
+                while let Some(part) = next() {
+                    if sender.send(part.run()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut reports = Vec::new();
+        for report in receiver {
+            let report = report?;
+            println!("[{}/{count}] {report}", reports.len() + 1);
+            reports.push(report);
+        }
+        Ok(reports)
+    })
+}
+
+fn show_slowest(reports: &[Report]) {
+    let mut tests: Vec<&(String, Duration)> =
+        reports.iter().flat_map(|report| &report.times).collect();
+    tests.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    println!("the {SLOWEST} slowest tests:");
+    for (name, time) in tests.iter().take(SLOWEST) {
+        println!("{:7.1} s  {name}", time.as_secs_f64());
     }
 }
 
-/// Whether a test binary begins with this line: `running 3 tests`.
-fn is_beginning(line: &str) -> bool {
-    line.strip_prefix("running ")
-        .and_then(|rest| {
-            rest.strip_suffix(" tests")
-                .or_else(|| rest.strip_suffix(" test"))
-        })
-        .is_some_and(|count| count.parse::<u64>().is_ok())
-}
-
-/// Runs `cargo test`, shows what it prints, and counts.
-pub(crate) fn run(mut command: Command) -> anyhow::Result<Tally> {
+/// Runs the tests in documentation, which only cargo can build, and counts them.
+fn documentation_tests(mut command: Command) -> anyhow::Result<Tally> {
     let mut child = command
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {command:?}"))?;
     let mut tally = Tally::default();
     if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).split(b'\n') {
-            let line = line.context("cannot read what the tests print")?;
-            let line = String::from_utf8_lossy(&line);
+        for line in part::lines(BufReader::new(output)) {
             println!("{line}");
-            tally.add(&line);
+            if let Some((passed, failed)) = part::result(&line) {
+                tally.passed += passed;
+                tally.failed += failed;
+            }
         }
     }
-    tally.close();
     let status = child.wait().context("cannot wait for the tests")?;
     if !status.success() && tally.failed == 0 {
-        // Something did not compile or crashed before it could give a result.
+        // Something did not compile, or crashed before it could give a result.
         tally.failed = 1;
     }
     Ok(tally)
@@ -84,33 +215,32 @@ mod unit {
     use super::*;
 
     #[test]
-    fn results_of_all_binaries_are_added() {
-        let mut tally = Tally::default();
-        tally.add("running 3 tests");
-        tally.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
-        tally.add("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured");
+    fn messages_of_cargo_name_test_binaries() {
+        let message = |id: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/a/b/Cargo.toml",
+                "target":{{"name":"planted"}},"profile":{{"test":{test}}},"executable":"/a/planted-1"}}"#
+            )
+            .replace('\n', "")
+        };
+        let expected = Binary {
+            package: "powerfail".to_owned(),
+            name: "planted".to_owned(),
+            executable: "/a/planted-1".into(),
+            folder: "/a/b".into(),
+        };
+        for id in [
+            "path+file:///a/b#powerfail@0.1.0",
+            "path+file:///a/powerfail#0.1.0",
+        ] {
+            let found = binary_of_message(&message(id, true));
+            assert_eq!(found.as_ref(), Some(&expected));
+        }
+        let program = message("path+file:///a/powerfail#0.1.0", false);
+        assert_eq!(binary_of_message(&program), None);
         assert_eq!(
-            tally,
-            Tally {
-                passed: 15,
-                failed: 2,
-                running: false
-            }
+            binary_of_message(r#"{"reason":"build-finished","success":true}"#),
+            None
         );
-        assert!(!tally.all_passed());
-    }
-
-    #[test]
-    fn a_binary_without_a_result_is_counted_beside_others_that_failed() {
-        let mut tally = Tally::default();
-        tally.add("running 1 test");
-        tally.add("test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured");
-        tally.add("running 7 tests");
-        tally.add("test crashes ... running wild");
-        tally.add("running 2 tests");
-        tally.add("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured");
-        tally.add("running 3 tests");
-        tally.close();
-        assert_eq!((tally.passed, tally.failed), (2, 3));
     }
 }
