@@ -1,8 +1,8 @@
 //! The power fails: undisturbed first, then at the chosen failure points, then the reasons.
 
-mod lost;
+mod lazy_findings;
 
-pub(crate) use lost::written;
+pub(crate) use lazy_findings::written;
 
 use std::time::{Duration, Instant};
 
@@ -141,7 +141,7 @@ pub fn crash<'t>(
                 crashed.notes.extend(note);
             }
             crashed.totals.exploration = Some(exploration);
-            bench.explain_lost(explored, &known, &mut crashed, &mut places)?;
+            bench.explain_lazy(explored, &known, &mut crashed, &mut places)?;
         }
     }
     if let Some(races) = options.races.as_ref().filter(|_| !bench.is_interrupted) {
@@ -425,17 +425,17 @@ impl Bench<'_, '_> {
         options: &CrashOptions,
         time: Option<Duration>,
         each: Duration,
-    ) -> Result<lazy::Explored, CheckError> {
-        let mut points = lazy::Points::of(self.trace, self.runner, options.tree)?;
-        points.retain(|point| options.wants_point(Step::Lost, point));
+    ) -> Result<lazy::LazyResult, CheckError> {
+        let mut points = lazy::LazyPoints::of(self.trace, self.runner, options.tree)?;
+        points.retain(|point| options.wants_point(Step::Lazy, point));
         let moments: Vec<EventIndex> = points.moments().collect();
-        self.learn(Step::Lost, &moments)?;
+        self.learn(Step::Lazy, &moments)?;
         lazy::explore(
             self.trace,
             self.runner,
             &points,
             self.contents,
-            &lazy::Limits {
+            &lazy::LazyLimits {
                 options: lazy,
                 time,
                 each,

@@ -1,36 +1,45 @@
-//! All that a crash can leave, as far as recovery can tell: lost and reordered lines.
+//! Lazy exploration: the content of a line is chosen only when recovery reads it.
 //!
-//! At the failure points that cover all crash states of the run, recovery is executed once for each
-//! sequence of values that it can observe. Executions that fail become crash states, and only those that fail
-//! again without any exploration are reported.
+//! At the failure points that cover all crash states of the run, recovery is executed once for each sequence of values
+//! that it can observe. Executions that fail become crash states, and only those on which recovery fails again in a
+//! plain run are reported. `docs/design/lazy.md` explains the idea and the other crates that take part.
 //!
 //! ```text
-//! points ──rounds──▶ driver ──worker──▶ study ──walk──▶ executions ──judge, confirm──▶ failures
-//!                                                                                        │
-//!                            finding ◀──merge── places, choices ◀──minimal lost lines────┘
+//! points ──rounds──▶ driver ──worker──▶ point ──walk──▶ executions ──confirm──▶ failures ──▶ crash::lazy_findings
+//!                      ▲                  │
+//!                    reuse ◀──read lines──┘
 //! ```
+//!
+//! - [`driver`]: a round of failure points on several workers, with the result of one worker.
+//! - [`executor`]: what a worker executes recovery with; tests replace it by a function.
+//! - [`point`]: one failure point; [`walk`]: the tree of its executions; [`sample`]: where there are too many.
+//! - [`confirm`]: failing executions become [`failure`]s; [`choices`]: what a finding says about the loads.
+//! - [`nested`]: power failures during recovery. [`robustness`]: executions that no moment of the run explains.
+//! - [`reuse`]: failure points that need no run. [`budget`]: `--max-executions`. [`states`]: sizes of state spaces.
 
+mod budget;
 mod choices;
+mod confirm;
 pub(crate) mod driver;
-pub(crate) mod lab;
+pub(crate) mod executor;
+mod failure;
 mod nested;
+mod point;
 pub(crate) mod reuse;
 mod robustness;
 mod sample;
 pub(crate) mod states;
-pub(crate) mod study;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod walk;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use powerfail_explore::{
     FailurePoint, FailurePointOptions, FailurePointsByStack, LeftOut, Plan, PlanOptions,
 };
 use powerfail_finding::Exploration;
-use powerfail_image::{CursorOptions, ImageCursor};
 use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 
@@ -38,30 +47,30 @@ use crate::content::Contents;
 use crate::error::CheckError;
 use crate::options::{LazyOptions, Observer, Step};
 use crate::runner::Runner;
-use driver::{Bounds, Progress, Round, Watch, round};
-use lab::SlotLab;
-use ration::{Ration, Rationed};
+use budget::{BudgetedExecutor, ExecutionBudget};
+use driver::{Bounds, Progress, Round, RoundObserver, round};
+use executor::OracleExecutor;
+use point::{PointResult, PointSettings, Reason, Thoroughness};
 use reuse::{Changes, Reuse};
-use robustness::Moments;
-use study::{Reason, Setting, Studied, Thoroughness};
 
 pub(crate) use choices::choices;
+pub(crate) use confirm::loads;
+pub(crate) use failure::{Failure, Load};
 pub(crate) use robustness::Contradiction;
-pub(crate) use study::Failure;
 
 /// The first round has at least this many failure points.
 const FIRST_ROUND: usize = 64;
 /// Crash states that are tried at a failure point which cannot be explored.
 const SAMPLE: usize = 64;
 
-/// What exploring has shown.
+/// What lazy exploration has shown.
 #[derive(Debug, Default)]
-pub(crate) struct Explored {
+pub(crate) struct LazyResult {
     /// One for each kind of failure at each failure point, by failure point and choices.
     pub(crate) failures: Vec<Failure>,
-    /// Where: the call stack of each failure's point.
+    /// The call stack of the failure point of each failure.
     pub(crate) stacks: Vec<StackId>,
-    /// Stores that contradict each other in what recovery read, and in how many executions.
+    /// Pairs of stores that contradict each other in what recovery read, with the number of executions.
     pub(crate) contradictions: BTreeMap<Contradiction, u64>,
     pub(crate) exploration: Exploration,
     /// Distinct call stacks of all failure points.
@@ -73,27 +82,27 @@ pub(crate) struct Explored {
 }
 
 /// The failure points to explore, the most valuable first.
-pub(crate) struct Points {
+pub(crate) struct LazyPoints {
     ranked: Vec<FailurePoint>,
     stacks: usize,
     out_of_scope: u64,
 }
 
-impl Points {
+impl LazyPoints {
     pub(crate) fn of(
         trace: &Trace,
         runner: &Runner<'_>,
-        tree: FailurePointOptions,
+        options: FailurePointOptions,
     ) -> Result<Self, CheckError> {
         let options = FailurePointOptions {
             per_stack: 0,
-            ..tree
+            ..options
         };
-        let tree = FailurePointsByStack::covering(trace, runner.rules(), options)?;
-        let (ranked, left_out) = ranked(&tree);
+        let by_stack = FailurePointsByStack::covering(trace, runner.rules(), options)?;
+        let (ranked, left_out) = ranked(&by_stack);
         Ok(Self {
             ranked,
-            stacks: tree.stacks().len(),
+            stacks: by_stack.stacks().len(),
             out_of_scope: left_out.out_of_scope,
         })
     }
@@ -103,7 +112,7 @@ impl Points {
         self.ranked.retain(is_wanted);
     }
 
-    /// When the power fails.
+    /// The moments at which the power fails.
     pub(crate) fn moments(&self) -> impl Iterator<Item = EventIndex> {
         self.ranked.iter().map(|point| point.at)
     }
@@ -113,22 +122,22 @@ impl Points {
     }
 }
 
-/// All failure points of a tree, the most valuable first, and what is left out.
-pub(crate) fn ranked(tree: &FailurePointsByStack) -> (Vec<FailurePoint>, LeftOut) {
+/// All failure points, the most valuable first, and what is left out.
+pub(crate) fn ranked(by_stack: &FailurePointsByStack) -> (Vec<FailurePoint>, LeftOut) {
     let options = PlanOptions {
         limit: None,
         keep_equal_images: true,
     };
-    let plan = Plan::of(tree, options);
+    let plan = Plan::of(by_stack, options);
     let mut planned = plan.points;
     planned.sort_unstable_by_key(|planned| planned.rank);
     let ranked = planned.into_iter().map(|planned| planned.point).collect();
     (ranked, plan.left_out)
 }
 
-/// Rounds of failure points, each in the order of the trace: everything at once if there is time for all, else call
-/// stacks first once, then more and more. `ranked` are the most valuable first; `stacks` is how many call stacks
-/// they have, if there may not be time for all.
+/// Divides failure points into rounds, each in the order of the trace. If there is time for all points, there is one
+/// round; otherwise the first round has each call stack once, and each further round is twice as large. `ranked` has
+/// the most valuable first; `stacks` is the number of call stacks, given if there may not be time for all.
 pub(crate) fn rounds(ranked: &[FailurePoint], stacks: Option<usize>) -> Vec<Vec<FailurePoint>> {
     let mut rest = ranked;
     let mut size = stacks.map_or(rest.len(), |stacks| stacks.max(FIRST_ROUND));
@@ -144,14 +153,14 @@ pub(crate) fn rounds(ranked: &[FailurePoint], stacks: Option<usize>) -> Vec<Vec<
     rounds
 }
 
-/// How far to go.
-pub(crate) struct Limits<'o> {
+/// What limits lazy exploration.
+pub(crate) struct LazyLimits<'o> {
     pub(crate) options: &'o LazyOptions,
     /// How long it may take.
     pub(crate) time: Option<Duration>,
-    /// How long a recovery takes, about.
+    /// How long one recovery takes, roughly.
     pub(crate) each: Duration,
-    /// Of what is chosen at random.
+    /// The seed of random choices.
     pub(crate) seed: u64,
 }
 
@@ -159,14 +168,14 @@ pub(crate) struct Limits<'o> {
 pub(crate) fn explore<'t>(
     trace: &'t Trace,
     runner: &mut Runner<'t>,
-    points: &Points,
+    points: &LazyPoints,
     contents: &Contents,
-    limits: &Limits<'_>,
+    limits: &LazyLimits<'_>,
     observer: &mut dyn Observer,
-) -> Result<Explored, CheckError> {
+) -> Result<LazyResult, CheckError> {
     let options = limits.options;
     let deadline = limits.time.map(|time| Instant::now() + time);
-    let setting = Setting {
+    let settings = PointSettings {
         contents,
         fork: options.fork,
         depth: options.depth,
@@ -182,69 +191,81 @@ pub(crate) fn explore<'t>(
     };
     let total = points.ranked.len() as u64;
     let is_bounded = deadline.is_some() || options.max_executions.is_some();
-    let mut progress = Progress::<Studied>::default();
+    let mut progress = Progress::<PointResult>::default();
     let fill = runner.fill().map(|fill| fill.byte);
     let stack_count = points.stacks as u64;
-    let mut ration = options.max_executions.map(|max| Ration::new(max, options));
+    let mut budget = options
+        .max_executions
+        .map(|max| ExecutionBudget::new(max, options));
     let mut rounds = VecDeque::from(points.rounds(is_bounded));
     while let Some(mut points) = rounds.pop_front() {
         if progress.is_over {
             break;
         }
-        let mut setting = setting;
+        let mut settings = settings;
         let mut is_scarce = false;
-        if let Some(ration) = &mut ration
-            && let Some(share) = ration.share(points.len())
+        if let Some(budget) = &mut budget
+            && let Some(share) = budget.share(points.len())
         {
             is_scarce = true;
-            setting.sample = share.sample;
+            settings.sample = share.sample;
             let later = points.split_off(share.points);
             if !later.is_empty() {
                 rounds.push_front(later);
             }
         }
         let mut moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
-        moments.extend(progress.studied.iter().map(|studied| studied.at));
+        moments.extend(progress.results.iter().map(|point| point.at));
         moments.sort_unstable();
         let changes = Changes::of(trace, runner.rules(), fill, &moments)?;
-        let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
+        let mut reuse = Reuse::new(&changes, contents, progress.results.iter());
         let kill_handles = runner.kill_handles();
-        let mut labs = runner.labs(options.robustness)?;
+        let mut executors = runner.executors(options.robustness)?;
         if is_scarce {
-            // Who is given the rest must not depend on who comes first.
-            labs.truncate(1);
+            // With several workers, which point gets the rest would depend on which comes first.
+            executors.truncate(1);
         }
-        let left = ration.as_ref().map(Ration::left);
-        let labs = labs.into_iter().map(|lab| Rationed { lab, left });
-        let labs = labs.collect();
+        let left = budget.as_ref().map(ExecutionBudget::left);
+        let executors = executors
+            .into_iter()
+            .map(|executor| BudgetedExecutor { executor, left });
+        let executors = executors.collect();
         let mut tick = |done| {
-            observer.progress(Step::Lost, done, total);
+            observer.progress(Step::Lazy, done, total);
             !observer.is_interrupted()
         };
-        let about = Round {
+        let this_round = Round {
             points: &points,
-            study: &|lab: &mut Rationed<SlotLab<'_, '_>>, point: &FailurePoint, watched| {
-                study::study(lab, point.at, point.stack, watched, &setting)
+            explore: &|executor: &mut BudgetedExecutor<OracleExecutor<'_, '_>>,
+                       point: &FailurePoint,
+                       watched| {
+                point::explore_point(executor, point.at, point.stack, watched, &settings)
             },
             bounds,
         };
-        let mut watch = Watch {
+        let mut round_observer = RoundObserver {
             tick: &mut tick,
-            end: &|| crate::runner::kill(&kill_handles),
+            kill: &|| crate::runner::kill(&kill_handles),
         };
-        round(labs, &about, &mut reuse, &mut progress, &mut watch)?;
-        if let Some(ration) = &mut ration {
-            let again = ration.settle(&mut progress, &points);
+        round(
+            executors,
+            &this_round,
+            &mut reuse,
+            &mut progress,
+            &mut round_observer,
+        )?;
+        if let Some(budget) = &mut budget {
+            let again = budget.settle(&mut progress, &points);
             if !again.is_empty() {
                 rounds.push_front(again);
             }
         }
     }
     runner.runs += progress.executions;
-    let mut explored = sum_up(progress, total);
+    let mut explored = summarise(progress, total);
     explored.stack_count = stack_count;
     explored.out_of_scope = points.out_of_scope;
-    let note = ration.and_then(|ration| ration.note(&explored.exploration));
+    let note = budget.and_then(|budget| budget.note(&explored.exploration));
     explored.notes.extend(note);
     Ok(explored)
 }
@@ -257,10 +278,10 @@ fn points_are(count: u64) -> String {
     }
 }
 
-fn sum_up(progress: Progress<Studied>, total: u64) -> Explored {
-    let mut explored = Explored {
+fn summarise(progress: Progress<PointResult>, total: u64) -> LazyResult {
+    let mut explored = LazyResult {
         is_interrupted: progress.is_interrupted,
-        ..Explored::default()
+        ..LazyResult::default()
     };
     let mut reasons: BTreeMap<Reason, u64> = BTreeMap::new();
     let mut warnings: BTreeMap<String, u64> = BTreeMap::new();
@@ -272,30 +293,30 @@ fn sum_up(progress: Progress<Studied>, total: u64) -> Explored {
     totals.executions_saved = progress.saved;
     totals.not_tried = total - progress.done();
     totals.executions = progress.executions;
-    let logs = progress.studied.iter().map(|studied| studied.log10_states);
+    let logs = progress.results.iter().map(|point| point.log10_states);
     totals.states = states::decimal(states::log10_of_sum(logs));
-    let mut studied = progress.studied;
-    studied.sort_by_key(|studied| studied.at);
-    for studied in studied {
-        match studied.thoroughness {
+    let mut points = progress.results;
+    points.sort_by_key(|point| point.at);
+    for point in points {
+        match point.thoroughness {
             Thoroughness::Exhaustive => totals.exhaustive += 1,
             Thoroughness::Sampled { reason } => {
                 totals.sampled += 1;
                 *reasons.entry(reason).or_default() += 1;
             }
         }
-        totals.choices += studied.choices;
-        totals.second_failures += studied.second_failures;
-        unconfirmed += studied.unconfirmed;
-        for (pair, count) in studied.contradictions {
+        totals.choices += point.choices;
+        totals.second_failures += point.second_failures;
+        unconfirmed += point.unconfirmed;
+        for (pair, count) in point.contradictions {
             *explored.contradictions.entry(pair).or_default() += count;
         }
-        for warning in studied.warnings {
+        for warning in point.warnings {
             *warnings.entry(warning).or_default() += 1;
         }
-        let stacks = studied.failures.iter().map(|_| studied.stack);
+        let stacks = point.failures.iter().map(|_| point.stack);
         explored.stacks.extend(stacks);
-        explored.failures.extend(studied.failures);
+        explored.failures.extend(point.failures);
     }
     let notes = &mut explored.notes;
     for (reason, count) in reasons {
@@ -332,235 +353,4 @@ fn sum_up(progress: Progress<Studied>, total: u64) -> Explored {
         );
     }
     explored
-}
-
-impl<'t> Runner<'t> {
-    /// Places to explore in, one for each worker, at the beginning of the trace.
-    pub(crate) fn labs(&mut self, robustness: bool) -> Result<Vec<SlotLab<'_, 't>>, CheckError> {
-        let rules = self.rules();
-        let options = CursorOptions {
-            rules: Some(rules),
-            fill: self.fill(),
-            memory_limit_bytes: None,
-        };
-        let fill = self.fill().map(|fill| fill.byte);
-        let (trace, slots) = self.slots();
-        slots
-            .map(|(image, slot)| {
-                Ok(SlotLab {
-                    trace,
-                    cursor: ImageCursor::new(trace, options)?,
-                    image,
-                    slot,
-                    stacks: HashMap::new(),
-                    modules: Vec::new(),
-                    rules,
-                    moments: robustness
-                        .then(|| Moments::new(trace, rules, fill))
-                        .transpose()?,
-                })
-            })
-            .collect()
-    }
-}
-
-mod ration {
-    //! A number of executions that all failure points together must not exceed.
-    //!
-    //! As long as there is more than a round can take, nothing is different. After that one worker goes on, and
-    //! its explorations end when nothing is left. The crash states that are tried where recovery cannot be explored
-    //! are set aside before a round.
-
-    use powerfail_explore::FailurePoint;
-    use powerfail_explore::lazy::{CrashTable, ReadLine, Seen};
-    use powerfail_finding::Exploration;
-    use powerfail_image::Patch;
-    use powerfail_model::{CrashState, EventIndex, Place, Rules};
-    use powerfail_oracle::{ExploreRequest, Explored, Stage, Verdict};
-    use powerfail_trace::StackId;
-
-    use super::driver::Progress;
-    use super::lab::{Lab, Located, Pools};
-    use super::study::{Reason, Studied, Thoroughness};
-    use super::walk::Attempt;
-    use super::{SAMPLE, points_are};
-    use crate::error::CheckError;
-    use crate::options::LazyOptions;
-
-    /// What is left.
-    #[derive(Debug)]
-    pub(super) struct Ration {
-        max: u64,
-        left: u64,
-        /// Of what is left, for crash states that are tried one by one in this round.
-        aside: u64,
-        /// What one failure point can take.
-        each: Option<u64>,
-        is_begun: bool,
-        is_refused: bool,
-    }
-
-    /// What a round may do.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) struct Share {
-        pub(super) points: usize,
-        /// Crash states to try at each, where it cannot be explored.
-        pub(super) sample: usize,
-    }
-
-    impl Ration {
-        pub(super) fn new(max: u64, options: &LazyOptions) -> Self {
-            let walks = if options.depth > 1 { 2 } else { 1 };
-            let each = options.limit.and_then(|limit| limit.checked_mul(walks));
-            Self {
-                max,
-                left: max,
-                aside: 0,
-                each: each.and_then(|each| each.checked_add(SAMPLE as u64)),
-                is_begun: false,
-                is_refused: false,
-            }
-        }
-
-        /// What may be done next of a round of so many failure points; nothing if that is everything.
-        pub(super) fn share(&mut self, points: usize) -> Option<Share> {
-            self.aside = 0;
-            let most = self.each.and_then(|each| each.checked_mul(points as u64));
-            if most.is_some_and(|most| most <= self.left) {
-                return None;
-            }
-            let mut share = Share { points, sample: 0 };
-            if self.is_refused {
-                let half = self.left.div_ceil(2);
-                let sample = half.min(SAMPLE as u64);
-                let fit = (half / sample.max(1)).clamp(1, points as u64);
-                self.aside = fit * sample;
-                share = Share {
-                    points: usize::try_from(fit).unwrap_or(points),
-                    sample: usize::try_from(sample).unwrap_or(SAMPLE),
-                };
-            } else if !self.is_begun {
-                // It shows whether recovery can be explored.
-                share.points = 1;
-            }
-            self.is_begun = true;
-            Some(share)
-        }
-
-        /// What may be explored in this round.
-        pub(super) fn left(&self) -> u64 {
-            self.left - self.aside
-        }
-
-        /// After a round. Gives the failure points that are to be tried again, one crash state after another.
-        pub(super) fn settle(
-            &mut self,
-            progress: &mut Progress<Studied>,
-            points: &[FailurePoint],
-        ) -> Vec<FailurePoint> {
-            self.left = self.max.saturating_sub(progress.executions);
-            let mut again = Vec::new();
-            let was_refused = self.is_refused;
-            // Nothing was left for those without executions.
-            progress.studied.retain(|studied| {
-                let reason = match &studied.thoroughness {
-                    Thoroughness::Sampled { reason } => reason,
-                    Thoroughness::Exhaustive => return true,
-                };
-                if studied.executions > 0 {
-                    return true;
-                }
-                if matches!(reason, Reason::Refused(_)) && !was_refused {
-                    self.is_refused = true;
-                    again.extend(points.iter().filter(|point| point.at == studied.at));
-                }
-                false
-            });
-            progress.is_over |= self.left == 0;
-            again
-        }
-
-        /// What it has kept from being tried.
-        pub(super) fn note(&self, totals: &Exploration) -> Option<String> {
-            let kept = match (totals.sampled, totals.not_tried) {
-                (0, 0) => return None,
-                (sampled, 0) => format!("{} sampled", points_are(sampled)),
-                (0, not_tried) => format!("{} not tried", points_are(not_tried)),
-                (sampled, not_tried) => {
-                    format!("{} sampled, {not_tried} not tried", points_are(sampled))
-                }
-            };
-            let is_spent = self.left == 0;
-            is_spent.then(|| format!("--max-executions {} is reached: {kept}", self.max))
-        }
-    }
-
-    /// A lab that explores no more than it is given.
-    pub(super) struct Rationed<L> {
-        pub(super) lab: L,
-        pub(super) left: Option<u64>,
-    }
-
-    impl<L: Lab> Lab for Rationed<L> {
-        fn explore(
-            &mut self,
-            overlay: &[Patch],
-            request: &ExploreRequest<'_>,
-        ) -> Result<Attempt, CheckError> {
-            let Some(left) = &mut self.left else {
-                return self.lab.explore(overlay, request);
-            };
-            if *left == 0 {
-                return Ok(Attempt::Explored(Explored {
-                    stopped: true,
-                    ..Explored::default()
-                }));
-            }
-            let request = ExploreRequest {
-                max_executions: request.max_executions.min(*left),
-                ..*request
-            };
-            let attempt = self.lab.explore(overlay, &request)?;
-            if let Attempt::Explored(explored) = &attempt {
-                *left = left.saturating_sub(explored.executions.len() as u64);
-            }
-            Ok(attempt)
-        }
-
-        fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
-            self.lab.move_to(at)
-        }
-
-        fn crash_table(&self) -> CrashTable {
-            self.lab.crash_table()
-        }
-
-        fn pools(&self) -> Pools {
-            self.lab.pools()
-        }
-
-        fn run(&mut self, state: &CrashState, overlay: &[Patch]) -> Result<Verdict, CheckError> {
-            self.lab.run(state, overlay)
-        }
-
-        fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<Located> {
-            self.lab.frames(stage, addresses)
-        }
-
-        fn rules(&self) -> Rules {
-            self.lab.rules()
-        }
-
-        fn read(&self, at: Place, out: &mut [u8]) {
-            self.lab.read(at, out);
-        }
-
-        fn read_lines(&self, seen: &Seen<'_>, crash: EventIndex) -> Option<Vec<ReadLine>> {
-            self.lab.read_lines(seen, crash)
-        }
-
-        fn stack_of(&mut self, event: EventIndex) -> Result<StackId, CheckError> {
-            self.lab.stack_of(event)
-        }
-    }
 }

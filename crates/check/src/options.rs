@@ -136,8 +136,8 @@ pub enum Step {
     Undisturbed,
     /// Recovery runs on crash images.
     Crashes,
-    /// Lost and reordered lines are explored.
-    Lost,
+    /// Lazy exploration.
+    Lazy,
     /// The reads of recovery are watched.
     Races,
     /// Commit variables are looked for.

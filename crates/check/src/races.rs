@@ -12,10 +12,10 @@
 //! Each pair of a reader and a writer, as lines of code, is one finding. Then it is tried whether it matters: the
 //! choice that makes the read see the other value is run, and where recovery fails, and fails again on that crash
 //! state without any exploration, the finding is an error with that evidence. Otherwise it is a warning, unless
-//! recovery validates what it reads ([`together`]).
+//! recovery validates what it reads ([`validated`]).
 //!
 //! ```text
-//! points ──driver──▶ watch ──▶ sightings ──pairs──▶ pair ──confirm──▶ finding ──fold──▶ report
+//! points ──driver──▶ watch ──▶ suspect_reads ──pairs──▶ pair ──confirm──▶ finding ──fold──▶ report
 //! ```
 
 mod confirm;
@@ -24,11 +24,11 @@ mod fold;
 mod infer;
 mod pairs;
 mod points;
+mod rerun;
 mod shadows;
 #[cfg(test)]
 mod tests;
-mod together;
-mod tried;
+mod validated;
 mod watch;
 
 use std::ops::Range;
@@ -41,24 +41,24 @@ use powerfail_races::ShadowOptions;
 
 use crate::crash::Bench;
 use crate::error::CheckError;
-use crate::lazy::driver::{Bounds, Progress, Round, Watch, round};
-use crate::lazy::lab::SlotLab;
+use crate::lazy::driver::{Bounds, Progress, Round, RoundObserver, round};
+use crate::lazy::executor::OracleExecutor;
 use crate::lazy::reuse::{Changes, Reuse};
 use crate::options::{CrashOptions, Inference, RaceOptions, Step};
 use crate::places::Places;
 use infer::Inferred;
 use pairs::Pairs;
 use shadows::{ShadowPass, WatchChanges};
-use watch::{Setting, Watched, watch};
+use watch::{WatchSettings, WatchedPoint, watch};
 
 pub(crate) use fold::fold;
 
-/// Where a worker is: its lab, and what a reader has to know there.
-type Station<'w, 't> = (SlotLab<'w, 't>, ShadowPass<'t>);
+/// Where a worker is: its executor, and what a reader has to know there.
+type WatchWorker<'w, 't> = (OracleExecutor<'w, 't>, ShadowPass<'t>);
 
 /// What watching recovery has shown.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct RacesResult {
     pub(crate) findings: Vec<Finding>,
     pub(crate) races: Races,
     /// Distinct call stacks of the failure points.
@@ -77,16 +77,16 @@ impl Bench<'_, '_> {
         crash: &CrashOptions,
         time: Option<Duration>,
         places: &mut Places<'_>,
-    ) -> Result<Found, CheckError> {
+    ) -> Result<RacesResult, CheckError> {
         let deadline = time.map(|time| Instant::now() + time);
         let rules = self.runner.rules();
         let mut points = points::of(self.trace, rules, crash.tree, options.only, places)?;
         points.retain(|point| crash.wants_point(Step::Races, point));
         let moments: Vec<EventIndex> = points.moments().collect();
         self.learn(Step::Races, &moments)?;
-        let mut found = Found {
+        let mut found = RacesResult {
             stacks: points.stacks as u64,
-            ..Found::default()
+            ..RacesResult::default()
         };
         found.races.failure_points = points.ranked.len() as u64;
         found.notes.extend(points.notes());
@@ -107,7 +107,7 @@ impl Bench<'_, '_> {
         if options.alone
             && found.races.refused > 0
             && found.races.refused == progress.done()
-            && let Some(reason) = progress.studied.iter().find_map(|it| it.refused.clone())
+            && let Some(reason) = progress.results.iter().find_map(|it| it.refused.clone())
         {
             return Err(CheckError::Unwatchable { reason });
         }
@@ -144,53 +144,63 @@ impl Bench<'_, '_> {
     /// Watches recovery at all failure points.
     fn watch_all(
         &mut self,
-        points: &points::Points,
+        points: &points::RacePoints,
         cross: &ShadowOptions,
         benign: &[(PoolIndex, Range<u64>)],
         deadline: Option<Instant>,
-    ) -> Result<Progress<Watched>, CheckError> {
+    ) -> Result<Progress<WatchedPoint>, CheckError> {
         let total = points.ranked.len() as u64;
         let fill = self.runner.fill().map(|fill| fill.byte);
-        let mut progress: Progress<Watched> = Progress::default();
+        let mut progress: Progress<WatchedPoint> = Progress::default();
         for round_points in points.rounds(deadline.is_some()) {
             if progress.is_over {
                 break;
             }
             let mut moments: Vec<EventIndex> = round_points.iter().map(|it| it.at).collect();
-            moments.extend(progress.studied.iter().map(|it| it.at));
+            moments.extend(progress.results.iter().map(|it| it.at));
             moments.sort_unstable();
             let rules = self.runner.rules();
             let mut remarks = WatchChanges::new(self.trace, cross)?;
             let changes = Changes::with(self.trace, rules, fill, &moments, &mut remarks)?;
             remarks.finish()?;
             let contents = &*self.contents;
-            let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
+            let mut reuse = Reuse::new(&changes, contents, progress.results.iter());
             let kill_handles = self.runner.kill_handles();
             let trace = self.trace;
-            let labs = self.runner.labs(false)?.into_iter();
-            let labs = labs.map(|lab| Ok((lab, ShadowPass::new(trace, cross)?)));
-            let labs: Vec<Station<'_, '_>> = labs.collect::<Result<_, CheckError>>()?;
-            let setting = Setting { contents, benign };
+            let executors = self.runner.executors(false)?.into_iter();
+            let executors =
+                executors.map(|executor| Ok((executor, ShadowPass::new(trace, cross)?)));
+            let executors: Vec<WatchWorker<'_, '_>> =
+                executors.collect::<Result<_, CheckError>>()?;
+            let settings = WatchSettings { contents, benign };
             let observer = &mut *self.observer;
             let mut tick = |done| {
                 observer.progress(Step::Races, done, total);
                 !observer.is_interrupted()
             };
-            let about = Round {
+            let this_round = Round {
                 points: &round_points,
-                study: &|(lab, shadow): &mut Station<'_, '_>, point: &FailurePoint, watched| {
-                    watch(lab, shadow.at(point.at)?, point, watched, &setting)
+                explore: &|(executor, shadow): &mut WatchWorker<'_, '_>,
+                           point: &FailurePoint,
+                           watched| {
+                    watch(executor, shadow.at(point.at)?, point, watched, &settings)
                 },
                 bounds: Bounds {
                     max_executions: None,
                     deadline,
                 },
             };
-            let mut onlooker = Watch {
+            let mut round_observer = RoundObserver {
                 tick: &mut tick,
-                end: &|| crate::runner::kill(&kill_handles),
+                kill: &|| crate::runner::kill(&kill_handles),
             };
-            round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
+            round(
+                executors,
+                &this_round,
+                &mut reuse,
+                &mut progress,
+                &mut round_observer,
+            )?;
         }
         self.runner.runs += progress.executions;
         Ok(progress)
@@ -198,14 +208,14 @@ impl Bench<'_, '_> {
 }
 
 /// What was done, in numbers, and what limits it.
-fn count(progress: &Progress<Watched>, found: &mut Found) {
+fn count(progress: &Progress<WatchedPoint>, found: &mut RacesResult) {
     let races = &mut found.races;
     races.unchanged = progress.unchanged;
     races.not_tried = races.failure_points - progress.done();
     races.executions = progress.executions;
     let mut refused = std::collections::BTreeMap::<&str, u64>::new();
     let mut failing = 0_u64;
-    for watched in &progress.studied {
+    for watched in &progress.results {
         match &watched.refused {
             Some(reason) => *refused.entry(reason).or_default() += 1,
             None => races.watched += 1,

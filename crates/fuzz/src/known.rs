@@ -84,7 +84,7 @@ impl Known {
 const fn number(step: Step) -> u8 {
     match step {
         Step::Crashes => 0,
-        Step::Lost => 1,
+        Step::Lazy => 1,
         Step::Races => 2,
         _ => 3,
     }

@@ -4,7 +4,7 @@ use powerfail_finding::{Choice, Role, Source, SourcePlace};
 use powerfail_model::{CrashState, Event, EventIndex};
 use powerfail_trace::{Body, Trace};
 
-use super::study::{Load, LoadSource};
+use super::failure::{Load, LoadSource};
 use crate::error::CheckError;
 use crate::places::{Places, hex};
 

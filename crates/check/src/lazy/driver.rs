@@ -1,9 +1,8 @@
-//! Failure points on several workers, with the result of one worker.
+//! Runs a round of failure points on several workers, with the result that one worker would have.
 //!
-//! Workers take the points of a round in the order of the trace. Results are taken in the same order, each
-//! as if all points before it had been studied before it: a point that an earlier one makes superfluous is
-//! not counted, even if a worker had begun with it. So the number of workers changes nothing but the
-//! time.
+//! Workers take the points of a round in the order of the trace. Results are accepted in the same order, each as if
+//! all points before it had been finished before it: a point that an earlier one makes superfluous is not counted,
+//! even if a worker had begun with it. So the number of workers changes nothing but the time.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,34 +13,35 @@ use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::PageLines;
 use powerfail_model::EventIndex;
 
-use super::reuse::{Known, Reuse, Same};
+use super::reuse::{CoveredBy, ExecutedPoint, Reuse};
 use crate::error::CheckError;
 
-/// How often an interruption is looked for while workers are busy.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often to check for an interruption while workers are busy.
+const INTERRUPTION_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What all rounds have shown so far. `S` is what is learned at a point.
+/// What all rounds have shown so far. `R` is the result of a failure point.
 #[derive(Debug)]
-pub(crate) struct Progress<S> {
-    /// In the order in which they were studied: by round, then as in the trace.
-    pub(crate) studied: Vec<S>,
+pub(crate) struct Progress<R> {
+    /// By round, then in the order of the trace.
+    pub(crate) results: Vec<R>,
     /// Points that needed no run, and the executions that this saved.
     pub(crate) unchanged: u64,
-    /// How many of them show what a studied one has shown.
-    pub(crate) same: BTreeMap<EventIndex, u64>,
+    /// How many of them each result covers, by the moment of the result.
+    pub(crate) covered: BTreeMap<EventIndex, u64>,
     pub(crate) saved: u64,
     pub(crate) executions: u64,
-    /// The user wants to stop, or time is up.
+    /// The user has interrupted.
     pub(crate) is_interrupted: bool,
+    /// No further round is to begin: interrupted, out of time, or out of executions.
     pub(crate) is_over: bool,
 }
 
-impl<S> Default for Progress<S> {
+impl<R> Default for Progress<R> {
     fn default() -> Self {
         Self {
-            studied: Vec::new(),
+            results: Vec::new(),
             unchanged: 0,
-            same: BTreeMap::new(),
+            covered: BTreeMap::new(),
             saved: 0,
             executions: 0,
             is_interrupted: false,
@@ -50,32 +50,32 @@ impl<S> Default for Progress<S> {
     }
 }
 
-impl<S> Progress<S> {
-    /// Points that are done.
+impl<R> Progress<R> {
+    /// How many points are finished.
     pub(crate) fn done(&self) -> u64 {
-        self.studied.len() as u64 + self.unchanged
+        self.results.len() as u64 + self.unchanged
     }
 }
 
-/// Learns what there is to learn at a failure point, with the lab of a worker. The lines are those of which it
-/// must be known whether they are read.
-pub(crate) type StudyPoint<'a, L, S> =
-    &'a (dyn Fn(&mut L, &FailurePoint, Vec<PageLines>) -> Result<S, CheckError> + Sync);
+/// Explores a failure point with the executor of a worker. The lines are those of which it must be known whether
+/// recovery reads them.
+pub(crate) type ExplorePoint<'a, E, R> =
+    &'a (dyn Fn(&mut E, &FailurePoint, Vec<PageLines>) -> Result<R, CheckError> + Sync);
 
-/// What a round is about.
-pub(crate) struct Round<'a, L, S> {
+/// A round: the failure points, and how each is explored.
+pub(crate) struct Round<'a, E, R> {
     /// In the order of the trace.
     pub(crate) points: &'a [FailurePoint],
-    pub(crate) study: StudyPoint<'a, L, S>,
+    pub(crate) explore: ExplorePoint<'a, E, R>,
     pub(crate) bounds: Bounds,
 }
 
-/// Who looks on.
-pub(crate) struct Watch<'a> {
-    /// Is told how many points are done, and says whether to go on.
+/// What a round reports to, and how it is stopped.
+pub(crate) struct RoundObserver<'a> {
+    /// Called with the number of finished points; returns whether to continue.
     pub(crate) tick: &'a mut dyn FnMut(u64) -> bool,
-    /// Ends whatever the workers wait for.
-    pub(crate) end: &'a dyn Fn(),
+    /// Kills the processes that the workers wait for.
+    pub(crate) kill: &'a dyn Fn(),
 }
 
 /// What bounds a round.
@@ -91,22 +91,22 @@ struct Shared<'r, 'c> {
     reuse: &'r mut Reuse<'c>,
 }
 
-enum Outcome<S> {
-    Unchanged(Same),
-    Studied(Box<S>),
+enum Outcome<R> {
+    Unchanged(CoveredBy),
+    Explored(Box<R>),
 }
 
-/// Studies the points of a round, one worker for each lab.
-pub(crate) fn round<L: Send, S: Known + Send>(
-    labs: Vec<L>,
-    about: &Round<'_, L, S>,
+/// Explores the points of a round, one worker for each executor.
+pub(crate) fn round<E: Send, R: ExecutedPoint + Send>(
+    executors: Vec<E>,
+    about: &Round<'_, E, R>,
     reuse: &mut Reuse<'_>,
-    progress: &mut Progress<S>,
-    watch: &mut Watch<'_>,
+    progress: &mut Progress<R>,
+    observer: &mut RoundObserver<'_>,
 ) -> Result<(), CheckError> {
     let Round {
         points,
-        study,
+        explore,
         bounds,
     } = *about;
     let shared = Mutex::new(Shared {
@@ -119,9 +119,9 @@ pub(crate) fn round<L: Send, S: Known + Send>(
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     };
-    let (sender, results) = mpsc::channel::<(usize, Result<Outcome<S>, CheckError>)>();
+    let (sender, results) = mpsc::channel::<(usize, Result<Outcome<R>, CheckError>)>();
     std::thread::scope(|scope| {
-        for mut lab in labs {
+        for mut executor in executors {
             let sender = sender.clone();
             let lock = &lock;
             scope.spawn(move || {
@@ -141,9 +141,9 @@ pub(crate) fn round<L: Send, S: Known + Send>(
                         (number, shared.reuse.watch(&points[number]))
                     };
                     let point = &points[number];
-                    let studied = study(&mut lab, point, watched);
-                    let is_error = studied.is_err();
-                    let outcome = studied.map(|studied| Outcome::Studied(Box::new(studied)));
+                    let result = explore(&mut executor, point, watched);
+                    let is_error = result.is_err();
+                    let outcome = result.map(|result| Outcome::Explored(Box::new(result)));
                     if sender.send((number, outcome)).is_err() || is_error {
                         return;
                     }
@@ -152,9 +152,9 @@ pub(crate) fn round<L: Send, S: Known + Send>(
         }
         drop(sender);
         // The results of points whose predecessors all have one.
-        let take_in_order = |waiting: &mut BTreeMap<usize, Outcome<S>>,
+        let take_in_order = |waiting: &mut BTreeMap<usize, Outcome<R>>,
                              next: &mut usize,
-                             progress: &mut Progress<S>| {
+                             progress: &mut Progress<R>| {
             while !progress.is_over
                 && let Some(outcome) = waiting.remove(next)
             {
@@ -169,15 +169,15 @@ pub(crate) fn round<L: Send, S: Known + Send>(
                 }
             }
         };
-        let mut waiting: BTreeMap<usize, Outcome<S>> = BTreeMap::new();
+        let mut waiting: BTreeMap<usize, Outcome<R>> = BTreeMap::new();
         let mut next = 0;
         let mut failure: Option<CheckError> = None;
         loop {
-            match results.recv_timeout(LOOK_EVERY) {
+            match results.recv_timeout(INTERRUPTION_INTERVAL) {
                 Ok((number, Ok(outcome))) => {
                     waiting.insert(number, outcome);
                 }
-                // What was ended by us has no result.
+                // Its process was killed by this function.
                 Ok((_, Err(_))) if progress.is_interrupted => {}
                 Ok((_, Err(error))) => {
                     lock().stop = true;
@@ -187,8 +187,8 @@ pub(crate) fn round<L: Send, S: Known + Send>(
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             take_in_order(&mut waiting, &mut next, progress);
-            if !progress.is_interrupted && !(watch.tick)(progress.done()) {
-                // What was finished before is known, however late it is looked at.
+            if !progress.is_interrupted && !(observer.tick)(progress.done()) {
+                // What was finished before the interruption counts, even if it is received after it.
                 let finished = results.try_iter();
                 waiting
                     .extend(finished.filter_map(|(number, outcome)| Some((number, outcome.ok()?))));
@@ -196,7 +196,7 @@ pub(crate) fn round<L: Send, S: Known + Send>(
                 progress.is_interrupted = true;
                 progress.is_over = true;
                 lock().stop = true;
-                (watch.end)();
+                (observer.kill)();
             }
         }
         if bounds.deadline.is_some_and(|it| Instant::now() >= it) && next < points.len() {
@@ -206,24 +206,24 @@ pub(crate) fn round<L: Send, S: Known + Send>(
     })
 }
 
-/// The result of a point whose predecessors are all taken.
-fn take<S: Known>(
-    outcome: Outcome<S>,
+/// Accepts the result of a point whose predecessors are all accepted.
+fn take<R: ExecutedPoint>(
+    outcome: Outcome<R>,
     point: &FailurePoint,
     reuse: &mut Reuse<'_>,
-    progress: &mut Progress<S>,
+    progress: &mut Progress<R>,
 ) {
     let decided = reuse.decide(point);
     match (decided, outcome) {
-        (Some(same), _) | (None, Outcome::Unchanged(same)) => {
+        (Some(by), _) | (None, Outcome::Unchanged(by)) => {
             progress.unchanged += 1;
-            progress.saved += same.executions;
-            *progress.same.entry(same.at).or_default() += 1;
+            progress.saved += by.executions;
+            *progress.covered.entry(by.at).or_default() += 1;
         }
-        (None, Outcome::Studied(studied)) => {
-            reuse.learn(&*studied);
-            progress.executions += studied.executions();
-            progress.studied.push(*studied);
+        (None, Outcome::Explored(result)) => {
+            reuse.learn(&*result);
+            progress.executions += result.executions();
+            progress.results.push(*result);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The power fails again while recovery runs, and again while the next one does.
+//! Power failures during recovery, and during the recovery after that.
 //!
-//! Each execution that was logged has failure points of its own. What a crash leaves there is explored as
-//! that of the recorded run, on an image with what recovery had written on top. Failure points that
-//! several executions have in common, and crashes that leave the same, are explored once.
+//! Each logged execution has failure points of its own. What a crash leaves there is explored like that of the
+//! recorded run, on an image with what recovery had written on top. Failure points that several executions share, and
+//! crashes that leave the same content, are explored once.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,12 +14,11 @@ use powerfail_image::Patch;
 use powerfail_model::{CrashState, Place, PoolOffset, ThreadIndex};
 use powerfail_oracle::{Choice, Execution, Logged, Stage};
 
-use super::lab::{Lab, Pools};
-use super::study::{
-    Again, At, Failure, Key, Leaf, Load, RecoveryStore, Setting, Studied, decisive_choices, limit,
-    loads,
-};
-use super::walk::{Extent, Task, classes_of, walk};
+use super::confirm::{Leaf, decisive_choices, loads};
+use super::executor::{Executor, Pools};
+use super::failure::{Failure, FailureKey, Load, RecoveryCrash, RecoveryStore};
+use super::point::{OverlaidExecutor, PointResult, PointSettings, limit};
+use super::walk::{Extent, WalkTask, classes_of, walk_executions};
 use crate::error::CheckError;
 use crate::symptom::Symptom;
 
@@ -43,24 +42,24 @@ impl LoggedExecution {
     }
 }
 
-/// What all failures during recovery at one failure point share.
-pub(crate) struct Nest<'s, 'c> {
-    pub(crate) setting: &'s Setting<'c>,
-    pub(crate) studied: &'s mut Studied,
+/// Explores the failures during recovery at one failure point.
+pub(crate) struct NestedExploration<'s, 'c> {
+    pub(crate) settings: &'s PointSettings<'c>,
+    pub(crate) result: &'s mut PointResult,
     pub(crate) pools: Pools,
-    /// Crashes that were explored.
-    pub(crate) known: HashSet<u128>,
+    /// Digests of the crashes that were explored.
+    pub(crate) explored: HashSet<u128>,
     /// Executions, of all depths.
     pub(crate) executions: u64,
-    /// Whether all was tried.
+    /// A limit was reached: something was left out.
     pub(crate) is_cut: bool,
 }
 
-impl Nest<'_, '_> {
+impl NestedExploration<'_, '_> {
     /// Lets the power fail in executions after a crash, for the `failures`th time.
     pub(crate) fn explore(
         &mut self,
-        lab: &mut dyn Lab,
+        executor: &mut dyn Executor,
         crash: &CrashPoint,
         mut executions: Vec<LoggedExecution>,
         failures: u32,
@@ -75,8 +74,8 @@ impl Nest<'_, '_> {
                 choices: &choices,
                 log: &log,
             };
-            let rules = lab.rules();
-            let image = |at: Place, out: &mut [u8]| lab.read(at, out);
+            let rules = executor.rules();
+            let image = |at: Place, out: &mut [u8]| executor.read(at, out);
             let points = failure_points(
                 rules,
                 &interrupted,
@@ -90,8 +89,8 @@ impl Nest<'_, '_> {
                 if self.is_cut {
                     return Ok(());
                 }
-                if self.known.insert(point.crash.digest()) {
-                    self.study(lab, &execution.log, &point, failures)?;
+                if self.explored.insert(point.crash.digest()) {
+                    self.explore_crash(executor, &execution.log, &point, failures)?;
                 }
             }
         }
@@ -114,43 +113,43 @@ impl Nest<'_, '_> {
     }
 
     /// Explores one crash.
-    fn study(
+    fn explore_crash(
         &mut self,
-        lab: &mut dyn Lab,
+        executor: &mut dyn Executor,
         log: &[Logged],
         point: &NestedPoint,
         failures: u32,
     ) -> Result<(), CheckError> {
         let crash = &point.crash;
         let mut lines = self.pools.line_table(&crash.table);
-        if let Some(reads) = &self.studied.reads {
+        if let Some(reads) = &self.result.reads {
             let watched = reads.watched.iter();
             lines.watched = watched.filter_map(|page| self.pools.mask(page)).collect();
         }
-        let (most, _) = limit(self.setting);
-        let goes_on = failures < self.setting.depth;
-        let task = Task {
+        let (most, _) = limit(self.settings);
+        let is_deeper = failures < self.settings.depth;
+        let task = WalkTask {
             table: &lines,
-            fork: self.setting.fork,
-            log: goes_on,
+            fork: self.settings.fork,
+            log: is_deeper,
             limit: most.saturating_sub(self.executions),
-            deadline: self.setting.deadline.map(|(deadline, _)| deadline),
+            deadline: self.settings.deadline.map(|(deadline, _)| deadline),
         };
         if task.limit == 0 {
             self.is_cut = true;
             return Ok(());
         }
-        let (at, contents) = (self.studied.at, self.setting.contents);
+        let (at, contents) = (self.result.at, self.settings.contents);
         let mut leaves: Vec<Leaf> = Vec::new();
         let mut successes = Vec::new();
         let overlay = patches(&crash.overlay, crash.table.line_bytes);
-        let mut explorer = At {
-            lab: &mut *lab,
+        let mut explorer = OverlaidExecutor {
+            executor: &mut *executor,
             overlay: &overlay,
         };
-        let walked = walk(&mut explorer, task, &mut |mut execution| {
+        let walk = walk_executions(&mut explorer, task, &mut |mut execution| {
             let symptom = contents.judge(at, &execution.verdict);
-            if symptom.is_none() && goes_on {
+            if symptom.is_none() && is_deeper {
                 successes.push(LoggedExecution::of(&mut execution));
             }
             leaves.push(Leaf {
@@ -159,24 +158,24 @@ impl Nest<'_, '_> {
             });
             Ok(())
         })?;
-        self.studied.second_failures += 1;
-        self.studied.executions += walked.executions;
-        self.studied.choices += walked.choices;
-        self.executions += walked.executions;
-        if let Some(reads) = &mut self.studied.reads {
-            let read = walked.read.iter();
+        self.result.second_failures += 1;
+        self.result.executions += walk.executions;
+        self.result.choices += walk.choices;
+        self.executions += walk.executions;
+        if let Some(reads) = &mut self.result.reads {
+            let read = walk.read.iter();
             reads
                 .read
                 .extend(read.filter_map(|mask| self.pools.page(mask)));
         }
         // Sampling a crash of a crash would say little: what cannot be explored is left.
-        self.is_cut |= walked.extent == Extent::Cut;
-        if let Extent::Refused { .. } = walked.extent {
+        self.is_cut |= walk.extent == Extent::Cut;
+        if let Extent::Refused { .. } = walk.extent {
             return Ok(());
         }
-        self.confirm(lab, log, point, leaves, failures)?;
-        if goes_on {
-            self.explore(lab, crash, successes, failures + 1)?;
+        self.confirm(executor, log, point, leaves, failures)?;
+        if is_deeper {
+            self.explore(executor, crash, successes, failures + 1)?;
         }
         Ok(())
     }
@@ -184,7 +183,7 @@ impl Nest<'_, '_> {
     /// Keeps one execution of each kind that fails, if it does without exploration.
     fn confirm(
         &mut self,
-        lab: &mut dyn Lab,
+        executor: &mut dyn Executor,
         log: &[Logged],
         point: &NestedPoint,
         mut leaves: Vec<Leaf>,
@@ -192,10 +191,11 @@ impl Nest<'_, '_> {
     ) -> Result<(), CheckError> {
         leaves.sort_by(|one, other| one.classes.cmp(&other.classes));
         let decisive = decisive_choices(&leaves);
-        let mut groups: BTreeMap<Key, Vec<(Symptom, Execution, Option<usize>)>> = BTreeMap::new();
+        let mut groups: BTreeMap<FailureKey, Vec<(Symptom, Execution, Option<usize>)>> =
+            BTreeMap::new();
         for (leaf, decisive) in leaves.into_iter().zip(decisive) {
             if let Some((symptom, execution)) = leaf.failed {
-                let key = Key {
+                let key = FailureKey {
                     code: symptom.code,
                     load: decisive.map_or(0, |it| execution.choices[it].frames[0]),
                     store: None,
@@ -209,7 +209,7 @@ impl Nest<'_, '_> {
             let count = members.len() as u64;
             let same =
                 |known: &&mut Failure| known.key.code == key.code && known.key.load == key.load;
-            if let Some(known) = self.studied.failures.iter_mut().find(same) {
+            if let Some(known) = self.result.failures.iter_mut().find(same) {
                 // It takes no second failure, or it was seen after another one.
                 known.count += count;
                 continue;
@@ -218,31 +218,31 @@ impl Nest<'_, '_> {
                 continue;
             };
             let Ok(seen) = Seen::of_choices(&point.crash.table, &execution.choices) else {
-                self.studied.unconfirmed += count;
+                self.result.unconfirmed += count;
                 continue;
             };
             let concrete = point.crash.concrete(&seen);
             let overlay = patches(&concrete, point.crash.table.line_bytes);
             let nothing_lost = CrashState::default();
-            let mut loads = loads(lab, &point.crash.table, &execution, decisive);
-            name_sources(lab, log, point, &mut loads);
-            let verdict = lab.run(&nothing_lost, &overlay)?;
-            let again = self.setting.contents.judge(self.studied.at, &verdict);
-            let Some(again) = again.filter(|again| again.code == symptom.code) else {
-                self.studied.unconfirmed += count;
+            let mut loads = loads(executor, &point.crash.table, &execution, decisive);
+            name_sources(executor, log, point, &mut loads);
+            let verdict = executor.run(&nothing_lost, &overlay)?;
+            let confirmed = self.settings.contents.judge(self.result.at, &verdict);
+            let Some(confirmed) = confirmed.filter(|it| it.code == symptom.code) else {
+                self.result.unconfirmed += count;
                 continue;
             };
-            self.studied.failures.push(Failure {
-                at: self.studied.at,
+            self.result.failures.push(Failure {
+                at: self.result.at,
                 state: nothing_lost,
-                again: Some(Again {
+                recovery_crash: Some(RecoveryCrash {
                     failures,
                     events: point.position as u64,
                     overlay,
-                    lost: lost(lab, log, point, &seen),
+                    lost: lost(executor, log, point, &seen),
                 }),
                 stores: Vec::new(),
-                symptom: again,
+                symptom: confirmed,
                 loads,
                 key,
                 count,
@@ -252,8 +252,13 @@ impl Nest<'_, '_> {
     }
 }
 
-/// What the trace calls stores are those of recovery here: says which of them a load could have read from.
-fn name_sources(lab: &mut dyn Lab, log: &[Logged], point: &NestedPoint, loads: &mut [Load]) {
+/// Fills in which stores of recovery a load could have read from; the table numbers them by their place in the log.
+fn name_sources(
+    executor: &mut dyn Executor,
+    log: &[Logged],
+    point: &NestedPoint,
+    loads: &mut [Load],
+) {
     let table = &point.crash.table;
     for load in loads {
         let place = table.lines.iter().position(|line| line.id == load.line);
@@ -269,25 +274,24 @@ fn name_sources(lab: &mut dyn Lab, log: &[Logged], point: &NestedPoint, loads: &
             let event = survived
                 .checked_sub(1)
                 .and_then(|last| line.stores.get(last));
-            source.by_recovery = event.and_then(|event| store_of(lab, log, event.0));
+            source.by_recovery = event.and_then(|event| store_of(executor, log, event.0));
         }
     }
 }
 
 /// A store of recovery, by its place in the log.
-fn store_of(lab: &mut dyn Lab, log: &[Logged], event: u64) -> Option<RecoveryStore> {
+fn store_of(executor: &mut dyn Executor, log: &[Logged], event: u64) -> Option<RecoveryStore> {
     let logged = log.get(usize::try_from(event).ok()?)?;
     Some(RecoveryStore {
-        stack: lab.stack(Stage::Recovery, &[logged.site])?,
+        stack: executor.stack(Stage::Recovery, &[logged.site])?,
         offset: logged.offset,
         len_bytes: logged.len,
     })
 }
 
-/// The stores of recovery that a crash state lacks; if it has all of them, the one that did not happen any
-/// more.
+/// The stores of recovery that a crash state lacks; if it has all of them, the first one that did not happen.
 fn lost(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     log: &[Logged],
     point: &NestedPoint,
     seen: &Seen<'_>,
@@ -311,7 +315,7 @@ fn lost(
     }
     let named = events.into_iter().take(STORES_NAMED);
     named
-        .filter_map(|event| store_of(lab, log, event as u64))
+        .filter_map(|event| store_of(executor, log, event as u64))
         .collect()
 }
 

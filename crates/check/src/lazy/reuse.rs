@@ -1,7 +1,7 @@
-//! Failure points that need no run, because recovery reads nothing that has changed since another one.
+//! Failure points that need no run, because recovery reads nothing that has changed since another point.
 //!
-//! One for each round: points of the round and those that were explored before it, in the order of the
-//! trace. What was explored in an earlier round counts as soon as the round has come to its moment.
+//! There is one [`Reuse`] for each round. It knows the points of the round and those of earlier rounds, in the order
+//! of the trace. The result of an earlier round counts as soon as the round has reached its moment.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::error::CheckError;
 /// With how many explored points a new one is compared.
 const CANDIDATES: usize = 64;
 
-/// What a study has shown about reads.
+/// Which lines recovery read at a failure point, out of those that were watched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reads {
     pub(crate) watched: Vec<PageLines>,
@@ -24,18 +24,18 @@ pub(crate) struct Reads {
 }
 
 /// A failure point at which recovery was executed.
-pub(crate) trait Known {
+pub(crate) trait ExecutedPoint {
     /// When the power failed.
     fn at(&self) -> EventIndex;
     /// How often recovery was executed.
     fn executions(&self) -> u64;
-    /// What it read; nothing if that is not known of all executions.
+    /// What it read; `None` if that is not known of all executions.
     fn reads(&self) -> Option<&Reads>;
 }
 
-/// A point that has shown all that another one can.
+/// The point that has shown everything that a superfluous point could show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Same {
+pub(crate) struct CoveredBy {
     pub(crate) at: EventIndex,
     pub(crate) executions: u64,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// Nothing is known of any point, so none is superfluous.
+    /// Changes are not known, so no point is superfluous.
     pub(crate) fn none() -> Self {
         Self {
             log: ChangeLog::default(),
@@ -55,7 +55,7 @@ impl Changes {
         }
     }
 
-    /// Passes over the trace. `points` are in its order.
+    /// Computed by a pass over the trace. `points` are in its order.
     pub(crate) fn of(
         trace: &Trace,
         rules: Rules,
@@ -68,7 +68,7 @@ impl Changes {
         })
     }
 
-    /// The same, where something else than its content matters to who reads a line.
+    /// The same, where something besides the content of a line matters to its readers.
     pub(crate) fn with(
         trace: &Trace,
         rules: Rules,
@@ -83,21 +83,21 @@ impl Changes {
     }
 }
 
-/// See the module header.
+/// Decides which failure points of a round need no run.
 pub(crate) struct Reuse<'c> {
     changes: &'c Changes,
     sets: ReadSets<'c>,
     contents: &'c Contents,
-    /// Explored in earlier rounds, and not come to yet.
+    /// Explored in earlier rounds; their moment is not reached yet. The latest first.
     before: Vec<(EventIndex, u64, Reads)>,
 }
 
 impl<'c> Reuse<'c> {
     /// `before` are points of earlier rounds; all of them are points of `changes`.
-    pub(crate) fn new<'s, S: Known + 's>(
+    pub(crate) fn new<'s, R: ExecutedPoint + 's>(
         changes: &'c Changes,
         contents: &'c Contents,
-        before: impl Iterator<Item = &'s S>,
+        before: impl Iterator<Item = &'s R>,
     ) -> Self {
         let limits = ReuseLimits {
             candidates: CANDIDATES,
@@ -115,15 +115,14 @@ impl<'c> Reuse<'c> {
         }
     }
 
-    /// Lines of which it must be known whether recovery reads them at a point.
+    /// The lines of which it must be known at a point whether recovery reads them.
     pub(crate) fn watch(&self, point: &FailurePoint) -> Vec<PageLines> {
         let number = self.changes.numbers.get(&point.at);
         number.map_or_else(Vec::new, |number| self.sets.watch(*number))
     }
 
-    /// Whether what was learned so far makes a point superfluous; points that come before it may still
-    /// be learned.
-    pub(crate) fn foresee(&self, point: &FailurePoint) -> Option<Same> {
+    /// Whether the results so far make a point superfluous. Results of points before it may still be missing.
+    pub(crate) fn foresee(&self, point: &FailurePoint) -> Option<CoveredBy> {
         let mut ahead = Self {
             changes: self.changes,
             sets: self.sets.clone(),
@@ -134,7 +133,7 @@ impl<'c> Reuse<'c> {
     }
 
     /// Whether a point is superfluous. Points come in the order of the trace.
-    pub(crate) fn decide(&mut self, point: &FailurePoint) -> Option<Same> {
+    pub(crate) fn decide(&mut self, point: &FailurePoint) -> Option<CoveredBy> {
         let number = *self.changes.numbers.get(&point.at)?;
         while let Some((at, executions, reads)) = self.before.pop_if(|(at, _, _)| *at < point.at) {
             self.add(at, executions, &reads);
@@ -147,7 +146,7 @@ impl<'c> Reuse<'c> {
                 .contents
                 .expects_the_same(self.changes.log.at(then), point.at) =>
             {
-                Some(Same {
+                Some(CoveredBy {
                     at: self.changes.log.at(then),
                     executions,
                 })
@@ -156,10 +155,10 @@ impl<'c> Reuse<'c> {
         }
     }
 
-    /// A point was explored.
-    pub(crate) fn learn(&mut self, studied: &dyn Known) {
-        if let Some(reads) = studied.reads() {
-            self.add(studied.at(), studied.executions(), reads);
+    /// Adds the result of a point.
+    pub(crate) fn learn(&mut self, result: &dyn ExecutedPoint) {
+        if let Some(reads) = result.reads() {
+            self.add(result.at(), result.executions(), reads);
         }
     }
 

@@ -15,13 +15,13 @@ pub(crate) struct Contradiction {
     pub(crate) seen: EventIndex,
 }
 
-/// A pass that knows since when lines hold what they surely hold.
-pub(crate) struct Moments<'t> {
+/// A pass over the trace that knows since when each line holds its durable content.
+pub(crate) struct HistoryCursor<'t> {
     history: History<FilledImage>,
     records: RecordCursor<'t>,
 }
 
-impl<'t> Moments<'t> {
+impl<'t> HistoryCursor<'t> {
     pub(crate) fn new(
         trace: &'t Trace,
         rules: Rules,
@@ -33,12 +33,12 @@ impl<'t> Moments<'t> {
         })
     }
 
-    /// Goes to the moment just before an event.
+    /// Moves to the moment just before an event.
     pub(crate) fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
         Ok(self.history.move_to(&mut self.records, at)?)
     }
 
-    /// The lines that were chosen from, and when they had what was read.
+    /// The lines that an execution chose from, and when they held what was read.
     pub(crate) fn read_lines(&self, seen: &Seen<'_>, crash: EventIndex) -> Vec<ReadLine> {
         self.history.read_lines(seen, crash)
     }

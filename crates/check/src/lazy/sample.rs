@@ -1,13 +1,22 @@
-//! Crash states of a failure point that is too large to be explored, or whose recovery cannot be.
+//! Sampling, for a failure point that is too large to be explored, or whose recovery cannot be explored.
 //!
-//! First the corners: nothing lost, all lost, and each single line lost or kept alone; then combinations
-//! at random, none twice.
+//! The crash states of a sample are first the corners (nothing lost, everything lost, each single line lost or kept
+//! alone), then random combinations, none twice.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use powerfail_explore::Random;
 use powerfail_explore::lazy::CrashTable;
+use powerfail_finding::Code;
 use powerfail_model::{CrashState, EventIndex};
+use powerfail_oracle::Verdict;
+
+use super::confirm::stores;
+use super::executor::Executor;
+use super::failure::{Failure, FailureKey};
+use super::point::{PointResult, PointSettings};
+use crate::error::CheckError;
 
 /// At most `limit` states. If that is all of them, it says so.
 pub(crate) fn sample(
@@ -40,7 +49,7 @@ pub(crate) fn sample(
         add(kept);
     }
     let mut random = Random::stream(seed, at.0);
-    // What is drawn twice is lost: with few combinations that happens often, so it goes on for a while.
+    // A combination that is drawn twice does not count: with few combinations that happens often, so draw more.
     for _ in 0..8 * limit {
         let drawn = lines
             .iter()
@@ -60,4 +69,65 @@ pub(crate) fn sample(
             .collect(),
     });
     (states.collect(), is_all)
+}
+
+/// Runs recovery on a sample of the crash states, one by one. Returns whether these were all of them.
+pub(crate) fn try_sample(
+    executor: &mut dyn Executor,
+    table: &CrashTable,
+    settings: &PointSettings<'_>,
+    result: &mut PointResult,
+) -> Result<bool, CheckError> {
+    let (states, is_all) = sample(table, result.at, settings.sample, settings.seed);
+    let mut newest: Option<Code> = None;
+    for state in states {
+        if settings
+            .deadline
+            .is_some_and(|(deadline, _)| Instant::now() > deadline)
+        {
+            return Ok(false);
+        }
+        let verdict: Verdict = executor.run(&state, &[])?;
+        result.executions += 1;
+        let Some(symptom) = settings.contents.judge(result.at, &verdict) else {
+            continue;
+        };
+        if state.versions.is_empty() {
+            newest = Some(symptom.code);
+        } else if newest == Some(symptom.code) {
+            continue;
+        }
+        let key = FailureKey {
+            code: symptom.code,
+            load: 0,
+            store: None,
+            failures: 1,
+        };
+        let known = result.failures.iter_mut().find(|known| {
+            known.key.code == key.code
+                && known.state.versions.is_empty() == state.versions.is_empty()
+        });
+        match known {
+            Some(known) => {
+                known.count += 1;
+                // The fewer lines are lost, the better it explains.
+                if known.loads.is_empty() && state.versions.len() < known.state.versions.len() {
+                    known.stores = stores(table, &state);
+                    known.state = state;
+                    known.symptom = symptom;
+                }
+            }
+            None => result.failures.push(Failure {
+                at: result.at,
+                stores: stores(table, &state),
+                state,
+                recovery_crash: None,
+                symptom,
+                loads: Vec::new(),
+                key,
+                count: 1,
+            }),
+        }
+    }
+    Ok(is_all)
 }

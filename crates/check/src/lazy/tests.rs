@@ -7,11 +7,11 @@ use powerfail_finding::Code;
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
 
-use super::driver::{Bounds, Progress, Round, Watch, round};
+use super::driver::{Bounds, Progress, Round, RoundObserver, round};
+use super::point::{PointResult, PointSettings, Reason, Thoroughness, explore_point};
 use super::reuse::{Changes, Reuse};
-use super::study::{Reason, Setting, Studied, Thoroughness, study};
-use super::sum_up;
-use super::walk::{Attempt, Explorer, Extent, Task, classes_of, walk};
+use super::summarise;
+use super::walk::{Attempt, Explorer, Extent, WalkTask, classes_of, walk_executions};
 use crate::content::Contents;
 use crate::error::CheckError;
 use simulated::{Engine, Memory, Op, Simulated, trace_of};
@@ -33,8 +33,8 @@ fn points(trace: &Trace) -> Vec<FailurePoint> {
     points
 }
 
-fn setting(contents: &Contents) -> Setting<'_> {
-    Setting {
+fn settings(contents: &Contents) -> PointSettings<'_> {
+    PointSettings {
         contents,
         fork: true,
         depth: 1,
@@ -46,9 +46,9 @@ fn setting(contents: &Contents) -> Setting<'_> {
     }
 }
 
-fn study_at(lab: &mut Simulated<'_>, at: u64, setting: &Setting<'_>) -> Studied {
+fn explore_at(executor: &mut Simulated<'_>, at: u64, settings: &PointSettings<'_>) -> PointResult {
     let stack = powerfail_trace::StackId::NONE;
-    study(lab, EventIndex(at), stack, Vec::new(), setting).expect("it runs")
+    explore_point(executor, EventIndex(at), stack, Vec::new(), settings).expect("it runs")
 }
 
 /// Data and flag on different lines, flushed together: the flag can be durable without the data.
@@ -70,13 +70,13 @@ fn data_if_flag(memory: &mut Memory<'_>) -> bool {
 fn a_flag_without_its_data_is_found_and_nothing_else() {
     let trace = unordered();
     let contents = Contents::default();
-    let mut lab = Simulated::new(&trace, data_if_flag);
-    let studied = study_at(&mut lab, 4, &setting(&contents));
-    assert_eq!(studied.thoroughness, Thoroughness::Exhaustive);
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    let result = explore_at(&mut executor, 4, &settings(&contents));
+    assert_eq!(result.thoroughness, Thoroughness::Exhaustive);
     // Flag new and data new, flag new and data old, flag old.
-    assert_eq!((studied.executions, studied.choices), (3, 2));
-    let [failure] = &studied.failures[..] else {
-        panic!("{:?}", studied.failures);
+    assert_eq!((result.executions, result.choices), (3, 2));
+    let [failure] = &result.failures[..] else {
+        panic!("{:?}", result.failures);
     };
     assert_eq!(failure.symptom.code, Code::RecoveryRejects);
     assert_eq!(failure.state.versions.len(), 1);
@@ -122,12 +122,12 @@ fn winding_trace() -> Trace {
 fn forking_and_executing_again_give_the_same() {
     let trace = winding_trace();
     let mut leaves = Vec::new();
-    for engine in [Engine::Fork, Engine::Again, Engine::ForkHalf] {
-        let mut lab = Simulated::new(&trace, winding);
-        lab.engine = engine;
-        lab.go_to_end();
-        let table = lab.line_table();
-        let task = Task {
+    for engine in [Engine::Fork, Engine::RecoveryCrash, Engine::ForkHalf] {
+        let mut executor = Simulated::new(&trace, winding);
+        executor.engine = engine;
+        executor.go_to_end();
+        let table = executor.line_table();
+        let task = WalkTask {
             table: &table,
             fork: true,
             log: false,
@@ -135,15 +135,15 @@ fn forking_and_executing_again_give_the_same() {
             deadline: None,
         };
         let mut found = Vec::new();
-        let walked = walk(&mut lab, task, &mut |execution| {
+        let walk = walk_executions(&mut executor, task, &mut |execution| {
             found.push((classes_of(&execution), execution.verdict.clone()));
             Ok(())
         })
         .expect("it runs");
-        assert_eq!(walked.extent, Extent::Exhaustive);
-        assert_eq!(walked.executions, found.len() as u64);
+        assert_eq!(walk.extent, Extent::Exhaustive);
+        assert_eq!(walk.executions, found.len() as u64);
         found.sort_by(|one, other| one.0.cmp(&other.0));
-        leaves.push((found, walked.choices, walked.read));
+        leaves.push((found, walk.choices, walk.read));
     }
     assert!(leaves[0].0.len() > 20);
     assert_eq!(leaves[0], leaves[1]);
@@ -157,13 +157,13 @@ fn a_large_tree_is_explored_in_time() {
     let contents = Contents::default();
     let end = trace.event_count();
     let summary = |deadline| {
-        let setting = Setting {
+        let settings = PointSettings {
             deadline,
-            ..setting(&contents)
+            ..settings(&contents)
         };
-        let mut lab = Simulated::new(&trace, winding);
-        let studied = study_at(&mut lab, end, &setting);
-        (studied.thoroughness, studied.executions, studied.choices)
+        let mut executor = Simulated::new(&trace, winding);
+        let result = explore_at(&mut executor, end, &settings);
+        (result.thoroughness, result.executions, result.choices)
     };
     let hour = std::time::Duration::from_hours(1);
     let deadline = std::time::Instant::now() + hour;
@@ -177,60 +177,60 @@ fn a_large_tree_is_explored_in_time() {
 fn beyond_the_limit_a_point_is_sampled() {
     let trace = winding_trace();
     let contents = Contents::default();
-    let mut lab = Simulated::new(&trace, winding);
+    let mut executor = Simulated::new(&trace, winding);
     let end = trace.event_count();
-    let setting = Setting {
+    let settings = PointSettings {
         limit: Some(5),
-        ..setting(&contents)
+        ..settings(&contents)
     };
-    let studied = study_at(&mut lab, end, &setting);
+    let result = explore_at(&mut executor, end, &settings);
     let reason = Reason::TooMany;
-    assert_eq!(studied.thoroughness, Thoroughness::Sampled { reason });
-    assert_eq!(studied.executions, 5 + 64);
-    assert!(studied.reads.is_none());
-    assert!(!studied.failures.is_empty());
+    assert_eq!(result.thoroughness, Thoroughness::Sampled { reason });
+    assert_eq!(result.executions, 5 + 64);
+    assert!(result.reads.is_none());
+    assert!(!result.failures.is_empty());
 }
 
 #[test]
 fn what_cannot_be_explored_is_sampled_and_says_why() {
     let trace = unordered();
     let contents = Contents::default();
-    let mut lab = Simulated::new(&trace, data_if_flag);
-    lab.engine = Engine::Refuse("statically linked");
-    let studied = study_at(&mut lab, 4, &setting(&contents));
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    executor.engine = Engine::Refuse("statically linked");
+    let result = explore_at(&mut executor, 4, &settings(&contents));
     // Four combinations: all of them were tried, whatever the reason was.
-    assert_eq!(studied.thoroughness, Thoroughness::Exhaustive);
-    assert_eq!(studied.executions, 4);
-    assert_eq!(studied.failures.len(), 1);
-    let limited = Setting {
+    assert_eq!(result.thoroughness, Thoroughness::Exhaustive);
+    assert_eq!(result.executions, 4);
+    assert_eq!(result.failures.len(), 1);
+    let limited = PointSettings {
         sample: 3,
-        ..setting(&contents)
+        ..settings(&contents)
     };
-    let mut lab = Simulated::new(&trace, data_if_flag);
-    lab.engine = Engine::Refuse("statically linked");
-    let studied = study_at(&mut lab, 4, &limited);
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    executor.engine = Engine::Refuse("statically linked");
+    let result = explore_at(&mut executor, 4, &limited);
     let reason = Reason::Refused("statically linked".to_owned());
-    assert_eq!(studied.thoroughness, Thoroughness::Sampled { reason });
+    assert_eq!(result.thoroughness, Thoroughness::Sampled { reason });
 }
 
 #[test]
 fn what_does_not_fail_by_itself_is_not_reported() {
     let trace = unordered();
     let contents = Contents::default();
-    let mut lab = Simulated::new(&trace, data_if_flag);
-    lab.succeeds_without_exploration = true;
-    let studied = study_at(&mut lab, 4, &setting(&contents));
-    assert!(studied.failures.is_empty());
-    assert_eq!(studied.unconfirmed, 1);
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    executor.succeeds_without_exploration = true;
+    let result = explore_at(&mut executor, 4, &settings(&contents));
+    assert!(result.failures.is_empty());
+    assert_eq!(result.unconfirmed, 1);
     // It is not known what that execution would have done, so not everything was tried.
     let reason = Reason::Unconfirmed;
-    assert_eq!(studied.thoroughness, Thoroughness::Sampled { reason });
-    assert!(studied.reads.is_none());
+    assert_eq!(result.thoroughness, Thoroughness::Sampled { reason });
+    assert!(result.reads.is_none());
     let progress = Progress {
-        studied: vec![studied],
+        results: vec![result],
         ..Progress::default()
     };
-    let explored = sum_up(progress, 1);
+    let explored = summarise(progress, 1);
     let totals = &explored.exploration;
     assert_eq!((totals.exhaustive, totals.sampled), (0, 1));
     let says = |text: &str| explored.notes.iter().any(|note| note.contains(text));
@@ -245,10 +245,10 @@ fn what_does_not_fail_by_itself_is_not_reported() {
 fn what_fails_with_everything_there_needs_no_loss() {
     let trace = unordered();
     let contents = Contents::default();
-    let mut lab = Simulated::new(&trace, |memory| memory.load(FLAG) != 1);
-    let studied = study_at(&mut lab, 4, &setting(&contents));
-    let [failure] = &studied.failures[..] else {
-        panic!("{:?}", studied.failures);
+    let mut executor = Simulated::new(&trace, |memory| memory.load(FLAG) != 1);
+    let result = explore_at(&mut executor, 4, &settings(&contents));
+    let [failure] = &result.failures[..] else {
+        panic!("{:?}", result.failures);
     };
     assert!(failure.state.versions.is_empty());
 }
@@ -258,14 +258,14 @@ fn what_fails_with_everything_there_needs_no_loss() {
 fn an_unconfirmed_failure_with_everything_there_hides_nothing() {
     let trace = unordered();
     let contents = Contents::default();
-    let mut lab = Simulated::new(&trace, data_if_flag);
-    lab.newest_fails_in_exploration = true;
-    let studied = study_at(&mut lab, 4, &setting(&contents));
-    let [failure] = &studied.failures[..] else {
-        panic!("{:?}", studied.failures);
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    executor.newest_fails_in_exploration = true;
+    let result = explore_at(&mut executor, 4, &settings(&contents));
+    let [failure] = &result.failures[..] else {
+        panic!("{:?}", result.failures);
     };
     assert!(!failure.state.versions.is_empty());
-    assert_eq!(studied.unconfirmed, 1);
+    assert_eq!(result.unconfirmed, 1);
 }
 
 fn progress_of(
@@ -273,17 +273,17 @@ fn progress_of(
     workers: usize,
     max: Option<u64>,
     engine: Engine,
-) -> Progress<Studied> {
+) -> Progress<PointResult> {
     let points = points(trace);
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
     let contents = Contents::default();
     let changes = Changes::of(trace, Rules::default(), None, &moments).expect("a sound trace");
-    let mut progress = Progress::<Studied>::default();
-    let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
-    let labs = (0..workers).map(|_| {
-        let mut lab = Simulated::new(trace, data_if_flag);
-        lab.engine = engine;
-        lab
+    let mut progress = Progress::<PointResult>::default();
+    let mut reuse = Reuse::new(&changes, &contents, progress.results.iter());
+    let executors = (0..workers).map(|_| {
+        let mut executor = Simulated::new(trace, data_if_flag);
+        executor.engine = engine;
+        executor
     });
     let bounds = Bounds {
         max_executions: max,
@@ -291,17 +291,23 @@ fn progress_of(
     };
     let about = Round {
         points: &points,
-        study: &|lab: &mut Simulated<'_>, point: &FailurePoint, watched| {
-            study(lab, point.at, point.stack, watched, &setting(&contents))
+        explore: &|executor: &mut Simulated<'_>, point: &FailurePoint, watched| {
+            explore_point(
+                executor,
+                point.at,
+                point.stack,
+                watched,
+                &settings(&contents),
+            )
         },
         bounds,
     };
-    let mut watch = Watch {
+    let mut watch = RoundObserver {
         tick: &mut |_| true,
-        end: &|| (),
+        kill: &|| (),
     };
     round(
-        labs.collect(),
+        executors.collect(),
         &about,
         &mut reuse,
         &mut progress,
@@ -328,11 +334,11 @@ fn long_trace() -> Trace {
 
 type Summary = (Vec<(EventIndex, u64, u64, usize)>, u64, u64, u64);
 
-fn summary(progress: &Progress<Studied>) -> Summary {
-    let studied = progress.studied.iter();
-    let studied = studied.map(|it| (it.at, it.executions, it.choices, it.failures.len()));
+fn summary(progress: &Progress<PointResult>) -> Summary {
+    let result = progress.results.iter();
+    let result = result.map(|it| (it.at, it.executions, it.choices, it.failures.len()));
     (
-        studied.collect(),
+        result.collect(),
         progress.unchanged,
         progress.saved,
         progress.executions,
@@ -344,7 +350,7 @@ fn the_number_of_workers_changes_nothing() {
     let trace = long_trace();
     let one = summary(&progress_of(&trace, 1, None, Engine::Fork));
     for workers in [2, 3, 7] {
-        for engine in [Engine::Fork, Engine::Again] {
+        for engine in [Engine::Fork, Engine::RecoveryCrash] {
             let several = summary(&progress_of(&trace, workers, None, engine));
             assert_eq!(one, several, "{workers} {engine:?}");
         }
@@ -358,7 +364,7 @@ fn what_recovery_does_not_read_needs_no_run() {
     assert_eq!(progress.done(), points(&trace).len() as u64);
     assert!(progress.unchanged > 20, "{}", progress.unchanged);
     assert!(progress.saved >= progress.unchanged);
-    assert!(progress.studied.len() >= 3);
+    assert!(progress.results.len() >= 3);
 }
 
 #[test]
@@ -384,8 +390,8 @@ fn an_interruption_keeps_what_was_found() {
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
     let contents = Contents::default();
     let changes = Changes::of(&trace, Rules::default(), None, &moments).expect("a sound trace");
-    let mut progress = Progress::<Studied>::default();
-    let mut reuse = Reuse::new(&changes, &contents, progress.studied.iter());
+    let mut progress = Progress::<PointResult>::default();
+    let mut reuse = Reuse::new(&changes, &contents, progress.results.iter());
     let bounds = Bounds {
         max_executions: None,
         deadline: None,
@@ -393,17 +399,23 @@ fn an_interruption_keeps_what_was_found() {
     let ended = std::cell::Cell::new(0);
     let about = Round {
         points: &points,
-        study: &|lab: &mut Simulated<'_>, point: &FailurePoint, watched| {
-            study(lab, point.at, point.stack, watched, &setting(&contents))
+        explore: &|executor: &mut Simulated<'_>, point: &FailurePoint, watched| {
+            explore_point(
+                executor,
+                point.at,
+                point.stack,
+                watched,
+                &settings(&contents),
+            )
         },
         bounds,
     };
-    let mut watch = Watch {
+    let mut watch = RoundObserver {
         tick: &mut |done| done < 4,
-        end: &|| ended.set(ended.get() + 1),
+        kill: &|| ended.set(ended.get() + 1),
     };
-    let labs = vec![Simulated::new(&trace, data_if_flag)];
-    round(labs, &about, &mut reuse, &mut progress, &mut watch)
+    let executors = vec![Simulated::new(&trace, data_if_flag)];
+    round(executors, &about, &mut reuse, &mut progress, &mut watch)
         .expect("an interruption is no error");
     assert!(progress.is_interrupted);
     assert!(progress.done() >= 4);
@@ -432,18 +444,18 @@ fn a_recovery_that_does_not_repeat_itself_ends() {
         }
     }
     let trace = unordered();
-    let mut lab = Simulated::new(&trace, data_if_flag);
-    lab.engine = Engine::Again;
-    lab.go_to_end();
-    let table = lab.line_table();
-    let mut fickle = Fickle(lab, 0);
-    let task = Task {
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    executor.engine = Engine::RecoveryCrash;
+    executor.go_to_end();
+    let table = executor.line_table();
+    let mut fickle = Fickle(executor, 0);
+    let task = WalkTask {
         table: &table,
         fork: false,
         log: false,
         limit: 100,
         deadline: None,
     };
-    walk(&mut fickle, task, &mut |_| Ok(())).expect("it runs");
+    walk_executions(&mut fickle, task, &mut |_| Ok(())).expect("it runs");
     assert!(fickle.1 < 20, "{}", fickle.1);
 }

@@ -33,7 +33,7 @@ pub(crate) enum Attempt {
 
 /// What to explore, and how.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Task<'a> {
+pub(crate) struct WalkTask<'a> {
     pub(crate) table: &'a LineTable,
     /// Branch by forking where that is possible.
     pub(crate) fork: bool,
@@ -56,9 +56,9 @@ pub(crate) enum Extent {
     Refused { reason: String },
 }
 
-/// What was done.
+/// What walking the executions has shown.
 #[derive(Clone, Debug)]
-pub(crate) struct Walk {
+pub(crate) struct WalkSummary {
     pub(crate) extent: Extent,
     pub(crate) executions: u64,
     /// Loads that could observe several values; one that several executions share counts once.
@@ -68,13 +68,13 @@ pub(crate) struct Walk {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Lets it explore; `visit` sees each execution once.
-pub(crate) fn walk(
+/// Executes recovery once for each sequence of values that it can observe. `visit` sees each execution once.
+pub(crate) fn walk_executions(
     by: &mut dyn Explorer,
-    task: Task<'_>,
+    task: WalkTask<'_>,
     visit: &mut dyn FnMut(Execution) -> Result<(), CheckError>,
-) -> Result<Walk, CheckError> {
-    let mut walk = Walk {
+) -> Result<WalkSummary, CheckError> {
+    let mut walk = WalkSummary {
         extent: Extent::Exhaustive,
         executions: 0,
         choices: 0,
@@ -161,7 +161,7 @@ pub(crate) fn walk(
 }
 
 /// Explores. Where time is short, a tree of branches is tried with few executions first: one that hangs takes as
-/// long as a recovery may take, and nobody can stop in the middle of a tree.
+/// long as a recovery may take, and a tree cannot be stopped in the middle.
 fn ask(
     by: &mut dyn Explorer,
     request: &ExploreRequest<'_>,

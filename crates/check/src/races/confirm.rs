@@ -10,14 +10,14 @@ use powerfail_model::{CrashState, EventIndex, PoolIndex};
 use powerfail_oracle::LineTable;
 use powerfail_trace::StackId;
 
-use super::Found;
+use super::RacesResult;
 use super::pairs::{Instance, Pairs};
-use super::tried::{CLASSES_MAX, Tried};
-use super::watch::{Look, Other, Setting, look};
+use super::rerun::{CLASSES_MAX, RerunPoint};
+use super::watch::{OtherValue, WatchOutcome, WatchSettings, execute_watched};
 use crate::crash::{Bench, Failed, evidence, written};
 use crate::error::CheckError;
-use crate::lazy::lab::Lab;
-use crate::lazy::study::{Load, loads};
+use crate::lazy::executor::Executor;
+use crate::lazy::{Load, loads};
 use crate::options::Step;
 use crate::runner::{Trial, TrialState};
 use crate::symptom::Symptom;
@@ -70,7 +70,7 @@ impl Bench<'_, '_> {
         &mut self,
         pairs: &mut Pairs,
         deadline: Option<Instant>,
-        found: &mut Found,
+        found: &mut RacesResult,
     ) -> Result<(), CheckError> {
         let plans: Vec<Vec<Instance>> = pairs.all.iter().map(|it| chosen(&it.instances)).collect();
         let line_bytes = self.runner.line_bytes();
@@ -89,9 +89,9 @@ impl Bench<'_, '_> {
             if tasks.is_empty() {
                 break;
             }
-            let progress = self.try_all(Step::Reasons, &tasks, &try_at, deadline)?;
+            let progress = self.rerun_all(Step::Reasons, &tasks, &rerun_at, deadline)?;
             found.races.confirmations += progress.executions;
-            for tried in progress.studied {
+            for tried in progress.results {
                 for (number, confirmed) in tried.outcomes {
                     let (state, filled) = (confirmed.state.clone(), confirmed.filled);
                     let failed = Failed {
@@ -123,35 +123,35 @@ impl Bench<'_, '_> {
 }
 
 /// Tries pairs at a failure point.
-pub(super) fn try_at(
-    lab: &mut dyn Lab,
+pub(super) fn rerun_at(
+    executor: &mut dyn Executor,
     at: EventIndex,
     tasks: &[(usize, Instance)],
-    setting: &Setting<'_>,
-) -> Result<Tried<(usize, Confirmed)>, CheckError> {
-    lab.move_to(at)?;
-    let mut tried = Tried::new(at);
-    let table = lab.crash_table();
-    let lines = lab.pools().line_table(&table);
+    settings: &WatchSettings<'_>,
+) -> Result<RerunPoint<(usize, Confirmed)>, CheckError> {
+    executor.move_to(at)?;
+    let mut tried = RerunPoint::new(at);
+    let table = executor.crash_table();
+    let lines = executor.pools().line_table(&table);
     for (number, instance) in tasks {
         let confirmed = match &instance.other {
-            Other::Class { choice, count } => {
-                let mut scene = Scene {
-                    lab: &mut *lab,
+            OtherValue::Class { choice, count } => {
+                let mut confirmation = PointConfirmation {
+                    executor: &mut *executor,
                     table: &table,
                     lines: &lines,
-                    setting,
+                    settings,
                     at,
                     executions: &mut tried.executions,
                 };
                 if instance.is_failing {
-                    scene.newest_class(*choice, *count)?
+                    confirmation.newest_class(*choice, *count)?
                 } else {
-                    scene.other_class(*choice, *count)?
+                    confirmation.other_class(*choice, *count)?
                 }
             }
-            Other::Fill(bytes) => fill(lab, at, bytes, setting, &mut tried.executions)?,
-            Other::None => None,
+            OtherValue::Fill(bytes) => fill(executor, at, bytes, settings, &mut tried.executions)?,
+            OtherValue::None => None,
         };
         tried.outcomes.extend(confirmed.map(|it| (*number, it)));
     }
@@ -159,27 +159,29 @@ pub(super) fn try_at(
 }
 
 /// A failure point at which choices are tried.
-struct Scene<'a> {
-    lab: &'a mut dyn Lab,
+struct PointConfirmation<'a> {
+    executor: &'a mut dyn Executor,
     table: &'a CrashTable,
     lines: &'a LineTable,
-    setting: &'a Setting<'a>,
+    settings: &'a WatchSettings<'a>,
     at: EventIndex,
     executions: &'a mut u64,
 }
 
-impl Scene<'_> {
+impl PointConfirmation<'_> {
     /// Lets a load see the values that it did not see.
     fn other_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {
         for class in 1..count.min(1 + CLASSES_MAX) {
             let mut prefix = vec![0; choice];
             prefix.push(u32::from(class));
             *self.executions += 1;
-            let Look::Seen(sight) = look(self.lab, self.lines, &[], &prefix)? else {
+            let WatchOutcome::Watched(watched_execution) =
+                execute_watched(self.executor, self.lines, &[], &prefix)?
+            else {
                 break;
             };
-            let execution = &sight.execution;
-            let contents = self.setting.contents;
+            let execution = &watched_execution.execution;
+            let contents = self.settings.contents;
             let Some(symptom) = contents.judge(self.at, &execution.verdict) else {
                 continue;
             };
@@ -187,8 +189,8 @@ impl Scene<'_> {
                 continue;
             };
             let state = seen.newest_state();
-            let shown = loads(self.lab, self.table, execution, Some(choice));
-            let verdict = self.lab.run(&state, &[])?;
+            let shown = loads(self.executor, self.table, execution, Some(choice));
+            let verdict = self.executor.run(&state, &[])?;
             *self.executions += 1;
             let again = contents.judge(self.at, &verdict);
             if let Some(again) = again.filter(|again| again.code == symptom.code) {
@@ -206,19 +208,24 @@ impl Scene<'_> {
     /// Where recovery fails with the newest values: whether it does because a load sees the newest one. It
     /// has to succeed if that load sees another.
     fn newest_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {
-        let contents = self.setting.contents;
+        let contents = self.settings.contents;
         for class in 1..count.min(1 + CLASSES_MAX) {
             let mut prefix = vec![0; choice];
             prefix.push(u32::from(class));
             *self.executions += 1;
-            let Look::Seen(sight) = look(self.lab, self.lines, &[], &prefix)? else {
+            let WatchOutcome::Watched(watched_execution) =
+                execute_watched(self.executor, self.lines, &[], &prefix)?
+            else {
                 break;
             };
-            if contents.judge(self.at, &sight.execution.verdict).is_some() {
+            if contents
+                .judge(self.at, &watched_execution.execution.verdict)
+                .is_some()
+            {
                 continue;
             }
             let state = CrashState::default();
-            let verdict = self.lab.run(&state, &[])?;
+            let verdict = self.executor.run(&state, &[])?;
             *self.executions += 1;
             let symptom = contents.judge(self.at, &verdict);
             return Ok(symptom.map(|symptom| Confirmed {
@@ -234,18 +241,18 @@ impl Scene<'_> {
 
 /// Lets memory that was never written hold something else.
 fn fill(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     at: EventIndex,
     bytes: &[(PoolIndex, u64, u64)],
-    setting: &Setting<'_>,
+    settings: &WatchSettings<'_>,
     executions: &mut u64,
 ) -> Result<Option<Confirmed>, CheckError> {
     let newest = CrashState::default();
     for pattern in PATTERNS {
         let filled = patches(bytes, pattern);
-        let verdict = lab.run(&newest, &filled)?;
+        let verdict = executor.run(&newest, &filled)?;
         *executions += 1;
-        if let Some(symptom) = setting.contents.judge(at, &verdict) {
+        if let Some(symptom) = settings.contents.judge(at, &verdict) {
             return Ok(Some(Confirmed {
                 state: newest,
                 filled,

@@ -6,7 +6,7 @@ use powerfail_oracle::Stage;
 use powerfail_races::NotDurable;
 
 use super::pairs::Pair;
-use super::watch::Kind;
+use super::watch::ReadKind;
 use crate::crash::Bench;
 use crate::error::CheckError;
 use crate::lazy::choices;
@@ -23,7 +23,7 @@ impl Bench<'_, '_> {
         let mut found = Vec::new();
         if let Some(writer) = first.writer {
             let role = match pair.kind {
-                Kind::Uninitialised => Role::Allocation,
+                ReadKind::Uninitialised => Role::Allocation,
                 _ => Role::Store,
             };
             found.push(places.of_event_by(role, writer, pair.writer_user)?);
@@ -57,9 +57,9 @@ impl Bench<'_, '_> {
             }
         }
         let code = match pair.kind {
-            Kind::Race | Kind::Strict => Code::CrossFailureRace,
-            Kind::Uncommitted | Kind::Stale => Code::CrossFailureSemantic,
-            Kind::Uninitialised => Code::UninitialisedRead,
+            ReadKind::Race | ReadKind::Strict => Code::CrossFailureRace,
+            ReadKind::Uncommitted | ReadKind::Stale => Code::CrossFailureSemantic,
+            ReadKind::Uninitialised => Code::UninitialisedRead,
         };
         Ok(Finding {
             id: String::new(),
@@ -83,7 +83,7 @@ impl Bench<'_, '_> {
                 instead: first.instead.iter().map(|bytes| hex(bytes)).collect(),
                 not_durable: first.why.map(not_durable),
                 trace: None,
-                strict: pair.kind == Kind::Strict,
+                strict: pair.kind == ReadKind::Strict,
             }),
         })
     }
@@ -130,7 +130,7 @@ fn message(pair: &Pair, places: &[SourcePlace]) -> String {
     let reads = format!("{who} reads{}", whereabouts(with(places, Role::Load)));
     let stored = format!("what is stored{}", whereabouts(with(places, Role::Store)));
     match pair.kind {
-        Kind::Race | Kind::Strict => {
+        ReadKind::Race | ReadKind::Strict => {
             let lacks = match pair.first.why {
                 Some(NotDurable::NeverFlushed) => "and not flushed yet",
                 Some(NotDurable::NotFenced { .. }) => "and flushed, but not fenced yet",
@@ -139,12 +139,12 @@ fn message(pair: &Pair, places: &[SourcePlace]) -> String {
             };
             format!("{reads} {stored} {lacks}")
         }
-        Kind::Uncommitted if pair.first.commits.is_empty() => {
+        ReadKind::Uncommitted if pair.first.commits.is_empty() => {
             format!("{reads} {stored} and not committed")
         }
-        Kind::Uncommitted => format!("{reads} {stored} and committed before it was durable"),
-        Kind::Stale => format!("{reads} {stored}, which a later commit has made stale"),
-        Kind::Uninitialised => format!(
+        ReadKind::Uncommitted => format!("{reads} {stored} and committed before it was durable"),
+        ReadKind::Stale => format!("{reads} {stored}, which a later commit has made stale"),
+        ReadKind::Uninitialised => format!(
             "{reads} what is allocated{} and never written",
             whereabouts(with(places, Role::Allocation))
         ),
@@ -164,22 +164,22 @@ fn suggestion(pair: &Pair, places: &[SourcePlace]) -> String {
     let store = name(with(places, Role::Store));
     let load = name(with(places, Role::Load));
     match pair.kind {
-        Kind::Race | Kind::Strict => format!(
+        ReadKind::Race | ReadKind::Strict => format!(
             "make what is stored at {store} durable before recovery can depend on it, or let a commit variable \
              or checksum decide whether it is read at {load}"
         ),
-        Kind::Uncommitted if pair.first.commits.is_empty() => format!(
+        ReadKind::Uncommitted if pair.first.commits.is_empty() => format!(
             "read it at {load} only if the commit variable says that it is valid, or store the commit variable \
              when what is stored at {store} is durable"
         ),
-        Kind::Uncommitted => format!(
+        ReadKind::Uncommitted => format!(
             "flush what is stored at {store} and fence before the commit variable is stored at {}",
             name(with(places, Role::Commit))
         ),
-        Kind::Stale => format!(
+        ReadKind::Stale => format!(
             "read at {load} what the last commit made valid, or store it again before that commit"
         ),
-        Kind::Uninitialised => format!(
+        ReadKind::Uninitialised => format!(
             "write all that is allocated at {} before recovery can reach it, or let the allocation give zeros",
             name(with(places, Role::Allocation))
         ),

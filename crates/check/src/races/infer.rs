@@ -22,14 +22,14 @@ use powerfail_model::{EventIndex, PoolIndex};
 use powerfail_races::Candidate;
 use powerfail_trace::StackId;
 
-use super::points::Points;
+use super::points::RacePoints;
 use crate::crash::Bench;
 use crate::error::CheckError;
 use crate::options::Step;
 use crate::places::Places;
 use probe::probe;
 use survey::{Survey, survey};
-use verdict::Trial;
+use verdict::CandidateEvidence;
 
 /// At how many of its stores a candidate is tried.
 const STORES_MAX: usize = 3;
@@ -40,7 +40,7 @@ const TESTS_MAX: usize = 1024;
 
 /// A store to a candidate, and when to let the power fail so that it may be lost.
 #[derive(Clone, Copy, Debug)]
-struct Test {
+struct CandidateTest {
     candidate: usize,
     store: EventIndex,
     /// The store to it before.
@@ -48,7 +48,7 @@ struct Test {
 }
 
 /// By the moment at which the power fails.
-type Tests = BTreeMap<EventIndex, Vec<Test>>;
+type Tests = BTreeMap<EventIndex, Vec<CandidateTest>>;
 
 /// What was inferred.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Bench<'_, '_> {
     /// Looks for variables that decide what recovery reads.
     pub(super) fn infer(
         &mut self,
-        points: &Points,
+        points: &RacePoints,
         deadline: Option<Instant>,
         places: &mut Places<'_>,
     ) -> Result<Inferred, CheckError> {
@@ -75,28 +75,28 @@ impl Bench<'_, '_> {
         }
         let moments: Vec<EventIndex> = tests.keys().copied().collect();
         self.learn(Step::Races, &moments)?;
-        let progress = self.try_all(
+        let progress = self.rerun_all(
             Step::Infer,
             &tests,
-            &|lab, at, tests, setting| probe(lab, at, tests, &survey, setting),
+            &|executor, at, tests, settings| probe(executor, at, tests, &survey, settings),
             deadline,
         )?;
         if progress.is_interrupted {
             return Err(CheckError::Interrupted);
         }
-        let mut trials: BTreeMap<usize, Trial> = BTreeMap::new();
+        let mut candidates: BTreeMap<usize, CandidateEvidence> = BTreeMap::new();
         let mut inferred = Inferred {
             executions: progress.executions,
             ..Inferred::default()
         };
-        for probed in progress.studied {
+        for probed in progress.results {
             for (test, outcome) in probed.outcomes {
-                let trial = trials.entry(test.candidate).or_default();
+                let trial = candidates.entry(test.candidate).or_default();
                 trial.add(self.trace, &test, outcome)?;
             }
         }
         let mut found = Vec::new();
-        for (number, trial) in &trials {
+        for (number, trial) in &candidates {
             let candidate = &survey.candidates[*number];
             if let Some(variable) = trial.verdict(self.trace, candidate, places)? {
                 found.push((variable, candidate.at));
@@ -115,7 +115,7 @@ impl Bench<'_, '_> {
 }
 
 /// What is tried: some stores of each candidate, some candidates of each call stack, in the order of the trace.
-fn tests(survey: &Survey, points: &Points, places: &mut Places<'_>) -> Tests {
+fn tests(survey: &Survey, points: &RacePoints, places: &mut Places<'_>) -> Tests {
     let mut moments: Vec<EventIndex> = points.moments().collect();
     moments.sort_unstable();
     let mut order: Vec<usize> = (0..survey.candidates.len()).collect();
@@ -150,14 +150,14 @@ fn tests_of(
     number: usize,
     candidate: &Candidate,
     moments: &[EventIndex],
-) -> Vec<(EventIndex, Test)> {
+) -> Vec<(EventIndex, CandidateTest)> {
     let mut all = Vec::new();
     let mut previous = None;
     for write in &candidate.writes {
         let behind = moments.partition_point(|at| *at <= write.durable);
         let at = moments[..behind].last().filter(|at| **at > write.store);
         if let Some(at) = at {
-            let test = Test {
+            let test = CandidateTest {
                 candidate: number,
                 store: write.store,
                 previous,

@@ -8,11 +8,11 @@ use powerfail_model::EventIndex;
 use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
 use rustc_hash::FxHashMap;
 
-use super::watch::{Kind, Other, Sighting, Watched};
+use super::watch::{OtherValue, ReadKind, SuspectRead, WatchedPoint};
 use crate::crash::Failed;
 use crate::error::CheckError;
+use crate::lazy::Load;
 use crate::lazy::driver::Progress;
-use crate::lazy::study::Load;
 use crate::places::{Line, Places, RecoveryPlaces, line_of};
 
 /// How far the next event may be to be reached by going on.
@@ -21,12 +21,12 @@ const GAP_MAX: u64 = 1 << 14;
 /// A reader and a writer.
 #[derive(Debug)]
 pub(super) struct Pair {
-    pub(super) kind: Kind,
+    pub(super) kind: ReadKind,
     pub(super) reader: SourcePlace,
     /// To whom the store is attributed.
     pub(super) writer_user: Option<StackId>,
     /// The read at the first failure point.
-    pub(super) first: Sighting,
+    pub(super) first: SuspectRead,
     /// Where it was seen, with what is needed to see it again, in the order of the trace.
     pub(super) instances: Vec<Instance>,
     /// At how many failure points.
@@ -45,7 +45,7 @@ pub(super) struct Pair {
 pub(super) struct Instance {
     pub(super) at: EventIndex,
     /// How it is made to see something else.
-    pub(super) other: Other,
+    pub(super) other: OtherValue,
     /// Recovery fails there although every store is durable.
     pub(super) is_failing: bool,
 }
@@ -55,9 +55,9 @@ impl Instance {
     /// in any case.
     pub(super) fn can_be_tried(&self) -> bool {
         match self.other {
-            Other::Class { .. } => true,
-            Other::Fill(_) => !self.is_failing,
-            Other::None => false,
+            OtherValue::Class { .. } => true,
+            OtherValue::Fill(_) => !self.is_failing,
+            OtherValue::None => false,
         }
     }
 }
@@ -65,14 +65,15 @@ impl Instance {
 impl Pair {
     /// Whether it is more than a warning: a run shows that it matters, or the program itself says so.
     pub(super) const fn is_error(&self) -> bool {
-        self.evidence.is_some() || matches!(self.kind, Kind::Uncommitted | Kind::Stale)
+        self.evidence.is_some() || matches!(self.kind, ReadKind::Uncommitted | ReadKind::Stale)
     }
 
     /// It was seen once more.
     fn add(&mut self, instance: Instance, same: u64) {
         match self.instances.last_mut() {
             Some(last) if last.at == instance.at => {
-                if let (Other::Fill(known), Other::Fill(more)) = (&mut last.other, &instance.other)
+                if let (OtherValue::Fill(known), OtherValue::Fill(more)) =
+                    (&mut last.other, &instance.other)
                 {
                     known.extend(more);
                     return;
@@ -84,8 +85,8 @@ impl Pair {
     }
 }
 
-/// What makes sightings the same.
-type Key = (Kind, Line, Option<Line>);
+/// What makes suspect_reads the same.
+type FailureKey = (ReadKind, Line, Option<Line>);
 
 /// All pairs, in the order in which they were first seen in the trace.
 pub(super) struct Pairs {
@@ -95,40 +96,40 @@ pub(super) struct Pairs {
 impl Pairs {
     pub(super) fn of(
         trace: &Trace,
-        progress: &Progress<Watched>,
+        progress: &Progress<WatchedPoint>,
         places: &mut Places<'_>,
     ) -> Result<Self, CheckError> {
-        let mut watched: Vec<&Watched> = progress.studied.iter().collect();
+        let mut watched: Vec<&WatchedPoint> = progress.results.iter().collect();
         watched.sort_by_key(|watched| watched.at);
         let mut readers = Readers::of(&watched, places);
         let mut writers = Writers::of(trace, &watched)?;
-        let mut numbers: BTreeMap<Key, usize> = BTreeMap::new();
+        let mut numbers: BTreeMap<FailureKey, usize> = BTreeMap::new();
         let mut all: Vec<Pair> = Vec::new();
         for watched in watched {
-            let same = progress.same.get(&watched.at).copied().unwrap_or(0);
-            for sighting in &watched.sightings {
-                let Some((reader_line, reader)) = readers.place(sighting) else {
+            let same = progress.covered.get(&watched.at).copied().unwrap_or(0);
+            for suspect in &watched.suspect_reads {
+                let Some((reader_line, reader)) = readers.place(suspect) else {
                     continue;
                 };
-                let Some((writer_line, user)) = writers.line(sighting, places)? else {
+                let Some((writer_line, user)) = writers.line(suspect, places)? else {
                     continue;
                 };
                 let instance = Instance {
                     at: watched.at,
-                    other: sighting.other.clone(),
+                    other: suspect.other.clone(),
                     is_failing: watched.failed.is_some(),
                 };
-                let key = (sighting.kind, reader_line, writer_line);
+                let key = (suspect.kind, reader_line, writer_line);
                 if let Some(number) = numbers.get(&key) {
                     all[*number].add(instance, same);
                     continue;
                 }
                 numbers.insert(key, all.len());
                 all.push(Pair {
-                    kind: sighting.kind,
+                    kind: suspect.kind,
                     reader,
                     writer_user: user,
-                    first: sighting.clone(),
+                    first: suspect.clone(),
                     instances: vec![instance],
                     failure_points: 1 + same,
                     evidence: None,
@@ -146,9 +147,10 @@ impl Pairs {
 
 /// Leaves out what another pair of the same lines says better: what can see several values is not said again by the
 /// strict rule.
-fn said_once(all: Vec<Pair>, numbers: &BTreeMap<Key, usize>) -> Vec<Pair> {
-    let is_said = |(kind, reader, writer): &Key| {
-        *kind == Kind::Strict && numbers.contains_key(&(Kind::Race, reader.clone(), writer.clone()))
+fn said_once(all: Vec<Pair>, numbers: &BTreeMap<FailureKey, usize>) -> Vec<Pair> {
+    let is_said = |(kind, reader, writer): &FailureKey| {
+        *kind == ReadKind::Strict
+            && numbers.contains_key(&(ReadKind::Race, reader.clone(), writer.clone()))
     };
     let said: BTreeSet<usize> = numbers
         .iter()
@@ -168,11 +170,11 @@ struct Readers {
 }
 
 impl Readers {
-    fn of(watched: &[&Watched], places: &Places<'_>) -> Self {
+    fn of(watched: &[&WatchedPoint], places: &Places<'_>) -> Self {
         let mut modules: Vec<Module> = Vec::new();
         let mut last = None;
-        for sighting in watched.iter().flat_map(|it| &it.sightings) {
-            let Some(these) = &sighting.modules else {
+        for suspect in watched.iter().flat_map(|it| &it.suspect_reads) {
+            let Some(these) = &suspect.modules else {
                 continue;
             };
             if last.is_some_and(|last| std::ptr::eq(last, these.as_ptr())) {
@@ -193,11 +195,11 @@ impl Readers {
     }
 
     /// The line of a reader, and its place; nothing if it is a trusted library's own business.
-    fn place(&mut self, sighting: &Sighting) -> Option<(Line, SourcePlace)> {
-        let frames: Vec<Frame> = sighting
+    fn place(&mut self, suspect: &SuspectRead) -> Option<(Line, SourcePlace)> {
+        let frames: Vec<Frame> = suspect
             .frames
             .iter()
-            .map(|frame| match (frame, &sighting.modules) {
+            .map(|frame| match (frame, &suspect.modules) {
                 (Frame::Module { module, offset }, Some(modules)) => {
                     let known = modules.get(module.0 as usize);
                     let number = known.and_then(|it| number_of(&self.modules, it));
@@ -233,9 +235,9 @@ struct Writers {
 
 impl Writers {
     /// Finds the call stacks of all writers in one pass.
-    fn of(trace: &Trace, watched: &[&Watched]) -> Result<Self, CheckError> {
-        let sightings = watched.iter().flat_map(|it| &it.sightings);
-        let mut events: Vec<EventIndex> = sightings.filter_map(|it| it.writer).collect();
+    fn of(trace: &Trace, watched: &[&WatchedPoint]) -> Result<Self, CheckError> {
+        let suspect_reads = watched.iter().flat_map(|it| &it.suspect_reads);
+        let mut events: Vec<EventIndex> = suspect_reads.filter_map(|it| it.writer).collect();
         events.sort_unstable();
         events.dedup();
         let mut stacks = FxHashMap::default();
@@ -261,13 +263,16 @@ impl Writers {
 
     /// The line of a writer, and the frame to which the store is attributed; nothing if it is a trusted
     /// library's own business.
-    #[expect(clippy::type_complexity, reason = "two things that are known together")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "two things that are known validated"
+    )]
     fn line(
         &mut self,
-        sighting: &Sighting,
+        suspect: &SuspectRead,
         places: &mut Places<'_>,
     ) -> Result<Option<(Option<Line>, Option<StackId>)>, CheckError> {
-        let Some(event) = sighting.writer else {
+        let Some(event) = suspect.writer else {
             return Ok(Some((None, None)));
         };
         let stack = self.stacks.get(&event).copied().unwrap_or(StackId::NONE);
@@ -275,7 +280,7 @@ impl Writers {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(unknown) => {
                 // An allocation is asked for by the user, whoever does it.
-                let is_allocation = sighting.kind == Kind::Uninitialised;
+                let is_allocation = suspect.kind == ReadKind::Uninitialised;
                 let user = places.user_of(stack);
                 let line = match user.or(is_allocation.then_some(stack)) {
                     Some(user) => {

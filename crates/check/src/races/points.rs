@@ -10,7 +10,7 @@ use crate::lazy::{ranked, rounds};
 use crate::places::Places;
 
 /// Failure points, the most valuable first.
-pub(super) struct Points {
+pub(super) struct RacePoints {
     pub(super) ranked: Vec<FailurePoint>,
     pub(super) stacks: usize,
     in_creation: u64,
@@ -24,9 +24,9 @@ pub(super) fn of(
     tree: FailurePointOptions,
     only: Option<EventIndex>,
     places: &mut Places<'_>,
-) -> Result<Points, CheckError> {
+) -> Result<RacePoints, CheckError> {
     if let Some(only) = only {
-        return Ok(Points {
+        return Ok(RacePoints {
             ranked: vec![point_at(only)],
             stacks: 1,
             in_creation: 0,
@@ -42,7 +42,7 @@ pub(super) fn of(
     let mut is_own = |record: &Record<'_>| owners.is_librarys(record);
     let tree = FailurePointsByStack::ordering(trace, rules, options, &mut is_own)?;
     let (ranked, left_out) = ranked(&tree);
-    Ok(Points {
+    Ok(RacePoints {
         ranked,
         stacks: tree.stacks().len(),
         in_creation: left_out.in_creation,
@@ -70,7 +70,7 @@ pub(super) fn counted(count: u64) -> String {
     }
 }
 
-impl Points {
+impl RacePoints {
     /// Leaves out the points that are not wanted.
     pub(super) fn retain(&mut self, is_wanted: impl FnMut(&FailurePoint) -> bool) {
         self.ranked.retain(is_wanted);

@@ -9,7 +9,7 @@ use powerfail_trace::{Record, RecordCursor, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::error::CheckError;
-use crate::lazy::lab::Pools;
+use crate::lazy::executor::Pools;
 
 /// A shadow that moves forward.
 pub(super) struct ShadowPass<'t> {

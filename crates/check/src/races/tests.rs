@@ -7,12 +7,12 @@ use powerfail_model::{EventIndex, PoolIndex, PoolOffset};
 use powerfail_races::{CommitVariable, NotDurable, PoolRange, ShadowOptions};
 use powerfail_trace::Trace;
 
-use super::confirm::{patches, try_at};
+use super::confirm::{patches, rerun_at};
 use super::fold::fold;
 use super::pairs::Instance;
 use super::points::point_at;
 use super::shadows::ShadowPass;
-use super::watch::{Kind, Other, Setting, Watched, watch};
+use super::watch::{OtherValue, ReadKind, WatchSettings, WatchedPoint, watch};
 use crate::content::Contents;
 use crate::lazy::tests::simulated::{Engine, Memory, Op, Simulated, trace_of};
 
@@ -20,7 +20,7 @@ const DATA: u64 = 0;
 const FLAG: u64 = 64;
 const POOL: PoolIndex = PoolIndex(0);
 
-/// Data and flag, flushed together: at the fence either can be lost.
+/// Data and flag, flushed validated: at the fence either can be lost.
 fn unordered() -> Trace {
     trace_of(&[
         Op::Store(DATA, 7),
@@ -35,30 +35,35 @@ fn data_if_flag(memory: &mut Memory<'_>) -> bool {
     memory.load(FLAG) != 1 || memory.load(DATA) == 7
 }
 
-fn watch_at(lab: &mut Simulated<'_>, trace: &Trace, at: u64, cross: &ShadowOptions) -> Watched {
+fn watch_at(
+    executor: &mut Simulated<'_>,
+    trace: &Trace,
+    at: u64,
+    cross: &ShadowOptions,
+) -> WatchedPoint {
     let contents = Contents::default();
-    let setting = Setting {
+    let settings = WatchSettings {
         contents: &contents,
         benign: &[],
     };
     let at = EventIndex(at);
     let mut pass = ShadowPass::new(trace, cross).expect("no annotations");
     let shadow = pass.at(at).expect("a sound trace");
-    watch(lab, shadow, &point_at(at), Vec::new(), &setting).expect("it runs")
+    watch(executor, shadow, &point_at(at), Vec::new(), &settings).expect("it runs")
 }
 
 #[test]
 fn a_load_of_several_values_is_a_race_with_its_writer() {
     let trace = unordered();
-    let mut lab = Simulated::new(&trace, data_if_flag);
-    let watched = watch_at(&mut lab, &trace, 4, &ShadowOptions::default());
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    let watched = watch_at(&mut executor, &trace, 4, &ShadowOptions::default());
     assert_eq!((watched.executions, watched.failed), (1, None));
-    let [flag, data] = &watched.sightings[..] else {
-        panic!("{:?}", watched.sightings);
+    let [flag, data] = &watched.suspect_reads[..] else {
+        panic!("{:?}", watched.suspect_reads);
     };
-    assert_eq!((flag.kind, flag.offset), (Kind::Race, FLAG));
+    assert_eq!((flag.kind, flag.offset), (ReadKind::Race, FLAG));
     assert_eq!(flag.writer, Some(EventIndex(1)));
-    assert_eq!((data.kind, data.offset), (Kind::Race, DATA));
+    assert_eq!((data.kind, data.offset), (ReadKind::Race, DATA));
     assert_eq!(data.writer, Some(EventIndex(0)));
     assert_eq!(data.bytes, 7_u64.to_le_bytes());
     assert_eq!(data.instead, [0_u64.to_le_bytes()]);
@@ -66,7 +71,7 @@ fn a_load_of_several_values_is_a_race_with_its_writer() {
     assert_eq!(data.why, Some(NotDurable::NotFenced { flush }));
     assert_eq!(
         data.other,
-        Other::Class {
+        OtherValue::Class {
             choice: 1,
             count: 2
         }
@@ -88,30 +93,30 @@ fn reads_of_commit_variables_are_benign() {
         }],
         ..ShadowOptions::default()
     };
-    let mut lab = Simulated::new(&trace, data_if_flag);
-    let watched = watch_at(&mut lab, &trace, 4, &cross);
-    let offsets: Vec<u64> = watched.sightings.iter().map(|it| it.offset).collect();
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    let watched = watch_at(&mut executor, &trace, 4, &cross);
+    let offsets: Vec<u64> = watched.suspect_reads.iter().map(|it| it.offset).collect();
     assert_eq!(offsets, [DATA]);
 }
 
 #[test]
 fn where_nothing_is_open_nothing_runs_and_refusals_are_kept() {
     let trace = unordered();
-    let mut lab = Simulated::new(&trace, data_if_flag);
+    let mut executor = Simulated::new(&trace, data_if_flag);
     assert_eq!(
-        watch_at(&mut lab, &trace, 0, &ShadowOptions::default()).executions,
+        watch_at(&mut executor, &trace, 0, &ShadowOptions::default()).executions,
         0
     );
-    lab.engine = Engine::Refuse("statically linked");
-    let watched = watch_at(&mut lab, &trace, 4, &ShadowOptions::default());
+    executor.engine = Engine::Refuse("statically linked");
+    let watched = watch_at(&mut executor, &trace, 4, &ShadowOptions::default());
     assert_eq!(watched.refused.as_deref(), Some("statically linked"));
-    assert!(watched.sightings.is_empty() && watched.reads.is_none());
+    assert!(watched.suspect_reads.is_empty() && watched.reads.is_none());
 }
 
 fn tasks() -> Vec<(usize, Instance)> {
     let instance = |choice| Instance {
         at: EventIndex(4),
-        other: Other::Class { choice, count: 2 },
+        other: OtherValue::Class { choice, count: 2 },
         is_failing: false,
     };
     vec![(0, instance(0)), (1, instance(1))]
@@ -121,12 +126,12 @@ fn tasks() -> Vec<(usize, Instance)> {
 fn a_race_is_confirmed_by_a_plain_run() {
     let trace = unordered();
     let contents = Contents::default();
-    let setting = Setting {
+    let settings = WatchSettings {
         contents: &contents,
         benign: &[],
     };
-    let mut lab = Simulated::new(&trace, data_if_flag);
-    let tried = try_at(&mut lab, EventIndex(4), &tasks(), &setting).expect("it runs");
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    let tried = rerun_at(&mut executor, EventIndex(4), &tasks(), &settings).expect("it runs");
     // The flag may be lost; the data may not.
     let [(1, confirmed)] = &tried.outcomes[..] else {
         panic!("{} confirmed", tried.outcomes.len());
@@ -139,8 +144,8 @@ fn a_race_is_confirmed_by_a_plain_run() {
         .collect();
     assert_eq!(lost, [DATA / 64]);
     assert_eq!(tried.executions, 3);
-    lab.succeeds_without_exploration = true;
-    let tried = try_at(&mut lab, EventIndex(4), &tasks(), &setting).expect("it runs");
+    executor.succeeds_without_exploration = true;
+    let tried = rerun_at(&mut executor, EventIndex(4), &tasks(), &settings).expect("it runs");
     assert!(tried.outcomes.is_empty());
 }
 
@@ -148,7 +153,7 @@ fn a_race_is_confirmed_by_a_plain_run() {
 fn where_the_newest_value_fails_the_other_one_has_to_succeed() {
     let trace = unordered();
     let contents = Contents::default();
-    let setting = Setting {
+    let settings = WatchSettings {
         contents: &contents,
         benign: &[],
     };
@@ -156,12 +161,12 @@ fn where_the_newest_value_fails_the_other_one_has_to_succeed() {
     for (_, instance) in &mut tasks {
         instance.is_failing = true;
     }
-    let mut lab = Simulated::new(&trace, |memory| {
+    let mut executor = Simulated::new(&trace, |memory| {
         let data = memory.load(DATA);
         memory.load(FLAG) != 1 || data == 8
     });
     // The data is read first and never right; the flag decides.
-    let tried = try_at(&mut lab, EventIndex(4), &tasks, &setting).expect("it runs");
+    let tried = rerun_at(&mut executor, EventIndex(4), &tasks, &settings).expect("it runs");
     let [(1, confirmed)] = &tried.outcomes[..] else {
         panic!("{} confirmed", tried.outcomes.len());
     };

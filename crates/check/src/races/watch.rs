@@ -15,8 +15,8 @@ use powerfail_trace::{Annotation, Frame, Module};
 use super::shadows::watches;
 use crate::content::Contents;
 use crate::error::CheckError;
-use crate::lazy::lab::{Lab, Pools};
-use crate::lazy::reuse::{Known, Reads};
+use crate::lazy::executor::{Executor, Pools};
+use crate::lazy::reuse::{ExecutedPoint, Reads};
 use crate::lazy::walk::Attempt;
 
 /// How many other values of a read are kept.
@@ -24,7 +24,7 @@ const VALUES_MAX: usize = 8;
 
 /// What is the same for all failure points.
 #[derive(Clone, Copy)]
-pub(super) struct Setting<'a> {
+pub(super) struct WatchSettings<'a> {
     pub(super) contents: &'a Contents,
     /// Bytes that are taken as those of commit variables.
     pub(super) benign: &'a [(PoolIndex, Range<u64>)],
@@ -32,7 +32,7 @@ pub(super) struct Setting<'a> {
 
 /// What was seen at a failure point.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedPoint {
     pub(super) at: EventIndex,
     pub(super) executions: u64,
     pub(super) reads: Option<Reads>,
@@ -40,11 +40,11 @@ pub(super) struct Watched {
     pub(super) refused: Option<String>,
     /// How it fails although every store is durable.
     pub(super) failed: Option<Code>,
-    pub(super) sightings: Vec<Sighting>,
+    pub(super) suspect_reads: Vec<SuspectRead>,
     pub(super) warnings: Vec<String>,
 }
 
-impl Known for Watched {
+impl ExecutedPoint for WatchedPoint {
     fn at(&self) -> EventIndex {
         self.at
     }
@@ -60,7 +60,7 @@ impl Known for Watched {
 
 /// What is wrong with a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum ReadKind {
     /// It can see several values.
     Race,
     /// It is of bytes that are not surely durable, and can see one value only.
@@ -75,7 +75,7 @@ pub(super) enum Kind {
 
 /// How a read is made to see something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Other {
+pub(super) enum OtherValue {
     /// By taking another class of a choice: which choice, and of how many classes.
     Class { choice: usize, count: u16 },
     /// By other bytes in memory that holds anything: lines of 64 bytes, by pool and offset, and bytes of them.
@@ -86,8 +86,8 @@ pub(super) enum Other {
 
 /// A read that is not safe.
 #[derive(Clone, Debug)]
-pub(super) struct Sighting {
-    pub(super) kind: Kind,
+pub(super) struct SuspectRead {
+    pub(super) kind: ReadKind,
     pub(super) stage: Stage,
     /// Where files lay in the process that read.
     pub(super) modules: Option<Arc<[Module]>>,
@@ -105,17 +105,17 @@ pub(super) struct Sighting {
     /// What it reads, and what it could read instead.
     pub(super) bytes: Vec<u8>,
     pub(super) instead: Vec<Vec<u8>>,
-    pub(super) other: Other,
+    pub(super) other: OtherValue,
 }
 
 /// What came of an execution.
-pub(super) enum Look {
-    Seen(Box<Sight>),
+pub(super) enum WatchOutcome {
+    Watched(Box<WatchedExecution>),
     Refused(String),
 }
 
 /// An execution that was watched.
-pub(super) struct Sight {
+pub(super) struct WatchedExecution {
     pub(super) execution: Execution,
     pub(super) read: Vec<PageMask>,
     pub(super) warnings: Vec<String>,
@@ -124,24 +124,24 @@ pub(super) struct Sight {
 /// Watches recovery at a failure point. `shadow` is that of the moment, `watched` are lines of which the read set
 /// must be known.
 pub(super) fn watch(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     shadow: &Shadow,
     point: &FailurePoint,
     watched: Vec<PageLines>,
-    setting: &Setting<'_>,
-) -> Result<Watched, CheckError> {
-    lab.move_to(point.at)?;
-    let table = lab.crash_table();
-    let mut result = Watched {
+    settings: &WatchSettings<'_>,
+) -> Result<WatchedPoint, CheckError> {
+    executor.move_to(point.at)?;
+    let table = executor.crash_table();
+    let mut result = WatchedPoint {
         at: point.at,
         executions: 0,
         reads: None,
         refused: None,
         failed: None,
-        sightings: Vec::new(),
+        suspect_reads: Vec::new(),
         warnings: Vec::new(),
     };
-    let pools = lab.pools();
+    let pools = executor.pools();
     let noted = watches(shadow, &pools);
     if table.lines.is_empty() && noted.is_empty() {
         // Whatever recovery reads is sure and valid.
@@ -149,57 +149,60 @@ pub(super) fn watch(
     }
     let mut lines = pools.line_table(&table);
     lines.watched = watched.iter().filter_map(|page| pools.mask(page)).collect();
-    let sight = match look(lab, &lines, &noted, &[])? {
-        Look::Seen(sight) => sight,
-        Look::Refused(reason) => {
+    let watched_execution = match execute_watched(executor, &lines, &noted, &[])? {
+        WatchOutcome::Watched(watched_execution) => watched_execution,
+        WatchOutcome::Refused(reason) => {
             result.refused = Some(reason);
             return Ok(result);
         }
     };
     result.executions = 1;
-    result.warnings = sight.warnings;
-    let read = sight.read.iter().filter_map(|mask| pools.page(mask));
+    result.warnings = watched_execution.warnings;
+    let read = watched_execution
+        .read
+        .iter()
+        .filter_map(|mask| pools.page(mask));
     result.reads = Some(Reads {
         watched,
         read: read.collect(),
     });
-    let execution = &sight.execution;
-    let symptom = setting.contents.judge(point.at, &execution.verdict);
+    let execution = &watched_execution.execution;
+    let symptom = settings.contents.judge(point.at, &execution.verdict);
     result.failed = symptom.map(|symptom| symptom.code);
-    let variables = Variables::of(execution, &pools, shadow, setting.benign);
-    result.sightings = races(lab, &table, &variables, execution);
-    let judged = notes(lab, &pools, &variables, execution);
-    result.sightings.extend(judged);
+    let variables = Variables::of(execution, &pools, shadow, settings.benign);
+    result.suspect_reads = races(executor, &table, &variables, execution);
+    let judged = notes(executor, &pools, &variables, execution);
+    result.suspect_reads.extend(judged);
     Ok(result)
 }
 
 /// Executes recovery once, with the given classes at the first choices and the newest value after them.
-pub(super) fn look(
-    lab: &mut dyn Lab,
+pub(super) fn execute_watched(
+    executor: &mut dyn Executor,
     lines: &LineTable,
     watches: &[Watch],
     prefix: &[u32],
-) -> Result<Look, CheckError> {
-    execute(lab, lines, watches, prefix, false)
+) -> Result<WatchOutcome, CheckError> {
+    execute(executor, lines, watches, prefix, false)
 }
 
-/// As `look`, and what recovery stores is logged.
-pub(super) fn look_and_log(
-    lab: &mut dyn Lab,
+/// As `execute_watched`, and what recovery stores is logged.
+pub(super) fn execute_and_log(
+    executor: &mut dyn Executor,
     lines: &LineTable,
     watches: &[Watch],
     prefix: &[u32],
-) -> Result<Look, CheckError> {
-    execute(lab, lines, watches, prefix, true)
+) -> Result<WatchOutcome, CheckError> {
+    execute(executor, lines, watches, prefix, true)
 }
 
 fn execute(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     lines: &LineTable,
     watches: &[Watch],
     prefix: &[u32],
     log: bool,
-) -> Result<Look, CheckError> {
+) -> Result<WatchOutcome, CheckError> {
     let request = ExploreRequest {
         table: lines,
         prefix,
@@ -208,22 +211,22 @@ fn execute(
         log,
         max_executions: 1,
     };
-    let explored = match lab.explore(&[], &request)? {
+    let explored = match executor.explore(&[], &request)? {
         Attempt::Explored(explored) => explored,
-        Attempt::Refused { reason } => return Ok(Look::Refused(reason)),
+        Attempt::Refused { reason } => return Ok(WatchOutcome::Refused(reason)),
         Attempt::NotForkable => {
             let reason = "it can neither be forked nor executed again".to_owned();
-            return Ok(Look::Refused(reason));
+            return Ok(WatchOutcome::Refused(reason));
         }
     };
     let mut executions = explored.executions.into_iter();
     Ok(match executions.next() {
-        Some(execution) => Look::Seen(Box::new(Sight {
+        Some(execution) => WatchOutcome::Watched(Box::new(WatchedExecution {
             execution,
             read: explored.read,
             warnings: explored.warnings,
         })),
-        None => Look::Refused("it was not executed".to_owned()),
+        None => WatchOutcome::Refused("it was not executed".to_owned()),
     })
 }
 
@@ -266,34 +269,34 @@ impl<'s> Variables<'s> {
 
 /// The loads that could observe several values.
 fn races(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     table: &CrashTable,
     variables: &Variables<'_>,
     execution: &Execution,
-) -> Vec<Sighting> {
+) -> Vec<SuspectRead> {
     let mut seen = Seen::nothing(table);
-    let mut sightings = Vec::new();
+    let mut suspect_reads = Vec::new();
     for (number, choice) in execution.choices.iter().enumerate() {
         let observed = Observed::from(choice);
         if choice.skipped == 0
-            && let Some(sighting) = race(lab, &seen, variables, execution, number)
+            && let Some(suspect) = race(executor, &seen, variables, execution, number)
         {
-            sightings.push(sighting);
+            suspect_reads.push(suspect);
         }
         if seen.observe(&observed).is_err() {
             break;
         }
     }
-    sightings
+    suspect_reads
 }
 
 fn race(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     seen: &Seen<'_>,
     variables: &Variables<'_>,
     execution: &Execution,
     number: usize,
-) -> Option<Sighting> {
+) -> Option<SuspectRead> {
     let choice = execution.choices.get(number)?;
     let table = seen.table();
     let line = table.lines.get(choice.line as usize)?;
@@ -339,9 +342,9 @@ fn race(
     }
     let why = variables.shadow.why_not_durable(line.id.pool, at, len);
     let stage = execution.stage_of(number);
-    let (modules, frames) = frames_of(lab, stage, &choice.frames);
-    Some(Sighting {
-        kind: Kind::Race,
+    let (modules, frames) = frames_of(executor, stage, &choice.frames);
+    Some(SuspectRead {
+        kind: ReadKind::Race,
         stage,
         modules,
         frames,
@@ -353,7 +356,7 @@ fn race(
         len: span.len() as u64,
         bytes,
         instead,
-        other: Other::Class {
+        other: OtherValue::Class {
             choice: number,
             count: choice.class_count,
         },
@@ -362,12 +365,12 @@ fn race(
 
 /// The first reads of watched bytes.
 fn notes(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     pools: &Pools,
     variables: &Variables<'_>,
     execution: &Execution,
-) -> Vec<Sighting> {
-    let mut sightings = Vec::new();
+) -> Vec<SuspectRead> {
+    let mut suspect_reads = Vec::new();
     for (number, note) in execution.notes.iter().enumerate() {
         if note.code != 0 || note.skipped != 0 {
             continue;
@@ -388,9 +391,9 @@ fn notes(
             let len = 64 - u64::from(bytes.leading_zeros()) - first;
             let mut value = vec![0; len as usize];
             let offset = note.offset + first;
-            lab.read(Place::new(pool, PoolOffset(offset)), &mut value);
-            let (modules, frames) = frames_of(lab, stage, &note.frames);
-            sightings.push(Sighting {
+            executor.read(Place::new(pool, PoolOffset(offset)), &mut value);
+            let (modules, frames) = frames_of(executor, stage, &note.frames);
+            suspect_reads.push(SuspectRead {
                 kind,
                 stage,
                 modules,
@@ -404,22 +407,28 @@ fn notes(
                 bytes: value,
                 instead: Vec::new(),
                 other: match kind {
-                    Kind::Uninitialised => Other::Fill(vec![(pool, note.offset, bytes)]),
-                    _ => Other::None,
+                    ReadKind::Uninitialised => OtherValue::Fill(vec![(pool, note.offset, bytes)]),
+                    _ => OtherValue::None,
                 },
             });
         }
     }
-    sightings
+    suspect_reads
 }
 
-type Parts = (Kind, u64, EventIndex, Option<NotDurable>, Vec<EventIndex>);
+type Parts = (
+    ReadKind,
+    u64,
+    EventIndex,
+    Option<NotDurable>,
+    Vec<EventIndex>,
+);
 
 /// What a judgement says: its kind, bytes, writer, why they may be lost, and the commit writes.
 fn parts(judgement: &Judgement) -> Parts {
     match *judgement {
         Judgement::Race { bytes, writer, why } => {
-            (Kind::Strict, bytes, writer, Some(why), Vec::new())
+            (ReadKind::Strict, bytes, writer, Some(why), Vec::new())
         }
         Judgement::Uncommitted {
             bytes,
@@ -427,22 +436,22 @@ fn parts(judgement: &Judgement) -> Parts {
             commit,
         } => {
             let commits = commit.into_iter().collect();
-            (Kind::Uncommitted, bytes, writer, None, commits)
+            (ReadKind::Uncommitted, bytes, writer, None, commits)
         }
         Judgement::Stale {
             bytes,
             writer,
             commits,
-        } => (Kind::Stale, bytes, writer, None, commits.to_vec()),
+        } => (ReadKind::Stale, bytes, writer, None, commits.to_vec()),
         Judgement::Uninitialised { bytes, allocation } => {
-            (Kind::Uninitialised, bytes, allocation, None, Vec::new())
+            (ReadKind::Uninitialised, bytes, allocation, None, Vec::new())
         }
     }
 }
 
 /// What addresses of the last execution mean.
 pub(super) fn frames_of(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     stage: Stage,
     addresses: &[u64],
 ) -> (Option<Arc<[Module]>>, Vec<Frame>) {
@@ -451,7 +460,7 @@ pub(super) fn frames_of(
         .copied()
         .take_while(|it| *it != 0)
         .collect();
-    match lab.frames(stage, &addresses) {
+    match executor.frames(stage, &addresses) {
         Some((modules, frames)) => (Some(modules), frames),
         None => (None, Vec::new()),
     }

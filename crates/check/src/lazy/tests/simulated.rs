@@ -16,7 +16,7 @@ use powerfail_trace::{
 };
 
 use crate::error::CheckError;
-use crate::lazy::lab::{Lab, Located, Pools};
+use crate::lazy::executor::{Executor, LocatedFrames, Pools};
 use crate::lazy::walk::{Attempt, Explorer};
 use powerfail_oracle::{
     Begun, Branch, Choice, Execution, ExploreRequest, Explored, LineTable, PageMask,
@@ -84,7 +84,7 @@ pub(crate) enum Engine {
     /// All in one request.
     Fork,
     /// One for each request.
-    Again,
+    RecoveryCrash,
     /// Branches at the first choices only; the others are left.
     ForkHalf,
     /// Not at all.
@@ -134,7 +134,7 @@ impl<'t> Simulated<'t> {
         read: &mut BTreeMap<u64, u64>,
     ) -> (Execution, bool) {
         let mut memory = Memory {
-            lab: self,
+            executor: self,
             table,
             known: BTreeMap::new(),
             stored: BTreeMap::new(),
@@ -182,14 +182,14 @@ impl Explorer for Simulated<'_> {
         let forks = |choice: usize| match self.engine {
             Engine::Fork => wants_forks,
             Engine::ForkHalf => wants_forks && choice < 3,
-            Engine::Again | Engine::Refuse(_) => false,
+            Engine::RecoveryCrash | Engine::Refuse(_) => false,
         };
         if let Engine::Refuse(reason) = self.engine {
             return Ok(Attempt::Refused {
                 reason: reason.to_owned(),
             });
         }
-        if self.engine == Engine::Again && wants_forks {
+        if self.engine == Engine::RecoveryCrash && wants_forks {
             return Ok(Attempt::NotForkable);
         }
         let mut read = BTreeMap::new();
@@ -233,7 +233,7 @@ impl Explorer for Simulated<'_> {
     }
 }
 
-impl Lab for Simulated<'_> {
+impl Executor for Simulated<'_> {
     fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
         Ok(self.cursor.move_to(at)?)
     }
@@ -264,7 +264,7 @@ impl Lab for Simulated<'_> {
         };
         let mut read = BTreeMap::new();
         let mut memory = Memory {
-            lab: self,
+            executor: self,
             table: &table,
             known: BTreeMap::new(),
             stored: BTreeMap::new(),
@@ -289,7 +289,7 @@ impl Lab for Simulated<'_> {
         None
     }
 
-    fn frames(&mut self, _stage: Stage, _addresses: &[u64]) -> Option<Located> {
+    fn frames(&mut self, _stage: Stage, _addresses: &[u64]) -> Option<LocatedFrames> {
         None
     }
 
@@ -300,7 +300,7 @@ impl Lab for Simulated<'_> {
 
 /// What a recovery sees.
 pub(crate) struct Memory<'a> {
-    lab: &'a Simulated<'a>,
+    executor: &'a Simulated<'a>,
     table: &'a LineTable,
     known: BTreeMap<usize, (Vec<u64>, ByteSet)>,
     stored: BTreeMap<u64, u64>,
@@ -379,7 +379,7 @@ impl Memory<'_> {
 
     /// What a line surely holds, or what the crash state says.
     fn content(&self, start: u64) -> Vec<u8> {
-        let cursor = &self.lab.cursor;
+        let cursor = &self.executor.cursor;
         let version = self
             .versions
             .iter()

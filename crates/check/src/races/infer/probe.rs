@@ -9,12 +9,12 @@ use powerfail_oracle::{Execution, LineTable, Watch};
 use powerfail_races::PoolRange;
 use powerfail_trace::{Frame, Module};
 
-use super::super::tried::{CLASSES_MAX, Tried};
-use super::super::watch::{Look, Setting, frames_of, look};
-use super::Test;
+use super::super::rerun::{CLASSES_MAX, RerunPoint};
+use super::super::watch::{WatchOutcome, WatchSettings, execute_watched, frames_of};
+use super::CandidateTest;
 use super::survey::Survey;
 use crate::error::CheckError;
-use crate::lazy::lab::{Lab, Pools};
+use crate::lazy::executor::{Executor, Pools};
 
 /// What is read with one value only: bytes of lines of 64 bytes, by pool and offset.
 pub(super) type Bytes = BTreeMap<(PoolIndex, u64), u64>;
@@ -42,36 +42,38 @@ pub(super) struct Reading {
 
 /// Tries candidates at a failure point.
 pub(super) fn probe(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     at: EventIndex,
-    tests: &[Test],
+    tests: &[CandidateTest],
     survey: &Survey,
-    setting: &Setting<'_>,
-) -> Result<Tried<(Test, Outcome)>, CheckError> {
-    lab.move_to(at)?;
-    let mut probed = Tried::new(at);
-    let pools = lab.pools();
-    let table = lab.crash_table();
+    settings: &WatchSettings<'_>,
+) -> Result<RerunPoint<(CandidateTest, Outcome)>, CheckError> {
+    executor.move_to(at)?;
+    let mut probed = RerunPoint::new(at);
+    let pools = executor.pools();
+    let table = executor.crash_table();
     let scene = Scene {
         at,
         lines: pools.line_table(&table),
         watches: survey.watches(at, &pools),
         pools,
         table,
-        setting,
+        settings,
     };
     probed.executions += 1;
-    let Look::Seen(newest) = look(lab, &scene.lines, &scene.watches, &[])? else {
+    let WatchOutcome::Watched(newest) =
+        execute_watched(executor, &scene.lines, &scene.watches, &[])?
+    else {
         return Ok(probed);
     };
     let newest = newest.execution;
-    let fails = setting.contents.judge(at, &newest.verdict).is_some();
+    let fails = settings.contents.judge(at, &newest.verdict).is_some();
     for test in tests {
         let candidate = survey.candidates[test.candidate].at;
         let outcome = if fails {
             Outcome::Fails
         } else {
-            scene.try_other(lab, &newest, candidate, &mut probed.executions)?
+            scene.try_other(executor, &newest, candidate, &mut probed.executions)?
         };
         probed.outcomes.push((*test, outcome));
     }
@@ -85,14 +87,14 @@ struct Scene<'s> {
     table: CrashTable,
     lines: LineTable,
     watches: Vec<Watch>,
-    setting: &'s Setting<'s>,
+    settings: &'s WatchSettings<'s>,
 }
 
 impl Scene<'_> {
     /// Runs recovery with the old value of a candidate.
     fn try_other(
         &self,
-        lab: &mut dyn Lab,
+        executor: &mut dyn Executor,
         newest: &Execution,
         candidate: PoolRange,
         executions: &mut u64,
@@ -103,7 +105,7 @@ impl Scene<'_> {
         let choice = &newest.choices[number];
         let stage = newest.stage_of(number);
         // The next execution may have other addresses.
-        let (modules, frames) = frames_of(lab, stage, &choice.frames);
+        let (modules, frames) = frames_of(executor, stage, &choice.frames);
         let contents = &self.table.lines[choice.line as usize].contents;
         let value = |content: u32| {
             let bytes = contents.get(content as usize).map(|it| &it.bytes[..]);
@@ -113,7 +115,9 @@ impl Scene<'_> {
             let mut prefix = vec![0; number];
             prefix.push(u32::from(class));
             *executions += 1;
-            let Look::Seen(other) = look(lab, &self.lines, &self.watches, &prefix)? else {
+            let WatchOutcome::Watched(other) =
+                execute_watched(executor, &self.lines, &self.watches, &prefix)?
+            else {
                 return Ok(Outcome::NotRead);
             };
             let other = other.execution;
@@ -124,7 +128,7 @@ impl Scene<'_> {
                 // The line differs in something else.
                 continue;
             }
-            let judged = self.setting.contents.judge(self.at, &other.verdict);
+            let judged = self.settings.contents.judge(self.at, &other.verdict);
             if judged.is_some() {
                 return Ok(Outcome::Fails);
             }

@@ -7,7 +7,7 @@ use powerfail_trace::{AnnotatedRange, Annotation, Body, MarkKind, Trace};
 use rustc_hash::FxHashSet;
 
 use crate::error::CheckError;
-use crate::lazy::lab::Pools;
+use crate::lazy::executor::Pools;
 
 const LINE_BYTES: u64 = 64;
 /// How many lines are watched: those that were stored to last.

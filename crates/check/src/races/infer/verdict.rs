@@ -1,4 +1,4 @@
-//! What all tests of a candidate say together.
+//! What all tests of a candidate say validated.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use powerfail_model::{Event, EventIndex, PoolIndex};
 use powerfail_races::Candidate;
 use powerfail_trace::{Body, Frame, Module, Trace};
 
-use super::Test;
+use super::CandidateTest;
 use super::probe::{Bytes, Outcome, Reading};
 use crate::error::CheckError;
 use crate::places::{Places, RecoveryPlaces, line_of};
@@ -30,7 +30,7 @@ const FOLLOWS_ALL: u64 = 10;
 
 /// What is known of a candidate.
 #[derive(Default)]
-pub(super) struct Trial {
+pub(super) struct CandidateEvidence {
     tests: u64,
     /// Tests in which it was read with both values, and those in which that made a difference.
     read: u64,
@@ -45,12 +45,12 @@ pub(super) struct Trial {
     reader: Option<(Arc<[Module]>, Vec<Frame>)>,
 }
 
-impl Trial {
+impl CandidateEvidence {
     /// Adds what came of a test.
     pub(super) fn add(
         &mut self,
         trace: &Trace,
-        test: &Test,
+        test: &CandidateTest,
         outcome: Outcome,
     ) -> Result<(), CheckError> {
         self.tests += 1;
@@ -234,7 +234,7 @@ fn stores(candidate: &Candidate, places: &mut Places<'_>) -> Result<Vec<SourcePl
 }
 
 /// Whether some of these bytes were stored between the store of a test and the one before it.
-fn stores_before(trace: &Trace, test: &Test, bytes: &Bytes) -> Result<bool, CheckError> {
+fn stores_before(trace: &Trace, test: &CandidateTest, bytes: &Bytes) -> Result<bool, CheckError> {
     let earliest = EventIndex(test.store.0.saturating_sub(LOOK_BACK));
     let from = test.previous.map_or(earliest, |it| it.max(earliest));
     let mut records = trace.records_from(from);

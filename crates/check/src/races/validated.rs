@@ -1,4 +1,4 @@
-//! Reads that recovery validates together: data and its checksum, two copies of a word.
+//! Reads that recovery validates validated: data and its checksum, two copies of a word.
 //!
 //! Recovery that validates what it reads does one of two things: what is all there is used, and if anything of it
 //! is missing, none is. So at a failure point each load that can see several values is made to see another one, one
@@ -12,15 +12,15 @@ use std::time::Instant;
 use powerfail_model::EventIndex;
 use powerfail_oracle::{Execution, LineTable, LogKind, Verdict, Watch};
 
-use super::Found;
+use super::RacesResult;
 use super::confirm::chosen;
 use super::infer::survey::{Survey, survey};
 use super::pairs::Pairs;
-use super::tried::{CLASSES_MAX, Tried};
-use super::watch::{Kind, Look, Setting, look_and_log};
+use super::rerun::{CLASSES_MAX, RerunPoint};
+use super::watch::{ReadKind, WatchOutcome, WatchSettings, execute_and_log};
 use crate::crash::Bench;
 use crate::error::CheckError;
-use crate::lazy::lab::Lab;
+use crate::lazy::executor::Executor;
 use crate::options::Step;
 
 /// No more loads are tried at a failure point: then nothing is said to be validated.
@@ -28,11 +28,11 @@ const LOADS_MAX: usize = 64;
 
 /// What recovery does if one of several values is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum Reaction {
     /// It depends on which.
-    Apart,
+    Varies,
     /// Always the same. Does it differ from what it does with the newest values?
-    Together { is_noticed: bool },
+    Uniform { is_noticed: bool },
 }
 
 /// Pairs, by the moment at which the power fails.
@@ -44,11 +44,11 @@ impl Bench<'_, '_> {
         &mut self,
         pairs: &mut Pairs,
         deadline: Option<Instant>,
-        found: &mut Found,
+        found: &mut RacesResult,
     ) -> Result<(), CheckError> {
         let mut tasks = Tasks::new();
         for (number, pair) in pairs.all.iter().enumerate() {
-            if pair.kind == Kind::Race && pair.evidence.is_none() {
+            if pair.kind == ReadKind::Race && pair.evidence.is_none() {
                 for instance in chosen(&pair.instances) {
                     tasks.entry(instance.at).or_default().push(number);
                 }
@@ -58,18 +58,18 @@ impl Bench<'_, '_> {
             return Ok(());
         }
         let survey = survey(self.trace, self.runner.rules())?;
-        let progress = self.try_all(
+        let progress = self.rerun_all(
             Step::Reasons,
             &tasks,
-            &|lab, at, pairs, setting| ask(lab, at, pairs, &survey, setting),
+            &|executor, at, pairs, settings| ask(executor, at, pairs, &survey, settings),
             deadline,
         )?;
         found.races.confirmations += progress.executions;
         if progress.is_interrupted {
             return Err(CheckError::Interrupted);
         }
-        let mut answers: BTreeMap<usize, Vec<Answer>> = BTreeMap::new();
-        for tried in progress.studied {
+        let mut answers: BTreeMap<usize, Vec<Reaction>> = BTreeMap::new();
+        for tried in progress.results {
             for (number, answer) in tried.outcomes {
                 answers.entry(number).or_default().push(answer);
             }
@@ -84,87 +84,94 @@ impl Bench<'_, '_> {
 }
 
 /// Whether answers at several failure points say so: never apart, and once noticed.
-fn is_validated(answers: &[Answer]) -> bool {
-    !answers.contains(&Answer::Apart) && answers.contains(&Answer::Together { is_noticed: true })
+fn is_validated(answers: &[Reaction]) -> bool {
+    !answers.contains(&Reaction::Varies)
+        && answers.contains(&Reaction::Uniform { is_noticed: true })
 }
 
 /// What the pairs that are seen at a failure point are there.
 fn ask(
-    lab: &mut dyn Lab,
+    executor: &mut dyn Executor,
     at: EventIndex,
     pairs: &[usize],
     survey: &Survey,
-    setting: &Setting<'_>,
-) -> Result<Tried<(usize, Answer)>, CheckError> {
-    lab.move_to(at)?;
-    let mut tried = Tried::new(at);
-    let pools = lab.pools();
-    let table = lab.crash_table();
-    let mut scene = Scene {
+    settings: &WatchSettings<'_>,
+) -> Result<RerunPoint<(usize, Reaction)>, CheckError> {
+    executor.move_to(at)?;
+    let mut tried = RerunPoint::new(at);
+    let pools = executor.pools();
+    let table = executor.crash_table();
+    let mut validation = PointValidation {
         lines: &pools.line_table(&table),
         // Also what is stored later: that recovery goes on to read it shows that it has not stopped.
         watches: &survey.watches(EventIndex(u64::MAX), &pools),
-        setting,
+        settings,
         at,
         executions: &mut tried.executions,
     };
-    let answer = scene.answer(lab)?;
+    let answer = validation.answer(executor)?;
     let answers = pairs.iter().map(|number| (*number, answer));
     tried.outcomes.extend(answers);
     Ok(tried)
 }
 
-struct Scene<'s> {
+struct PointValidation<'s> {
     lines: &'s LineTable,
     watches: &'s [Watch],
-    setting: &'s Setting<'s>,
+    settings: &'s WatchSettings<'s>,
     at: EventIndex,
     executions: &'s mut u64,
 }
 
-impl Scene<'_> {
-    fn answer(&mut self, lab: &mut dyn Lab) -> Result<Answer, CheckError> {
-        let Some(newest) = self.run(lab, &[])? else {
-            return Ok(Answer::Apart);
+impl PointValidation<'_> {
+    fn answer(&mut self, executor: &mut dyn Executor) -> Result<Reaction, CheckError> {
+        let Some(newest) = self.run(executor, &[])? else {
+            return Ok(Reaction::Varies);
         };
         let choices = &newest.choices;
         let lines: BTreeSet<u32> = choices.iter().map(|choice| choice.line).collect();
         if lines.len() < 2 || choices.len() > LOADS_MAX {
-            return Ok(Answer::Apart);
+            return Ok(Reaction::Varies);
         }
-        let mut common: Option<Doing> = None;
+        let mut common: Option<Behaviour> = None;
         for (number, choice) in choices.iter().enumerate() {
             for class in 1..choice.class_count.min(1 + CLASSES_MAX) {
                 let mut prefix = vec![0; number];
                 prefix.push(u32::from(class));
-                let Some(other) = self.run(lab, &prefix)? else {
-                    return Ok(Answer::Apart);
+                let Some(other) = self.run(executor, &prefix)? else {
+                    return Ok(Reaction::Varies);
                 };
-                let doing = self.doing(&other, &lines);
-                if *common.get_or_insert_with(|| doing.clone()) != doing {
-                    return Ok(Answer::Apart);
+                let behaviour = self.behaviour(&other, &lines);
+                if *common.get_or_insert_with(|| behaviour.clone()) != behaviour {
+                    return Ok(Reaction::Varies);
                 }
             }
         }
-        let is_noticed = common.is_some_and(|it| it != self.doing(&newest, &lines));
-        Ok(Answer::Together { is_noticed })
+        let is_noticed = common.is_some_and(|it| it != self.behaviour(&newest, &lines));
+        Ok(Reaction::Uniform { is_noticed })
     }
 
     /// An execution that succeeds, or nothing.
-    fn run(&mut self, lab: &mut dyn Lab, prefix: &[u32]) -> Result<Option<Execution>, CheckError> {
+    fn run(
+        &mut self,
+        executor: &mut dyn Executor,
+        prefix: &[u32],
+    ) -> Result<Option<Execution>, CheckError> {
         *self.executions += 1;
-        let Look::Seen(sight) = look_and_log(lab, self.lines, self.watches, prefix)? else {
+        let WatchOutcome::Watched(watched_execution) =
+            execute_and_log(executor, self.lines, self.watches, prefix)?
+        else {
             return Ok(None);
         };
         let judged = self
-            .setting
+            .settings
             .contents
-            .judge(self.at, &sight.execution.verdict);
-        Ok(judged.is_none().then_some(sight.execution))
+            .judge(self.at, &watched_execution.execution.verdict);
+        Ok(judged.is_none().then_some(watched_execution.execution))
     }
 
     /// What an execution does, but for reading lines of the table that are named.
-    fn doing(&self, execution: &Execution, lines: &BTreeSet<u32>) -> Doing {
+    fn behaviour(&self, execution: &Execution, lines: &BTreeSet<u32>) -> Behaviour {
         let line_bytes = u64::from(self.lines.line_bytes);
         let is_named = |pool: u32, offset: u64| {
             let named = lines
@@ -182,7 +189,7 @@ impl Scene<'_> {
         let is_store = |kind: LogKind| matches!(kind, LogKind::Store | LogKind::StoreNonTemporal);
         let stores = execution.log.iter().filter(|logged| is_store(logged.kind));
         let stores = stores.map(|logged| (logged.pool, logged.offset, logged.bytes.clone()));
-        Doing {
+        Behaviour {
             reads,
             stores: stores.collect(),
             dump: match &execution.verdict {
@@ -195,7 +202,7 @@ impl Scene<'_> {
 
 /// What an execution does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Doing {
+struct Behaviour {
     /// Bytes of lines of 64 bytes, by pool and offset.
     reads: BTreeMap<(u32, u64), u64>,
     /// Pool, offset and bytes.
@@ -205,14 +212,14 @@ struct Doing {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, is_validated};
+    use super::{Reaction, is_validated};
 
     #[test]
     fn validated_is_what_is_never_apart_and_once_noticed() {
-        let [silent, noticed] = [false, true].map(|is_noticed| Answer::Together { is_noticed });
+        let [silent, noticed] = [false, true].map(|is_noticed| Reaction::Uniform { is_noticed });
         assert!(is_validated(&[silent, noticed, silent]));
         assert!(!is_validated(&[silent, silent]));
-        assert!(!is_validated(&[noticed, Answer::Apart]));
+        assert!(!is_validated(&[noticed, Reaction::Varies]));
         assert!(!is_validated(&[]));
     }
 }

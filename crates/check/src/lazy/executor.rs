@@ -1,16 +1,15 @@
-//! A place in which failure points are explored: a pass over the trace, private files, and the process that
-//! starts recoveries on them.
+//! Executes recovery at failure points: a pass over the trace, private files, and the process that starts recoveries
+//! on them.
 //!
-//! Each worker has one of its own. Passes cost what the events between two failure points cost, and an
-//! exploration that executes recovery again and again needs its image again and again, so nothing here
-//! waits for another worker.
+//! Each worker has its own executor, so that no worker waits for another: a pass costs what the events between two
+//! failure points cost, and an exploration that executes recovery many times needs its image many times.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use powerfail_explore::lazy::{CrashTable, PageLines, ReadLine, Seen};
-use powerfail_image::{ImageCursor, Patch, Slot as ImageSlot};
+use powerfail_image::{CursorOptions, ImageCursor, Patch, Slot as ImageSlot};
 use powerfail_model::{CrashState, EventIndex, Place, PoolIndex, PoolOffset, Rules};
 use powerfail_oracle::{
     Backtrace, ExploreRequest, LineTable, OracleError, PageMask, Slot, Stage, TableLine,
@@ -18,16 +17,17 @@ use powerfail_oracle::{
 };
 use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
 
-use super::robustness::Moments;
+use super::robustness::HistoryCursor;
 use super::walk::Attempt;
 use crate::error::CheckError;
+use crate::runner::Runner;
 
-/// Frames, and the files in which they lie.
-pub(crate) type Located = (Arc<[Module]>, Vec<Frame>);
+/// Frames, and the modules that they refer to.
+pub(crate) type LocatedFrames = (Arc<[Module]>, Vec<Frame>);
 
-/// See the module header. A trait, because what is done with executions does not depend on processes.
-pub(crate) trait Lab {
-    /// Goes to the moment just before an event, which is not before the present one.
+/// Executes recovery at one failure point after the other. A trait, so that tests can replace processes by functions.
+pub(crate) trait Executor {
+    /// Moves forward to the moment just before an event.
     fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError>;
     /// What a crash here can leave of the pools that recovery sees.
     fn crash_table(&self) -> CrashTable;
@@ -41,8 +41,8 @@ pub(crate) trait Lab {
     ) -> Result<Attempt, CheckError>;
     /// Runs recovery on a crash state with `overlay` on top, and nothing else.
     fn run(&mut self, state: &CrashState, overlay: &[Patch]) -> Result<Verdict, CheckError>;
-    /// What addresses in a command of the last exploration mean, innermost first.
-    fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<Located>;
+    /// The frames of addresses in a command of the last exploration, innermost first.
+    fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<LocatedFrames>;
     /// The same, as a call stack.
     fn stack(&mut self, stage: Stage, addresses: &[u64]) -> Option<Backtrace> {
         let (modules, frames) = self.frames(stage, addresses)?;
@@ -54,18 +54,17 @@ pub(crate) trait Lab {
             }],
         })
     }
-    /// What survives.
+    /// The rules of what survives a crash.
     fn rules(&self) -> Rules;
     /// The newest bytes here.
     fn read(&self, at: Place, out: &mut [u8]);
-    /// The lines that an execution chose from, and when they had what was read; nothing if nobody asked for
-    /// that.
+    /// The lines that an execution chose from, and when they held what was read. `None` if robustness is not checked.
     fn read_lines(&self, seen: &Seen<'_>, crash: EventIndex) -> Option<Vec<ReadLine>>;
     /// The call stack of an event.
     fn stack_of(&mut self, event: EventIndex) -> Result<StackId, CheckError>;
 }
 
-/// Pools by their place in a table of lines.
+/// The pools that recovery sees, in the order of their numbers in a [`LineTable`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pools {
     pub(crate) paths: Vec<PathBuf>,
@@ -73,13 +72,13 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// The place of a pool, if recovery sees it.
+    /// The number of a pool, if recovery sees it.
     pub(crate) fn number(&self, pool: PoolIndex) -> Option<u32> {
         let place = self.indices.iter().position(|known| *known == Some(pool))?;
         u32::try_from(place).ok()
     }
 
-    /// The pool at a place.
+    /// The pool with a number.
     pub(crate) fn index(&self, number: u32) -> Option<PoolIndex> {
         *self.indices.get(number as usize)?
     }
@@ -102,8 +101,8 @@ impl Pools {
         })
     }
 
-    /// The table as the oracle takes it. The lines of `table` must be of pools that recovery sees; they
-    /// keep their places.
+    /// The table in the form the oracle takes. The lines of `table` must be of pools that recovery sees; they keep
+    /// their order.
     pub(crate) fn line_table(&self, table: &CrashTable) -> LineTable {
         let lines = table.lines.iter().map(|line| TableLine {
             pool: self.number(line.id.pool).unwrap_or(0),
@@ -119,24 +118,24 @@ impl Pools {
     }
 }
 
-/// The lab of a real recovery.
-pub(crate) struct SlotLab<'w, 't> {
+/// The executor of a real recovery.
+pub(crate) struct OracleExecutor<'w, 't> {
     pub(crate) trace: &'t Trace,
     pub(crate) cursor: ImageCursor<'t>,
     pub(crate) image: &'w mut ImageSlot,
     pub(crate) slot: &'w mut Slot,
     pub(crate) stacks: HashMap<EventIndex, StackId>,
     pub(crate) rules: Rules,
-    /// If robustness is asked for.
-    pub(crate) moments: Option<Moments<'t>>,
-    /// Where files lie in recovery, as far as they were asked for since the last exploration.
+    /// Present if robustness is checked.
+    pub(crate) history: Option<HistoryCursor<'t>>,
+    /// The modules of recovery, as far as they were asked for since the last exploration.
     pub(crate) modules: Vec<(Stage, Arc<[Module]>)>,
 }
 
-impl Lab for SlotLab<'_, '_> {
+impl Executor for OracleExecutor<'_, '_> {
     fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
-        if let Some(moments) = &mut self.moments {
-            moments.move_to(at)?;
+        if let Some(history) = &mut self.history {
+            history.move_to(at)?;
         }
         Ok(self.cursor.move_to(at)?)
     }
@@ -150,8 +149,8 @@ impl Lab for SlotLab<'_, '_> {
     }
 
     fn read_lines(&self, seen: &Seen<'_>, crash: EventIndex) -> Option<Vec<ReadLine>> {
-        let moments = self.moments.as_ref()?;
-        Some(moments.read_lines(seen, crash))
+        let history = self.history.as_ref()?;
+        Some(history.read_lines(seen, crash))
     }
 
     fn crash_table(&self) -> CrashTable {
@@ -200,7 +199,7 @@ impl Lab for SlotLab<'_, '_> {
         Ok(self.slot.run_plain()?)
     }
 
-    fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<Located> {
+    fn frames(&mut self, stage: Stage, addresses: &[u64]) -> Option<LocatedFrames> {
         if self.modules.is_empty() {
             let modules = self.slot.modules().ok()?.into_iter();
             self.modules = modules
@@ -233,5 +232,38 @@ impl Lab for SlotLab<'_, '_> {
         let stack = records.next_record()?.map_or(StackId::NONE, |it| it.stack);
         self.stacks.insert(event, stack);
         Ok(stack)
+    }
+}
+
+impl<'t> Runner<'t> {
+    /// One executor for each worker, at the beginning of the trace.
+    pub(crate) fn executors(
+        &mut self,
+        robustness: bool,
+    ) -> Result<Vec<OracleExecutor<'_, 't>>, CheckError> {
+        let rules = self.rules();
+        let options = CursorOptions {
+            rules: Some(rules),
+            fill: self.fill(),
+            memory_limit_bytes: None,
+        };
+        let fill = self.fill().map(|fill| fill.byte);
+        let (trace, slots) = self.slots();
+        slots
+            .map(|(image, slot)| {
+                Ok(OracleExecutor {
+                    trace,
+                    cursor: ImageCursor::new(trace, options)?,
+                    image,
+                    slot,
+                    stacks: HashMap::new(),
+                    modules: Vec::new(),
+                    rules,
+                    history: robustness
+                        .then(|| HistoryCursor::new(trace, rules, fill))
+                        .transpose()?,
+                })
+            })
+            .collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Failures that need lost lines: from executions that fail to findings.
+//! From the failures of lazy exploration to findings.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use powerfail_trace::{Frame, StackId};
 use super::{Bench, Crashed, Failed, evidence, message, once_for_each_stack};
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
-use crate::lazy::{Contradiction, Explored, Failure, choices};
+use crate::lazy::{Contradiction, Failure, LazyResult, choices};
 use crate::places::{Line, Places, line_of};
 use crate::runner::{Trial, TrialState};
 
@@ -30,9 +30,9 @@ struct Kind {
 impl Bench<'_, '_> {
     /// Adds what exploring has shown to the findings. `known` are failures of prefix crashes that were
     /// found before.
-    pub(super) fn explain_lost(
+    pub(super) fn explain_lazy(
         &mut self,
-        explored: Explored,
+        explored: LazyResult,
         known: &[(StackId, Code)],
         crashed: &mut Crashed,
         places: &mut Places<'_>,
@@ -42,7 +42,7 @@ impl Bench<'_, '_> {
         let mut whole: Vec<Failed> = Vec::new();
         let mut kinds: BTreeMap<Kind, Failure> = BTreeMap::new();
         for (failure, stack) in explored.failures.into_iter().zip(explored.stacks) {
-            if failure.state.versions.is_empty() && failure.again.is_none() {
+            if failure.state.versions.is_empty() && failure.recovery_crash.is_none() {
                 whole.push(Failed {
                     trial: Trial::prefix(failure.at),
                     state: failure.state,
@@ -66,7 +66,7 @@ impl Bench<'_, '_> {
         }
         let all = kinds.into_values().take(KINDS_MAX);
         let (again, once): (Vec<Failure>, Vec<Failure>) =
-            all.partition(|failure| failure.again.is_some());
+            all.partition(|failure| failure.recovery_crash.is_some());
         self.explain_once(once, &mut whole, crashed, places)?;
         for failure in again {
             let finding = self.again_finding(&failure, places)?;
@@ -249,7 +249,7 @@ impl Bench<'_, '_> {
     ) -> Result<Finding, CheckError> {
         let failed = failed_of(failure);
         let mut found = Vec::new();
-        if let Some(again) = &failure.again {
+        if let Some(again) = &failure.recovery_crash {
             found.extend(again.lost.iter().map(|lost| {
                 let mut place = places.of_backtrace(Role::Store, &lost.stack);
                 place.pool_offset = Some(lost.offset);
@@ -275,7 +275,7 @@ impl Bench<'_, '_> {
             line_bytes,
             places,
         )?;
-        evidence.failure.again = failure.again.as_ref().map(|again| SecondFailure {
+        evidence.failure.again = failure.recovery_crash.as_ref().map(|again| SecondFailure {
             failures: again.failures,
             events: again.events,
             written: again.overlay.iter().map(written).collect(),
@@ -289,7 +289,7 @@ fn failed_of(failure: &Failure) -> Failed {
     Failed {
         trial: Trial {
             at: failure.at,
-            state: match &failure.again {
+            state: match &failure.recovery_crash {
                 None => TrialState::Exactly(failure.state.clone()),
                 Some(again) => TrialState::Again(failure.state.clone(), again.overlay.clone()),
             },

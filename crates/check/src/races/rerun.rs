@@ -8,25 +8,25 @@ use powerfail_explore::FailurePoint;
 use powerfail_model::EventIndex;
 
 use super::points::point_at;
-use super::watch::Setting;
+use super::watch::WatchSettings;
 use crate::crash::Bench;
 use crate::error::CheckError;
-use crate::lazy::driver::{Bounds, Progress, Round, Watch, round};
-use crate::lazy::lab::{Lab, SlotLab};
-use crate::lazy::reuse::{Changes, Known, Reads, Reuse};
+use crate::lazy::driver::{Bounds, Progress, Round, RoundObserver, round};
+use crate::lazy::executor::{Executor, OracleExecutor};
+use crate::lazy::reuse::{Changes, ExecutedPoint, Reads, Reuse};
 use crate::options::Step;
 
 /// How many other values of a read are tried.
 pub(super) const CLASSES_MAX: u16 = 4;
 
 /// What came of all that was tried at a failure point.
-pub(super) struct Tried<O> {
+pub(super) struct RerunPoint<O> {
     pub(super) at: EventIndex,
     pub(super) executions: u64,
     pub(super) outcomes: Vec<O>,
 }
 
-impl<O> Tried<O> {
+impl<O> RerunPoint<O> {
     pub(super) const fn new(at: EventIndex) -> Self {
         Self {
             at,
@@ -36,7 +36,7 @@ impl<O> Tried<O> {
     }
 }
 
-impl<O> Known for Tried<O> {
+impl<O> ExecutedPoint for RerunPoint<O> {
     fn at(&self) -> EventIndex {
         self.at
     }
@@ -51,29 +51,35 @@ impl<O> Known for Tried<O> {
 }
 
 /// Tries what is to be tried at one failure point.
-pub(super) type TryAt<'a, T, O> = &'a (
-        dyn Fn(&mut dyn Lab, EventIndex, &[T], &Setting<'_>) -> Result<Tried<O>, CheckError> + Sync
+pub(super) type RerunAt<'a, T, O> = &'a (
+        dyn Fn(
+    &mut dyn Executor,
+    EventIndex,
+    &[T],
+    &WatchSettings<'_>,
+) -> Result<RerunPoint<O>, CheckError>
+            + Sync
     );
 
 impl Bench<'_, '_> {
     /// Tries what there is to try, by the moment at which the power fails.
-    pub(super) fn try_all<T: Sync, O: Send>(
+    pub(super) fn rerun_all<T: Sync, O: Send>(
         &mut self,
         step: Step,
         all: &BTreeMap<EventIndex, Vec<T>>,
-        try_at: TryAt<'_, T, O>,
+        rerun_at: RerunAt<'_, T, O>,
         deadline: Option<Instant>,
-    ) -> Result<Progress<Tried<O>>, CheckError> {
+    ) -> Result<Progress<RerunPoint<O>>, CheckError> {
         let points: Vec<FailurePoint> = all.keys().map(|at| point_at(*at)).collect();
         let total = points.len() as u64;
         // Nothing is known of what is read, so nothing is left out.
         let changes = Changes::none();
         let contents = &*self.contents;
-        let mut progress: Progress<Tried<O>> = Progress::default();
-        let mut reuse = Reuse::new(&changes, contents, progress.studied.iter());
+        let mut progress: Progress<RerunPoint<O>> = Progress::default();
+        let mut reuse = Reuse::new(&changes, contents, progress.results.iter());
         let kill_handles = self.runner.kill_handles();
-        let labs = self.runner.labs(false)?;
-        let setting = Setting {
+        let executors = self.runner.executors(false)?;
+        let settings = WatchSettings {
             contents,
             benign: &[],
         };
@@ -82,22 +88,28 @@ impl Bench<'_, '_> {
             observer.progress(step, done, total);
             !observer.is_interrupted()
         };
-        let about = Round {
+        let this_round = Round {
             points: &points,
-            study: &|lab: &mut SlotLab<'_, '_>, point: &FailurePoint, _| {
+            explore: &|executor: &mut OracleExecutor<'_, '_>, point: &FailurePoint, _| {
                 let here = all.get(&point.at).map_or(&[][..], Vec::as_slice);
-                try_at(lab, point.at, here, &setting)
+                rerun_at(executor, point.at, here, &settings)
             },
             bounds: Bounds {
                 max_executions: None,
                 deadline,
             },
         };
-        let mut onlooker = Watch {
+        let mut round_observer = RoundObserver {
             tick: &mut tick,
-            end: &|| crate::runner::kill(&kill_handles),
+            kill: &|| crate::runner::kill(&kill_handles),
         };
-        round(labs, &about, &mut reuse, &mut progress, &mut onlooker)?;
+        round(
+            executors,
+            &this_round,
+            &mut reuse,
+            &mut progress,
+            &mut round_observer,
+        )?;
         self.runner.runs += progress.executions;
         Ok(progress)
     }

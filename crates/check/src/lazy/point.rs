@@ -1,0 +1,259 @@
+//! One failure point: all executions of recovery there, judged, and the failing ones confirmed.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+use powerfail_explore::lazy::nested::CrashPoint;
+use powerfail_explore::lazy::{CrashTable, PageLines, Seen};
+use powerfail_image::Patch;
+use powerfail_model::EventIndex;
+use powerfail_oracle::{Choice, ExploreRequest};
+use powerfail_trace::StackId;
+
+use super::confirm::{Leaf, confirm};
+use super::executor::{Executor, Pools};
+use super::failure::Failure;
+use super::nested::{LoggedExecution, NestedExploration};
+use super::reuse::{ExecutedPoint, Reads};
+use super::robustness::{Contradiction, contradiction};
+use super::sample::try_sample;
+use super::walk::{Attempt, Explorer, Extent, WalkTask, classes_of, walk_executions};
+use crate::content::Contents;
+use crate::error::CheckError;
+
+/// What is the same for all failure points of an exploration.
+#[derive(Clone, Copy)]
+pub(crate) struct PointSettings<'a> {
+    pub(crate) contents: &'a Contents,
+    pub(crate) fork: bool,
+    /// How often the power fails, at most.
+    pub(crate) depth: u32,
+    /// Executions at one failure point.
+    pub(crate) limit: Option<u64>,
+    /// Crash states that are tried where not all can be explored.
+    pub(crate) sample: usize,
+    /// Look for executions that no moment of the run explains.
+    pub(crate) robustness: bool,
+    pub(crate) seed: u64,
+    /// When to stop, and how long one execution takes, about.
+    pub(crate) deadline: Option<(Instant, Duration)>,
+}
+
+/// How thoroughly a failure point was explored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Thoroughness {
+    Exhaustive,
+    Sampled { reason: Reason },
+}
+
+/// Why a failure point was only sampled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    /// Recovery can observe more than the limit of executions allows.
+    TooMany,
+    /// Time was up.
+    Time,
+    /// Recovery does what cannot be explored.
+    Refused(String),
+    /// Some executions fail only while they are explored: what they would have shown is unknown.
+    Unconfirmed,
+}
+
+/// What exploring one failure point has shown.
+#[derive(Clone, Debug)]
+pub(crate) struct PointResult {
+    pub(crate) at: EventIndex,
+    pub(crate) stack: StackId,
+    pub(crate) thoroughness: Thoroughness,
+    pub(crate) executions: u64,
+    pub(crate) choices: u64,
+    pub(crate) log10_states: f64,
+    pub(crate) failures: Vec<Failure>,
+    /// Executions that fail although recovery does not fail on their crash states.
+    pub(crate) unconfirmed: u64,
+    pub(crate) second_failures: u64,
+    /// Stores that contradict each other, and in how many executions.
+    pub(crate) contradictions: BTreeMap<Contradiction, u64>,
+    /// What recovery read; `None` if that is not known of all executions.
+    pub(crate) reads: Option<Reads>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl ExecutedPoint for PointResult {
+    fn at(&self) -> EventIndex {
+        self.at
+    }
+
+    fn executions(&self) -> u64 {
+        self.executions
+    }
+
+    fn reads(&self) -> Option<&Reads> {
+        self.reads.as_ref()
+    }
+}
+
+/// Explores on the image of the failure point with an overlay on top.
+pub(crate) struct OverlaidExecutor<'l, 'o> {
+    pub(crate) executor: &'l mut dyn Executor,
+    pub(crate) overlay: &'o [Patch],
+}
+
+impl Explorer for OverlaidExecutor<'_, '_> {
+    fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<Attempt, CheckError> {
+        self.executor.explore(self.overlay, request)
+    }
+}
+
+/// Explores a failure point. `watched` are the lines of which it must be known whether recovery reads them.
+pub(crate) fn explore_point(
+    executor: &mut dyn Executor,
+    at: EventIndex,
+    stack: StackId,
+    watched: Vec<PageLines>,
+    settings: &PointSettings<'_>,
+) -> Result<PointResult, CheckError> {
+    executor.move_to(at)?;
+    let table = executor.crash_table();
+    let pools = executor.pools();
+    let mut lines = pools.line_table(&table);
+    lines.watched = watched.iter().filter_map(|page| pools.mask(page)).collect();
+    let (limit, is_short) = limit(settings);
+    let task = WalkTask {
+        table: &lines,
+        fork: settings.fork,
+        log: settings.depth > 1,
+        limit,
+        deadline: settings.deadline.map(|(deadline, _)| deadline),
+    };
+    let mut leaves: Vec<Leaf> = Vec::new();
+    let mut successes: Vec<LoggedExecution> = Vec::new();
+    let mut observed: Vec<Vec<Choice>> = Vec::new();
+    let mut explorer = OverlaidExecutor {
+        executor: &mut *executor,
+        overlay: &[],
+    };
+    let walk = walk_executions(&mut explorer, task, &mut |mut execution| {
+        let symptom = settings.contents.judge(at, &execution.verdict);
+        if settings.robustness && execution.choices.len() > 1 {
+            observed.push(execution.choices.clone());
+        }
+        if symptom.is_none() && settings.depth > 1 {
+            successes.push(LoggedExecution::of(&mut execution));
+        }
+        leaves.push(Leaf {
+            classes: classes_of(&execution),
+            failed: symptom.map(|symptom| (symptom, execution)),
+        });
+        Ok(())
+    })?;
+    leaves.sort_by(|one, other| one.classes.cmp(&other.classes));
+    let mut result = PointResult {
+        at,
+        stack,
+        thoroughness: Thoroughness::Exhaustive,
+        executions: walk.executions,
+        choices: walk.choices,
+        log10_states: table.log10_states,
+        failures: Vec::new(),
+        unconfirmed: 0,
+        second_failures: 0,
+        contradictions: contradictions(executor, &table, at, &observed),
+        reads: Some(Reads {
+            watched,
+            read: walk
+                .read
+                .iter()
+                .filter_map(|mask| pools.page(mask))
+                .collect(),
+        }),
+        warnings: walk.warnings,
+    };
+    confirm(executor, &table, leaves, settings, &mut result)?;
+    let reason = match walk.extent {
+        Extent::Exhaustive if table.truncated.is_empty() => None,
+        Extent::Cut if is_short => Some(Reason::Time),
+        Extent::Exhaustive | Extent::Cut => Some(Reason::TooMany),
+        Extent::Refused { reason } => Some(Reason::Refused(reason)),
+    };
+    let is_cut = nested(executor, &table, pools, successes, settings, &mut result)?;
+    if let Some(reason) = reason {
+        let is_all = try_sample(executor, &table, settings, &mut result)?;
+        result.reads = None;
+        if !is_all {
+            result.thoroughness = Thoroughness::Sampled { reason };
+        }
+    } else if is_cut {
+        result.reads = None;
+        result.thoroughness = Thoroughness::Sampled {
+            reason: Reason::TooMany,
+        };
+    }
+    if result.unconfirmed > 0 {
+        result.reads = None;
+        if result.thoroughness == Thoroughness::Exhaustive {
+            let reason = Reason::Unconfirmed;
+            result.thoroughness = Thoroughness::Sampled { reason };
+        }
+    }
+    Ok(result)
+}
+
+/// Lets the power fail again in executions that succeeded. Returns whether something was left out.
+fn nested(
+    executor: &mut dyn Executor,
+    table: &CrashTable,
+    pools: Pools,
+    successes: Vec<LoggedExecution>,
+    settings: &PointSettings<'_>,
+    result: &mut PointResult,
+) -> Result<bool, CheckError> {
+    if successes.is_empty() {
+        return Ok(false);
+    }
+    let mut nested = NestedExploration {
+        settings,
+        result,
+        pools,
+        explored: HashSet::new(),
+        executions: 0,
+        is_cut: false,
+    };
+    let first = CrashPoint::first(table.clone());
+    nested.explore(executor, &first, successes, 2)?;
+    Ok(nested.is_cut)
+}
+
+/// The stores that contradict each other in executions that no moment of the run explains.
+fn contradictions(
+    executor: &dyn Executor,
+    table: &CrashTable,
+    at: EventIndex,
+    executions: &[Vec<Choice>],
+) -> BTreeMap<Contradiction, u64> {
+    let mut found = BTreeMap::new();
+    for choices in executions {
+        let Ok(seen) = Seen::of_choices(table, choices) else {
+            continue;
+        };
+        let Some(lines) = executor.read_lines(&seen, at) else {
+            break;
+        };
+        if let Some(contradiction) = contradiction(&lines) {
+            *found.entry(contradiction).or_default() += 1;
+        }
+    }
+    found
+}
+
+/// How many executions there may be, and whether time is why there are not more.
+pub(crate) fn limit(settings: &PointSettings<'_>) -> (u64, bool) {
+    let limit = settings.limit.unwrap_or(u64::MAX);
+    let Some((deadline, each)) = settings.deadline else {
+        return (limit, false);
+    };
+    let left = deadline.saturating_duration_since(Instant::now());
+    let within = left.as_nanos() / each.as_nanos().max(1);
+    let within = u64::try_from(within).unwrap_or(u64::MAX).max(1);
+    (limit.min(within), within < limit)
+}
