@@ -1,8 +1,9 @@
-//! What can go wrong with the set-up, one sentence each. A recovery that fails is a verdict, not one
-//! of these.
+//! Errors of the set-up, one sentence each. A recovery that fails is a verdict, not an error.
 
 use std::io;
 use std::path::PathBuf;
+
+use crate::verdict::Stage;
 
 /// Why recovery could not be judged.
 #[derive(Debug, thiserror::Error)]
@@ -11,56 +12,54 @@ pub enum OracleError {
     /// A command has no words.
     #[error("the {command} command is empty")]
     EmptyCommand {
-        /// Which.
-        command: &'static str,
+        /// The command.
+        command: Stage,
     },
-    /// There is no such program.
-    #[error("{} (the {command} command) is not there; check the name and PATH", program.display())]
+    /// The program of a command does not exist.
+    #[error("{} (the {command} command) was not found; check the name and PATH", program.display())]
     NotFound {
-        /// Which.
-        command: &'static str,
-        /// What was looked for.
+        /// The command.
+        command: Stage,
+        /// Its program.
         program: PathBuf,
     },
-    /// The program is there but may not be executed.
+    /// The program of a command exists but may not be executed.
     #[error("{} (the {command} command) is not executable; check its permissions", program.display())]
     NotExecutable {
-        /// Which.
-        command: &'static str,
-        /// The file.
+        /// The command.
+        command: Stage,
+        /// Its program.
         program: PathBuf,
     },
-    /// The program could not be started.
+    /// The program of a command could not be started.
     #[error("cannot start {} (the {command} command): {source}", program.display())]
     Start {
-        /// Which.
-        command: String,
-        /// The file.
+        /// The command.
+        command: Stage,
+        /// Its program.
         program: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A string has a zero byte in it.
-    #[error("`{text}` contains a zero byte, which no program can be given")]
+    /// An argument or variable contains a zero byte.
+    #[error("`{text}` contains a zero byte, which cannot be passed to a program")]
     ZeroByte {
-        /// The string.
+        /// The argument or variable.
         text: String,
     },
     /// There is no pool to recover.
     #[error("there is no pool to run recovery on")]
     NoPool,
-    /// A path is relative where it cannot be.
+    /// A path is relative where it must be absolute.
     #[error("{} is not an absolute path", path.display())]
     Relative {
         /// The path.
         path: PathBuf,
     },
-    /// The paths of pools cannot be covered, and that was asked for.
-    #[error(
-        "cannot give recovery a view of its own of the file system: {reason}; try to substitute paths"
-    )]
+    /// Images cannot be mounted over pools, and the settings require it.
+    #[error("cannot isolate recovery in namespaces: {reason}; try path substitution instead")]
     NoNamespace {
-        /// Why.
+        /// The reasons, joined by semicolons.
         reason: String,
     },
     /// A file or directory of the plan cannot be used.
@@ -68,7 +67,7 @@ pub enum OracleError {
     Path {
         /// The path.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The dump is longer than allowed.
@@ -78,43 +77,44 @@ pub enum OracleError {
         max_bytes: u64,
     },
     /// The operating system refused something.
-    #[error("cannot {what}: {reason}")]
+    #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
-        what: &'static str,
-        /// What it said.
-        reason: String,
+        /// What was tried; completes "cannot ...".
+        action: &'static str,
+        /// The error of the operating system.
+        source: io::Error,
     },
     /// Recovery does something that cannot be explored.
     #[error("recovery cannot be explored: {reason}")]
     NotExplorable {
-        /// What.
+        /// What it does.
         reason: String,
     },
-    /// Recovery does something that forbids to fork it. The image must be prepared again, and executions be
-    /// asked for one by one.
+    /// Recovery does something that cannot be explored by forking. Prepare the image again, and ask for
+    /// executions one by one.
     #[error("recovery cannot be forked: {reason}")]
     NotForkable {
-        /// What.
+        /// What it does.
         reason: String,
     },
-    /// The snapshot that recovery was forked from was lost, with the image half recovered. The image must be
-    /// prepared again; it will be run without a snapshot.
+    /// The snapshot that recovery was forked from ended during a run. Prepare the image again; it will be run
+    /// without a snapshot.
     #[error("the recovery command could not be forked: {reason}")]
     SnapshotLost {
-        /// Why.
+        /// What happened to the snapshot.
         reason: String,
     },
     /// The process that starts recoveries has died.
-    #[error("the process that starts recoveries has ended; was it killed, or is memory short?")]
+    #[error("the process that starts recoveries has ended; it was killed, or memory ran out")]
     ZygoteDied,
 }
 
 impl OracleError {
-    pub(crate) fn system(what: &'static str, error: &dyn std::fmt::Display) -> Self {
-        Self::System {
-            what,
-            reason: error.to_string(),
+    /// For `map_err`: the error of an action, which completes "cannot ...".
+    pub(crate) fn system<E: Into<io::Error>>(action: &'static str) -> impl Fn(E) -> Self {
+        move |error| Self::System {
+            action,
+            source: error.into(),
         }
     }
 }

@@ -68,24 +68,25 @@ mod backup;
 mod descriptors;
 mod environment;
 mod error;
-mod explore;
+mod lazy;
 mod message;
 mod oracle;
 mod plan;
 mod program;
+mod ready;
 mod slot;
 mod substitute;
 mod verdict;
-mod wire;
 mod zygote;
 
 pub use error::OracleError;
-pub use explore::{
-    Begun, Branch, Choice, Execution, ExploreRequest, Explored, LineTable, LogKind, Logged, Note,
-    PageMask, TableLine, Watch,
+pub use lazy::{
+    Branch, Choice, Execution, ExploreRequest, Explored, LineTable, LogKind, Logged, Note,
+    PageMask, StageStart, TableLine, Watch,
 };
 pub use oracle::{Oracle, PathMode, ProcessMode, Settings};
-pub use plan::{CommandLine, Limits, PoolMapping, Ready, RecoveryPlan, Server};
+pub use plan::{CommandLine, Limits, PoolMapping, RecoveryPlan, Server};
+pub use ready::{Ready, ReadyError};
 pub use slot::{Isolation, KillHandle, Slot};
 pub use verdict::{Backtrace, Failure, Stage, ThreadStack, Verdict};
 pub use zygote::serve_if_zygote;

@@ -1,4 +1,4 @@
-//! The oracle: a plan that was checked, from which slots are made.
+//! The oracle: a checked plan, from which slots are made.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -10,56 +10,59 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::descriptors;
 use crate::environment::environment;
 use crate::error::OracleError;
-use crate::message::{Level, Prepared, PreparedReady, PreparedServer, Setup};
-use crate::plan::{CommandLine, PoolMapping, Ready, RecoveryPlan};
+use crate::message::{IsolationLevel, Setup};
+use crate::plan::{CommandLine, PoolMapping, RecoveryPlan, ResolvedCommand, ResolvedPlan};
 use crate::program;
-use crate::slot::{Slot, Started};
+use crate::ready::Ready;
+use crate::slot::{Slot, StartedSlot};
 use crate::substitute::Substitution;
+use crate::verdict::Stage;
 
-/// How recovery gets to see the image instead of the pool.
+/// How recovery is made to open the image instead of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathMode {
     /// By mounts if possible, else by substitution.
     #[default]
     Auto,
-    /// By mounts, at the pool's own path; an error where that is not possible.
+    /// By mounts, at the path of the pool; an error where that is not possible.
     Namespace,
     /// By replacing the path in arguments and environment.
     Substitute,
 }
 
-/// How it is made sure that no process is left behind.
+/// How processes that recovery leaves behind are ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProcessMode {
-    /// By a namespace of processes if possible, else by [`ProcessMode::Group`].
+    /// By a process namespace if possible, else by [`ProcessMode::Group`].
     #[default]
     Auto,
-    /// By following children: a process that loses its parent becomes one of the zygote's, which ends
-    /// it.
+    /// By adoption: a process that loses its parent becomes a child of the zygote, which ends it.
     Group,
 }
 
 /// How recoveries are run, as opposed to what is run.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// How recovery gets to see the image.
+    /// How recovery is made to open the image.
     pub paths: PathMode,
-    /// How processes are kept together.
+    /// How processes that are left behind are ended.
     pub processes: ProcessMode,
-    /// A program that calls [`serve_if_zygote`](crate::serve_if_zygote) first thing; `None` is this one.
+    /// A program that calls [`serve_if_zygote`](crate::serve_if_zygote) at the beginning of `main`; `None` is
+    /// this program.
     pub zygote: Option<PathBuf>,
-    /// The runtime, as the bytes of its library: needed for snapshots and to explore.
+    /// The bytes of the library of the runtime, which snapshots and exploring need.
     pub runtime: Option<Arc<[u8]>>,
-    /// Whether to fork recoveries from snapshots where that works: [`Slot::snapshot_note`] says where it does
+    /// Whether to fork recoveries from snapshots where that works; [`Slot::snapshot_note`] says where it does
     /// not.
     pub snapshot: bool,
 }
 
-/// One way to keep recovery apart.
+/// A kind of isolation to try.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
-    level: Level,
-    covers: bool,
+    level: IsolationLevel,
+    /// Whether images are mounted over pools; otherwise paths are substituted.
+    mounts_pools: bool,
 }
 
 /// Judges crash images by a plan.
@@ -69,18 +72,18 @@ pub struct Oracle {
     settings: Settings,
     working_directory: PathBuf,
     environment: Vec<(OsString, OsString)>,
-    /// The runtime, where loaders find it.
+    /// The library of the runtime, as a file that a loader can open.
     runtime: Option<OwnedFd>,
     attempts: Vec<Attempt>,
-    /// Those before it are known not to work here.
+    /// The attempts before this one have failed.
     first_attempt: AtomicUsize,
 }
 
 impl Oracle {
-    /// Checks a plan: its programs must be there.
+    /// Checks a plan: its programs must exist.
     pub fn new(plan: RecoveryPlan, settings: Settings) -> Result<Self, OracleError> {
-        let current = std::env::current_dir()
-            .map_err(|error| OracleError::system("find the working directory", &error))?;
+        let current =
+            std::env::current_dir().map_err(OracleError::system("find the working directory"))?;
         let working_directory = match &plan.working_directory {
             Some(directory) => current.join(directory),
             None => current,
@@ -94,7 +97,7 @@ impl Oracle {
         let runtime = match &settings.runtime {
             Some(bytes) => Some(
                 descriptors::runtime_file(bytes)
-                    .map_err(|error| OracleError::system("put the runtime into memory", &error))?,
+                    .map_err(OracleError::system("copy the runtime into memory"))?,
             ),
             None => None,
         };
@@ -107,12 +110,8 @@ impl Oracle {
             settings,
             working_directory,
         };
-        // Any path does: this is for the errors.
-        oracle.setup(
-            Level::Plain,
-            Vec::new(),
-            &Substitution::of_placeholder(Path::new("/")),
-        )?;
+        // Only for its errors, so any path does.
+        oracle.resolve(&Substitution::of_placeholder(Path::new("/")))?;
         Ok(oracle)
     }
 
@@ -121,8 +120,8 @@ impl Oracle {
         &self.plan
     }
 
-    /// Makes a slot for these pools, whose private paths stay the same for all its runs; what is there
-    /// may change between runs.
+    /// Makes a slot for these pools. Their private paths stay the same for all runs; the files there may change
+    /// between runs.
     pub fn slot(&self, mappings: &[PoolMapping]) -> Result<Slot, OracleError> {
         let first = mappings.first().ok_or(OracleError::NoPool)?;
         for path in mappings.iter().flat_map(|it| [&it.original, &it.private]) {
@@ -133,21 +132,25 @@ impl Oracle {
         let pool = self.plan.pool.as_deref().unwrap_or(&first.original);
         let mut reasons: Vec<String> = Vec::new();
         let start = self.first_attempt.load(Ordering::Relaxed);
-        for (place, attempt) in self.attempts.iter().enumerate().skip(start) {
-            let setup = if attempt.covers {
-                let substitution = Substitution::of_placeholder(pool);
-                self.setup(attempt.level, mappings.to_vec(), &substitution)?
+        for (number, attempt) in self.attempts.iter().enumerate().skip(start) {
+            let (substitution, mounted_pools) = if attempt.mounts_pools {
+                (Substitution::of_placeholder(pool), mappings.to_vec())
             } else {
-                let substitution = Substitution::of_paths(pool, mappings);
-                self.setup(attempt.level, Vec::new(), &substitution)?
+                (Substitution::of_paths(pool, mappings), Vec::new())
+            };
+            let setup = Setup {
+                level: attempt.level,
+                mounted_pools,
+                has_runtime: self.runtime.is_some(),
+                plan: self.resolve(&substitution)?,
             };
             match Slot::start(&self.settings, self.runtime.as_ref(), &setup, mappings)? {
-                Started::Ready(mut slot) => {
+                StartedSlot::Ready(mut slot) => {
                     slot.note_fallback(&reasons);
-                    self.first_attempt.store(place, Ordering::Relaxed);
+                    self.first_attempt.store(number, Ordering::Relaxed);
                     return Ok(slot);
                 }
-                Started::NotPossible(reason) => {
+                StartedSlot::NotIsolated(reason) => {
                     if !reasons.contains(&reason) {
                         reasons.push(reason);
                     }
@@ -159,94 +162,70 @@ impl Oracle {
         })
     }
 
-    /// The plan with everything replaced.
-    fn setup(
-        &self,
-        level: Level,
-        cover: Vec<PoolMapping>,
-        substitution: &Substitution,
-    ) -> Result<Setup, OracleError> {
-        let plan = &self.plan;
-        let prepare = |name, line: &CommandLine| self.prepare(name, line, substitution);
-        let prepare_any = |name, line: Option<&CommandLine>| match line {
-            Some(line) => prepare(name, line).map(Some),
-            None => Ok(None),
-        };
-        let server = match &plan.server {
-            Some(server) => Some(PreparedServer {
-                ready: match &server.ready {
-                    Ready::Port(port) => PreparedReady::Port(*port),
-                    Ready::Unix(path) => PreparedReady::Unix(substitution.apply(path.as_os_str())),
-                    Ready::Output(pattern) => PreparedReady::Output(pattern.as_str().into()),
-                },
-                client: prepare_any("client", server.client.as_ref())?,
-                stop: prepare_any("stop", server.stop.as_ref())?,
-                judge_exit: server.judge_exit,
-            }),
-            None => None,
-        };
-        let mut variables = Vec::with_capacity(self.environment.len());
-        for (name, value) in &self.environment {
-            let mut variable = name.clone();
-            variable.push("=");
-            variable.push(substitution.apply(value));
-            variables.push(without_zero(variable)?);
+    /// The plan with programs found and everything but ports substituted.
+    fn resolve(&self, substitution: &Substitution) -> Result<ResolvedPlan, OracleError> {
+        let mut plan = self
+            .plan
+            .try_map(|stage, line| self.resolve_command(stage, line, substitution))?;
+        if let Some(server) = &mut plan.server
+            && let Ready::Unix(path) = &mut server.ready
+        {
+            *path = substitution.apply(path.as_os_str()).into();
         }
-        Ok(Setup {
-            level,
-            cover,
-            working_directory: self.working_directory.clone(),
-            input: plan.input.clone().unwrap_or_else(|| "/dev/null".into()),
-            environment: variables,
-            recover: prepare("recovery", &plan.recover)?,
-            server,
-            checker: prepare_any("checker", plan.checker.as_ref())?,
-            dump: prepare_any("dump", plan.dump.as_ref())?,
-            timeout_ms: u64::try_from(plan.timeout.as_millis()).unwrap_or(u64::MAX),
-            ok_exit: plan.ok_exit.clone(),
-            fail_patterns: plan.fail_patterns.iter().map(ToString::to_string).collect(),
-            limits: plan.limits,
-            max_dump_bytes: plan.max_dump_bytes,
-            has_runtime: self.runtime.is_some(),
-            preload: plan.preload && self.runtime.is_some(),
-        })
+        plan.environment.clear();
+        for (name, value) in &self.environment {
+            let value = without_zero(substitution.apply(value))?;
+            plan.environment.push((without_zero(name.clone())?, value));
+        }
+        plan.working_directory = Some(self.working_directory.clone());
+        plan.preload &= self.runtime.is_some();
+        Ok(plan)
     }
 
-    fn prepare(
+    fn resolve_command(
         &self,
-        name: &'static str,
+        stage: Stage,
         line: &CommandLine,
         substitution: &Substitution,
-    ) -> Result<Prepared, OracleError> {
+    ) -> Result<ResolvedCommand, OracleError> {
         let Some(first) = line.words.first() else {
-            return Err(OracleError::EmptyCommand { command: name });
+            return Err(OracleError::EmptyCommand { command: stage });
         };
         let search = self
             .environment
             .iter()
             .find(|(variable, _)| variable == "PATH");
         let search = search.map(|(_, value)| value.as_os_str());
-        let program = program::find(name, first, &self.working_directory, search)?;
+        let program = program::find(stage, first, &self.working_directory, search)?;
         let mut words = vec![without_zero(first.clone())?];
         for word in &line.words[1..] {
             words.push(without_zero(substitution.apply(word))?);
         }
-        Ok(Prepared { program, words })
+        Ok(ResolvedCommand { program, words })
     }
 }
 
-/// What to try, best first.
+/// The kinds of isolation to try, best first.
 fn attempts(paths: PathMode, processes: ProcessMode) -> Vec<Attempt> {
-    let attempt = |level, covers| Attempt { level, covers };
+    let attempt = |level, mounts_pools| Attempt {
+        level,
+        mounts_pools,
+    };
     let mut attempts = Vec::new();
     if paths != PathMode::Substitute {
-        attempts.extend([attempt(Level::Full, true), attempt(Level::Mounts, true)]);
+        attempts.extend([
+            attempt(IsolationLevel::Full, true),
+            attempt(IsolationLevel::Mounts, true),
+        ]);
     }
     if paths != PathMode::Namespace {
-        attempts.extend([attempt(Level::Full, false), attempt(Level::Plain, false)]);
+        attempts.extend([
+            attempt(IsolationLevel::Full, false),
+            attempt(IsolationLevel::None, false),
+        ]);
     }
     if processes == ProcessMode::Group {
-        attempts.retain(|it| it.level != Level::Full);
+        attempts.retain(|it| it.level != IsolationLevel::Full);
     }
     attempts
 }

@@ -1,13 +1,22 @@
-//! What is to be run after a crash, and what counts as a failure.
+//! What is run after a crash, and what counts as a failure.
+//!
+//! A plan has two forms: as the caller wrote it, with [`CommandLine`]s, and resolved for one slot, with
+//! `ResolvedCommand`s. The zygote receives and runs the second.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use regex::bytes::Regex;
+use serde::{Deserialize, Serialize};
 
-/// A program and its arguments. In arguments, `{pool}` stands for the path of the pool and `{port}` for
-/// a free TCP port.
+use crate::message;
+use crate::ready::Ready;
+use crate::substitute::has_port;
+use crate::verdict::Stage;
+
+/// A program and its arguments. In arguments, `{pool}` stands for the path of the pool and `{port}` for a
+/// free TCP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
     /// The program, by path or to be found in `PATH`, then its arguments.
@@ -32,118 +41,88 @@ impl CommandLine {
     }
 }
 
-/// When a server is ready for its client.
-#[derive(Clone, Debug)]
-pub enum Ready {
-    /// When it accepts connections at this TCP port of the local host; `None` is the port that `{port}`
-    /// stands for.
-    Port(Option<u16>),
-    /// When it accepts connections at this socket of the file system. `{pool}` and `{port}` are replaced.
-    Unix(PathBuf),
-    /// When it has written a line that matches.
-    Output(Regex),
+/// A command whose program was found and whose arguments were substituted, except for `{port}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ResolvedCommand {
+    #[serde(with = "message::path")]
+    pub(crate) program: PathBuf,
+    pub(crate) words: Vec<OsString>,
 }
 
-impl std::str::FromStr for Ready {
-    type Err = String;
-
-    /// Reads `port`, `port:N`, `unix:PATH` or `output:REGEX`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, argument) = match text.split_once(':') {
-            Some((kind, argument)) => (kind, Some(argument)),
-            None => (text, None),
-        };
-        match (kind, argument) {
-            ("port", None) => Ok(Self::Port(None)),
-            ("port", Some(port)) => match port.parse() {
-                Ok(port) if port > 0 => Ok(Self::Port(Some(port))),
-                _ => Err(format!("`{port}` is not a port; ports are 1 to 65535")),
-            },
-            ("unix", Some(path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
-            ("output", Some(pattern)) => match Regex::new(pattern) {
-                Ok(pattern) => Ok(Self::Output(pattern)),
-                Err(error) => Err(format!("`{pattern}` is not a regular expression: {error}")),
-            },
-            _ => Err(format!(
-                "`{text}` is no readiness check; write port, port:N, unix:PATH or output:REGEX"
-            )),
-        }
+impl ResolvedCommand {
+    pub(crate) fn has_port(&self) -> bool {
+        self.words.iter().any(|it| has_port(it))
     }
 }
 
-impl std::fmt::Display for Ready {
-    /// Writes the form that `from_str` reads.
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Port(None) => write!(to, "port"),
-            Self::Port(Some(port)) => write!(to, "port:{port}"),
-            Self::Unix(path) => write!(to, "unix:{}", path.display()),
-            Self::Output(pattern) => write!(to, "output:{pattern}"),
-        }
-    }
-}
-
-/// For a recovery command that stays: a server.
-#[derive(Clone, Debug)]
-pub struct Server {
-    /// How one knows that it is ready.
+/// What belongs to a recovery command that is a server and runs until it is stopped.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Server<C = CommandLine> {
+    /// When the client can start.
     pub ready: Ready,
-    /// Runs against it and is judged.
-    pub client: Option<CommandLine>,
-    /// Stops it; without one it gets SIGTERM.
-    pub stop: Option<CommandLine>,
-    /// Whether the server's own exit status is judged after it was stopped. Being ended by the SIGTERM
-    /// that it was sent is no failure.
+    /// Runs against the server; its outcome is judged.
+    pub client: Option<C>,
+    /// Stops the server; without one the server gets SIGTERM.
+    pub stop: Option<C>,
+    /// Whether the exit status of the server itself is judged after it was stopped. If SIGTERM stopped it,
+    /// dying of that signal is not a failure.
     pub judge_exit: bool,
 }
 
 /// Limits for each process of a recovery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Address space.
+    /// Size of the address space.
     pub memory_bytes: Option<u64>,
-    /// The longest file it may write.
+    /// Length of the longest file that it may write.
     pub file_bytes: Option<u64>,
 }
 
 /// What is run on each crash image, in this order: recovery (and the client, if it is a server), the
 /// checker, the dump.
-#[derive(Clone, Debug)]
-pub struct RecoveryPlan {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RecoveryPlan<C = CommandLine> {
     /// Opens the pool after the crash.
-    pub recover: CommandLine,
-    /// If `recover` is a server that stays.
-    pub server: Option<Server>,
-    /// Runs after a recovery that succeeded, on the same image.
-    pub checker: Option<CommandLine>,
+    pub recover: C,
+    /// Present if `recover` is a server.
+    pub server: Option<Server<C>>,
+    /// Runs on the same image after a recovery that succeeded.
+    pub checker: Option<C>,
     /// Prints the logical content on its standard output.
-    pub dump: Option<CommandLine>,
+    pub dump: Option<C>,
     /// How long each command may take.
     pub timeout: Duration,
-    /// Exit statuses that are a success besides 0.
+    /// Exit statuses besides 0 that count as success.
     pub ok_exit: Vec<i32>,
-    /// A line of output (of any command but the dump's standard output) that matches one of these is a
-    /// failure.
+    /// A line of output (of any command, except the standard output of the dump) that matches one of these is
+    /// a failure.
+    #[serde(with = "message::regexes")]
     pub fail_patterns: Vec<Regex>,
     /// Limits of resources.
     pub limits: Limits,
     /// Added to the environment of this process, which recovery inherits.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it runs; `None` is where this process runs.
+    /// Where the commands run; `None` is the working directory of this process.
+    #[serde(with = "message::path::option")]
     pub working_directory: Option<PathBuf>,
-    /// What it reads from its standard input; `None` is nothing.
+    /// The file that the commands read as standard input; `None` is `/dev/null`.
+    #[serde(with = "message::path::option")]
     pub input: Option<PathBuf>,
     /// The path that `{pool}` stands for; `None` is that of the first pool.
+    #[serde(with = "message::path::option")]
     pub pool: Option<PathBuf>,
-    /// The longest dump; a longer one is an error of the set-up.
+    /// Length of the longest dump; a longer one is an error of the set-up.
     pub max_dump_bytes: u64,
-    /// Whether all commands that see pools have the runtime in them, because it gives them persistent memory
-    /// that is no file of theirs: [`Settings::runtime`](crate::Settings::runtime) must be there then.
+    /// Whether every command that opens pools runs with the runtime, because the runtime gives it persistent
+    /// memory that is not a file. [`Settings::runtime`](crate::Settings::runtime) is required then.
     pub preload: bool,
 }
 
+/// A plan that a zygote can run.
+pub(crate) type ResolvedPlan = RecoveryPlan<ResolvedCommand>;
+
 impl RecoveryPlan {
-    /// A plan that runs one command and gives it ten seconds.
+    /// A plan that runs one command, with a timeout of ten seconds.
     pub fn new(recover: CommandLine) -> Self {
         Self {
             recover,
@@ -164,31 +143,79 @@ impl RecoveryPlan {
     }
 }
 
-/// A pool and the crash image that takes its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolMapping {
-    /// Where the workload had its pool: an absolute path.
-    pub original: PathBuf,
-    /// The crash image: an absolute path.
-    pub private: PathBuf,
+impl<C> RecoveryPlan<C> {
+    /// The same plan with other commands.
+    pub(crate) fn try_map<D, E>(
+        &self,
+        mut map: impl FnMut(Stage, &C) -> Result<D, E>,
+    ) -> Result<RecoveryPlan<D>, E> {
+        let recover = map(Stage::Recovery, &self.recover)?;
+        let mut map_any = |stage, command: &Option<C>| match command {
+            Some(command) => map(stage, command).map(Some),
+            None => Ok(None),
+        };
+        let server = match &self.server {
+            Some(server) => Some(Server {
+                ready: server.ready.clone(),
+                client: map_any(Stage::Client, &server.client)?,
+                stop: map_any(Stage::Stop, &server.stop)?,
+                judge_exit: server.judge_exit,
+            }),
+            None => None,
+        };
+        Ok(RecoveryPlan {
+            recover,
+            server,
+            checker: map_any(Stage::Checker, &self.checker)?,
+            dump: map_any(Stage::Dump, &self.dump)?,
+            timeout: self.timeout,
+            ok_exit: self.ok_exit.clone(),
+            fail_patterns: self.fail_patterns.clone(),
+            limits: self.limits,
+            environment: self.environment.clone(),
+            working_directory: self.working_directory.clone(),
+            input: self.input.clone(),
+            pool: self.pool.clone(),
+            max_dump_bytes: self.max_dump_bytes,
+            preload: self.preload,
+        })
+    }
+
+    /// Whether there is nothing but a recovery that ends by itself.
+    pub(crate) fn is_recovery_only(&self) -> bool {
+        self.server.is_none() && self.checker.is_none() && self.dump.is_none()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::Ready;
-
-    #[test]
-    fn readiness_checks_are_read() {
-        assert!(matches!("port".parse(), Ok(Ready::Port(None))));
-        assert!(matches!("port:7000".parse(), Ok(Ready::Port(Some(7000)))));
-        assert!(matches!("unix:/a:b".parse(), Ok(Ready::Unix(path)) if path.as_os_str() == "/a:b"));
-        assert!(
-            matches!("output:ready: .*".parse(), Ok(Ready::Output(it)) if it.as_str() == "ready: .*")
-        );
-        for wrong in [
-            "", "port:0", "port:x", "unix:", "unix", "output", "output:(", "file:/x",
-        ] {
-            assert!(wrong.parse::<Ready>().is_err(), "{wrong}");
-        }
+impl ResolvedPlan {
+    /// Whether a free port must be found for each run.
+    pub(crate) fn needs_port(&self) -> bool {
+        let of_server = self.server.iter();
+        of_server.clone().any(|it| match &it.ready {
+            Ready::Port(port) => port.is_none(),
+            Ready::Unix(path) => has_port(path.as_os_str()),
+            Ready::Output(_) => false,
+        }) || self.environment_has_port()
+            || of_server
+                .flat_map(|it| [it.client.as_ref(), it.stop.as_ref()])
+                .chain([self.checker.as_ref(), self.dump.as_ref()])
+                .flatten()
+                .chain([&self.recover])
+                .any(ResolvedCommand::has_port)
     }
+
+    pub(crate) fn environment_has_port(&self) -> bool {
+        self.environment.iter().any(|(_, value)| has_port(value))
+    }
+}
+
+/// A pool and the crash image that takes its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolMapping {
+    /// The absolute path that the pool had in the recorded run.
+    #[serde(with = "message::path")]
+    pub original: PathBuf,
+    /// The absolute path of the crash image.
+    #[serde(with = "message::path")]
+    pub private: PathBuf,
 }

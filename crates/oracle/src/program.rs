@@ -1,4 +1,4 @@
-//! Finds the file of a command before it is needed, so that a wrong name is an error of the set-up.
+//! Finds the program of a command before it is needed, so that a wrong name is an error of the set-up.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use crate::error::OracleError;
+use crate::verdict::Stage;
 
 /// The file that is executed for the name of a program.
 pub(crate) fn find(
-    command: &'static str,
+    command: Stage,
     name: &OsStr,
     working_directory: &Path,
     search: Option<&OsStr>,
@@ -50,7 +51,7 @@ pub(crate) fn find(
     })
 }
 
-/// Whether a file may be executed; nothing if it is not there.
+/// Whether a file may be executed; `None` if it does not exist.
 fn is_program(path: &Path) -> Option<bool> {
     let metadata = path.metadata().ok()?;
     Some(metadata.is_file() && access(path, Access::EXEC_OK).is_ok())

@@ -1,8 +1,8 @@
-//! A slot: private files, and the zygote that runs recovery on them. This is the oracle's end of the
-//! conversation; the other is `zygote/`.
+//! A slot: private files, and the zygote that runs recovery on them. Requests are sent here and answered in
+//! `zygote/`.
 
-mod explore;
 mod kill;
+mod lazy;
 mod snapshot;
 
 pub use kill::KillHandle;
@@ -15,58 +15,63 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use powerfail_finding::RecoveryOutcome;
 use powerfail_trace::Module;
+use serde::de::DeserializeOwned;
 
 use crate::descriptors;
 use crate::error::OracleError;
-use crate::explore::{ExploreFile, write_pools};
-use crate::message::{End, Level, ModulesReply, Ran, Request, RunReply, Setup, SetupReply};
+use crate::lazy::{SharedFile, write_pools};
+use crate::message::{
+    FailureKind, IsolationLevel, Request, RunOptions, RunReply, RunResult, Setup, SetupReply,
+    StageModules, StartMode, receive, send,
+};
 use crate::oracle::Settings;
 use crate::plan::PoolMapping;
 use crate::slot::snapshot::Snapshots;
 use crate::verdict::{Backtrace, Failure, Stage, Verdict};
-use crate::wire;
 use crate::zygote::ZYGOTE_NAME;
 
-/// How far a slot is kept apart from the rest of the system.
+/// How far a slot is isolated from the rest of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Isolation {
-    /// Whether recovery sees the image at the pool's own path; if not, paths are substituted.
+    /// Whether the image is mounted at the path of the pool; if not, paths are substituted.
     pub own_mounts: bool,
-    /// Whether processes are in a namespace of their own.
+    /// Whether processes have a namespace of their own.
     pub own_processes: bool,
-    /// Why not both; empty if both.
+    /// Why better isolation is not available; empty if both are.
     pub reasons: Vec<String>,
 }
 
-/// A place to run recovery. It can be sent to another thread; runs in one slot come one after another.
+/// Runs recovery on one set of private files. It can be sent to another thread; its runs are sequential.
 #[derive(Debug)]
 pub struct Slot {
     zygote: Child,
     kill_handle: KillHandle,
     socket: UnixStream,
     isolation: Isolation,
-    timeout_ms: u64,
+    timeout: Duration,
     max_dump_bytes: u64,
-    /// Private directories that held nothing but pools, and the names of these.
+    /// Private directories that held only pools, and the names of these.
     owned: BTreeMap<PathBuf, Vec<OsString>>,
-    /// What the zygote has put there, to mount on.
+    /// Files that the zygote created there, as mount points.
     placeholders: Vec<PathBuf>,
     mappings: Vec<PoolMapping>,
-    /// Shared with recovering processes; nothing without a runtime.
-    file: Option<ExploreFile>,
+    /// Shared with recovering processes; `None` without a runtime.
+    file: Option<SharedFile>,
     only_recovery: bool,
-    /// An execution of recovery that was forked could not do what it does without the private files.
+    /// Whether a forked execution needed to change the private files.
     needs_files: bool,
     snapshots: Snapshots,
 }
 
-/// What became of an attempt to start one.
-pub(crate) enum Started {
+/// The result of an attempt to start a slot.
+pub(crate) enum StartedSlot {
     Ready(Slot),
-    NotPossible(String),
+    /// This kind of isolation is not available, for a reason.
+    NotIsolated(String),
 }
 
 impl Slot {
@@ -76,70 +81,66 @@ impl Slot {
         runtime: Option<&OwnedFd>,
         setup: &Setup,
         mappings: &[PoolMapping],
-    ) -> Result<Started, OracleError> {
-        let failed = |error: io::Error| {
-            OracleError::system("start the process that starts recoveries", &error)
-        };
-        let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+    ) -> Result<StartedSlot, OracleError> {
+        let failed = OracleError::system::<io::Error>("start the process that starts recoveries");
+        let (socket, theirs) = UnixStream::pair().map_err(&failed)?;
         let program = settings.zygote.as_deref();
         let zygote = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
             .arg0(ZYGOTE_NAME)
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .spawn()
-            .map_err(failed)?;
-        let kill_handle = KillHandle::of(&zygote).map_err(failed)?;
+            .map_err(&failed)?;
+        let kill_handle = KillHandle::of(&zygote).map_err(&failed)?;
         let mut slot = Self {
             zygote,
             kill_handle,
             socket,
             isolation: Isolation {
-                own_mounts: !setup.cover.is_empty(),
-                own_processes: setup.level == Level::Full,
+                own_mounts: !setup.mounted_pools.is_empty(),
+                own_processes: setup.level == IsolationLevel::Full,
                 reasons: Vec::new(),
             },
-            timeout_ms: setup.timeout_ms,
-            max_dump_bytes: setup.max_dump_bytes,
+            timeout: setup.plan.timeout,
+            max_dump_bytes: setup.plan.max_dump_bytes,
             owned: directories_of_pools_only(mappings),
             placeholders: Vec::new(),
             mappings: mappings.to_vec(),
             file: None,
-            only_recovery: setup.server.is_none()
-                && setup.checker.is_none()
-                && setup.dump.is_none(),
+            only_recovery: setup.plan.is_recovery_only(),
             needs_files: false,
             snapshots: Snapshots::new(settings.snapshot && runtime.is_some()),
         };
         if runtime.is_some() {
-            let file = ExploreFile::create().map_err(failed)?;
+            let file = SharedFile::create().map_err(&failed)?;
             let paths: Vec<&Path> = mappings.iter().map(|it| slot.path_seen(it)).collect();
-            write_pools(&file, &paths).map_err(failed)?;
+            write_pools(&file, &paths).map_err(&failed)?;
             slot.file = Some(file);
         }
-        // If it cannot be written, the zygote is gone, which reading tells.
-        let _ = setup.encode().send(&slot.socket);
+        // If this fails, the zygote has ended, which receiving shows.
+        let _ = send(&slot.socket, setup);
         if let (Some(runtime), Some(file)) = (runtime, &slot.file) {
             let _ = descriptors::send(&slot.socket, [runtime.as_fd(), file.as_fd()]);
         }
-        match SetupReply::decode(&slot.receive()?).map_err(failed)? {
+        match slot.receive()? {
             SetupReply::Ready { placeholders } => {
                 slot.placeholders = placeholders;
-                Ok(Started::Ready(slot))
+                Ok(StartedSlot::Ready(slot))
             }
-            SetupReply::NotPossible { reason } => Ok(Started::NotPossible(reason)),
-            SetupReply::Failed { path, errno } => Err(OracleError::Path {
+            SetupReply::NotIsolated { reason } => Ok(StartedSlot::NotIsolated(reason)),
+            SetupReply::Failed { path, error } => Err(OracleError::Path {
                 path,
-                source: io::Error::from_raw_os_error(errno),
+                source: error.into(),
             }),
         }
     }
 
-    /// Remembers what was tried before.
+    /// Keeps the reasons why better isolation is not available.
     pub(crate) fn note_fallback(&mut self, reasons: &[String]) {
         self.isolation.reasons = reasons.to_vec();
     }
 
-    /// How far it is kept apart.
+    /// How far it is isolated.
     pub fn isolation(&self) -> &Isolation {
         &self.isolation
     }
@@ -151,31 +152,33 @@ impl Slot {
 
     pub(super) fn verdict_of(&self, reply: RunReply) -> Result<Verdict, OracleError> {
         match reply {
-            RunReply::Success { dump } => Ok(Verdict::Success { dump }),
+            RunReply::Success { dump } => Ok(Verdict::Success {
+                dump: dump.map(|it| it.0),
+            }),
             RunReply::Failure {
                 stage,
-                end,
+                kind,
                 output,
                 backtrace,
             } => {
                 let command = stage.as_str().to_owned();
-                let outcome = match end {
-                    End::Exited(status) => RecoveryOutcome::Exit {
+                let outcome = match kind {
+                    FailureKind::Exited(status) => RecoveryOutcome::Exit {
                         status,
                         command,
                         output,
                     },
-                    End::Signaled(signal) => RecoveryOutcome::Signal {
+                    FailureKind::Signaled(signal) => RecoveryOutcome::Signal {
                         signal,
                         command,
                         output,
                     },
-                    End::TimedOut => RecoveryOutcome::Timeout {
-                        after_ms: self.timeout_ms,
+                    FailureKind::TimedOut => RecoveryOutcome::Timeout {
+                        after_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
                         command,
                         output,
                     },
-                    End::Matched(pattern) => RecoveryOutcome::Output {
+                    FailureKind::Matched(pattern) => RecoveryOutcome::Output {
                         pattern,
                         command,
                         output,
@@ -191,26 +194,30 @@ impl Slot {
         }
     }
 
-    /// Runs the plan once more, slower, to learn where it is when a signal ends it. The private files must
-    /// be again what they were before the run that crashed. Nothing if it does not crash this time.
+    /// Runs the plan once more under ptrace, which is slower, to learn where it is when a signal ends it. The
+    /// private files must be prepared as before the run that crashed. `None` if it does not crash this time.
     pub fn backtrace_of_crash(&mut self) -> Result<Option<Backtrace>, OracleError> {
-        match self.ask(true, false, false)?.reply {
+        let options = RunOptions {
+            start: StartMode::ExecuteTraced,
+            with_outputs: false,
+        };
+        match self.request_run(options)?.reply {
             RunReply::Success { .. } => Ok(None),
             RunReply::Failure { backtrace, .. } => Ok(backtrace),
             reply => Err(self.error_of(reply)),
         }
     }
 
-    /// Where files lie in the processes of each command that has been forked from a snapshot or explored, so
-    /// that addresses in choices can be resolved.
+    /// The modules that each command had loaded when it was forked from a snapshot or explored, to resolve
+    /// addresses in choices.
     pub fn modules(&mut self) -> Result<Vec<(Stage, Vec<Module>)>, OracleError> {
-        self.say(Request::Modules)?;
-        let reply =
-            ModulesReply::decode(&self.receive()?).map_err(|error| misunderstood(&error))?;
-        Ok(reply.0)
+        self.send(Request::Modules)?;
+        let of_stages: Vec<StageModules> = self.receive()?;
+        let pair = |it: StageModules| (it.stage, it.modules);
+        Ok(of_stages.into_iter().map(pair).collect())
     }
 
-    /// The path by which recovery knows a pool.
+    /// The path at which recovery opens a pool.
     fn path_seen<'m>(&self, mapping: &'m PoolMapping) -> &'m Path {
         if self.isolation.own_mounts {
             &mapping.original
@@ -219,26 +226,14 @@ impl Slot {
         }
     }
 
-    pub(super) fn ask(
-        &mut self,
-        traced: bool,
-        snapshot: bool,
-        texts: bool,
-    ) -> Result<Ran, OracleError> {
+    pub(super) fn request_run(&mut self, options: RunOptions) -> Result<RunResult, OracleError> {
         self.remove_leftovers(&self.placeholders)?;
-        self.say(Request::Run {
-            traced,
-            snapshot,
-            texts,
-        })?;
-        Ran::decode(&self.receive()?).map_err(|error| misunderstood(&error))
+        self.send(Request::Run(options))?;
+        self.receive()
     }
 
-    pub(super) fn say(&self, request: Request) -> Result<(), OracleError> {
-        request
-            .encode()
-            .send(&self.socket)
-            .map_err(|_| OracleError::ZygoteDied)
+    pub(super) fn send(&self, request: Request) -> Result<(), OracleError> {
+        send(&self.socket, &request).map_err(|_| OracleError::ZygoteDied)
     }
 
     pub(super) fn error_of(&self, reply: RunReply) -> OracleError {
@@ -246,32 +241,36 @@ impl Slot {
             RunReply::CannotStart {
                 stage,
                 program,
-                errno,
+                error,
             } => OracleError::Start {
-                command: stage.as_str().into(),
+                command: stage,
                 program,
-                source: io::Error::from_raw_os_error(errno),
+                source: error.into(),
             },
             RunReply::DumpTooLong => OracleError::DumpTooLong {
                 max_bytes: self.max_dump_bytes,
             },
-            RunReply::Broken { reason } => OracleError::System {
-                what: "run recovery",
-                reason,
+            RunReply::ZygoteFailed(error) => OracleError::System {
+                action: "run recovery",
+                source: error.into(),
             },
-            RunReply::Lost { reason } => OracleError::SnapshotLost { reason },
+            RunReply::SnapshotLost { reason } => OracleError::SnapshotLost { reason },
             RunReply::Success { .. } | RunReply::Failure { .. } => OracleError::ZygoteDied,
         }
     }
 
-    pub(super) fn receive(&mut self) -> Result<Vec<u8>, OracleError> {
-        match wire::receive(&self.socket) {
+    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> Result<T, OracleError> {
+        match receive(&self.socket) {
             Ok(Some(message)) => Ok(message),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(OracleError::System {
+                action: "decode a message of the process that starts recoveries",
+                source: error,
+            }),
             Ok(None) | Err(_) => Err(OracleError::ZygoteDied),
         }
     }
 
-    /// Removes what a recovery made beside its pools: the next one must not find it.
+    /// Removes files that a recovery created beside its pools, so that the next one does not find them.
     pub(super) fn remove_leftovers(&self, keep: &[PathBuf]) -> Result<(), OracleError> {
         for (directory, names) in &self.owned {
             let failed = |source| OracleError::Path {
@@ -295,11 +294,7 @@ impl Slot {
     }
 }
 
-pub(super) fn misunderstood(error: &io::Error) -> OracleError {
-    OracleError::system("understand the process that starts recoveries", error)
-}
-
-/// Private directories in which there is nothing but pools.
+/// Private directories that hold only pools.
 fn directories_of_pools_only(mappings: &[PoolMapping]) -> BTreeMap<PathBuf, Vec<OsString>> {
     let mut directories: BTreeMap<PathBuf, Vec<OsString>> = BTreeMap::new();
     for it in mappings {
@@ -322,10 +317,10 @@ fn directories_of_pools_only(mappings: &[PoolMapping]) -> BTreeMap<PathBuf, Vec<
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // The end of the conversation is the end of the zygote and of all that it started.
+        // When the socket closes, the zygote ends, and with it everything that it started.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let _ = self.zygote.wait();
-        // Its mounts are gone with it. Whoever owns the directory sees what is left.
+        // Its mounts are gone with it. Files that cannot be removed stay.
         let _ = self.remove_leftovers(&[]);
     }
 }

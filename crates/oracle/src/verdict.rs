@@ -1,4 +1,4 @@
-//! What the oracle says about a crash image.
+//! The verdict of the oracle on a crash image.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,15 +6,18 @@ use std::sync::Arc;
 use powerfail_finding::RecoveryOutcome;
 use powerfail_symbol::{Resolved, Symbolizer};
 use powerfail_trace::{Frame, Module};
+use serde::{Deserialize, Serialize};
+
+use crate::message;
 
 /// One of the commands of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stage {
-    /// Recovery, or the server.
+    /// The recovery, which may be a server.
     Recovery,
-    /// The server's client.
+    /// The client of a server.
     Client,
-    /// What stops the server.
+    /// The command that stops a server.
     Stop,
     /// The checker.
     Checker,
@@ -23,15 +26,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 5] = [
-        Self::Recovery,
-        Self::Client,
-        Self::Stop,
-        Self::Checker,
-        Self::Dump,
-    ];
-
-    /// As it is called in outcomes.
+    /// Its name in outcomes and messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Recovery => "recovery",
@@ -41,14 +36,6 @@ impl Stage {
             Self::Dump => "dump",
         }
     }
-
-    pub(crate) const fn number(self) -> u64 {
-        self as u64
-    }
-
-    pub(crate) fn from_number(number: u64) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.number() == number)
-    }
 }
 
 impl fmt::Display for Stage {
@@ -57,15 +44,15 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What became of a crash image.
+/// The verdict on a crash image.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// All commands succeeded.
     Success {
-        /// What the dump printed, if there is one.
+        /// What the dump printed, if the plan has one.
         dump: Option<Vec<u8>>,
     },
-    /// One of them failed; those after it did not run.
+    /// A command failed; those after it did not run.
     Failure(Box<Failure>),
 }
 
@@ -74,29 +61,30 @@ pub enum Verdict {
 pub struct Failure {
     /// The command that failed.
     pub stage: Stage,
-    /// How.
+    /// How it failed.
     pub outcome: RecoveryOutcome,
-    /// Where it hung. Where it crashed is found by [`Slot::backtrace_of_crash`](crate::Slot::backtrace_of_crash).
+    /// Where it hung. [`Slot::backtrace_of_crash`](crate::Slot::backtrace_of_crash) finds where it crashed.
     pub backtrace: Option<Backtrace>,
 }
 
-/// Where the threads of a process were.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The call stacks of the threads of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backtrace {
     /// The modules that frames lie in.
+    #[serde(with = "message::modules")]
     pub modules: Vec<Module>,
-    /// The thread that matters comes first: the one that crashed; of a hang one that was running, or
-    /// else the first.
+    /// The thread that matters comes first: the one that crashed; in a hang, one that was running, or else the
+    /// main thread.
     pub threads: Vec<ThreadStack>,
 }
 
 /// The call stack of a thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadStack {
     /// The thread's name.
     pub name: String,
-    /// Innermost first. The first address is that of an instruction, the others those to which calls
-    /// return.
+    /// Innermost first. The first address is that of an instruction, the others are return addresses.
+    #[serde(with = "message::thread_frames")]
     pub frames: Vec<Frame>,
 }
 

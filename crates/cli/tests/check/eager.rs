@@ -180,7 +180,7 @@ fn a_snapshot_that_dies_loses_no_state() {
     let run = eager(&folder, &options).ends_with(FINDINGS);
     let report = run.report();
     let notes = report.notes.join("\n");
-    assert!(notes.contains("in the middle of a run"), "{notes}");
+    assert!(notes.contains("ended during a run"), "{notes}");
     let failed = |report: &Report| report.totals.eager.as_ref().map(|it| (it.run, it.failed));
     assert_eq!(failed(&report), failed(&expected));
     assert_eq!(run.codes(), ["PF0201"], "{}", run.stdout);

@@ -1,11 +1,19 @@
-//! What the oracle and a zygote say to each other: one set-up, then requests and their results.
+//! The messages between the oracle and a zygote: one set-up, then requests and their replies.
+//!
+//! Both ends are the same program, so a message is a Rust value in serde's form, encoded by postcard, and has
+//! no version. [`send`] and [`receive`] frame it and bound its length.
 
-mod explore;
+mod forms;
+mod reply;
 mod request;
-mod run;
 mod setup;
+mod wire;
 
-pub(crate) use explore::{ExecutionReply, ExploreReply, ModulesReply, Refusal};
-pub(crate) use request::Request;
-pub(crate) use run::{End, Ran, RunReply};
-pub(crate) use setup::{Level, Prepared, PreparedReady, PreparedServer, Setup, SetupReply};
+pub(crate) use forms::{modules, path, regex, regexes, thread_frames};
+pub(crate) use reply::{
+    Bytes, ExploreReply, FailureKind, LazyReply, Refusal, RunReply, RunResult, StageModules,
+    SystemFailure,
+};
+pub(crate) use request::{LazyOptions, Request, RunOptions, StartMode};
+pub(crate) use setup::{IsolationLevel, Setup, SetupReply};
+pub(crate) use wire::{receive, send};

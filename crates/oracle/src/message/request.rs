@@ -1,81 +1,56 @@
-//! What is asked of a zygote that is set up.
+//! The requests to a zygote that is set up.
 
-use std::io;
+use serde::{Deserialize, Serialize};
 
-use crate::wire::{Reader, Writer};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a zygote is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Run the plan.
-    Run {
-        /// Under the eyes of ptrace.
-        traced: bool,
-        /// By forking from snapshots where that works.
-        snapshot: bool,
-        /// Whether to say what each command wrote, whatever became of it.
-        texts: bool,
-    },
-    /// Explore what the shared file describes.
-    Explore {
-        /// Whether all is forked from one snapshot and changes no file.
-        private: bool,
-        /// Whether there is a log.
-        log: bool,
-        /// Whether there are notes.
-        notes: bool,
-        /// At most so many executions.
-        max_executions: u64,
-    },
-    /// Which modules processes had when they were about to open a pool.
+    /// Run the plan once.
+    Run(RunOptions),
+    /// Explore the crash states that the shared file describes.
+    Explore(LazyOptions),
+    /// List the modules that processes had loaded when they were about to open a pool.
     Modules,
 }
 
-impl Request {
-    pub(crate) fn encode(self) -> Writer {
-        let mut writer = Writer::default();
-        match self {
-            Self::Run {
-                traced,
-                snapshot,
-                texts,
-            } => {
-                writer.number(0);
-                for flag in [traced, snapshot, texts] {
-                    writer.number(u64::from(flag));
-                }
-            }
-            Self::Explore {
-                private,
-                log,
-                notes,
-                max_executions,
-            } => {
-                writer.number(1);
-                for flag in [private, log, notes] {
-                    writer.number(u64::from(flag));
-                }
-                writer.number(max_executions);
-            }
-            Self::Modules => writer.number(2),
-        }
-        writer
-    }
+/// How to run the plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunOptions {
+    pub(crate) start: StartMode,
+    /// Whether to report the output of each command, whatever its outcome.
+    pub(crate) with_outputs: bool,
+}
 
-    pub(crate) fn decode(message: &[u8]) -> io::Result<Self> {
-        let reader = &mut Reader::new(message);
-        Ok(match reader.number()? {
-            0 => Self::Run {
-                traced: reader.number()? != 0,
-                snapshot: reader.number()? != 0,
-                texts: reader.number()? != 0,
-            },
-            1 => Self::Explore {
-                private: reader.number()? != 0,
-                log: reader.number()? != 0,
-                notes: reader.number()? != 0,
-                max_executions: reader.number()?,
-            },
-            _ => Self::Modules,
-        })
+impl RunOptions {
+    pub(crate) fn with_outputs(self) -> Self {
+        Self {
+            with_outputs: true,
+            ..self
+        }
     }
+}
+
+/// How the commands of a plan are started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum StartMode {
+    /// Each command is executed.
+    #[default]
+    Execute,
+    /// Each command is executed under ptrace, to learn where it crashes.
+    ExecuteTraced,
+    /// Commands are forked from snapshots where that works.
+    ForkFromSnapshot,
+}
+
+/// How to explore lazily.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LazyOptions {
+    /// Whether executions are forked from one snapshot and change no file.
+    pub(crate) private: bool,
+    /// Whether stores, flushes and fences are logged.
+    pub(crate) with_log: bool,
+    /// Whether reads of watched bytes and annotations are noted.
+    pub(crate) with_notes: bool,
+    /// The zygote stops after this many executions.
+    pub(crate) max_executions: u64,
 }

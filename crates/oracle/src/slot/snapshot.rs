@@ -1,23 +1,27 @@
-//! Runs by snapshots, if they make no difference: on the first images recovery is run both ways.
+//! Runs forked from snapshots, if that makes no difference: on the first images recovery is run both ways.
 
 use crate::backup::Backup;
 use crate::error::OracleError;
-use crate::message::{Ran, RunReply};
+use crate::message::{RunOptions, RunReply, RunResult, StartMode};
 use crate::slot::Slot;
 use crate::verdict::Verdict;
 
-/// On so many images recovery is run with and without snapshots.
+/// The number of images on which recovery is run with and without snapshots.
 const COMPARED_IMAGES: u32 = 3;
+const FORKED: RunOptions = RunOptions {
+    start: StartMode::ForkFromSnapshot,
+    with_outputs: false,
+};
 
 /// Whether recovery is forked from snapshots.
 #[derive(Debug)]
 pub(super) enum Snapshots {
-    /// It is, and on so many more images it is compared with plain execution.
+    /// It is, and on `to_compare` more images it is compared with execution.
     On {
         to_compare: u32,
         note: Option<String>,
     },
-    /// It is not, and why, if it was to be.
+    /// It is not; the reason, if it was requested.
     Off(Option<String>),
 }
 
@@ -35,7 +39,7 @@ impl Snapshots {
 }
 
 impl Slot {
-    /// Why some or all commands are not forked from snapshots although that was asked for.
+    /// Why some or all commands are not forked from snapshots although the settings ask for it.
     pub fn snapshot_note(&self) -> Option<&str> {
         match &self.snapshots {
             Snapshots::On { note, .. } => note.as_deref(),
@@ -48,10 +52,10 @@ impl Slot {
         matches!(self.snapshots, Snapshots::On { .. })
     }
 
-    /// Runs the plan on what the private files hold now, and judges it: forked from snapshots if the settings
-    /// allow it and it works.
+    /// Runs the plan on the private files and judges it. Commands are forked from snapshots if the settings allow
+    /// it and it works.
     ///
-    /// What an earlier recovery left in a private directory that held only pools is removed before, and
+    /// Files that an earlier recovery left in a private directory that held only pools are removed before, and
     /// when the slot is dropped.
     pub fn run(&mut self) -> Result<Verdict, OracleError> {
         let Snapshots::On { to_compare, .. } = self.snapshots else {
@@ -60,44 +64,45 @@ impl Slot {
         if to_compare > 0 {
             return self.run_both_ways();
         }
-        let ran = self.ask(false, true, false)?;
+        let ran = self.request_run(FORKED)?;
         self.take_note(&ran);
         self.verdict_of(ran.reply)
     }
 
     /// Runs the plan as [`run`](Self::run) does, but executes every command.
     pub fn run_plain(&mut self) -> Result<Verdict, OracleError> {
-        let ran = self.ask(false, false, false)?;
+        let ran = self.request_run(RunOptions::default())?;
         self.verdict_of(ran.reply)
     }
 
-    /// Runs it by snapshots and then plainly, and sees whether that makes a difference.
+    /// Runs the plan from snapshots and then by execution, and compares.
     fn run_both_ways(&mut self) -> Result<Verdict, OracleError> {
         let privates = self.mappings.iter().map(|it| &it.private);
         let backup = match Backup::of(privates) {
             Ok(backup) => backup,
             Err(error) => {
-                let reason = format!("an image cannot be copied, to compare: {error}");
+                let reason = format!("cannot copy an image to compare runs on it: {error}");
                 self.snapshots = Snapshots::Off(Some(reason));
                 return self.run_plain();
             }
         };
         let restore = |slot: &Self| {
-            let failed = |error| OracleError::system("restore an image", &error);
             slot.remove_leftovers(&slot.placeholders)?;
-            backup.restore().map_err(failed)
+            backup
+                .restore()
+                .map_err(OracleError::system("restore an image"))
         };
-        let forked = self.ask(false, true, true)?;
+        let forked = self.request_run(FORKED.with_outputs())?;
         self.take_note(&forked);
         restore(self)?;
-        let plain = self.ask(false, false, true)?;
-        if !forked.by_snapshot {
+        let plain = self.request_run(RunOptions::default().with_outputs())?;
+        if !forked.from_snapshot {
             return self.verdict_of(plain.reply);
         }
         if !is_same(&forked, &plain) {
-            // It may be different each time.
+            // Recovery may differ from run to run.
             restore(self)?;
-            let again = self.ask(false, false, true)?;
+            let again = self.request_run(RunOptions::default().with_outputs())?;
             let steady = is_same(&plain, &again);
             if steady || !is_alike(&forked.reply, &plain.reply) {
                 let reason = difference(&forked, &plain);
@@ -110,56 +115,52 @@ impl Slot {
         self.verdict_of(plain.reply)
     }
 
-    /// Takes note of what a run says about snapshots.
-    fn take_note(&mut self, ran: &Ran) {
+    /// Keeps the note of a run about snapshots.
+    fn take_note(&mut self, ran: &RunResult) {
         let Snapshots::On { note, .. } = &mut self.snapshots else {
             return;
         };
-        note.clone_from(&ran.note);
-        if !ran.by_snapshot && is_verdict(&ran.reply) {
-            let reason = ran.note.clone();
+        note.clone_from(&ran.snapshot_note);
+        if !ran.from_snapshot && ran.reply.is_verdict() {
+            let reason = ran.snapshot_note.clone();
             self.snapshots = Snapshots::Off(reason);
         }
     }
 }
 
-fn is_verdict(reply: &RunReply) -> bool {
-    matches!(reply, RunReply::Success { .. } | RunReply::Failure { .. })
-}
-
-/// Whether two runs did the same, as far as can be seen. Where a hang was does not count.
-fn is_same(one: &Ran, other: &Ran) -> bool {
-    let dump = |ran: &Ran| match &ran.reply {
+/// Whether two runs have the same outcome and output. Where a hang was does not count.
+fn is_same(one: &RunResult, other: &RunResult) -> bool {
+    let dump = |ran: &RunResult| match &ran.reply {
         RunReply::Success { dump } => dump.clone(),
         _ => None,
     };
-    is_alike(&one.reply, &other.reply) && one.texts == other.texts && dump(one) == dump(other)
+    is_alike(&one.reply, &other.reply) && one.outputs == other.outputs && dump(one) == dump(other)
 }
 
-/// Whether two runs ended the same way, whatever they wrote.
+/// Whether two runs have the same outcome, whatever they wrote.
 fn is_alike(one: &RunReply, other: &RunReply) -> bool {
     match (one, other) {
         (
-            RunReply::Failure { stage, end, .. },
+            RunReply::Failure { stage, kind, .. },
             RunReply::Failure {
                 stage: other_stage,
-                end: other_end,
+                kind: other_kind,
                 ..
             },
-        ) => stage == other_stage && end == other_end,
+        ) => stage == other_stage && kind == other_kind,
         (RunReply::Success { .. }, RunReply::Success { .. }) => true,
         _ => false,
     }
 }
 
-/// In words.
-fn difference(forked: &Ran, plain: &Ran) -> String {
+/// The difference between two runs, as a reason.
+fn difference(forked: &RunResult, plain: &RunResult) -> String {
     let what = if !is_alike(&forked.reply, &plain.reply) {
-        "ends differently"
-    } else if forked.texts != plain.texts {
-        "writes something else"
+        "has a different outcome"
+    } else if forked.outputs != plain.outputs {
+        "has a different output"
     } else {
-        "has another dump"
+        "has a different dump"
     };
     format!("recovery {what} when it is forked from a snapshot")
 }

@@ -1,7 +1,7 @@
-//! Whose output is whose, in a tree of processes that share a pipe and run one at a time.
+//! Attributes output to processes in a tree of processes that share a pipe and run one at a time.
 //!
-//! A branch that is about to fork writes a mark. What it has written until then is the beginning of its own
-//! output and of its child's. When the child has ended, the branch goes on from there.
+//! A branch that is about to fork writes a mark. What it has written until then begins both its own output and
+//! that of its child. When the child has ended, the branch continues from there.
 
 use powerfail_protocol::explore::OUTPUT_MARK_BYTES;
 
@@ -51,10 +51,10 @@ impl Branches {
         capture.end();
     }
 
-    /// The innermost process that waits goes on, and so many others wait: what it has written so far.
-    /// Nothing if it said nothing when it forked.
-    pub(crate) fn go_on(&mut self, others: usize) -> Option<Capture> {
-        // A fork that failed has left a mark, too.
+    /// The innermost process that waits continues, while `others` wait: what it has written so far. `None` if
+    /// it wrote no mark when it forked.
+    pub(crate) fn resume(&mut self, others: usize) -> Option<Capture> {
+        // A fork that failed has also left a mark.
         self.waiting.truncate(others + 1);
         self.waiting.pop()
     }
@@ -95,7 +95,7 @@ mod tests {
             ended.push(capture.text());
             if waiting > 0 {
                 waiting -= 1;
-                capture = branches.go_on(waiting).unwrap();
+                capture = branches.resume(waiting).unwrap();
             }
         }
         ended

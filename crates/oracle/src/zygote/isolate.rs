@@ -1,4 +1,4 @@
-//! Enters namespaces.
+//! Enters namespaces, so that recovery is isolated from the rest of the system.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -7,7 +7,8 @@ use std::process::exit;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 
-use crate::message::Level;
+use crate::message::IsolationLevel;
+use crate::zygote::step::StepError;
 use crate::zygote::system::{self, Waited};
 
 /// Signals from the terminal are for the oracle, which decides what they mean for its zygotes.
@@ -18,38 +19,43 @@ pub(crate) fn leave_the_terminal() {
     system::fix_addresses();
 }
 
-/// Goes as far apart as the level says. With a namespace of processes, the caller goes on as its first
-/// process, and the process that it was only waits for it.
-pub(crate) fn enter(level: Level, socket: UnixStream) -> Result<UnixStream, (UnixStream, String)> {
+/// Isolates this process as far as the level says. With a process namespace, this function returns in the first
+/// process of the namespace; the process that called it only waits for that one.
+pub(crate) fn enter(
+    level: IsolationLevel,
+    socket: UnixStream,
+) -> Result<UnixStream, (UnixStream, StepError)> {
     let result = match level {
-        Level::Plain => adopt(),
-        Level::Mounts => own_mounts(0).and_then(|()| adopt()),
-        Level::Full => own_mounts(libc::CLONE_NEWPID).and_then(|()| match system::fork() {
-            Ok(None) => own_processes(),
-            Ok(Some(child)) => wait_for(child, &socket),
-            Err(error) => Err(format!("fork: {error}")),
-        }),
+        IsolationLevel::None => adopt(),
+        IsolationLevel::Mounts => own_mounts(0).and_then(|()| adopt()),
+        IsolationLevel::Full => {
+            own_mounts(libc::CLONE_NEWPID).and_then(|()| match system::fork() {
+                Ok(None) => own_processes(),
+                Ok(Some(child)) => wait_for(child, &socket),
+                Err(error) => Err(StepError::new("fork", error)),
+            })
+        }
     };
     match result {
         Ok(()) => Ok(socket),
-        Err(reason) => Err((socket, reason)),
+        Err(error) => Err((socket, error)),
     }
 }
 
-fn adopt() -> Result<(), String> {
-    system::adopt_orphans().map_err(|error| format!("adopting orphans: {error}"))
+fn adopt() -> Result<(), StepError> {
+    system::adopt_orphans().map_err(|error| StepError::new("adopt orphans", error))
 }
 
-/// A namespace of mounts, and more by flags. Who is not allowed to have one may have one in a namespace
-/// of users, in which he is the same user.
-fn own_mounts(flags: libc::c_int) -> Result<(), String> {
+/// Enters a mount namespace, and more by flags. A user who may not create one directly may create one in a user
+/// namespace, in which the user stays the same.
+fn own_mounts(flags: libc::c_int) -> Result<(), StepError> {
     let flags = flags | libc::CLONE_NEWNS;
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     if !user.is_root() || system::unshare(flags).is_err() {
         system::unshare(flags | libc::CLONE_NEWUSER)
-            .map_err(|error| format!("namespaces: {error}"))?;
+            .map_err(|error| StepError::new("create namespaces", error))?;
         let map = |file: &str, text: String| {
-            fs::write(file, text).map_err(|error| format!("{file}: {error}"))
+            fs::write(file, text).map_err(|error| StepError::new(format!("write {file}"), error))
         };
         map("/proc/self/setgroups", "deny".into())?;
         map(
@@ -61,25 +67,27 @@ fn own_mounts(flags: libc::c_int) -> Result<(), String> {
             format!("{group} {group} 1", group = group.as_raw()),
         )?;
     }
-    // Nothing that is mounted from here on may be seen outside.
+    // Nothing that is mounted from here on is visible outside.
     mount_change(
         "/",
         MountPropagationFlags::REC | MountPropagationFlags::PRIVATE,
     )
-    .map_err(|error| format!("private mounts: {error}"))
+    .map_err(|error| StepError::new("make mounts private", error))
 }
 
 /// Runs in the first process of the namespace.
-fn own_processes() -> Result<(), String> {
-    system::die_with_parent().map_err(|error| format!("dying with the parent: {error}"))?;
-    // Else process numbers in /proc would be those of the namespace outside.
+fn own_processes() -> Result<(), StepError> {
+    let failed = |error| StepError::new("set the signal for the death of the parent", error);
+    system::die_with_parent().map_err(failed)?;
+    // Otherwise the process numbers in /proc would be those of the namespace outside.
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount(c"proc", c"/proc", c"proc", flags, None).map_err(|error| format!("/proc: {error}"))
+    mount(c"proc", c"/proc", c"proc", flags, None)
+        .map_err(|error| StepError::new("mount /proc", error))
 }
 
-/// What the process outside of the namespace does for the rest of its life.
+/// Waits for the first process of the namespace, from outside, and ends as it does.
 fn wait_for(child: i32, socket: &UnixStream) -> ! {
-    // The first process alone holds the conversation, so that its end is seen.
+    // Only the first process keeps the socket, so that the oracle sees when it ends.
     system::close_number(socket.as_raw_fd());
     loop {
         match system::wait(child, true) {

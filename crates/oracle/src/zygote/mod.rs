@@ -1,24 +1,26 @@
-//! The zygote: a small process that lives where recovery is to run and starts it on request.
+//! The zygote: a small process that is isolated as recovery must be, and starts the commands of a plan there on
+//! request.
 
 mod branches;
 mod capture;
-mod conversation;
-mod cover;
 mod isolate;
-mod kit;
+mod launcher;
+mod lazy_tree;
 mod modules;
+mod plan_runner;
+mod pool_mounts;
+mod processes;
 mod run;
 mod runtime;
+mod runtime_socket;
 mod serve;
-mod session;
+mod snapshot;
 mod snapshots;
 mod spawn;
 mod stack;
-mod stages;
+mod step;
 mod system;
-mod template;
 mod tracer;
-mod tree;
 
 pub(crate) use serve::ZYGOTE_NAME;
 pub use serve::serve_if_zygote;

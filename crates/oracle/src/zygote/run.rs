@@ -1,201 +1,208 @@
 //! One run of the commands of a plan, one after another, and what becomes of them.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use powerfail_protocol::explore::Order;
 
-use crate::explore::Begun;
-use crate::message::{End, PreparedReady, Refusal, RunReply};
-use crate::substitute::with_port;
+use crate::lazy::StageStart;
+use crate::message::{Bytes, FailureKind, Refusal, RunReply, StartMode};
+use crate::plan::{ResolvedCommand, ResolvedPlan, Server};
+use crate::ready::Ready;
 use crate::verdict::Stage;
-use crate::zygote::conversation::Message;
-use crate::zygote::kit::{Command, Kit};
-use crate::zygote::runtime::cannot_preload;
-use crate::zygote::session::{Ended, Session};
+use crate::zygote::launcher::{Launcher, Observer};
+use crate::zygote::processes::{Exit, Processes};
+use crate::zygote::runtime::check_preload;
+use crate::zygote::runtime_socket::Message;
+use crate::zygote::snapshot::{Snapshot, SnapshotObstacle};
 use crate::zygote::snapshots::Snapshots;
-use crate::zygote::stages::ServerCommands;
-use crate::zygote::template::Template;
 use crate::zygote::{stack, system};
 
-/// How often one looks whether a server is ready: often at first, as most are.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const LAST_LOOK: Duration = Duration::from_millis(20);
-/// How long a server that dies may take to be gone after its client has noticed.
+/// How long a server that dies may take to end after its client has noticed.
 const SERVER_DIES: Duration = Duration::from_millis(50);
-/// The status with which a shell says that SIGTERM ended a command.
+/// The status of a shell whose command died of SIGTERM.
 const SHELL_TERMINATED: i32 = 128 + libc::SIGTERM;
-/// How long a snapshot may take to say that an execution that was killed has ended.
+/// How long a snapshot may take to report the end of an execution that was killed.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// Why a run has no verdict, or has one early.
+/// Why a run ended before its last command succeeded.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub(crate) enum EarlyEnd {
+    /// The outcome is known: a command failed, or could not be run.
     Reply(RunReply),
-    /// It cannot be explored.
+    /// The runtime refused the recovery.
     Refused(Refusal),
-    Trouble(io::Error),
+    /// The zygote could not do its part.
+    Io(io::Error),
 }
 
-impl From<io::Error> for Stopped {
+impl From<io::Error> for EarlyEnd {
     fn from(error: io::Error) -> Self {
-        Self::Trouble(error)
+        Self::Io(error)
     }
 }
 
 /// How commands are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// As they are.
-    Plain,
-    /// Forked from snapshots where that works.
-    Snapshot,
-    /// With the runtime in them, to be explored.
+    /// On the image as it is.
+    Run(StartMode),
+    /// With the runtime, which decides what open lines hold.
     Lazy,
 }
 
 /// One run.
 pub(crate) struct Run<'r, 's, 'a> {
-    pub(crate) session: Session<'s, 'a>,
-    pub(crate) kit: &'r mut Kit,
+    pub(crate) plan: &'r ResolvedPlan,
+    pub(crate) processes: Processes<'s, 'a>,
+    pub(crate) launcher: &'r mut Launcher,
     pub(crate) snapshots: &'r mut Snapshots,
-    pub(crate) ok_exit: &'r [i32],
     pub(crate) mode: Mode,
-    /// What the runtime wants to be known.
+    /// What the runtime warned about.
     pub(crate) warnings: Vec<String>,
-    /// In a lazy run the commands so far, and how many choices were made before each.
-    pub(crate) begun: Vec<Begun>,
+    /// In a lazy run, the commands so far.
+    pub(crate) stages: Vec<StageStart>,
     /// Whether a command was forked from a snapshot.
-    pub(crate) by_snapshot: bool,
+    pub(crate) from_snapshot: bool,
     /// The snapshot that the last command was forked from, while it runs.
-    pub(crate) from: Option<Rc<Template>>,
+    pub(crate) from: Option<Rc<Snapshot>>,
 }
 
 impl<'r, 's, 'a> Run<'r, 's, 'a> {
     pub(crate) fn new(
-        session: Session<'s, 'a>,
-        kit: &'r mut Kit,
+        plan: &'r ResolvedPlan,
+        processes: Processes<'s, 'a>,
+        launcher: &'r mut Launcher,
         snapshots: &'r mut Snapshots,
-        ok_exit: &'r [i32],
         mode: Mode,
     ) -> Self {
         Self {
-            session,
-            kit,
+            plan,
+            processes,
+            launcher,
             snapshots,
-            ok_exit,
             mode,
             warnings: Vec::new(),
-            begun: Vec::new(),
-            by_snapshot: false,
+            stages: Vec::new(),
+            from_snapshot: false,
             from: None,
         }
     }
 
-    pub(crate) fn stages(
-        &mut self,
-        recover: &Command,
-        server: Option<&ServerCommands>,
-        checker: Option<&Command>,
-        dump: Option<&Command>,
-    ) -> Result<RunReply, Stopped> {
-        match server {
-            Some(server) => self.serve(recover, server)?,
+    /// Runs the commands of the plan, one after another.
+    pub(crate) fn commands(&mut self) -> Result<RunReply, EarlyEnd> {
+        let plan = self.plan;
+        match &plan.server {
+            Some(server) => self.serve(&plan.recover, server)?,
             None => {
-                self.judged(Stage::Recovery, recover)?;
+                self.run_and_judge(Stage::Recovery, &plan.recover)?;
             }
         }
-        if let Some(checker) = checker {
-            self.judged(Stage::Checker, checker)?;
+        if let Some(checker) = &plan.checker {
+            self.run_and_judge(Stage::Checker, checker)?;
         }
         let mut content = None;
-        if let Some(dump) = dump {
-            let place = self.judged(Stage::Dump, dump)?;
-            content = Some(std::mem::take(
-                &mut self.session.running[place].content_bytes,
-            ));
+        if let Some(dump) = &plan.dump {
+            let index = self.run_and_judge(Stage::Dump, dump)?;
+            let bytes = &mut self.processes.commands[index].content_bytes;
+            content = Some(Bytes(std::mem::take(bytes)));
         }
         Ok(RunReply::Success { dump: content })
     }
 
-    /// Runs a command to its end, and whatever it left behind, and judges it.
-    fn judged(&mut self, stage: Stage, command: &Command) -> Result<usize, Stopped> {
-        let place = match self.snapshot_of(stage, command)? {
-            Some(template) => self.fork_from(template)?,
+    /// Runs a command to its end, ends the processes that it left behind, and judges it.
+    fn run_and_judge(
+        &mut self,
+        stage: Stage,
+        command: &ResolvedCommand,
+    ) -> Result<usize, EarlyEnd> {
+        let index = match self.snapshot_of(stage, command)? {
+            Some(snapshot) => self.fork_from(snapshot)?,
             None => self.start(stage, command)?,
         };
-        let waited = self.wait_for(place, place);
-        if waited.is_err() || self.session.running[place].ended.is_none() {
-            // It was refused, or its dump is too long: it need not go on.
-            self.stop_execution(place)?;
+        let waited = self.wait_for(index, index);
+        if waited.is_err() || self.processes.commands[index].ended.is_none() {
+            // It was refused, or its dump is too long.
+            self.stop_execution(index)?;
         }
         waited?;
         self.from = None;
-        self.session.end_all()?;
-        if self.session.too_long(place) {
-            return Err(Stopped::Reply(RunReply::DumpTooLong));
+        self.processes.end_all()?;
+        if self.processes.too_long(index) {
+            return Err(EarlyEnd::Reply(RunReply::DumpTooLong));
         }
-        self.judge(place, false)?;
-        Ok(place)
+        self.judge(index, false)?;
+        Ok(index)
     }
 
     /// The snapshot of a command, if it is to be forked from one.
     pub(crate) fn snapshot_of(
         &mut self,
         stage: Stage,
-        command: &Command,
-    ) -> Result<Option<Rc<Template>>, Stopped> {
-        if self.mode == Mode::Plain {
+        command: &ResolvedCommand,
+    ) -> Result<Option<Rc<Snapshot>>, EarlyEnd> {
+        let uses_snapshots = matches!(
+            self.mode,
+            Mode::Run(StartMode::ForkFromSnapshot) | Mode::Lazy
+        );
+        if !uses_snapshots {
             return Ok(None);
         }
-        let (session, kit) = (&mut self.session, &mut *self.kit);
-        self.snapshots.of(stage, command, session, kit)
+        let (processes, launcher) = (&mut self.processes, &mut *self.launcher);
+        self.snapshots
+            .of(self.plan, stage, command, processes, launcher)
     }
 
     /// Starts an execution from a snapshot.
-    pub(crate) fn fork_from(&mut self, template: Rc<Template>) -> Result<usize, Stopped> {
-        self.begin(template.stage, true)?;
-        template.conversation.forget()?;
-        let running = template.running()?;
-        let place = self.session.add(running);
-        let ordered = template.conversation.order(Order::Run);
-        self.by_snapshot = true;
-        self.from = Some(template);
+    pub(crate) fn fork_from(&mut self, snapshot: Rc<Snapshot>) -> Result<usize, EarlyEnd> {
+        self.begin(snapshot.stage, true)?;
+        snapshot.socket.discard()?;
+        let execution = snapshot.execution()?;
+        let index = self.processes.add(execution);
+        let ordered = snapshot.socket.order(Order::Run);
+        self.from_snapshot = true;
+        self.from = Some(snapshot);
         if ordered.is_err() {
             return Err(self.lost());
         }
-        Ok(place)
+        Ok(index)
     }
 
     /// Starts a command that is not forked from a snapshot.
-    fn start(&mut self, stage: Stage, command: &Command) -> Result<usize, Stopped> {
-        // Clients and those who stop a server have no business with pools.
-        let explored = self.mode == Mode::Lazy && !matches!(stage, Stage::Client | Stage::Stop);
-        if explored {
-            if let Some(reason) = cannot_preload(&command.prepared.program) {
-                let reason = format!("the {stage} command: {reason}");
-                return Err(Stopped::Refused(Refusal::not_explorable(reason)));
+    fn start(&mut self, stage: Stage, command: &ResolvedCommand) -> Result<usize, EarlyEnd> {
+        let observer = match (self.mode, stage) {
+            // Clients and stop commands do not open pools.
+            (Mode::Lazy, Stage::Client | Stage::Stop) => Observer::None,
+            (Mode::Lazy, _) => Observer::Runtime,
+            (Mode::Run(StartMode::ExecuteTraced), _) => Observer::Tracer,
+            (Mode::Run(_), _) => Observer::None,
+        };
+        if observer == Observer::Runtime {
+            if let Err(error) = check_preload(&command.program) {
+                let reason = format!("the {stage} command: {error}");
+                return Err(EarlyEnd::Refused(Refusal::not_explorable(reason)));
             }
             self.begin(stage, false)?;
         }
-        let traced = self.session.tracer.is_some();
-        match self.kit.start(stage, command, traced, explored)? {
-            Ok(running) => Ok(self.session.add(running)),
-            Err(error) => Err(cannot_start(stage, command, &error)),
+        match self.launcher.start(stage, command, observer)? {
+            Ok(started) => Ok(self.processes.add(started)),
+            Err(error) => Err(EarlyEnd::Reply(RunReply::CannotStart {
+                stage,
+                program: command.program.clone(),
+                error: (&error).into(),
+            })),
         }
     }
 
-    /// A command with the runtime in it begins.
+    /// A command that runs with the runtime begins.
     fn begin(&mut self, stage: Stage, from_snapshot: bool) -> io::Result<()> {
-        if let Some(runtime) = &self.kit.runtime {
-            runtime.file.nobody_runs()?;
+        if let Some(runtime) = &self.launcher.runtime {
+            runtime.file.reset_processes()?;
             if self.mode == Mode::Lazy {
                 self.snapshots
                     .use_sites(from_snapshot.then_some(stage), &runtime.file)?;
-                self.begun.push(Begun {
+                self.stages.push(StageStart {
                     stage,
                     choices: runtime.file.choice_count()?,
                     notes: runtime.file.note_count()?,
@@ -205,49 +212,48 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         Ok(())
     }
 
-    /// The snapshot is gone, and with it whatever was forked from it.
-    pub(crate) fn lost(&mut self) -> Stopped {
-        let reason = "its snapshot ended in the middle of a run";
-        if let Some(template) = self.from.take() {
-            self.snapshots.switch_off(template.stage, reason);
+    /// The snapshot has ended, and with it everything that was forked from it.
+    pub(crate) fn lost(&mut self) -> EarlyEnd {
+        let obstacle = SnapshotObstacle::EndedInRun;
+        let reason = obstacle.to_string();
+        if let Some(snapshot) = self.from.take() {
+            self.snapshots.switch_off(snapshot.stage, obstacle);
         }
-        if let Err(error) = self.session.end_all() {
-            return Stopped::Trouble(error);
+        if let Err(error) = self.processes.end_all() {
+            return EarlyEnd::Io(error);
         }
-        Stopped::Reply(RunReply::Lost {
-            reason: reason.into(),
-        })
+        EarlyEnd::Reply(RunReply::SnapshotLost { reason })
     }
 
-    /// Waits for something to happen, and deals with what the runtime says.
-    fn pump(&mut self, deadline: Instant) -> Result<(), Stopped> {
-        self.session.pump(deadline)?;
-        self.deal_with_messages()
+    /// Waits until something happens or the deadline passes, and handles the messages of runtimes.
+    fn pump(&mut self, deadline: Instant) -> Result<(), EarlyEnd> {
+        self.processes.pump(deadline)?;
+        self.handle_messages()
     }
 
-    fn deal_with_messages(&mut self) -> Result<(), Stopped> {
-        let from = self.from.as_ref().map(|template| template.pid);
-        for place in 0..self.session.running.len() {
-            while let Some(said) = self.session.running[place].said.pop_front() {
-                let running = &mut self.session.running[place];
-                match said.what {
+    fn handle_messages(&mut self) -> Result<(), EarlyEnd> {
+        let from = self.from.as_ref().map(|snapshot| snapshot.pid);
+        for index in 0..self.processes.commands.len() {
+            while let Some(sent) = self.processes.commands[index].messages.pop_front() {
+                let command = &mut self.processes.commands[index];
+                match sent.message {
                     Message::AtSnapshot => {
-                        self.snapshots.note_modules(running.stage, said.sender);
-                        if let Some(conversation) = &running.conversation {
-                            let _ = conversation.order(Order::Go);
+                        self.snapshots.note_modules(command.stage, sent.sender);
+                        if let Some(socket) = &command.socket {
+                            let _ = socket.order(Order::Go);
                         }
                     }
-                    // A branch says so, too, of those that it has forked: the execution goes on.
-                    Message::Ended { .. } if from.is_some_and(|it| it != said.sender) => {}
-                    Message::Ended { status } => running.ended = Ended::of_status(status),
-                    Message::Refused(refusal) => return Err(Stopped::Refused(refusal)),
+                    // A branch also reports the ends of those that it forked: the execution continues.
+                    Message::Ended { .. } if from.is_some_and(|it| it != sent.sender) => {}
+                    Message::Ended { status } => command.ended = Exit::from_status(status),
+                    Message::Refused(refusal) => return Err(EarlyEnd::Refused(refusal)),
                     Message::NoSnapshot(_) => {}
                     Message::Warning(text) => self.warn(text),
                 }
             }
         }
-        if let Some(template) = &self.from
-            && !self.session.is_kept(template.pid)
+        if let Some(snapshot) = &self.from
+            && !self.processes.is_kept(snapshot.pid)
         {
             return Err(self.lost());
         }
@@ -261,52 +267,56 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     }
 
     /// Ends an execution that was forked from a snapshot.
-    pub(crate) fn stop_execution(&mut self, place: usize) -> Result<(), Stopped> {
-        let Some(template) = self.from.clone() else {
+    pub(crate) fn stop_execution(&mut self, index: usize) -> Result<(), EarlyEnd> {
+        let Some(snapshot) = self.from.clone() else {
             return Ok(());
         };
         let deadline = Instant::now() + GRACE;
-        self.session.goes_on();
-        for process in template.children() {
+        self.processes.expect_more();
+        for process in snapshot.children() {
             system::kill(process, libc::SIGKILL);
         }
         loop {
-            match self.deal_with_messages() {
+            match self.handle_messages() {
                 // It was refused already.
-                Ok(()) | Err(Stopped::Refused(_)) => {}
+                Ok(()) | Err(EarlyEnd::Refused(_)) => {}
                 Err(stopped) => return Err(stopped),
             }
-            if self.session.running[place].ended.is_some() || Instant::now() >= deadline {
+            if self.processes.commands[index].ended.is_some() || Instant::now() >= deadline {
                 break;
             }
-            self.session.pump(deadline)?;
+            self.processes.pump(deadline)?;
         }
-        if self.session.running[place].ended.is_none() {
-            self.session.give_up(template.pid)?;
+        if self.processes.commands[index].ended.is_none() {
+            self.processes.end_kept(snapshot.pid)?;
             self.snapshots
-                .switch_off(template.stage, "it does not end executions");
-            self.session.running[place].ended = Some(Ended::Signaled(libc::SIGKILL));
+                .switch_off(snapshot.stage, SnapshotObstacle::Stuck);
+            self.processes.commands[index].ended = Some(Exit::Signaled(libc::SIGKILL));
         }
         self.from = None;
         Ok(())
     }
 
     /// A server, its client, and its end.
-    fn serve(&mut self, recover: &Command, commands: &ServerCommands) -> Result<(), Stopped> {
+    fn serve(
+        &mut self,
+        recover: &ResolvedCommand,
+        commands: &Server<ResolvedCommand>,
+    ) -> Result<(), EarlyEnd> {
         let server = self.start(Stage::Recovery, recover)?;
         self.wait_until_ready(server, &commands.ready)?;
         if let Some(client) = &commands.client {
             let client = self.start(Stage::Client, client)?;
             self.wait_for(client, server)?;
-            system::kill(-self.session.running[client].pid, libc::SIGKILL);
+            system::kill(-self.processes.commands[client].pid, libc::SIGKILL);
             if self.end_of(client).is_some() {
-                // If the server died, that is the cause; its sockets close before its end is seen.
+                // If the server died, that is the cause; its sockets close before its end is reported.
                 let deadline = Instant::now() + SERVER_DIES;
-                while self.session.running[server].ended.is_none() && Instant::now() < deadline {
+                while self.processes.commands[server].ended.is_none() && Instant::now() < deadline {
                     self.pump(deadline)?;
                 }
-                if self.session.running[server].ended.is_some() {
-                    self.session.end_all()?;
+                if self.processes.commands[server].ended.is_some() {
+                    self.processes.end_all()?;
                     self.judge(server, false)?;
                 }
             }
@@ -319,70 +329,62 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
                 self.wait_for(stop, server)?;
                 self.judge(stop, false)?;
             }
-            None => system::kill(self.session.running[server].pid, libc::SIGTERM),
+            None => system::kill(self.processes.commands[server].pid, libc::SIGTERM),
         }
         if !self.wait(server)? {
-            return Err(self.hang(server, server, "it did not stop when it was told to"));
+            return Err(self.hang(server, server, "it did not stop within the timeout"));
         }
-        self.session.end_all()?;
+        self.processes.end_all()?;
         if commands.judge_exit {
             self.judge(server, signalled)?;
-        } else if let Some(end @ End::Matched(_)) = self.end_of(server) {
+        } else if let Some(end @ FailureKind::Matched(_)) = self.end_of(server) {
             return Err(self.failure(server, end, ""));
         }
         Ok(())
     }
 
-    fn wait_until_ready(&mut self, server: usize, ready: &PreparedReady) -> Result<(), Stopped> {
-        let deadline = Instant::now() + self.kit.timeout;
-        let mut look = FIRST_LOOK;
+    fn wait_until_ready(&mut self, server: usize, ready: &Ready) -> Result<(), EarlyEnd> {
+        let deadline = Instant::now() + self.plan.timeout;
+        let mut pauses = Ready::pauses();
         loop {
-            let is_ready = match ready {
-                PreparedReady::Output(_) => self.session.running[server].capture.ready,
-                PreparedReady::Port(port) => {
-                    let port = port.unwrap_or(self.kit.port);
-                    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-                    TcpStream::connect_timeout(&address, LAST_LOOK).is_ok()
-                }
-                PreparedReady::Unix(path) => {
-                    UnixStream::connect(with_port(path, self.kit.port)).is_ok()
-                }
-            };
-            if is_ready {
+            let has_written = self.processes.commands[server].capture.ready;
+            if ready.is_met(self.launcher.port, |_| has_written) {
                 return Ok(());
             }
-            if let Some(ended) = self.session.running[server].ended {
-                self.session.end_all()?;
+            if let Some(ended) = self.processes.commands[server].ended {
+                self.processes.end_all()?;
                 let end = match ended {
-                    Ended::Exited(status) => End::Exited(status),
-                    Ended::Signaled(signal) => End::Signaled(signal),
+                    Exit::Exited(status) => FailureKind::Exited(status),
+                    Exit::Signaled(signal) => FailureKind::Signaled(signal),
                 };
                 return Err(self.failure(server, end, "it ended before it was ready"));
             }
             if Instant::now() >= deadline {
-                return Err(self.hang(server, server, "it was not ready in time"));
+                return Err(self.hang(server, server, "it was not ready within the timeout"));
             }
-            let next = match ready {
-                PreparedReady::Output(_) => deadline,
-                _ => deadline.min(Instant::now() + look),
+            let next = match (ready, pauses.next()) {
+                (Ready::Port(_) | Ready::Unix(_), Some(pause)) => {
+                    deadline.min(Instant::now() + pause)
+                }
+                // Output wakes us up.
+                _ => deadline,
             };
             self.pump(next)?;
-            look = LAST_LOOK.min(look * 2);
         }
     }
 
-    /// Waits for a command; a hang is blamed on `culprit`, whose stack is taken.
-    fn wait_for(&mut self, place: usize, culprit: usize) -> Result<(), Stopped> {
-        if self.wait(place)? {
+    /// Waits for a command. If it does not end in time, `culprit` hangs, and its stack is taken.
+    fn wait_for(&mut self, index: usize, culprit: usize) -> Result<(), EarlyEnd> {
+        if self.wait(index)? {
             return Ok(());
         }
-        Err(self.hang(place, culprit, ""))
+        Err(self.hang(index, culprit, ""))
     }
 
-    /// Whether it ended in time.
-    fn wait(&mut self, place: usize) -> Result<bool, Stopped> {
-        let deadline = Instant::now() + self.kit.timeout;
-        while self.session.running[place].ended.is_none() && !self.session.too_long(place) {
+    /// Waits for a command; whether it ended in time.
+    fn wait(&mut self, index: usize) -> Result<bool, EarlyEnd> {
+        let deadline = Instant::now() + self.plan.timeout;
+        while self.processes.commands[index].ended.is_none() && !self.processes.too_long(index) {
             if Instant::now() >= deadline {
                 return Ok(false);
             }
@@ -392,54 +394,56 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     }
 
     /// How a command that ended failed, if it did.
-    pub(crate) fn end_of(&self, place: usize) -> Option<End> {
-        let running = &self.session.running[place];
-        match running.ended? {
-            Ended::Signaled(signal) => return Some(End::Signaled(signal)),
-            Ended::Exited(0) => {}
-            Ended::Exited(status) if self.ok_exit.contains(&status) => {}
-            Ended::Exited(status) => return Some(End::Exited(status)),
+    pub(crate) fn end_of(&self, index: usize) -> Option<FailureKind> {
+        let command = &self.processes.commands[index];
+        match command.ended? {
+            Exit::Signaled(signal) => return Some(FailureKind::Signaled(signal)),
+            Exit::Exited(0) => {}
+            Exit::Exited(status) if self.plan.ok_exit.contains(&status) => {}
+            Exit::Exited(status) => return Some(FailureKind::Exited(status)),
         }
-        let pattern = &self.kit.patterns.fail[running.capture.failed?];
-        Some(End::Matched(pattern.as_str().into()))
+        let pattern = &self.plan.fail_patterns[command.capture.failed?];
+        Some(FailureKind::Matched(pattern.as_str().into()))
     }
 
-    /// Fails if the command did. `terminated`: it was sent SIGTERM, and may end of it.
-    fn judge(&self, place: usize, terminated: bool) -> Result<(), Stopped> {
-        match self.end_of(place) {
+    /// Fails if the command did. `terminated`: it was sent SIGTERM, and may die of it.
+    fn judge(&self, index: usize, terminated: bool) -> Result<(), EarlyEnd> {
+        match self.end_of(index) {
             None => Ok(()),
-            Some(End::Signaled(libc::SIGTERM) | End::Exited(SHELL_TERMINATED)) if terminated => {
+            Some(FailureKind::Signaled(libc::SIGTERM) | FailureKind::Exited(SHELL_TERMINATED))
+                if terminated =>
+            {
                 Ok(())
             }
-            Some(end) => Err(self.failure(place, end, "")),
+            Some(end) => Err(self.failure(index, end, "")),
         }
     }
 
-    fn hang(&mut self, place: usize, culprit: usize, note: &str) -> Stopped {
-        let process = match (&self.from, &self.kit.runtime) {
-            (Some(template), Some(runtime)) => template.active(runtime),
-            _ => Some(self.session.running[culprit].pid),
+    fn hang(&mut self, index: usize, culprit: usize, note: &str) -> EarlyEnd {
+        let process = match (&self.from, &self.launcher.runtime) {
+            (Some(snapshot), Some(runtime)) => snapshot.active(runtime),
+            _ => Some(self.processes.commands[culprit].pid),
         };
-        let backtrace = match self.session.tracer {
+        let backtrace = match self.processes.tracer {
             Some(_) => None,
             None => process.and_then(stack::of_hang),
         };
-        if let Err(stopped) = self.stop_execution(place) {
+        if let Err(stopped) = self.stop_execution(index) {
             return stopped;
         }
-        if let Err(error) = self.session.end_all() {
-            return Stopped::Trouble(error);
+        if let Err(error) = self.processes.end_all() {
+            return EarlyEnd::Io(error);
         }
-        let mut failure = self.failure(place, End::TimedOut, note);
-        if let Stopped::Reply(RunReply::Failure { backtrace: it, .. }) = &mut failure {
+        let mut failure = self.failure(index, FailureKind::TimedOut, note);
+        if let EarlyEnd::Reply(RunReply::Failure { backtrace: it, .. }) = &mut failure {
             *it = backtrace;
         }
         failure
     }
 
-    pub(crate) fn failure(&self, place: usize, end: End, note: &str) -> Stopped {
-        let running = &self.session.running[place];
-        let mut output = running.capture.text();
+    pub(crate) fn failure(&self, index: usize, kind: FailureKind, note: &str) -> EarlyEnd {
+        let command = &self.processes.commands[index];
+        let mut output = command.capture.text();
         if !note.is_empty() {
             if !output.is_empty() && !output.ends_with('\n') {
                 output.push('\n');
@@ -448,23 +452,15 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             output.push_str(note);
             output.push_str("]\n");
         }
-        Stopped::Reply(RunReply::Failure {
-            stage: running.stage,
-            end,
+        EarlyEnd::Reply(RunReply::Failure {
+            stage: command.stage,
+            kind,
             output,
             backtrace: self
-                .session
+                .processes
                 .tracer
                 .as_ref()
-                .and_then(|it| it.crash(running.pid)),
+                .and_then(|it| it.crash(command.pid)),
         })
     }
-}
-
-fn cannot_start(stage: Stage, command: &Command, error: &io::Error) -> Stopped {
-    Stopped::Reply(RunReply::CannotStart {
-        stage,
-        program: command.prepared.program.clone(),
-        errno: error.raw_os_error().unwrap_or(0),
-    })
 }

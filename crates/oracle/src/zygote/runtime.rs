@@ -1,22 +1,21 @@
-//! What a command needs to run with the runtime in it.
+//! What a command needs to run with the runtime.
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use powerfail_protocol::explore::{FILE_LEN, FILE_VARIABLE, OUTPUT_VARIABLE, SOCKET_VARIABLE};
 use rustix::process::Resource;
 
-use crate::explore::ExploreFile;
+use crate::lazy::SharedFile;
 use crate::plan::Limits;
-use crate::zygote::spawn::CStrings;
+use crate::zygote::launcher;
 
-/// What the loader of a dynamic program loads first.
-const PRELOAD: &str = "LD_PRELOAD=";
+/// The variable that names libraries for the loader of a dynamic program to load first.
+const PRELOAD: &str = "LD_PRELOAD";
 /// Address space that the runtime takes for itself, besides the shared file.
 const OWN_BYTES: u64 = 8 << 30;
 /// Descriptors that it inherits.
@@ -25,37 +24,40 @@ const COUNT: RawFd = 4;
 const USUAL_LIMIT: u64 = 1024;
 const ROOM: RawFd = 8;
 
-/// See the module header.
+/// The runtime, and what a command inherits to run with it.
 #[derive(Debug)]
 pub(crate) struct Runtime {
-    pub(crate) file: ExploreFile,
+    pub(crate) file: SharedFile,
     library: OwnedFd,
     first_number: RawFd,
-    /// The environment of who has the runtime in it and is not explored.
-    plain: Vec<OsString>,
+    /// The environment of a command that runs with the runtime and is not explored.
+    preload_variables: Vec<OsString>,
+    /// The environment of a command that is explored.
     variables: Vec<OsString>,
 }
 
 impl Runtime {
-    pub(crate) fn new(library: OwnedFd, file: ExploreFile, environment: &[OsString]) -> Self {
+    pub(crate) fn new(
+        library: OwnedFd,
+        file: SharedFile,
+        environment: &[(OsString, OsString)],
+    ) -> Self {
         let limit = rustix::process::getrlimit(Resource::Nofile).current;
         let limit = limit.unwrap_or(USUAL_LIMIT).min(USUAL_LIMIT);
         let first_number = RawFd::try_from(limit).unwrap_or(1024) - ROOM;
         let mut variables = Vec::new();
-        let mut preload = format!("{PRELOAD}/proc/self/fd/{}", first_number + 3).into_bytes();
-        for variable in environment {
-            let bytes = variable.clone().into_vec();
-            match bytes.strip_prefix(PRELOAD.as_bytes()) {
-                Some([]) => {}
-                Some(others) => {
-                    preload.push(b':');
-                    preload.extend_from_slice(others);
-                }
-                None => variables.push(variable.clone()),
+        let mut preload = OsString::from(format!("/proc/self/fd/{}", first_number + COUNT - 1));
+        for (name, value) in environment {
+            if name != PRELOAD {
+                variables.push((name.clone(), value.clone()));
+            } else if !value.is_empty() {
+                preload.push(":");
+                preload.push(value);
             }
         }
-        variables.push(OsString::from_vec(preload));
-        let plain = variables.clone();
+        variables.push((PRELOAD.into(), preload));
+        let mut variables = launcher::variables(&variables);
+        let preload_variables = variables.clone();
         let names = [FILE_VARIABLE, SOCKET_VARIABLE, OUTPUT_VARIABLE];
         for (number, name) in (first_number..).zip(names) {
             variables.push(format!("{name}={number}").into());
@@ -64,33 +66,24 @@ impl Runtime {
             file,
             library,
             first_number,
-            plain,
+            preload_variables,
             variables,
         }
     }
 
-    /// The variables of the environment of a command that is not explored.
-    pub(crate) fn plain_variables(&self) -> &[OsString] {
-        &self.plain
+    /// The environment of a command that runs with the runtime and is not explored: `NAME=value`.
+    pub(crate) fn preload_variables(&self) -> &[OsString] {
+        &self.preload_variables
     }
 
     /// What such a command inherits, and under which number.
-    pub(crate) fn plain_inherited(&self) -> (RawFd, RawFd) {
+    pub(crate) fn preload_inherited(&self) -> (RawFd, RawFd) {
         (self.library.as_raw_fd(), self.first_number + COUNT - 1)
     }
 
-    /// The variables of the environment.
+    /// The environment of a command that is explored: `NAME=value`.
     pub(crate) fn variables(&self) -> &[OsString] {
         &self.variables
-    }
-
-    pub(crate) fn environment(&self) -> io::Result<CStrings> {
-        let strings: Result<_, _> = self
-            .variables
-            .iter()
-            .map(|it| CString::new(it.clone().into_vec()))
-            .collect();
-        Ok(CStrings::new(strings?))
     }
 
     /// What is inherited, and under which numbers.
@@ -127,15 +120,33 @@ impl Runtime {
     }
 }
 
-/// Why a program cannot have the runtime in it, if that can be seen from outside.
-pub(crate) fn cannot_preload(program: &Path) -> Option<&'static str> {
+/// Why the runtime cannot be loaded into a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotPreloadable {
+    #[error("it runs with the rights of another user")]
+    OtherUser,
+    #[error("it is not a program for this kind of machine")]
+    OtherMachine,
+    #[error("it is linked statically")]
+    Static,
+}
+
+/// Whether the runtime can be loaded into a program, as far as its file shows.
+pub(crate) fn check_preload(program: &Path) -> Result<(), NotPreloadable> {
+    match obstacle(program) {
+        Some(obstacle) => Err(obstacle),
+        None => Ok(()),
+    }
+}
+
+fn obstacle(program: &Path) -> Option<NotPreloadable> {
     const INTERPRETER: u32 = 3;
     const DYNAMIC_64_BIT: &[u8] = b"\x7fELF\x02\x01";
     const X86_64: [u8; 2] = [62, 0];
     let mut bytes = Vec::new();
     let file = File::open(program).ok()?;
     if file.metadata().is_ok_and(|it| it.mode() & 0o6000 != 0) {
-        return Some("it runs with the rights of somebody else");
+        return Some(NotPreloadable::OtherUser);
     }
     // Program headers follow the header in all files that linkers write.
     file.take(64 << 10).read_to_end(&mut bytes).ok()?;
@@ -144,7 +155,7 @@ pub(crate) fn cannot_preload(program: &Path) -> Option<&'static str> {
         return None;
     }
     if !bytes.starts_with(DYNAMIC_64_BIT) || bytes.get(18..20) != Some(&X86_64) {
-        return Some("it is no program for this kind of machine");
+        return Some(NotPreloadable::OtherMachine);
     }
     let number =
         |at: usize| -> Option<u64> { Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?)) };
@@ -155,7 +166,7 @@ pub(crate) fn cannot_preload(program: &Path) -> Option<&'static str> {
         Some(u32::from_le_bytes(*kind))
     });
     if !{ kinds }.any(|kind| kind == INTERPRETER) {
-        return Some("it is linked statically");
+        return Some(NotPreloadable::Static);
     }
     None
 }

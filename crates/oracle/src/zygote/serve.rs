@@ -5,23 +5,25 @@ use std::io;
 use std::os::unix::net::UnixStream;
 
 use crate::descriptors;
-use crate::explore::ExploreFile;
+use crate::lazy::SharedFile;
 use crate::message::{
-    ExecutionReply, ExploreReply, Level, Ran, Request, RunReply, Setup, SetupReply,
+    ExploreReply, IsolationLevel, LazyOptions, LazyReply, Request, RunReply, RunResult, Setup,
+    SetupReply, receive, send,
 };
-use crate::wire;
-use crate::zygote::cover::Covers;
 use crate::zygote::isolate;
+use crate::zygote::launcher::Launcher;
+use crate::zygote::plan_runner::PlanRunner;
+use crate::zygote::pool_mounts::PoolMounts;
 use crate::zygote::runtime::Runtime;
-use crate::zygote::stages::Stages;
 use crate::zygote::system;
-use crate::zygote::tree::Exploration;
 
-/// The name by which a process knows that it is to be a zygote.
+/// The name, as `argv[0]`, of a process that is to be a zygote.
 pub(crate) const ZYGOTE_NAME: &str = "powerfail-zygote";
 
-/// Makes this process a zygote if it was started to be one, and does not return then. Call it first thing
-/// in `main`, while there is one thread: the oracle starts the program that it lives in once more.
+/// Makes this process a zygote if it was started as one, and does not return then.
+///
+/// Call it at the beginning of `main`, while there is one thread: the oracle executes the program that
+/// contains it once more.
 pub fn serve_if_zygote() {
     if std::env::args_os().next().as_deref() == Some(OsStr::new(ZYGOTE_NAME)) {
         let status = i32::from(serve().is_err());
@@ -32,134 +34,115 @@ pub fn serve_if_zygote() {
 fn serve() -> io::Result<()> {
     let socket = take_socket()?;
     isolate::leave_the_terminal();
-    let Some(message) = wire::receive(&socket)? else {
+    let Some(setup) = receive::<Setup>(&socket)? else {
         return Ok(());
     };
-    let setup = Setup::decode(&message)?;
     let mut runtime = None;
     if setup.has_runtime {
         let [library, file] = descriptors::receive(&socket)?;
-        let file = ExploreFile::from_descriptor(file);
-        runtime = Some(Runtime::new(library, file, &setup.environment));
+        let file = SharedFile::from_descriptor(file);
+        runtime = Some(Runtime::new(library, file, &setup.plan.environment));
     }
     let socket = match isolate::enter(setup.level, socket) {
         Ok(socket) => socket,
-        Err((socket, reason)) => {
-            return SetupReply::NotPossible { reason }.encode().send(&socket);
+        Err((socket, error)) => {
+            let reason = error.to_string();
+            return send(&socket, &SetupReply::NotIsolated { reason });
         }
     };
-    let mut covers = Covers::new(&setup.cover);
-    let placeholders = match covers.mount() {
+    let mut mounts = PoolMounts::new(&setup.mounted_pools);
+    let placeholders = match mounts.mount() {
         Ok(placeholders) => placeholders,
-        Err(reason) => return SetupReply::NotPossible { reason }.encode().send(&socket),
+        Err(error) => {
+            let reason = error.to_string();
+            return send(&socket, &SetupReply::NotIsolated { reason });
+        }
     };
-    if let Err(error) = std::env::set_current_dir(&setup.working_directory) {
+    if let Some(directory) = &setup.plan.working_directory
+        && let Err(error) = std::env::set_current_dir(directory)
+    {
         let failed = SetupReply::Failed {
-            path: setup.working_directory.clone(),
-            errno: error.raw_os_error().unwrap_or(0),
+            path: directory.clone(),
+            error: (&error).into(),
         };
-        return failed.encode().send(&socket);
+        return send(&socket, &failed);
     }
-    let mut stages = match Stages::new(&setup, &socket, setup.level == Level::Full, runtime) {
-        Ok(stages) => stages,
+    let input = Launcher::input(&setup.plan).to_path_buf();
+    let owns_namespace = setup.level == IsolationLevel::Full;
+    let mut runner = match PlanRunner::new(setup.plan, &socket, owns_namespace, runtime) {
+        Ok(runner) => runner,
         Err(error) => {
             let failed = SetupReply::Failed {
-                path: setup.input.clone(),
-                errno: error.raw_os_error().unwrap_or(0),
+                path: input,
+                error: (&error).into(),
             };
-            return failed.encode().send(&socket);
+            return send(&socket, &failed);
         }
     };
-    SetupReply::Ready { placeholders }.encode().send(&socket)?;
-    while let Some(message) = wire::receive(&socket)? {
-        let request = Request::decode(&message)?;
-        let refreshed = covers.refresh().and_then(|mounted| {
-            if mounted {
-                // What a snapshot holds on to may be gone.
-                return stages.end_snapshots().map_err(|error| error.to_string());
+    send(&socket, &SetupReply::Ready { placeholders })?;
+    while let Some(request) = receive(&socket)? {
+        let refreshed = match mounts.refresh() {
+            // A snapshot may refer to files that are no longer mounted.
+            Ok(true) => runner.end_snapshots(),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        match (request, refreshed) {
+            (request, Ok(())) => answer(request, &mut runner, &socket)?,
+            (Request::Modules, Err(_)) => answer(request, &mut runner, &socket)?,
+            (Request::Run(_), Err(error)) => {
+                let result = RunResult {
+                    reply: RunReply::ZygoteFailed((&error).into()),
+                    outputs: Vec::new(),
+                    from_snapshot: false,
+                    snapshot_note: None,
+                };
+                send(&socket, &result)?;
             }
-            Ok(())
-        });
-        answer(request, refreshed, &mut stages, &socket)?;
+            (Request::Explore(_), Err(error)) => {
+                let reply = RunReply::ZygoteFailed((&error).into());
+                send(&socket, &ExploreReply::NoVerdict(reply))?;
+            }
+        }
     }
-    stages.end_snapshots()
+    runner.end_snapshots()
 }
 
-fn answer(
-    request: Request,
-    refreshed: Result<(), String>,
-    stages: &mut Stages<'_>,
-    socket: &UnixStream,
-) -> io::Result<()> {
-    let broken = refreshed.err().map(|reason| RunReply::Broken { reason });
-    match (request, broken) {
-        (Request::Run { .. }, Some(reply)) => Ran {
-            reply,
-            texts: Vec::new(),
-            by_snapshot: false,
-            note: None,
-        }
-        .encode()
-        .send(socket),
-        (Request::Explore { .. }, Some(reply)) => {
-            ExploreReply::Trouble(reply).encode().send(socket)
-        }
-        (
-            Request::Run {
-                traced,
-                snapshot,
-                texts,
-            },
-            None,
-        ) => stages.run(traced, snapshot, texts).encode().send(socket),
-        (
-            Request::Explore {
-                private,
-                log,
-                notes,
-                max_executions,
-            },
-            None,
-        ) => {
-            let exploration = Exploration {
-                private,
-                log,
-                notes,
-                max_executions,
-            };
-            explore(exploration, stages, socket)
-        }
-        (Request::Modules, _) => stages.modules().encode().send(socket),
+fn answer(request: Request, runner: &mut PlanRunner<'_>, socket: &UnixStream) -> io::Result<()> {
+    match request {
+        Request::Run(options) => send(socket, &runner.run(options)),
+        Request::Explore(options) => explore(options, runner, socket),
+        Request::Modules => send(socket, &runner.modules()),
     }
 }
 
-/// Tells executions several at a time.
+/// Explores, and sends several executions in each message.
 fn explore(
-    exploration: Exploration,
-    stages: &mut Stages<'_>,
+    options: LazyOptions,
+    runner: &mut PlanRunner<'_>,
     socket: &UnixStream,
 ) -> io::Result<()> {
     const ENOUGH_BYTES: usize = 1 << 20;
-    let mut executions: Vec<ExecutionReply> = Vec::new();
+    let mut executions: Vec<LazyReply> = Vec::new();
     let mut bytes = 0;
-    let mut tell = |execution: ExecutionReply| {
+    let mut report = |execution: LazyReply| {
         bytes += execution.len_bytes();
         executions.push(execution);
         if bytes < ENOUGH_BYTES {
             return Ok(());
         }
         bytes = 0;
-        let some = std::mem::take(&mut executions);
-        ExploreReply::Executions(some).encode().send(socket)
+        let batch = std::mem::take(&mut executions);
+        send(socket, &ExploreReply::Executions(batch))
     };
-    let reply = stages.explore(exploration, &mut tell);
+    let reply = runner.explore(options, &mut report);
     if !executions.is_empty() {
-        ExploreReply::Executions(executions).encode().send(socket)?;
+        send(socket, &ExploreReply::Executions(executions))?;
     }
-    reply.encode().send(socket)
+    send(socket, &reply)
 }
 
-/// The conversation is the standard input, which is then nothing, so that no child gets hold of it.
+/// The socket is standard input, which becomes `/dev/null` so that no child inherits the socket.
 fn take_socket() -> io::Result<UnixStream> {
     system::move_away(libc::STDIN_FILENO).map(UnixStream::from)
 }

@@ -1,27 +1,30 @@
-//! The snapshots of the commands of a plan: made when they are first needed, or not at all, and why.
+//! The snapshots of the commands of a plan. Each is made when it is first needed; if that is not possible, the
+//! obstacle is kept.
 
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use powerfail_trace::Module;
 
-use crate::explore::ExploreFile;
+use crate::lazy::SharedFile;
+use crate::message::{Refusal, StageModules};
+use crate::plan::{ResolvedCommand, ResolvedPlan};
 use crate::verdict::Stage;
-use crate::zygote::conversation::Message;
-use crate::zygote::kit::{Command, Kit};
+use crate::zygote::launcher::{Launcher, Observer};
 use crate::zygote::modules;
-use crate::zygote::run::Stopped;
-use crate::zygote::runtime::cannot_preload;
-use crate::zygote::session::{Running, Session};
-use crate::zygote::template::Template;
+use crate::zygote::processes::{Processes, StartedCommand};
+use crate::zygote::run::EarlyEnd;
+use crate::zygote::runtime::check_preload;
+use crate::zygote::runtime_socket::Message;
+use crate::zygote::snapshot::{Snapshot, SnapshotObstacle};
 
-/// See the module header.
+/// The snapshots of all commands, and what was learned from their processes.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    all: HashMap<Stage, Snapshot>,
-    /// Where files lay in the processes of each command.
+    all: HashMap<Stage, State>,
+    /// The modules that the processes of each command had loaded.
     modules: HashMap<Stage, Vec<Module>>,
     /// Instructions that were noted in executions of each snapshot, but for the last one's, which are in the
     /// shared file.
@@ -30,79 +33,80 @@ pub(crate) struct Snapshots {
 }
 
 #[derive(Debug)]
-enum Snapshot {
-    Ready(Rc<Template>),
+enum State {
+    Ready(Rc<Snapshot>),
     /// There is none.
-    Off(String),
+    Off(SnapshotObstacle),
 }
 
 impl Snapshots {
-    /// The snapshot of a command, made now if it is the first time; nothing if there cannot be one.
+    /// The snapshot of a command, made now if it is needed for the first time; `None` if there cannot be one.
     pub(crate) fn of(
         &mut self,
+        plan: &ResolvedPlan,
         stage: Stage,
-        command: &Command,
-        session: &mut Session<'_, '_>,
-        kit: &mut Kit,
-    ) -> Result<Option<Rc<Template>>, Stopped> {
+        command: &ResolvedCommand,
+        processes: &mut Processes<'_, '_>,
+        launcher: &mut Launcher,
+    ) -> Result<Option<Rc<Snapshot>>, EarlyEnd> {
         match self.all.get(&stage) {
-            Some(Snapshot::Ready(template)) if session.is_kept(template.pid) => {
-                return Ok(Some(Rc::clone(template)));
+            Some(State::Ready(snapshot)) if processes.is_kept(snapshot.pid) => {
+                return Ok(Some(Rc::clone(snapshot)));
             }
-            Some(Snapshot::Ready(_)) => {
-                self.switch_off(stage, "its snapshot has ended");
+            Some(State::Ready(_)) => {
+                self.switch_off(stage, SnapshotObstacle::Ended);
                 return Ok(None);
             }
-            Some(Snapshot::Off(_)) => return Ok(None),
+            Some(State::Off(_)) => return Ok(None),
             None => {}
         }
-        let made = match unsuitable(command, kit) {
-            Some(reason) => Err(reason.into()),
-            None => self.make(stage, command, session, kit)?,
+        let made = match unsuitable(plan, command, launcher) {
+            Some(obstacle) => Err(obstacle),
+            None => self.make(stage, command, plan.timeout, processes, launcher)?,
         };
         match made {
-            Ok(template) => {
-                let template = Rc::new(template);
-                let ready = Snapshot::Ready(Rc::clone(&template));
+            Ok(snapshot) => {
+                let snapshot = Rc::new(snapshot);
+                let ready = State::Ready(Rc::clone(&snapshot));
                 self.all.insert(stage, ready);
-                Ok(Some(template))
+                Ok(Some(snapshot))
             }
-            Err(reason) => {
-                self.switch_off(stage, &reason);
+            Err(obstacle) => {
+                self.switch_off(stage, obstacle);
                 Ok(None)
             }
         }
     }
 
-    /// From now on a command does without.
-    pub(crate) fn switch_off(&mut self, stage: Stage, reason: &str) {
-        self.all.insert(stage, Snapshot::Off(reason.into()));
+    /// From now on a command has no snapshot.
+    pub(crate) fn switch_off(&mut self, stage: Stage, obstacle: SnapshotObstacle) {
+        self.all.insert(stage, State::Off(obstacle));
     }
 
     /// Why not every command is forked from a snapshot.
     pub(crate) fn note(&self) -> Option<String> {
         let reasons = [Stage::Recovery, Stage::Checker, Stage::Dump].map(|stage| {
-            let Snapshot::Off(reason) = self.all.get(&stage)? else {
+            let State::Off(obstacle) = self.all.get(&stage)? else {
                 return None;
             };
-            Some(format!("the {stage} command: {reason}"))
+            Some(format!("the {stage} command: {obstacle}"))
         });
         let reasons: Vec<String> = reasons.into_iter().flatten().collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    /// Ends all of them; they are made again when they are needed.
-    pub(crate) fn end(&mut self, session: &mut Session<'_, '_>) -> io::Result<()> {
+    /// Ends all snapshots; they are made again when they are needed.
+    pub(crate) fn end(&mut self, processes: &mut Processes<'_, '_>) -> io::Result<()> {
         for snapshot in self.all.values() {
-            if let Snapshot::Ready(template) = snapshot {
-                session.give_up(template.pid)?;
+            if let State::Ready(snapshot) = snapshot {
+                processes.end_kept(snapshot.pid)?;
             }
         }
-        self.all.retain(|_, it| matches!(it, Snapshot::Off(_)));
+        self.all.retain(|_, it| matches!(it, State::Off(_)));
         Ok(())
     }
 
-    /// Takes note of where files lie in a process, once for each command.
+    /// Notes the modules of a process, once for each command.
     pub(crate) fn note_modules(&mut self, stage: Stage, process: i32) {
         let known = self.modules.entry(stage).or_default();
         if known.is_empty() {
@@ -110,7 +114,7 @@ impl Snapshots {
         }
     }
 
-    /// Where files lay in a process, if some of these addresses are in none of those that are known.
+    /// Notes the modules of a process if some of these addresses are in no module noted so far.
     pub(crate) fn note_more_modules(&mut self, stage: Stage, process: i32, addresses: &[u64]) {
         let known = self.modules.entry(stage).or_default();
         let is_known = |address: &u64| {
@@ -129,9 +133,9 @@ impl Snapshots {
         }
     }
 
-    /// Instructions in the shared file are those of the program that runs next: a command that is forked from
-    /// its snapshot, or nobody knows which.
-    pub(crate) fn use_sites(&mut self, next: Option<Stage>, file: &ExploreFile) -> io::Result<()> {
+    /// Puts the instructions of the program that runs next into the shared file: those of a command that is
+    /// forked from its snapshot, or none if the program is not known.
+    pub(crate) fn use_sites(&mut self, next: Option<Stage>, file: &SharedFile) -> io::Result<()> {
         if next.is_some() && next == self.last {
             return Ok(());
         }
@@ -144,79 +148,90 @@ impl Snapshots {
         Ok(())
     }
 
-    pub(crate) fn modules(&self) -> Vec<(Stage, Vec<Module>)> {
-        let all = self.modules.iter();
-        all.map(|(stage, modules)| (*stage, modules.clone()))
-            .collect()
+    /// The modules that the processes of each command had loaded.
+    pub(crate) fn modules(&self) -> Vec<StageModules> {
+        let of_stage = |(stage, modules): (&Stage, &Vec<Module>)| StageModules {
+            stage: *stage,
+            modules: modules.clone(),
+        };
+        self.modules.iter().map(of_stage).collect()
     }
 
     /// Starts the command and waits until it is about to touch a pool.
     fn make(
         &mut self,
         stage: Stage,
-        command: &Command,
-        session: &mut Session<'_, '_>,
-        kit: &mut Kit,
-    ) -> Result<Result<Template, String>, Stopped> {
-        let deadline = Instant::now() + kit.timeout;
-        let running = match kit.start(stage, command, false, true)? {
-            Ok(running) => running,
-            // It cannot be started without the runtime either, and that will be said.
-            Err(error) => return Ok(Err(error.to_string())),
+        command: &ResolvedCommand,
+        timeout: Duration,
+        processes: &mut Processes<'_, '_>,
+        launcher: &mut Launcher,
+    ) -> Result<Result<Snapshot, SnapshotObstacle>, EarlyEnd> {
+        let deadline = Instant::now() + timeout;
+        let started = match launcher.start(stage, command, Observer::Runtime)? {
+            Ok(started) => started,
+            // It cannot be started without the runtime either, which will be reported.
+            Err(error) => return Ok(Err(SnapshotObstacle::NotStarted(error))),
         };
-        let place = session.add(running);
+        let index = processes.add(started);
         let stopped = loop {
-            let running = &mut session.running[place];
-            if let Some(reason) = stopped(running) {
-                break reason;
+            let started = &mut processes.commands[index];
+            if let Some(stopped) = stopped(started) {
+                break stopped;
             }
-            if running.ended.is_some() {
-                break Err("it ended before it opened a pool".into());
+            if started.ended.is_some() {
+                break Err(SnapshotObstacle::EndedEarly);
             }
             if Instant::now() >= deadline {
-                break Err("it did not come to its pool in time".into());
+                break Err(SnapshotObstacle::TimedOut);
             }
-            session.pump(deadline)?;
+            processes.pump(deadline)?;
         };
-        let running = &mut session.running[place];
-        let process = running.pid;
-        let made = match (stopped, &kit.runtime) {
-            (Ok(()), Some(runtime)) => Template::new(running, runtime),
-            (stopped, _) => Err(stopped.err().unwrap_or_default()),
+        let started = &mut processes.commands[index];
+        let process = started.pid;
+        let made = match (stopped, &launcher.runtime) {
+            (Ok(()), Some(runtime)) => Snapshot::new(started, runtime),
+            (Ok(()), None) => Err(SnapshotObstacle::NoRuntime),
+            (Err(obstacle), _) => Err(obstacle),
         };
         if made.is_ok() {
             self.note_modules(stage, process);
-            session.keep(process);
+            processes.keep(process);
         } else {
-            session.end_all()?;
+            processes.end_all()?;
         }
-        session.running.truncate(place);
+        processes.commands.truncate(index);
         Ok(made)
     }
 }
 
 /// Why there cannot be a snapshot of a command, if that is known before it is started.
-fn unsuitable(command: &Command, kit: &Kit) -> Option<&'static str> {
-    if kit.runtime.is_none() {
-        return Some("there is no runtime");
+fn unsuitable(
+    plan: &ResolvedPlan,
+    command: &ResolvedCommand,
+    launcher: &Launcher,
+) -> Option<SnapshotObstacle> {
+    if launcher.runtime.is_none() {
+        return Some(SnapshotObstacle::NoRuntime);
     }
-    if command.has_port || kit.environment_has_port {
-        return Some("it is told another port each time");
+    if command.has_port() || plan.environment_has_port() {
+        return Some(SnapshotObstacle::PortChanges);
     }
-    if kit.limits.memory_bytes.is_some() {
-        return Some("its memory is limited, and the runtime needs some");
+    if plan.limits.memory_bytes.is_some() {
+        return Some(SnapshotObstacle::MemoryLimited);
     }
-    cannot_preload(&command.prepared.program)
+    let preloadable = check_preload(&command.program);
+    preloadable.err().map(SnapshotObstacle::NotPreloadable)
 }
 
-/// Whether it has come to its snapshot, or why it never will.
-fn stopped(running: &mut Running) -> Option<Result<(), String>> {
-    while let Some(said) = running.said.pop_front() {
-        match said.what {
-            Message::AtSnapshot if said.sender == running.pid => return Some(Ok(())),
-            Message::AtSnapshot => return Some(Err("a child of it opens the pool".into())),
-            Message::NoSnapshot(reason) => return Some(Err(reason)),
-            Message::Refused(refusal) => return Some(Err(refusal.reason)),
+/// Whether a command has reached its snapshot, or why it never will; `None` if that is not known yet.
+fn stopped(started: &mut StartedCommand) -> Option<Result<(), SnapshotObstacle>> {
+    while let Some(sent) = started.messages.pop_front() {
+        match sent.message {
+            Message::AtSnapshot if sent.sender == started.pid => return Some(Ok(())),
+            Message::AtSnapshot => return Some(Err(SnapshotObstacle::ChildOpensPool)),
+            Message::NoSnapshot(reason) | Message::Refused(Refusal { reason, .. }) => {
+                return Some(Err(SnapshotObstacle::Runtime(reason)));
+            }
             Message::Ended { .. } | Message::Warning(_) => {}
         }
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{
-    Begun, Branch, Choice, Execution, ExploreRequest, Explored, LineTable, Oracle, OracleError,
-    PageMask, PathMode, ProcessMode, Ready, RecoveryPlan, Server, Slot, Stage, TableLine, Verdict,
+    Branch, Choice, Execution, ExploreRequest, Explored, LineTable, Oracle, OracleError, PageMask,
+    PathMode, ProcessMode, Ready, RecoveryPlan, Server, Slot, Stage, StageStart, TableLine,
+    Verdict,
 };
 
 use crate::snapshots::assert_no_process_of;
@@ -52,8 +53,8 @@ fn request<'a>(table: &'a LineTable, prefix: &'a [u32], fork: bool) -> ExploreRe
 }
 
 /// A command before which so many choices were made.
-fn begun(stage: Stage, choices: u32) -> Begun {
-    Begun {
+fn begun(stage: Stage, choices: u32) -> StageStart {
+    StageStart {
         stage,
         choices,
         notes: 0,

@@ -224,7 +224,7 @@ fn a_wrong_set_up_is_an_error_in_one_sentence() {
     };
     assert_eq!(
         error(&["no-such-program-anywhere"]),
-        "no-such-program-anywhere (the recovery command) is not there; check the name and PATH"
+        "no-such-program-anywhere (the recovery command) was not found; check the name and PATH"
     );
     assert_eq!(error(&[]), "the recovery command is empty");
     let name = text.to_str().unwrap();

@@ -121,7 +121,11 @@ fn each_stage_of_a_server_has_a_timeout() {
     let stubborn = with(tcp(), "IGNORE_TERM");
     for way in WAYS {
         for (plan, stage, note) in [
-            (&never_ready, Stage::Recovery, "it was not ready in time"),
+            (
+                &never_ready,
+                Stage::Recovery,
+                "it was not ready within the timeout",
+            ),
             (&stuck_client, Stage::Client, ""),
             (&stuck_stop, Stage::Stop, ""),
             (&stubborn, Stage::Recovery, "it did not stop"),

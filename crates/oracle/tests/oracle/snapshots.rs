@@ -179,7 +179,7 @@ fn what_cannot_be_forked_is_executed_and_says_why() {
         (recovery(&log), "open for writing"),
         (with_variable(recovery("open={pool} exit=4")), "because"),
         (with_limit(recovery("open={pool} exit=4")), "is limited"),
-        (shell("cat {pool} >/dev/null; exit 4"), "a child of it"),
+        (shell("cat {pool} >/dev/null; exit 4"), "its child process"),
     ] {
         for way in WAYS {
             let mut slot = slot(&place, &plan, way);
@@ -208,7 +208,7 @@ fn a_program_that_never_comes_to_its_pool_hangs_as_it_does_without() {
         let mut slot = slot(&place, &plan, WAYS[0]);
         let failed = failure(slot.run().unwrap());
         assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
-        assert!(slot.snapshot_note().unwrap().contains("in time"));
+        assert!(slot.snapshot_note().unwrap().contains("within the timeout"));
     });
 }
 
@@ -253,7 +253,7 @@ fn a_recovery_that_behaves_differently_is_executed() {
         assert!(is_success(&slot.run().unwrap()));
     }
     let note = slot.snapshot_note().unwrap();
-    assert!(note.contains("ends differently"), "{note}");
+    assert!(note.contains("has a different outcome"), "{note}");
     assert!(!slot.uses_snapshots());
 }
 
@@ -268,7 +268,7 @@ fn a_snapshot_that_is_lost_is_said_and_done_without() {
         let lost = slot.run().unwrap_err();
         assert!(matches!(lost, OracleError::SnapshotLost { .. }), "{lost}");
         assert!(!is_success(&slot.run().unwrap()));
-        assert!(slot.snapshot_note().unwrap().contains("middle of a run"));
+        assert!(slot.snapshot_note().unwrap().contains("ended during a run"));
     }
 }
 

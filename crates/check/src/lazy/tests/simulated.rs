@@ -19,7 +19,7 @@ use crate::error::CheckError;
 use crate::lazy::executor::{Executor, LocatedFrames, Pools};
 use crate::lazy::walk::{Attempt, Explorer};
 use powerfail_oracle::{
-    Begun, Branch, Choice, Execution, ExploreRequest, Explored, LineTable, PageMask,
+    Branch, Choice, Execution, ExploreRequest, Explored, LineTable, PageMask, StageStart,
 };
 
 const POOL: PoolIndex = PoolIndex(0);
@@ -149,7 +149,7 @@ impl<'t> Simulated<'t> {
         let execution = Execution {
             verdict: verdict(success),
             choices: memory.choices,
-            stages: vec![Begun {
+            stages: vec![StageStart {
                 stage: Stage::Recovery,
                 choices: 0,
                 notes: 0,

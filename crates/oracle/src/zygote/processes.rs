@@ -15,20 +15,20 @@ use rustix::io::Errno;
 use crate::verdict::Stage;
 use crate::zygote::branches::Branches;
 use crate::zygote::capture::Capture;
-use crate::zygote::conversation::{Conversation, Heard, Said};
+use crate::zygote::runtime_socket::{Received, RuntimeSocket, SentMessage};
 use crate::zygote::system::{self, Waited};
 use crate::zygote::tracer::{self, Tracer};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum Exit {
     Exited(i32),
     Signaled(i32),
 }
 
-impl Ended {
-    /// From a status of `wait4`; nothing if it is not that of an end.
-    pub(crate) fn of_status(status: i32) -> Option<Self> {
+impl Exit {
+    /// From a status of `wait4`; `None` if the process has not ended.
+    pub(crate) fn from_status(status: i32) -> Option<Self> {
         if libc::WIFEXITED(status) {
             Some(Self::Exited(libc::WEXITSTATUS(status)))
         } else if libc::WIFSIGNALED(status) {
@@ -39,28 +39,28 @@ impl Ended {
     }
 }
 
-/// A command that was started.
+/// A command that was started in this run.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct StartedCommand {
     pub(crate) stage: Stage,
-    /// The process, if it is our child; 0 if it is forked from a snapshot.
+    /// The process, if it is a child of this one; 0 if it was forked from a snapshot.
     pub(crate) pid: i32,
-    pub(crate) ended: Option<Ended>,
-    /// What it writes, but for the content.
+    pub(crate) ended: Option<Exit>,
+    /// The pipe of its output, except the content of a dump.
     pub(crate) output: Option<Rc<OwnedFd>>,
     pub(crate) capture: Capture,
     /// The standard output of a dump.
     pub(crate) content: Option<Rc<OwnedFd>>,
     pub(crate) content_bytes: Vec<u8>,
-    /// With the runtime in it.
-    pub(crate) conversation: Option<Rc<Conversation>>,
-    /// What was said and not yet dealt with.
-    pub(crate) said: VecDeque<Said>,
-    /// If it is a tree of branches.
+    /// If it runs with the runtime.
+    pub(crate) socket: Option<Rc<RuntimeSocket>>,
+    /// Messages that were received and not yet handled.
+    pub(crate) messages: VecDeque<SentMessage>,
+    /// If it is a tree of forked branches.
     pub(crate) branches: Option<Branches>,
 }
 
-impl Running {
+impl StartedCommand {
     pub(crate) fn new(
         stage: Stage,
         pid: i32,
@@ -76,14 +76,14 @@ impl Running {
             capture,
             content,
             content_bytes: Vec::new(),
-            conversation: None,
-            said: VecDeque::new(),
+            socket: None,
+            messages: VecDeque::new(),
             branches: None,
         }
     }
 }
 
-/// What all runs share.
+/// What lasts from one run to the next.
 #[derive(Debug)]
 pub(crate) struct Supervision<'a> {
     pub(crate) socket: &'a UnixStream,
@@ -139,38 +139,38 @@ impl Supervision<'_> {
 
 /// The processes of one run.
 #[derive(Debug)]
-pub(crate) struct Session<'s, 'a> {
+pub(crate) struct Processes<'s, 'a> {
     supervision: &'s mut Supervision<'a>,
-    pub(crate) running: Vec<Running>,
+    pub(crate) commands: Vec<StartedCommand>,
     pub(crate) tracer: Option<Tracer>,
-    nobody_left: bool,
+    all_ended: bool,
 }
 
-impl<'s, 'a> Session<'s, 'a> {
+impl<'s, 'a> Processes<'s, 'a> {
     pub(crate) fn new(supervision: &'s mut Supervision<'a>, traced: bool) -> Self {
         Self {
             supervision,
-            running: Vec::new(),
+            commands: Vec::new(),
             tracer: traced.then(Tracer::default),
-            nobody_left: false,
+            all_ended: false,
         }
     }
 
-    pub(crate) fn add(&mut self, running: Running) -> usize {
-        self.nobody_left = false;
+    pub(crate) fn add(&mut self, command: StartedCommand) -> usize {
+        self.all_ended = false;
         if let Some(tracer) = &mut self.tracer {
-            tracer.expect(running.pid);
+            tracer.expect(command.pid);
         }
-        self.running.push(running);
-        self.running.len() - 1
+        self.commands.push(command);
+        self.commands.len() - 1
     }
 
     /// Whether a dump has become too long.
     pub(crate) fn too_long(&self, place: usize) -> bool {
-        self.running[place].content_bytes.len() as u64 > self.supervision.max_content_bytes
+        self.commands[place].content_bytes.len() as u64 > self.supervision.max_content_bytes
     }
 
-    /// Waits for something to happen, until the deadline, and deals with it.
+    /// Waits until something happens or the deadline passes, and handles it.
     pub(crate) fn pump(&mut self, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec {
@@ -182,11 +182,11 @@ impl<'s, 'a> Session<'s, 'a> {
                 PollFd::new(&self.supervision.signals, PollFlags::IN),
                 PollFd::new(self.supervision.socket, PollFlags::RDHUP),
             ];
-            for running in &self.running {
-                let pipes = running.output.iter().chain(&running.content);
+            for command in &self.commands {
+                let pipes = command.output.iter().chain(&command.content);
                 watched.extend(pipes.map(|pipe| PollFd::new(&**pipe, PollFlags::IN)));
-                let conversation = running.conversation.iter();
-                watched.extend(conversation.map(|it| PollFd::new(&**it, PollFlags::IN)));
+                let socket = command.socket.iter();
+                watched.extend(socket.map(|it| PollFd::new(&**it, PollFlags::IN)));
             }
             match poll(&mut watched, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -200,9 +200,9 @@ impl<'s, 'a> Session<'s, 'a> {
             )
         };
         if gone {
-            // Nobody waits for the result any more.
+            // The oracle does not wait for the result any more.
             self.supervision.kept.clear();
-            self.nobody_left = false;
+            self.all_ended = false;
             self.end_all()?;
             std::process::exit(0);
         }
@@ -210,53 +210,53 @@ impl<'s, 'a> Session<'s, 'a> {
             let _ = rustix::io::read(&self.supervision.signals, &mut self.supervision.buffer);
             self.reap()?;
         }
-        self.hear()?;
+        self.receive()?;
         // Afterwards: what ended has written all that it will.
         self.drain()
     }
 
-    /// Takes note of what the runtime says.
-    fn hear(&mut self) -> io::Result<()> {
-        for running in &mut self.running {
-            while let Some(conversation) = &running.conversation {
-                match conversation.hear()? {
-                    Heard::Said(said) => running.said.push_back(said),
-                    Heard::Nothing => break,
-                    Heard::Closed => running.conversation = None,
+    /// Receives the messages of runtimes.
+    fn receive(&mut self) -> io::Result<()> {
+        for command in &mut self.commands {
+            while let Some(socket) = &command.socket {
+                match socket.receive()? {
+                    Received::Message(sent) => command.messages.push_back(sent),
+                    Received::Nothing => break,
+                    Received::Closed => command.socket = None,
                 }
             }
         }
         Ok(())
     }
 
-    /// Reads what was written.
+    /// Reads the output of all commands.
     fn drain(&mut self) -> io::Result<()> {
         let limit = self.supervision.max_content_bytes;
         let buffer = &mut self.supervision.buffer;
-        for running in &mut self.running {
-            while let Some(pipe) = &running.output {
+        for command in &mut self.commands {
+            while let Some(pipe) = &command.output {
                 match rustix::io::read(pipe.as_fd(), &mut *buffer) {
                     Ok(0) => {
-                        running.capture.end();
-                        running.output = None;
+                        command.capture.end();
+                        command.output = None;
                     }
-                    Ok(len) => match &mut running.branches {
-                        Some(branches) => branches.take(&mut running.capture, &buffer[..len]),
-                        None => running.capture.take(&buffer[..len]),
+                    Ok(len) => match &mut command.branches {
+                        Some(branches) => branches.take(&mut command.capture, &buffer[..len]),
+                        None => command.capture.take(&buffer[..len]),
                     },
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => break,
                     Err(error) => return Err(error.into()),
                 }
             }
-            while let Some(pipe) = &running.content {
+            while let Some(pipe) = &command.content {
                 match rustix::io::read(pipe.as_fd(), &mut *buffer) {
-                    Ok(0) => running.content = None,
+                    Ok(0) => command.content = None,
                     Ok(len) => {
                         // One byte more than allowed says that it is too long.
-                        let room = (limit + 1).saturating_sub(running.content_bytes.len() as u64);
+                        let room = (limit + 1).saturating_sub(command.content_bytes.len() as u64);
                         let len = len.min(usize::try_from(room).unwrap_or(len));
-                        running.content_bytes.extend_from_slice(&buffer[..len]);
+                        command.content_bytes.extend_from_slice(&buffer[..len]);
                     }
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => break,
@@ -267,14 +267,14 @@ impl<'s, 'a> Session<'s, 'a> {
         Ok(())
     }
 
-    /// Takes note of children that ended or stopped.
+    /// Waits for children that have ended or stopped.
     fn reap(&mut self) -> io::Result<()> {
         loop {
             match system::wait(-1, false)? {
                 Waited::Child(pid, status) => self.note(pid, status),
                 Waited::Nothing => return Ok(()),
                 Waited::NoChildren => {
-                    self.nobody_left = true;
+                    self.all_ended = true;
                     return Ok(());
                 }
             }
@@ -282,65 +282,65 @@ impl<'s, 'a> Session<'s, 'a> {
     }
 
     fn note(&mut self, pid: i32, status: i32) {
-        let Some(ended) = Ended::of_status(status) else {
+        let Some(ended) = Exit::from_status(status) else {
             if let Some(tracer) = &mut self.tracer {
                 tracer.stopped(pid, status);
             }
             return;
         };
         self.supervision.kept.retain(|kept| *kept != pid);
-        // Others are orphans, which became ours.
-        if let Some(running) = self.running.iter_mut().find(|it| it.pid == pid) {
-            running.ended.get_or_insert(ended);
+        // Others are orphans that this process adopted.
+        if let Some(command) = self.commands.iter_mut().find(|it| it.pid == pid) {
+            command.ended.get_or_insert(ended);
         }
     }
 
-    /// Whether a snapshot is still there.
+    /// Whether a snapshot is still alive.
     pub(crate) fn is_kept(&self, pid: i32) -> bool {
         self.supervision.kept.contains(&pid)
     }
 
-    /// Somebody runs again, who is not our child.
-    pub(crate) fn goes_on(&mut self) {
-        self.nobody_left = false;
+    /// A process that is not a child of this one runs again.
+    pub(crate) fn expect_more(&mut self) {
+        self.all_ended = false;
     }
 
-    /// From now on a child stays from run to run.
+    /// Keeps a child alive from one run to the next.
     pub(crate) fn keep(&mut self, pid: i32) {
         self.supervision.kept.push(pid);
     }
 
-    /// Ends a child that was to stay.
-    pub(crate) fn give_up(&mut self, pid: i32) -> io::Result<()> {
+    /// Ends a child that was kept.
+    pub(crate) fn end_kept(&mut self, pid: i32) -> io::Result<()> {
         self.supervision.kept.retain(|kept| *kept != pid);
-        self.nobody_left = false;
+        self.all_ended = false;
         self.end_all()
     }
 
     /// Ends everything that still runs, but for snapshots, and reads what it wrote last.
     pub(crate) fn end_all(&mut self) -> io::Result<()> {
-        while !self.nobody_left {
+        while !self.all_ended {
             if self.supervision.kept.is_empty() {
                 self.kill_all();
             } else if !self.kill_all_but_kept() {
-                self.nobody_left = true;
+                self.all_ended = true;
                 break;
             }
             match system::wait(-1, true)? {
                 Waited::Child(pid, status) if libc::WIFSTOPPED(status) => {
-                    // A tracee that stopped before it was ended: it goes on, to its end.
+                    // A tracee that stopped before it was killed: it continues, and dies.
                     tracer::let_go(pid);
                 }
                 Waited::Child(pid, status) => self.note(pid, status),
                 Waited::Nothing => {}
-                Waited::NoChildren => self.nobody_left = true,
+                Waited::NoChildren => self.all_ended = true,
             }
         }
         self.drain()?;
-        for running in &mut self.running {
-            match &mut running.branches {
-                Some(branches) => branches.end(&mut running.capture),
-                None => running.capture.end(),
+        for command in &mut self.commands {
+            match &mut command.branches {
+                Some(branches) => branches.end(&mut command.capture),
+                None => command.capture.end(),
             }
         }
         Ok(())
@@ -351,16 +351,16 @@ impl<'s, 'a> Session<'s, 'a> {
             system::kill(-1, libc::SIGKILL);
             return;
         }
-        let running = self.running.iter();
-        for running in running.filter(|it| it.pid != 0 && it.ended.is_none()) {
-            system::kill(-running.pid, libc::SIGKILL);
+        let commands = self.commands.iter();
+        for command in commands.filter(|it| it.pid != 0 && it.ended.is_none()) {
+            system::kill(-command.pid, libc::SIGKILL);
         }
         for child in self.supervision.children() {
             system::kill(child, libc::SIGKILL);
         }
     }
 
-    /// Whether there was somebody to kill. Whoever loses its parent so becomes a child of ours.
+    /// Whether there was a process to kill. Processes that lose their parent so become children of this one.
     fn kill_all_but_kept(&self) -> bool {
         let mut children = self.supervision.children();
         children.retain(|child| !self.supervision.kept.contains(child));

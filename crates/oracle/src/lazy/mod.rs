@@ -11,10 +11,11 @@ mod table;
 use std::path::PathBuf;
 
 pub use powerfail_protocol::explore::{Choice, LogKind, Note, Watch};
+use serde::{Deserialize, Serialize};
 
 use crate::verdict::{Stage, Verdict};
 
-pub(crate) use file::ExploreFile;
+pub(crate) use file::SharedFile;
 pub(crate) use records::{choices_of, log_of, notes_of};
 pub(crate) use table::{Orders, Unfit, read_masks, write_pools, write_table};
 
@@ -94,7 +95,7 @@ pub struct Execution {
     /// are skipped if it said later what it is interested in. Only with [`Branch::Never`] or watches.
     pub notes: Vec<Note>,
     /// The commands that ran: addresses in choices and notes are those of the process that made them.
-    pub stages: Vec<Begun>,
+    pub stages: Vec<StageStart>,
     /// What it did to pools, if that was asked for.
     pub log: Vec<Logged>,
 }
@@ -110,20 +111,20 @@ impl Execution {
         self.last_begun(|it| it.notes as usize <= note)
     }
 
-    fn last_begun(&self, is_before: impl Fn(&Begun) -> bool) -> Stage {
+    fn last_begun(&self, is_before: impl Fn(&StageStart) -> bool) -> Stage {
         let last = self.stages.iter().take_while(|it| is_before(it)).last();
         last.map_or(Stage::Recovery, |it| it.stage)
     }
 }
 
-/// A command of an execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
-    /// Which.
+/// The start of a command in an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageStart {
+    /// The command.
     pub stage: Stage,
-    /// How many choices were made before it.
+    /// The number of choices before it.
     pub choices: u32,
-    /// How many notes were made before it.
+    /// The number of notes before it.
     pub notes: u32,
 }
 

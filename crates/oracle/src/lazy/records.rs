@@ -6,7 +6,7 @@ use powerfail_protocol::explore::{
     CHOICE_FRAMES, Choice, LogHeader, LogKind, Note, OBSERVED_WORDS,
 };
 
-use crate::explore::Logged;
+use crate::lazy::Logged;
 
 /// Choices, one after the other.
 pub(crate) fn choices_of(bytes: &[u8]) -> Vec<Choice> {

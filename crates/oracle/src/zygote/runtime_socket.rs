@@ -1,4 +1,4 @@
-//! The conversation with processes that have the runtime in them.
+//! The socket between a zygote and the processes of a command that runs with the runtime.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,16 +13,16 @@ use rustix::net::{
 
 use crate::message::Refusal;
 
-/// Our end. All processes of a command share the other one; one of them at a time waits for an order.
+/// The zygote's end. All processes of a command share the other end; one at a time waits for an order.
 #[derive(Debug)]
-pub(crate) struct Conversation(OwnedFd);
+pub(crate) struct RuntimeSocket(OwnedFd);
 
-/// What somebody said.
+/// A message and its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
-    /// Who, by the word of the kernel.
+pub(crate) struct SentMessage {
+    /// The process, as the kernel reports it.
     pub(crate) sender: i32,
-    pub(crate) what: Message,
+    pub(crate) message: Message,
 }
 
 /// What a process of the recovery says.
@@ -38,26 +38,26 @@ pub(crate) enum Message {
     Warning(String),
 }
 
-/// What there is to hear.
+/// The result of receiving without waiting.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    Said(Said),
+pub(crate) enum Received {
+    Message(SentMessage),
     Nothing,
-    /// Nobody is there any more.
+    /// All processes of the command have ended.
     Closed,
 }
 
-impl Conversation {
-    /// Our end, and theirs.
-    pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
+impl RuntimeSocket {
+    /// The zygote's end, and the end of the processes.
+    pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         sockopt::set_socket_passcred(&ours, true)?;
         Ok((Self(ours), theirs))
     }
 
-    /// What was said, without waiting.
-    pub(crate) fn hear(&self) -> io::Result<Heard> {
+    /// Receives a message, without waiting. Messages that make no sense are skipped.
+    pub(crate) fn receive(&self) -> io::Result<Received> {
         loop {
             let mut bytes = [0; MESSAGE_LEN];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
@@ -66,33 +66,33 @@ impl Conversation {
             let len = match recvmsg(&self.0, slices, &mut ancillary, RecvFlags::DONTWAIT) {
                 Ok(received) => received.bytes,
                 Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => return Ok(Heard::Nothing),
-                Err(Errno::CONNRESET) => return Ok(Heard::Closed),
+                Err(Errno::AGAIN) => return Ok(Received::Nothing),
+                Err(Errno::CONNRESET) => return Ok(Received::Closed),
                 Err(error) => return Err(error.into()),
             };
             if len == 0 {
-                return Ok(Heard::Closed);
+                return Ok(Received::Closed);
             }
             let sender = ancillary.drain().find_map(|it| match it {
                 RecvAncillaryMessage::ScmCredentials(it) => Some(it.pid.as_raw_nonzero().get()),
                 _ => None,
             });
-            if let Some(what) = decode(&bytes[..len]) {
-                return Ok(Heard::Said(Said {
+            if let Some(message) = decode(&bytes[..len]) {
+                return Ok(Received::Message(SentMessage {
                     sender: sender.unwrap_or(0),
-                    what,
+                    message,
                 }));
             }
         }
     }
 
-    /// Forgets what was said so far: whoever said it has ended since.
-    pub(crate) fn forget(&self) -> io::Result<()> {
-        while let Heard::Said(_) = self.hear()? {}
+    /// Discards the messages so far: their senders have ended.
+    pub(crate) fn discard(&self) -> io::Result<()> {
+        while let Received::Message(_) = self.receive()? {}
         Ok(())
     }
 
-    /// Gives an order to whoever waits for one.
+    /// Gives an order to the process that waits for one.
     pub(crate) fn order(&self, order: Order) -> io::Result<()> {
         let word = (order as u64).to_ne_bytes();
         let mut nothing = SendAncillaryBuffer::default();
@@ -107,7 +107,7 @@ impl Conversation {
     }
 }
 
-impl AsFd for Conversation {
+impl AsFd for RuntimeSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_understood() {
+    fn messages_are_decoded() {
         for (bytes, expected) in [
             (message(1, 0, b""), Some(Message::AtSnapshot)),
             (
@@ -188,24 +188,24 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_who_it_was() {
-        let (ours, theirs) = Conversation::new().unwrap();
-        assert!(matches!(ours.hear().unwrap(), Heard::Nothing));
+    fn the_kernel_names_the_sender() {
+        let (ours, theirs) = RuntimeSocket::pair().unwrap();
+        assert!(matches!(ours.receive().unwrap(), Received::Nothing));
         rustix::io::write(&theirs, &message(3, 256, b"")).unwrap();
-        let Heard::Said(said) = ours.hear().unwrap() else {
-            panic!("nothing was heard");
+        let Received::Message(sent) = ours.receive().unwrap() else {
+            panic!("no message");
         };
-        assert_eq!(said.sender, std::process::id().cast_signed());
-        assert_eq!(said.what, Message::Ended { status: 256 });
+        assert_eq!(sent.sender, std::process::id().cast_signed());
+        assert_eq!(sent.message, Message::Ended { status: 256 });
         rustix::io::write(&theirs, &message(3, 0, b"")).unwrap();
         rustix::io::write(&theirs, &message(4, 0, b"")).unwrap();
-        ours.forget().unwrap();
-        assert!(matches!(ours.hear().unwrap(), Heard::Nothing));
+        ours.discard().unwrap();
+        assert!(matches!(ours.receive().unwrap(), Received::Nothing));
         ours.order(Order::Run).unwrap();
         let mut word = [0; 8];
         rustix::io::read(&theirs, &mut word).unwrap();
         assert_eq!(u64::from_ne_bytes(word), Order::Run as u64);
         drop(theirs);
-        assert!(matches!(ours.hear().unwrap(), Heard::Closed));
+        assert!(matches!(ours.receive().unwrap(), Received::Closed));
     }
 }

@@ -1,7 +1,7 @@
-//! Puts crash images in the place of pools, in a namespace of mounts of our own.
+//! Mounts crash images over pools, in the mount namespace of this zygote.
 //!
-//! The header of the crate says which way is taken when. Whatever is mounted is compared with its source
-//! before each run: who prepares images may replace a file or a directory by a new one.
+//! The header of the crate says when a directory is mounted and when a file is. Each mount is compared with its
+//! source before each run, because a file or directory of images may have been replaced by a new one.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
 
 use crate::plan::PoolMapping;
+use crate::zygote::step::StepError;
 
 /// A directory with more entries than this beside the pool is not mounted over: each costs a mount, some
 /// twenty microseconds of setting up a slot.
 const MAX_SIBLINGS: usize = 4096;
 
 #[derive(Clone, Debug)]
-enum Cover {
+enum PoolMount {
     /// The private directory over that of the pools with these names.
     Directory {
         at: PathBuf,
@@ -31,26 +32,26 @@ enum Cover {
     File { at: PathBuf, source: PathBuf },
 }
 
-/// All covers of a slot.
+/// All mounts of a slot.
 #[derive(Debug, Default)]
-pub(crate) struct Covers {
-    all: Vec<Cover>,
-    /// Directories that were made of nothing, by mounting a file system in memory.
+pub(crate) struct PoolMounts {
+    all: Vec<PoolMount>,
+    /// Directories that were missing, and were created in a file system in memory.
     made: Vec<PathBuf>,
     placeholders: Vec<PathBuf>,
 }
 
-impl Covers {
+impl PoolMounts {
     pub(crate) fn new(mappings: &[PoolMapping]) -> Self {
         let mut by_directory: BTreeMap<&Path, Vec<&PoolMapping>> = BTreeMap::new();
         for it in mappings {
             let directory = it.original.parent().unwrap_or(Path::new("/"));
             by_directory.entry(directory).or_default().push(it);
         }
-        let mut covers = Vec::new();
+        let mut mounts = Vec::new();
         for (at, pools) in &by_directory {
             match private_directory(at, pools, mappings) {
-                Some(source) => covers.push(Cover::Directory {
+                Some(source) => mounts.push(PoolMount::Directory {
                     at: (*at).into(),
                     source,
                     pools: pools
@@ -58,42 +59,44 @@ impl Covers {
                         .filter_map(|it| it.original.file_name().map(Into::into))
                         .collect(),
                 }),
-                None => covers.extend(pools.iter().map(|it| Cover::File {
+                None => mounts.extend(pools.iter().map(|it| PoolMount::File {
                     at: it.original.clone(),
                     source: it.private.clone(),
                 })),
             }
         }
         // What lies deeper is mounted later, on what is mounted already.
-        covers.sort_by_key(|cover| cover.at().components().count());
+        mounts.sort_by_key(|mount| mount.at().components().count());
         Self {
-            all: covers,
+            all: mounts,
             made: Vec::new(),
             placeholders: Vec::new(),
         }
     }
 
-    /// Mounts everything; what was put into private directories to mount on.
-    pub(crate) fn mount(&mut self) -> Result<Vec<PathBuf>, String> {
-        for cover in self.all.clone() {
-            self.mount_one(&cover)
-                .map_err(|error| format!("mounting on {}: {error}", cover.at().display()))?;
+    /// Mounts everything. Returns the files that were created in private directories as mount points.
+    pub(crate) fn mount(&mut self) -> Result<Vec<PathBuf>, StepError> {
+        for mount in self.all.clone() {
+            self.mount_one(&mount).map_err(|error| {
+                StepError::new(format!("mount on {}", mount.at().display()), error)
+            })?;
         }
         Ok(self.placeholders.clone())
     }
 
-    /// Mounts again what is not what it was. Whether anything was.
-    pub(crate) fn refresh(&mut self) -> Result<bool, String> {
-        let same = |cover: &Cover| match (fs::metadata(cover.source()), fs::metadata(cover.at())) {
-            (Ok(source), Ok(at)) => (source.dev(), source.ino()) == (at.dev(), at.ino()),
-            _ => false,
-        };
+    /// Mounts everything again if a source was replaced. Whether that was so.
+    pub(crate) fn refresh(&mut self) -> Result<bool, StepError> {
+        let same =
+            |mount: &PoolMount| match (fs::metadata(mount.source()), fs::metadata(mount.at())) {
+                (Ok(source), Ok(at)) => (source.dev(), source.ino()) == (at.dev(), at.ino()),
+                _ => false,
+            };
         if self.all.iter().all(same) {
             return Ok(false);
         }
-        for cover in self.all.iter().rev() {
-            // It may be gone, which is why we are here.
-            let _ = unmount(cover.at(), UnmountFlags::DETACH);
+        for mount in self.all.iter().rev() {
+            // It may be gone already.
+            let _ = unmount(mount.at(), UnmountFlags::DETACH);
         }
         for made in self.made.drain(..).rev() {
             let _ = unmount(&made, UnmountFlags::DETACH);
@@ -102,9 +105,9 @@ impl Covers {
         self.mount().map(|_| true)
     }
 
-    fn mount_one(&mut self, cover: &Cover) -> io::Result<()> {
-        match cover {
-            Cover::Directory { at, source, pools } => {
+    fn mount_one(&mut self, mount: &PoolMount) -> io::Result<()> {
+        match mount {
+            PoolMount::Directory { at, source, pools } => {
                 if !at.is_dir() {
                     self.make_directory(at)?;
                 }
@@ -116,13 +119,13 @@ impl Covers {
                 self.placeholders
                     .extend(names.iter().map(|name| source.join(name)));
             }
-            Cover::File { at, source } => {
+            PoolMount::File { at, source } => {
                 let directory = at.parent().unwrap_or(Path::new("/"));
                 if !directory.is_dir() {
                     self.make_directory(directory)?;
                 }
                 if !at.exists() {
-                    // In a directory of the user nothing is made; in one of ours it is.
+                    // Nothing is created in a directory of the user, only in one of ours.
                     if !self.made.iter().any(|made| at.starts_with(made)) {
                         return Err(io::ErrorKind::NotFound.into());
                     }
@@ -134,8 +137,8 @@ impl Covers {
         Ok(())
     }
 
-    /// Makes a directory that is not there, for this namespace only: its nearest ancestor is replaced by a
-    /// file system in memory into which everything else is mounted again.
+    /// Creates a missing directory for this namespace only: its nearest ancestor is replaced by a file system in
+    /// memory, into which everything else is mounted again.
     fn make_directory(&mut self, path: &Path) -> io::Result<()> {
         if self.made.iter().any(|made| path.starts_with(made)) {
             return fs::create_dir_all(path);
@@ -147,7 +150,9 @@ impl Covers {
             .ok_or(io::ErrorKind::NotFound)?;
         let siblings = siblings(ancestor, &[])?;
         if siblings.len() > MAX_SIBLINGS {
-            return Err(io::Error::other("the directory above it is too crowded"));
+            return Err(io::Error::other(
+                "the directory above it has too many entries",
+            ));
         }
         let original = open_directory(ancestor)?;
         let mode = original.metadata()?.permissions().mode() & 0o7777;
@@ -160,7 +165,7 @@ impl Covers {
     }
 }
 
-impl Cover {
+impl PoolMount {
     fn at(&self) -> &Path {
         match self {
             Self::Directory { at, .. } | Self::File { at, .. } => at,
@@ -210,7 +215,7 @@ enum Kind {
     File,
 }
 
-/// What else lies in a directory.
+/// The other entries of a directory.
 fn siblings(directory: &Path, pools: &[OsString]) -> io::Result<Vec<(OsString, Kind)>> {
     let mut siblings = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -249,7 +254,7 @@ fn under(directory: &File, name: &OsStr) -> PathBuf {
         .join(name)
 }
 
-/// Makes what siblings can be mounted on; links are made again.
+/// Creates mount points for siblings; symbolic links are created again.
 fn make_placeholders(
     original: &File,
     place: &Path,
@@ -280,7 +285,7 @@ fn mount_siblings(original: &File, at: &Path, siblings: &[(OsString, Kind)]) -> 
             continue;
         }
         match mount_bind_recursive(under(original, name), at.join(name)) {
-            // It was removed in the meantime, or is not for us.
+            // It was removed in the meantime, or may not be accessed.
             Ok(()) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS) => {}
             Err(error) => return Err(error.into()),
         }

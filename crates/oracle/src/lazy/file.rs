@@ -1,4 +1,5 @@
-//! The file that is shared with recovering processes, by reading and writing: nobody here maps it.
+//! The file that the oracle, its zygotes and recovering processes share. It is read and written here, and mapped
+//! only by the runtime.
 
 use std::fs::File;
 use std::io;
@@ -12,9 +13,9 @@ use powerfail_protocol::explore::{
 };
 use rustix::fs::MemfdFlags;
 
-/// See the module header.
+/// The shared file of one slot.
 #[derive(Debug)]
-pub(crate) struct ExploreFile(File);
+pub(crate) struct SharedFile(File);
 
 /// A field of [`Control`], by its place.
 macro_rules! control {
@@ -24,7 +25,7 @@ macro_rules! control {
 }
 pub(super) use control;
 
-impl ExploreFile {
+impl SharedFile {
     pub(crate) fn create() -> io::Result<Self> {
         let file = rustix::fs::memfd_create("powerfail-explore", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&file, FILE_LEN)?;
@@ -65,13 +66,13 @@ impl ExploreFile {
         self.write(at, &value.to_ne_bytes())
     }
 
-    /// Executions from here on just run.
+    /// From here on executions run on the image as it is.
     pub(crate) fn just_run(&self) -> io::Result<()> {
         self.set_word(control!(flags), 0)
     }
 
-    /// An execution or a command begins, and nobody else runs.
-    pub(crate) fn nobody_runs(&self) -> io::Result<()> {
+    /// An execution or a command begins, and no other process runs.
+    pub(crate) fn reset_processes(&self) -> io::Result<()> {
         // Three words, side by side.
         const { assert!(offset_of!(Control, attached) == offset_of!(Control, active) + 8) };
         self.write(control!(active), &[0; 12])
@@ -82,13 +83,13 @@ impl ExploreFile {
         self.set_word(control!(root), 0)
     }
 
-    /// The process that runs now, if one has said that it does.
+    /// The process that runs now, if one has registered.
     pub(crate) fn active(&self) -> Option<i32> {
         let active = self.word(control!(active)).ok()?;
         i32::try_from(active).ok().filter(|pid| *pid > 1)
     }
 
-    /// How many processes wait in branches.
+    /// The number of processes that wait in branches.
     pub(crate) fn waiting(&self) -> io::Result<u32> {
         self.word(control!(waiting))
     }
@@ -100,7 +101,7 @@ impl ExploreFile {
         Ok(mark)
     }
 
-    /// Whether a process has used a pool, and the runtime in it has seen that.
+    /// Whether a process that runs with the runtime has opened a pool.
     pub(crate) fn has_begun(&self) -> io::Result<bool> {
         Ok(self.word(control!(begun))? != 0)
     }

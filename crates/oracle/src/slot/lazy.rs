@@ -1,4 +1,4 @@
-//! Asks a zygote for lazy executions.
+//! Requests lazy executions from a zygote, and translates their records to the numbers of the caller's table.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,13 @@ use powerfail_protocol::explore::{RefusalKind, flag};
 use powerfail_protocol::mark;
 
 use crate::error::OracleError;
-use crate::explore::{
+use crate::lazy::{
     Branch, Choice, Execution, ExploreRequest, Explored, Note, Orders, Unfit, choices_of, log_of,
     notes_of, read_masks, write_table,
 };
-use crate::message::{ExecutionReply, ExploreReply, Refusal, Request};
+use crate::message::{ExploreReply, LazyOptions, LazyReply, Refusal, Request};
 use crate::plan::PoolMapping;
-use crate::slot::{Slot, misunderstood};
+use crate::slot::Slot;
 
 impl Slot {
     /// Explores what recovery can observe on the private files, which must hold the newest content of
@@ -72,25 +72,23 @@ impl Slot {
             Ok(lines) => lines,
             Err(Unfit::Table(reason)) => return Err(OracleError::NotExplorable { reason }),
             Err(Unfit::System(error)) => {
-                return Err(OracleError::system("describe a crash", &error));
+                return Err(OracleError::system("describe a crash")(error));
             }
         };
         self.remove_leftovers(&self.placeholders)?;
-        self.say(Request::Explore {
+        self.send(Request::Explore(LazyOptions {
             private,
-            log: request.log,
-            notes,
+            with_log: request.log,
+            with_notes: notes,
             max_executions: request.max_executions,
-        })?;
+        }))?;
         let mut explored = Explored {
             forked: fork,
             kept: private,
             ..Explored::default()
         };
         loop {
-            let reply =
-                ExploreReply::decode(&self.receive()?).map_err(|error| misunderstood(&error))?;
-            match reply {
+            match self.receive()? {
                 ExploreReply::Executions(executions) => {
                     for execution in executions {
                         let execution = self.execution_of(execution, &lines, &places)?;
@@ -108,14 +106,14 @@ impl Slot {
                         _ => OracleError::NotExplorable { reason },
                     });
                 }
-                ExploreReply::Trouble(reply) => return Err(self.error_of(reply)),
+                ExploreReply::NoVerdict(reply) => return Err(self.error_of(reply)),
             }
         }
         if let Some(file) = &self.file {
-            let failed = |error| OracleError::system("learn what was read", &error);
-            explored.read = read_masks(file, &places).map_err(failed)?;
-            explored.traps = file.traps().map_err(failed)?;
-            explored.steps = file.steps().map_err(failed)?;
+            let failed = OracleError::system("read the shared file");
+            explored.read = read_masks(file, &places).map_err(&failed)?;
+            explored.traps = file.traps().map_err(&failed)?;
+            explored.steps = file.steps().map_err(&failed)?;
         }
         Ok(explored)
     }
@@ -127,7 +125,7 @@ impl Slot {
             match self.mappings.iter().position(is_it) {
                 Some(place) => Ok(place as u32),
                 None => Err(OracleError::NotExplorable {
-                    reason: format!("{} is no pool of this slot", pool.display()),
+                    reason: format!("{} is not a pool of this slot", pool.display()),
                 }),
             }
         };
@@ -136,11 +134,11 @@ impl Slot {
 
     fn execution_of(
         &self,
-        reply: ExecutionReply,
+        reply: LazyReply,
         lines: &[u32],
         places: &[u32],
     ) -> Result<Execution, OracleError> {
-        let mut choices = choices_of(&reply.choices);
+        let mut choices = choices_of(&reply.choices.0);
         for choice in &mut choices {
             choice.line = lines.get(choice.line as usize).copied().unwrap_or(u32::MAX);
         }
@@ -148,11 +146,11 @@ impl Slot {
             let pool = places.iter().position(|it| *it == place);
             pool.map_or(u32::MAX, |it| it as u32)
         };
-        let mut log = log_of(&reply.log);
+        let mut log = log_of(&reply.log.0);
         for event in &mut log {
             event.pool = pool_at(event.pool);
         }
-        let mut notes = notes_of(&reply.notes);
+        let mut notes = notes_of(&reply.notes.0);
         for note in &mut notes {
             note.pool = pool_at(note.pool);
             note.second[0] = pool_at(note.second[0] as u32).into();

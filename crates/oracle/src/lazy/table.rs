@@ -12,8 +12,8 @@ use powerfail_protocol::explore::{
     WATCHES_AT, WATCHES_MAX, Watch,
 };
 
-use crate::explore::file::{ExploreFile, control};
-use crate::explore::{LineTable, PageMask};
+use crate::lazy::file::{SharedFile, control};
+use crate::lazy::{LineTable, PageMask};
 
 const PAGE_BYTES: u64 = 4096;
 /// What a bit of a mask stands for.
@@ -38,7 +38,7 @@ impl From<io::Error> for Unfit {
 
 /// Writes the first page, with a mark that nobody can guess, and the pools, by the paths that recovery
 /// sees. Executions just run.
-pub(crate) fn write_pools(file: &ExploreFile, paths: &[&Path]) -> io::Result<()> {
+pub(crate) fn write_pools(file: &SharedFile, paths: &[&Path]) -> io::Result<()> {
     let mut mark = [0; OUTPUT_MARK_BYTES];
     let mut filled = 0;
     while filled < mark.len() {
@@ -84,7 +84,7 @@ pub(crate) struct Orders<'a> {
 /// Writes a table and what is to be done. `places` says at which place each of the table's pools is in
 /// the file. Gives the lines as they are numbered in the file, where they are in order.
 pub(crate) fn write_table(
-    file: &ExploreFile,
+    file: &SharedFile,
     table: &LineTable,
     places: &[u32],
     orders: Orders<'_>,
@@ -260,7 +260,7 @@ fn watch_record(((pool, offset), bytes): ((u32, u64), u64)) -> [u8; size_of::<Wa
 }
 
 /// Which lines were read, since a table was written.
-pub(crate) fn read_masks(file: &ExploreFile, places: &[u32]) -> io::Result<Vec<PageMask>> {
+pub(crate) fn read_masks(file: &SharedFile, places: &[u32]) -> io::Result<Vec<PageMask>> {
     let count = file.word(control!(page_count))? as usize;
     let table = file.read(OPEN_PAGES_AT, count * size_of::<OpenPage>())?;
     let mut masks = Vec::new();
@@ -315,7 +315,7 @@ impl FirstPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explore::TableLine;
+    use crate::lazy::TableLine;
 
     fn line(pool: u32, offset: u64, contents: usize) -> TableLine {
         TableLine {

@@ -1,0 +1,161 @@
+//! Runs the plan of a zygote on request, and keeps what lasts from one run to the next.
+
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+
+use crate::message::{
+    ExploreReply, LazyOptions, LazyReply, Refusal, RunOptions, RunReply, RunResult, StageModules,
+    StartMode,
+};
+use crate::plan::ResolvedPlan;
+use crate::zygote::launcher::Launcher;
+use crate::zygote::processes::{Processes, Supervision};
+use crate::zygote::run::{EarlyEnd, Mode, Run};
+use crate::zygote::runtime::Runtime;
+use crate::zygote::snapshots::Snapshots;
+
+/// Runs a plan.
+#[derive(Debug)]
+pub(crate) struct PlanRunner<'a> {
+    plan: Rc<ResolvedPlan>,
+    supervision: Supervision<'a>,
+    launcher: Launcher,
+    snapshots: Snapshots,
+}
+
+impl<'a> PlanRunner<'a> {
+    pub(crate) fn new(
+        plan: ResolvedPlan,
+        socket: &'a UnixStream,
+        owns_namespace: bool,
+        runtime: Option<Runtime>,
+    ) -> io::Result<Self> {
+        // An input that cannot be opened is an error of the set-up.
+        File::open(Launcher::input(&plan))?;
+        let plan = Rc::new(plan);
+        Ok(Self {
+            supervision: Supervision::new(socket, owns_namespace, plan.max_dump_bytes)?,
+            launcher: Launcher::new(Rc::clone(&plan), owns_namespace, runtime),
+            snapshots: Snapshots::default(),
+            plan,
+        })
+    }
+
+    /// Runs all commands, up to the first failure.
+    pub(crate) fn run(&mut self, options: RunOptions) -> RunResult {
+        let wants_snapshots = options.start == StartMode::ForkFromSnapshot;
+        let is_server = self.plan.server.is_some();
+        let start = if wants_snapshots && (is_server || self.launcher.runtime.is_none()) {
+            StartMode::Execute
+        } else {
+            options.start
+        };
+        let mut outputs = Vec::new();
+        let mut from_snapshot = false;
+        let result = self.in_a_run(Mode::Run(start), |run| {
+            if let (StartMode::ForkFromSnapshot, Some(runtime)) = (start, &run.launcher.runtime) {
+                runtime.file.just_run()?;
+            }
+            let result = run.commands();
+            // Whatever happened, no process is left behind.
+            run.processes.end_all()?;
+            from_snapshot = run.from_snapshot;
+            if options.with_outputs {
+                let commands = run.processes.commands.iter();
+                outputs = commands.map(|it| it.capture.text()).collect();
+            }
+            result
+        });
+        let reply = match result {
+            Ok(reply) | Err(EarlyEnd::Reply(reply)) => reply,
+            Err(EarlyEnd::Refused(refusal)) => RunReply::SnapshotLost {
+                reason: refusal.reason,
+            },
+            Err(EarlyEnd::Io(error)) => RunReply::ZygoteFailed((&error).into()),
+        };
+        let snapshot_note = match (wants_snapshots, is_server) {
+            (true, true) => Some("a server is started for each image".into()),
+            (true, false) => self.snapshots.note(),
+            (false, _) => None,
+        };
+        RunResult {
+            reply,
+            outputs,
+            from_snapshot,
+            snapshot_note,
+        }
+    }
+
+    /// Explores the crash states that the shared file describes. Executions are reported as they end.
+    pub(crate) fn explore(
+        &mut self,
+        options: LazyOptions,
+        report: &mut dyn FnMut(LazyReply) -> io::Result<()>,
+    ) -> ExploreReply {
+        if self.launcher.runtime.is_none() {
+            return ExploreReply::Refused(Refusal::not_explorable("there is no runtime"));
+        }
+        let forks = options.private && self.plan.is_recovery_only();
+        let result = self.in_a_run(Mode::Lazy, |run| {
+            let explored = if forks {
+                run.explore_tree(options, report)
+            } else {
+                run.explore_once(options, report)
+            };
+            run.processes.end_all()?;
+            let stopped = explored?;
+            // A program that runs without the runtime opens the pool unobserved.
+            let is_observed = match &run.launcher.runtime {
+                Some(runtime) => runtime.file.has_begun()?,
+                None => false,
+            };
+            if !is_observed {
+                let reason = "recovery did not open the pool, or opened it in a process that is not \
+                              observed";
+                return Err(EarlyEnd::Refused(Refusal::not_explorable(reason)));
+            }
+            Ok((stopped, std::mem::take(&mut run.warnings)))
+        });
+        match result {
+            Ok((stopped, warnings)) => ExploreReply::Done { stopped, warnings },
+            Err(EarlyEnd::Refused(refusal)) => ExploreReply::Refused(refusal),
+            Err(EarlyEnd::Reply(reply)) => ExploreReply::NoVerdict(reply),
+            Err(EarlyEnd::Io(error)) => {
+                ExploreReply::NoVerdict(RunReply::ZygoteFailed((&error).into()))
+            }
+        }
+    }
+
+    /// The modules that the processes of each command had loaded.
+    pub(crate) fn modules(&self) -> Vec<StageModules> {
+        self.snapshots.modules()
+    }
+
+    /// Ends all snapshots; they are made again when they are needed.
+    pub(crate) fn end_snapshots(&mut self) -> io::Result<()> {
+        let mut processes = Processes::new(&mut self.supervision, false);
+        self.snapshots.end(&mut processes)
+    }
+
+    fn in_a_run<T>(
+        &mut self,
+        mode: Mode,
+        work: impl FnOnce(&mut Run<'_, '_, 'a>) -> Result<T, EarlyEnd>,
+    ) -> Result<T, EarlyEnd> {
+        if self.plan.needs_port() {
+            self.launcher.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+                .local_addr()?
+                .port();
+        }
+        let is_traced = mode == Mode::Run(StartMode::ExecuteTraced);
+        let processes = Processes::new(&mut self.supervision, is_traced);
+        let (launcher, snapshots) = (&mut self.launcher, &mut self.snapshots);
+        let mut run = Run::new(&self.plan, processes, launcher, snapshots, mode);
+        let result = work(&mut run);
+        run.processes.end_all()?;
+        result
+    }
+}
