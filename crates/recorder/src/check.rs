@@ -1,4 +1,4 @@
-//! The self-check: replaying the trace gives the pools as they are.
+//! The self-check: replaying the trace must give the final pools.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::pool::Pools;
 use crate::replica::Replica;
 use crate::summary::Summary;
 
-/// Reads the trace back, replays it and compares. Gives the summary back if all is well.
+/// Replays the trace and compares it with the pools. Returns the summary if they are equal.
 pub(crate) fn self_check(
     trace: &Path,
     pools: &Pools,

@@ -29,7 +29,7 @@ impl Stamp {
     }
 }
 
-/// How many ticks at least a millisecond has. Takes one to find out.
+/// A lower bound of the ticks in a millisecond. Takes a millisecond to measure.
 pub(crate) fn ticks_of_a_millisecond() -> u64 {
     let begin = Instant::now();
     let first = Stamp::now();

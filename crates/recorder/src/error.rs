@@ -1,4 +1,4 @@
-//! What can go wrong, one sentence each.
+//! The errors of a recording, one sentence each.
 
 use std::fmt;
 use std::io;
@@ -13,90 +13,90 @@ use crate::summary::Summary;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// This target cannot be recorded, however often one tries.
+    /// This target, or this machine, is not supported.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
     /// The command is empty.
     #[error("there is no command to record")]
     EmptyCommand,
-    /// There is no such program.
-    #[error("{} is not there; check the name and PATH", program.display())]
+    /// The program does not exist.
+    #[error("{} was not found; check the name and PATH", program.display())]
     NotFound {
-        /// What was looked for.
+        /// Its name or path.
         program: PathBuf,
     },
-    /// The program is there but may not be executed.
+    /// The program exists but may not be executed.
     #[error("{} is not executable; check its permissions", program.display())]
     NotExecutable {
         /// The file.
         program: PathBuf,
     },
     /// The operating system refused something.
-    #[error("cannot {what}")]
+    #[error("cannot {action}")]
     System {
-        /// What was tried.
-        what: &'static str,
-        /// What it said.
+        /// What was tried; completes "cannot ...".
+        action: &'static str,
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The trace cannot be written or read back.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The target ran, but the runtime in it never spoke.
-    #[error("the runtime did not come up in the target, which ended with {status}")]
+    /// The target ran, but the runtime in it never connected.
+    #[error("the runtime did not start in the target, which ended with {status}")]
     RuntimeSilent {
         /// How the target ended.
         status: crate::summary::TargetStatus,
     },
-    /// Runtime and host are of different builds.
+    /// The runtime and this crate were built from different sources.
     #[error(
-        "the runtime speaks protocol version {found}, this powerfail speaks {supported}; build both together"
+        "the runtime has protocol version {found}, but this powerfail expects {supported}; build both together"
     )]
     ProtocolVersion {
-        /// What the runtime said.
+        /// The version of the runtime.
         found: u64,
-        /// What this crate speaks.
+        /// The version of this crate.
         supported: u32,
     },
-    /// Replaying the trace does not give the pools as they are: events are missing or wrong.
+    /// Replaying the trace does not give the final pools: events are missing or wrong.
     #[error(transparent)]
     SelfCheck(Box<SelfCheckFailure>),
 }
 
 impl RecordError {
-    pub(crate) fn system(what: &'static str, source: impl Into<io::Error>) -> Self {
+    pub(crate) fn system(action: &'static str, source: impl Into<io::Error>) -> Self {
         Self::System {
-            what,
+            action,
             source: source.into(),
         }
     }
 }
 
-/// The trace does not explain the pool.
+/// A trace that does not give the final pool when it is replayed.
 #[derive(Debug)]
 pub struct SelfCheckFailure {
-    /// The pool's file.
+    /// The file of the pool.
     pub path: PathBuf,
-    /// Its length by the trace.
+    /// Its length according to the trace.
     pub replayed_len_bytes: u64,
-    /// Its length in fact.
+    /// Its actual length.
     pub actual_len_bytes: u64,
-    /// Where the contents first differ; `None` if only the lengths do.
+    /// Where the contents first differ; `None` if only the lengths differ.
     pub first_difference: Option<FirstDifference>,
-    /// The rest of what there is to say about the recording. The trace is there.
+    /// The summary of the recording. The trace exists.
     pub summary: Summary,
 }
 
-/// A byte that is not what the trace says.
+/// A byte that differs from the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstDifference {
-    /// Where.
+    /// Its offset.
     pub offset: PoolOffset,
-    /// Its value by the trace.
+    /// Its value according to the trace.
     pub replayed: u8,
-    /// Its value in fact.
+    /// Its actual value.
     pub actual: u8,
-    /// How many bytes differ in all.
+    /// How many bytes differ in total.
     pub count: u64,
 }
 
@@ -110,40 +110,40 @@ impl fmt::Display for SelfCheckFailure {
         if self.replayed_len_bytes != self.actual_len_bytes {
             write!(
                 formatter,
-                "replayed it has {} bytes, in fact {}; ",
+                "it has {} bytes in the trace, but the file has {}; ",
                 self.replayed_len_bytes, self.actual_len_bytes
             )?;
         }
         match self.first_difference {
             Some(first) => write!(
                 formatter,
-                "byte {} is {:#04x} when replayed and {:#04x} in fact, and {} bytes differ in all",
+                "byte {} is {:#04x} in the trace, but {:#04x} in the file ({} bytes differ in total)",
                 first.offset, first.replayed, first.actual, first.count
             ),
-            None => write!(formatter, "all bytes that both have are equal"),
+            None => write!(formatter, "the bytes that both have are equal"),
         }
     }
 }
 
 impl std::error::Error for SelfCheckFailure {}
 
-/// A target or machine that the recorder cannot work with.
+/// A target or machine that cannot be recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsupported {
-    /// Nothing can be preloaded into it.
+    /// A statically linked program loads no libraries, so the runtime cannot be preloaded.
     #[error("{} is statically linked; link it dynamically to record it", program.display())]
     Static {
         /// The file.
         program: PathBuf,
     },
-    /// The loader ignores preloads for such programs.
+    /// The loader ignores preloads for programs with these bits.
     #[error("{} is setuid or setgid; record a copy without these bits", program.display())]
     SetId {
         /// The file.
         program: PathBuf,
     },
-    /// The loader ignores preloads for such programs.
+    /// The loader ignores preloads for programs with capabilities.
     #[error("{} has file capabilities; record a copy without them", program.display())]
     Capabilities {
         /// The file.
@@ -169,8 +169,8 @@ pub enum Unsupported {
         /// The file.
         program: PathBuf,
     },
-    /// Scripts that are run by scripts without end.
-    #[error("{} is run by too many interpreters in a row; give the program itself", program.display())]
+    /// A script whose interpreter is a script, and so on.
+    #[error("{} has too many nested interpreters; give the program itself", program.display())]
     InterpreterDepth {
         /// The script.
         program: PathBuf,

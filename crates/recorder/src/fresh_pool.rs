@@ -20,12 +20,12 @@ use crate::input::{INPUT_PLACEHOLDER, find, insert_words, substitute};
 use crate::options::Options;
 use crate::repeat::InputWay;
 
-/// What stands for a fresh pool in an argument.
+/// The placeholder of a fresh pool in an argument.
 pub(crate) const POOL_PLACEHOLDER: &[u8] = b"{pool}";
-/// How the names of its directories begin. Nobody else's do.
+/// How the names of its directories begin. No other program uses it.
 const PREFIX: &str = "powerfail-fresh-";
 
-/// The arguments, with the paths of the fresh pool and of the input if they ask for them.
+/// The arguments, with the paths of the fresh pool and of the input substituted.
 pub(crate) struct FreshPool {
     pub(crate) arguments: Vec<OsString>,
     pool: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub(crate) struct FreshPool {
 enum Place {
     /// In a directory for this recording.
     Fresh(Directory),
-    /// In one that somebody else has made.
+    /// In a directory that the caller chose.
     Given(GivenDirectory),
 }
 
@@ -53,7 +53,7 @@ struct Directory {
 #[derive(Debug)]
 pub(crate) struct GivenDirectory {
     pub(crate) path: PathBuf,
-    /// Nobody else may use it meanwhile.
+    /// Locked as long as this process lives.
     lock: File,
 }
 
@@ -78,9 +78,9 @@ pub fn input_path(directory: &Path) -> PathBuf {
 }
 
 impl FreshPool {
-    /// Makes the directory of a pool if somebody asks for one, and puts contents and input there.
+    /// Creates the directory of a pool if an argument needs one, with the contents and the input.
     pub(crate) fn new(arguments: &[OsString], options: &Options) -> Result<Self, RecordError> {
-        let failed = |error| RecordError::system("make a directory for the pool", error);
+        let failed = |error| RecordError::system("create a directory for the pool", error);
         let has = |placeholder| {
             let mut texts = arguments.iter().map(|argument| argument.as_bytes());
             texts.any(|text| find(text, placeholder).is_some())
@@ -163,7 +163,7 @@ impl Place {
 }
 
 impl GivenDirectory {
-    /// Makes the directory if it is not there, and removes what a recording that was killed has left in it.
+    /// Creates the directory if it does not exist, and removes what a killed recording left in it.
     pub(crate) fn new(directory: &Path) -> io::Result<Self> {
         let path = std::path::absolute(directory)?;
         fs::create_dir_all(&path)?;
@@ -186,14 +186,14 @@ impl GivenDirectory {
 
 impl Drop for GivenDirectory {
     fn drop(&mut self) {
-        // Whoever comes next tries again.
+        // The next recording tries again.
         let _ = self.clear();
         let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
 impl Directory {
-    /// Makes one, and removes those of processes that were killed.
+    /// Creates a directory, and removes those of killed processes.
     fn new(parent: &Path) -> io::Result<Self> {
         remove_left(parent);
         loop {
@@ -204,9 +204,9 @@ impl Directory {
         }
     }
 
-    /// Locks a directory that was just made. None if somebody took it for one that was left before it was
-    /// locked: whoever removes it has it locked until it is gone. (A lock of the parent would prevent
-    /// that, but whoever else has that locked would hold up all recordings.)
+    /// Locks a directory that was just created. `None` if another process took it for an abandoned one before it
+    /// was locked: that process keeps it locked until it is removed. (A lock of the parent directory would prevent
+    /// that, but any process that holds that lock would hold up all recordings.)
     fn keep(path: TempDir) -> Option<Self> {
         let lock = File::open(path.path()).ok();
         let lock = lock.filter(|lock| {
@@ -220,13 +220,13 @@ impl Directory {
 /// A directory of a process that was killed.
 struct Left {
     path: PathBuf,
-    /// Held until the directory is gone: somebody may have made it just now and wait for this lock, and
-    /// sees by it that the directory is not his.
+    /// Held until the directory is removed: a process that has just created it may wait for this lock, and then
+    /// sees that the directory is gone.
     _lock: File,
 }
 
 impl Left {
-    /// None if it is not ours, or if somebody has it locked.
+    /// `None` if it is not ours, or if a process has it locked.
     fn find(entry: &DirEntry) -> Option<Self> {
         let is_ours = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes())
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
@@ -245,7 +245,7 @@ impl Left {
     }
 }
 
-/// Removes the directories that nobody has locked.
+/// Removes the directories that no process has locked.
 fn remove_left(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -271,7 +271,7 @@ mod tests {
         std::fs::create_dir(pool_directory(&path))?;
         std::fs::write(input_path(&path), "x")?;
         std::fs::write(path.join("other"), "x")?;
-        // As if it had been killed: nothing is removed, but nobody has it locked.
+        // As if its process had been killed: nothing is removed, but no process has it locked.
         let lock = one.lock.try_clone()?;
         std::mem::forget(one);
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock)?;
@@ -319,7 +319,7 @@ mod tests {
         assert!(kept.path.path().exists());
     }
 
-    /// Whoever makes one and whoever takes it for a left one agree, in whatever order they come.
+    /// The process that creates a directory and one that takes it for abandoned agree, in any order.
     #[test]
     fn a_directory_that_is_about_to_be_removed_is_not_kept() {
         let parent = tempfile::tempdir().unwrap();
@@ -334,7 +334,7 @@ mod tests {
         });
     }
 
-    /// Each makes directories while the others look for ones that were left.
+    /// Each thread creates directories while the others look for abandoned ones.
     #[test]
     fn many_at_once_do_not_take_each_other_for_left() {
         let parent = tempfile::tempdir().unwrap();

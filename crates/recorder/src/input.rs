@@ -1,4 +1,4 @@
-//! The input of a target in a campaign: bytes, and the way they come to it.
+//! The input of a fuzzed target: bytes, and how they are passed to it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,14 +11,14 @@ use rustix::fs::MemfdFlags;
 
 use crate::repeat::{InputWay, split_arguments};
 
-/// What stands for the input in an argument.
+/// The placeholder of the input in an argument.
 pub(crate) const INPUT_PLACEHOLDER: &[u8] = b"{input}";
 /// An input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// What it is.
+    /// Its bytes.
     pub bytes: Vec<u8>,
-    /// How it comes to the target.
+    /// How it is passed to the target.
     pub way: InputWay,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<File> {
     let file = rustix::fs::memfd_create("powerfail-input", MemfdFlags::CLOEXEC)?;
     let mut file = File::from(file);
     file.write_all(bytes)?;
-    // Opened again: another position, and no right to write.
+    // Opened again, read-only and with a position of its own.
     File::open(Path::new("/proc/self/fd").join(file.as_raw_fd().to_string()))
 }
 

@@ -1,7 +1,7 @@
-//! Finds the program behind a command and says whether it can be recorded.
+//! Finds the program of a command and decides whether it can be recorded.
 //!
-//! Looks at what the kernel and the loader will look at: the file that `PATH` leads to, the
-//! interpreters of scripts, the headers of the ELF file. Runs nothing.
+//! Examines what the kernel and the loader will use: the file that `PATH` leads to, the interpreters of scripts,
+//! the headers of the ELF file. Runs nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -23,12 +23,12 @@ pub struct Executable {
     pub program: PathBuf,
 }
 
-/// Finds the program behind a command and says whether it can be recorded on this machine.
+/// Finds the program of a command and decides whether it can be recorded on this machine.
 ///
 /// # Errors
 ///
-/// [`RecordError::Unsupported`] if it can not, [`RecordError::NotFound`] or
-/// [`RecordError::NotExecutable`] if there is nothing to record.
+/// [`RecordError::Unsupported`] if it cannot, [`RecordError::NotFound`] or [`RecordError::NotExecutable`] if there is
+/// no program.
 pub fn inspect(command: &OsStr) -> Result<Executable, RecordError> {
     check_machine()?;
     let path = find(command, std::env::var_os("PATH"))?;
@@ -69,7 +69,7 @@ fn find(command: &OsStr, search_path: Option<OsString>) -> Result<PathBuf, Recor
         };
         match executable_file(&path) {
             Ok(()) => return Ok(path),
-            // Like execvp: go on looking, but say why the first one would not do.
+            // Like execvp: keep searching, but report why the first one was not usable.
             Err(error @ RecordError::NotExecutable { .. })
                 if matches!(result, Err(RecordError::NotFound { .. })) =>
             {
@@ -108,7 +108,7 @@ const SCRIPT_HEAD_BYTES: u64 = 256;
 fn check_program(path: &Path) -> Result<PathBuf, RecordError> {
     let mut program = path.to_path_buf();
     for _ in 0..=INTERPRETERS_MAX {
-        // A program that may be executed but not read cannot be judged; the kernel can still run it.
+        // A program that may be executed but not read cannot be examined; the kernel can still run it.
         let mut file = match File::open(&program) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(program),

@@ -1,8 +1,8 @@
 //! The host side of recording: starts the target, drains what the runtime in it appends, puts the
 //! events in order and writes the trace.
 //!
-//! [`inspect()`] says before anything runs whether a command can be recorded. [`record()`] runs it.
-//! The way of an event:
+//! [`inspect()`] tells, before anything runs, whether a command can be recorded. [`record()`] runs it.
+//! The route of an event:
 //!
 //! ```text
 //! chunk in shared memory ──reader──▶ queue of its thread ──merge──▶ translate ──▶ trace
@@ -15,29 +15,28 @@
 //!    that is faster than the host waits for a chunk.
 //! 2. **Order.** Records of all threads are written by ascending stamp, ties by thread and position.
 //!    A record is written once no thread can still deliver an older one.
-//! 3. **Bounded memory.** What waits for its place is bounded; only if a thread stands still in the
-//!    middle of an append for long, order gives way, and a warning says so.
-//! 4. **A trace, always.** A target that crashes, is killed or leaves by exec leaves a complete trace
+//! 3. **Bounded memory.** The records that wait to be ordered are bounded. If a thread stops in the
+//!    middle of an append for long, records are written out of order, and a warning says so.
+//! 4. **A trace, always.** A target that crashes, is killed or replaced by exec leaves a complete trace
 //!    of what it had committed. Records that were never committed are skipped and counted.
-//! 5. **Checked.** Replaying the trace gives the pools as they are at the end, byte for byte.
-//! 6. **Nothing is left behind**: no process, no descriptor, no file but the trace, also on errors.
+//! 5. **Checked.** Replaying the trace gives the final pools, byte for byte.
+//! 6. **Nothing is left behind**: no process, no descriptor, no file but the trace, even after an error.
 //!
-//! What this crate does not do: it knows no instructions (`powerfail-patch`), does not look for
-//! sources (`powerfail-symbol`), and does not print.
+//! What this crate does not do: it does not decode instructions (`powerfail-patch`), does not find source
+//! lines (`powerfail-symbol`), and does not print.
 
 mod check;
 mod clock;
 mod doorbell;
+mod drain;
 mod error;
 mod fresh_pool;
 mod glob;
 mod input;
 mod inspect;
-mod launch;
 mod mapping;
 mod memory;
 mod merge;
-mod message;
 mod options;
 mod output;
 mod pool;
@@ -48,13 +47,14 @@ mod reader;
 mod record;
 pub mod repeat;
 mod replica;
-mod session;
 mod shared_file;
 mod signals;
 mod site;
 mod sleepers;
+mod socket;
 mod sparse;
 mod summary;
+mod target;
 mod target_thread;
 mod unperformed;
 mod wait;

@@ -1,4 +1,4 @@
-//! Where the pools are in the address space of one process, and when.
+//! Where and when the pools are mapped in the address space of one process.
 //!
 //! Messages about mappings have no stamp, and a host that is behind learns of an unmapping before it
 //! has translated the stores that came earlier. So mappings are kept with the time for which they
@@ -40,7 +40,7 @@ impl Mapping {
 pub(crate) struct Piece {
     pub(crate) pool: PoolIndex,
     pub(crate) offset: PoolOffset,
-    /// Distance from the first address that was asked for.
+    /// Distance from the beginning of the requested range.
     pub(crate) start: u64,
     pub(crate) len_bytes: u64,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Mappings {
 const ENDED_MAX: usize = 64;
 
 impl Mappings {
-    /// A part of a pool is mapped from now on, over whatever was there.
+    /// Adds a mapping of a part of a pool, which replaces mappings at the same addresses.
     pub(crate) fn map(
         &mut self,
         address: u64,
@@ -77,7 +77,7 @@ impl Mappings {
         });
     }
 
-    /// What is mapped at one address is mapped at another, too, from then on, and may be longer.
+    /// From then on, the part at one address is also mapped at another, and may be longer there.
     pub(crate) fn copy(&mut self, from: u64, to: u64, len_bytes: u64, then: Stamp) {
         if let Some((pool, offset)) = self.at(then, from) {
             self.map(to, len_bytes, pool, offset.0, then);
@@ -143,7 +143,7 @@ impl Mappings {
                 last = last.or(Some(mapping));
             }
         }
-        // Clocks of processors may differ a little; that somebody stored there is certain.
+        // The clocks of processors may differ a little, but the store certainly happened.
         last
     }
 

@@ -1,5 +1,5 @@
-//! The directory for persistent memory that is no file of the target's: its heap, and ranges that it
-//! registers. It lies beside the trace and is removed when the recording ends: the trace has it all.
+//! The directory of persistent memory that is not a file of the target: its heap, and the ranges that it
+//! registers. It lies beside the trace and is removed when the recording ends, because the trace has its content.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::error::RecordError;
 /// What its name ends with.
 const SUFFIX: &str = ".memory";
 
-/// See the module header.
+/// The directory of the heap and of registered ranges.
 #[derive(Debug)]
 pub(crate) struct MemoryDirectory {
     path: PathBuf,
@@ -24,10 +24,9 @@ pub(crate) struct MemoryDirectory {
 }
 
 impl MemoryDirectory {
-    /// Finds the directory, and makes the heap if there is to be one. (What a recording that was killed has
-    /// left is removed.)
+    /// Finds the directory, removes what a killed recording left in it, and creates the heap if one is wanted.
     pub(crate) fn new(trace: &Path, heap_bytes: Option<u64>) -> Result<Self, RecordError> {
-        let failed = |error: io::Error| RecordError::system("make a persistent heap", error);
+        let failed = |error: io::Error| RecordError::system("create a persistent heap", error);
         let trace = std::path::absolute(trace).map_err(failed)?;
         let parent = trace.parent().unwrap_or(Path::new("/"));
         // The kernel names files without links.
@@ -51,7 +50,7 @@ impl MemoryDirectory {
         Ok(directory)
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -61,14 +60,14 @@ impl MemoryDirectory {
         self.heap.as_deref()
     }
 
-    /// What the runtime has to know.
+    /// The variables that tell the runtime about it.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![(RANGES_VARIABLE, self.path.clone().into())];
         variables.extend(self.heap.iter().map(|path| (HEAP_VARIABLE, path.into())));
         variables
     }
 
-    /// Removes what is ours, and the directory if nothing else is in it.
+    /// Removes our files, and the directory if it is empty then.
     fn remove(&self) {
         let Ok(entries) = fs::read_dir(&self.path) else {
             return;

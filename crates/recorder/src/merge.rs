@@ -1,9 +1,9 @@
 //! The order of the events of all threads: by stamp, ties by thread and position.
 //!
-//! A record may be written once no thread can still deliver an older one. Each thread has a bound:
-//! all that it may still deliver is not older. The smallest bound is the limit below which records
-//! are final. If too much waits although a bound stands still, the oldest are written all the same
-//! ([`Limit::Down`]): memory is bounded always, order unless a thread stops inside an append.
+//! A record may be written once no thread can still deliver an older one. Each thread has a bound: it delivers
+//! no older records. The smallest bound is the limit below which records are final. If too many records wait
+//! because a bound does not move, the oldest are written all the same ([`Limit::Down`]): memory is always
+//! bounded, and order is kept unless a thread stops inside an append.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What to record, and how.
+//! The options of a recording.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,57 +10,56 @@ use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 
 use crate::input::Input;
 
-/// What to record, and how.
+/// The options of a recording.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Options {
-    /// The workload: program and arguments. `{pool}` in an argument stands for the path of a pool
-    /// that does not exist yet unless there are [`contents`](Self::contents), in a directory of its own that
-    /// is removed afterwards.
+    /// The workload: program and arguments. `{pool}` in an argument stands for the path of a pool in a
+    /// directory of its own, which is removed afterwards. The pool does not exist yet, unless
+    /// [`contents`](Self::contents) has it.
     pub command: Vec<OsString>,
-    /// Where the trace goes. Replaced if it exists.
+    /// The path of the trace. An existing file is replaced.
     pub trace: PathBuf,
-    /// Which files are pools: paths, or patterns with `*`, `?`, `[...]` and `**`. None: every file
+    /// Which files are pools: paths, or patterns with `*`, `?`, `[...]` and `**`. Empty: every file
     /// with a name and every DAX device that is mapped shared and writable.
     pub pools: Vec<PathBuf>,
-    /// Where the directory of a `{pool}` is made. `None`: in `/dev/shm`, or where temporary files go.
+    /// Where the directory of `{pool}` is created. `None`: in `/dev/shm`, or in the directory for temporary files.
     pub pm_dir: Option<PathBuf>,
-    /// The directory in which that of `{pool}` is, and `{input}`, if paths are to be the same in several
-    /// recordings: see [`pool_path`](crate::pool_path). Made if it is not there. For one recording at a time.
+    /// The directory of `{pool}` and `{input}`, if their paths must be the same in several recordings: see
+    /// [`pool_path`](crate::pool_path). Created if it does not exist. For one recording at a time.
     pub directory: Option<PathBuf>,
-    /// What is in the directory of `{pool}` when the target starts. `None`: nothing.
+    /// The initial files in the directory of `{pool}`. `None`: no files.
     pub contents: Option<Contents>,
-    /// The input of the target. `None`: it has the standard input of this process.
+    /// The input of the target. `None`: it inherits the standard input of this process.
     pub input: Option<Input>,
-    /// Whether time, random numbers and numbers of processes are the same in every recording.
+    /// Whether time, random numbers and process ids are the same in every recording.
     pub derandomise: bool,
-    /// Whether the target's connections come from its standard input instead of the network.
+    /// Whether the connections of the target come from its standard input instead of the network.
     pub desock: bool,
-    /// Whether what the target prints goes nowhere. The trace has it in any case.
+    /// Whether the output of the target is discarded. The trace has it in any case.
     pub discard_output: bool,
     /// No file of the target gets longer, it leaves no core and has a session of its own, and signals that
     /// come to this process are not passed on to it: it is one of many, of which the user knows nothing. `None`:
     /// it is what the user runs.
     pub file_limit_bytes: Option<u64>,
-    /// How stores are caught.
+    /// How stores are recorded.
     pub mode: Mode,
-    /// What is recorded of the calls that led to an event.
+    /// How much of the call stack of an event is recorded.
     pub stacks: Stacks,
-    /// What of the machine survives a crash: noted in the trace, for whoever reads it. Recording
-    /// does not depend on it.
+    /// What of the machine survives a crash. It is noted in the trace, and does not affect the recording.
     pub domain: Option<Domain>,
-    /// How much of each output of the target the trace keeps, at most.
+    /// The longest part of each output of the target that the trace keeps.
     pub output_prefix_bytes: usize,
-    /// How long the target may take; then it is killed, and what it did until then is the trace.
+    /// How long the target may run; then it is killed, and the trace has what it did until then.
     pub time_limit: Option<Duration>,
     /// How the threads of the target are scheduled.
     pub schedule: Schedule,
-    /// How many bytes of persistent memory the target allocates from; `None`: what it allocates is volatile.
+    /// The size of the persistent heap from which the target allocates; `None`: its allocations are volatile.
     pub heap_bytes: Option<u64>,
-    /// Whether a target that asks is told that it runs under Valgrind's pmemcheck, so that libraries
-    /// say what they do by client requests. Requests are understood in any case.
+    /// Whether the target sees that it runs under Valgrind's pmemcheck, so that libraries describe what they do
+    /// by client requests. Requests are understood in any case.
     pub valgrind_requests: bool,
-    /// How many chunks of shared memory the target has, of 256 KiB each.
+    /// The number of chunks of shared memory, of 256 KiB each.
     pub chunk_count: u32,
 }
 

@@ -1,4 +1,4 @@
-//! From records of the runtime to records of the trace: addresses become places in pools.
+//! Translates records of the runtime to records of the trace: addresses become offsets in pools.
 
 use std::fs::File;
 
@@ -26,7 +26,7 @@ pub(crate) struct Output {
     pub(crate) counts: [u64; RecordKind::ALL.len()],
     pub(crate) trap_events: u64,
     pub(crate) unmapped_bytes: u64,
-    /// How many records made no sense: without the address or value that their kind needs.
+    /// How many records were invalid: without the address or value that their kind needs.
     pub(crate) malformed: u64,
 }
 
@@ -241,7 +241,7 @@ impl Output {
         self.append(thread, stack, Body::Mark(mark))
     }
 
-    /// The target told the outside something.
+    /// The target wrote output.
     fn said(
         &mut self,
         thread: &mut TargetThread,

@@ -1,4 +1,4 @@
-//! The pools: which files they are, their initial images, their lengths.
+//! The recorded pools: their files, initial images and lengths.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) struct RecordedPool {
     pub(crate) len_bytes: u64,
 }
 
-/// What became of a file that a target maps.
+/// The decision about a file that a target maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// It is a pool, has this length now, and may have been one before.
@@ -32,7 +32,7 @@ pub(crate) enum Admission {
         len_bytes: u64,
         known: bool,
     },
-    /// It is left alone.
+    /// It is not recorded.
     Ignored,
 }
 
@@ -143,7 +143,7 @@ impl Pools {
         self.all.get_mut(index.0 as usize)
     }
 
-    /// The pools as they are now, for the end of the trace.
+    /// The final images of the pools, for the end of the trace.
     pub(crate) fn final_images(&self) -> Result<Vec<FinalImage>, TraceError> {
         (0..)
             .map(PoolIndex)
@@ -164,7 +164,7 @@ impl Pools {
             .collect()
     }
 
-    /// What there is to say about the pools and about other files.
+    /// The summaries of the pools and of ignored files.
     pub(crate) fn summary(&self, images: &[FinalImage]) -> (Vec<PoolSummary>, Vec<IgnoredFile>) {
         let summary = |(pool, image): (&RecordedPool, &FinalImage)| PoolSummary {
             path: pool.path.clone(),

@@ -1,4 +1,4 @@
-//! The processes of the target: whether they live, and what is where in their address spaces.
+//! The processes of the target: whether they are alive, and which modules and pools they have mapped where.
 
 use powerfail_trace::{Frame, ModuleIndex};
 use rustc_hash::FxHashMap;
@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::mapping::Mappings;
 
-/// A process, in the order in which the processes were first heard of.
+/// The number of a process, in the order in which they became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessIndex(usize);
 
@@ -23,9 +23,9 @@ struct LoadedModule {
 /// A process of the target.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// `None` once it is gone.
+    /// `None` once it has ended.
     handle: Option<OwnedFd>,
-    /// When it began, in the kernel's ticks: tells it from a later one with the same id.
+    /// Its start time in ticks of the kernel, which distinguishes it from a later process with the same id.
     started: Option<u64>,
     /// Where its pools are.
     pub(crate) mappings: Mappings,
@@ -33,7 +33,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A module is there from now on, over whatever was there.
+    /// Adds a module, which replaces modules at the same addresses.
     pub(crate) fn load(&mut self, address: u64, len_bytes: u64, index: ModuleIndex) {
         let end = address.saturating_add(len_bytes);
         self.modules
@@ -45,7 +45,7 @@ impl Process {
         });
     }
 
-    /// What is at an address.
+    /// The frame of an address.
     pub(crate) fn frame(&self, address: u64) -> Frame {
         let inside =
             |module: &&LoadedModule| address.wrapping_sub(module.address) < module.len_bytes;
@@ -58,7 +58,7 @@ impl Process {
         }
     }
 
-    /// Whether it is gone.
+    /// Whether it has ended.
     pub(crate) const fn is_gone(&self) -> bool {
         self.handle.is_none()
     }
@@ -77,24 +77,24 @@ impl Processes {
         self.all.len()
     }
 
-    /// The process with an id. One that is new without having said hello was forked: it has what
-    /// its parent has.
+    /// The process with an id. A process that is new and has sent no hello was forked: it has the mappings and
+    /// modules of its parent.
     pub(crate) fn of(&mut self, pid: Pid) -> ProcessIndex {
         self.of_forked(pid, None)
     }
 
-    /// The same, where the process itself has said from which one it was forked.
+    /// The same, for a process that announced its parent.
     pub(crate) fn of_forked(&mut self, pid: Pid, parent: Option<i32>) -> ProcessIndex {
         let id = pid.as_raw_nonzero().get();
         if let Some(index) = self.by_id.get(&id) {
-            // It may be gone already with messages still unread, or the id is used again.
+            // It may have ended with messages still unread, or the id is used again.
             let known = &self.all[index.0];
             let same = || Status::of(id).is_none_or(|now| Some(now.started) == known.started);
             if !known.is_gone() || same() {
                 return *index;
             }
         }
-        // If nobody knows its parent, the newest process is the best guess.
+        // If its parent is unknown, the newest process is the best guess.
         let parent = parent.or_else(|| Status::of(id).map(|status| status.parent));
         let parent = parent.and_then(|parent| self.by_id.get(&parent));
         let parent = parent.map_or(self.all.last(), |index| self.all.get(index.0));
@@ -119,15 +119,14 @@ impl Processes {
         index
     }
 
-    /// A process that nobody knows anything about, and that is gone.
+    /// A process about which nothing is known, and which has ended.
     pub(crate) fn unknown(&mut self) -> ProcessIndex {
         let index = ProcessIndex(self.all.len());
         self.all.push(Process::default());
         index
     }
 
-    /// A process has begun with an address space of its own. If it did so by exec: also what it
-    /// was before.
+    /// Adds a process with an empty address space. If it was replaced by exec, also returns the previous one.
     pub(crate) fn begin(&mut self, pid: Pid) -> (ProcessIndex, Option<ProcessIndex>) {
         let before = self.by_id.get(&pid.as_raw_nonzero().get()).copied();
         (self.add(pid, Mappings::default(), Vec::new()), before)
@@ -145,7 +144,7 @@ impl Processes {
         self.all.iter_mut()
     }
 
-    /// Finds out which processes are gone.
+    /// Finds out which processes have ended.
     pub(crate) fn look(&mut self) {
         for process in &mut self.all {
             let Some(handle) = &process.handle else {
@@ -163,12 +162,12 @@ impl Processes {
         }
     }
 
-    /// Whether all are gone.
+    /// Whether all have ended.
     pub(crate) fn all_gone(&self) -> bool {
         self.all.iter().all(Process::is_gone)
     }
 
-    /// Ends all that live: the recording has failed, and they would wait for it forever.
+    /// Kills all processes: the recording has failed, and they would wait for it forever.
     pub(crate) fn kill(&self) {
         for handle in self
             .all
@@ -180,7 +179,7 @@ impl Processes {
     }
 }
 
-/// What the kernel says about a process.
+/// The status of a process as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Status {
     parent: i32,

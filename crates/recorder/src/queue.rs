@@ -1,4 +1,4 @@
-//! The records of one thread that wait for their place in the order.
+//! The records of one thread that wait to be ordered.
 //!
 //! Records are nearly sorted: only a record that a signal interrupted before it was committed can
 //! have a stamp above those that follow it. So a record goes to the back, and from there forward as
@@ -49,7 +49,7 @@ impl Content {
 pub(crate) enum Item<'a> {
     /// A record of the runtime.
     Record(&'a [u8]),
-    /// The host saw that a pool had this length.
+    /// The host found that a pool had this length.
     PoolLength { pool: PoolIndex, len_bytes: u64 },
 }
 
@@ -80,7 +80,7 @@ impl Queue {
         self.push_content(stamp, position, Content::Record { at, len });
     }
 
-    /// Adds what the host saw by itself, behind records with the same stamp.
+    /// Adds an observation of the host, behind records with the same stamp.
     pub(crate) fn push_pool_length(&mut self, stamp: Stamp, pool: PoolIndex, len_bytes: u64) {
         self.push_content(
             stamp,

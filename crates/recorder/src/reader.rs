@@ -39,7 +39,7 @@ pub(crate) struct Scan {
     pub(crate) open: Vec<Open>,
     /// Zeros up to the end: given up, or reserved and not described.
     pub(crate) tail: Option<Open>,
-    /// A word that should be a header and is none.
+    /// A word that should be a header and is not.
     pub(crate) garbage: Option<u64>,
     /// Where the scan stopped.
     pub(crate) end: u64,
@@ -52,7 +52,7 @@ enum Opens {
     Stop,
     /// Notes them.
     Note,
-    /// Notes them, but those with a tentative stamp are records: nobody will change them any more.
+    /// Notes them, but those with a tentative stamp are records: no thread will change them any more.
     Settle,
 }
 
@@ -128,7 +128,7 @@ impl Scan {
                 false
             }
             Some(next) => {
-                // Otherwise somebody has begun to write there: look again from the same place.
+                // Otherwise a thread has begun to write there: look again from the same offset.
                 if (from..next).step_by(8).all(|at| is_zero(&at)) {
                     self.open.push(Open { from, to: next });
                     self.end = next;

@@ -13,35 +13,35 @@ use rustix::time::Timespec;
 use crate::check::self_check;
 use crate::clock::ticks_of_a_millisecond;
 use crate::doorbell::Doorbell;
+use crate::drain::Drain;
 use crate::error::RecordError;
 use crate::fresh_pool::FreshPool;
 use crate::input::memory_file;
 use crate::inspect::inspect;
-use crate::launch::{Inheritance, Target, runtime_file, start};
 use crate::memory::MemoryDirectory;
-use crate::message::Socket;
 use crate::options::Options;
 use crate::output::Output;
 use crate::pool::Pools;
 use crate::pool_filter::PoolFilter;
 use crate::repeat::InputWay;
-use crate::session::Session;
 use crate::shared_file::SharedFile;
 use crate::signals::Forwarder;
 use crate::sleepers::Sleepers;
+use crate::socket::Socket;
 use crate::summary::{ClientRequests, Summary};
+use crate::target::{Inheritance, Target, runtime_file, start};
 use crate::wait::Exit;
 
-/// For how long a record waits for others that could belong before it: more than a thread that loses its
-/// processor in the middle of an append is usually without one.
+/// How long a record waits for older records: longer than a thread that is preempted in the middle of an append
+/// usually waits for a processor.
 const SLACK_MS: u64 = 10;
 
-/// A pass follows at the latest after this, while something waits for its place.
+/// The longest pause between passes while records wait to be ordered.
 const BUSY_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 2_000_000,
 };
-/// And after this if nothing does.
+/// The longest pause between passes while no records wait.
 const IDLE_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 20_000_000,
@@ -49,13 +49,13 @@ const IDLE_WAIT: Timespec = Timespec {
 
 /// Runs a command with the runtime preloaded and writes what it does to its pools.
 ///
-/// `runtime` is the shared object that is preloaded. Without any bytes nothing is, for targets that
-/// bring the protocol themselves.
+/// `runtime` is the shared object that is preloaded. If it is empty nothing is preloaded, for targets that
+/// implement the protocol themselves.
 ///
 /// # Errors
 ///
-/// See [`RecordError`]. After an error no process of the target that said that it is there is left;
-/// a trace is there if the target ran.
+/// See [`RecordError`]. After an error, no process of the target that has connected is left, and the trace exists
+/// if the target ran.
 pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError> {
     let (command, arguments) = options
         .command
@@ -68,7 +68,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
 
     let shared = shared_file(options)?;
     let (socket, target_socket) = Socket::pair()
-        .map_err(|error| RecordError::system("make a socket for the target", error))?;
+        .map_err(|error| RecordError::system("create a socket for the target", error))?;
     let runtime = runtime_file(runtime)?;
     let doorbell = doorbell(&socket, &shared)?;
     let meta = meta(options, &memory);
@@ -79,7 +79,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         options.stacks,
         options.output_prefix_bytes,
     );
-    let mut session = Session::new(
+    let mut recording = Drain::new(
         Arc::clone(&shared),
         socket,
         output,
@@ -101,7 +101,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     };
     let mut target = start(&executable, command, &fresh.arguments, inheritance)?;
     let drained = drain(
-        &mut session,
+        &mut recording,
         &mut target,
         &mut forwarder,
         &shared,
@@ -111,15 +111,15 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let (exit, wall_time, timed_out) = match drained {
         Ok(result) => result,
         Err(error) => {
-            session.processes.kill();
+            recording.processes.kill();
             return Err(error);
         }
     };
     drop((doorbell, sleepers));
-    session.finish()?;
+    recording.finish()?;
 
-    let images = session.output.pools.final_images()?;
-    let (pools, ignored) = session.output.pools.summary(&images);
+    let images = recording.output.pools.final_images()?;
+    let (pools, ignored) = recording.output.pools.summary(&images);
     let Output {
         writer,
         pools: recorded,
@@ -128,32 +128,32 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         trap_events,
         unmapped_bytes,
         ..
-    } = session.output;
+    } = recording.output;
     let written = writer.finish(&images)?;
     let client_requests = ClientRequests::of(shared.requests());
     let summary = Summary {
         status: exit.status,
         timed_out,
-        process_count: session.processes.count() as u32,
-        thread_count: session.thread_count,
+        process_count: recording.processes.count() as u32,
+        thread_count: recording.thread_count,
         pools,
         ignored,
         sites: sites.counts(),
         trap_events,
-        uncommitted_records: session.uncommitted,
-        unperformed_stores: session.unperformed,
+        uncommitted_records: recording.uncommitted,
+        unperformed_stores: recording.unperformed,
         unmapped_bytes,
         wall_time,
         cpu_time: exit.cpu_time,
         trace_bytes: written.file_bytes,
-        warnings: client_requests.warned(session.warnings),
+        warnings: client_requests.warned(recording.warnings),
         client_requests,
-        fatal: session.fatal,
+        fatal: recording.fatal,
         schedule_steps: shared.schedule_steps(),
         schedule_lapses: shared.schedule_lapses(),
         counts,
     };
-    if !session.greeted {
+    if !recording.greeted {
         return Err(RecordError::RuntimeSilent {
             status: exit.status,
         });
@@ -161,7 +161,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     self_check(&options.trace, &recorded, summary)
 }
 
-/// What the environment of the target says besides.
+/// Further variables of the environment of the target.
 fn variables(options: &Options, memory: &MemoryDirectory) -> Vec<(OsString, OsString)> {
     let switch = |on: bool, name| on.then(|| (name, OsString::from("1")));
     let switches = [
@@ -183,7 +183,7 @@ fn stdin(options: &Options) -> Result<Option<File>, RecordError> {
     } else {
         File::open("/dev/null")
     };
-    let file = file.map_err(|error| RecordError::system("make the input", error))?;
+    let file = file.map_err(|error| RecordError::system("create the input", error))?;
     Ok(Some(file))
 }
 
@@ -215,9 +215,9 @@ fn doorbell(socket: &Socket, shared: &Arc<SharedFile>) -> Result<Doorbell, Recor
     Doorbell::start(watched, Arc::clone(shared)).map_err(failed)
 }
 
-/// Passes until the target and all its descendants are gone.
+/// Makes passes until the target and all its descendants have ended.
 fn drain(
-    session: &mut Session,
+    recording: &mut Drain,
     target: &mut Target,
     forwarder: &mut Forwarder,
     shared: &SharedFile,
@@ -235,15 +235,14 @@ fn drain(
         if ended.is_none() {
             ended = target.look()?.map(|exit| (exit, target.started.elapsed()));
         }
-        let progress = session.pass()?;
+        let progress = recording.pass()?;
         if !timed_out && time_limit.is_some_and(|limit| target.started.elapsed() > limit) {
             timed_out = true;
             target.signal(Signal::KILL);
-            session.processes.kill();
+            recording.processes.kill();
         }
         doorbell.arm();
-        // Descendants that nobody can record may live as long as they like, but not hold an
-        // impatient user up.
+        // Descendants that are not recorded may live on, but an interrupt does not wait for them.
         if let Some((exit, wall_time)) = ended
             && (progress.deserted || interrupted)
         {

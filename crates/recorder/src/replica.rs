@@ -1,4 +1,4 @@
-//! A pool as a trace says it is, to compare with the file.
+//! The content of a pool according to a trace, to compare with the file.
 
 use std::collections::BTreeMap;
 use std::io;

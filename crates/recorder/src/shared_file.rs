@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! The mapping lives as long as the [`SharedFile`] and has the length of the file, which is sealed:
-//! nobody can shrink it below the mapping. Other processes write to it at any time, so nothing here
+//! The mapping lives as long as the [`SharedFile`] and has the length of the file, which is sealed: no process can
+//! shrink it below the mapping. Other processes write to it at any time, so nothing here
 //! makes a reference to anything but atomics; bulk copies are only made of records that were seen
 //! committed, and of chunks that belong to the host.
 
@@ -34,14 +34,14 @@ pub(crate) struct ChunkIndex(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotIndex(pub(crate) u32);
 
-/// What a chunk's state said at a moment.
+/// The state of a chunk at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkOwner {
     /// The number of the thread that has it.
     pub(crate) thread: u32,
-    /// Whether it appends no more.
+    /// Whether its thread has retired it.
     pub(crate) retired: bool,
-    /// The how manieth of its thread. Only sure if retired or pointed to by the cursor.
+    /// Its position among the chunks of its thread. Reliable only if the chunk is retired or the cursor is in it.
     pub(crate) sequence: u64,
 }
 
@@ -64,7 +64,7 @@ unsafe impl Send for SharedFile {}
 unsafe impl Sync for SharedFile {}
 
 impl SharedFile {
-    /// Makes a fresh one.
+    /// Creates a shared file.
     pub(crate) fn create(
         chunk_count: u32,
         mode: Mode,
@@ -74,7 +74,7 @@ impl SharedFile {
     ) -> Result<Self, RecordError> {
         let shared = Self::with_area(chunk_count, stacks, 0)?;
         let control = shared.control();
-        // SAFETY: the file has a control page, and nobody else has the file yet.
+        // SAFETY: the file has a control page, and no other process has the file yet.
         unsafe {
             (*control).mode = mode as u32;
             (*control).schedule = schedule;
@@ -83,14 +83,14 @@ impl SharedFile {
         Ok(shared)
     }
 
-    /// Makes a fresh one for a target that is repeated.
+    /// Creates one for a target that is repeated.
     pub(crate) fn create_for_repeating(chunk_count: u32) -> Result<Self, RecordError> {
         Self::with_area(chunk_count, Stacks::Full, AREA_LEN)
     }
 
     fn with_area(chunk_count: u32, stacks: Stacks, area_len: u64) -> Result<Self, RecordError> {
         let chunk_count = chunk_count.clamp(2, CHUNKS_MAX as u32);
-        let failed = |error| RecordError::system("make the shared memory", error);
+        let failed = |error| RecordError::system("create the shared memory", error);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("powerfail-shared", flags).map_err(failed)?;
         let len_bytes = file_len(chunk_count) + area_len;
@@ -118,7 +118,7 @@ impl SharedFile {
             file,
         };
         let control = shared.control();
-        // SAFETY: the file has a control page, and nobody else has the file yet.
+        // SAFETY: the file has a control page, and no other process has the file yet.
         unsafe {
             (*control).magic = MAGIC;
             (*control).protocol_version = PROTOCOL_VERSION;
@@ -156,7 +156,7 @@ impl SharedFile {
         unsafe { self.base.as_ptr().cast::<u8>().add(at as usize) }
     }
 
-    /// Copies bytes from the area, of which nobody writes any now.
+    /// Copies bytes from the area while no process writes them.
     pub(crate) fn read_area(&self, offset: u64, out: &mut [u8]) {
         // SAFETY: inside the mapping, and of another allocation.
         unsafe {
@@ -165,7 +165,7 @@ impl SharedFile {
         }
     }
 
-    /// Copies bytes to the area, of which nobody reads any now.
+    /// Copies bytes to the area while no process reads them.
     pub(crate) fn write_area(&self, offset: u64, bytes: &[u8]) {
         // SAFETY: as above.
         unsafe {
@@ -180,7 +180,7 @@ impl SharedFile {
             index.0 < self.chunk_count && len_bytes <= chunk::LEN,
             "a part of a chunk that exists"
         );
-        // SAFETY: inside the mapping by the assertion; nobody writes there now.
+        // SAFETY: inside the mapping by the assertion; no process writes there now.
         unsafe {
             let start = self
                 .base
@@ -228,13 +228,13 @@ impl SharedFile {
         unsafe { (*self.control()).schedule_steps.load(Ordering::Relaxed) }
     }
 
-    /// How often the scheduler went on without a thread that did not say that it waits.
+    /// How often the scheduler timed out on a thread.
     pub(crate) fn schedule_lapses(&self) -> u64 {
         // SAFETY: as above.
         unsafe { (*self.control()).schedule_lapses.load(Ordering::Relaxed) }
     }
 
-    /// What became of the target's client requests.
+    /// The counts of client requests of the target.
     pub(crate) fn requests(&self) -> &RequestCounts {
         // SAFETY: the control page is mapped, and the numbers are only used as atomics.
         unsafe { &(*self.control()).requests }
@@ -261,7 +261,7 @@ impl SharedFile {
         let _ = futex::wake(self.doubt_word(), futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Answers for each thread of which somebody asks whether it sleeps: process and thread.
+    /// Answers the threads that ask whether another thread sleeps; `sleeps` gets its process and thread.
     pub(crate) fn answer_doubts(&self, sleeps: impl Fn(u32, u32) -> bool) {
         for index in (0..SLOTS_MAX as u32).map(SlotIndex) {
             let slot = self.slot(index);
@@ -345,19 +345,19 @@ impl SharedFile {
         self.retired().load(Ordering::Acquire)
     }
 
-    /// Waits until a chunk is retired after `seen` was read, somebody rings, or time is up.
+    /// Waits until a chunk is retired after `seen` was read, the doorbell rings, or the timeout passes.
     pub(crate) fn wait_for_retirement(&self, seen: u32, timeout: Timespec) {
-        // Whatever the result: the caller looks again.
+        // Whatever the result, the caller checks again.
         let _ = futex::wait(self.retired(), futex::Flags::empty(), seen, Some(&timeout));
     }
 
-    /// Wakes whoever waits for a retirement.
+    /// Wakes the thread that waits for a retirement.
     pub(crate) fn ring(&self) {
         self.retired().fetch_add(1, Ordering::AcqRel);
         let _ = futex::wake(self.retired(), futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Who has a chunk.
+    /// The owner of a chunk.
     pub(crate) fn owner(&self, index: ChunkIndex) -> Option<ChunkOwner> {
         let state = self.chunk_state(index);
         let thread = state.thread.load(Ordering::Acquire).checked_sub(1)?;
@@ -374,7 +374,7 @@ impl SharedFile {
         self.word(index, offset).load(Ordering::Acquire)
     }
 
-    /// Copies bytes of a chunk that nobody writes any more to the end of `out`.
+    /// Appends bytes of a chunk that are not written any more to `out`.
     pub(crate) fn copy(&self, index: ChunkIndex, offset: u64, len_bytes: u64, out: &mut Vec<u8>) {
         assert!(
             index.0 < self.chunk_count

@@ -1,8 +1,7 @@
-//! Interrupts that are meant for powerfail are passed on to the target, so that the trace is still
-//! finished.
+//! Passes interrupts on to the target instead of dying of them, so that the trace is still finished.
 //!
-//! What comes from the terminal goes to the whole foreground process group, of which the target is a
-//! member: it is not passed on. Signals that powerfail was started to ignore stay ignored.
+//! An interrupt from the terminal goes to the whole foreground process group, which includes the target, and is
+//! not passed on. Signals that powerfail was started to ignore stay ignored.
 //!
 //! # Safety
 //!
@@ -20,7 +19,7 @@ use rustix::process::Signal;
 
 const SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
 
-/// How many of each came so far: all, and those that the target did not get by itself.
+/// How many of each signal came so far: all, and those that the target did not receive itself.
 static ARRIVED: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 static TO_FORWARD: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 
@@ -59,7 +58,7 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Begins to catch interrupts, unless they are somebody else's business.
+    /// Begins to catch interrupts, unless the caller handles them.
     pub(crate) fn new(catches: bool) -> Self {
         if !catches {
             return Self {
@@ -104,7 +103,7 @@ impl Forwarder {
         found.into_iter()
     }
 
-    /// Whether any came, from wherever, since this was asked last.
+    /// Whether any signal came since the last call.
     pub(crate) fn interrupted(&mut self) -> bool {
         if !self.catches {
             return false;
@@ -116,7 +115,7 @@ impl Forwarder {
     }
 }
 
-/// Installs the handler, unless the signal is ignored. What was there before.
+/// Installs the handler, unless the signal is ignored. Returns the previous handler.
 fn exchange(signal: libc::c_int) -> Option<libc::sigaction> {
     let mut before = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with a null pointer the call only writes what is installed to a local of its type.

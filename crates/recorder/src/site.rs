@@ -9,7 +9,7 @@ use powerfail_trace::{Frame, StackId, TraceError, TraceWriter};
 
 use crate::summary::TacticCounts;
 
-/// What a number in a record stands for: an instruction, or an instruction and who called it.
+/// What a number in a record stands for: an instruction, or an instruction and its callers.
 #[derive(Clone, Debug)]
 struct Site {
     /// Innermost first.
@@ -31,7 +31,7 @@ pub(crate) struct Sites {
 const SITES_MAX: usize = 1 << 24;
 
 impl Sites {
-    /// None yet; what of them the trace is to have.
+    /// No sites yet; `stacks` says how much of them the trace has.
     pub(crate) fn new(stacks: Stacks) -> Self {
         Self {
             all: Vec::new(),
@@ -40,7 +40,7 @@ impl Sites {
         }
     }
 
-    /// A site is there, or is reached in another way than before.
+    /// Adds a site, or changes how it is reached.
     pub(crate) fn define(&mut self, id: SiteId, frame: Frame, tactic: SiteTactic) {
         if let Some(before) = self.tactic(id) {
             self.counts.remove(before);
@@ -49,7 +49,7 @@ impl Sites {
         self.set(id, Box::new([frame]), tactic);
     }
 
-    /// A call stack of a site is there: its frames, innermost first.
+    /// Adds a call stack of a site: its frames, innermost first.
     pub(crate) fn define_stack(&mut self, id: SiteId, site: SiteId, frames: Box<[Frame]>) {
         let tactic = self.tactic(site).unwrap_or(SiteTactic::System);
         self.set(id, frames, tactic);

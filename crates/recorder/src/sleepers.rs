@@ -1,8 +1,8 @@
 //! Tells the scheduler in the target which threads sleep.
 //!
 //! A scheduler must not wait for a thread that waits in the kernel, and must wait for one that only has no
-//! processor. The kernel says which it is in a file, and whoever opens a file takes a descriptor, which
-//! the target might notice. So the host looks.
+//! processor. A file in /proc tells which it is, but opening a file takes a descriptor, which the target might
+//! notice. So the host reads it.
 
 use std::fs;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Drop for Sleepers {
     }
 }
 
-/// Whether a thread sleeps. One of which nobody knows anything does: nobody should wait for it.
+/// Whether a thread sleeps. An unknown thread does: the scheduler must not wait for it.
 fn sleeps(process: u32, thread: u32) -> bool {
     let status = fs::read(format!("/proc/{process}/task/{thread}/stat")).unwrap_or_default();
     state_of(&status).is_none_or(|state| !matches!(state, b'R' | b'D'))

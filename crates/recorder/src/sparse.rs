@@ -21,7 +21,7 @@ use powerfail_trace::PoolKind;
 use rustix::fs::SeekFrom;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// What makes a file the same file.
+/// The identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileIdentity {
     pub(crate) device: u64,
@@ -39,11 +39,11 @@ impl FileIdentity {
     }
 }
 
-/// A file that may be a pool, opened anew for reading.
+/// A file that may be a pool, opened again for reading.
 #[derive(Debug)]
 pub(crate) struct SparseFile {
     file: File,
-    /// Whether moving the file offset disturbs nobody.
+    /// Whether the file offset is not shared with the target.
     own_offset: bool,
     kind: PoolKind,
     identity: FileIdentity,
@@ -57,8 +57,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 impl SparseFile {
     /// Takes the descriptor of a target. `None` if it is neither a regular file nor a DAX device.
     ///
-    /// The descriptor shares its offset and its locks with the target, so it is exchanged for one
-    /// of our own.
+    /// The descriptor shares its offset and its locks with the target, so it is replaced by a separate one.
     pub(crate) fn from_target(received: OwnedFd) -> io::Result<Option<Self>> {
         let received = File::from(received);
         let metadata = received.metadata()?;

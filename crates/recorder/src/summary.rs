@@ -1,4 +1,4 @@
-//! What there is to say about a recording.
+//! The summary of a recording.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use powerfail_protocol::message::SiteTactic;
 use powerfail_protocol::shared::RequestCounts;
 use powerfail_trace::RecordKind;
 
-/// What there is to say about a recording.
+/// The summary of a recording.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Summary {
     /// How the target ended.
     pub status: TargetStatus,
-    /// It was killed because its time was over.
+    /// Whether it was killed at its time limit.
     pub timed_out: bool,
-    /// How many processes and threads of it were recorded.
+    /// How many of its processes were recorded.
     pub process_count: u32,
-    /// Over all processes.
+    /// How many threads of all processes were recorded.
     pub thread_count: u32,
     /// The files that were recorded.
     pub pools: Vec<PoolSummary>,
@@ -31,24 +31,24 @@ pub struct Summary {
     pub trap_events: u64,
     /// How many records of the runtime were never committed: their threads were killed.
     pub uncommitted_records: u64,
-    /// How many stores were announced by a thread that was killed before it made them.
+    /// How many recorded stores were removed, because their thread was killed before it made them.
     pub unperformed_stores: u64,
-    /// Stored bytes whose address lies in no mapping that the host knows.
+    /// Stored bytes whose address lies in no known mapping of a pool.
     pub unmapped_bytes: u64,
-    /// From start to end of the target.
+    /// The time from start to end of the target.
     pub wall_time: Duration,
     /// Processor time of the target and those of its children that it waited for.
     pub cpu_time: Duration,
     /// Length of the trace.
     pub trace_bytes: u64,
-    /// How many operations the scheduler of the target has counted, if there was one: those that were
-    /// made while there were several threads.
+    /// How many operations the scheduler of the target counted, if there was one: those made while there were
+    /// several threads.
     pub schedule_steps: u64,
-    /// How often it went on without a thread that did not say that it waits: then time decided.
+    /// How often the scheduler timed out on a thread: the order may not be reproducible then.
     pub schedule_lapses: u64,
-    /// The client requests of Valgrind that the target has made.
+    /// The Valgrind client requests of the target.
     pub client_requests: ClientRequests,
-    /// What the recording may not show, in sentences.
+    /// What the recording may lack, in sentences.
     pub warnings: Vec<String>,
     /// Why the runtime ended a process of the target, in sentences.
     pub fatal: Vec<String>,
@@ -67,14 +67,14 @@ impl Summary {
     }
 }
 
-/// The client requests of Valgrind that a target has made.
+/// The Valgrind client requests of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientRequests {
-    /// Those that mean something.
+    /// Those that powerfail understands.
     pub understood: u64,
     /// Those of other tools than pmemcheck, which are not about persistence.
     pub of_other_tools: u64,
-    /// Those that nobody knows.
+    /// Those that are unknown.
     pub unknown: u64,
     first_unknown: u64,
 }
@@ -95,12 +95,12 @@ impl ClientRequests {
         self.understood + self.of_other_tools + self.unknown
     }
 
-    /// Warnings, and one more if there is anything to warn of.
+    /// The warnings, and one more if there were unknown requests.
     pub(crate) fn warned(&self, mut warnings: Vec<String>) -> Vec<String> {
         if self.unknown > 0 {
             warnings.push(format!(
-                "the target has made {} client requests that powerfail does not know (the first: {:#x}); \
-                 they were given their default result",
+                "the target made {} unknown client requests (the first is {:#x}); \
+                 they returned their default results",
                 self.unknown, self.first_unknown
             ));
         }
@@ -155,9 +155,9 @@ pub struct IgnoredFile {
 /// Why a file was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgnoreReason {
-    /// It is not among the pools that were asked for.
+    /// It is not among the selected pools.
     NotSelected,
-    /// It has no name, so it would be gone after a power failure.
+    /// It has no name, so it would not survive a power failure.
     Nameless,
     /// It is neither a regular file nor a DAX device.
     NotPersistent,

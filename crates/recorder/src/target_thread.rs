@@ -15,9 +15,9 @@ use crate::shared_file::{ChunkIndex, ChunkOwner, SharedFile, SlotIndex};
 pub(crate) enum Life {
     /// It may.
     Living,
-    /// It said that it does not, after the chunks were looked at.
+    /// It has announced that it does not, after the chunks were examined.
     Ending,
-    /// It does not, and whatever it appended is there to be seen.
+    /// It does not, and everything that it appended is visible.
     Ended,
     /// All that it appended has been read.
     Read,
@@ -31,7 +31,7 @@ struct Held {
     chunk: ChunkIndex,
     sequence: u64,
     open: Vec<Open>,
-    /// Nothing that is committed there later is older.
+    /// Records that are committed there later are not older than this.
     bound: Stamp,
     /// Where the cursor was when the thread was first seen in no handler.
     cursor_outside: Option<u64>,
@@ -44,14 +44,14 @@ pub(crate) struct TargetThread {
     pub(crate) index: ThreadIndex,
     pub(crate) process: ProcessIndex,
     pub(crate) life: Life,
-    /// It ended without saying so: its newest record may be of a store that it did not make.
+    /// It ended without announcing it: its newest record may be of a store that it did not make.
     pub(crate) abrupt: bool,
     /// Whether the trace has any record of it.
     pub(crate) in_trace: bool,
     slot: Option<SlotIndex>,
     /// The cursor at the last look, if it has a slot.
     cursor: Option<u64>,
-    /// It was there when the last look was taken.
+    /// It existed at the last look.
     looked_at: bool,
     next_sequence: u64,
     /// How much of the chunk with that sequence has been read.
@@ -65,14 +65,14 @@ pub(crate) struct TargetThread {
     pub(crate) final_depth: u32,
 }
 
-/// What reading came to.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadResult {
     /// How many chunks were given back.
     pub(crate) freed: u32,
     /// How many records were never committed.
     pub(crate) uncommitted: u64,
-    /// A word that should be a header and is none.
+    /// A word that should be a header and is not.
     pub(crate) garbage: Option<u64>,
     /// Whether nothing was left for later.
     complete: bool,
@@ -134,7 +134,7 @@ impl TargetThread {
                 continue;
             }
             let live = !owner.retired && self.live_end(*chunk).is_some();
-            // Without a slot nobody knows how much of a chunk in use is reserved.
+            // Without a slot it is unknown how much of a chunk in use is reserved.
             result.complete &= owner.retired || self.cursor.is_some();
             if owner.sequence != self.next_sequence || !(owner.retired || live) {
                 // A chunk that was just taken is not in use as long as the cursor is not there.
@@ -154,8 +154,8 @@ impl TargetThread {
         result
     }
 
-    /// Nothing that the thread delivers from now on is older than this. `before` is a moment before
-    /// the last look, with the slack of clocks taken off.
+    /// The thread will deliver no records older than this. `before` is a moment before the last look, minus the
+    /// slack of clocks.
     pub(crate) fn bound(&self, before: Stamp, result: ReadResult) -> Stamp {
         match self.life {
             Life::Read | Life::Written => Stamp::MAX,
@@ -300,8 +300,8 @@ impl TargetThread {
         }
     }
 
-    /// Takes what was committed in a held chunk meanwhile. How many records are still open. `settled` says
-    /// that nobody will write there any more.
+    /// Takes the records that were committed in a held chunk since. Returns how many are still open. `settled`:
+    /// no thread will write there any more.
     fn rescan(
         &mut self,
         shared: &SharedFile,

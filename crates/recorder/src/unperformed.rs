@@ -1,13 +1,12 @@
-//! Finds stores that a killed thread announced and did not make.
+//! Finds stores that a killed thread recorded and did not make.
 //!
-//! Records are written ahead: of a thread that was killed the newest one may be of a store that did
-//! not happen. It is taken for that if the pool has other bytes, and no later record explains them.
-//! Whoever stored over it may not have been read yet when the pool is looked at, so this takes two
-//! steps: a record is suspected, and judged when everything that was announced by then is known. Until
-//! then nothing that comes after it is written.
+//! Records are written ahead, so the newest record of a killed thread may be of a store that was not made. It is
+//! taken for that if the pool has other bytes, and no later record explains them. A record of a later store may
+//! not have been read yet when the pool is examined, so this takes two steps: a record is suspected, and judged
+//! when all records up to that moment are known. Until then no later record is written.
 //!
-//! Only records that still wait are looked at; one that its thread announced and then did not make for
-//! longer than the slack of clocks is found by the self-check.
+//! Only records that still wait are examined. The self-check finds a store that its thread recorded longer before
+//! its death than the slack of clocks, and did not make.
 
 use powerfail_protocol::EventKind::{StoreLocked, StoreNonTemporal, StorePlain, StoreSystem};
 use powerfail_protocol::{Record, Records};

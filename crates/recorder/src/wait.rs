@@ -1,4 +1,4 @@
-//! Waits for the target and asks what it used.
+//! Waits for the target and reports the resources that it used.
 //!
 //! # Safety
 //!
@@ -22,7 +22,7 @@ pub(crate) struct Exit {
     pub(crate) cpu_time: Duration,
 }
 
-/// Waits for a child, or only looks.
+/// Waits for a child, or only checks it.
 pub(crate) fn wait_for(pid: Pid, block: bool) -> io::Result<Option<Exit>> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();

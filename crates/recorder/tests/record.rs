@@ -470,7 +470,7 @@ fn a_store_that_was_not_recorded_is_found() {
     assert!(
         failure
             .to_string()
-            .contains("byte 0x64 is 0x00 when replayed and 0x07 in fact"),
+            .contains("byte 0x64 is 0x00 in the trace, but 0x07 in the file"),
         "{failure}"
     );
 }

@@ -20,9 +20,9 @@ use rustix::time::Timespec;
 
 use crate::error::RecordError;
 use crate::inspect::Executable;
-use crate::launch::{Inheritance, Target, runtime_file, start};
-use crate::message::{Message, Received, Socket};
 use crate::shared_file::{ChunkIndex, ChunkOwner, SharedFile, SlotIndex};
+use crate::socket::{Message, Received, Socket};
+use crate::target::{Inheritance, Target, runtime_file, start};
 
 use super::directory::Directory;
 use super::error::RepeatError;

@@ -1,4 +1,4 @@
-//! What comes over the socket, with who said it and the descriptor that came along.
+//! The socket over which the runtime sends messages, with their senders and descriptors.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,9 +16,9 @@ use rustix::process::Pid;
 /// A message.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// The process that sent it, as the kernel says.
+    /// The process that sent it, as the kernel reports it.
     pub(crate) sender: Option<Pid>,
-    /// What it says; `None` if this host does not know the kind.
+    /// Its kind; `None` if it is unknown.
     pub(crate) kind: Option<MessageKind>,
     /// Meaning depends on the kind.
     pub(crate) words: [u64; 5],
@@ -28,31 +28,31 @@ pub(crate) struct Message {
     pub(crate) file: Option<OwnedFd>,
 }
 
-/// What there was to receive.
+/// The result of receiving without waiting.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// A message.
     Message(Message),
     /// Nothing for now.
     Nothing,
-    /// All senders are gone.
+    /// All senders have ended.
     End,
-    /// Something that is no message.
+    /// Bytes that are not a message.
     Garbage,
 }
 
-/// The host's end of the socket.
+/// The end of the host.
 #[derive(Debug)]
 pub(crate) struct Socket {
     socket: OwnedFd,
     buffer: Vec<u8>,
 }
 
-/// What messages may take in the kernel before senders wait.
+/// How many bytes of messages the kernel buffers before senders wait.
 const BUFFER_BYTES: usize = 4 << 20;
 
 impl Socket {
-    /// Makes a pair: the host's end, and what the target inherits.
+    /// Makes a pair: the end of the host, and the end that the target inherits.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (socket, target) = rustix::net::socketpair(
             AddressFamily::UNIX,

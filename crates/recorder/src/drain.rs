@@ -1,9 +1,9 @@
-//! Drains a target: looks at the chunks, reads the messages, orders, writes; pass after pass.
+//! Drains a target in passes: examines the chunks, receives messages, reads, orders and writes records.
 //!
-//! The order inside a pass matters. First the ends of processes, so that what a dead process left is
-//! looked at after its death. Then the chunks, then the socket: a message about something is sent
-//! before the first record that refers to it, so everything that was seen in the chunks is explained
-//! by then. Only then records are read.
+//! The order inside a pass matters. First the ends of processes, so that the chunks of a dead process are
+//! examined after its death. Then the chunks, then the socket: a message about a thing is sent before the
+//! first record that refers to it, so everything in the examined chunks is explained by then. Only then
+//! records are read.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -21,25 +21,25 @@ use rustix::process::Pid;
 use crate::clock::Stamp;
 use crate::error::RecordError;
 use crate::merge::{Limit, Merge};
-use crate::message::{Message, Received, Socket};
 use crate::output::Output;
 use crate::pool::Admission;
 use crate::process::{ProcessIndex, Processes};
 use crate::reader::Scan;
 use crate::shared_file::{ChunkIndex, ChunkOwner, SharedFile, SlotIndex};
 use crate::site::tactic_from_number;
+use crate::socket::{Message, Received, Socket};
 use crate::target_thread::{Life, ReadResult, TargetThread};
 use crate::unperformed::{Suspect, suspects};
 
-/// How much may wait for its place before chunks are left unread.
+/// How many bytes of records may wait to be ordered before chunks are left unread.
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// So many passes in a row may be stuck at that before order gives way.
+/// How many passes in a row may be stuck at that limit before records are written out of order.
 const STUCK_PASSES_MAX: u32 = 500;
-/// So many sentences of one recording are kept.
+/// How many warnings of one recording are kept.
 const SENTENCES_MAX: usize = 100;
 
 /// A recording in progress.
-pub(crate) struct Session {
+pub(crate) struct Drain {
     shared: Arc<SharedFile>,
     socket: Socket,
     pub(crate) output: Output,
@@ -56,22 +56,22 @@ pub(crate) struct Session {
     pub(crate) greeted: bool,
     pub(crate) uncommitted: u64,
     pub(crate) unperformed: u64,
-    /// Stores of dead threads that may not have happened.
+    /// Stores of dead threads that may not have been made.
     suspects: Vec<Suspect>,
     pub(crate) warnings: Vec<String>,
     pub(crate) fatal: Vec<String>,
 }
 
-/// What a pass came to.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Whether anything still waits, or was just read or written.
+    /// Whether records wait, or were just read or written.
     pub(crate) active: bool,
-    /// Whether nobody can send or append any more.
+    /// Whether all processes that could send or append have ended.
     pub(crate) deserted: bool,
 }
 
-impl Session {
+impl Drain {
     pub(crate) fn new(
         shared: Arc<SharedFile>,
         socket: Socket,
@@ -100,7 +100,7 @@ impl Session {
         }
     }
 
-    /// Does what there is to do now.
+    /// Makes one pass.
     pub(crate) fn pass(&mut self) -> Result<Progress, RecordError> {
         self.processes.look();
         let deserted = self.socket_ended && self.processes.all_gone();
@@ -129,7 +129,7 @@ impl Session {
         Ok(Progress { active, deserted })
     }
 
-    /// Reads everything that is left, as if all were dead. For the end.
+    /// Reads everything that is left, after all processes have ended.
     pub(crate) fn finish(&mut self) -> Result<(), RecordError> {
         self.socket_ended = true;
         let chunks = self.look();
@@ -153,20 +153,18 @@ impl Session {
         if self.merge.late() > 0 {
             let late = self.merge.late();
             self.warn(format!(
-                "{late} events are out of order, because a thread stood still in the middle of recording one"
+                "{late} events are out of order, because a thread stopped for long while it recorded one"
             ));
         }
         if self.output.malformed > 0 {
             let malformed = self.output.malformed;
             self.warn(format!(
-                "{malformed} records of the runtime made no sense and were skipped"
+                "{malformed} records of the runtime are invalid and were skipped"
             ));
         }
         if self.output.unmapped_bytes > 0 {
             let bytes = self.output.unmapped_bytes;
-            self.warn(format!(
-                "{bytes} stored bytes lay in no pool that the host knew"
-            ));
+            self.warn(format!("{bytes} stored bytes lie in no known pool"));
         }
         Ok(())
     }
@@ -192,7 +190,7 @@ impl Session {
         }
     }
 
-    /// Where all threads are, then who has which chunk.
+    /// Examines the cursors of all threads, then the owners of all chunks.
     fn look(&mut self) -> Vec<(ChunkIndex, ChunkOwner)> {
         for (number, thread) in (0..).zip(&mut self.threads) {
             if let Some(thread) = thread.as_mut().filter(|thread| thread.life < Life::Read) {
@@ -212,9 +210,10 @@ impl Session {
             .collect()
     }
 
-    /// Reads what was seen. The stamp below which all is known, and whether chunks were freed.
+    /// Reads the examined chunks. Returns the stamp below which all records are known, and whether chunks were
+    /// freed.
     ///
-    /// Chunks of threads that did not say yet that they are there have no records.
+    /// Chunks of threads that have not announced themselves have no records.
     fn read(&mut self, chunks: &[(ChunkIndex, ChunkOwner)], before: Stamp) -> (Stamp, bool) {
         let groups: FxHashMap<u32, &[(ChunkIndex, ChunkOwner)]> =
             Self::grouped(chunks).into_iter().collect();
@@ -245,7 +244,7 @@ impl Session {
         self.uncommitted += total.uncommitted;
         if let Some(word) = total.garbage {
             self.warn(format!(
-                "a chunk was damaged, from the word {word:#x} on; what followed in it is lost"
+                "a chunk is damaged at word {word:#x}; the rest of it is lost"
             ));
         }
         for number in dead {
@@ -254,7 +253,7 @@ impl Session {
         (limit, total.freed > 0)
     }
 
-    /// Looks whether a dead thread did all that it announced.
+    /// Finds stores that a dead thread recorded and may not have made.
     fn suspect(&mut self, number: u32) {
         let Some(Some(thread)) = self.threads.get(number as usize) else {
             return;
@@ -270,12 +269,12 @@ impl Session {
         self.suspects.extend(found);
     }
 
-    /// Takes out what dead threads announced and did not do, as far as that can be told when
-    /// everything below a stamp is known. Gives the stamp below which all is settled.
+    /// Removes stores that dead threads recorded and did not make, as far as that is known when all records below
+    /// a stamp are. Returns the stamp below which no store is in doubt.
     fn judge(&mut self, known: Stamp) -> Stamp {
         let mut settled = known;
         let mut suspects = std::mem::take(&mut self.suspects);
-        // The newest first: what did not happen explains nothing.
+        // The newest first: a store that was not made explains nothing.
         suspects.sort_unstable_by_key(|suspect| std::cmp::Reverse(suspect.stamp));
         for suspect in suspects {
             if known.minus(self.slack_ticks) <= suspect.looked_at {
@@ -308,8 +307,8 @@ impl Session {
         Ok(wrote)
     }
 
-    /// Bounds what waits. A thread that stands still in the middle of an append holds all others
-    /// back; first they wait for chunks, and if that does not help, order gives way.
+    /// Bounds the records that wait. A thread that stops in the middle of an append holds up all others: first
+    /// they wait for chunks, and if that does not help, records are written out of order.
     fn relieve(&mut self, wrote: bool) -> Result<bool, RecordError> {
         if wrote || self.merge.len_bytes() < WAITING_BYTES_MAX {
             self.stuck_passes = 0;
@@ -322,7 +321,7 @@ impl Session {
         self.write(Limit::Down(WAITING_BYTES_MAX / 2))
     }
 
-    /// Writes the ends of threads of which nothing is left.
+    /// Writes the ends of threads all of whose records are written.
     fn finish_threads(&mut self) -> Result<(), RecordError> {
         for (number, place) in (0..).zip(&mut self.threads) {
             if let Some(thread) = place
@@ -345,7 +344,7 @@ impl Session {
                 .map_err(|error| RecordError::system("receive from the target", error))?
             {
                 Received::Message(message) => self.handle(message)?,
-                Received::Garbage => self.warn("a message of the target was damaged".into()),
+                Received::Garbage => self.warn("a message of the target is damaged".into()),
                 Received::Nothing => return Ok(()),
                 Received::End => {
                     self.socket_ended = true;
@@ -357,7 +356,7 @@ impl Session {
 
     fn handle(&mut self, message: Message) -> Result<(), RecordError> {
         let Some(sender) = message.sender else {
-            self.warn("a message came from nobody".into());
+            self.warn("a message of the target has no sender".into());
             return Ok(());
         };
         match message.kind {
@@ -384,7 +383,9 @@ impl Session {
                 let frame = self.processes.get(process).frame(address);
                 match (u32::try_from(id), tactic_from_number(tactic)) {
                     (Ok(id), Some(tactic)) => self.output.sites.define(SiteId(id), frame, tactic),
-                    _ => self.warn("a message of the target about a site made no sense".into()),
+                    _ => {
+                        self.warn("a message of the target about an instruction is invalid".into())
+                    }
                 }
                 Ok(())
             }
@@ -421,7 +422,7 @@ impl Session {
                 Ok(())
             }
             None => {
-                self.warn("a message of the target is of no known kind".into());
+                self.warn("a message of the target has an unknown kind".into());
                 Ok(())
             }
         }
@@ -446,7 +447,7 @@ impl Session {
                     .sites
                     .define_stack(SiteId(id), SiteId(site), frames);
             }
-            _ => self.warn("a message of the target about a call stack made no sense".into()),
+            _ => self.warn("a message of the target about a call stack is invalid".into()),
         }
     }
 
@@ -461,7 +462,7 @@ impl Session {
         self.greeted = true;
         let (_, before) = self.processes.begin(sender);
         if before.is_some() {
-            // It was replaced by exec, and its threads with it.
+            // The process was replaced by exec, and its threads ended.
             let replaced = |thread: &&mut TargetThread| Some(thread.process) == before;
             for thread in self.threads.iter_mut().flatten().filter(replaced) {
                 if thread.life == Life::Living {
@@ -477,13 +478,13 @@ impl Session {
         match u32::try_from(words[0]) {
             Ok(number) => self.thread(number, Some((words[1] as u32, process))),
             Err(_) => {
-                self.warn("a message of the target about a thread made no sense".into());
+                self.warn("a message of the target about a thread is invalid".into());
                 Ok(())
             }
         }
     }
 
-    /// Makes a thread known, with its id in the system and its process if it said so.
+    /// Registers a thread, with its system id and its process if it announced them.
     fn thread(
         &mut self,
         number: u32,
@@ -503,7 +504,7 @@ impl Session {
                 Some(known) => known,
                 None => {
                     self.warn(
-                        "a thread of the target appended without saying that it is there".into(),
+                        "a thread of the target recorded events without announcing itself".into(),
                     );
                     (0, self.processes.unknown())
                 }
@@ -526,7 +527,7 @@ impl Session {
             .filter(|len| *len <= build_id.len())
             .map(|len| PathBuf::from(OsString::from_vec(build_id.split_off(len))))
         else {
-            self.warn("a message of the target about a module made no sense".into());
+            self.warn("a message of the target about a module is invalid".into());
             return Ok(());
         };
         let key = (path, build_id, load_address);
@@ -559,7 +560,7 @@ impl Session {
             .filter(|slot| (*slot as usize) < SLOTS_MAX)
             .map(SlotIndex)
         else {
-            self.warn("a message of the target about a pool made no sense".into());
+            self.warn("a message of the target about a pool is invalid".into());
             return Ok(());
         };
         let path = PathBuf::from(OsString::from_vec(message.text));
@@ -591,7 +592,7 @@ impl Session {
     }
 }
 
-/// The process that a new one says it was forked from; 0 says nothing.
+/// The process from which a new one was forked; 0 if it does not say.
 fn forked_from(word: u64) -> Option<i32> {
     i32::try_from(word).ok().filter(|parent| *parent > 0)
 }

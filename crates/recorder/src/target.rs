@@ -27,14 +27,14 @@ use crate::wait::{Exit, wait_for};
 /// No randomisation, so that runs can be compared; and libraries in the middle of the address space
 /// instead of at its top, so that there is room on both sides for code that is jumped to.
 const LAYOUT: libc::c_int = libc::ADDR_NO_RANDOMIZE | libc::ADDR_COMPAT_LAYOUT;
-/// What the loader of a dynamic program loads first.
+/// The variable that names libraries for the loader of a dynamic program to load first.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// Makes libpmem flush files that are not on DAX.
 const FORCE_VARIABLE: &str = "PMEM_IS_PMEM_FORCE";
 /// Makes libpmem map pools at the same address in every run.
 const HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
 
-/// The target, started. Killed and reaped when it is dropped before it ended.
+/// A started target. Killed and reaped when it is dropped before it has ended.
 #[derive(Debug)]
 pub(crate) struct Target {
     pid: Pid,
@@ -48,22 +48,23 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) socket: OwnedFd,
     /// The runtime; `None` if nothing is to be preloaded.
     pub(crate) runtime: Option<OwnedFd>,
-    /// What else its environment says.
+    /// Further variables of its environment.
     pub(crate) variables: Vec<(OsString, OsString)>,
     /// Its standard input; `None`: that of this process.
     pub(crate) stdin: Option<File>,
-    /// Whether what it prints goes nowhere.
+    /// Whether its output is discarded.
     pub(crate) discards_output: bool,
-    /// No file of it gets longer, it leaves no core, and it has a session of its own. `None`: as this process.
+    /// The length of the longest file that it may write; it also dumps no core and has a session of its own.
+    /// `None`: as this process.
     pub(crate) file_limit_bytes: Option<u64>,
 }
 
-/// Puts the runtime where a loader finds it and nobody can change it. Nothing for no bytes.
+/// Copies the runtime into a sealed file that a loader can open. `None` for no bytes.
 pub(crate) fn runtime_file(runtime: &[u8]) -> Result<Option<OwnedFd>, RecordError> {
     if runtime.is_empty() {
         return Ok(None);
     }
-    let failed = |error| RecordError::system("put the runtime into memory", error);
+    let failed = |error| RecordError::system("copy the runtime into memory", error);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("powerfail-runtime", flags).map_err(failed)?;
     let mut rest = runtime;
@@ -79,7 +80,7 @@ pub(crate) fn runtime_file(runtime: &[u8]) -> Result<Option<OwnedFd>, RecordErro
     Ok(Some(file))
 }
 
-/// Starts the target. Its parent, for the signal that ends it if powerfail dies, is this thread.
+/// Starts the target. It is killed when this thread ends.
 pub(crate) fn start(
     executable: &Executable,
     command: &OsStr,
@@ -106,7 +107,7 @@ pub(crate) fn start(
     if let Some(stdin) = &inheritance.stdin {
         let stdin = stdin
             .try_clone()
-            .map_err(|error| RecordError::system("give the target its input", error))?;
+            .map_err(|error| RecordError::system("pass the input to the target", error))?;
         child.stdin(stdin);
     }
     if inheritance.discards_output {
@@ -199,7 +200,7 @@ fn prepare(numbers: &[(RawFd, RawFd)], parent: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs in the child, between fork and exec: a target that is repeated does not get far.
+/// Limits a target that is repeated. Runs in the child, between fork and exec.
 fn confine(file_limit_bytes: u64) -> io::Result<()> {
     // SAFETY: a plain system call without pointers.
     if unsafe { libc::setsid() } < 0 {
@@ -210,7 +211,7 @@ fn confine(file_limit_bytes: u64) -> io::Result<()> {
     lower(libc::RLIMIT_FSIZE, file_limit_bytes)
 }
 
-/// Lowers a limit in a way that can be undone. Whoever has started us may have set one that cannot be lifted.
+/// Lowers a soft limit, which the target can lift again up to the hard limit.
 fn lower(resource: libc::__rlimit_resource_t, limit: u64) -> io::Result<()> {
     let mut limits = libc::rlimit {
         rlim_cur: 0,
@@ -230,7 +231,7 @@ fn lower(resource: libc::__rlimit_resource_t, limit: u64) -> io::Result<()> {
 }
 
 impl Target {
-    /// Its number in the system.
+    /// Its process id.
     pub(crate) fn id(&self) -> Pid {
         self.pid
     }
@@ -243,7 +244,7 @@ impl Target {
         Ok(exit)
     }
 
-    /// Sends it a signal, if it is still there.
+    /// Sends it a signal, unless it has ended.
     pub(crate) fn signal(&self, signal: Signal) {
         if !self.ended {
             let _ = rustix::process::kill_process(self.pid, signal);
@@ -254,7 +255,7 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         if !self.ended {
-            // Nobody else reaps it, so the number still means it.
+            // Only this process reaps it, so the id is still its own.
             let _ = rustix::process::kill_process(self.pid, Signal::KILL);
             let _ = wait_for(self.pid, true);
         }
