@@ -11,6 +11,7 @@
 use powerfail_protocol::EventKind;
 
 use crate::fuzz::{self, derandomise, desock};
+use crate::platform::iovec::{self, Message, Part};
 use crate::platform::sys;
 use crate::record::{append, pool_files, pools};
 
@@ -54,29 +55,6 @@ const PWRITEV2: usize = 328;
 
 /// How much of an output is kept.
 const OUTPUT_KEPT: usize = powerfail_protocol::MAX_VALUE_LEN as usize - 16;
-/// The most parts that the kernel takes.
-const PARTS_MAX: usize = 1024;
-
-/// One part of a scattered buffer, as the kernel wants it.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Part {
-    start: usize,
-    len: usize,
-}
-
-/// `struct msghdr`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Message {
-    name: usize,
-    name_len: usize,
-    parts: *const Part,
-    part_count: usize,
-    control: usize,
-    control_len: usize,
-    flags: usize,
-}
 
 /// Whether a system call passes through here.
 pub(crate) fn knows(number: usize) -> bool {
@@ -101,13 +79,32 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
                 arguments[1] as isize
             }
             GETRANDOM => receive(number, arguments, 0),
-            READV | PREADV | PREADV2 => receive_parts(number, arguments),
-            RECVMSG => receive_message(arguments),
+            READV | PREADV | PREADV2 => {
+                receive_parts(iovec::parts(arguments[1], arguments[2]), |moved| {
+                    let mut arguments = arguments;
+                    if let Some(moved) = moved {
+                        arguments[1] = moved.as_ptr() as usize;
+                    }
+                    sys::call(number, arguments)
+                })
+            }
+            RECVMSG => {
+                let message = arguments[1] as *mut Message;
+                let make = |message: usize| {
+                    let mut arguments = arguments;
+                    arguments[1] = message;
+                    sys::call(RECVMSG, arguments)
+                };
+                receive_parts(iovec::parts_of_message(message), |moved| match moved {
+                    Some(moved) => iovec::with_other_parts(message, moved, make),
+                    None => make(message as usize),
+                })
+            }
             WRITE | PWRITE64 | SENDTO => {
                 let offset = (number == PWRITE64).then_some(arguments[3] as u64);
                 let part = Part {
-                    start: arguments[1],
-                    len: arguments[2],
+                    address: arguments[1] as u64,
+                    len: arguments[2] as u64,
                 };
                 send(number, arguments, offset, &[part])
             }
@@ -115,18 +112,19 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
                 let offset = (number != WRITEV).then_some(arguments[3] as u64);
                 // This offset means the position of the descriptor.
                 let offset = offset.filter(|offset| *offset != u64::MAX);
-                send(number, arguments, offset, parts(arguments[1], arguments[2]))
+                let parts = iovec::parts(arguments[1], arguments[2]);
+                send(number, arguments, offset, parts)
             }
             SENDMSG => {
                 let message = arguments[1] as *const Message;
                 let done = if desock::is_connection(arguments[0] as i32) && !message.is_null() {
-                    let parts = parts((*message).parts as usize, (*message).part_count);
-                    len_of(parts)
+                    iovec::len_of(iovec::parts_of_message(message)) as isize
                 } else {
                     sys::call(number, arguments)
                 };
+                // Only now is it certain that the message can be read.
                 if done > 0 {
-                    let parts = parts((*message).parts as usize, (*message).part_count);
+                    let parts = iovec::parts_of_message(message);
                     told(arguments[0] as i32, done, parts);
                 }
                 done
@@ -134,21 +132,6 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
             _ => sys::call(number, arguments),
         }
     }
-}
-
-/// # Safety
-/// As `perform`.
-unsafe fn parts(start: usize, count: usize) -> &'static [Part] {
-    if start == 0 || count == 0 || count > PARTS_MAX {
-        return &[];
-    }
-    // SAFETY: the caller's.
-    unsafe { core::slice::from_raw_parts(start as *const Part, count) }
-}
-
-/// How much there is in all parts.
-fn len_of(parts: &[Part]) -> isize {
-    parts.iter().map(|part| part.len).sum::<usize>() as isize
 }
 
 /// The kernel has written `len` bytes where the target sees them at `address`.
@@ -177,82 +160,31 @@ unsafe fn receive(number: usize, mut arguments: [usize; 6], buffer: usize) -> is
     }
 }
 
+/// Receives to several parts. `make` makes the call, to other parts if some are given.
+///
 /// # Safety
-/// The kernel has written `done` bytes to the parts.
-unsafe fn received_parts(parts: &[Part], done: isize) {
+/// `make` makes the call that the target wanted to make, and the kernel writes to the parts from the first on.
+unsafe fn receive_parts(parts: &[Part], make: impl FnOnce(Option<&[Part]>) -> isize) -> isize {
+    desock::feed();
+    if !parts.iter().any(|part| pools::is_in_pool(part.address)) {
+        return make(None);
+    }
+    let moved: Vec<Part> = parts
+        .iter()
+        .map(|part| Part {
+            address: pools::writable(part.address as usize) as u64,
+            ..*part
+        })
+        .collect();
+    let done = make(Some(&moved));
     let mut left = done.max(0) as usize;
     for part in parts {
-        let len = part.len.min(left);
-        // SAFETY: the caller's.
-        unsafe { received(part.start, len) };
+        let len = left.min(part.len as usize);
+        // SAFETY: the kernel has filled the parts in order, and `done` bytes in all.
+        unsafe { received(part.address as usize, len) };
         left -= len;
     }
-}
-
-/// # Safety
-/// As `perform`.
-unsafe fn receive_parts(number: usize, mut arguments: [usize; 6]) -> isize {
-    desock::feed();
-    // SAFETY: the caller's.
-    unsafe {
-        let parts = parts(arguments[1], arguments[2]);
-        if !parts
-            .iter()
-            .any(|part| pools::is_in_pool(part.start as u64))
-        {
-            return sys::call(number, arguments);
-        }
-        let moved: Vec<Part> = parts
-            .iter()
-            .map(|part| Part {
-                start: pools::writable(part.start),
-                ..*part
-            })
-            .collect();
-        arguments[1] = moved.as_ptr() as usize;
-        let done = sys::call(number, arguments);
-        received_parts(parts, done);
-        done
-    }
-}
-
-/// # Safety
-/// As `perform`.
-unsafe fn receive_message(mut arguments: [usize; 6]) -> isize {
-    desock::feed();
-    // SAFETY: the caller's.
-    unsafe {
-        let original = arguments[1] as *mut Message;
-        if original.is_null() {
-            return sys::call(RECVMSG, arguments);
-        }
-        let parts = parts((*original).parts as usize, (*original).part_count);
-        if !parts
-            .iter()
-            .any(|part| pools::is_in_pool(part.start as u64))
-        {
-            return sys::call(RECVMSG, arguments);
-        }
-        let moved: Vec<Part> = parts
-            .iter()
-            .map(|part| Part {
-                start: pools::writable(part.start),
-                ..*part
-            })
-            .collect();
-        let mut message = Message {
-            parts: moved.as_ptr(),
-            ..*original
-        };
-        arguments[1] = &raw mut message as usize;
-        let done = sys::call(RECVMSG, arguments);
-        *original = Message {
-            parts: (*original).parts,
-            ..message
-        };
-        received_parts(parts, done);
-        done
-    }
+    done
 }
 
 /// Makes a call that writes the parts to a descriptor: a pool's file, or the outside.
@@ -265,15 +197,15 @@ unsafe fn send(number: usize, arguments: [usize; 6], offset: Option<u64>, parts:
     unsafe {
         if pools::is_pool(fd) {
             // What the kernel has not read is not looked at.
-            let pieces = parts
-                .iter()
-                .map(|part| core::slice::from_raw_parts(part.start as *const u8, part.len));
+            let pieces = parts.iter().map(|part| {
+                core::slice::from_raw_parts(part.address as *const u8, part.len as usize)
+            });
             return pool_files::write(fd, offset, || sys::call(number, arguments), pieces);
         }
         fuzz::before_change(fd);
         let done = if desock::is_connection(fd) {
             // Nobody reads it.
-            len_of(parts)
+            iovec::len_of(parts) as isize
         } else {
             sys::call(number, arguments)
         };
@@ -293,11 +225,11 @@ unsafe fn told(fd: i32, done: isize, parts: &[Part]) {
     let mut kept = [0; OUTPUT_KEPT];
     let (mut len, mut left) = (0, done as usize);
     for part in parts {
-        let count = part.len.min(left);
+        let count = left.min(part.len as usize);
         left -= count;
         let count = count.min(OUTPUT_KEPT - len);
         // SAFETY: the caller's.
-        let bytes = unsafe { core::slice::from_raw_parts(part.start as *const u8, count) };
+        let bytes = unsafe { core::slice::from_raw_parts(part.address as *const u8, count) };
         kept[len..len + count].copy_from_slice(bytes);
         len += count;
     }

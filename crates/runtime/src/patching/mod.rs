@@ -5,10 +5,12 @@
 //! | --- | --- |
 //! | [`modules`] | loaded modules, their functions, and the instructions in them that never fault |
 //! | [`surroundings`] | the code around an instruction, as far as planning a patch needs it |
+//! | [`patcher`] | makes the trampoline of an instruction and the jump to it, for recordings and recoveries |
 //! | [`arenas`] | memory for trampolines within reach of a jump |
 //! | [`code`] | changing code that other threads may be executing |
 
 pub(crate) mod arenas;
 pub(crate) mod code;
 pub(crate) mod modules;
+pub(crate) mod patcher;
 pub(crate) mod surroundings;

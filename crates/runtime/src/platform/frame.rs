@@ -56,6 +56,20 @@ impl Frame {
         self.set_word(register as usize, value);
     }
 
+    /// The number and the arguments of a system call that the interrupted code is about to make.
+    pub(crate) fn system_call(&self) -> (usize, [usize; 6]) {
+        use Greg::{R8, R9, R10, Rax, Rdi, Rdx, Rsi};
+        let arguments = [Rdi, Rsi, Rdx, R10, R8, R9].map(|register| self.get(register) as usize);
+        (self.get(Rax) as usize, arguments)
+    }
+
+    /// Ends a system call with a result. The instruction at `address` is the `syscall`.
+    pub(crate) fn finish_system_call(&self, address: u64, result: isize) {
+        const SYSCALL_LEN: u64 = 2;
+        self.set(Greg::Rax, result as u64);
+        self.set(Greg::Rip, address + SYSCALL_LEN);
+    }
+
     /// The signals that the interrupted code has blocked.
     pub(crate) fn signal_mask(&self) -> u64 {
         self.word(MASK_WORD)

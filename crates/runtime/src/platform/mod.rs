@@ -8,12 +8,14 @@
 //! | [`lock`] | a lock that is safe in signal handlers |
 //! | [`maps`] | `/proc/self/maps` |
 //! | [`frame`] | the saved registers and the signal information that a handler receives |
+//! | [`iovec`] | buffers in several parts, as system calls take them |
 //! | [`signals`] | which handler a signal runs, ours or the target's |
 //! | [`handler_stacks`] | the alternate stack that our handlers run on |
 
 pub(crate) mod allocator;
 pub(crate) mod frame;
 pub(crate) mod handler_stacks;
+pub(crate) mod iovec;
 pub(crate) mod lock;
 pub(crate) mod maps;
 pub(crate) mod memcpy;

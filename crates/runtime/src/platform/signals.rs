@@ -268,29 +268,17 @@ extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: *mut c_void
 
 /// Makes the system call that a breakpoint stands for, with the signals that the target wants.
 fn make_system_call(frame: &Frame, address: u64) {
-    const SYSCALL_LEN: u64 = 2;
     let mask = frame.signal_mask() & !OURS;
     let own_mask = sys::block_signals();
     sys::restore_signals(mask);
-    let arguments = [
-        Greg::Rdi,
-        Greg::Rsi,
-        Greg::Rdx,
-        Greg::R10,
-        Greg::R8,
-        Greg::R9,
-    ]
-    .map(|register| frame.get(register) as usize);
+    let (number, arguments) = frame.system_call();
     call_stacks::set_origin(address, frame);
     // SAFETY: what the target wanted to do.
-    let result = unsafe { raw_calls::perform(frame.get(Greg::Rax) as usize, arguments) };
+    let result = unsafe { raw_calls::perform(number, arguments) };
     call_stacks::clear_origin();
     sys::restore_signals(own_mask);
     match result {
-        Some(result) => {
-            frame.set(Greg::Rax, result as u64);
-            frame.set(Greg::Rip, address + SYSCALL_LEN);
-        }
+        Some(result) => frame.finish_system_call(address, result),
         None => {
             let copy = SITES.with(|sites| sites.as_mut()?.system_call_copy(address));
             match copy {

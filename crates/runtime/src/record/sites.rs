@@ -1,24 +1,22 @@
 //! The instructions that are recorded, their trampolines, and how they get there.
 
-use core::cell::RefCell;
 use core::sync::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use powerfail_patch::tactic::{Claims, CodeView, Evicted, Plan, PlanError, Tactic, Targets, plan};
+use powerfail_patch::tactic::{CodeView, Plan, Tactic, Targets};
 use powerfail_patch::{
-    Action, Classifier, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_RELOCATED_LEN, MAX_SITE_LEN,
-    MAX_TRAMPOLINE_LEN, Means, Redirected, Settings, Site, StateMap, Turns, VolatileFlushes,
-    flags_are_dead,
+    Action, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_SITE_LEN, MAX_TRAMPOLINE_LEN, Means,
+    Redirected, Settings, Site, StateMap, Turns, VolatileFlushes,
 };
 use powerfail_protocol::message::{MessageKind, SiteTactic};
 use powerfail_protocol::shared::{Mode, WINDOW_ADDRESS, WINDOW_LEN};
 use powerfail_protocol::{PoolWindow, SiteId, Slot};
 
 use crate::libc::interpose;
-use crate::patching::arenas::Arenas;
 use crate::patching::code;
 use crate::patching::modules::{self, Function, LoadedModule, Modules};
-use crate::patching::surroundings::{Anatomy, Known};
+use crate::patching::patcher::{Jump, Patcher, Patching, Unsettled};
+use crate::patching::surroundings::Anatomy;
 use crate::platform::lock::Lock;
 use crate::record::emulate::{Emulated, EmulatedSites};
 use crate::record::{call_stacks, generated_code, schedule, threads};
@@ -31,21 +29,14 @@ pub(crate) const WINDOW: PoolWindow = PoolWindow {
     alias_delta: WINDOW_LEN,
 };
 
-/// How many neighbours are settled for the sake of one site.
-const SETTLE_DEPTH_MAX: usize = 8;
-/// Code that is looked at behind a function.
-const LOOK_BEHIND: u64 = 32;
-/// Code that is looked at behind a site.
-const LOOK_AHEAD: u64 = 160;
+/// For how many claims of bytes by patches there is room from the beginning.
+const CLAIMS: usize = 1 << 14;
 
 /// Everything about patched code. One lock for all: patching is rare.
 pub(crate) static SITES: Lock<Option<Sites>> = Lock::new(None);
 
 pub(crate) struct Sites {
-    classifier: Classifier,
-    emitter: Emitter,
-    arenas: RefCell<Arenas>,
-    claims: Claims,
+    patcher: Patcher<Emitter>,
     modules: Modules,
     entries: BTreeMap<u64, Entry>,
     /// From the start of each trampoline to its site.
@@ -53,8 +44,6 @@ pub(crate) struct Sites {
     mode: Mode,
     /// An address in the function that must not be patched.
     thread_starter: u64,
-    /// Functions in which something was or will be patched, as they were before the first patch.
-    functions: BTreeMap<u64, Anatomy>,
     /// Breakpoints at system calls of the C library.
     system_calls: BTreeSet<u64>,
     /// Copies of those that the kernel must be asked for from the target's own code.
@@ -109,27 +98,24 @@ impl Sites {
     }
 
     fn new(thread_starter: u64) -> Self {
+        let emitter = Emitter::new(Settings {
+            names_stacks: call_stacks::are_wanted(),
+            turns: if schedule::is_on() {
+                Turns::AskedFor
+            } else {
+                Turns::NotAskedFor
+            },
+            // A flush that does no good is worth knowing.
+            volatile_flushes: VolatileFlushes::Recorded,
+            ..Settings::new(WINDOW)
+        });
         let mut new = Self {
-            classifier: Classifier::new(),
-            emitter: Emitter::new(Settings {
-                names_stacks: call_stacks::are_wanted(),
-                turns: if schedule::is_on() {
-                    Turns::AskedFor
-                } else {
-                    Turns::NotAskedFor
-                },
-                // A flush that does no good is worth knowing.
-                volatile_flushes: VolatileFlushes::Recorded,
-                ..Settings::new(WINDOW)
-            }),
-            arenas: RefCell::default(),
-            claims: Claims::with_capacity(1 << 14),
+            patcher: Patcher::new(emitter, CLAIMS),
             modules: Modules::default(),
             entries: BTreeMap::new(),
             trampolines: BTreeMap::new(),
             mode: host::mode(),
             thread_starter,
-            functions: BTreeMap::new(),
             system_calls: BTreeSet::new(),
             system_call_copies: BTreeMap::new(),
             generated: Vec::new(),
@@ -183,11 +169,13 @@ impl Sites {
             // SAFETY: functions of loaded modules are readable.
             let bytes = unsafe { code::view(function.start, function.end - function.start) };
             if bytes.windows(2).any(|pair| pair == SYSCALL) {
-                self.classifier.scan(bytes, function.start, |scanned| {
-                    if scanned.is_system_call {
-                        found.push(scanned.address);
-                    }
-                });
+                self.patcher
+                    .classifier
+                    .scan(bytes, function.start, |scanned| {
+                        if scanned.is_system_call {
+                            found.push(scanned.address);
+                        }
+                    });
             }
         }
         for address in found {
@@ -216,15 +204,13 @@ impl Sites {
             last: 0x7fff_0000_0000,
             stride: 16,
         };
-        let arenas = self.arenas.get_mut();
-        let at = arenas.place(targets, 256, None);
-        let Some(at) = at else {
+        let Some(at) = self.patcher.place(targets, 256) else {
             host::fatal("there is no memory for code")
         };
-        match self.emitter.emit_refill_stub(at, xsave_len, &mut out) {
+        let emitter = &mut self.patcher.emitter;
+        match emitter.emit_refill_stub(at, xsave_len, &mut out) {
             Ok(len) => {
-                arenas.take(at, len as u64);
-                arenas.write(at, &out[..len]);
+                self.patcher.write(at, len as u64, &out[..len]);
                 threads::set_refill_entry(at);
             }
             Err(_) => host::fatal("the way out of emitted code could not be emitted"),
@@ -242,20 +228,22 @@ impl Sites {
                 continue;
             }
             let before = silent.len();
-            self.classifier.scan(bytes, function.start, |scanned| {
-                let is_stack = |site: &Site| site.instruction.is_stack_instruction();
-                silent.extend(scanned.silent.filter(|site| !is_stack(site)));
-            });
+            self.patcher
+                .classifier
+                .scan(bytes, function.start, |scanned| {
+                    let is_stack = |site: &Site| site.instruction.is_stack_instruction();
+                    silent.extend(scanned.silent.filter(|site| !is_stack(site)));
+                });
             // Most have nothing, and what is allocated is never given back.
             if silent.len() > before {
-                let anatomy = Anatomy::of(&mut self.classifier, function, bytes, |_| ());
-                self.functions.insert(function.start, anatomy);
+                let anatomy = self.anatomy_of(function, bytes);
+                self.patcher.functions.insert(function.start, anatomy);
             }
         }
         let mut refused = 0;
         for site in silent {
             if !self.entries.contains_key(&site.address())
-                && self.settle(&site, SETTLE_DEPTH_MAX).is_err()
+                && self.settle(&site, Self::SETTLE_DEPTH_MAX).is_err()
             {
                 refused += 1;
             }
@@ -281,7 +269,7 @@ impl Sites {
         let bytes = &bytes[..used.map_or(0, |last| last + 1)];
         let mut silent = Vec::new();
         let mut certain = true;
-        self.classifier.scan(bytes, from, |scanned| {
+        self.patcher.classifier.scan(bytes, from, |scanned| {
             certain &= scanned.is_valid;
             silent.extend(scanned.silent.filter(|_| certain));
         });
@@ -313,8 +301,6 @@ impl Sites {
             .retain(|address, _| !(from..to).contains(address));
         self.trampolines
             .retain(|_, site| !(from..to).contains(site));
-        self.functions
-            .retain(|address, _| !(from..to).contains(address));
         self.system_calls
             .retain(|address| !(from..to).contains(address));
         self.system_call_copies
@@ -322,7 +308,7 @@ impl Sites {
         self.transactional
             .retain(|range| range.1 <= from || to <= range.0);
         self.emulated.forget(from, to);
-        self.claims.forget_range(from, to);
+        self.patcher.forget(from, to);
     }
 
     /// The functions in a range of addresses of which no patch depends on how they begin.
@@ -354,7 +340,7 @@ impl Sites {
         // SAFETY: functions of loaded modules are readable.
         let bytes = unsafe { code::view(function.start, function.end - function.start) };
         let mut found = Vec::new();
-        Anatomy::of(&mut self.classifier, function, bytes, |scanned| {
+        Anatomy::of(&mut self.patcher.classifier, function, bytes, |scanned| {
             if scanned.is_system_call {
                 found.push(scanned.address);
             }
@@ -370,7 +356,7 @@ impl Sites {
     }
 
     fn break_at_system_call(&mut self, address: u64) {
-        if self.claims.owner(address).is_some() {
+        if self.patcher.claims.owner(address).is_some() {
             host::warn("a system call lies in a patch, and is not seen");
         } else if self.system_calls.insert(address) {
             code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
@@ -385,14 +371,13 @@ impl Sites {
             return Some(*copy);
         }
         let len = 7;
-        let place = self.place_near(address, len).ok()?;
+        let place = self.patcher.place_near(address, len)?;
         let distance = (address + 2).wrapping_sub(place + len) as i32;
         let mut copy = [0; 7];
         copy[..2].copy_from_slice(&SYSCALL);
         copy[2] = JUMP;
         copy[3..].copy_from_slice(&distance.to_le_bytes());
-        self.arenas.get_mut().take(place, len);
-        self.arenas.get_mut().write(place, &copy);
+        self.patcher.write(place, len, &copy);
         self.system_call_copies.insert(address, place);
         Some(place)
     }
@@ -415,7 +400,7 @@ impl Sites {
             self.forget(address, address + 1);
         }
         let site = self.site_at(address);
-        self.settle(&site, SETTLE_DEPTH_MAX)?;
+        self.settle(&site, Self::SETTLE_DEPTH_MAX)?;
         fuzz::note(address);
         match self.entries.get(&address) {
             Some(entry) => Ok(entry.trampoline),
@@ -431,7 +416,7 @@ impl Sites {
         });
         // SAFETY: the instruction was just executed; without a function it may end with its page.
         let bytes = unsafe { code::view(address, len.min(MAX_INSTRUCTION_LEN as u64)) };
-        self.classifier.classify(bytes, address)
+        self.patcher.classifier.classify(bytes, address)
     }
 
     /// How a store that faulted is run on a buffer, if it is one that has no trampoline.
@@ -447,14 +432,13 @@ impl Sites {
         let mut copy = (0, 0);
         if !redirected.writes_zeros() {
             let room = MAX_INSTRUCTION_LEN as u64 + 1;
-            let place = self.place_near(address, room).ok()?;
+            let place = self.patcher.place_near(address, room)?;
             let (bytes, len) = redirected.code(place).map(|(bytes, len)| {
                 let mut with_breakpoint = [code::BREAKPOINT; MAX_INSTRUCTION_LEN + 1];
                 with_breakpoint[..len].copy_from_slice(&bytes[..len]);
                 (with_breakpoint, len)
             })?;
-            self.arenas.get_mut().take(place, room);
-            self.arenas.get_mut().write(place, &bytes);
+            self.patcher.write(place, room, &bytes);
             copy = (place, len as u64);
         }
         let id = SiteId(host::control().next_site.fetch_add(1, Ordering::Relaxed));
@@ -493,39 +477,27 @@ impl Sites {
         // SAFETY: functions of loaded modules are readable, and so is an instruction that ran.
         let bytes = unsafe { code::view(function.start, function.end - function.start) };
         let behind = &bytes[(address - function.start) as usize + site.len_bytes()..];
-        let behind = &behind[..behind.len().min(LOOK_AHEAD as usize)];
-        let flags_dead = self.is_unpatched(site.instruction.next_ip(), behind.len())
-            && flags_are_dead(behind, site.instruction.next_ip());
+        let flags_dead = self.are_flags_dead(site.instruction.next_ip(), behind);
         let id = SiteId(host::control().next_site.fetch_add(1, Ordering::Relaxed));
-        let mut out = [0; MAX_TRAMPOLINE_LEN];
-        let refused = |error: EmitError| Refused(format!("{error} (at {address:#x})"));
-        // The length does not depend on the place, and the plan depends on the length.
-        let draft = self
-            .emitter
-            .emit(site, id, address, flags_dead, &mut out)
-            .map_err(refused)?;
-        let len = draft.len_bytes as u64;
         let may_jump = self.mode == Mode::Patch && !self.is_generated(address);
-        let plan = if may_jump || self.needs_jump(site) {
-            self.plan(site, len, function, bytes, depth)
+        let jump = if may_jump || self.needs_jump(site) {
+            Jump::IfPossible
         } else {
-            None
+            Jump::Never
         };
-        let place = match plan.and_then(|plan| plan.trampoline) {
-            Some(place) => place,
-            None => self.place_near(address, len)?,
-        };
-        let trampoline = self
-            .emitter
-            .emit(site, id, place, flags_dead, &mut out)
-            .map_err(refused)?;
-        self.arenas.get_mut().take(place, len);
-        self.arenas
-            .get_mut()
-            .write(place, &out[..trampoline.len_bytes]);
-        if let Some(evicted) = plan.and_then(|plan| plan.evicted) {
-            self.relocate(&evicted).map_err(refused)?;
-        }
+        let settled = self
+            .prepare(
+                site,
+                function,
+                jump,
+                depth,
+                |emitter, at, out: &mut [u8; MAX_TRAMPOLINE_LEN]| {
+                    let trampoline = emitter.emit(site, id, at, flags_dead, out)?;
+                    Ok((trampoline.len_bytes, trampoline))
+                },
+            )
+            .map_err(|unsettled| refused(&unsettled, address))?;
+        let (plan, trampoline) = (settled.plan, settled.trampoline);
         let tactic = tactic_of(plan.as_ref()) as u32;
         let words = [
             id.0.into(),
@@ -542,25 +514,21 @@ impl Sites {
             }
             None => site.is_silent().then_some(code::BREAKPOINT),
         };
-        let states = trampoline.states;
         self.entries.insert(
             address,
             Entry {
-                trampoline: place,
-                len,
-                states,
+                trampoline: settled.place,
+                len: settled.len,
+                states: trampoline.states,
                 work_at: trampoline.work_at,
                 site: *site,
                 original: None,
                 patched_byte,
             },
         );
-        self.trampolines.insert(place, address);
+        self.trampolines.insert(settled.place, address);
         match plan {
-            Some(plan) => {
-                plan.commit(&mut self.claims);
-                code::replace(plan.edits().iter().map(|edit| (edit.address, edit.bytes())));
-            }
+            Some(plan) => self.patcher.apply(&plan),
             None if site.is_silent() => {
                 code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
             }
@@ -574,103 +542,6 @@ impl Sites {
     fn needs_jump(&self, site: &Site) -> bool {
         let holds = |range: &(u64, u64)| (range.0..range.1).contains(&site.address());
         site.is_silent() && self.system_modules.iter().any(holds)
-    }
-
-    /// A place for a trampoline that nothing jumps to: near enough for what it refers to.
-    fn place_near(&mut self, address: u64, len: u64) -> Result<u64, Refused> {
-        const REACH: u64 = 0x7000_0000;
-        let first = address.saturating_sub(REACH).max(0x1_0000);
-        let near = Targets {
-            first,
-            last: address + REACH,
-            stride: 1,
-        };
-        let place = self.arenas.get_mut().place(near, len, None);
-        place.ok_or_else(|| Refused("there is no place for a trampoline".to_owned()))
-    }
-
-    /// Writes the copy of an instruction that makes room.
-    fn relocate(&mut self, evicted: &Evicted) -> Result<(), EmitError> {
-        let mut copy = [0; 64];
-        let len = self
-            .emitter
-            .relocate(&evicted.instruction, evicted.trampoline, &mut copy)?;
-        self.arenas.get_mut().take(evicted.trampoline, len as u64);
-        self.arenas
-            .get_mut()
-            .write(evicted.trampoline, &copy[..len]);
-        Ok(())
-    }
-
-    fn is_unpatched(&self, from: u64, len: usize) -> bool {
-        (from..from + len as u64).all(|address| self.claims.owner(address).is_none())
-            && self.entries.range(from..from + len as u64).next().is_none()
-    }
-
-    /// Chooses how the jump gets there; settles neighbours if need be. `None`: leave it to traps.
-    fn plan(
-        &mut self,
-        site: &Site,
-        len: u64,
-        function: Function,
-        bytes: &'static [u8],
-        depth: usize,
-    ) -> Option<Plan> {
-        // A jump may read bytes behind the function, which it does not change.
-        let end = function.segment_end.min(function.end + LOOK_BEHIND);
-        // SAFETY: the segment is loaded.
-        let seen = unsafe { code::view(function.start, end - function.start) };
-        let code = CodeView {
-            address: function.start,
-            bytes: seen,
-        };
-        if !self.functions.contains_key(&function.start) {
-            let anatomy = Anatomy::of(&mut self.classifier, function, bytes, |_| ());
-            self.functions.insert(function.start, anatomy);
-        }
-        for _ in 0..=SETTLE_DEPTH_MAX {
-            let unsettled = self.unsettled_behind(site, code);
-            let surroundings = Known {
-                arenas: &self.arenas,
-                anatomy: self.functions.get(&function.start),
-                unsettled,
-                function_end: function.end,
-            };
-            match plan(site, len as usize, code, &self.claims, &surroundings) {
-                Ok(plan) => return Some(plan),
-                Err(PlanError::SettleFirst(address)) if depth > 0 => {
-                    let from = code.from(address);
-                    let end = from.len().min(MAX_SITE_LEN);
-                    let neighbour = self.classifier.classify(&from[..end], address);
-                    self.settle(&neighbour, depth - 1).ok()?;
-                }
-                Err(_) => return None,
-            }
-        }
-        None
-    }
-
-    /// Addresses behind a site, near enough for a pun, of instructions that may be patched later.
-    fn unsettled_behind(&mut self, site: &Site, code: CodeView<'_>) -> BTreeSet<u64> {
-        let mut unsettled = BTreeSet::new();
-        let mut at = site.instruction.next_ip();
-        while at < site.address() + 32 {
-            let bytes = code.from(at);
-            if bytes.is_empty() || self.claims.owner(at).is_some() {
-                break;
-            }
-            let next = self
-                .classifier
-                .classify(&bytes[..bytes.len().min(MAX_SITE_LEN)], at);
-            let may_be_patched = next.means == Means::Trampoline
-                && next.action != Action::Quiet
-                && (next.is_silent() || !next.instruction.is_stack_instruction());
-            if may_be_patched && !self.entries.contains_key(&at) {
-                unsettled.insert(at);
-            }
-            at += next.len_bytes().max(1) as u64;
-        }
-        unsettled
     }
 
     /// If an address lies in a trampoline: the instruction it stands for, and the slots in which
@@ -692,12 +563,7 @@ impl Sites {
             return Some(original);
         }
         let instruction = entry.site.instruction;
-        let len = MAX_RELOCATED_LEN as u64;
-        let place = self.place_near(address, len).ok()?;
-        let mut copy = [0; 64];
-        let copy_len = self.emitter.relocate(&instruction, place, &mut copy).ok()?;
-        self.arenas.get_mut().take(place, len);
-        self.arenas.get_mut().write(place, &copy[..copy_len]);
+        let place = self.patcher.copy_of(&instruction)?;
         self.entries.get_mut(&address)?.original = Some(place);
         Some(place)
     }
@@ -715,6 +581,68 @@ impl Sites {
     pub(crate) fn breakpoint(&self, address: u64) -> Option<u64> {
         self.entries.get(&address).map(|entry| entry.trampoline)
     }
+}
+
+impl Patching for Sites {
+    type Emitter = Emitter;
+
+    const SETTLE_DEPTH_MAX: usize = 8;
+
+    fn patcher(&mut self) -> &mut Patcher<Emitter> {
+        &mut self.patcher
+    }
+
+    fn is_unpatched(&self, from: u64, len: usize) -> bool {
+        self.patcher.is_unclaimed(from, len)
+            && self.entries.range(from..from + len as u64).next().is_none()
+    }
+
+    fn anatomy_of(&mut self, function: Function, bytes: &[u8]) -> Anatomy {
+        Anatomy::of(&mut self.patcher.classifier, function, bytes, |_| ())
+    }
+
+    /// Addresses behind a site, near enough for a pun, of instructions that may be patched later.
+    fn unsettled_near(&mut self, site: &Site, code: CodeView<'_>, _: Function) -> BTreeSet<u64> {
+        const PUN_REACH: u64 = 32;
+        let mut unsettled = BTreeSet::new();
+        let mut at = site.instruction.next_ip();
+        while at < site.address() + PUN_REACH {
+            let bytes = code.from(at);
+            if bytes.is_empty() || self.patcher.claims.owner(at).is_some() {
+                break;
+            }
+            let bytes = &bytes[..bytes.len().min(MAX_SITE_LEN)];
+            let next = self.patcher.classifier.classify(bytes, at);
+            let may_be_patched = next.means == Means::Trampoline
+                && next.action != Action::Quiet
+                && (next.is_silent() || !next.instruction.is_stack_instruction());
+            if may_be_patched && !self.entries.contains_key(&at) {
+                unsettled.insert(at);
+            }
+            at += next.len_bytes().max(1) as u64;
+        }
+        unsettled
+    }
+
+    fn settle_neighbour(&mut self, address: u64, code: CodeView<'_>, depth: usize) -> Option<()> {
+        let bytes = code.from(address);
+        let bytes = &bytes[..bytes.len().min(MAX_SITE_LEN)];
+        let neighbour = self.patcher.classifier.classify(bytes, address);
+        self.settle(&neighbour, depth).ok()
+    }
+
+    /// A site that cannot have a jump has a breakpoint or faults.
+    fn accepts(_: &Plan) -> bool {
+        true
+    }
+}
+
+/// Says why there is no trampoline.
+fn refused(unsettled: &Unsettled<EmitError>, address: u64) -> Refused {
+    Refused(match unsettled {
+        Unsettled::Emit(error) | Unsettled::Evict(error) => format!("{error} (at {address:#x})"),
+        Unsettled::NoJump | Unsettled::NoPlace => "there is no place for a trampoline".to_owned(),
+    })
 }
 
 /// Whether a trampoline can record what an instruction does.

@@ -128,18 +128,9 @@ pub(super) extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: 
 
 /// Makes the system call that a breakpoint stands for.
 fn make_system_call(frame: &Frame, address: u64) {
-    const SYSCALL_LEN: u64 = 2;
-    let arguments = [
-        Greg::Rdi,
-        Greg::Rsi,
-        Greg::Rdx,
-        Greg::R10,
-        Greg::R8,
-        Greg::R9,
-    ]
-    .map(|register| frame.get(register) as usize);
+    let (number, arguments) = frame.system_call();
     let call = Call {
-        number: frame.get(Greg::Rax) as usize,
+        number,
         arguments,
         code: step::registers_of(frame, address),
         mask: Some(frame.signal_mask() & !OURS),
@@ -148,6 +139,5 @@ fn make_system_call(frame: &Frame, address: u64) {
         Some(result) => result,
         None => call.make(),
     };
-    frame.set(Greg::Rax, result as u64);
-    frame.set(Greg::Rip, address + SYSCALL_LEN);
+    frame.finish_system_call(address, result);
 }

@@ -17,21 +17,19 @@
 //! and so are their bytes: they may get breakpoints when an execution is logged. A locked operation may get
 //! its breakpoint where its trampoline begins ([`entry_of`]).
 
-use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::Register;
-use powerfail_patch::tactic::{Claims, CodeView, Evicted, Plan, PlanError, Targets, plan};
+use powerfail_patch::tactic::{CodeView, Plan};
 use powerfail_patch::{
-    AccessEmitter, AccessTrampoline, Classifier, MAX_ACCESS_LEN, MAX_INSTRUCTION_LEN, Site,
-    flags_are_dead,
+    AccessEmitter, AccessError, AccessTrampoline, MAX_ACCESS_LEN, MAX_INSTRUCTION_LEN, Site,
 };
 
-use crate::patching::arenas::Arenas;
 use crate::patching::code;
 use crate::patching::modules::Function;
-use crate::patching::surroundings::{Anatomy, Known};
+use crate::patching::patcher::{Jump, Patcher, Patching};
+use crate::patching::surroundings::Anatomy;
 use crate::platform::frame::{Frame, Greg};
 use crate::platform::lock::Lock;
 
@@ -39,12 +37,8 @@ use super::{access_table, load_stacks, ordering};
 
 /// How often an instruction may trap before it is patched in the middle of an execution.
 const TRAPS_MAX: u32 = 16;
-/// How many neighbours are settled for the sake of one site.
-const SETTLE_DEPTH_MAX: usize = 12;
-/// Code that is looked at behind a function.
-const LOOK_BEHIND: u64 = 32;
-/// Code that is looked at behind a site.
-const LOOK_AHEAD: usize = 160;
+/// For how many claims of bytes by patches there is room from the beginning.
+const CLAIMS: usize = 1 << 10;
 /// How far from a site instructions can matter to its jump: what a short jump reaches, and some.
 const REACH: u64 = 160;
 
@@ -63,12 +57,7 @@ struct Emitted {
 }
 
 struct Hot {
-    classifier: Classifier,
-    emitter: AccessEmitter,
-    arenas: RefCell<Arenas>,
-    claims: Claims,
-    /// Functions in which something was patched, as they were before.
-    functions: BTreeMap<u64, Anatomy>,
+    patcher: Patcher<AccessEmitter>,
     /// From instructions to their trampolines. Where there is no room for a jump, it is entered at the fault.
     entries: BTreeMap<u64, u64>,
     refused: BTreeSet<u64>,
@@ -104,7 +93,7 @@ pub(super) fn trapped(instruction: u64, is_alone: impl FnOnce() -> bool) -> Advi
         let traps = hot.traps.entry(instruction).or_insert(0);
         *traps += 1;
         if *traps == TRAPS_MAX && is_alone() {
-            hot.settle(instruction, SETTLE_DEPTH_MAX);
+            hot.settle(instruction, Hot::SETTLE_DEPTH_MAX);
             // The descriptor would be one that the recovery does not expect.
             code::reset_after_fork();
         }
@@ -123,7 +112,7 @@ pub(super) fn patch(noted: &[u64]) {
         for site in noted.iter().rev() {
             // What is no code of the snapshot was loaded later, and is patched later.
             if load_stacks::function_around(*site).is_some() {
-                hot.settle(*site, SETTLE_DEPTH_MAX);
+                hot.settle(*site, Hot::SETTLE_DEPTH_MAX);
             }
         }
         code::reset_after_fork();
@@ -214,11 +203,7 @@ pub(super) fn reset_after_fork() {
 fn make(hot: &mut Option<Hot>) -> Option<&mut Hot> {
     if hot.is_none() {
         *hot = access_table::settings().map(|settings| Hot {
-            classifier: Classifier::new(),
-            emitter: AccessEmitter::new(settings),
-            arenas: RefCell::default(),
-            claims: Claims::with_capacity(1 << 10),
-            functions: BTreeMap::new(),
+            patcher: Patcher::new(AccessEmitter::new(settings), CLAIMS),
             entries: BTreeMap::new(),
             refused: BTreeSet::new(),
             emitted: BTreeMap::new(),
@@ -250,65 +235,52 @@ impl Hot {
         // SAFETY: functions of loaded modules are readable.
         let bytes = unsafe { code::view(function.start, function.end - function.start) };
         let from_site = &bytes[(address - function.start) as usize..];
-        let site = self.classifier.classify(
-            &from_site[..from_site.len().min(MAX_INSTRUCTION_LEN)],
-            address,
-        );
-        if self.claims.owner(address).is_some() {
+        let of_site = &from_site[..from_site.len().min(MAX_INSTRUCTION_LEN)];
+        let site = self.patcher.classifier.classify(of_site, address);
+        if self.patcher.claims.owner(address).is_some() {
             return None;
         }
-        self.emitter.check(&site.instruction).ok()?;
-        let ahead = &from_site[..from_site.len().min(LOOK_AHEAD)];
-        let flags_dead = self.is_unpatched(address, ahead.len()) && flags_are_dead(ahead, address);
-        let mut out = [0; MAX_ACCESS_LEN];
-        let draft = self
-            .emitter
-            .emit(
-                &site.instruction,
-                site.code(),
-                address,
-                flags_dead,
-                &mut out,
+        self.patcher.emitter.check(&site.instruction).ok()?;
+        let flags_dead = self.are_flags_dead(address, from_site);
+        // A breakpoint for it would not be met.
+        let jump = if site.is_silent() {
+            Jump::Required
+        } else {
+            Jump::IfPossible
+        };
+        let settled = self
+            .prepare(
+                &site,
+                function,
+                jump,
+                depth,
+                |emitter, at, out: &mut [u8; MAX_ACCESS_LEN]| {
+                    let trampoline =
+                        emitter.emit(&site.instruction, site.code(), at, flags_dead, out)?;
+                    Ok::<_, AccessError>((trampoline.len_bytes, trampoline))
+                },
             )
             .ok()?;
-        let len = draft.len_bytes as u64;
-        let plan = self.plan(&site, len, function, bytes, depth);
-        // A breakpoint for it would not be met.
-        if plan.is_none() && site.is_silent() {
-            return None;
+        if let Some((evicted, len)) = settled.evicted {
+            self.remember(evicted.trampoline, len, evicted.instruction.ip(), None);
         }
-        let place = match plan.and_then(|plan| plan.trampoline) {
-            Some(place) => place,
-            None => self.place_near(address, len)?,
-        };
-        let trampoline = self
-            .emitter
-            .emit(&site.instruction, site.code(), place, flags_dead, &mut out)
-            .ok()?;
-        if let Some(evicted) = plan.and_then(|plan| plan.evicted) {
-            self.relocate(&evicted)?;
-        }
-        let code = &out[..trampoline.len_bytes];
-        self.keep(place, code, address, Some(trampoline));
-        if let Some(plan) = plan {
-            plan.commit(&mut self.claims);
+        let trampoline = Some(settled.trampoline);
+        self.remember(settled.place, settled.len, address, trampoline);
+        if let Some(plan) = settled.plan {
             for edit in plan.edits() {
-                // SAFETY: the code that is about to be changed is loaded.
+                // SAFETY: the plan changes this function, which is loaded, and was read above.
                 let old = unsafe { code::view(edit.address, edit.bytes().len() as u64) };
                 self.before
                     .extend((edit.address..).zip(old.iter().copied()));
             }
-            code::replace(plan.edits().iter().map(|edit| (edit.address, edit.bytes())));
+            self.patcher.apply(&plan);
         }
-        self.entries.insert(address, place);
+        self.entries.insert(address, settled.place);
         Some(())
     }
 
-    /// Writes emitted code.
-    fn keep(&mut self, at: u64, code: &[u8], site: u64, trampoline: Option<AccessTrampoline>) {
-        let len = code.len() as u64;
-        self.arenas.get_mut().take(at, len);
-        self.arenas.get_mut().write(at, code);
+    /// Remembers what emitted code stands for.
+    fn remember(&mut self, at: u64, len: u64, site: u64, trampoline: Option<AccessTrampoline>) {
         let emitted = Emitted {
             len,
             site,
@@ -318,84 +290,26 @@ impl Hot {
         LOWEST.fetch_min(at, Ordering::Relaxed);
         HIGHEST.fetch_max(at + len, Ordering::Relaxed);
     }
+}
 
-    /// Writes the copy of an instruction that makes room.
-    fn relocate(&mut self, evicted: &Evicted) -> Option<()> {
-        let mut copy = [0; 64];
-        let len = self
-            .emitter
-            .relocate(&evicted.instruction, evicted.trampoline, &mut copy)
-            .ok()?;
-        self.keep(
-            evicted.trampoline,
-            &copy[..len],
-            evicted.instruction.ip(),
-            None,
-        );
-        Some(())
+impl Patching for Hot {
+    type Emitter = AccessEmitter;
+
+    const SETTLE_DEPTH_MAX: usize = 12;
+
+    fn patcher(&mut self) -> &mut Patcher<AccessEmitter> {
+        &mut self.patcher
     }
 
     fn is_unpatched(&self, from: u64, len: usize) -> bool {
-        (from..from + len as u64).all(|address| self.claims.owner(address).is_none())
+        self.patcher.is_unclaimed(from, len)
     }
 
-    /// A place for a trampoline that nothing jumps to: near enough for what it refers to.
-    fn place_near(&mut self, address: u64, len: u64) -> Option<u64> {
-        const REACH: u64 = 0x7000_0000;
-        let near = Targets {
-            first: address.saturating_sub(REACH).max(0x1_0000),
-            last: address + REACH,
-            stride: 1,
-        };
-        self.arenas.get_mut().place(near, len, None)
+    fn anatomy_of(&mut self, function: Function, bytes: &[u8]) -> Anatomy {
+        let before = without_breakpoints(function.start, bytes);
+        Anatomy::of(&mut self.patcher.classifier, function, &before, |_| ())
     }
 
-    /// Chooses how the jump gets there; settles neighbours if need be. `None`: leave it to faults.
-    fn plan(
-        &mut self,
-        site: &Site,
-        len: u64,
-        function: Function,
-        bytes: &'static [u8],
-        depth: usize,
-    ) -> Option<Plan> {
-        // A jump may read bytes behind the function, which it does not change.
-        let end = function.segment_end.min(function.end + LOOK_BEHIND);
-        // SAFETY: the segment is loaded.
-        let seen = unsafe { code::view(function.start, end - function.start) };
-        let code = CodeView {
-            address: function.start,
-            bytes: seen,
-        };
-        if !self.functions.contains_key(&function.start) {
-            let before = without_breakpoints(function.start, bytes);
-            let anatomy = Anatomy::of(&mut self.classifier, function, &before, |_| ());
-            self.functions.insert(function.start, anatomy);
-        }
-        for _ in 0..=SETTLE_DEPTH_MAX {
-            let unsettled = self.unsettled_near(site, code, function);
-            let surroundings = Known {
-                arenas: &self.arenas,
-                anatomy: self.functions.get(&function.start),
-                unsettled,
-                function_end: function.end,
-            };
-            match plan(site, len as usize, code, &self.claims, &surroundings) {
-                Ok(plan) => return plan.trampoline.is_some().then_some(plan),
-                // Afterwards it has its jump, or never will.
-                Err(PlanError::SettleFirst(address)) if depth > 0 => {
-                    if self.refused.contains(&address) {
-                        return None;
-                    }
-                    self.settle(address, depth - 1);
-                }
-                Err(_) => return None,
-            }
-        }
-        None
-    }
-
-    /// Instructions near a site that may be patched later, or must be left alone for good.
     fn unsettled_near(
         &mut self,
         site: &Site,
@@ -403,24 +317,31 @@ impl Hot {
         function: Function,
     ) -> BTreeSet<u64> {
         let mut unsettled = BTreeSet::new();
-        let Some(anatomy) = self.functions.get(&function.start) else {
+        let Patcher {
+            classifier,
+            emitter,
+            claims,
+            functions,
+            ..
+        } = &mut self.patcher;
+        let Some(anatomy) = functions.get(&function.start) else {
             return unsettled;
         };
         let has_frame_pointer = has_frame_pointer(code.bytes);
         let from = site.address().saturating_sub(REACH);
         for at in anatomy.starts_in(from, site.address() + REACH) {
             let bytes = code.from(*at);
-            if *at == site.address() || self.claims.owner(*at).is_some() {
+            if *at == site.address() || claims.owner(*at).is_some() {
                 continue;
             }
             let bytes = &bytes[..bytes.len().min(MAX_INSTRUCTION_LEN)];
-            let other = self.classifier.classify(bytes, *at);
+            let other = classifier.classify(bytes, *at);
             let base = other.instruction.memory_base();
             let is_local = matches!(base, Register::RSP | Register::RIP)
                 || has_frame_pointer && base == Register::RBP;
             let may_be_patched = !is_local
                 && !self.refused.contains(at)
-                && self.emitter.check(&other.instruction).is_ok();
+                && emitter.check(&other.instruction).is_ok();
             // What has a breakpoint must stay where that is known.
             let is_silent = other.is_silent() || ordering::stands_at(*at);
             if !self.entries.contains_key(at) && (is_silent || may_be_patched) {
@@ -428,6 +349,20 @@ impl Hot {
             }
         }
         unsettled
+    }
+
+    fn settle_neighbour(&mut self, address: u64, _: CodeView<'_>, depth: usize) -> Option<()> {
+        if self.refused.contains(&address) {
+            return None;
+        }
+        // Afterwards it has its jump, or never will.
+        self.settle(address, depth);
+        Some(())
+    }
+
+    /// A site that cannot have a jump is entered at its fault, which needs no plan.
+    fn accepts(plan: &Plan) -> bool {
+        plan.trampoline.is_some()
     }
 }
 

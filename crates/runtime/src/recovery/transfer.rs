@@ -5,6 +5,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::platform::iovec::{self, Message, Part};
 use crate::platform::sys;
 
 use super::pages::{protect, table_page};
@@ -19,28 +20,6 @@ use super::{shared_file, turn};
 const LSEEK: usize = 8;
 const SEEK_SET: usize = 0;
 const SEEK_CUR: usize = 1;
-const PARTS_MAX: usize = 1024;
-
-/// A part of a buffer of the recovery.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Part {
-    address: u64,
-    len: u64,
-}
-
-/// `struct msghdr`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Message {
-    name: usize,
-    name_len: usize,
-    parts: *const Part,
-    part_count: usize,
-    control: usize,
-    control_len: usize,
-    flags: usize,
-}
 
 /// Memory of ours, for the time of one call.
 struct Buffer {
@@ -103,9 +82,9 @@ impl Transfer {
         match call.number {
             READ | WRITE => {}
             PREAD64 | PWRITE64 => transfer.offset = Some(fourth as u64),
-            READV | WRITEV => transfer.scattered = Some(parts(second, third)),
+            READV | WRITEV => transfer.scattered = Some(scattered(second, third)),
             PREADV | PWRITEV | PREADV2 | PWRITEV2 => {
-                transfer.scattered = Some(parts(second, third));
+                transfer.scattered = Some(scattered(second, third));
                 // This offset means the position of the descriptor.
                 transfer.offset = Some(fourth as u64).filter(|offset| *offset != u64::MAX);
             }
@@ -120,9 +99,8 @@ impl Transfer {
                 if message.is_null() {
                     return None;
                 }
-                // SAFETY: the kernel would read it, too.
-                let message = unsafe { message.read() };
-                transfer.scattered = Some(parts(message.parts as usize, message.part_count));
+                // SAFETY: the recovery passes this message to the kernel.
+                transfer.scattered = Some(unsafe { iovec::parts_of_message(message) });
                 transfer.is_file = false;
             }
             _ => return None,
@@ -135,16 +113,13 @@ impl Transfer {
     }
 
     fn len(&self) -> u64 {
-        self.parts().iter().map(|part| part.len).sum()
+        iovec::len_of(self.parts())
     }
 }
 
-fn parts(address: usize, count: usize) -> &'static [Part] {
-    if address == 0 || count == 0 || count > PARTS_MAX {
-        return &[];
-    }
-    // SAFETY: the kernel would read them, too.
-    unsafe { core::slice::from_raw_parts(address as *const Part, count) }
+fn scattered(address: usize, count: usize) -> &'static [Part] {
+    // SAFETY: the two are arguments of the call, which the recovery passes to the kernel.
+    unsafe { iovec::parts(address, count) }
 }
 
 /// Makes a call that transfers bytes from or to a pool; `None` if it is none.
@@ -187,22 +162,13 @@ fn make_with(call: &Call, transfer: &Transfer, buffer: &Buffer, len: u64) -> isi
     };
     if matches!(call.number, RECVMSG | SENDMSG) {
         let original = call.arguments[1] as *mut Message;
-        // SAFETY: the kernel would read and write it, too.
-        unsafe {
-            let mut message = Message {
-                parts: &raw const part,
-                part_count: 1,
-                ..*original
-            };
-            call.arguments[1] = &raw mut message as usize;
-            let done = call.make();
-            *original = Message {
-                parts: (*original).parts,
-                part_count: (*original).part_count,
-                ..message
-            };
-            return done;
-        }
+        // SAFETY: the recovery passes this message to the kernel; `Transfer::of` has seen that it is not null.
+        return unsafe {
+            iovec::with_other_parts(original, &[part], |message| {
+                call.arguments[1] = message;
+                call.make()
+            })
+        };
     }
     call.arguments[1] = &raw const part as usize;
     call.arguments[2] = 1;
