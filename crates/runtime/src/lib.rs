@@ -60,7 +60,7 @@ mod record;
 mod recovery;
 
 use fuzz::{comparisons, derandomise, desock};
-use libc::{early, interpose, synchronise};
+use libc::{early, fork_exit, interpose, synchronise};
 use platform::sys;
 use record::{call_stacks, client_requests, heap, pmdk, pools, registered_ranges, threads};
 
@@ -74,7 +74,7 @@ static END: extern "C" fn() = end;
 
 /// Runs when the target returns from main or calls exit.
 extern "C" fn end() {
-    interpose::conclude();
+    fork_exit::conclude();
 }
 
 /// Runs when the dynamic linker has loaded everything, before any other library is initialised

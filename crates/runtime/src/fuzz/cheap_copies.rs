@@ -7,12 +7,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::libc::interpose::original;
 use crate::patching::modules::Function;
 use crate::platform::maps::{self, Private};
+use crate::platform::number::{BRK, GETRLIMIT, MEMFD_CREATE, MINCORE, SETRLIMIT};
 use crate::platform::sys;
 use crate::record::sites::{SITES, Sites, WINDOW};
 
 use super::is_active;
 
-const BRK: usize = 12;
 const LARGE: u64 = 2 << 20;
 
 /// Lengths of blocks for trampolines that are tried, longest first.
@@ -111,10 +111,7 @@ pub(super) fn settle() {
     set_limit(limit);
 }
 
-const MEMFD_CREATE: usize = 319;
 const CLOSE_ON_EXEC: usize = 1;
-const GETRLIMIT: usize = 97;
-const SETRLIMIT: usize = 160;
 const FILE_LENGTH: usize = 1;
 
 /// Lets files get as long as they may; how long they could get before.
@@ -135,7 +132,6 @@ fn set_limit(limit: [u64; 2]) {
 
 /// Puts the pages of a range that are there into a file, and maps it in their place.
 fn move_to_file(range: Private, file: i32, offset: u64) {
-    const MINCORE: usize = 27;
     const PAGE: u64 = 4096;
     const PAGES: usize = 2048;
     let Private { from, to, .. } = range;

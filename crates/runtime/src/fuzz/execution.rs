@@ -4,18 +4,13 @@ use core::sync::atomic::AtomicU32;
 
 use crate::host;
 use crate::patching::code;
+use crate::platform::number::{CLONE, KILL, PRCTL, READ, WAIT4};
 use crate::platform::sys;
 use crate::recovery::fork::{
     CLONE_CHILD_SETTID, THREAD_NUMBER_AT, for_each_file, leave_the_others,
 };
 
 pub(super) use crate::recovery::fork::thread_count;
-
-const CLONE: usize = 56;
-const WAIT4: usize = 61;
-const KILL: usize = 62;
-const PRCTL: usize = 157;
-const READ: usize = 0;
 
 const WALL: usize = 0x4000_0000;
 const NO_HANG: usize = 1;

@@ -31,9 +31,9 @@ use powerfail_protocol::message::MessageKind;
 use powerfail_protocol::shared::Reply;
 
 use crate::host;
-use crate::platform::{signals, sys};
-use crate::record::call_stacks;
+use crate::platform::sys;
 use crate::record::sites::Sites;
+use crate::record::{call_stacks, faults};
 
 pub(crate) use cheap_copies::{instead_of, loaded_libpmemobj, map_block};
 pub(crate) use learned::{note_function, note_rule, note_stack};
@@ -89,7 +89,7 @@ fn start() {
         // SAFETY: nothing is given back; the compiler must not know that.
         unsafe { free(core::hint::black_box(core::ptr::null_mut())) };
         coverage::start();
-        signals::install();
+        faults::install();
         Sites::start();
         call_stacks::prepare();
         pmdk_destructors::find(free as *const () as u64);
@@ -101,7 +101,7 @@ fn start() {
         // the C library is taken at the same time.
         // SAFETY: as above.
         unsafe { free(core::hint::black_box(core::ptr::null_mut())) };
-        signals::install();
+        faults::install();
         Sites::start();
     }
 }

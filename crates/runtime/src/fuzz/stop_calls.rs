@@ -6,26 +6,19 @@ use powerfail_protocol::fuzz::flag;
 
 use crate::host;
 use crate::libc::interpose;
+use crate::platform::number::{
+    EPOLL_PWAIT, EPOLL_WAIT, FSTAT, IOCTL, LSEEK, POLL, PPOLL, PSELECT6, SELECT,
+};
+use crate::platform::number::{
+    LSTAT, NEWFSTATAT, PREAD64, PREADV, PREADV2, READ, READV, RECVFROM, RECVMSG, STATX,
+};
 use crate::platform::sys;
 use crate::record::pools;
 use crate::recovery::breakpoints::PATH_FUNCTIONS;
 use crate::recovery::paths;
 use crate::recovery::pool_calls::Call;
-use crate::recovery::pool_calls::number::{
-    LSTAT, NEWFSTATAT, PREAD64, PREADV, PREADV2, READ, READV, RECVFROM, RECVMSG, STATX,
-};
 
 use super::{area, directory, has_flag, input, is_active, level};
-
-const FSTAT: usize = 5;
-const POLL: usize = 7;
-const LSEEK: usize = 8;
-const IOCTL: usize = 16;
-const SELECT: usize = 23;
-const EPOLL_WAIT: usize = 232;
-const PSELECT6: usize = 270;
-const PPOLL: usize = 271;
-const EPOLL_PWAIT: usize = 281;
 
 const FILE_TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;

@@ -6,7 +6,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::libc::interpose;
+use crate::libc::{fork_exit, interpose};
 use crate::platform::{signals, sys};
 use crate::record::{schedule, thread_private, threads};
 use crate::{host, recovery};
@@ -117,7 +117,7 @@ extern "C" fn run(start: *mut c_void) -> c_int {
         }
         schedule::begin();
     } else {
-        interpose::reset_after_fork();
+        fork_exit::reset_after_fork();
         threads::attach_after_fork(start.parent);
     }
     sys::restore_signals(start.mask & !signals::OURS);

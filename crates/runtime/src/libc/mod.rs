@@ -2,7 +2,13 @@
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | [`interpose`] | functions of the C library that change mappings, signals, threads and processes |
+//! | [`interpose`] | what all of these have in common: the originals, `errno`, whether anything watches |
+//! | [`memory_maps`] | `mmap` and its like |
+//! | [`file_changes`] | functions that change, truncate, allocate or sync files |
+//! | [`thread_start`] | `pthread_create` |
+//! | [`fork_exit`] | `fork` and `_exit` |
+//! | [`loading`] | `dlopen` and `dlclose` |
+//! | [`signal_actions`] | `sigaction`, signal masks, `sigaltstack` |
 //! | [`system_calls`] | system calls that transfer data, made by functions of the C library |
 //! | [`raw_calls`] | system calls made with `syscall(2)` or with an instruction of the target |
 //! | [`clone`] | threads and processes made with `clone` |
@@ -11,7 +17,13 @@
 
 pub(crate) mod clone;
 pub(crate) mod early;
+mod file_changes;
+pub(crate) mod fork_exit;
 pub(crate) mod interpose;
+mod loading;
+pub(crate) mod memory_maps;
 pub(crate) mod raw_calls;
+mod signal_actions;
 pub(crate) mod synchronise;
 pub(crate) mod system_calls;
+pub(crate) mod thread_start;

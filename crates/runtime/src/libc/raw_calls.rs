@@ -5,27 +5,15 @@ use core::arch::naked_asm;
 use core::ffi::c_int;
 
 use crate::fuzz::{self, derandomise};
-use crate::libc::{clone, interpose, synchronise, system_calls};
+use crate::libc::{clone, fork_exit, interpose, memory_maps, synchronise, system_calls};
+use crate::platform::number::{
+    CLONE, CLONE3, EXIT_GROUP, FALLOCATE, FDATASYNC, FORK, FSYNC, FTRUNCATE, FUTEX, MMAP, MPROTECT,
+    MREMAP, MSYNC, MUNMAP, SIGALTSTACK,
+};
 use crate::platform::{handler_stacks, sys};
 use crate::record::pools::{self, Request};
 use crate::record::{pool_files, remap, schedule, threads};
 use crate::{host, recovery};
-
-const MMAP: usize = 9;
-const MPROTECT: usize = 10;
-const MUNMAP: usize = 11;
-const MREMAP: usize = 25;
-const MSYNC: usize = 26;
-const CLONE: usize = 56;
-const FORK: usize = 57;
-const FSYNC: usize = 74;
-const FDATASYNC: usize = 75;
-const FTRUNCATE: usize = 77;
-const SIGALTSTACK: usize = 131;
-const FUTEX: usize = 202;
-const EXIT_GROUP: usize = 231;
-const FALLOCATE: usize = 285;
-const CLONE3: usize = 435;
 
 /// Does what the target asks the kernel for, where that concerns us. `None`: the kernel itself must
 /// be asked, from where the target asks it.
@@ -45,8 +33,8 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
             fd: fifth as i32,
             offset: sixth as u64,
         }),
-        MPROTECT => interpose::raw_mprotect(arguments),
-        MUNMAP => interpose::raw_munmap(arguments),
+        MPROTECT => memory_maps::raw_mprotect(arguments),
+        MUNMAP => memory_maps::raw_munmap(arguments),
         MREMAP => remap::remap(remap::Request {
             address: first as u64,
             old_len: second as u64,
@@ -54,7 +42,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
             flags: fourth,
             new_address: fifth as u64,
         }),
-        MSYNC => interpose::raw_msync(arguments),
+        MSYNC => memory_maps::raw_msync(arguments),
         FSYNC | FDATASYNC | FTRUNCATE if pools::is_pool(fd) => {
             schedule::step();
             // SAFETY: the caller's.
@@ -103,7 +91,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
 fn copy_process(number: usize, arguments: [usize; 6]) -> isize {
     // SAFETY: a process with a stack of its own, which is a copy of this one.
     let copy = || unsafe { sys::call(number, arguments) as c_int };
-    interpose::around_fork(copy) as isize
+    fork_exit::around_fork(copy) as isize
 }
 
 /// The target makes a thread or a process.

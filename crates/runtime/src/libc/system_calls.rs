@@ -12,6 +12,10 @@ use powerfail_protocol::EventKind;
 
 use crate::fuzz::{self, derandomise, desock};
 use crate::platform::iovec::{self, Message, Part};
+use crate::platform::number::{
+    GETRANDOM, PREAD64, PREADV, PREADV2, PWRITE64, PWRITEV, PWRITEV2, READ, READV, RECVFROM,
+    RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
+};
 use crate::platform::sys;
 use crate::record::{append, pool_files, pools};
 
@@ -36,22 +40,6 @@ pub(crate) const FUNCTIONS: [&str; 18] = [
     "sendmsg\0",
     "__write_nocancel\0",
 ];
-
-const READ: usize = 0;
-const WRITE: usize = 1;
-const PREAD64: usize = 17;
-const PWRITE64: usize = 18;
-const READV: usize = 19;
-const WRITEV: usize = 20;
-const SENDTO: usize = 44;
-const RECVFROM: usize = 45;
-const SENDMSG: usize = 46;
-const RECVMSG: usize = 47;
-const PREADV: usize = 295;
-const PWRITEV: usize = 296;
-const GETRANDOM: usize = 318;
-const PREADV2: usize = 327;
-const PWRITEV2: usize = 328;
 
 /// How much of an output is kept.
 const OUTPUT_KEPT: usize = powerfail_protocol::MAX_VALUE_LEN as usize - 16;

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! | --- | --- |
 //! | [`sys`] | raw system calls and single instructions |
+//! | [`number`] | the numbers of system calls |
 //! | [`memcpy`] | `memcpy`, `memmove` and `memset` that are never patched |
 //! | [`allocator`] | the runtime's allocator |
 //! | [`lock`] | a lock that is safe in signal handlers |
@@ -19,5 +20,6 @@ pub(crate) mod iovec;
 pub(crate) mod lock;
 pub(crate) mod maps;
 pub(crate) mod memcpy;
+pub(crate) mod number;
 pub(crate) mod signals;
 pub(crate) mod sys;

@@ -2,40 +2,7 @@
 
 use core::arch::asm;
 
-/// Numbers of system calls on x86-64.
-pub(crate) mod number {
-    pub(crate) const PROCESS_VM_READV: usize = 310;
-    pub(crate) const CLOSE: usize = 3;
-    pub(crate) const FSTAT: usize = 5;
-    pub(crate) const MMAP: usize = 9;
-    pub(crate) const MPROTECT: usize = 10;
-    pub(crate) const MUNMAP: usize = 11;
-    pub(crate) const RT_SIGACTION: usize = 13;
-    pub(crate) const RT_SIGPROCMASK: usize = 14;
-    pub(crate) const LSEEK: usize = 8;
-    pub(crate) const PREAD64: usize = 17;
-    pub(crate) const PWRITE64: usize = 18;
-    pub(crate) const MREMAP: usize = 25;
-    pub(crate) const MSYNC: usize = 26;
-    pub(crate) const GETPID: usize = 39;
-    pub(crate) const SENDMSG: usize = 46;
-    pub(crate) const FCNTL: usize = 72;
-    pub(crate) const FSYNC: usize = 74;
-    pub(crate) const FDATASYNC: usize = 75;
-    pub(crate) const FTRUNCATE: usize = 77;
-    pub(crate) const READLINK: usize = 89;
-    pub(crate) const GETTID: usize = 186;
-    pub(crate) const FUTEX: usize = 202;
-    pub(crate) const EXIT_GROUP: usize = 231;
-    pub(crate) const CLOCK_GETTIME: usize = 228;
-    pub(crate) const OPENAT: usize = 257;
-    pub(crate) const FALLOCATE: usize = 285;
-    pub(crate) const MEMBARRIER: usize = 324;
-    pub(crate) const ARCH_PRCTL: usize = 158;
-    pub(crate) const TGKILL: usize = 234;
-    pub(crate) const SIGALTSTACK: usize = 131;
-}
-
+pub(crate) use crate::platform::number;
 pub(crate) const PROT_NONE: usize = 0;
 pub(crate) const PROT_READ: usize = 1;
 pub(crate) const PROT_WRITE: usize = 2;

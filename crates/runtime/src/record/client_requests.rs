@@ -26,9 +26,9 @@ use powerfail_protocol::{EventKind, MAX_VALUE_LEN, SiteId, Slot, ThreadBlock, ma
 use crate::host;
 use crate::libc::early;
 use crate::platform::lock::Lock;
-use crate::platform::{maps, signals};
+use crate::platform::maps;
 use crate::record::sites::{SITES, Sites};
-use crate::record::{append, call_stacks, pools, schedule, thread_private};
+use crate::record::{append, call_stacks, faults, pools, schedule, thread_private};
 
 const LINE_LEN: u64 = 64;
 
@@ -52,7 +52,7 @@ pub(crate) fn reset_after_fork() {
 /// Sees to it that libraries which ask whether they run under Valgrind are told so, if that is wanted.
 pub(crate) fn prepare() {
     if plays_valgrind() {
-        signals::install();
+        faults::install();
         Sites::start();
         early::watch_linker();
     }

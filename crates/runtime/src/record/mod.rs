@@ -5,6 +5,7 @@
 //! | [`pools`], [`remap`], [`pool_files`] | mappings of pools, changes of them, and writes to their files |
 //! | [`registered_ranges`], [`heap`] | pools that the runtime itself provides; recoveries use these two, too |
 //! | [`sites`] | the instructions that are recorded, and their trampolines |
+//! | [`faults`] | faults and breakpoints: where a recorded instruction continues |
 //! | [`emulate`] | stores that cannot have a trampoline |
 //! | [`generated_code`] | code that the target generates at run time |
 //! | [`append`] | records that the runtime itself makes |
@@ -18,6 +19,7 @@ pub(crate) mod append;
 pub(crate) mod call_stacks;
 pub(crate) mod client_requests;
 pub(crate) mod emulate;
+pub(crate) mod faults;
 pub(crate) mod generated_code;
 pub(crate) mod heap;
 pub(crate) mod pmdk;

@@ -8,9 +8,9 @@ use powerfail_protocol::shared::{Reply, WINDOW_ADDRESS, WINDOW_LEN};
 use powerfail_protocol::{EventKind, WINDOW_GUARD_LEN};
 
 use crate::platform::lock::Lock;
-use crate::platform::{signals, sys};
+use crate::platform::sys;
 use crate::record::sites::{Sites, WINDOW};
-use crate::record::{append, generated_code, threads};
+use crate::record::{append, faults, generated_code, threads};
 use crate::{fuzz, host};
 
 /// Pools begin at multiples of this, so that their addresses look like those of DAX mappings.
@@ -175,7 +175,7 @@ fn map_recorded(request: Request) -> isize {
     } = request;
     MAPPED.store(true, Ordering::Release);
     // First the signals: while code is patched, it meets its own breakpoints.
-    signals::install();
+    faults::install();
     Sites::start();
     let flags = flags & !sys::MAP_FIXED_NOREPLACE | sys::MAP_FIXED;
     // SAFETY: the place lies in our window and is not in use, or the target fixed it there.

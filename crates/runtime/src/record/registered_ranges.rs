@@ -17,6 +17,7 @@ use powerfail_protocol::memory::{HEAP_ADDRESS, RANGE_SUFFIX, RANGES_ADDRESS, RAN
 use powerfail_protocol::shared::{SHARED_FD_VARIABLE, WINDOW_ADDRESS};
 
 use crate::patching::{code, modules};
+use crate::platform::number::MKDIR;
 use crate::platform::sys;
 use crate::record::heap;
 use crate::record::pools::{self, PAGE, Request};
@@ -159,7 +160,6 @@ extern "C" fn powerfail_register_range(
 
 /// In a recording: the content goes to a file, or comes from it if another process has registered it.
 fn record(address: u64, len: u64, name: &str, directory: &CStr, path: &CStr) -> c_int {
-    const MKDIR: usize = 83;
     if !pools::is_all_other(address, len) {
         return refuse(&format!(
             "the range {name} at {address:#x} cannot be recorded: map it with mmap, without an address or at one \

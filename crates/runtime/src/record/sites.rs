@@ -12,7 +12,7 @@ use powerfail_protocol::message::{MessageKind, SiteTactic};
 use powerfail_protocol::shared::{Mode, WINDOW_ADDRESS, WINDOW_LEN};
 use powerfail_protocol::{PoolWindow, SiteId, Slot};
 
-use crate::libc::interpose;
+use crate::libc::{interpose, thread_start};
 use crate::patching::code;
 use crate::patching::modules::{self, Function, LoadedModule, Modules};
 use crate::patching::patcher::{Jump, Patcher, Patching, Unsettled};
@@ -80,7 +80,7 @@ impl Sites {
         if SITES.with(|sites| sites.is_some()) {
             return;
         }
-        let thread_starter = interpose::thread_starter();
+        let thread_starter = thread_start::thread_starter();
         let mut functions = interpose::system_call_functions();
         functions.extend(fuzz::functions());
         SITES.with(|sites| {

@@ -3,19 +3,10 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::patching::code;
+use crate::platform::number::{CLONE, DUP3, GETDENTS64, OPEN, PRCTL, SETSID, STAT, WAIT4, WAITID};
 use crate::platform::sys;
 
 use super::{hot_sites, shared_file, state, step, turn};
-
-const OPEN: usize = 2;
-const STAT: usize = 4;
-const CLONE: usize = 56;
-const WAIT4: usize = 61;
-const SETSID: usize = 112;
-const PRCTL: usize = 157;
-const GETDENTS64: usize = 217;
-const WAITID: usize = 247;
-const DUP3: usize = 292;
 
 pub(crate) const CLONE_CHILD_SETTID: usize = 0x0100_0000;
 /// Where the C library keeps the number of a thread, from the FS base.

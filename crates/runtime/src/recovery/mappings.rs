@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::collections::BTreeSet;
 
+use crate::platform::number::OPEN;
 use crate::platform::sys;
 
 use super::pages::protect;
@@ -377,7 +378,6 @@ fn hide_range((from, to): (u64, u64)) {
 
 /// Shows the pages of a private mapping that are not those of the file any more.
 fn for_each_changed(address: u64, len: u64, mut show: impl FnMut(u64)) {
-    const OPEN: usize = 2;
     const O_CLOEXEC: usize = 0o2_000_000;
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;

@@ -4,12 +4,11 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use powerfail_protocol::explore::{MESSAGE_LEN, MessageKind, Order};
 
+use crate::platform::number::{RECVFROM, SENDTO, WRITE};
 use crate::platform::sys;
 
 use super::shared_file;
 
-const SENDTO: usize = 44;
-const RECVFROM: usize = 45;
 const MSG_NOSIGNAL: usize = 0x4000;
 const TEXT_AT: usize = 32;
 
@@ -29,7 +28,6 @@ pub(super) fn owns(fd: i32) -> bool {
 
 /// What was written so far is the output of this process and of the copy that it is about to make.
 pub(super) fn mark_output() {
-    const WRITE: usize = 1;
     let output = OUTPUT.load(Ordering::Relaxed);
     if output < 0 {
         return;

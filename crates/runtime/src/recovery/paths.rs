@@ -2,11 +2,11 @@
 
 use powerfail_protocol::explore::Pool;
 
+use crate::platform::number::GETCWD;
 use crate::platform::sys;
 
 use super::{shared_file, state};
 
-const GETCWD: usize = 79;
 const AT_FDCWD: i32 = -100;
 const LEN_MAX: usize = 4096;
 

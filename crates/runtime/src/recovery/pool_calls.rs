@@ -9,73 +9,7 @@ use super::mappings::Request;
 use super::state::{self, PAGE};
 use super::{paths, shared_file, snapshot, turn};
 
-pub(crate) mod number {
-    pub(crate) const READ: usize = 0;
-    pub(crate) const WRITE: usize = 1;
-    pub(crate) const CLOSE: usize = 3;
-    pub(crate) const OPEN: usize = 2;
-    pub(crate) const STAT: usize = 4;
-    pub(crate) const LSTAT: usize = 6;
-    pub(crate) const MMAP: usize = 9;
-    pub(crate) const MPROTECT: usize = 10;
-    pub(crate) const MUNMAP: usize = 11;
-    pub(crate) const PREAD64: usize = 17;
-    pub(crate) const PWRITE64: usize = 18;
-    pub(crate) const READV: usize = 19;
-    pub(crate) const WRITEV: usize = 20;
-    pub(crate) const ACCESS: usize = 21;
-    pub(crate) const MREMAP: usize = 25;
-    pub(crate) const MSYNC: usize = 26;
-    pub(crate) const MADVISE: usize = 28;
-    pub(crate) const SENDFILE: usize = 40;
-    pub(crate) const SENDTO: usize = 44;
-    pub(crate) const RECVFROM: usize = 45;
-    pub(crate) const SENDMSG: usize = 46;
-    pub(crate) const RECVMSG: usize = 47;
-    pub(crate) const CLONE: usize = 56;
-    pub(crate) const FORK: usize = 57;
-    pub(crate) const FCNTL: usize = 72;
-    pub(crate) const FLOCK: usize = 73;
-    pub(crate) const FSYNC: usize = 74;
-    pub(crate) const FDATASYNC: usize = 75;
-    pub(crate) const TRUNCATE: usize = 76;
-    pub(crate) const FTRUNCATE: usize = 77;
-    pub(crate) const RENAME: usize = 82;
-    pub(crate) const MKDIR: usize = 83;
-    pub(crate) const RMDIR: usize = 84;
-    pub(crate) const CREAT: usize = 85;
-    pub(crate) const LINK: usize = 86;
-    pub(crate) const UNLINK: usize = 87;
-    pub(crate) const SYMLINK: usize = 88;
-    pub(crate) const READLINK: usize = 89;
-    pub(crate) const CHMOD: usize = 90;
-    pub(crate) const CHOWN: usize = 92;
-    pub(crate) const MLOCK: usize = 149;
-    pub(crate) const OPENAT: usize = 257;
-    pub(crate) const MKDIRAT: usize = 258;
-    pub(crate) const NEWFSTATAT: usize = 262;
-    pub(crate) const UNLINKAT: usize = 263;
-    pub(crate) const RENAMEAT: usize = 264;
-    pub(crate) const LINKAT: usize = 265;
-    pub(crate) const SYMLINKAT: usize = 266;
-    pub(crate) const FACCESSAT: usize = 269;
-    pub(crate) const SPLICE: usize = 275;
-    pub(crate) const FALLOCATE: usize = 285;
-    pub(crate) const PREADV: usize = 295;
-    pub(crate) const PWRITEV: usize = 296;
-    pub(crate) const PROCESS_VM_READV: usize = 310;
-    pub(crate) const PROCESS_VM_WRITEV: usize = 311;
-    pub(crate) const RENAMEAT2: usize = 316;
-    pub(crate) const GETRANDOM: usize = 318;
-    pub(crate) const COPY_FILE_RANGE: usize = 326;
-    pub(crate) const PREADV2: usize = 327;
-    pub(crate) const PWRITEV2: usize = 328;
-    pub(crate) const STATX: usize = 332;
-    pub(crate) const CLOSE_RANGE: usize = 436;
-    pub(crate) const OPENAT2: usize = 437;
-    pub(crate) const FACCESSAT2: usize = 439;
-}
-use number::{
+use crate::platform::number::{
     ACCESS, CHMOD, CHOWN, CLONE, CLOSE, CLOSE_RANGE, COPY_FILE_RANGE, CREAT, FACCESSAT, FACCESSAT2,
     FALLOCATE, FCNTL, FDATASYNC, FLOCK, FORK, FSYNC, FTRUNCATE, LINK, LINKAT, LSTAT, MADVISE,
     MKDIR, MKDIRAT, MLOCK, MMAP, MPROTECT, MREMAP, MSYNC, MUNMAP, NEWFSTATAT, OPEN, OPENAT,

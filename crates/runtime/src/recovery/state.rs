@@ -18,6 +18,7 @@ use iced_x86::InstructionInfoFactory;
 use powerfail_protocol::explore::{ADDRESS, KNOWLEDGE_AT, Line, OVERWRITTEN_BYTES, Watch, flag};
 use powerfail_protocol::observe::words_for;
 
+use crate::platform::number::{OPEN, STAT};
 use crate::platform::sys;
 
 use super::step::Step;
@@ -259,7 +260,6 @@ fn path_with_end(pool: u32) -> [u8; 4097] {
 
 /// Opens a pool and maps its home.
 fn open(pool: u32, place: u64, is_private: bool) -> PoolFile {
-    const OPEN: usize = 2;
     const O_RDWR: usize = 2;
     const O_CLOEXEC: usize = 0o2_000_000;
     const F_DUPFD_CLOEXEC: usize = 1030;
@@ -332,7 +332,6 @@ pub(super) fn identify(pool: u32) {
 
 /// Device and inode of what a path, with a zero behind it, leads to.
 pub(super) fn status_of_path(path: &[u8]) -> Option<(u64, u64)> {
-    const STAT: usize = 4;
     let mut status = [0u64; 18];
     let arguments = [
         path.as_ptr() as usize,

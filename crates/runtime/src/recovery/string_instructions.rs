@@ -8,6 +8,7 @@
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use crate::platform::frame::{Frame, Greg};
+use crate::platform::number::PROCESS_VM_WRITEV;
 use crate::platform::sys;
 
 use super::access_table;
@@ -18,7 +19,6 @@ const RCX: u8 = 1;
 const RSI: u8 = 6;
 const RDI: u8 = 7;
 const DIRECTION_FLAG: u64 = 1 << 10;
-const PROCESS_VM_WRITEV: usize = 311;
 
 /// Where bytes of the recovery are, and how many of them lie together.
 #[derive(Clone, Copy)]

@@ -10,14 +10,13 @@ use crate::platform::sys;
 
 use super::pages::{protect, table_page};
 use super::pool_calls::Call;
-use super::pool_calls::number::{
-    GETRANDOM, PREAD64, PREADV, PREADV2, PWRITE64, PWRITEV, PWRITEV2, READ, READV, RECVFROM,
-    RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
-};
 use super::state::{self, PAGE, State};
 use super::{shared_file, turn};
+use crate::platform::number::{
+    GETRANDOM, LSEEK, PREAD64, PREADV, PREADV2, PROCESS_VM_WRITEV, PWRITE64, PWRITEV, PWRITEV2,
+    READ, READV, RECVFROM, RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
+};
 
-const LSEEK: usize = 8;
 const SEEK_SET: usize = 0;
 const SEEK_CUR: usize = 1;
 
@@ -271,8 +270,6 @@ fn copy_target(number: usize, own: u64, target: u64, len: u64) {
     // SAFETY: the kernel copies, or says that it cannot.
     unsafe { sys::call(number, arguments) };
 }
-
-const PROCESS_VM_WRITEV: usize = 311;
 
 impl State {
     fn is_in_pool(&self, address: u64, len: u64) -> bool {

@@ -6,6 +6,7 @@ use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::libc::interpose::{original, result};
+use crate::platform::number::{GETTIMEOFDAY, TIME};
 use crate::platform::sys;
 use crate::record::threads;
 
@@ -158,8 +159,6 @@ unsafe fn tell(clock: c_int, unit_ns: u64, out: *mut Time) {
 /// # Safety
 /// As the system call.
 pub(super) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isize> {
-    const GETTIMEOFDAY: usize = 96;
-    const TIME: usize = 201;
     let [first, second, ..] = arguments;
     // SAFETY: the caller's.
     unsafe {

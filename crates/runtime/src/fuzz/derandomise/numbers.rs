@@ -7,6 +7,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::libc::interpose::{original, result};
+use crate::platform::number::{GETPPID, KILL, TKILL};
 use crate::platform::sys;
 use crate::record::threads;
 
@@ -23,9 +24,6 @@ static PARENT_PROCESS: AtomicU32 = AtomicU32::new(PARENT);
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 const GETPID: usize = sys::number::GETPID;
-const GETPPID: usize = 110;
-const KILL: usize = 62;
-const TKILL: usize = 200;
 
 /// Where the header of a thread has its number, from the FS base on.
 const HEADER_NUMBER_AT: u64 = 0x2d0;

@@ -4,6 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::libc::interpose::{original, result};
+use crate::platform::number::{GETRANDOM, MEMFD_CREATE, OPEN};
 use crate::platform::sys;
 use crate::record::{append, pools};
 
@@ -44,8 +45,6 @@ pub(crate) unsafe fn fill(start: usize, len: usize) {
 /// # Safety
 /// As the system call.
 pub(super) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isize> {
-    const OPEN: usize = 2;
-    const GETRANDOM: usize = 318;
     let [first, second, ..] = arguments;
     // SAFETY: the caller's.
     unsafe {
@@ -95,7 +94,6 @@ unsafe fn stand_in(path: *const c_char) -> Option<c_int> {
 
 /// A file in memory that begins with these bytes and has this length; a negative number is an error.
 fn file_of(bytes: &[u8], len: usize) -> c_int {
-    const MEMFD_CREATE: usize = 319;
     const CLOEXEC: usize = 1;
     let name = c"random".as_ptr() as usize;
     // SAFETY: name and bytes are there until the calls return.

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use super::{AF_UNIX, number};
 use crate::fuzz;
 use crate::platform::lock::Lock;
+use crate::platform::number::{IOCTL, POLL, READ};
 use crate::platform::sys;
 
 const SOCK_STREAM: usize = 1;
@@ -282,7 +283,6 @@ pub(super) fn start() {
 
 /// All of the input.
 fn read_input() -> Vec<u8> {
-    const READ: usize = 0;
     const PART: usize = 64 * 1024;
     let mut input = Vec::new();
     let mut by_position = true;
@@ -331,7 +331,6 @@ pub(super) struct Polled {
 
 /// What a descriptor is ready for at this moment.
 fn ready_for(fd: c_int, wanted: i16) -> i16 {
-    const POLL: usize = 7;
     let mut polled = Polled {
         fd,
         wanted,
@@ -352,7 +351,6 @@ fn has_hung_up(fd: c_int) -> bool {
 
 /// How much of what was sent the target has not read.
 fn unread(fd: c_int) -> c_int {
-    const IOCTL: usize = 16;
     const SIOCOUTQ: usize = 0x5411;
     let mut count: c_int = 0;
     // SAFETY: the kernel writes a number to this stack.

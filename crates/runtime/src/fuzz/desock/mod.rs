@@ -20,6 +20,7 @@ use powerfail_protocol::shared::DESOCK_VARIABLE;
 
 use crate::libc::interpose::{original, result};
 use crate::platform::lock::Lock;
+use crate::platform::number;
 use crate::platform::sys;
 
 mod client;
@@ -46,20 +47,6 @@ pub(crate) fn start() {
 pub(crate) fn reset_after_fork() {
     SOCKETS.reset_after_fork();
     client::reset_after_fork();
-}
-
-mod number {
-    pub(super) const SOCKET: usize = 41;
-    pub(super) const CONNECT: usize = 42;
-    pub(super) const ACCEPT4: usize = 288;
-    pub(super) const RECVFROM: usize = 45;
-    pub(super) const SENDTO: usize = 44;
-    pub(super) const SHUTDOWN: usize = 48;
-    pub(super) const BIND: usize = 49;
-    pub(super) const LISTEN: usize = 50;
-    pub(super) const GETSOCKNAME: usize = 51;
-    pub(super) const SETSOCKOPT: usize = 54;
-    pub(super) const GETSOCKOPT: usize = 55;
 }
 
 const AF_UNIX: c_int = 1;

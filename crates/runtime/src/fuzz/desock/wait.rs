@@ -7,11 +7,8 @@ use super::client::{POLL_IN, Polled, State, go_on};
 use super::is_on;
 use crate::fuzz::derandomise;
 use crate::libc::interpose::{original, result};
+use crate::platform::number::{EPOLL_PWAIT, PPOLL, PSELECT6};
 use crate::platform::sys;
-
-const PPOLL: usize = 271;
-const PSELECT6: usize = 270;
-const EPOLL_PWAIT: usize = 281;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// How often it is looked whether a connection that was shut down is closed.

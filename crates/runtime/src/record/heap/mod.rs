@@ -33,6 +33,7 @@ use powerfail_protocol::memory::{
 };
 use powerfail_protocol::shared::SHARED_FD_VARIABLE;
 
+use crate::platform::number::WRITE;
 use crate::platform::sys;
 use crate::record::sites::WINDOW;
 use crate::record::{append, pools};
@@ -272,7 +273,6 @@ pub(crate) fn give_up(sentence: &str) -> ! {
 
 /// Says something where nobody but the user listens.
 pub(crate) fn say(sentence: &str) {
-    const WRITE: usize = 1;
     let line = format!("powerfail: {sentence}\n");
     let arguments = [2, line.as_ptr() as usize, line.len(), 0, 0, 0];
     // SAFETY: the kernel reads the line.

@@ -1,0 +1,148 @@
+//! Functions that change, truncate, allocate or sync a file by its descriptor.
+//!
+//! Functions that transfer bytes are not here: their system calls have breakpoints (`system_calls.rs`).
+
+use core::ffi::{c_int, c_long};
+
+use crate::fuzz;
+use crate::platform::{number, sys};
+use crate::record::{pool_files, pools, schedule};
+
+use super::interpose::{explored, original, result};
+
+#[unsafe(no_mangle)]
+extern "C" fn fsync(fd: c_int) -> c_int {
+    if let Some(done) = explored(number::FSYNC, [fd as usize, 0, 0, 0, 0, 0]) {
+        return result(done) as c_int;
+    }
+    schedule::step();
+    let done = original!("fsync" as extern "C" fn(c_int) -> c_int)(fd);
+    if done == 0 {
+        pools::file_synced(fd);
+    }
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdatasync(fd: c_int) -> c_int {
+    if let Some(done) = explored(number::FDATASYNC, [fd as usize, 0, 0, 0, 0, 0]) {
+        return result(done) as c_int;
+    }
+    schedule::step();
+    let done = original!("fdatasync" as extern "C" fn(c_int) -> c_int)(fd);
+    if done == 0 {
+        pools::file_synced(fd);
+    }
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ftruncate(fd: c_int, len: c_long) -> c_int {
+    let arguments = [fd as usize, len as usize, 0, 0, 0, 0];
+    if let Some(done) = explored(number::FTRUNCATE, arguments) {
+        return result(done) as c_int;
+    }
+    schedule::step();
+    fuzz::before_change(fd);
+    let done = original!("ftruncate" as extern "C" fn(c_int, c_long) -> c_int)(fd, len);
+    if done == 0 {
+        pools::resized(fd, len as u64);
+    }
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ftruncate64(fd: c_int, len: c_long) -> c_int {
+    ftruncate(fd, len)
+}
+
+/// After something that may have made a pool's file longer.
+fn maybe_longer(fd: c_int) {
+    if pools::is_pool(fd)
+        && let Some(status) = sys::fstat(fd)
+    {
+        pools::resized(fd, status.len_bytes);
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn posix_fallocate(fd: c_int, offset: c_long, len: c_long) -> c_int {
+    let arguments = [fd as usize, 0, offset as usize, len as usize, 0, 0];
+    if let Some(done) = explored(number::FALLOCATE, arguments) {
+        return -done as c_int;
+    }
+    schedule::step();
+    fuzz::before_change(fd);
+    let done = original!("posix_fallocate" as extern "C" fn(c_int, c_long, c_long) -> c_int)(
+        fd, offset, len,
+    );
+    if done == 0 {
+        maybe_longer(fd);
+    }
+    done
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn posix_fallocate64(fd: c_int, offset: c_long, len: c_long) -> c_int {
+    posix_fallocate(fd, offset, len)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fallocate(fd: c_int, mode: c_int, offset: c_long, len: c_long) -> c_int {
+    let arguments = [
+        fd as usize,
+        mode as usize,
+        offset as usize,
+        len as usize,
+        0,
+        0,
+    ];
+    if let Some(done) = explored(number::FALLOCATE, arguments) {
+        return result(done) as c_int;
+    }
+    if pools::is_pool(fd) {
+        schedule::step();
+        return result(pool_files::allocate(fd, mode, offset as u64, len as u64)) as c_int;
+    }
+    fuzz::before_change(fd);
+    original!("fallocate" as extern "C" fn(c_int, c_int, c_long, c_long) -> c_int)(
+        fd, mode, offset, len,
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fallocate64(fd: c_int, mode: c_int, offset: c_long, len: c_long) -> c_int {
+    fallocate(fd, mode, offset, len)
+}
+
+/// A function that only explore mode is interested in: passes on, or does what that wants.
+macro_rules! pass_on {
+    ($name:ident, $original:literal, $number:expr, ($($argument:ident: $kind:ty),*) -> $result:ty) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($argument: $kind),*) -> $result {
+            let mut arguments = [0; 6];
+            for (place, argument) in arguments.iter_mut().zip([$($argument as usize),*]) {
+                *place = argument;
+            }
+            match explored($number, arguments) {
+                Some(done) => result(done) as $result,
+                None => original!($original as extern "C" fn($($kind),*) -> $result)($($argument),*),
+            }
+        }
+    };
+}
+
+pass_on!(close, "close", number::CLOSE, (fd: c_int) -> c_int);
+pass_on!(close_range, "close_range", number::CLOSE_RANGE, (first: u32, last: u32, flags: c_int) -> c_int);
+pass_on!(flock, "flock", number::FLOCK, (fd: c_int, how: c_int) -> c_int);
+// Takes one argument more at most, which is in the same place whatever it is.
+pass_on!(fcntl, "fcntl", number::FCNTL, (fd: c_int, command: c_int, argument: usize) -> c_int);
+pass_on!(fcntl64, "fcntl64", number::FCNTL, (fd: c_int, command: c_int, argument: usize) -> c_int);
+pass_on!(madvise, "madvise", number::MADVISE, (address: usize, len: usize, advice: c_int) -> c_int);
+pass_on!(mlock, "mlock", number::MLOCK, (address: usize, len: usize) -> c_int);
+pass_on!(sendfile, "sendfile", number::SENDFILE, (to: c_int, from: c_int, at: usize, len: usize) -> isize);
+pass_on!(sendfile64, "sendfile64", number::SENDFILE, (to: c_int, from: c_int, at: usize, len: usize) -> isize);
+pass_on!(copy_file_range, "copy_file_range", number::COPY_FILE_RANGE,
+    (from: c_int, at: usize, to: c_int, to_at: usize, len: usize, flags: u32) -> isize);
+pass_on!(splice, "splice", number::SPLICE,
+    (from: c_int, at: usize, to: c_int, to_at: usize, len: usize, flags: u32) -> isize);

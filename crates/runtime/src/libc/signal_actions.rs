@@ -1,0 +1,201 @@
+//! `sigaction`, `signal`, signal masks and `sigaltstack`.
+//!
+//! The target may set and read what it likes; what the kernel gets is such that the signals of the runtime always
+//! reach the runtime (`platform/signals.rs`).
+
+use core::ffi::{c_int, c_void};
+
+use crate::platform::handler_stacks::Described;
+use crate::platform::signals::Wished;
+use crate::platform::{handler_stacks, signals, sys};
+use crate::record::thread_private;
+
+use super::interpose::{is_watched, original, result};
+
+/// `struct sigaction` of the C library.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    mask: [u64; 16],
+    flags: c_int,
+    restorer: usize,
+}
+
+const SA_SIGINFO: c_int = 4;
+const SA_ONSTACK: c_int = 0x0800_0000;
+
+impl Action {
+    const NONE: Self = Self {
+        handler: 0,
+        mask: [0; 16],
+        flags: 0,
+        restorer: 0,
+    };
+
+    /// What the target had wished, as it gave it.
+    fn wished(wished: Wished) -> Self {
+        let mut mask = [0; 16];
+        mask[0] = wished.mask;
+        Self {
+            handler: wished.handler,
+            mask,
+            flags: wished.flags as c_int,
+            restorer: 0,
+        }
+    }
+
+    /// What the kernel is told in its place.
+    fn stand_in(&self) -> Self {
+        let is_function = self.handler > 1;
+        let mut mask = self.mask;
+        mask[0] &= !signals::OURS;
+        if is_function && self.flags & SA_ONSTACK != 0 {
+            // On our stack first: nobody may come in between.
+            mask[0] = u64::MAX;
+        }
+        Self {
+            handler: if is_function {
+                STAND_IN as *const () as usize
+            } else {
+                self.handler
+            },
+            mask,
+            flags: if is_function {
+                self.flags | SA_SIGINFO
+            } else {
+                self.flags
+            },
+            restorer: self.restorer,
+        }
+    }
+}
+
+const STAND_IN: extern "C" fn(c_int, *mut c_void, *mut c_void) = signals::stand_in;
+
+#[unsafe(no_mangle)]
+extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+    type Sigaction = extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
+    let set = original!("sigaction" as Sigaction);
+    let number = signal as usize;
+    if !is_watched() || !(1..65).contains(&number) {
+        return set(signal, new, old);
+    }
+    let is_ours = signals::OURS & 1 << (number - 1) != 0 && signals::are_installed();
+    // SAFETY: the target gives a valid action or none.
+    let wanted = unsafe { new.as_ref() };
+    let wished = signals::wish(number);
+    let mut before = Action::wished(wished);
+    if let Some(wanted) = wanted
+        && (is_ours || wanted.handler > 1)
+    {
+        // Before a stand-in for it can run.
+        signals::set_wish(number, wish_of(wanted));
+    }
+    if !is_ours {
+        let stand_in = wanted.map(Action::stand_in);
+        let new = stand_in
+            .as_ref()
+            .map_or(core::ptr::null(), core::ptr::from_ref);
+        let mut known = Action::NONE;
+        let done = set(signal, new, &raw mut known);
+        if done != 0 {
+            return done;
+        }
+        if known.handler != STAND_IN as *const () as usize {
+            before = known;
+        }
+    }
+    if !old.is_null() {
+        // SAFETY: the target gives a place for an action.
+        unsafe { old.write(before) };
+    }
+    0
+}
+
+fn wish_of(action: &Action) -> Wished {
+    Wished {
+        handler: action.handler,
+        flags: action.flags as u64,
+        mask: action.mask[0],
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn signal(number: c_int, handler: usize) -> usize {
+    const SA_RESTART: c_int = 0x1000_0000;
+    const SIG_ERR: usize = usize::MAX;
+    let new = Action {
+        handler,
+        mask: [0; 16],
+        flags: SA_RESTART,
+        restorer: 0,
+    };
+    let mut old = Action::NONE;
+    if sigaction(number, &raw const new, &raw mut old) == 0 {
+        old.handler
+    } else {
+        SIG_ERR
+    }
+}
+
+type MaskFunction = extern "C" fn(c_int, *const u64, *mut u64) -> c_int;
+
+fn change_mask(change: MaskFunction, how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    const BLOCK: c_int = 0;
+    const UNBLOCK: c_int = 1;
+    let own = if is_watched() {
+        thread_private::own()
+    } else {
+        None
+    };
+    let Some(own) = own else {
+        return change(how, set, old);
+    };
+    // SAFETY: the state is this thread's; a signal set of the C library has 16 words.
+    unsafe {
+        let before = (*own).blocked;
+        let (done, blocked) = if set.is_null() {
+            (change(how, set, old), before)
+        } else {
+            let mut copy = set.cast::<[u64; 16]>().read();
+            let ours = copy[0] & signals::OURS;
+            copy[0] &= !signals::OURS;
+            let blocked = match how {
+                BLOCK => before | ours,
+                UNBLOCK => before & !ours,
+                _ => ours,
+            };
+            (change(how, copy.as_ptr(), old), blocked)
+        };
+        if done == 0 {
+            (*own).blocked = blocked;
+            if !old.is_null() {
+                *old = *old & !signals::OURS | before;
+            }
+        }
+        done
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sigprocmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    change_mask(original!("sigprocmask" as MaskFunction), how, set, old)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    change_mask(original!("pthread_sigmask" as MaskFunction), how, set, old)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sigaltstack(new: *const Described, old: *mut Described) -> c_int {
+    if is_watched() {
+        // SAFETY: what the target gave.
+        if let Some(done) = unsafe { handler_stacks::exchange(new, old) } {
+            return result(done) as c_int;
+        }
+    }
+    let arguments = [new as usize, old as usize, 0, 0, 0, 0];
+    // SAFETY: what the target asked for.
+    result(unsafe { sys::call(sys::number::SIGALTSTACK, arguments) }) as c_int
+}
