@@ -1,4 +1,12 @@
 //! The connection to the host: the shared file and the socket.
+//!
+//! # Safety
+//!
+//! The host creates the shared file with the length and layout of `powerfail_protocol::shared`. It is mapped once,
+//! at fixed addresses that are free, before `attached` says so, and stays mapped for good; everything in it that
+//! changes is atomic, but for the blocks of threads, which are reached by raw pointers only. Callers need to
+//! guarantee nothing.
+#![allow(unsafe_code, reason = "the shared file lies at fixed addresses")]
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
@@ -66,7 +74,7 @@ pub(crate) fn attach() -> bool {
     };
     let both = sys::PROT_READ | sys::PROT_WRITE;
     let flags = sys::MAP_SHARED | sys::MAP_FIXED_NOREPLACE;
-    // SAFETY: nothing is replaced.
+    // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
     let result = unsafe { sys::mmap(CONTROL_ADDRESS, CHUNKS_AT, both, flags, shared, 0) };
     if result != CONTROL_ADDRESS as isize {
         return false;
@@ -84,7 +92,7 @@ pub(crate) fn attach() -> bool {
     }
     for index in 0..count {
         let address = chunk_address(index);
-        // SAFETY: nothing is replaced.
+        // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
         let result = unsafe {
             sys::mmap(
                 address,

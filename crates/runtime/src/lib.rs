@@ -37,11 +37,15 @@
 //!
 //! # Safety
 //!
-//! All of this crate is about memory that the compiler knows nothing of: mappings at fixed addresses,
-//! machine code, signal frames. The arguments are where the blocks are; what they rely on together:
-//! the shared file is mapped at [`powerfail_protocol::shared`]'s fixed addresses before `host::attached`
-//! says so and stays mapped; a thread's GS base is zero or the address of its slot in there.
-#![allow(unsafe_code)]
+//! `unsafe` is denied here and allowed file by file: `grep 'allow(unsafe_code'` is the audit list. Each of these files
+//! has a `# Safety` section that says what its callers guarantee and what it guarantees. What they rely on together:
+//!
+//! - The shared file is mapped at the fixed addresses of [`powerfail_protocol::shared`] before `host::attached` says
+//!   so, and stays mapped.
+//! - The GS base of a thread is zero, or the address of its slot in that file, or (in a recovery) of its private memory.
+//! - The target is a correct C program as far as the functions that it calls are concerned: where the runtime stands
+//!   in for a function of the C library, pointers are as that function requires. A target that breaks this may crash
+//!   in the runtime, as it would have in the C library.
 #![allow(
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss,
@@ -65,10 +69,18 @@ use platform::sys;
 use record::{call_stacks, client_requests, heap, pmdk, pools, registered_ranges, threads};
 
 #[used]
+#[allow(
+    unsafe_code,
+    reason = "the dynamic linker calls this before anything else"
+)]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
 
 #[used]
+#[allow(
+    unsafe_code,
+    reason = "the dynamic linker calls this when the target ends"
+)]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 

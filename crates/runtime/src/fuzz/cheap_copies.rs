@@ -1,5 +1,11 @@
 //! Memory of a process that is copied thousands of times a second: few mappings, large pages, and little that an
 //! execution writes to, because each page that it does is copied.
+//!
+//! # Safety
+//!
+//! Memory is replaced by a mapping of a file with the same content, while no other thread runs. Other calls take
+//! pointers to this stack only, or none. `free` has the contract of the C function.
+#![allow(unsafe_code, reason = "moves memory of the process to a file")]
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -42,7 +48,7 @@ pub(crate) fn map_block(page: u64, map: impl Fn(u64, u64) -> bool) -> Option<(u6
     if !is_active() {
         return None;
     }
-    // SAFETY: asks only.
+    // SAFETY: `brk(0)` takes no pointer and changes nothing.
     let heap = unsafe { sys::call(BRK, [0; 6]) } as u64;
     BLOCKS.iter().find_map(|len| {
         let (from, to) = (page / len * len, page / len * len + len);
@@ -105,8 +111,7 @@ pub(super) fn settle() {
             move_to_file(*range, file as i32, offset);
             offset += range.to - range.from;
         }
-        // SAFETY: the descriptor is ours.
-        unsafe { sys::call(sys::number::CLOSE, [file as usize, 0, 0, 0, 0, 0]) };
+        sys::close(file as i32);
     }
     set_limit(limit);
 }

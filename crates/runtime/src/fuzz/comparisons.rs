@@ -3,6 +3,12 @@
 //! Where operands are recorded, the functions of the C library that compare are answered by the C library as
 //! always, and before that what they are given is noted in the area that is shared with the host. What was
 //! noted lately is not noted again. Everywhere else each of these functions is one jump to the original.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions, and read no more of their arguments than the originals may.
+//! The area is mapped for good where operands are noted.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -72,7 +78,8 @@ macro_rules! compares {
                     caller: usize,
                 ) -> usize {
                     let address = ADDRESS.load(Ordering::Relaxed);
-                    // SAFETY: what the caller gave to a function that reads the same.
+                    // SAFETY: the arguments are those of the target's call, and the original, which follows, reads at
+                    // least as much of them.
                     unsafe {
                         if address == 0 {
                             return $early(first, second, third, fourth);
@@ -126,7 +133,8 @@ impl Operand {
     unsafe fn read(start: usize, len: usize, is_string: bool) -> Self {
         let mut operand = Self::NONE;
         for at in 0..len.min(OPERAND_MAX) {
-            // SAFETY: the caller's; not beyond the zero.
+            // SAFETY: by the contract `len` bytes are readable, of a string at least those up to its zero, where the
+            // loop stops.
             let byte = unsafe { ((start + at) as *const u8).read() };
             if is_string && byte == 0 {
                 break;
@@ -141,14 +149,14 @@ impl Operand {
 /// # Safety
 /// The first two are strings.
 unsafe fn note_strings(first: usize, second: usize, _: usize, _: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract both are strings, so no byte behind the zero is read.
     unsafe { note_limited_strings(first, second, LEN_MAX, 0) };
 }
 
 /// # Safety
 /// The first two are strings, or as long as the third says.
 unsafe fn note_limited_strings(first: usize, second: usize, len: usize, _: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract both are strings, or `len` bytes are readable.
     let (left, right) = unsafe {
         (
             Operand::read(first, len, true),
@@ -164,7 +172,7 @@ unsafe fn note_memory(first: usize, second: usize, len: usize, _: usize) {
     if !(OPERAND_MIN..=LEN_MAX).contains(&len) {
         return;
     }
-    // SAFETY: the caller's.
+    // SAFETY: by the contract `len` bytes are readable at both addresses.
     let (left, right) = unsafe {
         (
             Operand::read(first, len, false),
@@ -177,7 +185,7 @@ unsafe fn note_memory(first: usize, second: usize, len: usize, _: usize) {
 /// # Safety
 /// The second one is a string.
 unsafe fn note_string_sought(_: usize, sought: usize, _: usize, _: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract it is a string, so no byte behind the zero is read.
     note(&Operand::NONE, &unsafe {
         Operand::read(sought, LEN_MAX, true)
     });
@@ -186,7 +194,7 @@ unsafe fn note_string_sought(_: usize, sought: usize, _: usize, _: usize) {
 /// # Safety
 /// The third is as long as the fourth says.
 unsafe fn note_memory_sought(_: usize, _: usize, sought: usize, len: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract `len` bytes are readable.
     note(&Operand::NONE, &unsafe {
         Operand::read(sought, len, false)
     });
@@ -252,7 +260,7 @@ mod early {
     /// # Safety
     /// The byte is there.
     unsafe fn byte(start: usize, at: usize) -> u8 {
-        // SAFETY: the caller's.
+        // SAFETY: by the contract the byte is readable.
         unsafe { ((start + at) as *const u8).read_volatile() }
     }
 
@@ -266,7 +274,8 @@ mod early {
         change: fn(&u8) -> u8,
     ) -> usize {
         for at in 0..len {
-            // SAFETY: the caller's.
+            // SAFETY: by the contract both are readable up to `len`, of strings up to the zero, where the loop
+            // returns.
             let (left, right) = unsafe { (byte(first, at), byte(second, at)) };
             let (left, right) = (change(&left), change(&right));
             if left != right {
@@ -282,35 +291,35 @@ mod early {
     /// # Safety
     /// As the function of the C library.
     pub(super) unsafe fn strcmp(first: usize, second: usize, _: usize, _: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: both are strings, as `compare` requires without a length.
         unsafe { compare(first, second, usize::MAX, true, |byte| *byte) }
     }
 
     /// # Safety
     /// As the function of the C library.
     pub(super) unsafe fn strncmp(first: usize, second: usize, len: usize, _: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: both are strings or have `len` bytes, as `compare` requires.
         unsafe { compare(first, second, len, true, |byte| *byte) }
     }
 
     /// # Safety
     /// As the function of the C library.
     pub(super) unsafe fn strcasecmp(first: usize, second: usize, _: usize, _: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: both are strings, as `compare` requires without a length.
         unsafe { compare(first, second, usize::MAX, true, u8::to_ascii_lowercase) }
     }
 
     /// # Safety
     /// As the function of the C library.
     pub(super) unsafe fn strncasecmp(first: usize, second: usize, len: usize, _: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: both are strings or have `len` bytes, as `compare` requires.
         unsafe { compare(first, second, len, true, u8::to_ascii_lowercase) }
     }
 
     /// # Safety
     /// As the function of the C library.
     pub(super) unsafe fn memcmp(first: usize, second: usize, len: usize, _: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: both have `len` bytes, as `compare` requires.
         unsafe { compare(first, second, len, false, |byte| *byte) }
     }
 
@@ -318,7 +327,7 @@ mod early {
     /// A string.
     unsafe fn length(start: usize) -> usize {
         let mut len = 0;
-        // SAFETY: the caller's.
+        // SAFETY: by the contract it is a string, and the loop stops at its zero.
         while unsafe { byte(start, len) } != 0 {
             len += 1;
         }
@@ -328,7 +337,7 @@ mod early {
     /// # Safety
     /// As the function of the C library.
     pub(super) unsafe fn strstr(text: usize, sought: usize, _: usize, _: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: by the contract both are strings, so their lengths are how much is readable.
         unsafe { memmem(text, length(text), sought, length(sought)) }
     }
 
@@ -343,7 +352,7 @@ mod early {
         if sought_len > len {
             return 0;
         }
-        // SAFETY: the caller's.
+        // SAFETY: `at + sought_len` is at most `len`, so all that is compared is readable.
         let is_there = |at: &usize| unsafe { memcmp(text + at, sought, sought_len, 0) } == 0;
         (0..=len - sought_len)
             .find(is_there)

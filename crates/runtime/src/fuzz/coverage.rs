@@ -4,6 +4,12 @@
 //! Compilers put calls of these functions everywhere and leave it to a library to have them. In a repeated
 //! target they count transitions between places in the map that is shared with the host, as AFL does; in all
 //! other processes they do nothing.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the sanitizer's runtime. The map is as long as a power of two that indices
+//! are reduced to, and mapped for good before its address is set.
+#![allow(unsafe_code, reason = "counts branches in the shared area")]
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -121,7 +127,7 @@ const fn spread(number: u32) -> u32 {
 unsafe extern "C" fn number_guards(start: *mut u32, stop: *mut u32) {
     let mut place = start;
     while place < stop {
-        // SAFETY: the caller's.
+        // SAFETY: by the contract of the sanitizer the guards from `start` to `stop` are the module's own words.
         unsafe {
             // Called once for each module that was linked, with the same guards.
             if place.read() == 0 {
@@ -135,7 +141,7 @@ unsafe extern "C" fn number_guards(start: *mut u32, stop: *mut u32) {
 /// # Safety
 /// The compiler has a guard there.
 unsafe extern "C" fn at_guard(guard: *mut u32) {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract of the sanitizer this is one of the guards that were numbered.
     count(spread(unsafe { guard.read() }));
 }
 

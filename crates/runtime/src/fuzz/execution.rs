@@ -1,4 +1,10 @@
 //! Copies of this process, and the ends of what they leave.
+//!
+//! # Safety
+//!
+//! A copy shares no memory with this process and goes on with a copy of this stack. Other calls take pointers to
+//! this stack only, or none.
+#![allow(unsafe_code, reason = "copies the process")]
 
 use core::sync::atomic::AtomicU32;
 
@@ -42,7 +48,7 @@ pub(super) fn fork(number: &AtomicU32) -> i32 {
 /// This process gets the children of its descendants that end before them, and ends with its parent.
 pub(super) fn adopt() {
     const PR_SET_CHILD_SUBREAPER: usize = 36;
-    // SAFETY: numbers only.
+    // SAFETY: this `prctl` takes no pointer.
     unsafe { sys::call(PRCTL, [PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0]) };
     end_with_parent();
 }
@@ -50,7 +56,7 @@ pub(super) fn adopt() {
 /// This process ends with its parent.
 pub(super) fn end_with_parent() {
     const PR_SET_PDEATHSIG: usize = 1;
-    // SAFETY: numbers only.
+    // SAFETY: this `prctl` takes no pointer.
     unsafe { sys::call(PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]) };
 }
 
@@ -138,7 +144,7 @@ impl Positions {
         };
         for_each_file(|fd, _, _| {
             if !host::owns(fd) && positions.count < FILES_MAX {
-                // SAFETY: asks only.
+                // SAFETY: `lseek` by nothing from the current position takes no pointer and changes nothing.
                 let at =
                     unsafe { sys::call(sys::number::LSEEK, [fd as usize, 0, SEEK_CUR, 0, 0, 0]) };
                 if at >= 0 {

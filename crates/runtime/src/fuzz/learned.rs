@@ -4,6 +4,12 @@
 //!
 //! All this is about code at its addresses. So nothing is noted by an execution that has loaded or unloaded code,
 //! and what was noted for one server is not read by another.
+//!
+//! # Safety
+//!
+//! The table is mapped once, at addresses that are free, before the first execution is forked, and stays mapped for
+//! good; all that changes in it is atomic.
+#![allow(unsafe_code, reason = "keeps a table in memory that executions share")]
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -62,7 +68,7 @@ pub(super) fn attach() {
     let both = sys::PROT_READ | sys::PROT_WRITE;
     let flags = sys::MAP_SHARED | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE;
     let len = (size_of::<Table>() as u64).next_multiple_of(4096);
-    // SAFETY: nothing is replaced.
+    // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
     let result = unsafe { sys::mmap(ADDRESS, len, both, flags, -1, 0) };
     if result != ADDRESS as isize {
         host::fatal("the addresses that powerfail needs to repeat a target are taken");

@@ -1,5 +1,11 @@
 //! The beginning of `main`: where a repeated target is prepared, and where executions are forked whose input is
 //! their arguments.
+//!
+//! # Safety
+//!
+//! `stop` is called by the code at the start of `main` with the arguments that the kernel has passed. The area is
+//! mapped for good, and the host writes the input only while no execution runs.
+#![allow(unsafe_code, reason = "replaces the arguments of `main`")]
 
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -96,7 +102,7 @@ extern "C" fn stop(count: u64, start: *const *const u8) -> Arguments {
     let given = unsafe { core::slice::from_raw_parts(start, count as usize) };
     let mut all = Vec::with_capacity(given.len() + 8);
     for argument in given {
-        // SAFETY: as above.
+        // SAFETY: the kernel has written each argument with a zero byte at its end, and the target has not run yet.
         let text = unsafe { core::ffi::CStr::from_ptr(argument.cast()) };
         if text.to_bytes() == PLACE {
             all.extend(words());

@@ -8,6 +8,12 @@
 //!
 //! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
 //! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
+//!
+//! # Safety
+//!
+//! The area is mapped once, at fixed addresses that are free, before `is_active` says so, and stays mapped for
+//! good; all that changes in it is atomic. The functions that need this are allowed to use `unsafe` one by one, so
+//! that the files of this room have to ask for themselves.
 
 mod cheap_copies;
 pub(crate) mod comparisons;
@@ -49,6 +55,7 @@ pub(crate) fn is_active() -> bool {
 }
 
 /// What is shared with the host. Only if the target is repeated.
+#[allow(unsafe_code, reason = "the area lies at a fixed address")]
 pub(crate) fn area() -> &'static Area {
     debug_assert!(is_active());
     // SAFETY: mapped since `attach`, for good; all that changes in it is atomic.
@@ -61,6 +68,7 @@ pub(crate) fn has_flag(bit: u32) -> bool {
 }
 
 /// Maps what the host shares for it, if the target is repeated.
+#[allow(unsafe_code, reason = "maps the area")]
 pub(crate) fn attach(shared: i32) {
     let offset = host::control().area_at;
     if offset == 0 {
@@ -68,7 +76,7 @@ pub(crate) fn attach(shared: i32) {
     }
     let both = sys::PROT_READ | sys::PROT_WRITE;
     let flags = sys::MAP_SHARED | sys::MAP_FIXED_NOREPLACE;
-    // SAFETY: nothing is replaced.
+    // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
     let result = unsafe { sys::mmap(AREA_ADDRESS, AREA_LEN, both, flags, shared, offset) };
     if result != AREA_ADDRESS as isize {
         host::fatal("the addresses that powerfail needs to repeat a target are taken");
@@ -79,6 +87,7 @@ pub(crate) fn attach(shared: i32) {
 
 /// Looks at all code before `main` runs, so that what is forked has it done already. Not earlier: the C library
 /// must have been initialised to say that it does not have a function.
+#[allow(unsafe_code, reason = "calls `free` of the C library")]
 fn start() {
     unsafe extern "C" {
         fn free(address: *mut core::ffi::c_void);
@@ -86,7 +95,8 @@ fn start() {
     if is_active() {
         // A function that is not found leaves a message, which the next search gives back: where that leads
         // must be known by then.
-        // SAFETY: nothing is given back; the compiler must not know that.
+        // SAFETY: `free` of null does nothing; the compiler must not know that it is null, or it would leave out the
+        // call.
         unsafe { free(core::hint::black_box(core::ptr::null_mut())) };
         coverage::start();
         faults::install();
@@ -99,7 +109,8 @@ fn start() {
     } else if host::attached() && derandomise::is_on() {
         // What comes of a test case has to be the same when it is recorded: so what this takes of the memory of
         // the C library is taken at the same time.
-        // SAFETY: as above.
+        // SAFETY: `free` of null does nothing; the compiler must not know that it is null, or it would leave out the
+        // call.
         unsafe { free(core::hint::black_box(core::ptr::null_mut())) };
         faults::install();
         Sites::start();

@@ -10,6 +10,11 @@
 //! ends, and in particular nothing that could touch a pool. A library that has a destructor of its own has a
 //! longer table of them, and nothing changes for it. It is different if a library is unloaded: then what it has
 //! registered is called by its destructor alone. So before anything is unloaded all is put back.
+//!
+//! # Safety
+//!
+//! Code is that of loaded modules, and is changed before `main` runs, by the only thread.
+#![allow(unsafe_code, reason = "reads and changes code of loaded modules")]
 
 use crate::libc::interpose;
 use crate::patching::code;

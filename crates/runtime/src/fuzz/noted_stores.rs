@@ -1,5 +1,10 @@
 //! Instructions that store to pools, as executions find them: whoever forks the next execution patches them
 //! first, so that each faults once in a campaign and not in each execution.
+//!
+//! # Safety
+//!
+//! The area is mapped for good and has room for as many sites as its constants say.
+#![allow(unsafe_code, reason = "writes addresses to the shared area")]
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

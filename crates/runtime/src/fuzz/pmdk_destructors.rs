@@ -3,6 +3,11 @@
 //! When it closes a pool it does so for each of a thousand lanes, and for each of its caches of free memory, and
 //! writes zeros to each object before. In a process that ends soon all that comes of it is a copy of each page. So
 //! such functions return at once in executions, if it is certain that they do nothing else ([`frees_only`]).
+//!
+//! # Safety
+//!
+//! Functions are those of a loaded module, and are changed while no other thread runs.
+#![allow(unsafe_code, reason = "reads and changes code of libpmemobj")]
 
 use crate::patching::code;
 use crate::platform::lock::Lock;

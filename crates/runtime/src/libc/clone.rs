@@ -3,6 +3,12 @@
 //! Whoever shares memory with its maker has the maker's GS base at first, and would write to its
 //! block. A thread of this process gets a block of its own; a process of its own that shares our
 //! memory cannot be recorded; a copy of this process is what it is after `fork`.
+//!
+//! # Safety
+//!
+//! The function has the contract of `clone`. What a new thread gets is allocated by its creator and freed by the
+//! new thread alone. Private memory belongs to the calling thread.
+#![allow(unsafe_code, reason = "stands in for `clone`")]
 
 use core::ffi::{c_int, c_void};
 

@@ -7,6 +7,16 @@
 //!   even before the C library, which is why the environment has to be lent to it;
 //! - of what is opened later: the dynamic linker calls a function that does nothing, for debuggers, when
 //!   new modules are mapped and none of their code has run. A breakpoint there leads to us.
+//!
+//! # Safety
+//!
+//! `lend_environment` runs before any other code of the process but the dynamic linker's, so nothing reads the
+//! variable at the same time. What the linker shows to debuggers exists under a documented name as long as the
+//! process.
+#![allow(
+    unsafe_code,
+    reason = "reads and writes variables of the dynamic linker"
+)]
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,11 @@
 //! Functions that change, truncate, allocate or sync a file by its descriptor.
 //!
 //! Functions that transfer bytes are not here: their system calls have breakpoints (`system_calls.rs`).
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions, take no pointers of their own, and pass on what they got.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_long};
 

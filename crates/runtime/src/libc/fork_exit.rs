@@ -1,4 +1,10 @@
 //! `fork`, `_exit`, and what is done in a copy of the process and at the end of one.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions; `reset_after_fork` is called only in a new process, in
+//! which no other thread exists.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::c_int;
 

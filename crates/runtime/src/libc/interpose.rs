@@ -1,5 +1,11 @@
 //! What functions that stand in for those of the C library have in common: the originals, `errno`, and whether
 //! anything watches the target.
+//!
+//! # Safety
+//!
+//! Names that are looked up end with a zero byte, and `original!` is used with the signature that the C library's
+//! headers give. `errno` is a place of the calling thread.
+#![allow(unsafe_code, reason = "looks up and calls functions of the C library")]
 
 use core::ffi::{c_char, c_int, c_void};
 

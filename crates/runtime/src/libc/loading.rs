@@ -1,4 +1,9 @@
 //! `dlopen` and `dlclose`: code that is new is patched before the target calls it.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of `dlopen` and `dlclose`, and pass on what they got.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_char, c_int, c_void};
 

@@ -1,6 +1,12 @@
 //! `mmap`, `munmap`, `mremap`, `mprotect` and `msync`.
 //!
 //! Each asks the recovery mode first, and then the pools of a recording; what concerns neither goes to the kernel.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions. A range is passed to the kernel unchanged only if it
+//! concerns no pool.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_long, c_void};
 
@@ -68,7 +74,7 @@ pub(crate) fn raw_munmap(arguments: [usize; 6]) -> isize {
     }
     pools::unmap(arguments[0] as u64, arguments[1] as u64).unwrap_or_else(|| {
         generated_code::changes(arguments[0] as u64, arguments[1] as u64);
-        // SAFETY: what the target asked for.
+        // SAFETY: the range belongs to no pool, and the target gives it up by its own call.
         unsafe { sys::call(sys::number::MUNMAP, arguments) }
     })
 }
@@ -118,7 +124,7 @@ pub(crate) fn raw_mprotect(arguments: [usize; 6]) -> isize {
         return remap::protect(address, len, arguments[2]);
     }
     generated_code::changes(address, len);
-    // SAFETY: what the target asked for.
+    // SAFETY: the range belongs to no pool, and its rights are the target's to change.
     let done = unsafe { sys::call(sys::number::MPROTECT, arguments) };
     if done == 0 {
         generated_code::changed(address, len, arguments[2]);
@@ -140,7 +146,7 @@ pub(crate) fn raw_msync(arguments: [usize; 6]) -> isize {
         return done;
     }
     schedule::step();
-    // SAFETY: what the target asked for.
+    // SAFETY: `msync` changes no memory.
     let done = unsafe { sys::call(sys::number::MSYNC, arguments) };
     // Without that flag the kernel writes nothing back, whatever the others are.
     if done == 0 && arguments[2] & MS_SYNC != 0 {

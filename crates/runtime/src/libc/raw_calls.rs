@@ -1,5 +1,11 @@
 //! System calls that the target makes past the functions of the C library: with `syscall(2)`, or with
 //! an instruction of its own.
+//!
+//! # Safety
+//!
+//! Callers of `perform` guarantee that the target makes this system call now with these arguments. `None` means
+//! that nothing was done.
+#![allow(unsafe_code, reason = "makes system calls of the target")]
 
 use core::arch::naked_asm;
 use core::ffi::c_int;
@@ -45,7 +51,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
         MSYNC => memory_maps::raw_msync(arguments),
         FSYNC | FDATASYNC | FTRUNCATE if pools::is_pool(fd) => {
             schedule::step();
-            // SAFETY: the caller's.
+            // SAFETY: by the contract the target makes this call; these calls change a file, and no memory.
             let done = unsafe { sys::call(number, arguments) };
             if done == 0 && number == FTRUNCATE {
                 pools::resized(fd, second as u64);
@@ -58,7 +64,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
             schedule::step();
             pool_files::allocate(fd, second as i32, third as u64, fourth as u64)
         }
-        // SAFETY: the caller's.
+        // SAFETY: by the contract these are the arguments of `sigaltstack`: null, or addresses of a `stack_t`.
         SIGALTSTACK => {
             return unsafe { handler_stacks::exchange(first as *const _, second as *mut _) };
         }
@@ -68,7 +74,8 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
             const FLAGS_WORD: usize = 0;
             const STACK_WORD: usize = 5;
             let words = first as *const u64;
-            // SAFETY: the caller's; the shortest form that the kernel takes has eight words.
+            // SAFETY: by the contract the first argument of `clone3` points to its arguments, at least eight words in
+            // the shortest form.
             let (flags, stack) =
                 unsafe { (words.add(FLAGS_WORD).read(), words.add(STACK_WORD).read()) };
             return make(number, arguments, flags, stack);
@@ -77,11 +84,11 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
             threads::conclude();
             return None;
         }
-        // SAFETY: the caller's.
+        // SAFETY: by the contract these are the arguments of a `futex` that the target makes, so the word is mapped.
         FUTEX => return unsafe { synchronise::futex(arguments, || sys::call(number, arguments)) },
         _ if system_calls::knows(number) => {
             schedule::turn();
-            // SAFETY: the caller's.
+            // SAFETY: by the contract the target makes this call with these arguments.
             unsafe { system_calls::perform(number, arguments) }
         }
         _ => return None,
@@ -117,14 +124,14 @@ struct Decision {
 /// The arguments as they lie on the stack, last one first, but for the very last.
 extern "C" fn decide(arguments: &[usize; 6], last: usize) -> Decision {
     let [fifth, fourth, third, second, first, number] = *arguments;
-    // SAFETY: what the target asked for.
+    // SAFETY: `syscall` has stored the arguments that the target passed to it.
     let done = unsafe { derandomise::perform(number, [first, second, third, fourth, fifth, last]) };
-    // SAFETY: what the target asked for.
     let done = if done.is_some() {
         done
     } else if recovery::is_active() {
         recovery::perform(number, [first, second, third, fourth, fifth, last])
     } else if host::attached() && threads::slot().is_some() {
+        // SAFETY: `syscall` has stored the arguments that the target passed to it.
         unsafe { perform(number, [first, second, third, fourth, fifth, last]) }
     } else {
         None

@@ -2,6 +2,12 @@
 //!
 //! The target may set and read what it likes; what the kernel gets is such that the signals of the runtime always
 //! reach the runtime (`platform/signals.rs`).
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions: pointers are null or valid. The signal mask of the target
+//! is kept in private memory of the calling thread.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_void};
 
@@ -190,12 +196,12 @@ extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64) -> c_i
 #[unsafe(no_mangle)]
 extern "C" fn sigaltstack(new: *const Described, old: *mut Described) -> c_int {
     if is_watched() {
-        // SAFETY: what the target gave.
+        // SAFETY: by the contract of `sigaltstack` both pointers are null or point to a `stack_t`.
         if let Some(done) = unsafe { handler_stacks::exchange(new, old) } {
             return result(done) as c_int;
         }
     }
     let arguments = [new as usize, old as usize, 0, 0, 0, 0];
-    // SAFETY: what the target asked for.
+    // SAFETY: the arguments are those of the target's call, and the kernel checks both addresses.
     result(unsafe { sys::call(sys::number::SIGALTSTACK, arguments) }) as c_int
 }

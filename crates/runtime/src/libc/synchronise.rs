@@ -2,6 +2,12 @@
 //! scheduler has to know who waits and for what; what is done is what the C library does.
 //!
 //! Where nobody is scheduled, each of these functions is one jump to the original.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions, and pass on what they got; originals are called with the
+//! signature that the headers give. Callers of `futex` guarantee that the target makes this system call.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -206,7 +212,7 @@ fn until(clock: Option<c_int>, time: Object, wait: impl FnOnce(Object) -> c_int)
     if !derandomise::is_on() || time.is_null() {
         return wait(time);
     }
-    // SAFETY: what the target gave.
+    // SAFETY: the C function that the target called requires `time` to be null or a valid `timespec`.
     let Some((mut real, deadline)) = (unsafe { derandomise::real_deadline(clock, time) }) else {
         return wait(time);
     };
@@ -274,7 +280,7 @@ fn rest_microseconds(original: extern "C" fn(c_uint) -> c_int, microseconds: c_u
 }
 
 fn rest(original: Of2, time: Object, left: Object) -> c_int {
-    // SAFETY: what the target gave.
+    // SAFETY: the C function that the target called requires `time` to be a valid `timespec`.
     let ns = unsafe { derandomise::duration_ns(time) };
     sleeping(ns, || original(time, left))
 }
@@ -287,7 +293,7 @@ fn rest_by_clock(
     left: Object,
 ) -> c_int {
     const UNTIL: c_int = 1;
-    // SAFETY: what the target gave.
+    // SAFETY: the C function that the target called requires `time` to be a valid `timespec`.
     let ns = unsafe {
         if flags & UNTIL == 0 {
             derandomise::duration_ns(time)
@@ -328,7 +334,8 @@ pub(crate) unsafe fn futex(
     match operation & OPERATION {
         WAIT | WAIT_BITSET if !word.is_null() && word.is_aligned() => {
             schedule::turn();
-            // SAFETY: the caller's.
+            // SAFETY: by the contract the target waits at this word, so it is mapped and aligned; others may change
+            // it, hence volatile.
             if unsafe { word.read_volatile() } != value as u32 {
                 return Some(perform());
             }

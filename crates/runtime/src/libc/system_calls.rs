@@ -7,6 +7,13 @@
 //! here: on the alias where the kernel is to write, and with a record of what it did.
 //!
 //! Those that the target makes itself come through `raw_calls.rs`.
+//!
+//! # Safety
+//!
+//! Callers of `perform` guarantee that the target makes this system call now with these arguments. Only memory is
+//! touched that the kernel would read or write for it; where that is a pool, its alias is written, which is as
+//! long.
+#![allow(unsafe_code, reason = "makes system calls of the target")]
 
 use powerfail_protocol::EventKind;
 
@@ -58,7 +65,8 @@ pub(crate) fn knows(number: usize) -> bool {
 /// # Safety
 /// As the system call that the target wanted to make.
 pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
-    // SAFETY: the caller's; the parts that are read here the kernel would read, too.
+    // SAFETY: by the contract the target makes this call, so the kernel may read and write what the arguments point
+    // to.
     unsafe {
         match number {
             READ | PREAD64 | RECVFROM => receive(number, arguments, 1),
@@ -128,7 +136,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> isize {
 /// It has.
 unsafe fn received(address: usize, len: usize) {
     if len > 0 && pools::is_in_pool(address as u64) {
-        // SAFETY: the caller's.
+        // SAFETY: by the contract the kernel has just written these bytes, so they are mapped.
         let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, len) };
         append::append_system_store(address as u64, bytes);
     }
@@ -140,7 +148,8 @@ unsafe fn receive(number: usize, mut arguments: [usize; 6], buffer: usize) -> is
     desock::feed();
     let address = arguments[buffer];
     arguments[buffer] = pools::writable(address);
-    // SAFETY: the caller's.
+    // SAFETY: by the contract the target makes this call; the alias is as long as the pool, and `done` bytes were
+    // written there.
     unsafe {
         let done = sys::call(number, arguments);
         received(address, done.max(0) as usize);
@@ -181,7 +190,8 @@ unsafe fn receive_parts(parts: &[Part], make: impl FnOnce(Option<&[Part]>) -> is
 /// As `perform`.
 unsafe fn send(number: usize, arguments: [usize; 6], offset: Option<u64>, parts: &[Part]) -> isize {
     let fd = arguments[0] as i32;
-    // SAFETY: the caller's.
+    // SAFETY: by the contract the target makes this call. Slices are made lazily, and `pool_files::write` reads only
+    // what the kernel has read.
     unsafe {
         if pools::is_pool(fd) {
             // What the kernel has not read is not looked at.
@@ -216,7 +226,8 @@ unsafe fn told(fd: i32, done: isize, parts: &[Part]) {
         let count = left.min(part.len as usize);
         left -= count;
         let count = count.min(OUTPUT_KEPT - len);
-        // SAFETY: the caller's.
+        // SAFETY: by the contract the kernel has read the first `done` bytes of the parts, and `count` are left of
+        // them.
         let bytes = unsafe { core::slice::from_raw_parts(part.address as *const u8, count) };
         kept[len..len + count].copy_from_slice(bytes);
         len += count;

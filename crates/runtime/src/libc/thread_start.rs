@@ -1,4 +1,11 @@
 //! `pthread_create`: a new thread gets its block before it runs code of the target.
+//!
+//! # Safety
+//!
+//! What a new thread gets is allocated by its creator and freed by the new thread alone. Private memory belongs to
+//! the calling thread. The variables of the C library that are read and written exist in every glibc that is
+//! supported (`Solitude`).
+#![allow(unsafe_code, reason = "stands in for `pthread_create`")]
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -94,7 +101,7 @@ impl Solitude {
         if self.was_single == 0 || threads::has_company() {
             return;
         }
-        // SAFETY: as in `save`; the only other thread there was has been joined.
+        // SAFETY: `save` has read both places, which stay mapped; the only other thread that existed has been joined.
         unsafe {
             self.single.write(self.was_single);
             ((sys::fs() + Self::MULTIPLE_THREADS_AT) as *mut u32).write(self.multiple);

@@ -1,4 +1,10 @@
 //! Memory for trampolines, near the code that jumps there or exactly where a pun leads.
+//!
+//! # Safety
+//!
+//! Memory is mapped only where nothing is. `write` is called with a range that `place` has given and `take` has
+//! reserved, before anything jumps there.
+#![allow(unsafe_code, reason = "maps memory for code and writes to it")]
 
 use powerfail_patch::tactic::Targets;
 
@@ -42,7 +48,7 @@ fn map_free(start: u64, len: u64) -> bool {
     let all = sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC;
     let flags =
         sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE | sys::MAP_NORESERVE;
-    // SAFETY: nothing is replaced.
+    // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
     unsafe { sys::mmap(start, len, all, flags, -1, 0) == start as isize }
 }
 

@@ -1,4 +1,12 @@
 //! Changing code that other threads may be executing.
+//!
+//! # Safety
+//!
+//! Callers of `view` guarantee that the range is readable and stays mapped while the slice is used. Callers of
+//! `write` and `replace` guarantee that the new bytes are valid code for every thread that executes them, before,
+//! during and after the change; `replace` makes the change in an order that keeps other threads from executing half
+//! of it.
+#![allow(unsafe_code, reason = "reads and changes code")]
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
@@ -31,7 +39,7 @@ fn memory() -> i32 {
         0,
         0,
     ];
-    // SAFETY: the path is a constant.
+    // SAFETY: the kernel reads the path, a constant with a zero byte at its end, and writes nothing.
     let fd = unsafe { sys::call(sys::number::OPENAT, arguments) } as i32;
     if fd < 0 {
         host::fatal("cannot open /proc/self/mem to patch code");
@@ -47,8 +55,7 @@ fn memory() -> i32 {
 pub(crate) fn reset_after_fork() {
     let fd = MEMORY.swap(-1, Ordering::Relaxed);
     if fd >= 0 {
-        // SAFETY: the descriptor is ours.
-        unsafe { sys::call(sys::number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+        sys::close(fd as i32);
     }
 }
 
@@ -105,6 +112,7 @@ pub(crate) fn replace<'a>(edits: impl Iterator<Item = (u64, &'a [u8])> + Clone) 
 /// # Safety
 /// The range is mapped readable and stays so while the slice is used.
 pub(crate) unsafe fn view(address: u64, len: u64) -> &'static [u8] {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract the range stays mapped and readable. The bytes may change when code is patched, which
+    // callers allow for.
     unsafe { core::slice::from_raw_parts(address as *const u8, len as usize) }
 }

@@ -3,6 +3,13 @@
 //!
 //! Only what the unwind table calls a function is decoded: some libraries have data among their
 //! code.
+//!
+//! # Safety
+//!
+//! The dynamic linker shows modules that are loaded and keeps them loaded while `for_each` runs; their headers,
+//! dynamic sections and unwind tables are mapped and well-formed, because the linker itself has used them. Callers
+//! of functions that return slices of a module do not use these after the module may have been unloaded.
+#![allow(unsafe_code, reason = "reads headers and tables of loaded modules")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -3,6 +3,12 @@
 //! The runtime allocates tables when it starts and little afterwards, so nothing is given back. An
 //! allocation is one addition, which makes it safe in handlers and against other threads without a
 //! lock.
+//!
+//! # Safety
+//!
+//! Blocks come from one anonymous mapping of the runtime, begin at multiples of their alignment, and never overlap,
+//! because each addition to the counter gives its bytes to one caller. Nothing is given back.
+#![allow(unsafe_code, reason = "implements the global allocator")]
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicU64, Ordering};

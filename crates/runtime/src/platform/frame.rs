@@ -1,4 +1,11 @@
 //! What the kernel leaves on the stack for a handler: the state of the interrupted code.
+//!
+//! # Safety
+//!
+//! Callers pass the context and the information that the kernel has passed to the handler that is running, and use
+//! them only until that handler returns. All offsets lie inside of the two, as the ABI of the kernel for x86-64
+//! defines them.
+#![allow(unsafe_code, reason = "reads and writes the signal frame")]
 
 use core::ffi::c_void;
 

@@ -6,6 +6,12 @@
 //!
 //! To let a handler of the target run on its stack, the frame of the kernel is moved there, so that
 //! nothing is left on ours: the handler may return, jump out, or be interrupted by ours again.
+//!
+//! # Safety
+//!
+//! Callers pass what the kernel has passed to the handler that is running. A frame is moved to a stack that the
+//! target itself has named, below everything that is in use there; private memory belongs to the calling thread.
+#![allow(unsafe_code, reason = "moves signal frames between stacks")]
 
 use core::ffi::c_void;
 
@@ -55,7 +61,7 @@ pub(crate) unsafe fn exchange(new: *const Described, old: *mut Described) -> Opt
     const LEN_MIN: u64 = 2048;
     let own = thread_private::own()?;
     let here = &raw const own as u64;
-    // SAFETY: the caller's; the state is this thread's.
+    // SAFETY: by the contract both pointers are null or point to a `stack_t`; `own` is only used by this thread.
     unsafe {
         let before = (*own).alternate;
         let is_on_it = before.contains(here);
@@ -158,7 +164,8 @@ unsafe fn vectors_len(vectors: u64) -> usize {
     const LEGACY_LEN: usize = 512;
     const MAGIC_AT: u64 = 464;
     const MAGIC: u32 = 0x4650_5853;
-    // SAFETY: the caller's.
+    // SAFETY: by the contract the kernel has written the legacy part of the state there, and with the magic word its
+    // length.
     unsafe {
         if ((vectors + MAGIC_AT) as *const u32).read() == MAGIC {
             ((vectors + MAGIC_AT + 4) as *const u32).read() as usize

@@ -1,4 +1,11 @@
 //! A lock that is safe against signals: whoever holds it has all of them blocked.
+//!
+//! # Safety
+//!
+//! The value is reached only by `with`, while the word says that it is locked and all signals of the thread are
+//! blocked, so neither another thread nor a handler has a second reference. Callers guarantee that `work` does not
+//! take the same lock again, and that `reset_after_fork` is called only where no other thread exists.
+#![allow(unsafe_code, reason = "gives out a reference to what it protects")]
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};

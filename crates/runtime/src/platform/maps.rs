@@ -1,4 +1,9 @@
 //! What the kernel says about the target's mappings: slow, for rare questions.
+//!
+//! # Safety
+//!
+//! The kernel reads a constant path and writes to a buffer on the stack, never more than its length.
+#![allow(unsafe_code, reason = "opens and reads /proc/self/maps")]
 
 use crate::platform::sys;
 
@@ -32,7 +37,7 @@ pub(crate) fn for_each_private(mut show: impl FnMut(Private)) {
 /// Shows the beginning of each line.
 fn for_each_line(mut show: impl FnMut(&[u8])) {
     let path = c"/proc/self/maps".as_ptr() as usize;
-    // SAFETY: the path is a constant.
+    // SAFETY: the kernel reads the path, a constant with a zero byte at its end, and writes nothing.
     let fd = unsafe { sys::call(sys::number::OPENAT, [AT_FDCWD, path, O_CLOEXEC, 0, 0, 0]) };
     if fd < 0 {
         return;
@@ -64,8 +69,7 @@ fn for_each_line(mut show: impl FnMut(&[u8])) {
             }
         }
     }
-    // SAFETY: the descriptor is ours.
-    unsafe { sys::call(sys::number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+    sys::close(fd as i32);
 }
 
 /// The addresses of a line, and its other fields.

@@ -1,13 +1,20 @@
 //! Moving bytes without the C library: see `build.rs`.
 //!
 //! String instructions, so that the compiler cannot make a call of the function itself of them.
+//!
+//! # Safety
+//!
+//! The three functions have the contracts of the C functions; the linker directs all calls of the compiler to them
+//! (`build.rs`). The direction flag is clear when they are called and when they return.
+#![allow(unsafe_code, reason = "byte copies in assembly")]
 
 use core::arch::asm;
 use core::ffi::c_int;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn powerfail_memcpy(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
-    // SAFETY: the caller's; the direction flag is clear in C code.
+    // SAFETY: by the contract of `memcpy` both ranges are valid and apart; the ABI guarantees that the direction flag
+    // is clear.
     unsafe {
         asm!(
             "rep movsb",
@@ -23,10 +30,11 @@ unsafe extern "C" fn powerfail_memcpy(to: *mut u8, from: *const u8, len: usize) 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn powerfail_memmove(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     if (to as usize).wrapping_sub(from as usize) >= len {
-        // SAFETY: the caller's; nothing is overwritten before it is read.
+        // SAFETY: by the contract both ranges are valid; copied upwards, each byte is read before it is overwritten.
         return unsafe { powerfail_memcpy(to, from, len) };
     }
-    // SAFETY: the caller's; from the end, as the destination begins inside of the source.
+    // SAFETY: by the contract both ranges are valid; copied downwards, each byte is read before it is overwritten.
+    // The flag is cleared again.
     unsafe {
         asm!(
             "std",
@@ -43,7 +51,7 @@ unsafe extern "C" fn powerfail_memmove(to: *mut u8, from: *const u8, len: usize)
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn powerfail_memset(to: *mut u8, value: c_int, len: usize) -> *mut u8 {
-    // SAFETY: the caller's; the direction flag is clear in C code.
+    // SAFETY: by the contract of `memset` the range is valid; the ABI guarantees that the direction flag is clear.
     unsafe {
         asm!(
             "rep stosb",

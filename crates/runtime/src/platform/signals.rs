@@ -1,5 +1,15 @@
 //! Signals: the faults of stores and the breakpoints of silent sites are ours; everything else goes
 //! to the target's handlers, which see the state that they would have seen without us.
+//!
+//! # Safety
+//!
+//! Handlers that are installed keep the rules of this crate (`lib.rs`). A handler of the target is called with what
+//! the kernel has passed to ours, on a stack that has room for it. Blocks that are saved and restored belong to the
+//! calling thread.
+#![allow(
+    unsafe_code,
+    reason = "installs handlers and calls those of the target"
+)]
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -188,7 +198,8 @@ pub(crate) extern "C" fn stand_in(signal: i32, info: *mut c_void, context: *mut 
 
 fn call_handler(signal: usize, info: *mut c_void, context: *mut c_void, wished: Wished) {
     if handler_stacks::must_move(context) {
-        // SAFETY: what the kernel gave us.
+        // SAFETY: the three are what the kernel passed to our handler for this signal, and nothing below is used
+        // again.
         unsafe { handler_stacks::move_to_target(signal, info, context, wished) };
     }
     let frame = Frame::new(context);
@@ -223,7 +234,7 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(crate) fn save(block: *mut ThreadBlock, frame: &Frame) -> Self {
-        // SAFETY: the block is this thread's.
+        // SAFETY: `block` is the block of the calling thread, and only that thread and its handlers use it.
         unsafe {
             let kept = Self {
                 scratch: (*block).scratch,
@@ -238,7 +249,7 @@ impl Kept {
     }
 
     pub(crate) fn restore(self, block: *mut ThreadBlock) {
-        // SAFETY: the block is this thread's.
+        // SAFETY: `block` is the block of the calling thread, and only that thread and its handlers use it.
         unsafe {
             (*block).signal_depth -= 1;
             (*block).slow_stack_top = self.slow_stack_top;

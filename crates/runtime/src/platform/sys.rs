@@ -1,4 +1,11 @@
 //! Raw system calls.
+//!
+//! # Safety
+//!
+//! `call` and `mmap` are as unsafe as the system call: callers guarantee that what the kernel reads or writes
+//! through pointers is theirs, and that no mapping is replaced that something uses. The other functions are safe:
+//! their calls take no pointers, or pointers to their own stack or to references that outlive the call.
+#![allow(unsafe_code, reason = "system calls and single instructions")]
 
 use core::arch::asm;
 
@@ -63,7 +70,7 @@ pub(crate) unsafe fn mmap(
         fd as usize,
         offset as usize,
     ];
-    // SAFETY: the caller's.
+    // SAFETY: `call` has the same contract: the caller answers for what the mapping replaces.
     unsafe { call(number::MMAP, arguments) }
 }
 
@@ -76,7 +83,7 @@ pub(crate) fn open(path: &core::ffi::CStr, flags: usize, mode: usize) -> i32 {
     const O_CLOEXEC: usize = 0o2_000_000;
     let path = path.as_ptr() as usize;
     let arguments = [AT_FDCWD, path, flags | O_CLOEXEC, mode, 0, 0];
-    // SAFETY: the path is a string with an end.
+    // SAFETY: the kernel reads the path up to its zero byte, and writes nothing.
     unsafe { call(number::OPENAT, arguments) as i32 }
 }
 
@@ -86,8 +93,14 @@ pub(crate) fn copy_up(fd: i32) -> i32 {
     const F_DUPFD_CLOEXEC: usize = 1030;
     const FROM: usize = 600;
     let arguments = [fd as usize, F_DUPFD_CLOEXEC, FROM, 0, 0, 0];
-    // SAFETY: numbers only.
+    // SAFETY: `fcntl` with `F_DUPFD_CLOEXEC` takes no pointer, and only adds a descriptor.
     unsafe { call(number::FCNTL, arguments) as i32 }
+}
+
+/// Closes a descriptor that the runtime has opened for itself.
+pub(crate) fn close(fd: i32) {
+    // SAFETY: `close` takes no pointer, and by the sentence above nothing else uses the descriptor.
+    unsafe { call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Gives a descriptor of ours such a number, if that is possible.
@@ -96,8 +109,7 @@ pub(crate) fn move_up(fd: i32) -> i32 {
     if copy < 0 {
         return fd;
     }
-    // SAFETY: the descriptor is ours.
-    unsafe { call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+    close(fd as i32);
     copy
 }
 
@@ -259,7 +271,7 @@ pub(crate) fn gs() -> u64 {
 /// The FS base of the calling thread.
 pub(crate) fn fs() -> u64 {
     let base;
-    // SAFETY: as above.
+    // SAFETY: reads a register; targets run only on processors that have the instruction (the recorder checks).
     unsafe { core::arch::asm!("rdfsbase {}", out(reg) base, options(nomem, nostack)) };
     base
 }

@@ -3,6 +3,12 @@
 //! The header names the function of this file weakly, so a target has it only while the runtime is there.
 //! In a recording an annotation is a mark with its call stack; a recovery that is explored notes what is said
 //! of its reads ([`crate::recovery`]); in every other process nothing comes of it.
+//!
+//! # Safety
+//!
+//! The exported function has the contract of `powerfail.h`: a payload that is not null has as many readable bytes
+//! as the target says.
+#![allow(unsafe_code, reason = "reads what the target passes")]
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};

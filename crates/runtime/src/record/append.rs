@@ -1,4 +1,11 @@
 //! Records that the runtime itself makes: what the kernel does for the target.
+//!
+//! # Safety
+//!
+//! Callers run on a recorded thread with a block of its own. A record is written between a reservation, which only
+//! this thread makes, and its header, which is written last, as the append protocol (`powerfail_protocol`)
+//! requires; signals are blocked meanwhile.
+#![allow(unsafe_code, reason = "writes records to the chunk of the thread")]
 
 use core::sync::atomic::{Ordering, compiler_fence};
 

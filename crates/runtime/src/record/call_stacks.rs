@@ -5,6 +5,12 @@
 //!
 //! A stack ends at a handler of a signal, at code without an unwind table, and after [`DEPTH_MAX`]
 //! frames. Frames of our own are left out.
+//!
+//! # Safety
+//!
+//! Callers pass the block of the calling thread, with signals blocked where they say so. Stacks are read only
+//! between a stack pointer and the end of the same stack; unwind tables are those of loaded modules.
+#![allow(unsafe_code, reason = "reads stacks and unwind tables")]
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeMap;
@@ -366,7 +372,7 @@ pub(crate) fn rule_of(at: u64, pc: u64) -> Option<Row> {
 /// # Safety
 /// The block is that of the calling thread, whose handlers cannot run.
 pub(crate) unsafe fn remember(block: *mut ThreadBlock, site: SiteId) {
-    // SAFETY: the caller's; the stub has put RBP there.
+    // SAFETY: by the contract `block` is the calling thread's; the stub has saved these registers in it.
     let registers = unsafe {
         Registers {
             pc: (*block).scratch[Slot::StackPc.index()],
@@ -379,7 +385,7 @@ pub(crate) unsafe fn remember(block: *mut ThreadBlock, site: SiteId) {
         let known = known.get_or_insert_with(Known::new);
         known.walk(registers, end);
         let id = known.number(site, registers.pc);
-        // SAFETY: the caller's.
+        // SAFETY: by the contract `block` is the calling thread's, and its handlers cannot run.
         unsafe { known.walk.remember_as(block, site, id, registers) };
     });
 }

@@ -16,6 +16,13 @@
 //! Requests of other tools, and those that nobody knows, get their default and are counted.
 //!
 //! Everything here runs on the slow stack, with signals blocked.
+//!
+//! # Safety
+//!
+//! `answer` is called by the refill stub on the slow stack of the thread whose block it gets, with signals blocked,
+//! and with the registers of the request in that block. Words and strings of a request are readable by the
+//! convention of Valgrind.
+#![allow(unsafe_code, reason = "reads what the target passes")]
 
 use core::sync::atomic::Ordering;
 
@@ -79,7 +86,8 @@ fn counts() -> &'static RequestCounts {
 /// # Safety
 /// The block is that of the calling thread, whose handlers cannot run.
 pub(crate) unsafe fn answer(block: *mut ThreadBlock, is_recorded: bool) {
-    // SAFETY: the caller's; RAX points to the words of the request, by the convention of Valgrind.
+    // SAFETY: by the contract `block` is the calling thread's; RAX points to the words of the request, by the
+    // convention of Valgrind.
     unsafe {
         let scratch = &raw mut (*block).scratch;
         let site = core::mem::take(&mut (*scratch)[Slot::Request.index()]) as u32 - 1;

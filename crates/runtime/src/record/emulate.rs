@@ -4,6 +4,12 @@
 //! instruction that is followed by a breakpoint; there the next handler finds in the buffer what would
 //! have been written, records it and writes it through the alias. Between the two the thread has all
 //! signals but ours blocked, so nobody sees it there. See [`Redirected`].
+//!
+//! # Safety
+//!
+//! Called by handlers, on the thread that has faulted: state and buffers are private to it, and the instruction was
+//! executed, so its operands are what the processor has used. The alias of a pool is as long as the pool.
+#![allow(unsafe_code, reason = "runs stores of the target on a buffer")]
 
 use std::collections::BTreeMap;
 

@@ -2,6 +2,12 @@
 //!
 //! What is none of these goes to the target's handler ([`signals::deliver`]), which sees the instruction and the
 //! registers that it would have seen without the runtime ([`show_as_of_target`]).
+//!
+//! # Safety
+//!
+//! `on_fault` and `on_breakpoint` are called by the kernel only. Frames are those that it passed; blocks are those
+//! of the calling thread.
+#![allow(unsafe_code, reason = "handles faults and breakpoints")]
 
 use core::ffi::c_void;
 
@@ -145,7 +151,7 @@ fn make_system_call(frame: &Frame, address: u64) {
     sys::restore_signals(mask);
     let (number, arguments) = frame.system_call();
     call_stacks::set_origin(address, frame);
-    // SAFETY: what the target wanted to do.
+    // SAFETY: the registers are those of a `syscall` instruction that the target was about to execute.
     let result = unsafe { raw_calls::perform(number, arguments) };
     call_stacks::clear_origin();
     sys::restore_signals(own_mask);

@@ -1,5 +1,11 @@
 //! What the target does to the file of a pool, past its mappings: writes that may make it longer, and
 //! `fallocate`.
+//!
+//! # Safety
+//!
+//! Calls are those that the target makes. They take no pointers, or pointers to this stack; bytes that are recorded
+//! were read by the kernel before.
+#![allow(unsafe_code, reason = "makes system calls of the target")]
 
 use crate::host;
 use crate::platform::lock::Lock;
@@ -24,7 +30,7 @@ fn len_of(fd: i32) -> u64 {
 }
 
 fn appends(fd: i32) -> bool {
-    // SAFETY: asks only.
+    // SAFETY: `F_GETFL` takes no pointer and changes nothing.
     let flags = unsafe { sys::call(sys::number::FCNTL, [fd as usize, F_GETFL, 0, 0, 0, 0]) };
     flags > 0 && flags as usize & O_APPEND != 0
 }
@@ -48,7 +54,7 @@ pub(crate) fn write<'a>(
             Some(_) if appends(fd) => before,
             Some(offset) => offset,
             None => {
-                // SAFETY: asks only.
+                // SAFETY: `lseek` by nothing from the current position takes no pointer and changes nothing.
                 let end =
                     unsafe { sys::call(sys::number::LSEEK, [fd as usize, 0, CURRENT, 0, 0, 0]) };
                 (end as u64).wrapping_sub(written)
@@ -99,7 +105,7 @@ pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> isize {
             0,
             0,
         ];
-        // SAFETY: what the target asked for.
+        // SAFETY: `fallocate` takes no pointer; that it changes the file is recorded below.
         let done = unsafe { sys::call(sys::number::FALLOCATE, arguments) };
         if done == 0 {
             record_growth(fd, before);

@@ -1,4 +1,11 @@
 //! Pools: mapped where the target wants them, read-only, and writable at the alias.
+//!
+//! # Safety
+//!
+//! The window and its alias are reserved for the runtime from the start, so a mapping in them replaces only what
+//! the runtime has put there or what the target gives up by its own call. A pool's alias is mapped as long as the
+//! pool, and as long as it.
+#![allow(unsafe_code, reason = "maps pools and their aliases")]
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -101,7 +108,7 @@ pub(crate) fn map(request: Request) -> isize {
         if flags & sys::MAP_FIXED != 0 {
             generated_code::changes(address, len);
         }
-        // SAFETY: what the target asked for.
+        // SAFETY: the target makes this `mmap`, and what it replaces lies outside of the window, where no pool is.
         let place = unsafe { sys::mmap(address, len, protection, flags, fd, offset) };
         if place > 0 {
             generated_code::changed(place as u64, len, protection);
@@ -404,7 +411,7 @@ pub(crate) fn path_of(fd: i32) -> Vec<u8> {
 
 pub(crate) fn reserve(address: u64, len: u64, fixed: usize) -> isize {
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE | fixed;
-    // SAFETY: nothing is replaced but what the caller gives up.
+    // SAFETY: callers pass MAP_FIXED only for memory that they give up; without it nothing is replaced.
     unsafe { sys::mmap(address, len, sys::PROT_NONE, flags, -1, 0) }
 }
 

@@ -6,6 +6,15 @@
 //! Pools are recorded in one window of addresses only. So memory that is to be registered must be there: a
 //! target that refers to the function gets what it maps anonymously at addresses in the window, one after
 //! the other and the same in every process; or it asks for an address in the window itself.
+//!
+//! # Safety
+//!
+//! `powerfail_register_range` has the contract of `powerfail.h`: the range is mapped and the name ends with a zero
+//! byte. The range is replaced by a file with the same content.
+#![allow(
+    unsafe_code,
+    reason = "reads memory of the target and maps files over it"
+)]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -166,7 +175,7 @@ fn record(address: u64, len: u64, name: &str, directory: &CStr, path: &CStr) -> 
              between {WINDOW_ADDRESS:#x} and {RANGES_ADDRESS:#x}"
         ));
     }
-    // SAFETY: the path is a string with an end. If it is there already, so much the better.
+    // SAFETY: the kernel reads the path up to its zero byte. The directory may exist, so the result does not matter.
     unsafe { sys::call(MKDIR, [directory.as_ptr() as usize, 0o700, 0, 0, 0, 0]) };
     let fd = sys::open(path, sys::O_RDWR | sys::O_CREAT, 0o600);
     let before = sys::fstat(fd).map_or(0, |status| status.len_bytes);
@@ -187,7 +196,7 @@ fn record(address: u64, len: u64, name: &str, directory: &CStr, path: &CStr) -> 
 /// Writes what memory holds to a file, without its pages of zeros.
 fn write_content(fd: i32, address: u64, len: u64) -> bool {
     let arguments = [fd as usize, len as usize, 0, 0, 0, 0];
-    // SAFETY: the descriptor is ours.
+    // SAFETY: the file was opened here, and `ftruncate` changes no memory of this process.
     if unsafe { sys::call(sys::number::FTRUNCATE, arguments) } != 0 {
         return false;
     }

@@ -1,4 +1,10 @@
 //! Mappings of pools that change: `mremap` and `mprotect`.
+//!
+//! # Safety
+//!
+//! Requests are those that the target makes. Mappings and aliases are changed together, under the lock of the
+//! pools.
+#![allow(unsafe_code, reason = "changes mappings of pools")]
 
 use powerfail_protocol::message::MessageKind;
 
@@ -34,7 +40,8 @@ impl Request {
             self.new_address as usize,
             0,
         ];
-        // SAFETY: what the target asked for, or the same for the alias.
+        // SAFETY: the target remaps this range itself; the alias is moved in the same way by the runtime, which alone
+        // uses it.
         unsafe { sys::call(sys::number::MREMAP, arguments) }
     }
 
@@ -212,7 +219,8 @@ pub(crate) fn protect(address: u64, len: u64, protection: usize) -> isize {
     let parts = POOLS.with(|pools| pools.parts(address, len));
     let change = |address: u64, len: u64, protection: usize| {
         let arguments = [address as usize, len as usize, protection, 0, 0, 0];
-        // SAFETY: what the target asked for, or what we need for it.
+        // SAFETY: the range lies in a pool: the target may change its rights, and the runtime takes away only the
+        // right to write.
         unsafe { sys::call(sys::number::MPROTECT, arguments) }
     };
     let mut at = address;

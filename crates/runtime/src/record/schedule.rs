@@ -22,6 +22,11 @@
 //! Nothing of the target's is held here but what it holds itself: a thread that waits for its turn has
 //! reserved nothing in its chunk, so the host orders the records of others without it. Processes do not
 //! wait for each other: after fork the child is alone.
+//!
+//! # Safety
+//!
+//! A mutex that a thread waits for stays mapped while it waits. The number in a block does not change.
+#![allow(unsafe_code, reason = "reads words of the target")]
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

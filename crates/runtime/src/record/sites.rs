@@ -1,4 +1,10 @@
 //! The instructions that are recorded, their trampolines, and how they get there.
+//!
+//! # Safety
+//!
+//! Only functions of loaded modules, code that was just made executable, and instructions that were just executed
+//! are read.
+#![allow(unsafe_code, reason = "reads the code of the target")]
 
 use core::sync::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,11 @@
 //! What a thread has for itself beside its block: in its private memory, which no other thread and
 //! no other process touches.
+//!
+//! # Safety
+//!
+//! A GS base is zero or leads to a block whose private memory is mapped, of the fixed length and layout. `begin` is
+//! called once for each, before anything reads it; afterwards only the thread itself and its handlers use it.
+#![allow(unsafe_code, reason = "keeps a structure in private memory")]
 
 use crate::record::threads;
 
@@ -90,7 +96,8 @@ pub(crate) fn buffer(second: bool) -> Option<*mut u8> {
 /// # Safety
 /// The private memory is that of the calling thread, and mapped.
 pub(crate) unsafe fn begin(private: u64) {
-    // SAFETY: the caller's; it is not used before.
+    // SAFETY: by the contract `private` is the start of a new thread's private memory, which nothing else refers to
+    // yet.
     unsafe {
         ((private + AT) as *mut Own).write(Own {
             alternate: AlternateStack {

@@ -1,4 +1,10 @@
 //! Threads of the target: their slots, their GS base, their chunks.
+//!
+//! # Safety
+//!
+//! A slot belongs to the thread that has exchanged its state, until that is detached; only that thread and its
+//! handlers use the block in it. Callers of functions that take a block pass that of the calling thread.
+#![allow(unsafe_code, reason = "keeps the blocks of threads")]
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -266,7 +272,7 @@ pub(crate) fn around_fork(fork: impl FnOnce() -> i32) -> i32 {
     if unsafe { (*block).pending } != 0 {
         // What fork does completes flushes, and will not be recorded.
         append::append(EventKind::FenceLocked, None, &[]);
-        // SAFETY: as above.
+        // SAFETY: `block` is the block of the calling thread, and only that thread and its handlers use it.
         unsafe { (*block).pending = 0 };
     }
     // No handler of the target may run while the thread is not recorded.
@@ -409,7 +415,8 @@ pub(crate) fn stack_end(rsp: u64) -> u64 {
 /// # Safety
 /// The block is that of the calling thread, with signals blocked.
 pub(crate) unsafe fn stack_entry(block: *mut ThreadBlock, len: u64) -> u64 {
-    // SAFETY: the caller's; private memory is the thread's own.
+    // SAFETY: by the contract `block` is the calling thread's, and its private memory holds the table at this
+    // distance.
     unsafe {
         let private = (*block).stack_table - TABLE_AT;
         let used = (private + ENTRIES_USED_AT) as *mut u64;
@@ -433,7 +440,7 @@ pub(crate) unsafe fn stack_entry(block: *mut ThreadBlock, len: u64) -> u64 {
 /// # Safety
 /// The block is that of the calling thread.
 pub(crate) unsafe fn ensure_room(block: *mut ThreadBlock, len: u64) {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract `block` is the calling thread's, and its handlers cannot run.
     unsafe {
         if chunk::overflows((*block).cursor + len - 1) {
             retire((*block).cursor);

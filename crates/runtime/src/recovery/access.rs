@@ -2,6 +2,11 @@
 //!
 //! As exact as the processor is: a masked instruction touches what its mask says, a gather what its
 //! indices say, a string instruction one element, because it is run one element at a time.
+//!
+//! # Safety
+//!
+//! Only instructions that were just executed are read, so their bytes are mapped.
+#![allow(unsafe_code, reason = "reads the code of the recovery")]
 
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,

@@ -5,6 +5,12 @@
 //! Zero, which is what everything is at first, means that the instruction itself is executed: right for
 //! memory that is no pool, for pages that the recovery has for itself, and for lines of which each
 //! access must be seen. A copy of the process has a copy of the tables.
+//!
+//! # Safety
+//!
+//! The tables are mapped for good, before the first trampoline exists, for all addresses that are looked up in
+//! them. They are changed by the thread that has the turn; emitted code of other threads reads single words.
+#![allow(unsafe_code, reason = "writes tables that emitted code reads")]
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

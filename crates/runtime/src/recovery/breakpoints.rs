@@ -1,4 +1,9 @@
 //! Breakpoints: at system calls of the C library, and behind an instruction that runs alone.
+//!
+//! # Safety
+//!
+//! `on_breakpoint` is called by the kernel only. The state is used only while this thread has the turn.
+#![allow(unsafe_code, reason = "handles breakpoints")]
 
 use core::ffi::c_void;
 use std::collections::BTreeSet;

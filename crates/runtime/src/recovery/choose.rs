@@ -1,4 +1,9 @@
 //! What a load observes, and the branches where it can observe several things.
+//!
+//! # Safety
+//!
+//! Callers have the turn. The file is mapped for good and has room for as many choices as its constants say.
+#![allow(unsafe_code, reason = "writes choices to the shared file")]
 
 use core::sync::atomic::Ordering;
 

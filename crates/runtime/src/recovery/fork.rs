@@ -1,4 +1,10 @@
 //! Processes: copies of this one, and what stands against making one.
+//!
+//! # Safety
+//!
+//! A copy shares no memory with this process and goes on with a copy of this stack. Other calls take pointers to
+//! this stack only, or none.
+#![allow(unsafe_code, reason = "copies the process")]
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -64,7 +70,7 @@ pub(super) fn fork(has_files: bool) -> i32 {
 pub(crate) fn leave_the_others() {
     const PR_SET_PDEATHSIG: usize = 1;
     const SIGKILL: usize = 9;
-    // SAFETY: numbers only.
+    // SAFETY: neither call takes a pointer.
     unsafe {
         sys::call(SETSID, [0; 6]);
         sys::call(PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]);
@@ -126,14 +132,14 @@ pub(super) fn company() -> Option<&'static str> {
 }
 
 fn control_file(fd: i32, command: usize) -> usize {
-    // SAFETY: asks only.
+    // SAFETY: commands that read flags take no pointer and change nothing.
     let flags = unsafe { sys::call(sys::number::FCNTL, [fd as usize, command, 0, 0, 0, 0]) };
     usize::try_from(flags).unwrap_or(0)
 }
 
 /// Shows all descriptors of regular files, with their flags.
 pub(crate) fn for_each_file(mut show: impl FnMut(i32, &sys::FileStatus, usize)) {
-    // SAFETY: the path is a constant.
+    // SAFETY: the kernel reads the path, a constant with a zero byte at its end, and writes nothing.
     let path = c"/proc/self/fd".as_ptr() as usize;
     let directory = unsafe { sys::call(OPEN, [path, O_CLOEXEC, 0, 0, 0, 0]) };
     if directory < 0 {
@@ -148,7 +154,7 @@ pub(crate) fn for_each_file(mut show: impl FnMut(i32, &sys::FileStatus, usize)) 
         let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0) else {
             break;
         };
-        // SAFETY: written by the kernel.
+        // SAFETY: the kernel has just written `len` bytes to this buffer.
         let bytes = unsafe { core::slice::from_raw_parts(place as *const u8, len) };
         let mut at = 0;
         while at + 19 < len {
@@ -167,8 +173,7 @@ pub(crate) fn for_each_file(mut show: impl FnMut(i32, &sys::FileStatus, usize)) 
             at = next.max(at + 1);
         }
     }
-    // SAFETY: the descriptor is ours.
-    unsafe { sys::call(sys::number::CLOSE, [directory as usize, 0, 0, 0, 0, 0]) };
+    sys::close(directory as i32);
 }
 
 fn number_of(name: &[u8]) -> Option<i32> {

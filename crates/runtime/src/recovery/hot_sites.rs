@@ -16,6 +16,12 @@
 //! but for what cannot be a jump: that goes to its trampoline at the fault. Flushes and fences are left alone,
 //! and so are their bytes: they may get breakpoints when an execution is logged. A locked operation may get
 //! its breakpoint where its trampoline begins ([`entry_of`]).
+//!
+//! # Safety
+//!
+//! Functions are those of loaded modules. Callers run alone, or are in the snapshot, so no other thread executes
+//! what is changed. Registers are undone from slots that the trampoline has filled before.
+#![allow(unsafe_code, reason = "reads code that is about to be patched")]
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};

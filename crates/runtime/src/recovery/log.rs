@@ -1,4 +1,10 @@
 //! The log of what recovery does to pools.
+//!
+//! # Safety
+//!
+//! Callers have the turn, and pass bytes that are mapped. The file is mapped for good, and the log ends where its
+//! constants say.
+#![allow(unsafe_code, reason = "writes the log to the shared file")]
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

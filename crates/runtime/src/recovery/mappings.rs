@@ -1,4 +1,10 @@
 //! Mappings of pools that a lazy execution makes, changes and gives up.
+//!
+//! # Safety
+//!
+//! Calls are those that the recovery makes. Mappings of pools that they replace or remove are given up before, and
+//! pages that must stay hidden are hidden after.
+#![allow(unsafe_code, reason = "makes system calls of the recovery")]
 
 use core::sync::atomic::Ordering;
 use std::collections::BTreeSet;
@@ -37,7 +43,7 @@ impl Request {
     }
 
     fn perform(&self) -> isize {
-        // SAFETY: what the recovery asked for.
+        // SAFETY: the recovery makes this `mmap`; callers have seen to the pools that it replaces.
         unsafe {
             sys::mmap(
                 self.address,
@@ -272,7 +278,7 @@ impl State {
     pub(super) fn unmap(&mut self, arguments: [usize; 6]) -> isize {
         let len = (arguments[1] as u64).next_multiple_of(PAGE);
         self.give_up(arguments[0] as u64, len);
-        // SAFETY: what the recovery asked for.
+        // SAFETY: the recovery makes this `munmap`, and the mappings of pools in the range were given up above.
         unsafe { sys::call(sys::number::MUNMAP, arguments) }
     }
 
@@ -284,7 +290,7 @@ impl State {
         for pool in 0..self.pools.len() as u32 {
             self.bring_home(pool);
         }
-        // SAFETY: what the recovery asked for.
+        // SAFETY: the recovery makes this `mprotect`; pages that must stay hidden are hidden again below.
         let done = unsafe { sys::call(sys::number::MPROTECT, arguments) };
         if done < 0 {
             return done;
@@ -384,7 +390,7 @@ fn for_each_changed(address: u64, len: u64, mut show: impl FnMut(u64)) {
     const OF_FILE: u64 = 1 << 61;
     const BATCH: usize = 512;
     let path = c"/proc/self/pagemap".as_ptr() as usize;
-    // SAFETY: the path is a constant.
+    // SAFETY: the kernel reads the path, a constant with a zero byte at its end, and writes nothing.
     let fd = unsafe { sys::call(OPEN, [path, O_CLOEXEC, 0, 0, 0, 0]) };
     if fd < 0 {
         super::refuse("/proc/self/pagemap cannot be read");
@@ -408,6 +414,5 @@ fn for_each_changed(address: u64, len: u64, mut show: impl FnMut(u64)) {
             page += 1;
         }
     }
-    // SAFETY: the descriptor is ours.
-    unsafe { sys::call(sys::number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+    sys::close(fd as i32);
 }

@@ -1,4 +1,10 @@
 //! Open lines: the table's, with what this execution knows of them.
+//!
+//! # Safety
+//!
+//! Callers have the turn. Contents lie in the shared file, and the truth of each page is mapped as long as the pool
+//! is open.
+#![allow(unsafe_code, reason = "reads and writes lines of pools")]
 
 use core::sync::atomic::Ordering;
 

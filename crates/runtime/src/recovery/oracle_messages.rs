@@ -1,4 +1,9 @@
 //! What a process says to the oracle, and what it is told.
+//!
+//! # Safety
+//!
+//! The kernel reads from and writes to this stack and the shared file only.
+#![allow(unsafe_code, reason = "talks to the oracle")]
 
 use core::sync::atomic::{AtomicI32, Ordering};
 

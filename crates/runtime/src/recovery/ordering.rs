@@ -4,6 +4,12 @@
 //! a fence has no effect that the recovery could see, and is left out; a locked operation is run alone.
 //! Locked operations of the C library are not seen: it does some with all signals blocked, where a
 //! breakpoint would end the process. So the log may have fewer fences than there were, never more.
+//!
+//! # Safety
+//!
+//! Code is that of loaded modules. Breakpoints are put into it in the snapshot, where no other thread runs, and
+//! taken out for one step by the thread that has the turn.
+#![allow(unsafe_code, reason = "reads and restores code")]
 
 use std::collections::BTreeMap;
 
@@ -184,7 +190,7 @@ fn decode(address: u64, byte: u8) -> Instruction {
     if !instruction.is_invalid() {
         return instruction;
     }
-    // SAFETY: as above.
+    // SAFETY: the instruction goes on in the next page, which is mapped, because the instruction was executed.
     bytes.copy_from_slice(unsafe { code::view(address, LEN_MAX as u64) });
     bytes[0] = byte;
     decode(&bytes)

@@ -1,5 +1,11 @@
 //! Files that the runtime itself maps into a recovery: what it does with them counts as what the recovery
 //! does. Where nobody explores, the kernel is asked.
+//!
+//! # Safety
+//!
+//! Callers pass arguments that are valid for the kernel: a path that ends with a zero byte, or a range that nothing
+//! else uses.
+#![allow(unsafe_code, reason = "makes system calls of the runtime")]
 
 use core::ffi::CStr;
 

@@ -1,4 +1,10 @@
 //! Pages of pools: which are stepped, and how they are shown, hidden and settled.
+//!
+//! # Safety
+//!
+//! Callers have the turn. Addresses are those of mappings of pools and of their homes, which the state of the
+//! execution lists, and which stay mapped as long as they are listed.
+#![allow(unsafe_code, reason = "maps, copies and protects pages of pools")]
 
 use core::sync::atomic::Ordering;
 

@@ -1,4 +1,10 @@
 //! Paths: whether one leads to a pool.
+//!
+//! # Safety
+//!
+//! Memory of the recovery is read by the kernel, which fails where nothing is mapped; everything else is on this
+//! stack.
+#![allow(unsafe_code, reason = "reads paths of the recovery")]
 
 use powerfail_protocol::explore::Pool;
 

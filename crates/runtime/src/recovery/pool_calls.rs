@@ -1,4 +1,9 @@
 //! System calls that could concern a pool.
+//!
+//! # Safety
+//!
+//! Callers pass the arguments of a system call that the recovery makes now.
+#![allow(unsafe_code, reason = "makes system calls of the recovery")]
 
 use powerfail_protocol::explore::OpenPage;
 
@@ -42,7 +47,8 @@ impl Call {
             sys::restore_signals(mask);
             before
         });
-        // SAFETY: what the recovery wanted to do, or the same with other memory.
+        // SAFETY: the recovery makes this call; where arguments were replaced, by buffers of the runtime that are as
+        // long.
         let done = unsafe { sys::call(self.number, self.arguments) };
         if let Some(before) = before {
             sys::restore_signals(before);

@@ -3,6 +3,12 @@
 //! Of each line with watched bytes there is a mask of those that are still to be noted. A read takes them out
 //! of it and leaves a note, a store just takes them out. Like what is known of open lines, the masks lie
 //! in private memory, or in the shared file where the next command of a plan has to go on with them.
+//!
+//! # Safety
+//!
+//! Callers have the turn, so there is one reference to a mask at a time. The file is mapped for good and has room
+//! for as many notes as its constants say.
+#![allow(unsafe_code, reason = "writes notes to the shared file")]
 
 use core::sync::atomic::Ordering;
 

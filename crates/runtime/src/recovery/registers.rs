@@ -1,4 +1,10 @@
 //! The registers of an instruction that has faulted.
+//!
+//! # Safety
+//!
+//! Callers pass the frame of the handler that is running. The kernel has written the state there, in the layout of
+//! `xsave`; what it has not written is not read.
+#![allow(unsafe_code, reason = "reads the vector state of a signal frame")]
 
 use iced_x86::Register;
 

@@ -1,4 +1,10 @@
 //! The file that is shared with the oracle.
+//!
+//! # Safety
+//!
+//! The oracle creates the file with the length and layout of `powerfail_protocol::explore`, and writes what is not
+//! atomic only while no execution runs. It is mapped once, at addresses that are free, and stays mapped for good.
+#![allow(unsafe_code, reason = "the shared file lies at a fixed address")]
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
@@ -28,7 +34,7 @@ pub(super) fn attach() -> bool {
     let both = sys::PROT_READ | sys::PROT_WRITE;
     let flags = sys::MAP_SHARED | sys::MAP_FIXED_NOREPLACE | sys::MAP_NORESERVE;
     let is_long_enough = sys::fstat(file).is_some_and(|status| status.len_bytes >= FILE_LEN);
-    // SAFETY: nothing is replaced.
+    // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
     let result = unsafe { sys::mmap(ADDRESS, FILE_LEN, both, flags, file, 0) };
     if !is_long_enough || result != ADDRESS as isize {
         return false;
@@ -62,25 +68,25 @@ pub(super) fn control() -> &'static Control {
 /// # Safety
 /// An array of these lies there.
 unsafe fn array<T>(at: u64, len: u32) -> &'static [T] {
-    // SAFETY: the caller's; the file is mapped for good.
+    // SAFETY: by the contract the host has written `len` values there, in the file, which stays mapped for good.
     unsafe { core::slice::from_raw_parts((ADDRESS + at) as *const T, len as usize) }
 }
 
 /// The pools.
 pub(super) fn pools() -> &'static [Pool] {
-    // SAFETY: the host has written them.
+    // SAFETY: the count and what it counts were written by the host before the recovery was told to run.
     unsafe { array(POOLS_AT, control().pool_count) }
 }
 
 /// The path of a pool.
 pub(super) fn path(pool: &Pool) -> &'static [u8] {
-    // SAFETY: the host has written it.
+    // SAFETY: the length and the bytes were written by the host before the recovery was told to run.
     unsafe { array(pool.path_at, pool.path_len as u32) }
 }
 
 /// The open lines, by pool and offset.
 pub(super) fn lines() -> &'static [Line] {
-    // SAFETY: the host has written them.
+    // SAFETY: the count and what it counts were written by the host before the recovery was told to run.
     unsafe { array(LINES_AT, control().line_count) }
 }
 
@@ -92,7 +98,7 @@ pub(super) fn open_pages() -> &'static [OpenPage] {
 
 /// The choices to follow.
 pub(super) fn prefix() -> &'static [u32] {
-    // SAFETY: the host has written them.
+    // SAFETY: the count and what it counts were written by the host before the recovery was told to run.
     unsafe { array(PREFIX_AT, control().prefix_len) }
 }
 
@@ -103,7 +109,7 @@ pub(super) fn choice(number: u32) -> *mut Choice {
 
 /// The lines with watched bytes, by pool and offset.
 pub(super) fn watches() -> &'static [Watch] {
-    // SAFETY: the host has written them.
+    // SAFETY: the count and what it counts were written by the host before the recovery was told to run.
     unsafe { array(WATCHES_AT, control().watch_count) }
 }
 

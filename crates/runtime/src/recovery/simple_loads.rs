@@ -1,6 +1,11 @@
 //! Loads that need no processor: what most instructions that meet a hidden page do is to fetch a word, or
 //! to compare one. The handler does that itself, where the content is, and saves a second signal and four
 //! changes of protection.
+//!
+//! # Safety
+//!
+//! Callers have the turn; the truth of each page of a pool is mapped.
+#![allow(unsafe_code, reason = "reads the content of pages, and computes flags")]
 
 use core::arch::asm;
 

@@ -1,4 +1,10 @@
 //! The instructions that met a protected page: whoever wants to make them faster finds them in the file.
+//!
+//! # Safety
+//!
+//! Callers have the turn, or are in the snapshot. The file is mapped for good and has room for as many sites as its
+//! constants say.
+#![allow(unsafe_code, reason = "writes addresses to the shared file")]
 
 use core::sync::atomic::Ordering;
 

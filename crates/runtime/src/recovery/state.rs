@@ -10,6 +10,12 @@
 //!
 //! Without that flag everything is shared: pages without open lines are those of the file, and pages with
 //! open lines lie in the file of the oracle, mapped over those of the pool where the recovery sees them.
+//!
+//! # Safety
+//!
+//! The state is used only by the thread that has the turn, or before there are threads. Homes are mapped at
+//! addresses that nothing else uses.
+#![allow(unsafe_code, reason = "maps the homes of pools")]
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;

@@ -1,4 +1,9 @@
 //! Faults: an instruction that touches hidden pages runs alone on shown ones.
+//!
+//! # Safety
+//!
+//! `on_fault` is called by the kernel only. The state is used only while this thread has the turn.
+#![allow(unsafe_code, reason = "handles faults")]
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -112,7 +117,7 @@ pub(super) extern "C" fn on_fault(signal: i32, info: *mut c_void, context: *mut 
     if !runs_alone {
         turn::enter();
     }
-    // SAFETY: the turn is ours.
+    // SAFETY: this thread has the turn: it was taken above, or is held since the step began.
     let state = unsafe { turn::state() };
     let outcome = state.fault(&frame, fault.address(), runs_alone);
     if !matches!(outcome, Outcome::Runs) {

@@ -4,6 +4,11 @@
 //!
 //! This is as good as one piece tells: bytes before a string in an aligned piece, and pieces behind its end that
 //! are read ahead, are noted.
+//!
+//! # Safety
+//!
+//! Callers have the turn, and pass a range inside of a page whose content is mapped.
+#![allow(unsafe_code, reason = "reads the content of pages")]
 
 use crate::libc::interpose;
 use crate::platform::lock::Lock;

@@ -4,6 +4,12 @@
 //! before they have a trampoline, and wherever that does not go on by itself. So a handler does as many elements
 //! as it can: as long as source and destination are lines of which nothing is to be decided, or no pool at
 //! all. The instruction goes on at the first that is something else, which then is stepped.
+//!
+//! # Safety
+//!
+//! Callers have the turn. The truth of each page of a pool is mapped; other memory is read and written by the
+//! kernel, which fails where nothing is mapped.
+#![allow(unsafe_code, reason = "copies elements for the recovery")]
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 

@@ -2,6 +2,12 @@
 //!
 //! A call that concerns a pool is made on a buffer of ours. Before bytes of a pool go out, what they can
 //! be is decided; bytes that come in overwrite what was there.
+//!
+//! # Safety
+//!
+//! Callers pass a call that the recovery makes now. Buffers are mapped here for one call; the truth of each page of
+//! a pool is mapped, and used only with the turn.
+#![allow(unsafe_code, reason = "makes system calls of the recovery")]
 
 use core::sync::atomic::Ordering;
 
@@ -176,7 +182,7 @@ fn make_with(call: &Call, transfer: &Transfer, buffer: &Buffer, len: u64) -> isi
 
 fn position(call: &Call, transfer: &Transfer) -> u64 {
     transfer.offset.unwrap_or_else(|| {
-        // SAFETY: asks only.
+        // SAFETY: `lseek` by nothing from the current position takes no pointer and changes nothing.
         let at = unsafe { sys::call(LSEEK, [call.arguments[0], 0, SEEK_CUR, 0, 0, 0]) };
         at.max(0) as u64
     })
@@ -250,7 +256,7 @@ fn send(call: &Call, transfer: &Transfer, pool: Option<u32>) -> isize {
 fn is_appending(fd: i32) -> bool {
     const F_GETFL: usize = 3;
     const O_APPEND: usize = 0o2000;
-    // SAFETY: asks only.
+    // SAFETY: `F_GETFL` takes no pointer and changes nothing.
     let flags = unsafe { sys::call(sys::number::FCNTL, [fd as usize, F_GETFL, 0, 0, 0, 0]) };
     flags > 0 && flags as usize & O_APPEND != 0
 }

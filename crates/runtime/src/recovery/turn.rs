@@ -3,6 +3,12 @@
 //! It is held from the fault of an instruction until that has run alone, that is, between two handlers of
 //! the same thread. So it is no [`crate::platform::lock::Lock`]; whoever holds it has all signals blocked, but
 //! for the step itself, which blocks all but ours.
+//!
+//! # Safety
+//!
+//! The state is reached by the thread that has the turn. Callers of `state` guarantee that they have it, and that
+//! no other reference to the state is in use.
+#![allow(unsafe_code, reason = "gives out a reference to the state")]
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -45,7 +51,7 @@ pub(super) fn leave() {
 /// # Safety
 /// The caller has the turn, and no other reference.
 pub(super) unsafe fn state() -> &'static mut State {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract the caller has the turn, so there is no other reference.
     unsafe { &mut *STATE.0.get() }
 }
 
@@ -53,7 +59,7 @@ pub(super) unsafe fn state() -> &'static mut State {
 pub(super) fn take<R>(work: impl FnOnce(&mut State) -> R) -> R {
     let mask = sys::block_signals();
     enter();
-    // SAFETY: the turn is ours.
+    // SAFETY: the turn was just taken, and is left only after `work` has returned.
     let result = work(unsafe { state() });
     leave();
     sys::restore_signals(mask);

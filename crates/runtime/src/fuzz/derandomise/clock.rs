@@ -1,6 +1,12 @@
 //! Time.
 //!
 //! There is one clock; all clocks of the system are that one from different beginnings.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions: pointers are null or valid. Callers of `perform` guarantee
+//! that the target makes this system call.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -99,7 +105,7 @@ pub(crate) unsafe fn real_deadline(
     clock: Option<c_int>,
     time: *const c_void,
 ) -> Option<(Time, Deadline)> {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract `time` points to a `timespec`.
     let at_ns = unsafe { time.cast::<Time>().read() }.ns()?;
     let monotonic = 1;
     let clock = clock.unwrap_or(if at_ns >= REAL_START_NS / 2 {
@@ -117,7 +123,7 @@ pub(crate) unsafe fn real_deadline(
 /// # Safety
 /// There is a time, or none.
 pub(crate) unsafe fn duration_ns(time: *const c_void) -> Option<u64> {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract `time` is null or points to a `timespec`.
     unsafe { time.cast::<Time>().as_ref() }?.ns()
 }
 
@@ -126,7 +132,7 @@ pub(crate) unsafe fn duration_ns(time: *const c_void) -> Option<u64> {
 /// # Safety
 /// There is a time, or none.
 pub(crate) unsafe fn until_ns(clock: c_int, time: *const c_void) -> Option<u64> {
-    // SAFETY: the caller's.
+    // SAFETY: by the contract `time` is null or points to a `timespec`.
     let at_ns = unsafe { duration_ns(time) }?;
     Some(at_ns.saturating_sub(now_ns(clock)))
 }
@@ -151,7 +157,7 @@ unsafe fn tell(clock: c_int, unit_ns: u64, out: *mut Time) {
     if !out.is_null() {
         let mut time = Time::of_ns(now);
         time.rest /= unit_ns as i64;
-        // SAFETY: the caller's.
+        // SAFETY: by the contract `out` is a place for a `timespec`, and it is not null.
         unsafe { out.write(time) };
     }
 }
@@ -160,7 +166,8 @@ unsafe fn tell(clock: c_int, unit_ns: u64, out: *mut Time) {
 /// As the system call.
 pub(super) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isize> {
     let [first, second, ..] = arguments;
-    // SAFETY: the caller's.
+    // SAFETY: by the contract these are the arguments of the target's call: null, or places that the kernel would
+    // write to.
     unsafe {
         match number {
             GETTIMEOFDAY => tell(REALTIME, 1000, first as *mut Time),
@@ -181,7 +188,7 @@ unsafe extern "C" fn time(out: *mut c_long) -> c_long {
     }
     let seconds = (now_ns(REALTIME) / SECOND_NS) as c_long;
     if !out.is_null() {
-        // SAFETY: what the target gave.
+        // SAFETY: by the contract of `time` a pointer that is not null is a place for the result.
         unsafe { out.write(seconds) };
     }
     seconds
@@ -193,7 +200,7 @@ unsafe extern "C" fn gettimeofday(out: *mut Time, zone: *mut c_void) -> c_int {
         type Ask = extern "C" fn(*mut Time, *mut c_void) -> c_int;
         return original!("gettimeofday" as Ask)(out, zone);
     }
-    // SAFETY: what the target gave; a zone has two numbers.
+    // SAFETY: by the contract of `gettimeofday` both pointers are null or valid; a zone has two numbers.
     unsafe {
         tell(REALTIME, 1000, out);
         if !zone.is_null() {
@@ -212,7 +219,7 @@ unsafe extern "C" fn clock_gettime(clock: c_int, out: *mut Time) -> c_int {
         const EINVAL: isize = 22;
         return result(-EINVAL) as c_int;
     }
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `clock_gettime` this is a place for a `timespec`.
     unsafe { tell(clock, 1, out) };
     0
 }
@@ -223,7 +230,7 @@ unsafe extern "C" fn timespec_get(out: *mut Time, base: c_int) -> c_int {
     if !super::is_on() || base != UTC {
         return original!("timespec_get" as extern "C" fn(*mut Time, c_int) -> c_int)(out, base);
     }
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `timespec_get` this is a place for a `timespec`.
     unsafe { tell(REALTIME, 1, out) };
     base
 }

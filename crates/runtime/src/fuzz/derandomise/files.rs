@@ -1,4 +1,9 @@
 //! Times of files. libpmemobj writes that of a new pool into the pool.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions; a structure is changed after the C library has filled it.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_char, c_int, c_uint};
 

@@ -13,6 +13,11 @@
 //!
 //! Not covered: instructions (`rdtsc`, `rdrand`, `rdseed`, and so `std::random_device` of C++), what `fork` returns, and the order of threads, which is that of the machine unless they are
 //! scheduled.
+//!
+//! # Safety
+//!
+//! Callers of `perform` guarantee that the target makes this system call now with these arguments. `start` is
+//! called once, on the main thread, before the C library or the target has used any random value.
 
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -50,11 +55,12 @@ pub(crate) fn start(stack: u64) {
 ///
 /// # Safety
 /// As the system call.
+#[allow(unsafe_code, reason = "answers system calls of the target")]
 pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isize> {
     if !is_on() {
         return None;
     }
-    // SAFETY: the caller's.
+    // SAFETY: by the contract the target makes this call; the three have the same contract.
     unsafe {
         clock::perform(number, arguments)
             .or_else(|| numbers::perform(number, arguments))
@@ -62,12 +68,17 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
     }
 }
 
+#[allow(unsafe_code, reason = "a function of the C library")]
 unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
 /// Gives the process fixed values for what protects its stack and its saved registers, if no function that
 /// is running has seen the old ones. They end up in what is left on stacks, and that ends up in pools.
+#[allow(
+    unsafe_code,
+    reason = "writes random values that the kernel has passed"
+)]
 fn replace_secrets(from: u64) {
     const AT_RANDOM: c_ulong = 25;
     const GUARD_AT: u64 = 0x28;

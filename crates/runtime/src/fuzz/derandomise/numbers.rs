@@ -2,6 +2,12 @@
 //!
 //! What the target is told is not what the kernel knows, so where it uses such a number to say whom it means,
 //! the kernel gets the one that it knows.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions. The header of a thread lies at its FS base in every glibc
+//! that is supported. Callers of `perform` guarantee that the target makes this system call.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -94,7 +100,8 @@ pub(super) unsafe fn perform(number: usize, mut arguments: [usize; 6]) -> Option
             for argument in &mut arguments[..count] {
                 *argument = known(*argument);
             }
-            // SAFETY: the caller's.
+            // SAFETY: by the contract the target makes this call; only the number of the process in it was
+            // translated.
             Some(unsafe { sys::call(number, arguments) })
         }
         _ => None,
@@ -134,7 +141,7 @@ extern "C" fn kill(process: c_int, signal: c_int) -> c_int {
         return original!("kill" as extern "C" fn(c_int, c_int) -> c_int)(process, signal);
     }
     let arguments = [known(process as usize), signal as usize, 0, 0, 0, 0];
-    // SAFETY: what the target asked for.
+    // SAFETY: `kill` takes no pointer, and the target makes this call.
     result(unsafe { sys::call(KILL, arguments) }) as c_int
 }
 
@@ -146,7 +153,7 @@ extern "C" fn pthread_kill(thread: usize, signal: c_int) -> c_int {
     if super::is_on() && thread != 0 && is_main() {
         let main = sys::getpid() as usize;
         let arguments = [main, main, signal as usize, 0, 0, 0];
-        // SAFETY: what the target asked for.
+        // SAFETY: `tgkill` takes no pointer, and the target makes this call.
         return -unsafe { sys::call(sys::number::TGKILL, arguments) } as c_int;
     }
     original!("pthread_kill" as extern "C" fn(usize, c_int) -> c_int)(thread, signal)

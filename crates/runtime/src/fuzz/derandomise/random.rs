@@ -1,4 +1,10 @@
 //! Random bytes: one stream, the same in every run.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions: buffers have the given length and paths end with a zero
+//! byte. Callers of `perform` guarantee that the target makes this system call.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +37,7 @@ pub(crate) unsafe fn fill(start: usize, len: usize) {
     while at < len {
         let bytes = next_word().to_le_bytes();
         let count = (len - at).min(bytes.len());
-        // SAFETY: the caller's; a pool is as long where it is writable.
+        // SAFETY: by the contract `len` bytes are writable at `start`; the alias of a pool is as long as the pool.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), writable.add(at), count) };
         at += count;
     }
@@ -46,7 +52,8 @@ pub(crate) unsafe fn fill(start: usize, len: usize) {
 /// As the system call.
 pub(super) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isize> {
     let [first, second, ..] = arguments;
-    // SAFETY: the caller's.
+    // SAFETY: by the contract these are the arguments of the target's call, a buffer or a path that the kernel would
+    // use.
     unsafe {
         match number {
             GETRANDOM => {
@@ -73,14 +80,14 @@ unsafe fn stand_in(path: *const c_char) -> Option<c_int> {
     if !super::is_on() || path.is_null() {
         return None;
     }
-    // SAFETY: the caller's. Most paths differ at once.
+    // SAFETY: by the contract the path ends with a zero byte.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     if DEVICES.contains(&path) {
         // As random as anybody needs; who reads more reads zeros.
         const RANDOM_LEN: usize = 16 * 1024;
         const LEN: usize = 1 << 30;
         let mut bytes = vec![0u8; RANDOM_LEN];
-        // SAFETY: this memory is ours.
+        // SAFETY: the buffer was allocated here with this length.
         unsafe { fill(bytes.as_mut_ptr() as usize, bytes.len()) };
         return Some(file_of(&bytes, LEN));
     }
@@ -142,7 +149,7 @@ unsafe extern "C" fn getrandom(start: *mut c_void, len: usize, flags: c_uint) ->
         type Ask = extern "C" fn(*mut c_void, usize, c_uint) -> isize;
         return original!("getrandom" as Ask)(start, len, flags);
     }
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `getrandom` the target has `len` writable bytes at `start`.
     unsafe { fill(start as usize, len) };
     len as isize
 }
@@ -157,7 +164,7 @@ unsafe extern "C" fn getentropy(start: *mut c_void, len: usize) -> c_int {
     if len > LEN_MAX {
         return result(-EIO) as c_int;
     }
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `getentropy` the target has `len` writable bytes at `start`.
     unsafe { fill(start as usize, len) };
     0
 }
@@ -174,7 +181,7 @@ extern "C" fn arc4random() -> u32 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arc4random_buf(start: *mut c_void, len: usize) {
     if super::is_on() {
-        // SAFETY: what the target gave.
+        // SAFETY: by the contract of `arc4random_buf` the target has `len` writable bytes at `start`.
         unsafe { fill(start as usize, len) };
     } else {
         original!("arc4random_buf" as extern "C" fn(*mut c_void, usize))(start, len);
@@ -220,7 +227,7 @@ identifiers! {
 /// The target may write there.
 unsafe fn copy_to(start: usize, bytes: &[u8]) {
     let writable = pools::writable(start) as *mut u8;
-    // SAFETY: the caller's.
+    // SAFETY: by the contract as many bytes are writable at `start`; the alias of a pool is as long as the pool.
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), writable, bytes.len()) };
     if pools::is_in_pool(start as u64) {
         append::append_system_store(start as u64, bytes);
@@ -236,7 +243,7 @@ macro_rules! opens {
                 $($before: $kind,)? path: *const c_char, flags: c_int, mode: c_uint
             ) -> c_int {
                 type Open = extern "C" fn($($kind,)? *const c_char, c_int, c_uint) -> c_int;
-                // SAFETY: what the target gave.
+                // SAFETY: by the contract of the C function the path ends with a zero byte.
                 if let Some(fd) = unsafe { stand_in(path) } {
                     return result(fd as isize) as c_int;
                 }
@@ -265,7 +272,7 @@ macro_rules! opens_streams {
             unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut c_void {
                 type Make = extern "C" fn(c_int, *const c_char) -> *mut c_void;
                 type Open = extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
-                // SAFETY: what the target gave.
+                // SAFETY: by the contract of the C function the path ends with a zero byte.
                 if let Some(fd) = unsafe { stand_in(path) } {
                     return original!("fdopen" as Make)(fd, mode);
                 }

@@ -1,11 +1,18 @@
 //! The client: makes one connection after the other and sends the input.
+//!
+//! # Safety
+//!
+//! All memory that the kernel reads and writes is the runtime's; descriptors are those that the runtime has opened,
+//! or the standard input.
+#![allow(unsafe_code, reason = "makes system calls of the runtime")]
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use super::{AF_UNIX, number};
+use super::sockets::AF_UNIX;
 use crate::fuzz;
 use crate::platform::lock::Lock;
+use crate::platform::number;
 use crate::platform::number::{IOCTL, POLL, READ};
 use crate::platform::sys;
 
@@ -103,7 +110,7 @@ pub(crate) fn feed() {
 /// # Safety
 /// As the system call.
 unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
-    // SAFETY: the caller's.
+    // SAFETY: the contract is that of `sys::call`, and callers pass only memory of the runtime.
     unsafe { sys::call(number, arguments) }
 }
 
@@ -226,7 +233,7 @@ impl Client {
         }
         self.unsent = (1, 0);
         IS_BEHIND.store(false, Ordering::Relaxed);
-        // SAFETY: numbers only.
+        // SAFETY: `shutdown` takes no pointer, and the socket was made here.
         unsafe {
             call(
                 number::SHUTDOWN,
@@ -312,8 +319,7 @@ fn read_input() -> Vec<u8> {
 }
 
 fn close(fd: c_int) {
-    // SAFETY: the descriptor is ours.
-    unsafe { call(sys::number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+    sys::close(fd as i32);
 }
 
 pub(super) const POLL_IN: i16 = 1;

@@ -1,10 +1,16 @@
 //! Functions that wait. While the target waits for whatever it wants, the end of the connection is waited for,
 //! too: then the next one can be made, or the process ends.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions: arrays and sets are as long as the count says, and times
+//! are null or valid.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_void};
 
 use super::client::{POLL_IN, Polled, State, go_on};
-use super::is_on;
+use super::sockets::is_on;
 use crate::fuzz::derandomise;
 use crate::libc::interpose::{original, result};
 use crate::platform::number::{EPOLL_PWAIT, PPOLL, PSELECT6};
@@ -102,7 +108,7 @@ unsafe fn poll_with(
     mask: usize,
 ) -> Option<isize> {
     let mut all = Vec::with_capacity(count + 1);
-    // SAFETY: the caller's; the kernel would read and write the same.
+    // SAFETY: by the contract the target has `count` descriptions at `wanted`, which `poll` reads and writes.
     unsafe {
         all.extend((0..count).map(|at| wanted.add(at).read()));
         all.push(Polled {
@@ -135,7 +141,7 @@ unsafe fn poll_with(
 pub(super) fn before_accept(listener: c_int) {
     const F_GETFL: usize = 3;
     const O_NONBLOCK: isize = 0o4000;
-    // SAFETY: numbers only.
+    // SAFETY: `F_GETFL` takes no pointer and changes nothing.
     let flags = unsafe { sys::call(sys::number::FCNTL, [listener as usize, F_GETFL, 0, 0, 0, 0]) };
     if flags & O_NONBLOCK != 0 {
         go_on();
@@ -159,7 +165,7 @@ unsafe extern "C" fn poll(wanted: *mut Polled, count: usize, ms: c_int) -> c_int
         let done = original!("poll" as Wait)(wanted, count, ms);
         return waited(done, Time::of_ms(ms));
     }
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `poll` there are `count` descriptions at `wanted`.
     let wait = |socket, time| unsafe { poll_with(wanted, count, socket, time, 0) };
     result(waiting(Time::of_ms(ms), wait)) as c_int
 }
@@ -174,10 +180,10 @@ unsafe extern "C" fn ppoll(
     if !is_on() {
         type Wait = extern "C" fn(*mut Polled, usize, *const Time, *const c_void) -> c_int;
         let done = original!("ppoll" as Wait)(wanted, count, time, mask);
-        // SAFETY: what the target gave.
+        // SAFETY: by the contract of `ppoll` the time is null or a valid `timespec`.
         return waited(done, unsafe { time.as_ref() }.copied());
     }
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `ppoll` there are `count` descriptions at `wanted`, and the time is null or valid.
     unsafe {
         let wait = |socket, time| poll_with(wanted, count, socket, time, mask as usize);
         result(waiting(time.as_ref().copied(), wait)) as c_int
@@ -200,7 +206,8 @@ unsafe fn select_with(
     let mut copies: [Set; 3] = [[0; 16]; 3];
     for (copy, set) in copies.iter_mut().zip(sets) {
         if !set.is_null() {
-            // SAFETY: the caller's.
+            // SAFETY: by the contract a set that is not null has this many words, as many as `count` descriptors
+            // take.
             unsafe { core::ptr::copy_nonoverlapping(set, copy.as_mut_ptr(), words) };
         }
     }
@@ -241,7 +248,8 @@ unsafe fn select_with(
     }
     for (copy, set) in copies.iter().zip(sets) {
         if !set.is_null() {
-            // SAFETY: the caller's.
+            // SAFETY: by the contract a set that is not null has this many words, as many as `count` descriptors
+            // take.
             unsafe { core::ptr::copy_nonoverlapping(copy.as_ptr(), set, words) };
         }
     }
@@ -256,7 +264,7 @@ unsafe extern "C" fn select(
     except: *mut u64,
     time: *mut Time,
 ) -> c_int {
-    // SAFETY: what the target gave; the smaller unit here is a microsecond.
+    // SAFETY: by the contract of `select` the time is null or a valid `timeval`, whose smaller unit is a microsecond.
     let long = unsafe { time.as_ref() }.map(|time| Time {
         seconds: time.seconds + time.ns / 1_000_000,
         ns: time.ns % 1_000_000 * 1000,
@@ -266,7 +274,7 @@ unsafe extern "C" fn select(
         let done = original!("select" as Wait)(count, read, write, except, time);
         return waited(done, long);
     }
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `select` each set is null or long enough for `count` descriptors.
     unsafe {
         let sets = [read, write, except];
         let wait = |socket, time| select_with(count, sets, socket, time, core::ptr::null());
@@ -287,10 +295,11 @@ unsafe extern "C" fn pselect(
         type Wait =
             extern "C" fn(c_int, *mut u64, *mut u64, *mut u64, *const Time, *const c_void) -> c_int;
         let done = original!("pselect" as Wait)(count, read, write, except, time, mask);
-        // SAFETY: what the target gave.
+        // SAFETY: by the contract of `pselect` the time is null or a valid `timespec`.
         return waited(done, unsafe { time.as_ref() }.copied());
     }
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `pselect` each set is null or long enough for `count` descriptors, and the time is
+    // null or valid.
     unsafe {
         let sets = [read, write, except];
         let wait = |socket, time| select_with(count, sets, socket, time, mask);
@@ -332,7 +341,7 @@ unsafe extern "C" fn epoll_wait(set: c_int, events: *mut c_void, count: c_int, m
         return waited(done, Time::of_ms(ms));
     }
     let what = [set as usize, events as usize, count as usize, 0];
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `epoll_wait` there is room for `count` events.
     let wait = |socket, time| unsafe { epoll_with(what, socket, time) };
     result(waiting(Time::of_ms(ms), wait)) as c_int
 }
@@ -351,7 +360,7 @@ unsafe extern "C" fn epoll_pwait(
         return waited(done, Time::of_ms(ms));
     }
     let what = [set as usize, events as usize, count as usize, mask as usize];
-    // SAFETY: what the target gave.
+    // SAFETY: by the contract of `epoll_pwait` there is room for `count` events.
     let wait = |socket, time| unsafe { epoll_with(what, socket, time) };
     result(waiting(Time::of_ms(ms), wait)) as c_int
 }

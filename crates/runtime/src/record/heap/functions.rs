@@ -2,11 +2,18 @@
 //!
 //! Where this process has no heap, each of them is one jump to the original. Where it has one, memory that the
 //! target asks for comes from the heap; what is freed or resized goes where it came from.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the C functions; what the target frees or resizes is memory that one of them
+//! gave it.
+#![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use super::{Content, DECIDED, ON, allocate, deallocate, holds, serves, space};
+use super::allocation::{Content, DECIDED, ON, allocate, deallocate, holds, serves};
+use super::space;
 use crate::libc::interpose::{self, original};
 use crate::platform::sys;
 

@@ -1,11 +1,17 @@
 //! The operators `new` and `delete` of C++. Where there is a heap they always use it, whoever calls: a
 //! string is allocated by code of the library of C++, and is the target's.
+//!
+//! # Safety
+//!
+//! The functions have the contracts of the operators of C++; what the target deletes is memory that one of them
+//! gave it.
+#![allow(unsafe_code, reason = "stands in for operators of C++")]
 
 use core::ffi::c_void;
 use core::sync::atomic::AtomicUsize;
 
+use super::allocation::{Content, allocate, deallocate, give_up, holds, is_mapped};
 use super::functions::{aligned, stands_in};
-use super::{Content, allocate, deallocate, give_up, holds, is_mapped};
 use crate::libc::interpose::original;
 
 /// The least that is asked of every object.

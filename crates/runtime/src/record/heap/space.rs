@@ -2,6 +2,12 @@
 //!
 //! Which objects are free is known in this process only, and only of runs that it has taken itself. So
 //! nothing that was given out before a crash, or by another process, is given out again.
+//!
+//! # Safety
+//!
+//! The state is reached only under the lock of this file. Tables lie in the heap, which is mapped for good before
+//! the first call; words in them are atomic, or written through the alias.
+#![allow(unsafe_code, reason = "keeps the state of the heap")]
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,7 +22,7 @@ use crate::record::sites::WINDOW;
 use crate::record::{append, pools};
 use crate::{host, recovery};
 
-use super::RUN_COUNT;
+use super::allocation::RUN_COUNT;
 
 /// Objects begin at multiples of this.
 const LINE: u64 = 64;
@@ -321,7 +327,7 @@ fn take_recorded(count: u64, alignment: u64, len: u64) -> Option<u64> {
     let run = aligned(taken, alignment);
     let place = place_of(run);
     let word = entry(len);
-    super::writes();
+    super::allocation::writes();
     append::append_system_store(place, &word.to_le_bytes());
     // SAFETY: the alias of the table is mapped, writable, as long as the heap is.
     unsafe { &*(WINDOW.alias(place) as *const AtomicU64) }.store(word, Ordering::Release);

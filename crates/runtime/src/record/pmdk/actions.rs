@@ -1,11 +1,17 @@
 //! Actions: objects that are reserved first, and allocated with others at once.
+//!
+//! # Safety
+//!
+//! The functions have the contracts and the signatures of the headers of libpmemobj 1.12, and pass on what they
+//! got.
+#![allow(unsafe_code, reason = "stands in for functions of libpmemobj")]
 
 use core::ffi::c_int;
 
 use powerfail_protocol::mark::{self, allocation};
 
+use super::call::{Pool, leave_range, observed, thread};
 use super::object::{Oid, allocated, value_of};
-use super::{Pool, leave_range, observed, thread};
 
 /// `struct pobj_action`.
 #[repr(C)]
@@ -34,7 +40,7 @@ fn each(code: u32, value: u64, pool: u64, actions: *const Action, count: usize) 
 }
 
 fn pool_of_transaction() -> u64 {
-    // SAFETY: the thread's own.
+    // SAFETY: `thread` gives private memory of the calling thread, which no handler of ours changes.
     thread().map_or(0, |thread| unsafe { (*thread).pool })
 }
 

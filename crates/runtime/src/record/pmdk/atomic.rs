@@ -1,11 +1,17 @@
 //! Objects that are allocated and freed outside of transactions.
+//!
+//! # Safety
+//!
+//! The functions have the contracts and the signatures of the headers of libpmemobj 1.12, and pass on what they
+//! got. Objects that are read and written are those that the target passes to the library.
+#![allow(unsafe_code, reason = "stands in for functions of libpmemobj")]
 
 use core::ffi::{c_char, c_int, c_void};
 
 use powerfail_protocol::mark::{self, ALLOCATE, FREE, allocation};
 
+use super::call::{Call, Constructor, Pool, observed, original, thread};
 use super::object::{ATOMIC, Before, Oid, allocated, value_of};
-use super::{Call, Constructor, Pool, observed, original, thread};
 
 /// What a pointer to an object says. The library may be given none, and then the object is lost.
 pub(super) fn read(object: *const Oid) -> Option<Oid> {

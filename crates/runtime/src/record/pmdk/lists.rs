@@ -1,11 +1,17 @@
 //! Lists whose links the library keeps.
+//!
+//! # Safety
+//!
+//! The functions have the contracts and the signatures of the headers of libpmemobj 1.12, and pass on what they
+//! got.
+#![allow(unsafe_code, reason = "stands in for functions of libpmemobj")]
 
 use core::ffi::{c_int, c_void};
 
 use powerfail_protocol::mark::{self, allocation};
 
+use super::call::{Call, Constructor, Pool, leave_range, observed, original, thread};
 use super::object::{Before, Oid, address_of, len_of};
-use super::{Call, Constructor, Pool, leave_range, observed, original, thread};
 
 /// Length of what an element has of its list: two objects and what else the headers keep there.
 const ENTRY_LEN: u64 = 32;

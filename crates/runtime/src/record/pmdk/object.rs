@@ -1,8 +1,14 @@
 //! Objects: how the library names them, where they are and how long.
+//!
+//! # Safety
+//!
+//! The functions have the contracts and the signatures of the headers of libpmemobj 1.12, and pass on what they
+//! got.
+#![allow(unsafe_code, reason = "stands in for functions of libpmemobj")]
 
 use powerfail_protocol::mark::{self, allocation};
 
-use super::{leave_range, original};
+use super::call::{leave_range, original};
 
 /// Flag of many functions: the object is filled with zeros.
 pub(super) const FLAG_ZERO: u64 = 1;

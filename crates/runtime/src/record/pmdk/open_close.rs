@@ -1,11 +1,17 @@
 //! Pools: created, opened, closed, and their roots.
+//!
+//! # Safety
+//!
+//! The functions have the contracts and the signatures of the headers of libpmemobj 1.12, and pass on what they
+//! got.
+#![allow(unsafe_code, reason = "stands in for functions of libpmemobj")]
 
 use core::ffi::{c_char, c_int, c_void};
 
 use powerfail_protocol::mark::{self, allocation};
 
+use super::call::{Call, Constructor, Pool, leave, leave_range, observed, original, thread};
 use super::object::{Oid, address_of, len_of};
-use super::{Call, Constructor, Pool, leave, leave_range, observed, original, thread};
 
 #[unsafe(no_mangle)]
 extern "C" fn pmemobj_create(

@@ -1,8 +1,14 @@
 //! Functions that do for the target what libpmem does: flush, drain and copy.
+//!
+//! # Safety
+//!
+//! The functions have the contracts and the signatures of the headers of libpmemobj 1.12, and pass on what they
+//! got.
+#![allow(unsafe_code, reason = "stands in for functions of libpmemobj")]
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use super::{Pool, observed};
+use super::call::{Pool, observed};
 
 observed!(fn pmemobj_persist(pool: Pool, address: *const c_void, len: usize));
 observed!(fn pmemobj_flush(pool: Pool, address: *const c_void, len: usize));

@@ -1,11 +1,17 @@
 //! Objects that are allocated and freed in a transaction.
+//!
+//! # Safety
+//!
+//! The functions have the contracts and the signatures of the headers of libpmemobj 1.12, and pass on what they
+//! got.
+#![allow(unsafe_code, reason = "stands in for functions of libpmemobj")]
 
 use core::ffi::{c_char, c_int};
 
 use powerfail_protocol::mark::{self, TRANSACTION_ALLOCATE, TRANSACTION_FREE, allocation};
 
+use super::call::{Call, observed, original, thread};
 use super::object::{Before, FLAG_NO_FLUSH, IN_TRANSACTION, Oid, allocated, value_of};
-use super::{Call, observed, original, thread};
 
 observed!(
     fn pmemobj_tx_alloc(len: usize, kind: u64) -> Oid,

@@ -1,11 +1,17 @@
 //! Transactions: where they begin and end, and what is added to them.
+//!
+//! # Safety
+//!
+//! The functions have the contracts and the signatures of the headers of libpmemobj 1.12, and pass on what they
+//! got. What is known of a thread lies in its private memory.
+#![allow(unsafe_code, reason = "stands in for functions of libpmemobj")]
 
 use core::ffi::{c_int, c_void};
 
 use powerfail_protocol::mark::{self, add};
 
+use super::call::{Call, leave, leave_range, observed, original, pass_on, thread};
 use super::object::{FLAG_NO_FLUSH, FLAG_NO_SNAPSHOT, Oid, address_of};
-use super::{Call, leave, leave_range, observed, original, pass_on, thread};
 use crate::record::append;
 
 /// The stage in which the target does its work.
@@ -19,7 +25,7 @@ extern "C" fn pmemobj_tx_begin() {
 
 extern "C" fn begins(pool: u64) -> extern "C" fn() {
     if let Some(thread) = thread() {
-        // SAFETY: the thread's own.
+        // SAFETY: `thread` gives private memory of the calling thread, which no handler of ours changes.
         unsafe {
             (*thread).transactions += 1;
             let code = if (*thread).transactions == 1 {
@@ -37,7 +43,7 @@ extern "C" fn begins(pool: u64) -> extern "C" fn() {
 /// What has to be said before a commit or an abort.
 fn about_to(code: u32) {
     if let Some(thread) = thread() {
-        // SAFETY: the thread's own.
+        // SAFETY: `thread` gives private memory of the calling thread, which no handler of ours changes.
         let (transactions, calls) = unsafe { ((*thread).transactions, (*thread).calls) };
         // The commit of a transaction inside of another one makes nothing durable; its abort undoes both.
         let matters = transactions == 1 || transactions > 1 && code == mark::TRANSACTION_ABORT;
@@ -84,7 +90,7 @@ extern "C" fn pmemobj_tx_end() -> c_int {
     let failed = original!(pmemobj_tx_end as extern "C" fn() -> c_int)();
     call.leave();
     if let Some(thread) = thread() {
-        // SAFETY: the thread's own.
+        // SAFETY: `thread` gives private memory of the calling thread, which no handler of ours changes.
         unsafe {
             (*thread).transactions = (*thread).transactions.saturating_sub(1);
             if failed != 0 {
