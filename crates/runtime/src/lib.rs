@@ -69,18 +69,12 @@ use platform::sys;
 use record::{call_stacks, client_requests, heap, pmdk, pools, registered_ranges, threads};
 
 #[used]
-#[allow(
-    unsafe_code,
-    reason = "the dynamic linker calls this before anything else"
-)]
+#[allow(unsafe_code, reason = "called by the dynamic linker")]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
 
 #[used]
-#[allow(
-    unsafe_code,
-    reason = "the dynamic linker calls this when the target ends"
-)]
+#[allow(unsafe_code, reason = "called by the dynamic linker")]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 

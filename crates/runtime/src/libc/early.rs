@@ -13,10 +13,7 @@
 //! `lend_environment` runs before any other code of the process but the dynamic linker's, so nothing reads the
 //! variable at the same time. What the linker shows to debuggers exists under a documented name as long as the
 //! process.
-#![allow(
-    unsafe_code,
-    reason = "reads and writes variables of the dynamic linker"
-)]
+#![allow(unsafe_code, reason = "uses variables of the dynamic linker")]
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU64, Ordering};

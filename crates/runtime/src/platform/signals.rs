@@ -6,10 +6,7 @@
 //! Handlers that are installed keep the rules of this crate (`lib.rs`). A handler of the target is called with what
 //! the kernel has passed to ours, on a stack that has room for it. Blocks that are saved and restored belong to the
 //! calling thread.
-#![allow(
-    unsafe_code,
-    reason = "installs handlers and calls those of the target"
-)]
+#![allow(unsafe_code, reason = "installs and calls handlers")]
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

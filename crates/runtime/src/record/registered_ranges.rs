@@ -11,10 +11,7 @@
 //!
 //! `powerfail_register_range` has the contract of `powerfail.h`: the range is mapped and the name ends with a zero
 //! byte. The range is replaced by a file with the same content.
-#![allow(
-    unsafe_code,
-    reason = "reads memory of the target and maps files over it"
-)]
+#![allow(unsafe_code, reason = "maps files over memory of the target")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};

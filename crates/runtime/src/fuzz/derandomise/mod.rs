@@ -75,10 +75,7 @@ unsafe extern "C" {
 
 /// Gives the process fixed values for what protects its stack and its saved registers, if no function that
 /// is running has seen the old ones. They end up in what is left on stacks, and that ends up in pools.
-#[allow(
-    unsafe_code,
-    reason = "writes random values that the kernel has passed"
-)]
+#[allow(unsafe_code, reason = "writes words of the C library")]
 fn replace_secrets(from: u64) {
     const AT_RANDOM: c_ulong = 25;
     const GUARD_AT: u64 = 0x28;
