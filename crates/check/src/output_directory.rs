@@ -77,12 +77,25 @@ fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, DirectoryError> 
     serde_json::from_str(&text).map_err(DirectoryError::damaged(path))
 }
 
-/// Creates the directory and locks it. The lock is released when the result is dropped.
-pub fn create(out: &Path) -> Result<fs::File, DirectoryError> {
+/// The lock on an output directory, released on drop.
+///
+/// A child that another thread is just starting shares the descriptor until it executes its program. So the lock is
+/// released explicitly: closing the descriptor would leave the directory locked until then.
+#[derive(Debug)]
+pub struct OutputLock(fs::File);
+
+impl Drop for OutputLock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+/// Creates the directory and locks it.
+pub fn create(out: &Path) -> Result<OutputLock, DirectoryError> {
     fs::create_dir_all(out).map_err(DirectoryError::file(out))?;
     let directory = fs::File::open(out).map_err(DirectoryError::file(out))?;
     match directory.try_lock() {
-        Ok(()) => Ok(directory),
+        Ok(()) => Ok(OutputLock(directory)),
         Err(fs::TryLockError::WouldBlock) => Err(DirectoryError::InUse {
             path: out.to_path_buf(),
         }),
@@ -144,8 +157,27 @@ pub fn export(out: &Path, to: &Path) -> Result<(), DirectoryError> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::process::{Command, Stdio};
 
-    use super::{FINDINGS, REPORT, locate};
+    use super::{FINDINGS, REPORT, create, locate};
+
+    #[test]
+    fn a_child_that_shares_the_descriptor_does_not_keep_the_lock() {
+        let out = tempfile::tempdir().unwrap();
+        let lock = create(out.path()).unwrap();
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(lock.0.try_clone().unwrap())
+            .spawn()
+            .unwrap();
+        assert!(create(out.path()).is_err());
+        drop(lock);
+        let again = create(out.path());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(again.is_ok(), "{again:?}");
+    }
 
     #[test]
     fn a_campaign_has_a_directory_for_each_finding() {

@@ -79,7 +79,7 @@ pub(crate) struct Subject {
     pub(crate) out: Option<PathBuf>,
     pub(crate) baseline: Option<Baseline>,
     /// Lock on the output directory, released on drop.
-    _owned: Option<std::fs::File>,
+    _owned: Option<output_directory::OutputLock>,
 }
 
 impl Subject {

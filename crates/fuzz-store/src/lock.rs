@@ -1,8 +1,13 @@
-//! One process at a time works on a directory.
+//! The lock of a campaign directory: one process at a time changes it.
 //!
-//! `lock` is locked with `flock`, which ends with the process, however it ends, and says who has it. A process
-//! that was forked from the one that had the lock keeps it when that one is killed. So a lock whose process is
-//! known to be dead is taken over: the file is replaced, and whoever holds the old one holds nothing.
+//! The file `lock` is locked with `flock` and names the process that holds it. The kernel ties such a lock to the
+//! open file description, which every forked child shares until it executes another program. That has two
+//! consequences:
+//!
+//! 1. Dropping a [`Lock`] unlocks the file explicitly. Closing the descriptor would not be enough: a child that
+//!    another thread is just starting would keep the directory locked.
+//! 2. When the holder is killed, a child of it may still hold the lock. A lock whose holder is known to be dead is
+//!    therefore taken over: the file is replaced, and the lock on the old file no longer means anything.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -14,12 +19,16 @@ use crate::{CorpusError, Result};
 
 pub(crate) const LOCK_FILE: &str = "lock";
 
-/// The lock of a directory, until it is dropped.
+/// The lock of a directory, released on drop.
 #[derive(Debug)]
 pub struct Lock {
     directory: PathBuf,
-    _file: File,
+    file: File,
 }
+
+/// Locks the directory itself while the lock file is inspected and replaced, so that two processes do not replace it
+/// at once. Released on drop.
+struct Turn(File);
 
 /// A process, such that another one of the same number is not taken for it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,10 +48,7 @@ impl Lock {
     /// [`CorpusError::Locked`], if another process works there.
     pub fn take(directory: &Path) -> Result<Self> {
         let path = directory.join(LOCK_FILE);
-        // One at a time looks at the file, so that two do not replace it at once. File systems that cannot
-        // lock a directory have nothing but the file.
-        let turn = File::open(directory).map_err(CorpusError::file("open", directory))?;
-        drop(turn.lock());
+        let _turn = Turn::wait(directory)?;
         let mut file = open(&path)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -69,13 +75,36 @@ impl Lock {
         }
         Ok(Self {
             directory: directory.to_owned(),
-            _file: file,
+            file,
         })
     }
 
     /// The directory it is the lock of.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // See the module header: a child of another thread may share the descriptor. If this fails, closing it is
+        // all that is left to do.
+        let _ = self.file.unlock();
+    }
+}
+
+impl Turn {
+    fn wait(directory: &Path) -> Result<Self> {
+        let file = File::open(directory).map_err(CorpusError::file("open", directory))?;
+        // Some file systems cannot lock a directory. There, the lock file alone has to do.
+        let _ = file.lock();
+        Ok(Self(file))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
     }
 }
 
@@ -147,5 +176,31 @@ fn start_of(pid: u32) -> Option<u64> {
     match *fields.first()? {
         "Z" | "X" => None,
         _ => fields.get(19)?.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::Lock;
+
+    /// A child between `fork` and `exec` shares the descriptor of the lock; so does this one, until its input ends.
+    #[test]
+    fn a_child_that_shares_the_descriptor_does_not_keep_the_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = Lock::take(directory.path()).unwrap();
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(lock.file.try_clone().unwrap())
+            .spawn()
+            .unwrap();
+        assert!(Lock::take(directory.path()).is_err());
+        drop(lock);
+        let again = Lock::take(directory.path());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(again.is_ok(), "{again:?}");
+        assert!(Lock::take(directory.path()).is_err(), "it is held again");
     }
 }
