@@ -14,7 +14,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use powerfail_image::Contents;
-use powerfail_recorder::repeat::{InputWay, Opened, RepeatOptions, Repeater};
+use powerfail_recorder::InputChannel;
+use powerfail_recorder::executor::{Executor, ExecutorOptions, Opened};
 use powerfail_test_support::runtime;
 
 /// How long each figure is measured.
@@ -34,11 +35,11 @@ fn main() {
             .collect(),
     };
     let command = vec![shell.clone().into(), "{pool}".into()];
-    let mut options = RepeatOptions::new(command, InputWay::Stdin);
+    let mut options = ExecutorOptions::new(command, InputChannel::Stdin);
     options.timeout = Duration::from_secs(5);
     let begun = Instant::now();
     let mut repeater =
-        Repeater::start(&options, runtime::bytes()).expect("a target that can be repeated");
+        Executor::start(&options, runtime::bytes()).expect("a target that can be repeated");
     println!("start {:>8.1} ms", begun.elapsed().as_secs_f64() * 1e3);
     for turn in 0..3 {
         let begun = Instant::now();

@@ -7,7 +7,8 @@ use std::hash::{Hash, Hasher};
 
 use powerfail_image::Contents;
 use powerfail_protocol::fuzz::classify;
-use powerfail_recorder::repeat::{InputWay, Opened, RepeatOptions, Repeater};
+use powerfail_recorder::InputChannel;
+use powerfail_recorder::executor::{Executor, ExecutorOptions, Opened};
 use powerfail_test_support::runtime;
 
 use crate::shell::Shell;
@@ -31,16 +32,16 @@ pub(crate) struct Reached {
 }
 
 pub(crate) struct Counter {
-    repeater: Repeater,
+    repeater: Executor,
     ended: Option<Vec<u8>>,
 }
 
 impl Counter {
     pub(crate) fn new(shell: &Shell) -> Self {
         let command = vec![shell.plain.clone().into(), "{pool}".into()];
-        let options = RepeatOptions::new(command, InputWay::Stdin);
+        let options = ExecutorOptions::new(command, InputChannel::Stdin);
         let repeater =
-            Repeater::start(&options, runtime::bytes()).expect("a target that can be repeated");
+            Executor::start(&options, runtime::bytes()).expect("a target that can be repeated");
         Self {
             repeater,
             ended: None,

@@ -1,21 +1,18 @@
 //! `powerfail fuzz` and its subcommands: from flags to a campaign, and from a campaign to what is shown.
 //!
-//! The campaign itself is in `powerfail_fuzz`. Only `afl` runs a target here, for afl-fuzz.
+//! The campaign itself is in `powerfail_fuzz`, the words are in `powerfail_report::fuzz`.
 
 mod afl;
-mod history;
 mod minimise;
 mod options;
-mod panel;
 mod plot;
 mod run;
 mod screen;
 mod show;
-mod summary;
 
 use powerfail_fuzz::CampaignError;
 use powerfail_recorder::RecordError;
-use powerfail_recorder::repeat::RepeatError;
+use powerfail_recorder::executor::ExecutorError;
 
 use crate::args::{FuzzCommand, FuzzSubcommand};
 use crate::exit::{Exit, complain};
@@ -31,10 +28,10 @@ pub(crate) fn fuzz(args: FuzzCommand) -> anyhow::Result<Exit> {
     }
 }
 
-/// Says why a campaign cannot be run.
+/// Reports why a campaign cannot be run.
 fn refusal(error: CampaignError) -> anyhow::Result<Exit> {
     let error = match error {
-        CampaignError::Repeat(RepeatError::Record(error)) => CampaignError::Record(error),
+        CampaignError::Execute(ExecutorError::Record(error)) => CampaignError::Record(error),
         other => other,
     };
     match error {

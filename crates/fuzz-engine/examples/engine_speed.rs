@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use powerfail_fuzz_engine::{End, Engine, Execution, Known, Options, Target, TestCase};
+use powerfail_fuzz_engine::{End, Engine, EngineOptions, Execution, KnownCase, Target, TestCase};
 use powerfail_image::ImageId;
 
 /// Seconds that this thread was on a processor: others do not count.
@@ -74,9 +74,9 @@ fn main() {
     let tokens = ["put", "del", "get"]
         .map(|word| word.as_bytes().to_vec())
         .to_vec();
-    let mut engine = Engine::new(Options {
+    let mut engine = Engine::new(EngineOptions {
         tokens,
-        ..Options::default()
+        ..EngineOptions::default()
     });
     engine.add_seed(TestCase {
         image: ImageId([0; 32]),
@@ -113,11 +113,11 @@ fn main() {
         1.0 / engine_alone
     );
 
-    let known: Vec<Known> = (0..5000)
-        .map(|at| Known::from(&found[at % found.len()]))
+    let known: Vec<KnownCase> = (0..5000)
+        .map(|at| KnownCase::from(&found[at % found.len()]))
         .collect();
     let start = seconds();
-    let mut again = Engine::new(Options::default());
+    let mut again = Engine::new(EngineOptions::default());
     again.restore(known, &engine.unstable());
     again
         .step(&mut target)

@@ -18,7 +18,7 @@ mod target;
 pub mod tokens;
 
 pub use coverage::{Footprint, FootprintError, PathSet, Touched, bucket};
-pub use engine::{Discovery, Engine, Known, Options, Origin, Stats, Unstable};
+pub use engine::{Discovery, Engine, EngineOptions, EngineStats, KnownCase, Origin, Unstable};
 pub use grammar::Grammar;
 pub use mutate::Comparison;
 pub use powerfail_fuzz_store::{Priority, TestCase};

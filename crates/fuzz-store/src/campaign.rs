@@ -1,5 +1,6 @@
 //! The directory of a campaign, its lock, and the record by which it can be resumed.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,11 +13,12 @@ use crate::queue::{INPUTS_DIRECTORY, JOURNAL_FILE};
 use crate::stats::STATS_FILE;
 use crate::store::{INPUTS_FILE, PACK_FILE, TREE_FILE};
 use crate::text::hex;
-use crate::{CorpusError, Cut, Images, Lock, Queue, Result, Stats};
+use crate::{CorpusError, Cut, Images, Lock, Queue, Result, StatsFile};
 
 const RECORD_FILE: &str = "campaign.json";
 const FINDINGS_DIRECTORY: &str = "findings";
-const FORMAT: u32 = 1;
+/// The version of the files. Format 1 stored the reasons for which test cases were retired as text.
+const FORMAT: u32 = 2;
 
 /// What a campaign is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,10 +44,18 @@ pub struct Campaign {
     /// Its test cases.
     pub queue: Queue,
     /// Its statistics.
-    pub stats: Stats,
+    pub stats: StatsFile,
     /// What a kill had left and was cut off.
     pub cuts: Vec<Cut>,
     lock: Lock,
+}
+
+impl fmt::Debug for Campaign {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Campaign")
+            .field(&self.directory())
+            .finish()
+    }
 }
 
 impl Campaign {
@@ -91,8 +101,13 @@ impl Campaign {
             });
         }
         let lock = Lock::take(directory)?;
-        let record = read_record(directory)?;
-        Self::open(lock, record)
+        let mut campaign = Self::open(lock, read_record(directory)?)?;
+        if campaign.record.format != FORMAT {
+            // What is appended from now on cannot be read by a powerfail that only knows the older format.
+            campaign.record.format = FORMAT;
+            campaign.write_record()?;
+        }
+        Ok(campaign)
     }
 
     fn open(lock: Lock, record: Record) -> Result<Self> {
@@ -102,7 +117,7 @@ impl Campaign {
         let (images, mut cuts) = Images::open(directory)?;
         let (queue, more) = Queue::open(directory)?;
         cuts.extend(more);
-        let (stats, more) = Stats::open(directory)?;
+        let (stats, more) = StatsFile::open(directory)?;
         cuts.extend(more);
         Ok(Self {
             record,
@@ -166,6 +181,7 @@ pub fn discard_unused(directory: &Path) -> bool {
             JOURNAL_FILE,
             STATS_FILE,
             "paths.bin",
+            "checks.jsonl",
             LOCK_FILE,
         ] {
             let _ = fs::remove_file(directory.join(name));

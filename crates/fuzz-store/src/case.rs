@@ -1,51 +1,53 @@
-//! The vocabulary of a campaign.
+//! The basic types of a campaign: test cases, edges of the image tree, findings.
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
+use powerfail_finding::Finding;
 use powerfail_image::{Contents, ImageId};
 use serde::{Deserialize, Serialize};
 
-/// What a program is run on.
+/// What the target is executed with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TestCase {
-    /// The image that its pool is.
+    /// The image that the pool is before the execution.
     pub image: ImageId,
-    /// What it is fed.
+    /// The input.
     pub input: Vec<u8>,
 }
 
-/// How one image came from another.
+/// How one image was made from another: an edge of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Edge {
-    /// What the program was fed.
+    /// The input of the run.
     pub input: Vec<u8>,
-    /// Where it was interrupted: the index of an event in the trace of that run. `None`: it ran to its end.
+    /// Where the power failed: the index of an event in the trace of the run. `None` if it ran to its end.
     pub failure_point: Option<u64>,
 }
 
-/// Who can run a program on an image once more.
+/// Runs the target on an image again, to rebuild another image.
 pub trait Rebuild {
-    /// What an edge leads to.
+    /// The image that an edge leads to.
     ///
     /// # Errors
-    /// The program cannot be run.
+    /// The target cannot be run.
     fn run(&mut self, from: &Contents, edge: &Edge) -> io::Result<Contents>;
 }
 
-/// How much a test case promises.
+/// How promising a test case is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// It reaches nothing new.
     Low,
-    /// It reaches something more or less often than any other.
+    /// It reaches a location more or less often than any other test case.
     Medium,
-    /// It reaches a location that no other reaches.
+    /// It reaches a location that no other test case reaches.
     High,
 }
 
-/// Numbers the test cases of a queue, from 1.
+/// The number of a test case in the queue, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CaseNumber(pub u64);
@@ -54,4 +56,13 @@ impl fmt::Display for CaseNumber {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:06}", self.0)
     }
+}
+
+/// A finding and the directory of its evidence.
+#[derive(Clone, Debug)]
+pub struct StoredFinding {
+    /// The finding.
+    pub finding: Finding,
+    /// Its directory, which `powerfail replay` can read.
+    pub directory: PathBuf,
 }

@@ -6,7 +6,7 @@
 //! - [`Images`]: each kept once, as a difference to one that is much like it; loaded from a cache; made again
 //!   from the tree alone by whoever implements [`Rebuild`].
 //! - [`Queue`]: test cases, each an image and an input, with files that people can look at.
-//! - [`Stats`]: how it went on, for plots and for going on.
+//! - [`StatsFile`]: progress over time, for plots and for resuming.
 //! - [`Sync`]: test cases of other instances, with the images that they need.
 //! - [`Journal`]: lines of JSON with checksums, for whatever else is to be kept.
 //!
@@ -67,13 +67,13 @@ mod tree;
 mod varint;
 
 pub use campaign::{Campaign, Record, discard_unused, read_record};
-pub use case::{CaseNumber, Edge, Priority, Rebuild, TestCase};
+pub use case::{CaseNumber, Edge, Priority, Rebuild, StoredFinding, TestCase};
 pub use cut::Cut;
 pub use error::{CorpusError, Result};
 pub use images::{ImageNode, Images};
 pub use journal::{Journal, JournalReader, Line};
 pub use lock::Lock;
 pub use powerfail_image::{Contents, ImageId};
-pub use queue::{Entry, Queue, QueuedCase, read_cases};
-pub use stats::{Stats, StatsLine, read_stats};
+pub use queue::{Entry, Queue, QueuedCase, Retirement, read_cases};
+pub use stats::{Stats, StatsFile, read_stats};
 pub use sync::{Imported, Pulled, Sync};

@@ -44,8 +44,12 @@ pub struct Entry {
 pub(crate) enum QueueLine {
     /// A test case; its number is that of the line among lines of this kind, from 1.
     Case(CaseText),
-    /// One that is not to be used any more.
-    Retire { number: CaseNumber, because: String },
+    /// One that is not used any more.
+    Retire {
+        number: CaseNumber,
+        #[serde(deserialize_with = "retirement")]
+        because: Retirement,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,9 +73,58 @@ pub struct QueuedCase {
     pub input_len_bytes: u64,
     /// What is known of it.
     pub entry: Entry,
-    /// Why it is not to be used any more, if so.
-    pub retired: Option<String>,
+    /// Why it is not used any more, if it is retired.
+    pub retired: Option<Retirement>,
     input_hash: String,
+}
+
+/// Why a test case is not used any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retirement {
+    /// Its execution timed out.
+    Hangs,
+    /// Its execution was ended by a signal.
+    Crashes {
+        /// The signal. Campaigns of format 1 did not store it.
+        signal: Option<i32>,
+    },
+    /// Other test cases reach everything that it reaches.
+    Redundant,
+    /// A shorter test case does the same.
+    Shortened {
+        /// The shorter one.
+        to: CaseNumber,
+    },
+    /// A reason that a campaign of format 1 stored as text.
+    Other(String),
+}
+
+/// Reads a reason. Campaigns of format 1 stored a sentence.
+fn retirement<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Retirement, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Kind(Retirement),
+        Sentence(String),
+    }
+    Ok(match Stored::deserialize(reader)? {
+        Stored::Kind(kind) => kind,
+        Stored::Sentence(text) => match text.as_str() {
+            "it hangs" => Retirement::Hangs,
+            "it crashes" => Retirement::Crashes { signal: None },
+            "others reach all that it reaches" => Retirement::Redundant,
+            _ => match text.strip_suffix(" is a shorter form of it") {
+                Some(number) => number.parse().map_or_else(
+                    |_| Retirement::Other(text.clone()),
+                    |number| Retirement::Shortened {
+                        to: CaseNumber(number),
+                    },
+                ),
+                None => Retirement::Other(text),
+            },
+        },
+    })
 }
 
 /// The test cases of a campaign. All threads may use it at once.
@@ -168,18 +221,17 @@ impl Queue {
         Ok((number, true))
     }
 
-    /// Says that a test case is not to be used any more: another one does the same. It stays on disk.
+    /// Marks a test case as not used any more. It stays on disk. The first reason counts.
     ///
     /// # Errors
-    /// It is unknown, or there is no room. Then everything is as before.
-    pub fn retire(&self, number: CaseNumber, because: &str) -> Result<()> {
+    /// The test case is unknown, or the disk is full. Nothing has changed then.
+    pub fn retire(&self, number: CaseNumber, because: Retirement) -> Result<()> {
         let mut inner = self.lock();
         let Inner { journal, cases, .. } = &mut *inner;
         let case = find_mut(cases, number).ok_or(CorpusError::UnknownCase(number))?;
         if case.retired.is_some() {
             return Ok(());
         }
-        let because = because.to_owned();
         journal.append(&QueueLine::Retire {
             number,
             because: because.clone(),

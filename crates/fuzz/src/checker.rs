@@ -1,4 +1,6 @@
-//! A thread that checks: records what was found, lints it, makes images of it, and lets the power fail in it.
+//! A thread that checks test cases: records them, lints the traces, makes images from them, and tries power failures.
+//!
+//! The other jobs of a checker have their own modules: [`crate::failed_execution`] and [`crate::minimise_finding`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,42 +16,47 @@ use powerfail_model::EventIndex;
 use powerfail_recorder::TargetStatus;
 use powerfail_trace::Trace;
 
+use crate::check_history::{PerCheck, TriedPoints};
+use crate::crash_images::{ImageOptions, choose_moments, contents_at};
 use crate::error::CampaignError;
 use crate::findings::{Basis, CaseRecord};
-use crate::harvest::{Choice, contents_at, moments};
-use crate::job::{Job, Kind, Shares};
+use crate::job::{Failure, Job, Kind, Shares};
 use crate::judge::{Judge, Judged, Question};
-use crate::known::{NewPoints, Tried};
-use crate::messages::Received;
+use crate::machines::RemoteCase;
+use crate::point_selection::UntriedPoints;
 use crate::recording::{Recorded, Recorder, Recording};
-use crate::shared::{Shared, lock};
+use crate::shared_state::{SharedState, lock};
 use crate::worker::cases_on;
 
-/// How many failure points of one trace are tried at a time, by step: crashes, lost lines, reads.
-const POINTS_MAX: [usize; 4] = [40, 12, 12, 0];
-/// In how many traces a moment is tried, if others wait: the data differs.
-const TRIES: u32 = 2;
-/// And if none does.
-const TRIES_IDLE: u32 = 3;
-/// Explaining what was found may take longer than the budget for finding it, but not longer than this.
+/// How many failure points of one trace are tried at a time.
+const POINTS_MAX: PerCheck<usize> = PerCheck {
+    crash: 40,
+    lazy: 12,
+    races: 12,
+};
+/// In how many traces a moment is tried while other traces wait. The data differs between traces.
+const TRACES_PER_MOMENT: u32 = 2;
+/// In how many traces a moment is tried when no trace waits.
+const TRACES_PER_MOMENT_IDLE: u32 = 3;
+/// Explaining what a check has found may take longer than its budget, by this factor.
 const OVERTIME: u32 = 2;
-/// A trace with this many events takes twice as long as one with hardly any.
-const EVENTS: u64 = 5000;
+/// Checking a trace with this many events takes about twice as long as checking a short one.
+const EVENTS_DOUBLING_TIME: u64 = 5000;
 
-/// See the module header.
+/// The state of a checking thread.
 pub(crate) struct Checker<'s, 'o> {
-    pub(crate) shared: &'s Shared<'o>,
+    pub(crate) shared: &'s SharedState<'o>,
     pub(crate) recorder: Recorder,
     pub(crate) judge: Judge,
     random: Random,
-    /// Traces that this one has recorded and that wait for crashes: they are about its own paths.
+    /// Recorded traces that wait for crashes, each with its worth. They name paths in this checker's own directory.
     traces: Vec<(u64, Job)>,
-    spooled: u64,
+    trace_count: u64,
     shares: Shares,
 }
 
 impl<'s, 'o> Checker<'s, 'o> {
-    pub(crate) fn new(number: usize, shared: &'s Shared<'o>) -> Result<Self, CampaignError> {
+    pub(crate) fn new(number: usize, shared: &'s SharedState<'o>) -> Result<Self, CampaignError> {
         let options = &shared.options;
         Ok(Self {
             shared,
@@ -57,12 +64,12 @@ impl<'s, 'o> Checker<'s, 'o> {
             judge: Judge::new(options, &shared.runtime),
             random: Random::stream(options.seed, number as u64),
             traces: Vec::new(),
-            spooled: 0,
+            trace_count: 0,
             shares: Shares::default(),
         })
     }
 
-    /// Does the most promising thing. Whether there was any.
+    /// Does the most promising job; returns whether there was one.
     pub(crate) fn step(&mut self) -> Result<bool, CampaignError> {
         let suspects = std::mem::take(&mut *lock(&self.shared.suspects));
         for image in suspects {
@@ -70,10 +77,10 @@ impl<'s, 'o> Checker<'s, 'o> {
                 image,
                 input: Vec::new(),
             };
-            let job = Job::Blame {
+            let job = Job::Explain {
                 number: None,
                 case,
-                end: None,
+                failure: Failure::GaveUp,
             };
             self.shared.submit(job, Priority::Medium, 0);
         }
@@ -92,7 +99,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         let done = self.run(job);
         self.shares.spend(kind, begun.elapsed(), &idle);
         match done {
-            // What is wrong with one test case does not end the campaign.
+            // A problem with one test case does not end the campaign.
             Err(
                 error @ (CampaignError::Target(_)
                 | CampaignError::Record(_)
@@ -116,7 +123,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         }
     }
 
-    /// The trace with most new moments.
+    /// The trace with the most new moments.
     fn next_trace(&mut self) -> Option<Job> {
         let best = (0..self.traces.len()).max_by_key(|place| self.traces[*place].0)?;
         self.shared.traces_waiting.fetch_sub(1, Ordering::Relaxed);
@@ -140,7 +147,7 @@ impl<'s, 'o> Checker<'s, 'o> {
                         trace,
                         moments,
                     };
-                    // Others come first: this one had its turn.
+                    // It had its turn: the others come first.
                     self.traces.push((0, job));
                     self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
                 } else {
@@ -149,24 +156,23 @@ impl<'s, 'o> Checker<'s, 'o> {
                 }
                 Ok(())
             }
-            Job::Blame { number, case, end } => {
-                self.blame(&case, end)?;
+            Job::Explain {
+                number,
+                case,
+                failure,
+            } => {
+                self.explain(&case, failure)?;
                 match number {
-                    Some(number) => self.done(number, &[], Tried::default()),
+                    Some(number) => self.done(number, &[], TriedPoints::default()),
                     None => Ok(()),
                 }
             }
             Job::Import(received) => self.import(&received),
-            Job::Minimise {
-                stored,
-                case,
-                recovery,
-                recovery_input,
-            } => self.minimise(&stored, &case, &recovery, recovery_input.as_deref()),
+            Job::Minimise { stored, basis } => self.minimise(&stored, &basis),
         }
     }
 
-    /// Records an input on an image; nothing if nothing can be said of it.
+    /// Records an input on an image; `None` if the recording cannot be used.
     pub(crate) fn record(
         &self,
         contents: &Contents,
@@ -174,7 +180,7 @@ impl<'s, 'o> Checker<'s, 'o> {
     ) -> Result<Option<Box<Recording>>, CampaignError> {
         match self.recorder.record(contents, input)? {
             Recorded::Done(recording) => Ok(Some(recording)),
-            Recorded::Useless(sentence) => {
+            Recorded::Unusable(sentence) => {
                 self.shared
                     .warn(&format!("a test case could not be recorded: {sentence}"));
                 Ok(None)
@@ -183,9 +189,9 @@ impl<'s, 'o> Checker<'s, 'o> {
         }
     }
 
-    /// What a finding about a test case rests on.
+    /// The description of a test case for a finding.
     pub(crate) fn record_of(&self, case: &TestCase) -> Result<CaseRecord, CampaignError> {
-        let path = self.shared.kept.images().path(case.image)?;
+        let path = self.shared.campaign.images.path(case.image)?;
         Ok(CaseRecord {
             image: case.image.to_string(),
             path: path.iter().map(Into::into).collect(),
@@ -201,15 +207,15 @@ impl<'s, 'o> Checker<'s, 'o> {
             .collect()
     }
 
-    /// A new test case: lint at once, images, and its trace waits for crashes.
+    /// Takes in a new test case: lints its trace, makes images, and queues the trace for crashes.
     fn take_in(&mut self, number: CaseNumber, case: TestCase) -> Result<(), CampaignError> {
-        let contents = self.shared.kept.images().load(case.image)?;
+        let contents = self.shared.campaign.images.load(case.image)?;
         let Some(recording) = self.record(&contents, &case.input)? else {
             return Ok(());
         };
         if recording.trace.pools().is_empty() {
             self.shared.warn(
-                "an input on which the target maps no pool: there is nothing that a power failure could damage",
+                "the target mapped no pool on an input, so there is nothing that a power failure could damage",
             );
             return Ok(());
         }
@@ -217,7 +223,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         let mut is_urgent = false;
         if checks.lint {
             let (findings, suspects) = self.judge.lint(&recording.trace)?;
-            is_urgent = self.shared.known.suspect(suspects);
+            is_urgent = self.shared.history.add_suspects(suspects);
             let basis = Basis {
                 trace: &recording.path,
                 command: self.command(),
@@ -228,15 +234,15 @@ impl<'s, 'o> Checker<'s, 'o> {
             };
             self.shared.report(findings, &basis)?;
         }
-        self.harvest(&recording, &contents, &case)?;
+        self.make_images(&recording, &contents, &case)?;
         let locations = lock(&self.shared.locations).take_new();
-        self.shared.checked.harvested(number, locations)?;
+        self.shared.check_journal.imaged(number, locations)?;
         let keys = PointKeys::of(&recording.trace)?;
-        let moments = self.shared.known.absorb(&recording.trace, &keys);
+        let moments = self.shared.history.absorb(&recording.trace, &keys);
         let crashes = checks.prefix || checks.lazy || checks.races;
         if crashes && (is_urgent || !moments.is_empty()) {
-            self.spooled += 1;
-            let trace = self.trace_path(self.spooled);
+            self.trace_count += 1;
+            let trace = self.trace_path(self.trace_count);
             fs::rename(&recording.path, &trace).map_err(CampaignError::file(&trace))?;
             let news = moments.len() as u64;
             let job = Job::Crash {
@@ -248,33 +254,33 @@ impl<'s, 'o> Checker<'s, 'o> {
             let worth = if is_urgent {
                 u64::MAX
             } else {
-                news * 1000 / (EVENTS + recording.trace.event_count())
+                news * 1000 / (EVENTS_DOUBLING_TIME + recording.trace.event_count())
             };
             self.traces.push((worth, job));
             self.shared.traces_waiting.fetch_add(1, Ordering::Relaxed);
             Ok(())
         } else {
-            self.done(number, &moments, Tried::default())
+            self.done(number, &moments, TriedPoints::default())
         }
     }
 
-    /// Nothing more is to be done with a test case.
+    /// Records that a test case needs no more work.
     fn done(
         &self,
         number: CaseNumber,
         moments: &[PointKey],
-        tried: Tried,
+        tried: TriedPoints,
     ) -> Result<(), CampaignError> {
         self.shared.checks_done.fetch_add(1, Ordering::Relaxed);
-        self.shared.checked.done(number, moments, tried)
+        self.shared.check_journal.done(number, moments, tried)
     }
 
     fn trace_path(&self, number: u64) -> PathBuf {
         self.recorder.directory().join(format!("{number}.trace"))
     }
 
-    /// Images of a run: what it left, and crash images.
-    fn harvest(
+    /// Makes the images of a run: what it left at its end, and what crashes would have left.
+    fn make_images(
         &mut self,
         recording: &Recording,
         parent: &Contents,
@@ -282,7 +288,7 @@ impl<'s, 'o> Checker<'s, 'o> {
     ) -> Result<(), CampaignError> {
         let trace = &recording.trace;
         let options = &self.shared.options;
-        let choice = Choice {
+        let choice = ImageOptions {
             rules: self.judge.recovery().rules(),
             include_create: options.judging.include_create,
             stacks: options.stacks,
@@ -290,7 +296,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         };
         let mut at = {
             let mut locations = lock(&self.shared.locations);
-            moments(trace, &choice, &mut locations, &mut self.random)?
+            choose_moments(trace, &choice, &mut locations, &mut self.random)?
         };
         let end = EventIndex(trace.event_count());
         at.retain(|at| *at != end);
@@ -305,7 +311,10 @@ impl<'s, 'o> Checker<'s, 'o> {
                 input: case.input.clone(),
                 failure_point: (at != end).then_some(at.0),
             };
-            let (image, is_new) = shared.kept.images().insert(case.image, &edge, &contents)?;
+            let (image, is_new) = shared
+                .campaign
+                .images
+                .insert(case.image, &edge, &contents)?;
             if is_new {
                 let is_crash = u64::from(edge.failure_point.is_some());
                 shared.crash_images.fetch_add(is_crash, Ordering::Relaxed);
@@ -315,16 +324,16 @@ impl<'s, 'o> Checker<'s, 'o> {
         })
     }
 
-    /// Lets the power fail where it is new. How many failure points are left, and what was tried.
-    fn crash(&mut self, case: &TestCase, path: &Path) -> Result<(u64, Tried), CampaignError> {
+    /// Tries power failures at moments that are new; returns how many failure points are left, and what was tried.
+    fn crash(&mut self, case: &TestCase, path: &Path) -> Result<(u64, TriedPoints), CampaignError> {
         let trace = Trace::open(path)?;
         let keys = PointKeys::of(&trace)?;
-        let tries = if self.traces.is_empty() {
-            TRIES_IDLE
+        let traces_max = if self.traces.is_empty() {
+            TRACES_PER_MOMENT_IDLE
         } else {
-            TRIES
+            TRACES_PER_MOMENT
         };
-        let points = NewPoints::new(&trace, keys, &self.shared.known, tries, POINTS_MAX);
+        let points = UntriedPoints::new(&trace, keys, &self.shared.history, traces_max, POINTS_MAX);
         let points = Arc::new(points);
         let question = Question {
             checks: self.shared.options.checks,
@@ -344,45 +353,45 @@ impl<'s, 'o> Checker<'s, 'o> {
                     record: self.record_of(case)?,
                 };
                 self.shared.report(findings, &basis)?;
-                Ok((points.refused(), points.tried()))
+                Ok((points.over_limit(), points.tried()))
             }
             Judged::FailsUndisturbed(image, outcome) => {
                 self.undisturbed(image, &outcome);
                 Ok((0, points.tried()))
             }
-            Judged::NoPool => Ok((0, Tried::default())),
+            Judged::NoPool => Ok((0, TriedPoints::default())),
         }
     }
 
-    /// Asks, and stops if everybody does, or if it takes too long: what was found until then counts.
+    /// Checks a trace. Stops when the campaign stops or when it takes too long; what was found by then counts.
     pub(crate) fn ask(&self, trace: &Trace, question: &Question) -> Result<Judged, CampaignError> {
         let deadline = Instant::now() + OVERTIME * question.budget;
         let is_over = || self.shared.is_over() || Instant::now() > deadline;
         self.judge.judge(trace, question, &is_over)
     }
 
-    /// Recovery fails on an image that no crash has made.
+    /// Warns that recovery fails on an image that no crash has made.
     fn undisturbed(&self, image: powerfail_check::Undisturbed, outcome: &RecoveryOutcome) {
         if image == powerfail_check::Undisturbed::Initial {
-            // The image of the test case is a crash image, and its failure is known where it was made.
+            // The image of the test case is a crash image. The failure was reported where the image was made.
             return;
         }
         let what = match outcome {
             RecoveryOutcome::Exit { status, .. } => format!("exit status {status}"),
             RecoveryOutcome::Signal { signal, .. } => format!("signal {signal}"),
-            RecoveryOutcome::Timeout { .. } => "no end in time".to_owned(),
+            RecoveryOutcome::Timeout { .. } => "timeout".to_owned(),
             RecoveryOutcome::Output { pattern, .. } => format!("output that matches `{pattern}`"),
             RecoveryOutcome::Content { .. } => "wrong content".to_owned(),
         };
         self.shared.warn(&format!(
-            "recovery fails on a pool that the target has left by itself ({what}): nothing is blamed on crashes \
-             there; see --recover"
+            "recovery fails without any power failure ({what}), so crashes in such runs are not checked; see \
+             --recover"
         ));
     }
 
-    /// A test case of another machine: its image is made, if it is not there.
-    fn import(&mut self, received: &Received) -> Result<(), CampaignError> {
-        let images = self.shared.kept.images();
+    /// Imports a test case of another machine. Makes its image first, if that does not exist here.
+    fn import(&mut self, received: &RemoteCase) -> Result<(), CampaignError> {
+        let images = &self.shared.campaign.images;
         let mut image = Images::empty();
         if !images.contains(received.case.image) {
             for edge in &received.path {
@@ -392,7 +401,7 @@ impl<'s, 'o> Checker<'s, 'o> {
             }
             if image != received.case.image {
                 self.shared.warn(
-                    "test cases of another machine are left out: the target does something else here",
+                    "test cases of another machine were skipped: the target behaves differently on this machine",
                 );
                 return Ok(());
             }
@@ -402,7 +411,7 @@ impl<'s, 'o> Checker<'s, 'o> {
     }
 }
 
-/// An error with what lies behind it, in one sentence.
+/// An error and its causes, in one sentence.
 pub(crate) fn sentence(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

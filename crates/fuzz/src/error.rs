@@ -1,31 +1,31 @@
-//! Why a campaign ends early.
+//! The errors that end a campaign.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// See the module header. Whatever was reported before is on disk, and the campaign can be resumed.
+/// Why a campaign ended early. Everything that was reported before is on disk, and the campaign can be resumed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CampaignError {
-    /// There is no room for what has to be kept.
+    /// The disk is full.
     #[error(
-        "no room is left in {}: the campaign has stopped, and --resume goes on with it when there is",
+        "no space left in {}; free some, then continue with --resume",
         path.display()
     )]
-    NoRoom {
-        /// Where.
+    DiskFull {
+        /// The file that could not be written.
         path: PathBuf,
     },
-    /// What is kept.
+    /// The campaign directory cannot be used.
     #[error(transparent)]
     Corpus(powerfail_fuzz_store::CorpusError),
     /// The target cannot be recorded.
     #[error(transparent)]
     Record(#[from] powerfail_recorder::RecordError),
-    /// The target cannot be repeated.
+    /// The target cannot be executed.
     #[error(transparent)]
-    Repeat(#[from] powerfail_recorder::repeat::RepeatError),
+    Execute(#[from] powerfail_recorder::executor::ExecutorError),
     /// A trace cannot be read.
     #[error(transparent)]
     Trace(#[from] powerfail_trace::TraceError),
@@ -35,35 +35,35 @@ pub enum CampaignError {
     /// A check cannot be made.
     #[error(transparent)]
     Check(powerfail_check::CheckError),
-    /// Evidence cannot be kept.
+    /// Evidence cannot be stored.
     #[error(transparent)]
     Evidence(powerfail_check::output_directory::DirectoryError),
-    /// A file of the user.
+    /// A file cannot be read or written.
     #[error("{}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Why.
         source: std::io::Error,
     },
-    /// What the user has given.
+    /// An option or an input file of the user is invalid.
     #[error("{0}")]
     Wrong(String),
-    /// What the target does.
+    /// The target behaves in a way that does not allow fuzzing.
     #[error("{0}")]
     Target(String),
-    /// Somebody wants everything to stop.
+    /// The user has interrupted powerfail.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl CampaignError {
-    /// Names the file that an error is about.
+    /// Adds the file to an error of the operating system.
     pub(crate) fn file(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| match source.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                Self::NoRoom { path }
+                Self::DiskFull { path }
             }
             _ => Self::File { path, source },
         }
@@ -74,7 +74,7 @@ impl From<powerfail_fuzz_store::CorpusError> for CampaignError {
     fn from(error: powerfail_fuzz_store::CorpusError) -> Self {
         match &error {
             powerfail_fuzz_store::CorpusError::File { path, .. } if error.is_full() => {
-                Self::NoRoom { path: path.clone() }
+                Self::DiskFull { path: path.clone() }
             }
             _ => Self::Corpus(error),
         }

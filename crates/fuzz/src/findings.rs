@@ -1,13 +1,13 @@
-//! The findings of a campaign: each once, with its evidence, in a directory that `powerfail replay` understands.
+//! The findings of a campaign: each once, with its evidence, in a directory that `powerfail replay` reads.
 //!
 //! ```text
 //! findings/0123abcd/run.trace, report.json, recovery.json   as those of `powerfail check`
-//!                   input         what the target was fed
-//!                   case.json     the image it was fed on, and the way to that
+//!                   input         the input of the test case
+//!                   case.json     the image of the test case, and the path to it in the tree
 //!                   minimised.input, minimised.json         a smaller test case that shows the same
 //! ```
 //!
-//! A directory gets its name when everything is in it, so a kill leaves no half of a finding.
+//! A directory gets its final name when it is complete, so a kill leaves no half of a finding.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use powerfail_check::{Cause, cause_of};
 use powerfail_check::{Recovery, output_directory};
 use powerfail_finding::{Class, Finding, Report, Totals};
-use powerfail_fuzz_store::{Edge, TestCase};
+use powerfail_fuzz_store::{Edge, StoredFinding, TestCase};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CampaignError;
@@ -27,44 +27,35 @@ const CASE: &str = "case.json";
 const INPUT: &str = "input";
 const MINIMISED: &str = "minimised.json";
 const MINIMISED_INPUT: &str = "minimised.input";
-/// What recovery is fed with, if that is not nothing.
+/// The input of recovery, if it has one.
 pub(crate) const RECOVERY_INPUT: &str = "recovery.input";
-/// The trace of what a crash has shown later.
+/// The trace in which a crash confirmed a finding of the lint.
 const CRASH_TRACE: &str = "crash.trace";
-/// How the names of directories begin that are not finished.
+/// The prefix of directories that are not complete.
 const UNFINISHED: &str = ".new-";
 
-/// A finding and its evidence.
-#[derive(Clone, Debug)]
-pub struct StoredFinding {
-    /// The finding.
-    pub finding: Finding,
-    /// Its directory, which `powerfail replay` understands.
-    pub directory: PathBuf,
-}
-
-/// A test case as it is written beside a finding.
+/// A test case, as `case.json` describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaseRecord {
-    /// The image, by its hash.
+    /// The image, as its hash.
     pub image: String,
-    /// The edges of the shortest way to it, from the empty image or from one that was given.
+    /// The edges of the shortest path to it, from the empty image or from one that the user gave.
     pub path: Vec<EdgeRecord>,
-    /// When it was found, in seconds of the campaign.
+    /// When the finding was made, in seconds of the campaign.
     pub time_s: f64,
-    /// After how many executions.
+    /// Executions before that.
     pub execs: u64,
 }
 
-/// An edge.
+/// An edge of the image tree: a run of the target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EdgeRecord {
-    /// The input, as text where it is text.
+    /// The input as text.
     pub input: String,
-    /// The same in hexadecimal digits, where it is not.
+    /// The input in hexadecimal digits, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_hex: Option<String>,
-    /// Where the power failed.
+    /// The event before which the power failed; none if the run ended normally.
     pub failure_point: Option<u64>,
 }
 
@@ -85,25 +76,36 @@ impl From<&Edge> for EdgeRecord {
     }
 }
 
-/// What a finding rests on.
+/// Everything that a finding is based on.
 pub(crate) struct Basis<'a> {
     pub(crate) trace: &'a Path,
     pub(crate) command: Vec<String>,
     pub(crate) recovery: &'a Recovery,
-    /// What recovery is fed with.
+    /// The input of recovery.
     pub(crate) recovery_input: Option<&'a [u8]>,
     pub(crate) case: &'a TestCase,
     pub(crate) record: CaseRecord,
 }
 
-/// What was written down of it.
-pub(crate) struct Found {
+/// The part of a basis that is stored, and that minimisation needs.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredBasis {
     pub(crate) case: TestCase,
     pub(crate) recovery: Recovery,
     pub(crate) recovery_input: Option<Vec<u8>>,
 }
 
-/// See the module header.
+impl From<&Basis<'_>> for StoredBasis {
+    fn from(basis: &Basis<'_>) -> Self {
+        Self {
+            case: basis.case.clone(),
+            recovery: basis.recovery.clone(),
+            recovery_input: basis.recovery_input.map(<[u8]>::to_vec),
+        }
+    }
+}
+
+/// All findings of a campaign. Can be shared between threads.
 #[derive(Debug)]
 pub(crate) struct Findings {
     directory: PathBuf,
@@ -116,16 +118,16 @@ struct Inner {
     places: HashMap<Cause, usize>,
 }
 
-/// What became of a finding.
-pub(crate) enum Added {
+/// What happened to a finding that was added.
+pub(crate) enum AddOutcome {
     New(Box<StoredFinding>),
-    /// It was known, and now a crash has shown it.
-    Shown,
-    Known,
+    /// The lint had found it, and now a crash has confirmed it.
+    Confirmed,
+    Duplicate,
 }
 
 impl Findings {
-    /// Reads what is there. What a kill has left unfinished is removed.
+    /// Reads the existing findings, and removes incomplete ones that a kill has left.
     pub(crate) fn open(directory: &Path) -> Result<Self, CampaignError> {
         let mut inner = Inner::default();
         let entries = fs::read_dir(directory).map_err(CampaignError::file(directory))?;
@@ -156,7 +158,7 @@ impl Findings {
         self.lock().all.clone()
     }
 
-    /// How many there are of each class.
+    /// The number of findings of each class.
     pub(crate) fn by_class(&self) -> BTreeMap<Class, u64> {
         let mut counts = BTreeMap::new();
         for stored in &self.lock().all {
@@ -165,8 +167,8 @@ impl Findings {
         counts
     }
 
-    /// Whether a finding is known, and nothing new is to be said about it.
-    pub(crate) fn knows(&self, finding: &Finding) -> bool {
+    /// Whether a finding is stored already, with evidence that is at least as strong.
+    pub(crate) fn contains(&self, finding: &Finding) -> bool {
         let inner = self.lock();
         let place = inner.places.get(&cause_of(finding));
         place.is_some_and(|place| {
@@ -174,35 +176,41 @@ impl Findings {
         })
     }
 
-    /// Keeps a finding, unless it is known.
-    pub(crate) fn add(&self, finding: Finding, basis: &Basis<'_>) -> Result<Added, CampaignError> {
+    /// Stores a finding, unless it is a duplicate.
+    pub(crate) fn add(
+        &self,
+        finding: Finding,
+        basis: &Basis<'_>,
+    ) -> Result<AddOutcome, CampaignError> {
         let mut inner = self.lock();
         let cause = cause_of(&finding);
         if let Some(place) = inner.places.get(&cause).copied() {
             let known = &mut inner.all[place];
             if known.finding.evidence.is_none() && finding.evidence.is_some() {
-                show(known, finding, basis)?;
-                return Ok(Added::Shown);
+                confirm(known, finding, basis)?;
+                return Ok(AddOutcome::Confirmed);
             }
-            return Ok(Added::Known);
+            return Ok(AddOutcome::Duplicate);
         }
         let mut finding = finding;
         finding.id = inner.free_id(&finding.id);
         let unfinished = self.directory.join(format!("{UNFINISHED}{}", finding.id));
         let directory = self.directory.join(&finding.id);
-        let kept = keep(&unfinished, &finding, basis).and_then(|()| {
+        let written = write_all(&unfinished, &finding, basis).and_then(|()| {
             fs::rename(&unfinished, &directory).map_err(CampaignError::file(&directory))
         });
-        if let Err(error) = kept {
+        if let Err(error) = written {
             let _ = fs::remove_dir_all(&unfinished);
             return Err(error);
         }
         let stored = inner.push(finding, directory);
-        Ok(Added::New(Box::new(stored)))
+        Ok(AddOutcome::New(Box::new(stored)))
     }
 
-    /// What a finding rests on, if it has no smaller test case yet.
-    pub(crate) fn unfinished(stored: &StoredFinding) -> Result<Option<Found>, CampaignError> {
+    /// The basis of a finding that was not minimised yet.
+    pub(crate) fn not_minimised(
+        stored: &StoredFinding,
+    ) -> Result<Option<StoredBasis>, CampaignError> {
         let directory = &stored.directory;
         if directory.join(MINIMISED).exists() {
             return Ok(None);
@@ -218,7 +226,7 @@ impl Findings {
         };
         let (_, recovery) = output_directory::load(directory)?;
         let recovery_input = recovery.input.is_some().then(|| read(RECOVERY_INPUT));
-        Ok(Some(Found {
+        Ok(Some(StoredBasis {
             case: TestCase {
                 image,
                 input: read(INPUT)?,
@@ -228,8 +236,8 @@ impl Findings {
         }))
     }
 
-    /// Keeps a smaller test case that shows a finding.
-    pub(crate) fn minimised(
+    /// Stores a smaller test case that shows a finding.
+    pub(crate) fn store_minimised(
         &self,
         directory: &Path,
         case: &TestCase,
@@ -254,7 +262,7 @@ impl Inner {
         stored
     }
 
-    /// An id that nobody has.
+    /// An id that no other finding has.
     fn free_id(&self, wanted: &str) -> String {
         let base = wanted.split('-').next().unwrap_or(wanted);
         let is_free = |id: &String| self.all.iter().all(|stored| stored.finding.id != *id);
@@ -278,7 +286,7 @@ fn report_of(finding: &Finding, command: &[String]) -> Report {
 }
 
 /// Writes everything into a new directory.
-fn keep(directory: &Path, finding: &Finding, basis: &Basis<'_>) -> Result<(), CampaignError> {
+fn write_all(directory: &Path, finding: &Finding, basis: &Basis<'_>) -> Result<(), CampaignError> {
     let _ = fs::remove_dir_all(directory);
     fs::create_dir_all(directory).map_err(CampaignError::file(directory))?;
     output_directory::keep_trace(directory, basis.trace)?;
@@ -297,8 +305,8 @@ fn keep(directory: &Path, finding: &Finding, basis: &Basis<'_>) -> Result<(), Ca
     Ok(())
 }
 
-/// Adds what a crash has shown to a finding that the trace alone had shown.
-fn show(
+/// Adds the evidence of a crash to a finding of the lint.
+fn confirm(
     known: &mut StoredFinding,
     finding: Finding,
     basis: &Basis<'_>,
@@ -330,7 +338,7 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>, CampaignError> {
     Ok((text + "\n").into_bytes())
 }
 
-/// Writes a file that is there as a whole or not at all.
+/// Replaces a file as a whole, so that a kill leaves the old one or the new one.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), CampaignError> {
     let unfinished = path.with_extension("new");
     fs::write(&unfinished, bytes).map_err(CampaignError::file(&unfinished))?;

@@ -1,63 +1,94 @@
-//! What waits for a checker, the most promising first.
+//! The work of checkers: the jobs, their order, and how a checker divides its time between kinds of jobs.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use powerfail_check::Recovery;
 use powerfail_explore::PointKey;
 use powerfail_fuzz_engine::End;
-use powerfail_fuzz_store::{CaseNumber, Priority, TestCase};
+use powerfail_fuzz_store::{CaseNumber, Priority, Retirement, StoredFinding, TestCase};
 
-use crate::findings::StoredFinding;
-use crate::messages::Received;
+use crate::findings::StoredBasis;
+use crate::machines::RemoteCase;
 
-/// Something to be done.
+/// What a checker does next.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// A new test case: it is recorded and linted, and gives images.
+    /// Record a new test case, lint its trace, and make images from it.
     Record { number: CaseNumber, case: TestCase },
-    /// Its trace waits for crashes.
+    /// Try power failures in the trace of a test case.
     Crash {
         number: CaseNumber,
         case: TestCase,
         trace: PathBuf,
-        /// Names of moments that no test case before it had.
+        /// Names of moments that no earlier test case had.
         moments: Vec<PointKey>,
     },
-    /// An execution has failed. `None`: recovery gave up without a signal.
-    Blame {
-        /// Its number in the queue, if it is there.
+    /// Find out why an execution failed.
+    Explain {
+        /// The number of the test case, if it is in the queue.
         number: Option<CaseNumber>,
         case: TestCase,
-        end: Option<End>,
+        failure: Failure,
     },
-    /// A test case of another machine.
-    Import(Received),
-    /// A finding wants a smaller test case.
+    /// Import a test case of another machine.
+    Import(RemoteCase),
+    /// Look for a smaller test case that shows a finding.
     Minimise {
         stored: Box<StoredFinding>,
-        case: TestCase,
-        recovery: Box<Recovery>,
-        recovery_input: Option<Vec<u8>>,
+        basis: Box<StoredBasis>,
     },
 }
 
-/// What a checker divides its time between.
+/// How an execution failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// A signal ended it. The signal is unknown if a campaign of format 1 has stored the test case.
+    Signal(Option<i32>),
+    /// It timed out.
+    Timeout,
+    /// The target gave up on the image before it read its input.
+    GaveUp,
+}
+
+impl Failure {
+    /// `None` if the execution did not fail, or if it failed because it wrote a longer file than powerfail allows.
+    pub(crate) const fn of_end(end: End) -> Option<Self> {
+        match end {
+            End::Exit(_) | End::Signal(libc::SIGXFSZ) => None,
+            End::Signal(signal) => Some(Self::Signal(Some(signal))),
+            End::Timeout => Some(Self::Timeout),
+        }
+    }
+
+    /// The failure for which a test case was retired, if that is why.
+    pub(crate) const fn of_retirement(because: &Retirement) -> Option<Self> {
+        match because {
+            Retirement::Hangs => Some(Self::Timeout),
+            Retirement::Crashes { signal: None } => Some(Self::Signal(None)),
+            Retirement::Crashes {
+                signal: Some(signal),
+            } => Self::of_end(End::Signal(*signal)),
+            Retirement::Redundant | Retirement::Shortened { .. } | Retirement::Other(_) => None,
+        }
+    }
+}
+
+/// The kinds of jobs that a checker divides its time between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What is new is looked at.
+    /// New test cases and failures are recorded.
     TakeIn,
-    /// The power fails.
+    /// Power failures are tried.
     Crash,
-    /// Findings get smaller.
+    /// Test cases of findings are minimised.
     Minimise,
 }
 
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::TakeIn, Self::Crash, Self::Minimise];
 
-    /// Its part of the time, if all kinds wait: a finding is known before it is small.
+    /// Its share of the time if jobs of all kinds wait. Finding something comes before minimising it.
     const fn share(self) -> u32 {
         match self {
             Self::TakeIn | Self::Crash => 4,
@@ -66,19 +97,19 @@ impl Kind {
     }
 }
 
-/// How the time of a checker was spent.
+/// How a checker has spent its time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shares([Duration; 3]);
 
 impl Shares {
-    /// The kinds, the one first that has had least of what is due to it.
+    /// The kinds, the one first that has received the least of its share.
     pub(crate) fn order(&self) -> [Kind; 3] {
         let mut kinds = Kind::ALL;
         kinds.sort_by_key(|kind| self.0[*kind as usize] / kind.share());
         kinds
     }
 
-    /// Notes what was done. What had nothing to do meanwhile does not save its time up.
+    /// Adds time that was spent. Kinds without jobs in that time do not save up their share.
     pub(crate) fn spend(&mut self, kind: Kind, time: Duration, idle: &[Kind]) {
         self.0[kind as usize] += time;
         let due = self.0[kind as usize] / kind.share();
@@ -92,30 +123,30 @@ impl Shares {
 impl Job {
     pub(crate) const fn kind(&self) -> Kind {
         match self {
-            Self::Blame { .. } | Self::Record { .. } | Self::Import(_) => Kind::TakeIn,
+            Self::Explain { .. } | Self::Record { .. } | Self::Import(_) => Kind::TakeIn,
             Self::Crash { .. } => Kind::Crash,
             Self::Minimise { .. } => Kind::Minimise,
         }
     }
 
-    /// What comes first, whatever it promises.
+    /// Breaks ties between jobs that promise the same.
     const fn urgency(&self) -> u8 {
         match self {
-            Self::Blame { .. } => 1,
+            Self::Explain { .. } => 1,
             _ => 0,
         }
     }
 }
 
-/// A job in its queue.
+/// A job in its queue, ordered by how promising it is.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedJob {
     pub(crate) job: Job,
     rank: (u64, u8, u64),
 }
 
-impl Waiting {
-    /// `news` is how many locations are new, `number` how many waited before.
+impl QueuedJob {
+    /// `news` is the number of new locations, `number` the number of jobs that waited already.
     pub(crate) fn new(job: Job, priority: Priority, news: u64, number: u64) -> Self {
         let priority = match priority {
             Priority::Low => 0,
@@ -131,21 +162,21 @@ impl Waiting {
     }
 }
 
-impl PartialEq for Waiting {
+impl PartialEq for QueuedJob {
     fn eq(&self, other: &Self) -> bool {
         self.rank == other.rank
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for QueuedJob {}
 
-impl PartialOrd for Waiting {
+impl PartialOrd for QueuedJob {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Waiting {
+impl Ord for QueuedJob {
     fn cmp(&self, other: &Self) -> Ordering {
         self.rank.cmp(&other.rank)
     }
@@ -155,9 +186,26 @@ impl Ord for Waiting {
 mod tests {
     use std::collections::BinaryHeap;
 
-    use powerfail_fuzz_store::{CaseNumber, Images, Priority, TestCase};
+    use powerfail_fuzz_store::{CaseNumber, Images, Priority, Retirement, TestCase};
 
-    use super::{Job, Kind, Shares, Waiting};
+    use super::{Failure, Job, Kind, QueuedJob, Shares};
+
+    #[test]
+    fn a_stored_failure_keeps_its_signal() {
+        let crashed = |signal| Failure::of_retirement(&Retirement::Crashes { signal });
+        assert_eq!(
+            crashed(Some(libc::SIGABRT)),
+            Some(Failure::Signal(Some(libc::SIGABRT)))
+        );
+        assert_eq!(crashed(None), Some(Failure::Signal(None)));
+        // Our own limit on the size of files ended it.
+        assert_eq!(crashed(Some(libc::SIGXFSZ)), None);
+        assert_eq!(
+            Failure::of_retirement(&Retirement::Hangs),
+            Some(Failure::Timeout)
+        );
+        assert_eq!(Failure::of_retirement(&Retirement::Redundant), None);
+    }
 
     #[test]
     fn time_is_divided_and_idle_kinds_save_none_up() {
@@ -186,7 +234,7 @@ mod tests {
                 input: Vec::new(),
             },
         };
-        let mut heap: BinaryHeap<Waiting> = [
+        let mut heap: BinaryHeap<QueuedJob> = [
             (record(1), Priority::Low, 0),
             (record(2), Priority::Medium, 0),
             (record(3), Priority::Medium, 0),
@@ -195,10 +243,10 @@ mod tests {
         ]
         .into_iter()
         .zip(0..)
-        .map(|((job, priority, news), number)| Waiting::new(job, priority, news, number))
+        .map(|((job, priority, news), number)| QueuedJob::new(job, priority, news, number))
         .collect();
         let mut order = Vec::new();
-        while let Some(Waiting {
+        while let Some(QueuedJob {
             job: Job::Record { number, .. },
             ..
         }) = heap.pop()

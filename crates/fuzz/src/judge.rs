@@ -18,7 +18,8 @@ use powerfail_oracle::{Oracle, Settings};
 use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
-use crate::options::{CampaignOptions, Checks, InputWay};
+use crate::options::{CampaignOptions, Checks};
+use powerfail_recorder::InputChannel;
 
 /// Executions at one failure point whose lost lines are explored.
 const EXECUTIONS_MAX: u64 = 200;
@@ -199,10 +200,10 @@ impl Judge {
 /// The command of the target. An input that comes as arguments is put in its place; another one stays a
 /// placeholder.
 fn command_with(options: &CampaignOptions, input: &[u8]) -> Vec<OsString> {
-    if options.input != InputWay::Arguments {
+    if options.input != InputChannel::Arguments {
         return options.command.clone();
     }
-    let lines = powerfail_recorder::repeat::split_arguments(input);
+    let lines = powerfail_recorder::split_arguments(input);
     let words = options.command.iter();
     words
         .flat_map(|word| match word.as_bytes() {

@@ -1,49 +1,61 @@
-//! A fuzzing campaign: workers execute test cases, what is new becomes images and goes through the checks.
+//! A fuzzing campaign: workers execute test cases; new ones become images and go through the checks.
 //!
 //! ```text
-//!  engine ──runs──▶ repeater             one of each in every thread that fuzzes
+//!  engine ──runs──▶ executor             one of each in every thread that fuzzes
 //!    │ discovery
 //!    ▼
 //!  queue on disk ──▶ record ──▶ lint ──▶ findings
 //!                      │
 //!                      ├──▶ images in the tree ──▶ test cases on them, for the engines
-//!                      └──▶ crashes, lost lines, reads at moments that are new ──▶ findings ──▶ minimised
+//!                      └──▶ crashes, lost lines, reads at new moments ──▶ findings ──▶ minimised
 //! ```
 //!
-//! Everything is on disk before anybody is told of it, so that a kill at any moment loses nothing that was
-//! reported.
+//! Everything is on disk before it is reported, so a kill at any moment loses nothing that was reported.
 //!
-//! The parts are other crates: `corpus` keeps, `fuzz` decides what comes next, the repeater of `recorder`
-//! executes, `check` judges. Here they are put together.
+//! This crate combines others: `fuzz-store` keeps files, `fuzz-engine` decides which test case comes next, the
+//! executor of `recorder` executes it, and `check` judges it. It prints nothing: it reports to an [`Observer`].
+//!
+//! Where to look:
+//!
+//! - [`run()`]: threads and limits; `worker`: a thread that fuzzes; `checker`: a thread that checks.
+//! - `shared_state`: what threads share; `job`: the work of checkers and its order.
+//! - `crash_images`: which images are made from a trace; `rebuild`: how one is made again.
+//! - `check_history`, `point_selection`, `check_journal`: what was checked already, and what is checked next.
+//! - `failed_execution`: why an execution failed; `minimise_finding`, `minimise_corpus`: smaller test cases.
+//! - `afl`: the target of afl-fuzz.
 
-mod blame;
-mod checked;
+mod afl;
+mod check_history;
+mod check_journal;
 mod checker;
-mod cmin;
+mod crash_images;
 mod error;
+mod failed_execution;
 mod findings;
-mod harvest;
 mod job;
 mod judge;
-mod known;
-mod messages;
-mod minimise;
+mod machines;
+mod minimise_corpus;
+mod minimise_finding;
 mod observer;
 mod options;
+mod point_selection;
 mod rebuild;
 mod recording;
 mod run;
-mod shared;
-mod start;
+mod seeds;
+mod shared_state;
 mod stats;
-mod target;
+mod target_runner;
 mod worker;
 
-pub use cmin::{MinimisedCase, MinimisedCorpus, minimise_case, minimise_corpus};
+pub use afl::{AflError, AflOptions, serve_afl};
 pub use error::CampaignError;
-pub use findings::{CaseRecord, EdgeRecord, StoredFinding};
+pub use findings::{CaseRecord, EdgeRecord};
+pub use minimise_corpus::{MinimisedCase, MinimisedCorpus, minimise_case, minimise_corpus};
 pub use observer::Observer;
-pub use options::{CampaignOptions, Checks, InputWay, RecoveryOptions, Together};
+pub use options::{CampaignOptions, Checks, RecoveryOptions, Together};
+pub use powerfail_fuzz_store::{Stats, StoredFinding};
+pub use powerfail_recorder::InputChannel;
 pub use rebuild::rebuild_all;
 pub use run::{Summary, resumed_options, run};
-pub use stats::Stats;

@@ -1,19 +1,19 @@
-//! Whom to tell.
+//! The interface through which a campaign reports what happens.
 
 use std::path::Path;
 
 use powerfail_finding::Finding;
 
-use crate::stats::Stats;
+use powerfail_fuzz_store::Stats;
 
-/// Hears what happens. Everything that is told has been kept before. Called by several threads.
+/// Receives the events of a campaign. Everything that is reported is on disk already. Called by several threads.
 pub trait Observer: Sync {
-    /// About once a second.
+    /// New statistics, about once a second.
     fn stats(&self, stats: &Stats);
     /// A new finding, and the directory with its evidence.
     fn finding(&self, finding: &Finding, directory: &Path);
-    /// Something that limits the campaign: a sentence.
+    /// Something limits the campaign; the sentence says what.
     fn warning(&self, sentence: &str);
-    /// Whether to stop.
+    /// Whether the campaign has to stop.
     fn is_interrupted(&self) -> bool;
 }

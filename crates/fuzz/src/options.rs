@@ -1,36 +1,24 @@
-//! What a campaign is to do.
+//! The options of a campaign. They are stored in its directory, for `--resume`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use powerfail_check::Recovery;
+use powerfail_recorder::InputChannel;
 use serde::{Deserialize, Serialize};
 
-/// How the target gets its input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum InputWay {
-    /// From its standard input.
-    #[default]
-    Stdin,
-    /// From the file that `{input}` stands for.
-    File,
-    /// As arguments, in the place of `{input}`: one for each line.
-    Arguments,
-}
-
-/// Which checks a new test case goes through.
+/// The checks that each new test case goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each check")]
 pub struct Checks {
-    /// Patterns of misuse in the trace.
+    /// The trace is searched for patterns of misuse.
     pub lint: bool,
     /// The power fails at failure points, with all stores before them durable.
     pub prefix: bool,
-    /// Lost and reordered lines.
+    /// Lost and reordered lines are explored.
     pub lazy: bool,
-    /// The reads of recovery.
+    /// The reads of recovery are watched.
     pub races: bool,
 }
 
@@ -58,7 +46,7 @@ impl Default for Checks {
 impl std::str::FromStr for Checks {
     type Err = String;
 
-    /// Reads names with commas between them: `lint,prefix`.
+    /// Parses names separated by commas: `lint,prefix`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut checks = Self::NONE;
         for name in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
@@ -69,7 +57,7 @@ impl std::str::FromStr for Checks {
                 "races" => checks.races = true,
                 _ => {
                     return Err(format!(
-                        "`{name}` is no check; there are lint, prefix, lazy and races"
+                        "invalid check `{name}`: expected lint, prefix, lazy or races"
                     ));
                 }
             }
@@ -78,94 +66,94 @@ impl std::str::FromStr for Checks {
     }
 }
 
-/// How findings are judged, as far as `check` does it, too.
+/// How recovery is run and judged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecoveryOptions {
-    /// How recovery is run. An empty `recover` is the target itself with an empty input. The working
+    /// How recovery is run. An empty `recover` stands for the target itself with an empty input. The working
     /// directory is that of the target.
     pub recovery: Recovery,
-    /// Also report warnings.
+    /// Report warnings, too.
     pub warnings: bool,
-    /// Also let the power fail while PMDK creates a pool.
+    /// Let the power fail while PMDK creates a pool, too.
     pub include_create: bool,
 }
 
-/// Where `LibAFL`'s messages go, if several machines work together.
+/// The connection between instances on several machines, which exchange messages of `LibAFL`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Together {
-    /// Others join here, at this port.
+    /// Listen on this port for others.
     Broker(u16),
-    /// Join the broker at this address: `host:port`.
+    /// Connect to the broker at this address: `host:port`.
     Join(String),
 }
 
-/// See the module header.
+/// The options of a campaign.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "switches that are independent of each other"
 )]
 pub struct CampaignOptions {
-    /// The target, with `{pool}` and, unless it reads its standard input, `{input}`.
+    /// The command of the target, with `{pool}` and, unless it reads its standard input, `{input}`.
     pub command: Vec<OsString>,
-    /// How it gets its input.
-    pub input: InputWay,
-    /// Where everything is kept.
+    /// How the target receives its input.
+    pub input: InputChannel,
+    /// The directory of the campaign.
     pub out: PathBuf,
-    /// Go on with what is there.
+    /// Continue an existing campaign.
     #[serde(skip)]
     pub resume: bool,
-    /// A directory with inputs to begin with; without one, an empty line.
+    /// A directory with initial inputs; without one, the initial input is an empty line.
     pub seeds: Option<PathBuf>,
-    /// A directory with images to begin with: each entry is a pool, or a directory with its files. Without
-    /// one the target creates its pool.
+    /// A directory with initial images: each entry is a pool, or a directory with the files of one image. Without it,
+    /// the target creates its pool.
     pub images: Option<PathBuf>,
-    /// Tokens, as those of AFL++.
+    /// A dictionary of tokens, in the format of AFL++.
     pub dictionary: Option<PathBuf>,
     /// A grammar of inputs.
     pub grammar: Option<PathBuf>,
-    /// Threads in all: one of two checks, and fuzzes when there is nothing to check.
+    /// The number of threads. Every second one checks, and fuzzes only while there is nothing to check.
     pub jobs: usize,
-    /// How long, this time.
+    /// How long this run of the campaign takes.
     #[serde(skip)]
     pub time: Option<Duration>,
-    /// How many executions, this time.
+    /// How many executions this run of the campaign makes.
     #[serde(skip)]
     pub executions: Option<u64>,
     /// How long an execution may take.
     pub timeout: Duration,
-    /// Which checks.
+    /// The checks of new test cases.
     pub checks: Checks,
-    /// How recovery is judged.
+    /// How recovery is run and judged.
     pub judging: RecoveryOptions,
-    /// An operation is its whole call stack, not its site alone.
+    /// Identify an operation by its whole call stack, not by its instruction alone.
     pub stacks: bool,
     /// Give the target the same addresses, times, random numbers and ids in each execution.
     pub derandomise: bool,
     /// Feed sockets of the target from the input.
     pub desock: bool,
-    /// Crash images at random points: how many for each new test case, on average.
+    /// The average number of crash images at random moments for each new test case.
     pub random_images: f64,
     /// The longest file that the target may write.
     pub file_limit_bytes: u64,
-    /// What decides all that is chosen at random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Output directories of other instances, to import from.
+    /// Output directories of other instances to import test cases from.
     pub sync: Vec<PathBuf>,
-    /// Other machines.
+    /// The connection to instances on other machines.
     pub together: Option<Together>,
-    /// How long the checks of one test case may take, about.
+    /// About how long the checks of one test case may take.
     pub check_budget: Duration,
 }
 
 impl CampaignOptions {
-    /// The usual options for a command. `recovery` says how it is judged.
+    /// The default options for a command.
     pub fn new(command: Vec<OsString>, out: PathBuf) -> Self {
         let working_directory = std::env::current_dir().unwrap_or_default();
         Self {
             command,
-            input: InputWay::default(),
+            input: InputChannel::default(),
             out,
             resume: false,
             seeds: None,

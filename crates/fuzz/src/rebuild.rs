@@ -1,4 +1,4 @@
-//! Makes an image again from its parent and its edge: the program is recorded, and the trace cut.
+//! Makes an image again from its parent and its edge: records the run, and takes the pool at the failure point.
 
 use std::io;
 use std::path::Path;
@@ -8,16 +8,16 @@ use powerfail_fuzz_store::{Edge, Images, Rebuild};
 use powerfail_image::{Contents, ImageId};
 use powerfail_model::EventIndex;
 
+use crate::crash_images::contents_at;
 use crate::error::CampaignError;
-use crate::harvest::contents_at;
 use crate::recording::{Recorded, Recorder};
 
 impl Recorder {
-    /// What an edge leads to.
+    /// The image that an edge leads to.
     pub(crate) fn follow(&self, from: &Contents, edge: &Edge) -> Result<Contents, CampaignError> {
         let recording = match self.record(from, &edge.input)? {
             Recorded::Done(recording) => recording,
-            Recorded::Useless(sentence) => return Err(CampaignError::Target(sentence)),
+            Recorded::Unusable(sentence) => return Err(CampaignError::Target(sentence)),
             Recorded::Interrupted => return Err(CampaignError::Interrupted),
         };
         let trace = &recording.trace;
@@ -25,8 +25,8 @@ impl Recorder {
         let at = edge.failure_point.unwrap_or(end);
         if at > end {
             return Err(CampaignError::Target(format!(
-                "the run has {end} events now, and the failure point is {at}: it depends on more than the \
-                 image and the input"
+                "the run now has {end} events, but the failure point is {at}: the target depends on something \
+                 besides the image and the input"
             )));
         }
         let mut made = None;
@@ -50,8 +50,8 @@ impl Rebuild for Recorder {
     }
 }
 
-/// Makes every image of a campaign again from the tree alone, and compares it with what is kept. Gives those
-/// that became something else, each with a sentence.
+/// Makes every image of a campaign again from the tree alone, and compares it with the stored one. Returns the images
+/// that differ, each with the reason.
 pub fn rebuild_all(
     out: &Path,
     runtime: &Arc<[u8]>,
@@ -63,7 +63,7 @@ pub fn rebuild_all(
     for node in images.nodes() {
         match images.rebuild(node.id, &mut recorder) {
             Ok(contents) if contents == *images.load(node.id)? => {}
-            Ok(_) => wrong.push((node.id, "it has other bytes".to_owned())),
+            Ok(_) => wrong.push((node.id, "the bytes differ".to_owned())),
             Err(error) => wrong.push((node.id, crate::checker::sentence(&error))),
         }
     }

@@ -1,22 +1,22 @@
-//! Records a test case, for the checks.
+//! Records test cases, for the checks.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use powerfail_image::{Contents, RunDirectory};
-use powerfail_recorder::{Input, Options, RecordError, Summary, TargetStatus, repeat};
+use powerfail_recorder::{Input, Options, RecordError, Summary, TargetStatus};
 use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
-use crate::options::{CampaignOptions, InputWay};
+use crate::options::CampaignOptions;
 
-/// A recorded target is slower than a repeated one: it is given more time.
+/// A recorded run is slower than an execution of the fuzzer, so it gets this many times as long.
 const SLOWER: u32 = 4;
-/// And at least this long.
+/// And it gets at least this long.
 const TIME_MIN: Duration = Duration::from_secs(3);
 
-/// Records test cases, one at a time, all at the same path.
+/// Records test cases, one at a time, all with the same path for the pool.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     options: Arc<CampaignOptions>,
@@ -24,19 +24,19 @@ pub(crate) struct Recorder {
     directory: RunDirectory,
 }
 
-/// A test case that was recorded.
+/// The recording of a test case.
 pub(crate) struct Recording {
     pub(crate) trace: Trace,
     pub(crate) path: PathBuf,
     pub(crate) summary: Box<Summary>,
 }
 
-/// What came of a recording.
+/// The result of recording a test case.
 pub(crate) enum Recorded {
     Done(Box<Recording>),
-    /// Nothing can be said of this test case: a sentence.
-    Useless(String),
-    /// Somebody wants everything to stop.
+    /// The recording cannot be used; the sentence says why.
+    Unusable(String),
+    /// The user has interrupted powerfail.
     Interrupted,
 }
 
@@ -53,12 +53,12 @@ impl Recorder {
         })
     }
 
-    /// Where the files of an image are while it is recorded.
+    /// The directory of the pool files during a recording.
     pub(crate) fn pool_directory(&self) -> PathBuf {
         powerfail_recorder::pool_directory(&self.slot())
     }
 
-    /// A directory of this recorder.
+    /// The directory that belongs to this recorder.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -67,7 +67,7 @@ impl Recorder {
         self.directory.path().join("slot")
     }
 
-    /// Runs an input on an image.
+    /// Records the target with an input on an image.
     pub(crate) fn record(
         &self,
         contents: &Contents,
@@ -80,19 +80,19 @@ impl Recorder {
         record.contents = Some(contents.clone());
         record.input = Some(Input {
             bytes: input.to_vec(),
-            way: way_of(options.input),
+            channel: options.input,
         });
         record.derandomise = options.derandomise;
         record.desock = options.desock;
         record.discard_output = true;
         record.file_limit_bytes = Some(options.file_limit_bytes);
-        // An acknowledgement is looked for in what the target writes.
+        // Acknowledgements are looked for in the output of the target.
         record.output_prefix_bytes = 4096;
         record.time_limit = Some((options.timeout * SLOWER).max(TIME_MIN));
         let summary = match powerfail_recorder::record(&record, &self.runtime) {
             Ok(summary) => summary,
             Err(RecordError::SelfCheck(failure)) => {
-                return Ok(Recorded::Useless(failure.to_string()));
+                return Ok(Recorded::Unusable(failure.to_string()));
             }
             Err(RecordError::RuntimeSilent {
                 status: TargetStatus::Killed(libc::SIGINT | libc::SIGTERM),
@@ -107,7 +107,7 @@ impl Recorder {
             return Ok(Recorded::Interrupted);
         }
         if let Some(sentence) = summary.fatal.first() {
-            return Ok(Recorded::Useless(sentence.clone()));
+            return Ok(Recorded::Unusable(sentence.clone()));
         }
         let trace = Trace::open(&path)?;
         Ok(Recorded::Done(Box::new(Recording {
@@ -115,14 +115,5 @@ impl Recorder {
             path,
             summary: Box::new(summary),
         })))
-    }
-}
-
-/// The recorder's word for it.
-pub(crate) const fn way_of(way: InputWay) -> repeat::InputWay {
-    match way {
-        InputWay::Stdin => repeat::InputWay::Stdin,
-        InputWay::File => repeat::InputWay::File,
-        InputWay::Arguments => repeat::InputWay::Arguments,
     }
 }

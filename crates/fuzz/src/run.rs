@@ -1,4 +1,4 @@
-//! From the beginning of a campaign to its end.
+//! Runs a campaign: opens its directory, starts the threads, watches them, and sums up.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,51 +6,52 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use powerfail_fuzz_engine::End;
-use powerfail_fuzz_store::{Campaign, Priority, Sync as Others, TestCase, discard_unused};
+use powerfail_fuzz_store::{
+    Campaign, Priority, Stats, StoredFinding, Sync as OtherInstances, TestCase, discard_unused,
+};
 
 use crate::checker::{Checker, sentence};
 use crate::error::CampaignError;
-use crate::findings::{Findings, StoredFinding};
-use crate::job::Job;
-use crate::messages::Machines;
+use crate::findings::Findings;
+use crate::job::{Failure, Job};
+use crate::machines::Machines;
 use crate::observer::Observer;
 use crate::options::{CampaignOptions, Checks};
 use crate::recording::Recorder;
-use crate::shared::{CRASHES, HANGS, Kept, Shared};
-use crate::start::Beginning;
-use crate::stats::{Stats, StatsFile};
+use crate::seeds::Seeds;
+use crate::shared_state::SharedState;
+use crate::stats::StatsWriter;
 use crate::worker::Worker;
 
 /// How often statistics are written.
 const STATS_EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked whether everything has to end.
+/// How often the limits of the campaign are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often other instances are asked.
+/// How often the directories of other instances are read.
 const SYNC_EVERY: Duration = Duration::from_secs(10);
-/// How many test cases are taken from them at a time.
+/// How many test cases are imported from them at a time.
 const IMPORTS_MAX: usize = 256;
-/// How long an idle checker of a campaign without workers waits.
+/// How long a thread waits that has nothing to check and nothing to execute.
 const IDLE: Duration = Duration::from_millis(5);
 
-/// What a campaign has come to.
+/// The result of a campaign.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// At its end.
+    /// The last statistics.
     pub stats: Stats,
     /// The findings, with the directories of their evidence.
     pub findings: Vec<StoredFinding>,
-    /// The user has stopped it.
+    /// The user has interrupted it.
     pub is_interrupted: bool,
 }
 
-/// The options with which a campaign was begun, for `--resume`.
+/// The options that a campaign was started with, for `--resume`.
 pub fn resumed_options(out: &Path) -> Result<CampaignOptions, CampaignError> {
     let record = powerfail_fuzz_store::read_record(out)?;
     let options = serde_json::from_value::<CampaignOptions>(record.options);
     let mut options = options.map_err(|error| {
         CampaignError::Wrong(format!(
-            "{}: the options of the campaign cannot be read: {error}",
+            "{}: cannot read the options of the campaign: {error}",
             out.display()
         ))
     })?;
@@ -59,8 +60,8 @@ pub fn resumed_options(out: &Path) -> Result<CampaignOptions, CampaignError> {
     Ok(options)
 }
 
-/// Runs a campaign until its time is over, its executions are made or the observer says so. `runtime` are
-/// the bytes of the library that is preloaded into the target.
+/// Runs a campaign until its time is over, its executions are made, or the observer stops it. `runtime` is the
+/// library that is preloaded into the target.
 pub fn run(
     options: &CampaignOptions,
     runtime: &Arc<[u8]>,
@@ -69,12 +70,12 @@ pub fn run(
     let options = Arc::new(options.clone());
     powerfail_symbol::keep_modules();
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
-    let was_there = options.out.exists();
+    let existed = options.out.exists();
     let campaign = open(&options)?;
     let ran = run_in(campaign, &options, runtime, observer);
-    let is_refused = matches!(&ran, Err(error) if !matches!(error, CampaignError::NoRoom { .. }));
-    // What came to nothing is not in the way of the next one.
-    if is_refused && !options.resume && discard_unused(&options.out) && !was_there {
+    let is_refused = matches!(&ran, Err(error) if !matches!(error, CampaignError::DiskFull { .. }));
+    // A campaign that failed before it did anything does not block the next one.
+    if is_refused && !options.resume && discard_unused(&options.out) && !existed {
         let _ = std::fs::remove_dir(&options.out);
     }
     ran
@@ -86,43 +87,40 @@ fn run_in(
     runtime: &Arc<[u8]>,
     observer: &dyn Observer,
 ) -> Result<Summary, CampaignError> {
-    let before = StatsFile::before(&campaign);
-    let mut stats_file = StatsFile::new(campaign.directory());
+    let before = StatsWriter::before(&campaign);
+    let mut stats_file = StatsWriter::new(campaign.directory());
     let findings = Findings::open(&campaign.findings_directory())?;
     for cut in &campaign.cuts {
-        observer.warning(&format!(
-            "{}: the last {} bytes were half written and are cut off",
-            cut.path.display(),
-            cut.lost_bytes
-        ));
+        observer.warning(&cut.to_string());
     }
     let machines = Machines::connect(options.together.as_ref())?;
-    let kept = Kept::new(campaign);
-    let mut beginning = Beginning::read(options, kept.images())?;
-    beginning.create_pool(&Recorder::new(options, runtime)?, kept.images())?;
-    let shared = Shared::new(options, runtime, observer, kept, findings, before, machines)?;
+    let mut seeds = Seeds::read(options, &campaign.images)?;
+    seeds.create_pool(&Recorder::new(options, runtime)?, &campaign.images)?;
+    let shared = SharedState::new(
+        options, runtime, observer, campaign, findings, before, machines,
+    )?;
     shared.restore()?;
-    StatsFile::read_paths(shared.kept.directory(), &shared.paths);
+    StatsWriter::read_paths(shared.campaign.directory(), &shared.paths);
     let fuzzers = options.jobs.max(1).div_ceil(2);
     thread::scope(|scope| {
         for number in 0..options.jobs.max(1) {
-            let (shared, beginning) = (&shared, &beginning);
+            let (shared, seeds) = (&shared, &seeds);
             let role = match options.jobs {
                 0 | 1 => Role::Both(1),
                 _ if number < fuzzers => Role::Fuzz,
-                // Without checks only images are made, and that has no end.
+                // Without checks only images are made, and there are always more of them to make.
                 _ if options.checks == Checks::NONE => Role::Both(8),
                 _ => Role::Check,
             };
             let thread = move || {
-                if let Err(error) = work(number, role, shared, beginning) {
+                if let Err(error) = work(number, role, shared, seeds) {
                     shared.fail(error);
                 }
             };
             let builder = thread::Builder::new().name(format!("fuzz-{number}"));
             if let Err(error) = builder.spawn_scoped(scope, thread) {
                 shared.fail(CampaignError::Wrong(format!(
-                    "no thread can be started: {error}"
+                    "cannot start a thread: {error}"
                 )));
             }
         }
@@ -147,15 +145,15 @@ fn run_in(
 fn open(options: &CampaignOptions) -> Result<Campaign, CampaignError> {
     if options.command.is_empty() {
         return Err(CampaignError::Wrong(
-            "there is no target: give a command after --, as in powerfail fuzz -- ./my-program {pool}"
+            "no target: give a command after --, as in powerfail fuzz -- ./my-program {pool}"
                 .into(),
         ));
     }
     let value = serde_json::to_value(options)
-        .map_err(|error| CampaignError::Wrong(format!("the options cannot be kept: {error}")))?;
+        .map_err(|error| CampaignError::Wrong(format!("cannot store the options: {error}")))?;
     if options.resume {
         let mut campaign = Campaign::resume(&options.out)?;
-        // What flags have changed stays so.
+        // Flags that are given with --resume stay in effect.
         if campaign.record.options != value {
             campaign.set_options(value)?;
         }
@@ -166,13 +164,13 @@ fn open(options: &CampaignOptions) -> Result<Campaign, CampaignError> {
     Ok(Campaign::create(&options.out, command.collect(), value)?)
 }
 
-/// What a thread does first.
+/// How a thread divides its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Fuzz,
-    /// Fuzzes when there is nothing to check.
+    /// Checks, and fuzzes only while there is nothing to check.
     Check,
-    /// Fuzzes so many times as long as it checks.
+    /// Fuzzes this many times as long as it checks.
     Both(u32),
 }
 
@@ -186,10 +184,10 @@ const fn times_of(role: Role) -> u32 {
 fn work(
     number: usize,
     role: Role,
-    shared: &Shared<'_>,
-    beginning: &Beginning,
+    shared: &SharedState<'_>,
+    seeds: &Seeds,
 ) -> Result<(), CampaignError> {
-    let mut worker = Worker::start(number, shared, beginning)?;
+    let mut worker = Worker::start(number, shared, seeds)?;
     if role == Role::Fuzz {
         while !shared.is_over() {
             worker.step()?;
@@ -205,7 +203,7 @@ fn work(
                 spent += begun.elapsed();
                 continue;
             }
-            // Nothing waits: time that was not used is not saved up.
+            // Nothing waits. Time that checks did not need is not saved up.
             spent = spent.max(fuzzed / times_of(role));
         }
         worker.step()?;
@@ -217,11 +215,11 @@ fn work(
     Ok(())
 }
 
-/// Writes statistics, asks other instances, and says when it is over.
-fn watch(shared: &Shared<'_>, file: &mut StatsFile) -> Result<(), CampaignError> {
+/// Writes statistics, imports from other instances, and ends the campaign when its limits are reached.
+fn watch(shared: &SharedState<'_>, file: &mut StatsWriter) -> Result<(), CampaignError> {
     let options = &shared.options;
     let mut others = (!options.sync.is_empty())
-        .then(|| Others::open(shared.kept.directory(), &options.sync))
+        .then(|| OtherInstances::open(shared.campaign.directory(), &options.sync))
         .transpose()?;
     let mut next_stats = Instant::now() + STATS_EVERY;
     let mut next_sync = Instant::now();
@@ -254,12 +252,12 @@ fn watch(shared: &Shared<'_>, file: &mut StatsFile) -> Result<(), CampaignError>
     Ok(())
 }
 
-/// Takes test cases of other instances. Whether there are more.
-fn import(shared: &Shared<'_>, others: &mut Others) -> Result<bool, CampaignError> {
-    let pulled = others.pull(shared.kept.images(), shared.kept.queue(), IMPORTS_MAX)?;
+/// Imports test cases of other instances; returns whether there are more.
+fn import(shared: &SharedState<'_>, others: &mut OtherInstances) -> Result<bool, CampaignError> {
+    let pulled = others.pull(&shared.campaign.images, &shared.campaign.queue, IMPORTS_MAX)?;
     for problem in &pulled.problems {
         shared.warn(&format!(
-            "another instance cannot be read: {}",
+            "cannot read another instance: {}",
             sentence(problem)
         ));
     }
@@ -268,7 +266,7 @@ fn import(shared: &Shared<'_>, others: &mut Others) -> Result<bool, CampaignErro
         entry.found_by = format!("{} of {}", imported.number, imported.from.display());
         entry.time_s = shared.time_s();
         entry.minimised_from = None;
-        let (_, is_new) = shared.kept.queue().append(&imported.case, &entry)?;
+        let (_, is_new) = shared.campaign.queue.append(&imported.case, &entry)?;
         if is_new {
             shared.offer(std::iter::once(imported.case));
         }
@@ -277,44 +275,39 @@ fn import(shared: &Shared<'_>, others: &mut Others) -> Result<bool, CampaignErro
     Ok(pulled.more)
 }
 
-impl Shared<'_> {
-    /// Goes on where an earlier run has stopped: what was not checked is checked.
+impl SharedState<'_> {
+    /// Continues where an earlier run stopped: queues everything that was not checked.
     fn restore(&self) -> Result<(), CampaignError> {
-        for queued in self.kept.queue().cases() {
-            if self.checked.is_done(queued.number) {
+        for queued in self.campaign.queue.cases() {
+            if self.check_journal.is_done(queued.number) {
                 self.checks_done.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            let case: TestCase = self.kept.queue().load(queued.number)?;
+            let case: TestCase = self.campaign.queue.load(queued.number)?;
             let number = queued.number;
-            let end = match queued.retired.as_deref() {
-                None => None,
-                Some(HANGS) => Some(End::Timeout),
-                Some(CRASHES) => Some(End::Signal(libc::SIGSEGV)),
-                Some(_) => continue,
-            };
-            let job = match end {
-                Some(end) => Job::Blame {
-                    number: Some(number),
-                    case,
-                    end: Some(end),
-                },
+            let job = match &queued.retired {
                 None => Job::Record { number, case },
+                Some(because) => match Failure::of_retirement(because) {
+                    Some(failure) => Job::Explain {
+                        number: Some(number),
+                        case,
+                        failure,
+                    },
+                    None => continue,
+                },
             };
             self.submit(job, Priority::Low, queued.entry.new_locations);
         }
         for stored in self.findings.all() {
-            if let Some(basis) = Findings::unfinished(&stored)? {
+            if let Some(basis) = Findings::not_minimised(&stored)? {
                 let job = Job::Minimise {
                     stored: Box::new(stored),
-                    case: basis.case,
-                    recovery: Box::new(basis.recovery),
-                    recovery_input: basis.recovery_input,
+                    basis: Box::new(basis),
                 };
                 self.submit(job, Priority::Low, 0);
             }
         }
-        let nodes = self.kept.images().nodes();
+        let nodes = self.campaign.images.nodes();
         let crashes = nodes.iter().filter(|node| node.failure_point.is_some());
         self.crash_images
             .store(crashes.count() as u64, Ordering::Relaxed);

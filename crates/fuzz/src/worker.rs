@@ -1,26 +1,27 @@
-//! A thread that fuzzes.
+//! A thread that fuzzes: one engine that chooses test cases, and one target that executes them.
 
 use std::sync::Arc;
 
-use powerfail_fuzz_engine::{Engine, Options, Unstable};
+use powerfail_fuzz_engine::{Engine, EngineOptions, EngineStats, Unstable};
 use powerfail_fuzz_store::{Images, TestCase};
 
 use crate::error::CampaignError;
-use crate::shared::{Shared, lock};
-use crate::start::Beginning;
-use crate::target::Runs;
+use crate::seeds::Seeds;
+use crate::shared_state::{SharedState, lock};
+use crate::target_runner::TargetRunner;
 
-/// How many new images a worker takes between two steps.
-const NEWCOMERS: usize = 4;
-/// After so many failures in a row nothing can be run any more.
+/// How many test cases on new images a worker takes between two steps.
+const NEW_IMAGE_CASES: usize = 4;
+/// After more failures in a row than this, the worker gives up.
 const FAILURES_MAX: u32 = 8;
 
-/// See the module header.
+/// The state of a fuzzing thread.
 pub(crate) struct Worker<'s, 'o> {
     number: usize,
-    shared: &'s Shared<'o>,
+    shared: &'s SharedState<'o>,
     engine: Engine,
-    runs: Runs,
+    target: TargetRunner,
+    /// How many discoveries and unstable locations of the others were read.
     seen: (usize, usize),
     unstable: usize,
     failures: u32,
@@ -30,35 +31,35 @@ impl<'s, 'o> Worker<'s, 'o> {
     /// Starts the target.
     pub(crate) fn start(
         number: usize,
-        shared: &'s Shared<'o>,
-        beginning: &Beginning,
+        shared: &'s SharedState<'o>,
+        seeds: &Seeds,
     ) -> Result<Self, CampaignError> {
         let options = &*shared.options;
-        let mut engine = Engine::new(Options {
+        let mut engine = Engine::new(EngineOptions {
             seed: options.seed.wrapping_add(number as u64 * 0x9e37_79b9),
-            tokens: beginning.tokens.clone(),
-            grammar: beginning.grammar.clone(),
+            tokens: seeds.tokens.clone(),
+            grammar: seeds.grammar.clone(),
             paths: Arc::clone(&shared.paths),
-            ..Options::default()
+            ..EngineOptions::default()
         });
         let workers = shared.progress.len();
-        for case in &beginning.cases {
+        for case in &seeds.cases {
             engine.add_seed(case.clone());
         }
-        // What is resumed is divided; discoveries are exchanged anyway.
-        for (place, (case, _)) in shared.queued().iter().enumerate() {
+        // The test cases of a resumed campaign are divided between the workers, which exchange discoveries anyway.
+        for (place, case) in shared.active_cases().iter().enumerate() {
             if place % workers == number {
-                engine.add_seed(shared.kept.queue().load(*case)?);
+                engine.add_seed(shared.campaign.queue.load(*case)?);
             }
         }
         Ok(Self {
             number,
             shared,
             engine,
-            runs: Runs::start(
+            target: TargetRunner::start(
                 options,
                 &shared.runtime,
-                &shared.kept,
+                &shared.campaign,
                 &shared.suspects,
                 &shared.stop,
             )?,
@@ -68,22 +69,22 @@ impl<'s, 'o> Worker<'s, 'o> {
         })
     }
 
-    /// One test case with its mutations, and what is to be known before and after.
+    /// One step of the engine: a test case and its mutations. Exchanges news with the other workers.
     pub(crate) fn step(&mut self) -> Result<(), CampaignError> {
-        self.listen();
-        let found = match self.engine.step(&mut self.runs) {
+        self.receive();
+        let found = match self.engine.step(&mut self.target) {
             Ok(found) => {
                 self.failures = 0;
                 found
             }
-            // Everything ends.
+            // The campaign stops.
             Err(CampaignError::Interrupted) => self.engine.take_found(),
-            Err(error @ CampaignError::Repeat(_)) => {
+            Err(error @ CampaignError::Execute(_)) => {
                 self.failures += 1;
                 if self.failures > FAILURES_MAX {
                     return Err(error);
                 }
-                self.runs
+                self.target
                     .restart(&self.shared.options, &self.shared.runtime)?;
                 Vec::new()
             }
@@ -93,12 +94,12 @@ impl<'s, 'o> Worker<'s, 'o> {
             self.shared.discovered(self.number, discovery)?;
         }
         let stats = self.engine.stats();
-        self.tell(stats);
+        self.publish(stats);
         Ok(())
     }
 
-    /// Takes what others have found.
-    fn listen(&mut self) {
+    /// Takes what the other workers have found, and test cases on new images.
+    fn receive(&mut self) {
         let (cases, unstable) = self.shared.news(self.number, &mut self.seen);
         for case in cases {
             self.engine.import(&case);
@@ -107,15 +108,16 @@ impl<'s, 'o> Worker<'s, 'o> {
             self.engine.ignore(&it);
         }
         let pending = self.engine.stats().pending;
-        for place in pending..NEWCOMERS {
-            let Some(case) = self.shared.newcomer(place % 2 == 0) else {
+        for place in pending..NEW_IMAGE_CASES {
+            let Some(case) = self.shared.take_new_image_case(place % 2 == 0) else {
                 break;
             };
             self.engine.add_on_image(case);
         }
     }
 
-    fn tell(&mut self, stats: powerfail_fuzz_engine::Stats) {
+    /// Publishes statistics and unstable locations.
+    fn publish(&mut self, stats: EngineStats) {
         if stats.unstable != self.unstable {
             self.unstable = stats.unstable;
             let Unstable { pm, branches } = self.engine.unstable();
@@ -125,19 +127,19 @@ impl<'s, 'o> Worker<'s, 'o> {
         let mut progress = lock(&self.shared.progress[self.number]);
         progress.engine = stats;
         if progress.speed.is_none() || stats.steps.is_multiple_of(64) {
-            progress.speed = Some(speed_of(&self.runs));
+            progress.speed = Some(speed_of(&self.target));
         }
     }
 }
 
-/// How executions are made: a sentence.
-fn speed_of(runs: &Runs) -> String {
-    use powerfail_recorder::repeat::Speed;
-    let report = runs.repeater().speed_report();
+/// How executions are started, as a sentence.
+fn speed_of(target: &TargetRunner) -> String {
+    use powerfail_recorder::executor::Speed;
+    let report = target.executor().speed_report();
     let how = match report.speed {
-        Speed::FromTemplates => "forked from a process that has opened its pool",
-        Speed::FromRoot => "forked from a process that is about to open its pool",
-        Speed::NewProcesses => "new processes",
+        Speed::FromTemplates => "executions are forked from a process that has opened its pool",
+        Speed::FromRoot => "executions are forked from a process that is about to open its pool",
+        Speed::NewProcesses => "each execution is a new process",
     };
     match report.reason {
         Some(reason) => format!("{how}: {reason}"),
@@ -145,7 +147,7 @@ fn speed_of(runs: &Runs) -> String {
     }
 }
 
-/// The test cases that a new image is tried with.
+/// The test cases to try on a new image.
 pub(crate) fn cases_on(image: powerfail_image::ImageId, input: &[u8]) -> Vec<TestCase> {
     let case = |input: &[u8]| TestCase {
         image,

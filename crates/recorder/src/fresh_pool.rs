@@ -16,9 +16,8 @@ use rustix::io::retry_on_intr;
 use tempfile::TempDir;
 
 use crate::error::RecordError;
-use crate::input::{INPUT_PLACEHOLDER, find, insert_words, substitute};
+use crate::input::{INPUT_PLACEHOLDER, InputChannel, find, insert_words, substitute};
 use crate::options::Options;
-use crate::repeat::InputWay;
 
 /// The placeholder of a fresh pool in an argument.
 pub(crate) const POOL_PLACEHOLDER: &[u8] = b"{pool}";
@@ -85,11 +84,11 @@ impl FreshPool {
             let mut texts = arguments.iter().map(|argument| argument.as_bytes());
             texts.any(|text| find(text, placeholder).is_some())
         };
-        let is_file = |way: InputWay| way == InputWay::File;
+        let is_file = |channel: InputChannel| channel == InputChannel::File;
         let has_file = options
             .input
             .as_ref()
-            .is_some_and(|input| is_file(input.way));
+            .is_some_and(|input| is_file(input.channel));
         let is_needed = has(POOL_PLACEHOLDER)
             || options.contents.is_some()
             || options.directory.is_some()
@@ -107,7 +106,11 @@ impl FreshPool {
             for argument in &mut arguments {
                 *argument = substitute(argument, POOL_PLACEHOLDER, path.as_os_str());
             }
-            if let Some(input) = options.input.as_ref().filter(|input| is_file(input.way)) {
+            if let Some(input) = options
+                .input
+                .as_ref()
+                .filter(|input| is_file(input.channel))
+            {
                 let path = input_path(directory);
                 fs::write(&path, &input.bytes)
                     .map_err(|error| RecordError::system("write the input", error))?;
@@ -118,7 +121,7 @@ impl FreshPool {
             (pool, place) = (Some(path), Some(made));
         }
         if let Some(input) = &options.input
-            && input.way == InputWay::Arguments
+            && input.channel == InputChannel::Arguments
         {
             arguments = insert_words(&arguments, &input.bytes);
         }

@@ -1,4 +1,4 @@
-//! The input of a fuzzed target: bytes, and how they are passed to it.
+//! The input of a target: its bytes, and the channel through which the target receives them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,21 +8,44 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use rustix::fs::MemfdFlags;
-
-use crate::repeat::{InputWay, split_arguments};
+use serde::{Deserialize, Serialize};
 
 /// The placeholder of the input in an argument.
 pub(crate) const INPUT_PLACEHOLDER: &[u8] = b"{input}";
-/// An input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Input {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// How it is passed to the target.
-    pub way: InputWay,
+
+/// How the target receives its input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputChannel {
+    /// On its standard input.
+    #[default]
+    Stdin,
+    /// In a file. `{input}` in the command stands for its path.
+    File,
+    /// As arguments, in the place of the argument `{input}`: see [`split_arguments`].
+    Arguments,
 }
 
-/// Puts the words of an input where the command has the argument `{input}`.
+/// An input and its channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// How the target receives them.
+    pub channel: InputChannel,
+}
+
+/// The arguments that an input stands for: its words. A zero ends a word as white space does, because no argument can
+/// contain one.
+pub fn split_arguments(input: &[u8]) -> Vec<OsString> {
+    input
+        .split(|byte| byte.is_ascii_whitespace() || *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(|word| OsString::from_vec(word.to_vec()))
+        .collect()
+}
+
+/// Replaces the argument `{input}` with the words of an input.
 pub(crate) fn insert_words(arguments: &[OsString], input: &[u8]) -> Vec<OsString> {
     let words = split_arguments(input);
     let insert = |argument: &OsString| {
@@ -64,9 +87,15 @@ pub(crate) fn substitute(argument: &OsStr, placeholder: &[u8], value: &OsStr) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{insert_words, memory_file, substitute};
+    use super::{insert_words, memory_file, split_arguments, substitute};
     use std::ffi::OsString;
     use std::io::Read;
+
+    #[test]
+    fn words_are_arguments() {
+        assert_eq!(split_arguments(b" put a\n\tb\0c "), ["put", "a", "b", "c"]);
+        assert!(split_arguments(b"\0 \n").is_empty());
+    }
 
     #[test]
     fn placeholders() {

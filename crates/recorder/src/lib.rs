@@ -30,6 +30,7 @@ mod clock;
 mod doorbell;
 mod drain;
 mod error;
+pub mod executor;
 mod fresh_pool;
 mod glob;
 mod input;
@@ -45,7 +46,6 @@ mod process;
 mod queue;
 mod reader;
 mod record;
-pub mod repeat;
 mod replica;
 mod shared_file;
 mod signals;
@@ -61,7 +61,7 @@ mod wait;
 
 pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported};
 pub use fresh_pool::{input_path, pool_directory, pool_path};
-pub use input::Input;
+pub use input::{Input, InputChannel, split_arguments};
 pub use inspect::{Executable, inspect};
 pub use options::Options;
 pub use powerfail_protocol::memory::{

@@ -16,6 +16,7 @@ use crate::doorbell::Doorbell;
 use crate::drain::Drain;
 use crate::error::RecordError;
 use crate::fresh_pool::FreshPool;
+use crate::input::InputChannel;
 use crate::input::memory_file;
 use crate::inspect::inspect;
 use crate::memory::MemoryDirectory;
@@ -23,7 +24,6 @@ use crate::options::Options;
 use crate::output::Output;
 use crate::pool::Pools;
 use crate::pool_filter::PoolFilter;
-use crate::repeat::InputWay;
 use crate::shared_file::SharedFile;
 use crate::signals::Forwarder;
 use crate::sleepers::Sleepers;
@@ -178,7 +178,7 @@ fn stdin(options: &Options) -> Result<Option<File>, RecordError> {
     let Some(input) = &options.input else {
         return Ok(None);
     };
-    let file = if input.way == InputWay::Stdin {
+    let file = if input.channel == InputChannel::Stdin {
         memory_file(&input.bytes)
     } else {
         File::open("/dev/null")

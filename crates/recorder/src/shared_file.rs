@@ -83,8 +83,8 @@ impl SharedFile {
         Ok(shared)
     }
 
-    /// Creates one for a target that is repeated.
-    pub(crate) fn create_for_repeating(chunk_count: u32) -> Result<Self, RecordError> {
+    /// Creates one for the target of an executor.
+    pub(crate) fn create_for_executor(chunk_count: u32) -> Result<Self, RecordError> {
         Self::with_area(chunk_count, Stacks::Full, AREA_LEN)
     }
 
@@ -137,7 +137,7 @@ impl SharedFile {
         Ok(shared)
     }
 
-    /// What is shared with a target that is repeated. Only if it was made for that.
+    /// What is shared with the target of an executor. Only for files that were made for one.
     pub(crate) fn area(&self) -> &Area {
         let area = self.in_area(0, size_of::<Area>());
         // SAFETY: it lies inside the file, at a multiple of pages. Its paths are written before a target has the

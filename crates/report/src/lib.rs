@@ -5,6 +5,7 @@
 
 pub mod explain;
 pub mod findings;
+pub mod fuzz;
 pub mod litmus;
 mod marks;
 pub mod plot;

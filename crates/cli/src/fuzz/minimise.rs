@@ -1,11 +1,11 @@
-//! `powerfail fuzz cmin` and `tmin`: fewer test cases, and shorter ones.
+//! `powerfail fuzz cmin` and `tmin`: retires redundant test cases, and shortens single ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use powerfail_fuzz::{minimise_case, minimise_corpus, resumed_options};
-use powerfail_fuzz_store::{Campaign, CaseNumber, Entry, TestCase, read_cases};
+use powerfail_fuzz_store::{Campaign, CaseNumber, Entry, Retirement, TestCase, read_cases};
 use powerfail_report::plural;
 
 use super::options::enter_working_directory;
@@ -41,12 +41,12 @@ pub(crate) fn case(args: &FuzzTminArgs) -> anyhow::Result<Exit> {
     let queued = cases.iter().find(|case| case.number == number);
     let queued = queued.with_context(|| {
         format!(
-            "there is no test case {number} in {}; there are {}",
+            "no test case {number} in {}, which has {}",
             args.out.display(),
             cases.len()
         )
     })?;
-    // With its input, which is checked on the way.
+    // Loading it verifies its input.
     let case = Campaign::resume(&out)?.queue.load(number)?;
     let minimised = match minimise_case(&out, &runtime, &case) {
         Ok(minimised) => minimised,
@@ -61,17 +61,17 @@ pub(crate) fn case(args: &FuzzTminArgs) -> anyhow::Result<Exit> {
         match new {
             Some(new) => writeln!(
                 to,
-                "test case {new}: {after} of {} of {number} are enough, after {tries}",
+                "test case {new}: shortened {number} from {} to {after}, in {tries}",
                 plural(before, "byte"),
             )?,
-            None => writeln!(to, "test case {number} cannot be shorter, after {tries}")?,
+            None => writeln!(to, "test case {number} cannot be shortened, after {tries}")?,
         }
         Ok(())
     })?;
     Ok(Exit::Clean)
 }
 
-/// The directory and the runtime, for campaigns that can be resumed.
+/// Enters the working directory of a campaign; returns its absolute path and the runtime.
 fn prepare(out: &Path) -> anyhow::Result<(PathBuf, Arc<[u8]>)> {
     interrupt::watch();
     let out = std::path::absolute(out).with_context(|| out.display().to_string())?;
@@ -79,7 +79,7 @@ fn prepare(out: &Path) -> anyhow::Result<(PathBuf, Arc<[u8]>)> {
     Ok((out, RUNTIME.into()))
 }
 
-/// Puts a shorter test case in the place of another one.
+/// Adds a shorter test case, and retires the longer one.
 fn replace(
     out: &Path,
     number: CaseNumber,
@@ -95,6 +95,6 @@ fn replace(
     let (new, _) = campaign.queue.append(shorter, &entry)?;
     campaign
         .queue
-        .retire(number, &format!("{new} is a shorter form of it"))?;
+        .retire(number, Retirement::Shortened { to: new })?;
     Ok(new)
 }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use powerfail_check::CheckError;
 use powerfail_config::{CommandText, FuzzSettings, Input};
-use powerfail_fuzz::{CampaignError, CampaignOptions, Checks, InputWay, Together, resumed_options};
+use powerfail_fuzz::{
+    CampaignError, CampaignOptions, Checks, InputChannel, Together, resumed_options,
+};
 use powerfail_fuzz_store::{CorpusError, read_record};
 use powerfail_oracle::{CommandLine, Oracle, RecoveryPlan, Settings};
 
@@ -253,7 +255,7 @@ fn add<'a>(known: &mut Vec<String>, more: impl Iterator<Item = &'a String>) {
 }
 
 /// How the target gets its input, if its command fits that.
-pub(super) fn input_way(target: &[OsString], asked: Option<Input>) -> anyhow::Result<InputWay> {
+pub(super) fn input_way(target: &[OsString], asked: Option<Input>) -> anyhow::Result<InputChannel> {
     let has = |name: &str| {
         let arguments = target.iter().skip(1);
         arguments
@@ -279,21 +281,21 @@ pub(super) fn input_way(target: &[OsString], asked: Option<Input>) -> anyhow::Re
                 !has("{input}"),
                 "the command has {{input}}, which is for --input file and --input args"
             );
-            Ok(InputWay::Stdin)
+            Ok(InputChannel::Stdin)
         }
         Input::File => {
             ensure!(
                 has("{input}"),
                 "the command has no {{input}}, in whose place the path of its input is to stand"
             );
-            Ok(InputWay::File)
+            Ok(InputChannel::File)
         }
         Input::Args => {
             ensure!(
                 target.iter().skip(1).any(|word| word == "{input}"),
                 "the command has no argument {{input}}, in whose place the words of the input are to stand"
             );
-            Ok(InputWay::Arguments)
+            Ok(InputChannel::Arguments)
         }
     }
 }
@@ -318,22 +320,22 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn way(words: &[&str], asked: Option<Input>) -> Result<InputWay, String> {
+    fn way(words: &[&str], asked: Option<Input>) -> Result<InputChannel, String> {
         let words: Vec<OsString> = words.iter().map(Into::into).collect();
         input_way(&words, asked).map_err(|error| error.to_string())
     }
 
     #[test]
     fn the_command_says_how_it_gets_its_input() {
-        assert_eq!(way(&["kv", "{pool}"], None), Ok(InputWay::Stdin));
+        assert_eq!(way(&["kv", "{pool}"], None), Ok(InputChannel::Stdin));
         assert_eq!(
             way(&["kv", "--pool={pool}", "-f{input}"], None),
-            Ok(InputWay::File)
+            Ok(InputChannel::File)
         );
         let asked = Some(Input::Args);
         assert_eq!(
             way(&["kv", "{pool}", "{input}"], asked),
-            Ok(InputWay::Arguments)
+            Ok(InputChannel::Arguments)
         );
     }
 

@@ -1,9 +1,9 @@
-//! `powerfail fuzz plot`: from the statistics of campaigns to a picture.
+//! `powerfail fuzz plot`: draws the statistics of campaigns.
 
 use std::path::Path;
 
 use anyhow::Context;
-use powerfail_fuzz_store::{StatsLine, read_stats};
+use powerfail_fuzz_store::{Stats, read_stats};
 use powerfail_report::plot::{Plot, Scale, Series};
 use serde_json::Value;
 
@@ -42,12 +42,12 @@ pub(crate) fn plot(args: &FuzzPlotArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Clean)
 }
 
-/// The line of one campaign.
+/// The series of one campaign.
 fn line_of(out: &Path, field: &str) -> anyhow::Result<Series> {
     let lines = read_stats(out)?;
     anyhow::ensure!(
         !lines.is_empty(),
-        "{} has no stats.jsonl with anything in it; name the output directory of a campaign",
+        "{} has no statistics in stats.jsonl; expected the output directory of a campaign",
         out.display()
     );
     let mut points = Vec::with_capacity(lines.len());
@@ -55,7 +55,7 @@ fn line_of(out: &Path, field: &str) -> anyhow::Result<Series> {
     let mut findings = 0;
     for line in &lines {
         let Some(value) = value_of(line, field)? else {
-            // A field that was added later.
+            // An older powerfail did not write the field.
             continue;
         };
         points.push((line.time_s, value));
@@ -66,7 +66,7 @@ fn line_of(out: &Path, field: &str) -> anyhow::Result<Series> {
     }
     anyhow::ensure!(
         !points.is_empty(),
-        "{}: the statistics have no number `{field}`; they have {}",
+        "{}: the statistics have no number `{field}`; expected one of {}",
         out.display(),
         fields_of(&lines[0]).join(", ")
     );
@@ -78,20 +78,20 @@ fn line_of(out: &Path, field: &str) -> anyhow::Result<Series> {
     })
 }
 
-/// A line as its fields.
-fn fields(line: &StatsLine) -> anyhow::Result<serde_json::Map<String, Value>> {
+/// The fields of a line.
+fn fields(line: &Stats) -> anyhow::Result<serde_json::Map<String, Value>> {
     match serde_json::to_value(line)? {
         Value::Object(fields) => Ok(fields),
-        _ => anyhow::bail!("a line of statistics is no object"),
+        _ => anyhow::bail!("a line of statistics is not an object"),
     }
 }
 
-fn value_of(line: &StatsLine, field: &str) -> anyhow::Result<Option<f64>> {
+fn value_of(line: &Stats, field: &str) -> anyhow::Result<Option<f64>> {
     Ok(fields(line)?.get(field).and_then(Value::as_f64))
 }
 
-/// The names of numbers.
-fn fields_of(line: &StatsLine) -> Vec<String> {
+/// The names of fields that are numbers.
+fn fields_of(line: &Stats) -> Vec<String> {
     let fields = fields(line).unwrap_or_default().into_iter();
     fields
         .filter(|(_, value)| value.is_number())
@@ -99,7 +99,7 @@ fn fields_of(line: &StatsLine) -> Vec<String> {
         .collect()
 }
 
-/// What a field is called.
+/// The label of a field.
 fn label(field: &str) -> String {
     match field {
         "pm_paths" => "PM paths".into(),

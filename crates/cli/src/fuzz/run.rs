@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use powerfail_config::FuzzArgs;
 use powerfail_finding::{Finding, Severity};
+use powerfail_report::fuzz::{summary_json, write_summary};
 
 use super::options::{Campaign, campaign, refuse_commands};
 use super::screen::Screen;
-use super::summary;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::output::{print, print_json};
@@ -22,7 +22,7 @@ pub(crate) fn run(args: FuzzArgs) -> anyhow::Result<Exit> {
         return super::refusal(error);
     }
     interrupt::watch();
-    // What killed campaigns have left.
+    // Removes what killed campaigns have left.
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
     let words: Vec<_> = options
         .command
@@ -43,17 +43,19 @@ pub(crate) fn run(args: FuzzArgs) -> anyhow::Result<Exit> {
     let runtime: Arc<[u8]> = RUNTIME.into();
     let summary = powerfail_fuzz::run(&options, &runtime, &screen);
     screen.finish();
-    let mut summary = match summary {
+    let powerfail_fuzz::Summary {
+        stats, findings, ..
+    } = match summary {
         Ok(summary) => summary,
         Err(error) => return super::refusal(error),
     };
-    // A finding that ends it is no interruption.
-    summary.is_interrupted = interrupt::is_interrupted();
     if settings.campaign.json {
-        print_json(&summary::json(&shown_out, &summary))?;
+        // A finding that ends the campaign is not an interruption.
+        let is_interrupted = interrupt::is_interrupted();
+        print_json(&summary_json(&shown_out, &stats, &findings, is_interrupted))?;
     } else {
-        print(|out: &mut dyn Write| Ok(summary::text(out, &shown_out, &summary)?))?;
+        print(|out: &mut dyn Write| Ok(write_summary(out, &shown_out, &stats, &findings)?))?;
     }
-    let is_any = summary.findings.iter().any(|it| is_bug(&it.finding));
+    let is_any = findings.iter().any(|it| is_bug(&it.finding));
     Ok(if is_any { Exit::Findings } else { Exit::Clean })
 }

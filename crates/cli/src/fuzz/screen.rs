@@ -1,8 +1,8 @@
-//! What is shown while a campaign runs: a panel at the bottom of a terminal, with findings above it as they come;
-//! plain lines where there is no terminal.
+//! Shows a running campaign: a panel at the bottom of the terminal, with findings above it as they are made, or plain
+//! lines if standard error is not a terminal.
 //!
-//! Nothing about the terminal is changed that would have to be restored: the panel is text that is drawn over
-//! itself, so however the process ends, the terminal works.
+//! The state of the terminal is not changed, so nothing has to be restored if the process is killed: the panel is text
+//! that is drawn over itself.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -13,17 +13,16 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use powerfail_finding::Finding;
 use powerfail_fuzz::{Observer, Stats};
+use powerfail_report::fuzz::{History, finding_line, panel, status_line};
 
-use super::history::History;
-use super::panel;
 use crate::interrupt;
 
-/// How often there is a plain line, in seconds.
+/// How often a plain line is written, in seconds.
 const LINE_EVERY_S: f64 = 5.0;
-/// How often the panel is drawn while nobody has news, so that it stays whole when the terminal is resized.
+/// How often the panel is drawn without news, so that it stays intact when the terminal is resized.
 const DRAW_EVERY: Duration = Duration::from_secs(1);
 
-/// See the module header.
+/// The screen of a campaign.
 pub(super) struct Screen {
     target: String,
     bar: Option<ProgressBar>,
@@ -36,13 +35,13 @@ pub(super) struct Screen {
 #[derive(Default)]
 struct State {
     history: History,
-    /// When the last plain line was, in seconds of the campaign.
+    /// When the last plain line was written, in seconds of the campaign.
     last_line_s: Option<f64>,
     is_ending: bool,
 }
 
 impl Screen {
-    /// The screen of a campaign with this target, which some findings end.
+    /// The screen of a campaign on a target. Findings for which `ends_with` is true end the campaign.
     pub(super) fn new(target: String, ends_with: fn(&Finding) -> bool) -> Self {
         Self {
             target,
@@ -53,7 +52,7 @@ impl Screen {
         }
     }
 
-    /// Takes the panel away.
+    /// Removes the panel.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -64,7 +63,7 @@ impl Screen {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A line that stays.
+    /// Writes a line above the panel.
     fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| write_line(line)),
@@ -83,11 +82,11 @@ fn bar() -> ProgressBar {
 }
 
 fn write_line(line: &str) {
-    // If nobody reads standard error, so be it.
+    // A closed standard error is not a reason to stop.
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-/// The panel as standard error can show it.
+/// The panel, with styles if standard error shows them.
 fn styled(lines: &[String]) -> String {
     let text = lines.join("\n");
     match anstream::AutoStream::choice(&std::io::stderr()) {
@@ -102,11 +101,11 @@ impl Observer for Screen {
         kept.history.add(stats.pm_paths);
         if let Some(bar) = &self.bar {
             let width = terminal_size::terminal_size_of(std::io::stderr());
-            // The last column stays free: some terminals begin a new line there.
+            // The last column stays free, because some terminals wrap there.
             let width = width
                 .map_or(80, |(width, _)| usize::from(width.0))
                 .saturating_sub(1);
-            let mut lines = panel::panel(&self.target, stats, &kept.history, width);
+            let mut lines = panel(&self.target, stats, &kept.history, width);
             lines.push(String::new());
             if interrupt::is_interrupted() {
                 lines.push("stopping; interrupt again to stop at once".into());
@@ -121,12 +120,12 @@ impl Observer for Screen {
             .is_none_or(|last| stats.time_s - last >= LINE_EVERY_S);
         if is_due {
             kept.last_line_s = Some(stats.time_s);
-            write_line(&panel::line(stats));
+            write_line(&status_line(stats));
         }
     }
 
     fn finding(&self, finding: &Finding, _directory: &Path) {
-        self.say(&panel::finding(finding));
+        self.say(&finding_line(finding));
         if (self.ends_with)(finding) {
             self.has_ended.store(true, Ordering::Relaxed);
         }

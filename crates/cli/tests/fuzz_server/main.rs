@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use powerfail_image::Contents;
-use powerfail_recorder::repeat::{
-    End, InputWay, Opened, Outcome, RepeatOptions, Repeater, Speed, locations_of,
+use powerfail_recorder::executor::{
+    End, Executor, ExecutorOptions, Opened, Outcome, Speed, locations_of,
 };
-use powerfail_recorder::{Input, Options, record};
+use powerfail_recorder::{Input, InputChannel, Options, record};
 use tempfile::TempDir;
 
 static RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
@@ -43,15 +43,15 @@ fn target() -> &'static Path {
 /// A directory for pools, and what repeats the target in it.
 struct Place {
     directory: TempDir,
-    options: RepeatOptions,
+    options: ExecutorOptions,
 }
 
 impl Place {
-    fn new(arguments: &[&str], way: InputWay) -> Self {
+    fn new(arguments: &[&str], way: InputChannel) -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
         let mut command: Vec<OsString> = vec![target().into()];
         command.extend(arguments.iter().map(OsString::from));
-        let mut options = RepeatOptions::new(command, way);
+        let mut options = ExecutorOptions::new(command, way);
         options.directory = directory.path().join("slot");
         // Machines that run tests are busy.
         options.timeout = Duration::from_secs(5);
@@ -59,17 +59,17 @@ impl Place {
         Self { directory, options }
     }
 
-    fn start(&self) -> Repeater {
-        Repeater::start(&self.options, RUNTIME).expect("a target that can be repeated")
+    fn start(&self) -> Executor {
+        Executor::start(&self.options, RUNTIME).expect("a target that can be repeated")
     }
 }
 
 fn stdin() -> Place {
-    Place::new(&["{pool}", "stdin"], InputWay::Stdin)
+    Place::new(&["{pool}", "stdin"], InputChannel::Stdin)
 }
 
 /// What the target makes of nothing with an input.
-fn image_after(repeater: &mut Repeater, input: &[u8]) -> Contents {
+fn image_after(repeater: &mut Executor, input: &[u8]) -> Contents {
     assert_eq!(
         repeater.open(&Contents::default()).expect("opened"),
         Opened::Ready
@@ -79,7 +79,7 @@ fn image_after(repeater: &mut Repeater, input: &[u8]) -> Contents {
     repeater.contents().expect("contents")
 }
 
-fn run(repeater: &mut Repeater, input: &[u8]) -> (Outcome, Vec<u8>, Contents) {
+fn run(repeater: &mut Executor, input: &[u8]) -> (Outcome, Vec<u8>, Contents) {
     let outcome = repeater.run(input).expect("an execution");
     let map = repeater.coverage().pm.to_vec();
     let contents = repeater.contents().expect("contents");
@@ -94,7 +94,7 @@ fn recorded_map(place: &Place, image: &Contents, input: &[u8]) -> Vec<u8> {
     options.contents = Some(image.clone());
     options.input = Some(Input {
         bytes: input.to_vec(),
-        way: place.options.input,
+        channel: place.options.input,
     });
     options.derandomise = place.options.derandomise;
     options.discard_output = true;
@@ -112,20 +112,20 @@ fn recorded_map(place: &Place, image: &Contents, input: &[u8]) -> Vec<u8> {
 #[test]
 fn an_execution_is_what_a_recording_of_it_shows() {
     for (arguments, way, input) in [
-        (&["{pool}", "stdin"][..], InputWay::Stdin, COMMANDS),
-        (&["{pool}", "file", "{input}"], InputWay::File, COMMANDS),
+        (&["{pool}", "stdin"][..], InputChannel::Stdin, COMMANDS),
+        (&["{pool}", "file", "{input}"], InputChannel::File, COMMANDS),
         (
             &["{pool}", "args", "{input}"],
-            InputWay::Arguments,
+            InputChannel::Arguments,
             b"i1 s2 g r",
         ),
-        (&["{pool}", "late"], InputWay::Stdin, COMMANDS),
+        (&["{pool}", "late"], InputChannel::Stdin, COMMANDS),
     ] {
         for stacks in [false, true] {
             let mut place = Place::new(arguments, way);
             place.options.stacks = stacks;
             let mut repeater = place.start();
-            let first = if way == InputWay::Arguments {
+            let first = if way == InputChannel::Arguments {
                 &b"i9"[..]
             } else {
                 b"i 9\n"
@@ -284,7 +284,7 @@ fn ends_of_all_kinds() {
 #[test]
 fn targets_that_do_not_touch_what_they_are_given() {
     for (how, code) in [("nothing", 5), ("no-input", 9)] {
-        let place = Place::new(&["{pool}", how], InputWay::Stdin);
+        let place = Place::new(&["{pool}", how], InputChannel::Stdin);
         let mut repeater = place.start();
         let Opened::Ended(outcome) = repeater.open(&Contents::default()).expect("opened") else {
             panic!("{how} is ready for input");
@@ -307,7 +307,7 @@ fn targets_with_threads_are_slower_and_work() {
         ("thread-first", Speed::NewProcesses),
         ("thread-then", Speed::FromRoot),
     ] {
-        let place = Place::new(&["{pool}", how], InputWay::Stdin);
+        let place = Place::new(&["{pool}", how], InputChannel::Stdin);
         let mut repeater = place.start();
         let image = image_after(&mut repeater, b"i 1\n");
         assert_eq!(repeater.open(&image).expect("opened"), Opened::Ready);

@@ -8,4 +8,4 @@ mod seen;
 pub use bucket::bucket;
 pub use footprint::{Footprint, FootprintError, Touched};
 pub use paths::PathSet;
-pub(crate) use seen::{Novelty, Seen};
+pub(crate) use seen::{Novelty, SeenCoverage};

@@ -28,7 +28,7 @@ struct Look {
 
 /// What was seen of a map.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenCoverage {
     /// All buckets in which locations were, eight locations in a word.
     buckets: Vec<u64>,
     /// All bits of locations that can be relied on.
@@ -38,7 +38,7 @@ pub(crate) struct Seen {
     unstable_reached: usize,
 }
 
-impl Seen {
+impl SeenCoverage {
     /// How many stable locations were reached.
     pub(crate) fn locations(&self) -> usize {
         self.locations
@@ -255,7 +255,7 @@ mod tests {
         map
     }
 
-    fn take(seen: &mut Seen, counters: &[(usize, u8)]) -> Novelty {
+    fn take(seen: &mut SeenCoverage, counters: &[(usize, u8)]) -> Novelty {
         let (novelty, _) = seen.look(&map(counters));
         let touched = seen.touched(&map(counters));
         seen.add(&touched);
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn locations_are_more_than_buckets() {
-        let mut seen = Seen::default();
+        let mut seen = SeenCoverage::default();
         assert_eq!(take(&mut seen, &[(3, 1), (199, 1)]), Novelty::Location);
         assert_eq!(take(&mut seen, &[(3, 1), (199, 1)]), Novelty::Nothing);
         assert_eq!(take(&mut seen, &[(3, 2)]), Novelty::Bucket);
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_ignored_is_neither_new_nor_hashed() {
-        let mut seen = Seen::default();
+        let mut seen = SeenCoverage::default();
         take(&mut seen, &[(3, 1), (100, 1)]);
         let before = seen.look(&map(&[(100, 1)])).1;
         assert!(seen.ignore(3));
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn paths_differ_by_place_and_bucket() {
-        let mut seen = Seen::default();
+        let mut seen = SeenCoverage::default();
         let mut hash = |counters: &[(usize, u8)]| seen.look(&map(counters)).1;
         let all = [
             hash(&[(1, 1)]),

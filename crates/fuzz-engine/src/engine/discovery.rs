@@ -65,7 +65,7 @@ impl Origin {
 
 /// A test case whose footprint is known already: one of another worker, or of the campaign that is resumed.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownCase {
     /// The test case.
     pub case: TestCase,
     /// Its priority when it was found.
@@ -76,7 +76,7 @@ pub struct Known {
     pub elapsed: Duration,
 }
 
-impl From<&Discovery> for Known {
+impl From<&Discovery> for KnownCase {
     fn from(discovery: &Discovery) -> Self {
         Self {
             case: discovery.case.clone(),

@@ -25,15 +25,15 @@ use self::images::Images;
 use self::input::{CaseInput, ImageNumber};
 use self::pending::Pending;
 use self::schedule::{Schedule, State};
-use self::shorten::News;
-use crate::coverage::{Footprint, Novelty, PathSet, Seen};
+use self::shorten::NewCoverage;
+use crate::coverage::{Footprint, Novelty, PathSet, SeenCoverage};
 use crate::mutate::{Comparison, Mutators};
 use crate::tokens::of_comparisons;
 use crate::{End, Execution, Priority, Target, TestCase};
 
-pub use discovery::{Discovery, Known, Origin};
-pub use options::Options;
-pub use stats::Stats;
+pub use discovery::{Discovery, KnownCase, Origin};
+pub use options::EngineOptions;
+pub use stats::EngineStats;
 
 /// A step is over after this many hangs: they cost more than hundreds of runs.
 const HANGS_PER_STEP: u32 = 3;
@@ -56,14 +56,14 @@ pub struct Engine {
     mutators: Mutators,
     images: Images,
     pending: Pending,
-    pm: Seen,
-    branches: Seen,
+    pm: SeenCoverage,
+    branches: SeenCoverage,
     /// What test cases touched that crashed or hung: kept apart, because such a run is cut off somewhere.
-    abnormal_pm: Seen,
-    abnormal_branches: Seen,
+    abnormal_pm: SeenCoverage,
+    abnormal_branches: SeenCoverage,
     paths: Arc<PathSet>,
-    options: Options,
-    stats: Stats,
+    options: EngineOptions,
+    stats: EngineStats,
     /// By a step that failed.
     found: Vec<Discovery>,
 }
@@ -78,7 +78,7 @@ impl fmt::Debug for Engine {
 
 /// What a run was, after it was looked at.
 #[derive(Debug)]
-struct Looked {
+struct RunResult {
     end: End,
     elapsed: Duration,
     pm: Novelty,
@@ -96,7 +96,7 @@ impl Engine {
     /// # Panics
     /// The range of runs per step is empty.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: EngineOptions) -> Self {
         assert!(
             !options.runs_per_step.is_empty(),
             "a step has at least one run"
@@ -119,12 +119,12 @@ impl Engine {
             mutators: Mutators::new(options.grammar.clone()),
             images: Images::default(),
             pending: Pending::default(),
-            pm: Seen::default(),
-            branches: Seen::default(),
-            abnormal_pm: Seen::default(),
-            abnormal_branches: Seen::default(),
+            pm: SeenCoverage::default(),
+            branches: SeenCoverage::default(),
+            abnormal_pm: SeenCoverage::default(),
+            abnormal_branches: SeenCoverage::default(),
             paths: Arc::clone(&options.paths),
-            stats: Stats::default(),
+            stats: EngineStats::default(),
             found: Vec::new(),
             options,
         };
@@ -169,7 +169,7 @@ impl Engine {
 
     /// Adds a test case of another worker, or of the campaign that is resumed, without running it. Says whether it
     /// was new here; if not, it is not added.
-    pub fn import(&mut self, known: &Known) -> bool {
+    pub fn import(&mut self, known: &KnownCase) -> bool {
         let (locations, changed) = self.pm.news(&known.footprint.pm);
         let (new_branches, changed_branches) = self.branches.news(&known.footprint.branches);
         let image = self.images.number(known.case.image);
@@ -193,7 +193,7 @@ impl Engine {
 
     /// Adds test cases of the campaign that is resumed, without running them: all of them, in order, and the locations
     /// that the campaign had found to be unstable.
-    pub fn restore(&mut self, cases: impl IntoIterator<Item = Known>, unstable: &Unstable) {
+    pub fn restore(&mut self, cases: impl IntoIterator<Item = KnownCase>, unstable: &Unstable) {
         self.ignore(unstable);
         for known in cases {
             let image = self.images.number(known.case.image);
@@ -243,8 +243,8 @@ impl Engine {
     }
 
     /// Where the engine stands.
-    pub fn stats(&self) -> Stats {
-        Stats {
+    pub fn stats(&self) -> EngineStats {
+        EngineStats {
             pm_paths: self.paths.len(),
             pm_locations: self.pm.locations(),
             branches: self.branches.locations(),
@@ -409,7 +409,7 @@ impl Engine {
         target: &mut T,
         input: &CaseInput,
         always: bool,
-    ) -> Result<Looked, T::Error> {
+    ) -> Result<RunResult, T::Error> {
         let execution = target.run(self.images.id(input.image), &input.bytes)?;
         let mut looked = self.look(&execution, input.image);
         let nothing = looked.pm == Novelty::Nothing && looked.branches == Novelty::Nothing;
@@ -428,7 +428,7 @@ impl Engine {
         Ok(looked)
     }
 
-    fn look(&mut self, execution: &Execution<'_>, image: ImageNumber) -> Looked {
+    fn look(&mut self, execution: &Execution<'_>, image: ImageNumber) -> RunResult {
         self.stats.executions += 1;
         let normal = execution.end.is_normal();
         self.images.ran(image, normal, execution.input_untouched);
@@ -447,7 +447,7 @@ impl Engine {
         if execution.end != End::Timeout {
             self.paths.insert(path);
         }
-        Looked {
+        RunResult {
             end: execution.end,
             elapsed: execution.elapsed,
             pm,
@@ -464,7 +464,7 @@ impl Engine {
         &mut self,
         target: &mut T,
         mut input: CaseInput,
-        mut looked: Looked,
+        mut looked: RunResult,
         origin: Origin,
         always: bool,
         found: &mut Vec<Discovery>,
@@ -491,7 +491,7 @@ impl Engine {
             return Ok(());
         };
         if normal && !always {
-            let news = News {
+            let news = NewCoverage {
                 locations: &new_locations,
                 changed: &changed_locations,
                 branches: new_branches,

@@ -8,7 +8,7 @@ use crate::grammar::Grammar;
 
 /// What an engine is made from. All fields have defaults.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct EngineOptions {
     /// Seed of all random decisions. With the same seed, the same calls and the same answers of the target
     /// (times included) an engine does the same.
     pub seed: u64,
@@ -26,7 +26,7 @@ pub struct Options {
     pub paths: Arc<PathSet>,
 }
 
-impl Default for Options {
+impl Default for EngineOptions {
     fn default() -> Self {
         Self {
             seed: 0,

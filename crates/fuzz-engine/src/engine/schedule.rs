@@ -63,12 +63,12 @@ impl AsRef<Self> for PathTaken {
     reason = "the unsafe methods are those of `LibAFL`'s macro"
 )]
 #[derive(Debug, Serialize, Deserialize)]
-struct Standing {
+struct PriorityFactor {
     /// 1 for low, 2 for medium, 4 for high.
     factor: f64,
 }
 
-impl_serdeany!(Standing);
+impl_serdeany!(PriorityFactor);
 
 /// How often a test case is chosen.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl TestcaseScore<CaseInput, State> for Weight {
     #[expect(clippy::cast_precision_loss, reason = "counts of steps are small")]
     fn compute(state: &State, entry: &mut Testcase<CaseInput>) -> Result<f64, Error> {
         let weight = CorpusWeightTestcaseScore::compute(state, entry)?;
-        let factor = entry.metadata::<Standing>()?.factor;
+        let factor = entry.metadata::<PriorityFactor>()?.factor;
         // A priority is an advance. It is used up by steps.
         let steps = entry.scheduled_count() as f64;
         // What a long input reaches costs it more, and its mutations are hardly ever shorter.
@@ -146,7 +146,7 @@ impl Schedule {
             Priority::Medium => 2.0,
             Priority::Low => 1.0,
         };
-        case.add_metadata(Standing { factor });
+        case.add_metadata(PriorityFactor { factor });
         let id = state.corpus_mut().add(case)?;
         self.scheduler.on_add(state, id)?;
         state

@@ -2,7 +2,7 @@
 //! a few runs now are worth it.
 
 use super::input::CaseInput;
-use super::{Engine, Looked};
+use super::{Engine, RunResult};
 use crate::Target;
 use crate::coverage::Footprint;
 use crate::minimise::trim_lines;
@@ -13,7 +13,7 @@ const RUNS_MAX: usize = 48;
 const LINES_FEW: usize = 4;
 
 /// What is new in a test case.
-pub(super) struct News<'a> {
+pub(super) struct NewCoverage<'a> {
     pub(super) locations: &'a [u32],
     pub(super) changed: &'a [u32],
     pub(super) branches: usize,
@@ -25,9 +25,9 @@ impl Engine {
         &mut self,
         target: &mut T,
         input: &mut CaseInput,
-        looked: &mut Looked,
+        looked: &mut RunResult,
         footprint: &mut Footprint,
-        news: &News<'_>,
+        news: &NewCoverage<'_>,
     ) -> Result<(), T::Error> {
         let lines = input.bytes.split(|byte| *byte == b'\n').count();
         if lines <= LINES_FEW + 1 {

@@ -2,7 +2,7 @@
 
 /// Numbers of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stats {
+pub struct EngineStats {
     /// Runs, those of calibration included.
     pub executions: u64,
     /// Distinct PM paths: buckets of all counters together. Of all engines that share a set of paths.

@@ -5,14 +5,14 @@
 //! grammar in which only going back would help (`{ "a" } "a"`) does not find what it has made; then parts
 //! are inserted, but not replaced.
 
-mod find;
 mod generate;
+mod match_input;
 mod read;
 mod scan;
 
 pub use read::GrammarError;
 
-pub(crate) use find::{Found, Repetition};
+pub(crate) use match_input::{InputMatch, Repetition};
 
 /// Number of a node of a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

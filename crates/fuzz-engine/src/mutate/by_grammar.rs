@@ -3,7 +3,7 @@
 use super::dice::Dice;
 use super::numbers::block_len;
 use super::text::lines;
-use crate::grammar::{Found, Grammar, Repetition};
+use crate::grammar::{Grammar, InputMatch, Repetition};
 
 /// A part of an input that is made anew is not longer than this.
 const PART_BYTES: usize = 512;
@@ -51,9 +51,9 @@ fn insert_something(grammar: &Grammar, input: &mut Vec<u8>, dice: &mut Dice<'_>,
 /// Puts a part of another input in the place of one that the same node has made.
 fn take_part(
     input: &mut Vec<u8>,
-    found: &Found,
+    found: &InputMatch,
     other: &[u8],
-    theirs: &Found,
+    theirs: &InputMatch,
     dice: &mut Dice<'_>,
 ) {
     if let Some((node, range)) = dice.pick(&found.parts) {
@@ -68,7 +68,7 @@ fn take_part(
     }
 }
 
-fn change_items(grammar: &Grammar, input: &mut Vec<u8>, found: &Found, dice: &mut Dice<'_>) {
+fn change_items(grammar: &Grammar, input: &mut Vec<u8>, found: &InputMatch, dice: &mut Dice<'_>) {
     // The outermost repetition, that of commands, is the last.
     let chosen = if dice.one_in(2) {
         found.repetitions.last()

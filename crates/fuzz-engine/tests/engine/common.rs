@@ -1,6 +1,6 @@
 //! What tests of the engine share.
 
-use powerfail_fuzz_engine::{Discovery, Engine, Options, TestCase};
+use powerfail_fuzz_engine::{Discovery, Engine, EngineOptions, TestCase};
 use powerfail_image::ImageId;
 
 use crate::toy::Toy;
@@ -20,10 +20,10 @@ pub(crate) fn engine(seed: u64, input: &str) -> Engine {
     let tokens = ["put", "del", "get", "crash"]
         .map(|token| token.as_bytes().to_vec())
         .to_vec();
-    let mut engine = Engine::new(Options {
+    let mut engine = Engine::new(EngineOptions {
         seed,
         tokens,
-        ..Options::default()
+        ..EngineOptions::default()
     });
     engine.add_seed(case(EMPTY, input));
     engine

@@ -1,7 +1,8 @@
 //! What is deep in a program is reached, and always in the same way.
 
 use powerfail_fuzz_engine::{
-    End, Engine, Execution, Grammar, Known, Options, Origin, Priority, Stats, Target,
+    End, Engine, EngineOptions, EngineStats, Execution, Grammar, KnownCase, Origin, Priority,
+    Target,
 };
 use powerfail_image::ImageId;
 
@@ -69,9 +70,9 @@ fn with_a_grammar_and_no_seed_but_an_empty_one() {
     let text = r#"start = { ("put " 0..99 " " 0..9 | "del " 0..99 | "get " 0..99) "\n" } ;"#;
     let grammar: Grammar = text.parse().unwrap();
     let mut toy = Toy::default();
-    let mut engine = Engine::new(Options {
+    let mut engine = Engine::new(EngineOptions {
         grammar: Some(grammar.into()),
-        ..Options::default()
+        ..EngineOptions::default()
     });
     engine.add_seed(case(EMPTY, ""));
     assert!(until(&mut engine, &mut toy, SHRINK, 10_000).is_some());
@@ -143,7 +144,7 @@ fn unstable_locations_are_ignored_and_shown() {
                 .flat_map(|found| found.new_locations),
         );
     }
-    let Stats {
+    let EngineStats {
         stability,
         unstable,
         pm_locations,
@@ -172,14 +173,14 @@ fn what_others_have_found_is_no_discovery() {
     let kept = found.iter().filter(|found| found.end.is_normal());
     let new = kept
         .clone()
-        .filter(|found| other.import(&Known::from(*found)))
+        .filter(|found| other.import(&KnownCase::from(*found)))
         .count();
     assert_eq!(
         new,
         kept.clone().count(),
         "in the order in which they were found, each is new"
     );
-    assert!(!other.import(&Known::from(&found[0])));
+    assert!(!other.import(&KnownCase::from(&found[0])));
     assert_eq!(other.stats().pm_locations, one.stats().pm_locations);
     while other.stats().executions < 5000 {
         let found = step(&mut other, &mut other_toy);
@@ -196,14 +197,14 @@ fn a_campaign_goes_on_where_it_was() {
     while before.stats().executions < 3000 {
         found.extend(step(&mut before, &mut toy));
     }
-    let kept: Vec<Known> = found
+    let kept: Vec<KnownCase> = found
         .iter()
         .filter(|found| found.end.is_normal())
-        .map(Known::from)
+        .map(KnownCase::from)
         .collect();
-    let mut after = Engine::new(Options {
+    let mut after = Engine::new(EngineOptions {
         seed: 8,
-        ..Options::default()
+        ..EngineOptions::default()
     });
     after.restore(kept, &before.unstable());
     assert_eq!(after.cases(), before.cases());

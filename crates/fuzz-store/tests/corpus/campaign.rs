@@ -5,8 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use powerfail_fuzz_store::{
-    Campaign, CorpusError, Images, Lock, StatsLine, TestCase, discard_unused, read_record,
-    read_stats,
+    Campaign, CorpusError, Images, Lock, Stats, TestCase, discard_unused, read_record, read_stats,
 };
 use serde_json::json;
 
@@ -79,12 +78,12 @@ fn statistics_go_on_where_they_stopped() -> TestResult {
     assert_eq!(campaign.stats.last(), None);
     let mut lines = Vec::new();
     for number in 0..3_u32 {
-        lines.push(StatsLine {
+        lines.push(Stats {
             time_s: 0.1 + f64::from(number),
             execs: 1000 * u64::from(number),
             stability: 0.99,
-            more: [("timeouts".to_owned(), json!(number))].into(),
-            ..StatsLine::default()
+            more: [("of_the_future".to_owned(), json!(number))].into(),
+            ..Stats::default()
         });
         campaign.stats.append(&lines[number as usize])?;
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use powerfail_fuzz_store::{Contents, Edge, Images, Queue, TestCase};
+use powerfail_fuzz_store::{Contents, Edge, Images, Queue, Retirement, TestCase};
 use powerfail_image::FileContents;
 
 use crate::common::{PAGE, TestResult, edge, entry, open};
@@ -38,7 +38,7 @@ fn the_bytes_on_disk_are_these() -> TestResult {
         input: b"set 2\n".to_vec(),
     };
     let (number, _) = queue.append(&case, &entry("havoc"))?;
-    queue.retire(number, "it is an example")?;
+    queue.retire(number, Retirement::Crashes { signal: Some(11) })?;
     let text = |name: &str| fs::read_to_string(directory.path().join(name));
     assert_eq!(text("images.jsonl")?, include_str!("format/images.jsonl"));
     assert_eq!(text("queue.jsonl")?, include_str!("format/queue.jsonl"));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use powerfail_fuzz_store::{
-    Campaign, Contents, CorpusError, Edge, Images, StatsLine, TestCase, read_stats,
+    Campaign, Contents, CorpusError, Edge, Images, Stats, TestCase, read_stats,
 };
 use powerfail_image::FileContents;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -89,9 +89,9 @@ fn keep(campaign: &Campaign, file: &str, round: u64) -> Result<(), CorpusError> 
         "images.jsonl" => images.insert_root("small", &small(round)).map(drop),
         "queue.jsonl" => (campaign.queue.append(&case(20), &entry("full"))).map(drop),
         "input" => (campaign.queue.append(&case(8000), &entry("full"))).map(drop),
-        _ => campaign.stats.append(&StatsLine {
+        _ => campaign.stats.append(&Stats {
             execs: round,
-            ..StatsLine::default()
+            ..Stats::default()
         }),
     }
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use powerfail_fuzz_store::{Campaign, CaseNumber, ImageId, Images, StatsLine, TestCase};
+use powerfail_fuzz_store::{Campaign, CaseNumber, ImageId, Images, Stats, TestCase};
 
 use crate::common::{Random, TestResult, edge, entry, other_process, small};
 
@@ -24,9 +24,9 @@ fn work_forever(directory: &Path) -> TestResult {
             input: input.into_bytes(),
         };
         let (number, _) = campaign.queue.append(&case, &entry("killed"))?;
-        campaign.stats.append(&StatsLine {
+        campaign.stats.append(&Stats {
             execs: value,
-            ..StatsLine::default()
+            ..Stats::default()
         })?;
         println!("\nkept {} {image} {value}", number.0);
         value += 1;

@@ -2,7 +2,7 @@
 
 use powerfail_image::{Contents, FileContents};
 use powerfail_model::{PoolIndex, PoolOffset};
-use powerfail_recorder::repeat::InputWay;
+use powerfail_recorder::InputChannel;
 use powerfail_recorder::{Input, TargetStatus, input_path, pool_directory, pool_path};
 
 use super::{Campaign, build};
@@ -29,32 +29,32 @@ fn contents(text: &[u8]) -> Contents {
 #[test]
 fn an_input_comes_in_three_ways() {
     let campaign = Campaign::new();
-    let cases: [(&[&str], InputWay, &[u8], &str); 3] = [
+    let cases: [(&[&str], InputChannel, &[u8], &str); 3] = [
         (
             &["stdin", "{pool}"],
-            InputWay::Stdin,
+            InputChannel::Stdin,
             b"from stdin",
             "from stdin",
         ),
         (
             &["file", "{pool}", "{input}"],
-            InputWay::File,
+            InputChannel::File,
             b"from a file",
             "from a file",
         ),
         (
             &["arguments", "{pool}", "{input}", "end"],
-            InputWay::Arguments,
+            InputChannel::Arguments,
             b"a b\nc",
             "a|b|c|end|",
         ),
     ];
-    for (arguments, way, bytes, taken) in cases {
+    for (arguments, channel, bytes, taken) in cases {
         let mut options = campaign.options(&takes(), arguments);
         options.contents = Some(contents(b"before"));
         options.input = Some(Input {
             bytes: bytes.to_vec(),
-            way,
+            channel,
         });
         let recording = Campaign::record(&options);
         assert_eq!(recording.summary.status, TargetStatus::Exited(0));
@@ -84,7 +84,7 @@ fn no_contents_is_no_pool() {
     let mut options = campaign.options(&takes(), &["stdin", "{pool}"]);
     options.input = Some(Input {
         bytes: Vec::new(),
-        way: InputWay::Stdin,
+        channel: InputChannel::Stdin,
     });
     let recording = Campaign::record(&options);
     assert!(

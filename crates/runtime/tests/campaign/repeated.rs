@@ -5,7 +5,8 @@ use std::process::Command;
 
 use powerfail_image::Contents;
 use powerfail_recorder::Input;
-use powerfail_recorder::repeat::{End, InputWay, RepeatOptions, Repeater, Speed};
+use powerfail_recorder::InputChannel;
+use powerfail_recorder::executor::{End, Executor, ExecutorOptions, Speed};
 use tempfile::TempDir;
 
 use super::{Campaign, build, runtime};
@@ -14,17 +15,17 @@ use super::{Campaign, build, runtime};
 fn repeat(
     program: &Path,
     arguments: &[&str],
-    change: impl FnOnce(&mut RepeatOptions),
-) -> (Repeater, TempDir) {
+    change: impl FnOnce(&mut ExecutorOptions),
+) -> (Executor, TempDir) {
     let mut command = vec![program.as_os_str().to_owned()];
     command.extend(arguments.iter().map(Into::into));
-    let mut options = RepeatOptions::new(command, InputWay::Stdin);
+    let mut options = ExecutorOptions::new(command, InputChannel::Stdin);
     // Only what hangs takes so long, however busy the machine is.
     options.timeout = std::time::Duration::from_mins(1);
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
     options.directory = directory.path().into();
     change(&mut options);
-    let mut repeater = Repeater::start(&options, runtime::bytes()).expect("a target");
+    let mut repeater = Executor::start(&options, runtime::bytes()).expect("a target");
     repeater.open(&Contents::default()).expect("an image");
     (repeater, directory)
 }
@@ -179,10 +180,10 @@ fn recorded_and_repeated_a_target_does_the_same() {
     for bytes in [&b"first\nsecond\n"[..], b"third\n"] {
         let mut repeater = {
             let command = options.command.clone();
-            let mut options = RepeatOptions::new(command, InputWay::Stdin);
+            let mut options = ExecutorOptions::new(command, InputChannel::Stdin);
             options.timeout = std::time::Duration::from_mins(1);
             options.directory.clone_from(&directory);
-            Repeater::start(&options, runtime::bytes()).unwrap()
+            Executor::start(&options, runtime::bytes()).unwrap()
         };
         repeater.open(&image).unwrap();
         // What others leave makes no difference.
@@ -193,7 +194,7 @@ fn recorded_and_repeated_a_target_does_the_same() {
         options.contents = Some(image);
         options.input = Some(Input {
             bytes: bytes.to_vec(),
-            way: InputWay::Stdin,
+            channel: InputChannel::Stdin,
         });
         let recording = Campaign::record(&options);
         let pool = &left.files["pool"];

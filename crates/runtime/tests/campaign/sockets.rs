@@ -1,6 +1,6 @@
 //! Servers are fed from the input.
 
-use powerfail_recorder::repeat::InputWay;
+use powerfail_recorder::InputChannel;
 use powerfail_recorder::{Input, TargetStatus};
 
 use super::{Campaign, Recording, build};
@@ -12,7 +12,7 @@ fn serve(way: &str, input: &[u8]) -> Recording {
     options.derandomise = true;
     options.input = Some(Input {
         bytes: input.to_vec(),
-        way: InputWay::Stdin,
+        channel: InputChannel::Stdin,
     });
     Campaign::record(&options)
 }
@@ -58,7 +58,7 @@ fn memcached_of_debian() {
     options.derandomise = true;
     options.input = Some(Input {
         bytes: b"set key 0 0 9\r\npersisted\r\nget key\r\n".to_vec(),
-        way: InputWay::Stdin,
+        channel: InputChannel::Stdin,
     });
     let recording = Campaign::record(&options);
     assert_eq!(recording.summary.status, TargetStatus::Exited(0));

@@ -19,16 +19,14 @@ use rustix::fs::MemfdFlags;
 
 use crate::error::RecordError;
 use crate::fresh_pool::{GivenDirectory, POOL_PLACEHOLDER, input_path, pool_directory, pool_path};
-use crate::input::{INPUT_PLACEHOLDER, find, substitute};
+use crate::input::{INPUT_PLACEHOLDER, InputChannel, find, substitute};
 use crate::inspect::inspect;
 use crate::summary::TargetStatus;
 
 use super::directory::Directory;
 use super::fold::{Dirty, Fold};
 use super::session::{Launch, Session, Waited};
-use super::{
-    Coverage, End, InputWay, Opened, Outcome, RepeatError, RepeatOptions, Speed, SpeedReport,
-};
+use super::{Coverage, End, ExecutorError, ExecutorOptions, Opened, Outcome, Speed, SpeedReport};
 
 /// How long the target may take to start, with all its code looked at.
 const START_TIME: Duration = Duration::from_mins(1);
@@ -45,8 +43,8 @@ const NUMBERS_MAX: u32 = 1 << 22;
 
 /// A target that is repeated. The processes of the target end with the thread that has made this.
 #[derive(Debug)]
-pub struct Repeater {
-    options: RepeatOptions,
+pub struct Executor {
+    options: ExecutorOptions,
     launch: Launch,
     /// What standard input of the target is.
     stdin: File,
@@ -106,18 +104,18 @@ enum State {
     Ended(Outcome),
 }
 
-impl Repeater {
+impl Executor {
     /// Starts the target. `runtime` is the shared object that is preloaded.
     ///
     /// # Errors
-    /// See [`RepeatError`].
-    pub fn start(options: &RepeatOptions, runtime: &[u8]) -> Result<Self, RepeatError> {
+    /// See [`ExecutorError`].
+    pub fn start(options: &ExecutorOptions, runtime: &[u8]) -> Result<Self, ExecutorError> {
         let (command, arguments) = options
             .command
             .split_first()
             .ok_or(RecordError::EmptyCommand)?;
         let executable = inspect(command)?;
-        let failed = |error| RepeatError::system("make a directory for the pool", error);
+        let failed = |error| ExecutorError::system("make a directory for the pool", error);
         let is_new = !options.directory.exists();
         let mut place = GivenDirectory::new(&options.directory).map_err(failed)?;
         // The kernel names files without links.
@@ -128,8 +126,8 @@ impl Repeater {
             .as_ref()
             .map(File::metadata)
             .transpose()
-            .map_err(|error| RepeatError::system("look at the input", error))?;
-        let has_file = options.input == InputWay::File;
+            .map_err(|error| ExecutorError::system("look at the input", error))?;
+        let has_file = options.input == InputChannel::File;
         let launch = Launch {
             executable,
             command: command.clone(),
@@ -143,7 +141,7 @@ impl Repeater {
             input_path: has_file.then(|| input_path(&place.path)),
             input_identity: identity.map_or((0, 0), |metadata| (metadata.dev(), metadata.ino())),
         };
-        let mut repeater = Self {
+        let mut executor = Self {
             options: options.clone(),
             launch,
             stdin,
@@ -175,12 +173,12 @@ impl Repeater {
             _made: is_new.then(|| Made(place.path.clone())),
             place,
         };
-        repeater.start_root()?;
-        Ok(repeater)
+        executor.start_root()?;
+        Ok(executor)
     }
 
     /// Starts the target, up to where it touches its pool.
-    fn start_root(&mut self) -> Result<(), RepeatError> {
+    fn start_root(&mut self) -> Result<(), ExecutorError> {
         self.session = None;
         self.before.clear();
         self.of_root.clear();
@@ -217,7 +215,7 @@ impl Repeater {
                     return Err(RecordError::RuntimeSilent { status }.into());
                 }
                 if let Some(reason) = session.take_fatal() {
-                    return Err(RepeatError::Refused { reason });
+                    return Err(ExecutorError::Refused { reason });
                 }
                 self.fold.clear();
                 session.drain(&mut self.fold, &mut self.dirty, false);
@@ -234,7 +232,7 @@ impl Repeater {
                 self.report.reason = Some("the target touches neither pool nor input".into());
             }
             Waited::Late => {
-                return Err(RepeatError::Silent {
+                return Err(ExecutorError::Silent {
                     reason: "the target does not come to its pool, its input or its end".into(),
                 });
             }
@@ -245,8 +243,8 @@ impl Repeater {
     /// Lets the target open an image, up to where it touches its input.
     ///
     /// # Errors
-    /// See [`RepeatError`].
-    pub fn open(&mut self, image: &Contents) -> Result<Opened, RepeatError> {
+    /// See [`ExecutorError`].
+    pub fn open(&mut self, image: &Contents) -> Result<Opened, ExecutorError> {
         if let (State::Ended(outcome), None, None) = (&self.state, &self.session, &self.image) {
             // It never comes to its pool.
             return Ok(Opened::Ended(outcome.clone()));
@@ -255,7 +253,7 @@ impl Repeater {
         self.put_back()?;
         self.directory
             .become_contents(image)
-            .map_err(|error| RepeatError::system("write the image", error))?;
+            .map_err(|error| ExecutorError::system("write the image", error))?;
         self.image = Some(image.clone());
         let is_worn = |session: &Session| session.shared().next_site() > NUMBERS_MAX;
         let is_single = self.report.speed == Speed::NewProcesses;
@@ -280,7 +278,7 @@ impl Repeater {
     }
 
     /// Kills the template and all it has made.
-    fn end_template(&mut self) -> Result<(), RepeatError> {
+    fn end_template(&mut self) -> Result<(), ExecutorError> {
         let is_there = self.state == State::Template;
         self.state = State::Nothing;
         let Some(session) = &mut self.session else {
@@ -306,9 +304,9 @@ impl Repeater {
         Ok(())
     }
 
-    fn make_template(&mut self) -> Result<Opened, RepeatError> {
+    fn make_template(&mut self) -> Result<Opened, ExecutorError> {
         let Some(session) = &mut self.session else {
-            return Err(RepeatError::NothingOpen);
+            return Err(ExecutorError::NothingOpen);
         };
         self.report.templates += 1;
         self.before.clone_from(&self.of_root);
@@ -348,7 +346,7 @@ impl Repeater {
                 session.area().disorder.load(Ordering::Acquire) != 0 || self.dirty.resized;
             self.keep_before();
             let kept = self.directory.keep(&mut self.dirty, compare);
-            kept.map_err(|error| RepeatError::system("read the image", error))?;
+            kept.map_err(|error| ExecutorError::system("read the image", error))?;
             self.state = State::Template;
             self.report.speed = Speed::FromTemplates;
             return Ok(Opened::Ready);
@@ -368,7 +366,7 @@ impl Repeater {
     }
 
     /// The template has several threads: executions are forked where it was.
-    fn do_without_template(&mut self) -> Result<Opened, RepeatError> {
+    fn do_without_template(&mut self) -> Result<Opened, ExecutorError> {
         self.state = State::Template;
         self.end_template()?;
         if let Some(session) = &mut self.session {
@@ -386,12 +384,12 @@ impl Repeater {
     }
 
     /// Makes the directory what it was before the last execution.
-    fn put_back(&mut self) -> Result<(), RepeatError> {
+    fn put_back(&mut self) -> Result<(), ExecutorError> {
         self.report.compared += u64::from(self.compare);
         let same = self
             .directory
             .put_back(&mut self.dirty, self.compare)
-            .map_err(|error| RepeatError::system("put the pool back", error))?;
+            .map_err(|error| ExecutorError::system("put the pool back", error))?;
         self.compare = false;
         if !same && self.state == State::Template {
             // Its pool is another file by now.
@@ -401,9 +399,9 @@ impl Repeater {
     }
 
     /// Opens the image again.
-    fn reopen(&mut self) -> Result<(), RepeatError> {
+    fn reopen(&mut self) -> Result<(), ExecutorError> {
         let Some(image) = self.image.clone() else {
-            return Err(RepeatError::NothingOpen);
+            return Err(ExecutorError::NothingOpen);
         };
         self.open(&image)?;
         Ok(())
@@ -412,8 +410,8 @@ impl Repeater {
     /// Runs an input on the image.
     ///
     /// # Errors
-    /// See [`RepeatError`].
-    pub fn run(&mut self, input: &[u8]) -> Result<Outcome, RepeatError> {
+    /// See [`ExecutorError`].
+    pub fn run(&mut self, input: &[u8]) -> Result<Outcome, ExecutorError> {
         if let State::Ended(outcome) = &self.state {
             // What it has left is there.
             return Ok(outcome.clone());
@@ -424,7 +422,7 @@ impl Repeater {
         }
         self.write_input(input)?;
         match &self.state {
-            State::Nothing => Err(RepeatError::NothingOpen),
+            State::Nothing => Err(ExecutorError::NothingOpen),
             State::Ended(outcome) => Ok(outcome.clone()),
             State::Template => {
                 self.report.from_templates += 1;
@@ -441,8 +439,8 @@ impl Repeater {
         }
     }
 
-    fn write_input(&mut self, input: &[u8]) -> Result<(), RepeatError> {
-        let failed = |error: io::Error| RepeatError::system("write the input", error);
+    fn write_input(&mut self, input: &[u8]) -> Result<(), ExecutorError> {
+        let failed = |error: io::Error| ExecutorError::system("write the input", error);
         let Some(file) = &mut self.input else {
             let input = &input[..input.len().min(ARGUMENTS_MAX)];
             self.words = input.to_vec();
@@ -453,7 +451,7 @@ impl Repeater {
             }
             return Ok(());
         };
-        if self.options.input == InputWay::File {
+        if self.options.input == InputChannel::File {
             // The target may have removed it, or put another file in its place.
             let path = input_path(&self.place.path);
             let is_same = fs::metadata(&path).is_ok_and(|metadata| {
@@ -478,7 +476,7 @@ impl Repeater {
 
     /// Lets the template or the root fork an execution. One that has taken too long because instructions were new
     /// to the runtime is repeated.
-    fn run_forked(&mut self, from_template: bool) -> Result<Outcome, RepeatError> {
+    fn run_forked(&mut self, from_template: bool) -> Result<Outcome, ExecutorError> {
         let before = self.note_count();
         let outcome = self.fork(from_template, self.options.timeout)?;
         let is_late = outcome.end == End::Timeout && self.note_count() != before;
@@ -487,7 +485,7 @@ impl Repeater {
         }
         self.put_back()?;
         let seek = rustix::fs::seek(&self.stdin, rustix::fs::SeekFrom::Start(0));
-        seek.map_err(|error| RepeatError::system("write the input", error))?;
+        seek.map_err(|error| ExecutorError::system("write the input", error))?;
         self.fork(from_template, self.options.timeout * PATIENCE_FACTOR)
     }
 
@@ -497,9 +495,9 @@ impl Repeater {
     }
 
     /// Lets the template or the root fork.
-    fn fork(&mut self, from_template: bool, timeout: Duration) -> Result<Outcome, RepeatError> {
+    fn fork(&mut self, from_template: bool, timeout: Duration) -> Result<Outcome, ExecutorError> {
         let Some(session) = &mut self.session else {
-            return Err(RepeatError::NothingOpen);
+            return Err(ExecutorError::NothingOpen);
         };
         reset(session, &self.before, &mut self.fold);
         if session.area().guards.load(Ordering::Relaxed) != 0 {
@@ -540,9 +538,9 @@ impl Repeater {
     }
 
     /// How what a server has forked has ended.
-    fn end_of(&mut self, from_template: bool, is_late: bool) -> Result<End, RepeatError> {
+    fn end_of(&mut self, from_template: bool, is_late: bool) -> Result<End, ExecutorError> {
         let Some(session) = &mut self.session else {
-            return Err(RepeatError::NothingOpen);
+            return Err(ExecutorError::NothingOpen);
         };
         let away = Phase::Away as u32;
         let waited = session.wait(
@@ -556,7 +554,7 @@ impl Repeater {
             Instant::now() + KILL_TIME,
             None,
         )?;
-        let silent = |reason: &str| RepeatError::Silent {
+        let silent = |reason: &str| ExecutorError::Silent {
             reason: reason.into(),
         };
         if waited != Waited::Done {
@@ -586,7 +584,7 @@ impl Repeater {
     }
 
     /// Starts an execution as a process.
-    fn run_process(&mut self) -> Result<Outcome, RepeatError> {
+    fn run_process(&mut self) -> Result<Outcome, ExecutorError> {
         self.session = None;
         self.before.clear();
         self.fold.clear();
@@ -627,10 +625,10 @@ impl Repeater {
     }
 
     /// Takes what an execution has left.
-    fn conclude(&mut self, end: End, begun: Instant) -> Result<Outcome, RepeatError> {
+    fn conclude(&mut self, end: End, begun: Instant) -> Result<Outcome, ExecutorError> {
         let elapsed = begun.elapsed();
         let Some(session) = &mut self.session else {
-            return Err(RepeatError::NothingOpen);
+            return Err(ExecutorError::NothingOpen);
         };
         session.drain(&mut self.fold, &mut self.dirty, false);
         session.forget_execution();
@@ -648,7 +646,7 @@ impl Repeater {
             || self
                 .directory
                 .is_disordered()
-                .map_err(|error| RepeatError::system("look at the pool", error))?;
+                .map_err(|error| ExecutorError::system("look at the pool", error))?;
         Ok(Outcome {
             end,
             operations: self.fold.count,
@@ -669,11 +667,11 @@ impl Repeater {
     /// What the last execution left.
     ///
     /// # Errors
-    /// See [`RepeatError`].
-    pub fn contents(&mut self) -> Result<Contents, RepeatError> {
+    /// See [`ExecutorError`].
+    pub fn contents(&mut self) -> Result<Contents, ExecutorError> {
         self.directory
             .contents(&self.dirty, self.compare)
-            .map_err(|error| RepeatError::system("read the pool", error))
+            .map_err(|error| ExecutorError::system("read the pool", error))
     }
 
     /// What is there before an execution: the image, with what the target does to it before its input.
@@ -744,11 +742,14 @@ fn end_of_word(status: u32) -> End {
 }
 
 /// Standard input, and the file that the input is written to.
-fn input_files(way: InputWay, place: &GivenDirectory) -> Result<(File, Option<File>), RepeatError> {
-    let failed = |error: io::Error| RepeatError::system("make the input", error);
+fn input_files(
+    way: InputChannel,
+    place: &GivenDirectory,
+) -> Result<(File, Option<File>), ExecutorError> {
+    let failed = |error: io::Error| ExecutorError::system("make the input", error);
     let nothing = || File::open("/dev/null").map_err(failed);
     match way {
-        InputWay::Stdin => {
+        InputChannel::Stdin => {
             let file = rustix::fs::memfd_create("powerfail-input", MemfdFlags::CLOEXEC)
                 .map_err(|error| failed(error.into()))?;
             let file = File::from(file);
@@ -757,31 +758,31 @@ fn input_files(way: InputWay, place: &GivenDirectory) -> Result<(File, Option<Fi
             let stdin = File::open(format!("/proc/self/fd/{number}")).map_err(failed)?;
             Ok((stdin, Some(file)))
         }
-        InputWay::File => {
+        InputChannel::File => {
             let file = File::create(input_path(&place.path)).map_err(failed)?;
             Ok((nothing()?, Some(file)))
         }
-        InputWay::Arguments => Ok((nothing()?, None)),
+        InputChannel::Arguments => Ok((nothing()?, None)),
     }
 }
 
 /// The arguments of the target, with paths in them.
 fn arguments_for(
     arguments: &[OsString],
-    way: InputWay,
+    way: InputChannel,
     place: &GivenDirectory,
-) -> Result<Vec<OsString>, RepeatError> {
+) -> Result<Vec<OsString>, ExecutorError> {
     let has_input = |argument: &OsString| match way {
-        InputWay::Arguments => argument.as_bytes() == INPUT_PLACEHOLDER,
+        InputChannel::Arguments => argument.as_bytes() == INPUT_PLACEHOLDER,
         _ => find(argument.as_bytes(), INPUT_PLACEHOLDER).is_some(),
     };
-    if way != InputWay::Stdin && !arguments.iter().any(has_input) {
-        return Err(RepeatError::NoInput);
+    if way != InputChannel::Stdin && !arguments.iter().any(has_input) {
+        return Err(ExecutorError::NoInput);
     }
     let (pool, input) = (pool_path(&place.path), input_path(&place.path));
     let replace = |argument: &OsString| {
         let argument = substitute(argument, POOL_PLACEHOLDER, pool.as_os_str());
-        if way == InputWay::File {
+        if way == InputChannel::File {
             substitute(&argument, INPUT_PLACEHOLDER, input.as_os_str())
         } else {
             argument
@@ -790,7 +791,7 @@ fn arguments_for(
     Ok(arguments.iter().map(replace).collect())
 }
 
-fn variables(options: &RepeatOptions) -> Vec<(OsString, OsString)> {
+fn variables(options: &ExecutorOptions) -> Vec<(OsString, OsString)> {
     let switch = |on: bool, name: &str| on.then(|| (name.into(), "1".into()));
     let switches = [
         switch(options.derandomise, DERANDOMISE_VARIABLE),
@@ -801,11 +802,11 @@ fn variables(options: &RepeatOptions) -> Vec<(OsString, OsString)> {
     variables
 }
 
-fn flags(options: &RepeatOptions) -> u32 {
+fn flags(options: &ExecutorOptions) -> u32 {
     let way = match options.input {
-        InputWay::Stdin => flag::STDIN,
-        InputWay::File => flag::FILE,
-        InputWay::Arguments => flag::ARGUMENTS,
+        InputChannel::Stdin => flag::STDIN,
+        InputChannel::File => flag::FILE,
+        InputChannel::Arguments => flag::ARGUMENTS,
     };
     let switch = |on: bool, bit| if on { bit } else { 0 };
     way | switch(options.derandomise, flag::DERANDOMISE)

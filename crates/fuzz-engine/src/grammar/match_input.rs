@@ -24,7 +24,7 @@ pub(crate) struct Repetition {
 
 /// What was found in an input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct InputMatch {
     /// Rules by their bodies, and numbers and classes, with the bytes that they made.
     pub(crate) parts: Vec<(NodeNumber, Range<usize>)>,
     pub(crate) repetitions: Vec<Repetition>,
@@ -37,7 +37,7 @@ impl Grammar {
     }
 
     /// Finds the rules in an input; nothing if the input is not of this grammar.
-    pub(crate) fn find(&self, input: &[u8]) -> Option<Found> {
+    pub(crate) fn find(&self, input: &[u8]) -> Option<InputMatch> {
         let mut finder = Finder {
             grammar: self,
             input,
@@ -48,7 +48,7 @@ impl Grammar {
         if finder.end(start, 0, 0)? != input.len() {
             return None;
         }
-        let mut found = Found::default();
+        let mut found = InputMatch::default();
         finder.collect(start, 0, 0, &mut found);
         Some(found)
     }
@@ -155,7 +155,7 @@ impl Finder<'_> {
         node: NodeNumber,
         at: usize,
         depth: u32,
-        found: &mut Found,
+        found: &mut InputMatch,
     ) -> Option<usize> {
         let end = self.end(node, at, depth)?;
         let grammar = self.grammar;

@@ -1,15 +1,14 @@
-//! Executions of the fuzzer that failed: what is to blame?
+//! Explains why an execution of the fuzzer failed: because of a power failure, or because of the program alone.
 //!
-//! On an image that a crash left, it is the power failure, if the same input succeeds where no power failed.
-//! The run that made the image is recorded again, and the power fails at that moment: then the finding
-//! has its lines of code as usual. Otherwise the program fails by itself.
+//! If the execution ran on a crash image, the run that made the image is recorded again, and the power fails at the
+//! same moment. If recovery fails there, and not without the power failure, the power failure is the cause, and the
+//! finding names lines of code as usual. Otherwise the program fails by itself.
 
 use std::fs;
 use std::sync::Arc;
 
 use powerfail_explore::PointKeys;
 use powerfail_finding::{Code, Finding, Role};
-use powerfail_fuzz_engine::End;
 use powerfail_fuzz_store::TestCase;
 use powerfail_model::{Event, EventIndex};
 use powerfail_recorder::TargetStatus;
@@ -19,38 +18,43 @@ use rustc_hash::FxHashSet;
 use crate::checker::Checker;
 use crate::error::CampaignError;
 use crate::findings::{Basis, RECOVERY_INPUT};
+use crate::job::Failure;
 use crate::judge::{Judged, Question};
-use crate::known::OnlyThese;
 use crate::options::Checks;
+use crate::point_selection::PointsAt;
 use crate::recording::Recording;
 
 impl Checker<'_, '_> {
-    /// Finds out what is to blame for an execution that ended by a signal, hung, or gave up on a crash image.
-    pub(crate) fn blame(&mut self, case: &TestCase, end: Option<End>) -> Result<(), CampaignError> {
-        let failure = match end {
-            Some(end) => match self.plain_run(case, end)? {
-                Some(failure) => Some(failure),
-                // Whatever it was, it does not happen again.
+    /// Finds out why an execution failed, and reports it.
+    pub(crate) fn explain(
+        &mut self,
+        case: &TestCase,
+        failure: Failure,
+    ) -> Result<(), CampaignError> {
+        let of_program = match failure {
+            Failure::GaveUp => None,
+            Failure::Signal(_) | Failure::Timeout => match self.plain_run(case, failure)? {
+                Some(finding) => Some(finding),
+                // The failure does not happen again.
                 None => return Ok(()),
             },
-            None => None,
         };
-        let node = self.shared.kept.images().node(case.image)?;
+        let node = self.shared.campaign.images.node(case.image)?;
         let crash = node.parent.zip(node.failure_point);
         if let Some((parent, at)) = crash
-            && self.blame_crash(case, parent, EventIndex(at))?
+            && self.is_caused_by_crash(case, parent, EventIndex(at))?
         {
             return Ok(());
         }
-        let Some((finding, recording)) = failure else {
+        let Some((finding, recording)) = of_program else {
             return Ok(());
         };
-        if self.shared.findings.knows(&finding) {
+        if self.shared.findings.contains(&finding) {
             return Ok(());
         }
         let again = if crash.is_some() {
-            // The trace of the plain run was replaced by another one meanwhile.
-            let contents = self.shared.kept.images().load(case.image)?;
+            // Another recording has replaced the trace of the plain run.
+            let contents = self.shared.campaign.images.load(case.image)?;
             self.record(&contents, &case.input)?
         } else {
             Some(recording)
@@ -61,14 +65,15 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Lets the power fail where it failed when the image was made. Whether that is to blame.
-    fn blame_crash(
+    /// Records the run that made the image again, and lets the power fail at the same moment; returns whether that
+    /// explains the failure.
+    fn is_caused_by_crash(
         &mut self,
         case: &TestCase,
         parent: powerfail_image::ImageId,
         at: EventIndex,
     ) -> Result<bool, CampaignError> {
-        let images = self.shared.kept.images();
+        let images = &self.shared.campaign.images;
         let Some(edge) = images.edge(case.image)? else {
             return Ok(false);
         };
@@ -89,7 +94,7 @@ impl Checker<'_, '_> {
             let recovery = self.judge.recovery_with(&case.input, &file);
             recoveries.push((recovery, Some(case.input.as_slice())));
         }
-        let is_tried = !self.shared.known.claim_crash(keys.at(at));
+        let is_tried = !self.shared.history.claim_crash(keys.at(at));
         for (recovery, input) in recoveries {
             if input.is_none() && is_tried {
                 continue;
@@ -99,8 +104,8 @@ impl Checker<'_, '_> {
                     prefix: true,
                     ..Checks::NONE
                 },
-                selection: Arc::new(OnlyThese {
-                    moments: moments_alike(trace, at)?,
+                selection: Arc::new(PointsAt {
+                    events: equivalent_moments(trace, at)?,
                     candidates: false,
                 }),
                 recovery,
@@ -110,7 +115,7 @@ impl Checker<'_, '_> {
             let Judged::Findings(findings) = self.ask(trace, &question)? else {
                 continue;
             };
-            // Only what a crash has shown is about this one.
+            // Only findings with the evidence of a crash are about this crash.
             let shown: Vec<Finding> = findings
                 .into_iter()
                 .filter(|finding| finding.evidence.is_some())
@@ -132,28 +137,30 @@ impl Checker<'_, '_> {
         Ok(is_tried && case.input.is_empty())
     }
 
-    /// What there is to say if the program fails in a plain run, too, and by itself, and that run.
+    /// Runs the test case without the fuzzer. If it fails there, too, returns the finding about the program and the
+    /// recording.
     fn plain_run(
         &self,
         case: &TestCase,
-        end: End,
+        failure: Failure,
     ) -> Result<Option<(Finding, Box<Recording>)>, CampaignError> {
-        let contents = self.shared.kept.images().load(case.image)?;
+        let contents = self.shared.campaign.images.load(case.image)?;
         let Some(recording) = self.record(&contents, &case.input)? else {
             return Ok(None);
         };
         let summary = &recording.summary;
         let (code, how) = match (summary.timed_out, summary.status) {
-            (true, _) => (Code::ProgramHangs, "does not end".to_owned()),
-            // The target has written more than it may.
+            (true, _) => (Code::ProgramHangs, "hangs".to_owned()),
+            // It wrote a longer file than powerfail allows.
             (false, TargetStatus::Killed(libc::SIGXFSZ)) => return Ok(None),
-            (false, TargetStatus::Killed(signal)) => {
-                (Code::ProgramCrashes, format!("is ended by signal {signal}"))
-            }
+            (false, TargetStatus::Killed(signal)) => (
+                Code::ProgramCrashes,
+                format!("is killed by signal {signal}"),
+            ),
             (false, TargetStatus::Exited(_)) => {
-                if end == End::Timeout {
+                if failure == Failure::Timeout {
                     self.shared.warn(
-                        "some executions only take longer than --timeout: a plain run of them ends",
+                        "some executions are slower than --timeout but do not hang; consider a longer --timeout",
                     );
                 }
                 return Ok(None);
@@ -162,14 +169,13 @@ impl Checker<'_, '_> {
         let trust = self.judge.recovery().trusted();
         let place = powerfail_check::place_before_end(&recording.trace, &trust, Role::Failure)?;
         let function = place.as_ref().and_then(|place| place.function.clone());
-        let whereabouts =
-            function.map_or_else(String::new, |function| format!(" after {function}"));
+        let after = function.map_or_else(String::new, |function| format!(" after {function}"));
         let mut finding = Finding {
             id: String::new(),
             code,
             class: code.class(),
             severity: code.severity(),
-            message: format!("the program {how}{whereabouts}, without any power failure"),
+            message: format!("the program {how}{after}, without any power failure"),
             count: 1,
             places: place.into_iter().collect(),
             suggestion: None,
@@ -180,7 +186,7 @@ impl Checker<'_, '_> {
         Ok(Some((finding, recording)))
     }
 
-    /// The program fails by itself.
+    /// Reports that the program fails by itself.
     fn report_program(
         &self,
         case: &TestCase,
@@ -199,9 +205,12 @@ impl Checker<'_, '_> {
     }
 }
 
-/// The moments at which a crash leaves what it leaves at this one, with all stores so far. Images are made
-/// before fences, too; a check lets the power fail before the flush already, and there only.
-fn moments_alike(trace: &Trace, at: EventIndex) -> Result<FxHashSet<EventIndex>, CampaignError> {
+/// The moments at which a crash leaves the same image as at this one, with all stores so far durable. Images are also
+/// made before fences, while a check lets the power fail only before the flush that precedes the fence.
+fn equivalent_moments(
+    trace: &Trace,
+    at: EventIndex,
+) -> Result<FxHashSet<EventIndex>, CampaignError> {
     let (mut first, mut last) = (0, trace.event_count());
     let mut records = trace.records_from(EventIndex(0));
     while let Some(record) = records.next_record()? {

@@ -1,73 +1,75 @@
-//! A smaller test case that shows the same finding.
+//! Looks for a smaller test case that shows the same finding.
 //!
-//! The image first: none at all, then as it is. Then the input: parts of it are left out as long as the finding
-//! stays. Each try is a recording and a check of the moments with the same names alone, so
-//! it is as cheap as a check can be.
+//! The image is tried first: the empty one instead of the given one. Then parts of the input are left out as long as
+//! the finding stays. Each try records the test case and checks only the moments with the same names, which is as
+//! cheap as a check can be.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use powerfail_check::Recovery;
 use powerfail_check::{Cause, cause_of};
-use powerfail_check::{Recovery, output_directory};
 use powerfail_explore::{PointKey, PointKeys};
 use powerfail_finding::Finding;
 use powerfail_fuzz_engine::minimise::trim;
-use powerfail_fuzz_store::{Images, TestCase};
+use powerfail_fuzz_store::{Images, StoredFinding, TestCase};
 use powerfail_model::EventIndex;
 use powerfail_trace::Trace;
 use rustc_hash::FxHashSet;
 
 use crate::checker::Checker;
 use crate::error::CampaignError;
-use crate::findings::{RECOVERY_INPUT, StoredFinding};
+use crate::findings::{RECOVERY_INPUT, StoredBasis};
 use crate::judge::{Judged, Question};
-use crate::known::OnlyNamed;
 use crate::options::Checks;
+use crate::point_selection::PointsNamed;
 
 /// How long one finding is minimised.
 const TIME_MAX: Duration = Duration::from_secs(10);
-/// How many test cases are tried for one.
+/// How many test cases are tried for one finding.
 const TRIES_MAX: usize = 60;
-/// How long a check of one may take.
+/// How long the check of one test case may take.
 const BUDGET: Duration = Duration::from_secs(3);
 
-/// How a finding is seen again.
+/// What makes a finding the same one.
 struct Criterion<'a> {
     cause: Cause,
     checks: Checks,
-    /// Names of the moments at which it was seen; none if the trace alone shows it.
+    /// Names of the moments at which the finding was seen; empty if the lint found it.
     wanted: FxHashSet<PointKey>,
     recovery: &'a Recovery,
 }
 
 impl Checker<'_, '_> {
-    /// Looks for a smaller test case of a finding, and keeps it beside the finding.
+    /// Looks for a smaller test case of a finding, and stores it with the finding.
     pub(crate) fn minimise(
         &mut self,
         stored: &StoredFinding,
-        case: &TestCase,
-        recovery: &Recovery,
-        recovery_input: Option<&[u8]>,
+        basis: &StoredBasis,
     ) -> Result<(), CampaignError> {
         let finding = &stored.finding;
         if finding.code.class().is_of_program() {
             return Ok(());
         }
-        let trace = Trace::open(stored.directory.join(output_directory::TRACE))?;
-        let recovery = match recovery_input {
+        let trace = Trace::open(
+            stored
+                .directory
+                .join(powerfail_check::output_directory::TRACE),
+        )?;
+        let recovery = match &basis.recovery_input {
             Some(input) => {
                 let file = self.recorder.directory().join(RECOVERY_INPUT);
                 std::fs::write(&file, input).map_err(CampaignError::file(&file))?;
                 Recovery {
                     input: Some(file),
-                    ..recovery.clone()
+                    ..basis.recovery.clone()
                 }
             }
-            None => recovery.clone(),
+            None => basis.recovery.clone(),
         };
         let criterion = Criterion::of(finding, &trace, &recovery)?;
         let deadline = Instant::now() + TIME_MAX;
-        let mut best = case.clone();
+        let mut best = basis.case.clone();
         let mut failure = None;
         let mut shows = |case: &TestCase| {
             if failure.is_some() || Instant::now() >= deadline || self.shared.is_over() {
@@ -101,12 +103,12 @@ impl Checker<'_, '_> {
         let record = self.record_of(&best)?;
         self.shared
             .findings
-            .minimised(&stored.directory, &best, &record)
+            .store_minimised(&stored.directory, &best, &record)
     }
 
     /// Whether a test case shows a finding.
     fn shows(&self, case: &TestCase, criterion: &Criterion<'_>) -> Result<bool, CampaignError> {
-        let contents = self.shared.kept.images().load(case.image)?;
+        let contents = self.shared.campaign.images.load(case.image)?;
         let Some(recording) = self.record(&contents, &case.input)? else {
             return Ok(false);
         };
@@ -120,7 +122,7 @@ impl Checker<'_, '_> {
         }
         let question = Question {
             checks: criterion.checks,
-            selection: Arc::new(OnlyNamed {
+            selection: Arc::new(PointsNamed {
                 keys: PointKeys::of(trace)?,
                 wanted: criterion.wanted.clone(),
                 candidates: criterion.checks == Checks::NONE,

@@ -25,7 +25,7 @@ use crate::socket::{Message, Received, Socket};
 use crate::target::{Inheritance, Target, runtime_file, start};
 
 use super::directory::Directory;
-use super::error::RepeatError;
+use super::error::ExecutorError;
 use super::fold::{Dirty, Fold};
 use super::mappings::Mappings;
 use super::places::Places;
@@ -88,8 +88,8 @@ impl Session {
         directory: &Directory,
         stdin: &File,
         single: Option<&[u8]>,
-    ) -> Result<Self, RepeatError> {
-        let shared = SharedFile::create_for_repeating(launch.chunk_count)?;
+    ) -> Result<Self, ExecutorError> {
+        let shared = SharedFile::create_for_executor(launch.chunk_count)?;
         let (socket, target_socket) = Socket::pair()
             .map_err(|error| RecordError::system("make a socket for the target", error))?;
         let area = shared.area();
@@ -134,10 +134,10 @@ impl Session {
         shared: &SharedFile,
         socket: OwnedFd,
         stdin: &File,
-    ) -> Result<Target, RepeatError> {
+    ) -> Result<Target, ExecutorError> {
         let stdin = stdin
             .try_clone()
-            .map_err(|error| RepeatError::system("give the target its input", error))?;
+            .map_err(|error| ExecutorError::system("give the target its input", error))?;
         let inheritance = Inheritance {
             shared,
             socket,
@@ -193,7 +193,7 @@ impl Session {
         until: impl Fn(&Area) -> bool,
         deadline: Instant,
         watch: Option<Duration>,
-    ) -> Result<Waited, RepeatError> {
+    ) -> Result<Waited, ExecutorError> {
         loop {
             let seen = self.area().host.load(Ordering::Acquire);
             self.receive(directory)?;
@@ -232,7 +232,7 @@ impl Session {
     }
 
     /// Reads what the target has said.
-    fn receive(&mut self, directory: &mut Directory) -> Result<(), RepeatError> {
+    fn receive(&mut self, directory: &mut Directory) -> Result<(), ExecutorError> {
         let sent = self.area().messages.load(Ordering::Acquire);
         if sent == self.messages {
             return Ok(());
@@ -241,7 +241,7 @@ impl Session {
             let received = self
                 .socket
                 .receive()
-                .map_err(|error| RepeatError::system("receive from the target", error))?;
+                .map_err(|error| ExecutorError::system("receive from the target", error))?;
             match received {
                 Received::Message(message) => self.handle(message, directory)?,
                 Received::Garbage => {}
@@ -252,11 +252,11 @@ impl Session {
         Ok(())
     }
 
-    fn handle(&mut self, message: Message, directory: &mut Directory) -> Result<(), RepeatError> {
+    fn handle(&mut self, message: Message, directory: &mut Directory) -> Result<(), ExecutorError> {
         let [first, second, third, ..] = message.words;
         match message.kind {
             Some(MessageKind::Hello) if first != u64::from(PROTOCOL_VERSION) => {
-                return Err(RepeatError::Record(RecordError::ProtocolVersion {
+                return Err(ExecutorError::Record(RecordError::ProtocolVersion {
                     found: first,
                     supported: PROTOCOL_VERSION,
                 }));

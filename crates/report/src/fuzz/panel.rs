@@ -1,13 +1,13 @@
-//! What a campaign looks like while it runs: lines of text, made of numbers and nothing else.
+//! The progress of a running campaign: a panel for terminals, and single lines for logs.
 
 use std::fmt::Write;
 
-use clap::builder::styling::{AnsiColor, Style};
+use anstyle::{AnsiColor, Style};
 use powerfail_finding::{Class, Finding, Severity};
-use powerfail_fuzz::Stats;
-use powerfail_report::{count, plural};
+use powerfail_fuzz_store::Stats;
 
 use super::history::History;
+use crate::{count, plural};
 
 const FAINT: Style = Style::new().dimmed();
 const STRONG: Style = Style::new().bold();
@@ -15,14 +15,15 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
 
-/// Columns of the name of a number, and of the number itself on the left half.
+/// Columns of the name of a number.
 const NAME: usize = 12;
+/// Columns of the left half.
 const HALF: usize = 40;
-/// Narrower than this nothing is arranged side by side.
+/// In a narrower panel, numbers are not placed side by side.
 const WIDE: usize = 2 * HALF;
 
-/// The panel, in lines that are at most so wide.
-pub(super) fn panel(target: &str, stats: &Stats, history: &History, width: usize) -> Vec<String> {
+/// The panel, in lines of at most `width` columns.
+pub fn panel(target: &str, stats: &Stats, history: &History, width: usize) -> Vec<String> {
     let width = width.clamp(30, 100);
     let mut panel = Panel {
         lines: Vec::new(),
@@ -40,7 +41,7 @@ pub(super) fn panel(target: &str, stats: &Stats, history: &History, width: usize
     let corpus = plural(stats.corpus, "test case");
     panel.pair(("corpus", &corpus), ("last new", &last_new(stats)));
     let (all, crashed) = (count(stats.images), count(stats.crash_images));
-    let images = format!("{all}, {crashed} of crashes");
+    let images = format!("{all}, {crashed} from crashes");
     panel.pair(("images", &images), ("stability", &stability(stats)));
     let (waiting, done) = (count(stats.checks_waiting), count(stats.checks_done));
     let checks = format!("{waiting} waiting, {done} done");
@@ -68,7 +69,7 @@ impl Panel {
         self.lines.push(format!("{FAINT}{rule}{FAINT:#}"));
     }
 
-    /// A number.
+    /// A number on its own line.
     fn one(&mut self, name: &str, value: &str, style: Style) {
         let name = format!("{name:<NAME$}");
         let value = shortened(value, self.width - NAME - 1);
@@ -76,7 +77,7 @@ impl Panel {
             .push(format!("{FAINT}{name}{FAINT:#} {style}{value}{style:#}"));
     }
 
-    /// Two numbers, side by side if there is room.
+    /// Two numbers, side by side if the panel is wide enough.
     fn pair(&mut self, left: (&str, &str), right: (&str, &str)) {
         if self.width < WIDE {
             self.one(left.0, left.1, Style::new());
@@ -100,13 +101,13 @@ fn plural_of(number: u64, one: &str, many: &str) -> String {
 fn rounded(number: f64) -> u64 {
     #[expect(
         clippy::cast_sign_loss,
-        reason = "what is below zero saturates, and there is nothing such"
+        reason = "negative numbers saturate, and there are none"
     )]
     let whole = number.round() as u64;
     whole
 }
 
-/// Cut where there is no more room.
+/// Cuts a text to `room` columns, and replaces control characters.
 fn shortened(text: &str, room: usize) -> String {
     let text: String = text
         .chars()
@@ -125,7 +126,7 @@ fn clock(time_s: f64) -> String {
     format!("{hours}:{minutes:02}:{seconds:02}")
 }
 
-/// A length of time as people say it.
+/// A duration for people.
 pub(super) fn duration(seconds: f64) -> String {
     let whole = rounded(seconds);
     match whole {
@@ -145,7 +146,7 @@ fn last_new(stats: &Stats) -> String {
     )
 }
 
-/// Rounded down, because 100% is a promise.
+/// Rounded down: 100% means that every location is stable.
 pub(super) fn stability(stats: &Stats) -> String {
     let percent = (stats.stability * 1000.0).floor() / 10.0;
     format!("{percent:.1}%")
@@ -175,15 +176,15 @@ fn style_of(stats: &Stats) -> Style {
     }
 }
 
-/// As it is written in JSON.
+/// The name of a class, as in JSON.
 fn class_name(class: Class) -> String {
     let name = serde_json::to_value(class).ok();
     let name = name.and_then(|name| name.as_str().map(str::to_owned));
     name.unwrap_or_default()
 }
 
-/// How many there are of each class.
-pub(super) fn by_class(stats: &Stats) -> String {
+/// The number of findings of each class.
+fn by_class(stats: &Stats) -> String {
     let classes = stats.findings_by_class.iter();
     let classes: Vec<_> = classes
         .map(|(class, number)| format!("{} {}", class_name(*class), count(*number)))
@@ -191,8 +192,8 @@ pub(super) fn by_class(stats: &Stats) -> String {
     classes.join(", ")
 }
 
-/// One line about now, where there is no terminal.
-pub(super) fn line(stats: &Stats) -> String {
+/// One line about the state of a campaign, for output that is not a terminal.
+pub fn status_line(stats: &Stats) -> String {
     format!(
         "[{}] {}, {}/s; {}; {}; {}; stability {}; last new {}; {}",
         clock(stats.time_s),
@@ -208,7 +209,7 @@ pub(super) fn line(stats: &Stats) -> String {
 }
 
 /// One line about a finding.
-pub(super) fn finding(finding: &Finding) -> String {
+pub fn finding_line(finding: &Finding) -> String {
     let (style, word) = match finding.severity {
         Severity::Warning => (WARNING, "warning"),
         Severity::Performance => (WARNING, "performance"),
@@ -274,7 +275,7 @@ mod tests {
             "executions   1,234,567                  speed        4,512/s",
             "PM paths     2,345                      reached      812 locations",
             "corpus       300 test cases             last new     2 min 05 s ago",
-            "images       41, 30 of crashes          stability    99.9%",
+            "images       41, 30 from crashes         stability    99.9%",
             "checks       4 waiting, 1,000 done      ends         1 crash, 2 timeouts",
             "findings     3  ordering 2, redundant-flush 1",
         ];
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn a_line_for_files() {
         assert_eq!(
-            line(&stats()),
+            status_line(&stats()),
             "[1:02:05] 1,234,567 executions, 4,512/s; 2,345 PM paths; 300 test cases; 41 images; \
              stability 99.9%; last new 2 min 05 s ago; 3 findings"
         );

@@ -1,8 +1,8 @@
-//! Images from a trace: what the run left, and what a power failure would have left.
+//! Makes images from a trace: what the run left at its end, and what a power failure would have left.
 //!
-//! A crash image is that of a moment with every store before it durable. The moments are those before ordering
-//! points whose location on the PM path is new in the campaign (section 3.2 of the `PMFuzz` paper), and a few at
-//! random.
+//! A crash image is the pool at one moment, with every store before it durable. The moments are those before
+//! ordering points whose location on the PM path is new in the campaign (section 3.2 of the `PMFuzz` paper), and a
+//! few random ones. Images with lost lines are the business of the checks, not of the fuzzer.
 
 use std::path::Path;
 
@@ -10,71 +10,71 @@ use powerfail_explore::{FailurePointOptions, FailurePointsByStack, Random};
 use powerfail_image::{Contents, CursorOptions, ImageCursor};
 use powerfail_model::{EventIndex, PoolIndex, Rules};
 use powerfail_protocol::fuzz::MAP_LEN;
-use powerfail_recorder::repeat::locations_of;
+use powerfail_recorder::executor::locations_of;
 use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
 
-/// Crash images of one trace, at most.
+/// The maximum number of crash images of one trace.
 const CRASH_IMAGES_MAX: usize = 64;
 
 /// Locations at which crash images were made.
 #[derive(Clone, Debug)]
-pub(crate) struct Locations {
-    known: Vec<bool>,
-    /// Those that nobody has asked for yet.
+pub(crate) struct ImagedLocations {
+    seen: Vec<bool>,
+    /// Locations since the last call of [`ImagedLocations::take_new`].
     new: Vec<u32>,
 }
 
-impl Default for Locations {
+impl Default for ImagedLocations {
     fn default() -> Self {
         Self {
-            known: vec![false; MAP_LEN],
+            seen: vec![false; MAP_LEN],
             new: Vec::new(),
         }
     }
 }
 
-impl Locations {
-    /// Notes a location. Whether it is new.
+impl ImagedLocations {
+    /// Adds a location; returns whether it is new.
     pub(crate) fn insert(&mut self, location: u32) -> bool {
         let place = location as usize & (MAP_LEN - 1);
-        let is_new = !std::mem::replace(&mut self.known[place], true);
+        let is_new = !std::mem::replace(&mut self.seen[place], true);
         if is_new {
             self.new.push(location);
         }
         is_new
     }
 
-    /// Notes locations of an earlier run of the campaign.
+    /// Adds locations of an earlier run of the campaign.
     pub(crate) fn restore(&mut self, locations: &[u32]) {
         for location in locations {
-            self.known[*location as usize & (MAP_LEN - 1)] = true;
+            self.seen[*location as usize & (MAP_LEN - 1)] = true;
         }
     }
 
-    /// Those that are new since the last time.
+    /// The locations that were added since the last call.
     pub(crate) fn take_new(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.new)
     }
 }
 
-/// How images are chosen.
+/// How moments for crash images are chosen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct ImageOptions {
     pub(crate) rules: Rules,
     pub(crate) include_create: bool,
-    /// An operation is its call stack.
+    /// Whether an operation is identified by its whole call stack.
     pub(crate) stacks: bool,
-    /// How many at random points, on average.
+    /// The average number of random moments.
     pub(crate) random_images: f64,
 }
 
-/// The moments of a trace at which crash images are to be made, in order. What is chosen is noted as known.
-pub(crate) fn moments(
+/// Chooses the moments of a trace at which crash images are made, in order, and adds their locations to `seen`.
+pub(crate) fn choose_moments(
     trace: &Trace,
-    choice: &Choice,
-    known: &mut Locations,
+    choice: &ImageOptions,
+    seen: &mut ImagedLocations,
     random: &mut Random,
 ) -> Result<Vec<EventIndex>, CampaignError> {
     let options = FailurePointOptions {
@@ -90,7 +90,7 @@ pub(crate) fn moments(
     let locations = locations_at(trace, choice.stacks, &points)?;
     let mut chosen: Vec<EventIndex> = Vec::new();
     for (at, location) in points.iter().zip(locations) {
-        if chosen.len() < CRASH_IMAGES_MAX && known.insert(location) {
+        if chosen.len() < CRASH_IMAGES_MAX && seen.insert(location) {
             chosen.push(*at);
         }
     }
@@ -106,7 +106,7 @@ pub(crate) fn moments(
     Ok(chosen)
 }
 
-/// A number whose average is `rate`.
+/// A random number whose average is `rate`.
 fn random_count(rate: f64, random: &mut Random) -> u64 {
     const PARTS: u32 = 1 << 20;
     #[expect(
@@ -118,8 +118,8 @@ fn random_count(rate: f64, random: &mut Random) -> u64 {
     scaled / parts + u64::from(random.below(parts) < scaled % parts)
 }
 
-/// The location on the PM path of each of these moments, which are in order: that of the event, or of the last
-/// operation before it, if it is none itself.
+/// The location on the PM path of each of these moments, which are in order: that of the event or, if the event is
+/// no operation, that of the last operation before it.
 fn locations_at(
     trace: &Trace,
     stacks: bool,
@@ -140,8 +140,8 @@ fn locations_at(
     Ok(found)
 }
 
-/// The contents of the directory of `{pool}` at moments of a trace, which are in order; the number of events is
-/// the end. Files that are no pools are those of `parent`.
+/// The contents of the directory of `{pool}` at moments of a trace, which are in order; the number of events stands for
+/// the end. Files that are not pools are taken from `parent`.
 pub(crate) fn contents_at(
     trace: &Trace,
     directory: &Path,

@@ -1,57 +1,59 @@
-//! What afl-fuzz gives its target: two descriptors with fixed numbers, and segments of shared memory that
-//! variables of the environment name.
+//! The connection to afl-fuzz: two descriptors with fixed numbers, and segments of shared memory that environment
+//! variables name.
 //!
 //! # Safety
 //!
-//! The descriptors are ours by agreement: nobody else in this process knows their numbers, and that they are open
-//! is checked before they are taken. A segment stays attached until the process ends. Its length is what the kernel
-//! says, every access is within it, and it goes through raw pointers: afl-fuzz writes to it too, though only while it
-//! waits for nothing from us. The environment is changed before there is any other thread.
+//! 1. The descriptors belong to this module: no other code in this process uses their numbers, and they are checked to
+//!    be open before they are taken.
+//! 2. A segment stays attached until the process ends. Its length comes from the kernel, and every access is within
+//!    it. Accesses go through raw pointers, because afl-fuzz writes to the segment, too; it does so only while it does
+//!    not wait for an answer.
+//! 3. The environment is changed before any other thread is started: `serve_afl` calls [`Host::find`] first.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-use anyhow::{Context, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::interrupt;
+use super::AflError;
 
-/// Orders come from the first, answers go to the one behind it.
+/// The descriptors on which orders come and answers go.
 const ORDERS: i32 = 198;
 const ANSWERS: i32 = 199;
 
-/// The name of the segment of the map, and of that of inputs.
+/// The environment variable that names the segment of the coverage map.
 ///
-/// afl-fuzz looks for the first, with a zero behind it, in the file of its target, and without it says that the
+/// afl-fuzz searches the executable of its target for this name with a zero behind it, and without it reports that the
 /// target has no instrumentation.
 #[used]
 static MAP_VARIABLE: [u8; 13] = *b"__AFL_SHM_ID\0";
+/// The environment variable that names the segment of inputs.
 const INPUT_VARIABLE: &str = "__AFL_SHM_FUZZ_ID";
 
-/// What our greeting can say: that it says something, how long the map is, and that inputs come by shared memory.
+/// Bits of the greeting: it has options, it has the length of the map, and inputs may come in shared memory.
 const ENABLED: u32 = 0x8000_0001;
 const MAP_LEN: u32 = 0x4000_0000;
 const SHARED_INPUTS: u32 = 0x0100_0000;
-/// The longest map that a greeting can name.
+/// The longest map that fits in a greeting.
 const MAP_LEN_MAX: usize = 1 << 23;
 
-/// How often it is looked whether we are to end.
-pub(super) const LOOK_EVERY: Timespec = Timespec {
+/// How often an interruption is checked while waiting.
+pub(super) const INTERRUPT_CHECK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
 
-/// What is to be done next.
+/// What afl-fuzz asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Run,
     End,
 }
 
-/// See the module header.
+/// The connection to afl-fuzz.
 pub(super) struct Host {
     orders: OwnedFd,
     answers: OwnedFd,
@@ -59,35 +61,35 @@ pub(super) struct Host {
     inputs: Option<Segment>,
     /// How much of the map is used.
     used: usize,
+    is_interrupted: fn() -> bool,
 }
 
 impl Host {
-    /// Finds what afl-fuzz has prepared, and hides it from the target.
-    pub(super) fn find() -> anyhow::Result<Self> {
-        let nobody = "this command is to be started by afl-fuzz, as its target; see powerfail fuzz afl --help";
+    /// Takes what afl-fuzz has prepared, and hides it from the target.
+    pub(super) fn find(is_interrupted: fn() -> bool) -> Result<Self, AflError> {
         let map_variable = std::str::from_utf8(&MAP_VARIABLE)
             .unwrap_or_default()
             .trim_end_matches('\0');
-        let map = std::env::var(map_variable).context(nobody)?;
-        let map = Segment::attach(&map).with_context(|| format!("{map_variable}={map}"))?;
+        let map = std::env::var(map_variable).map_err(|_| AflError::NotStartedByAfl)?;
+        let map = Segment::of_variable(map_variable, &map)?;
         let inputs = std::env::var(INPUT_VARIABLE).ok();
-        let inputs = inputs.map(|inputs| {
-            Segment::attach(&inputs).with_context(|| format!("{INPUT_VARIABLE}={inputs}"))
-        });
-        // SAFETY: see the module header.
+        let inputs = inputs.map(|inputs| Segment::of_variable(INPUT_VARIABLE, &inputs));
+        // SAFETY: no other thread reads the environment, see 3 in the module header.
         unsafe {
             std::env::remove_var(map_variable);
             std::env::remove_var(INPUT_VARIABLE);
         }
         let take = |number| {
-            // SAFETY: an open descriptor that is nobody else's, see the module header.
+            // SAFETY: `fcntl_setfd` fails if the descriptor is not open, and it belongs to this module, see 1 in the
+            // module header.
             let descriptor = unsafe {
                 let borrowed = BorrowedFd::borrow_raw(number);
-                // The target must not have it: if it is instrumented by AFL++, it would answer for us.
-                rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).context(nobody)?;
+                // The target must not inherit it: if AFL++ has instrumented the target, it would answer instead.
+                rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)
+                    .map_err(|_| AflError::NotStartedByAfl)?;
                 OwnedFd::from_raw_fd(number)
             };
-            anyhow::Ok(descriptor)
+            Ok::<_, AflError>(descriptor)
         };
         Ok(Self {
             orders: take(ORDERS)?,
@@ -95,24 +97,29 @@ impl Host {
             map,
             inputs: inputs.transpose()?,
             used: 0,
+            is_interrupted,
         })
     }
 
-    /// Where orders come from.
+    /// Whether this process is interrupted.
+    pub(super) fn is_interrupted(&self) -> bool {
+        (self.is_interrupted)()
+    }
+
+    /// The descriptor on which orders come.
     pub(super) fn orders(&self) -> BorrowedFd<'_> {
         self.orders.as_fd()
     }
 
-    /// Says hello, and how long the map is.
-    pub(super) fn greet(&mut self, map_len: usize) -> anyhow::Result<()> {
-        ensure!(
-            map_len <= MAP_LEN_MAX,
-            "the target has more branches than afl-fuzz can be told of"
-        );
+    /// Sends the greeting, with the length of the map.
+    pub(super) fn greet(&mut self, map_len: usize) -> Result<(), AflError> {
+        if map_len > MAP_LEN_MAX {
+            return Err(AflError::MapTooLong);
+        }
         self.used = map_len.min(self.map.len);
-        self.say(greeting(map_len, self.inputs.is_some()).cast_signed())?;
+        self.answer(greeting(map_len, self.inputs.is_some()).cast_signed())?;
         if self.inputs.is_some() {
-            // afl-fuzz confirms that it has understood.
+            // afl-fuzz confirms the options that it accepts.
             let confirmed = self.read_word()?;
             let understands = ENABLED | SHARED_INPUTS;
             if confirmed.is_none_or(|word| word.cast_unsigned() & understands != understands) {
@@ -123,57 +130,57 @@ impl Host {
     }
 
     /// Waits for the next order, and reads its input.
-    pub(super) fn next_order(&mut self, input: &mut Vec<u8>) -> anyhow::Result<Order> {
-        // What the word says is of interest to targets that live on between executions.
+    pub(super) fn next_order(&mut self, input: &mut Vec<u8>) -> Result<Order, AflError> {
+        // The value of the word only matters to persistent targets.
         if self.read_word()?.is_none() {
             return Ok(Order::End);
         }
         input.clear();
         match &self.inputs {
             Some(segment) => segment.read_input(input),
-            None => read_standard_input(input).context("the input, on standard input")?,
+            None => read_standard_input(input).map_err(AflError::system("read standard input"))?,
         }
         Ok(Order::Run)
     }
 
-    /// Answers with a word.
-    pub(super) fn say(&self, word: i32) -> anyhow::Result<()> {
+    /// Sends a word to afl-fuzz.
+    pub(super) fn answer(&self, word: i32) -> Result<(), AflError> {
         let bytes = word.to_ne_bytes();
         let mut at = 0;
         while at < bytes.len() {
             match rustix::io::write(&self.answers, &bytes[at..]) {
                 Ok(len) => at += len,
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error).context("cannot answer afl-fuzz"),
+                Err(error) => return Err(AflError::system("write to afl-fuzz")(error)),
             }
         }
         Ok(())
     }
 
-    /// A word from afl-fuzz; nothing if it has gone, or we are to go.
-    fn read_word(&self) -> anyhow::Result<Option<i32>> {
+    /// Reads a word from afl-fuzz; `None` if it has gone or this process is interrupted.
+    fn read_word(&self) -> Result<Option<i32>, AflError> {
         let mut bytes = [0; 4];
         let mut at = 0;
         while at < bytes.len() {
-            // A signal ends no call of read, and one that comes just before the call ends no call at all.
+            // A signal does not end a call of `read`, and one that comes just before a call does not end it either.
             let mut orders = [PollFd::new(&self.orders, PollFlags::IN)];
-            match poll(&mut orders, Some(&LOOK_EVERY)) {
-                Ok(0) | Err(Errno::INTR) if interrupt::is_interrupted() => return Ok(None),
+            match poll(&mut orders, Some(&INTERRUPT_CHECK)) {
+                Ok(0) | Err(Errno::INTR) if self.is_interrupted() => return Ok(None),
                 Ok(0) | Err(Errno::INTR) => continue,
                 Ok(_) => {}
-                Err(error) => return Err(error).context("cannot hear afl-fuzz"),
+                Err(error) => return Err(AflError::system("read from afl-fuzz")(error)),
             }
             match rustix::io::read(&self.orders, &mut bytes[at..]) {
                 Ok(0) => return Ok(None),
                 Ok(len) => at += len,
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error).context("cannot hear afl-fuzz"),
+                Err(error) => return Err(AflError::system("read from afl-fuzz")(error)),
             }
         }
         Ok(Some(i32::from_ne_bytes(bytes)))
     }
 
-    /// Writes counters into the map, one part behind the other.
+    /// Writes counters into the map, one part after the other.
     pub(super) fn cover(&self, parts: &[&[u8]]) {
         let mut at = 0;
         for part in parts {
@@ -190,48 +197,60 @@ fn greeting(map_len: usize, has_shared_inputs: bool) -> u32 {
     ENABLED | MAP_LEN | inputs | (len - 1) << 1
 }
 
-/// Shared memory of System V.
+/// A segment of System V shared memory.
 struct Segment {
     start: NonNull<u8>,
     len: usize,
 }
 
 impl Segment {
-    fn attach(id: &str) -> anyhow::Result<Self> {
-        let id: i32 = id.parse().context("not the number of a segment")?;
-        // SAFETY: the kernel chooses a free address, and fills the structure in, which may be all zeros.
+    /// The segment that an environment variable names.
+    fn of_variable(variable: &str, value: &str) -> Result<Self, AflError> {
+        Self::attach(value).map_err(|source| AflError::SharedMemory {
+            variable: variable.to_owned(),
+            value: value.to_owned(),
+            source,
+        })
+    }
+
+    fn attach(id: &str) -> io::Result<Self> {
+        let id: i32 = id.parse().map_err(io::Error::other)?;
+        // SAFETY: `shmid_ds` is plain data, for which zeros are valid, and the kernel fills it in. The kernel chooses a
+        // free address for the segment.
         unsafe {
             let mut state: libc::shmid_ds = std::mem::zeroed();
             if libc::shmctl(id, libc::IPC_STAT, &raw mut state) != 0 {
-                return Err(io::Error::last_os_error().into());
+                return Err(io::Error::last_os_error());
             }
             let start = libc::shmat(id, std::ptr::null(), 0);
             if start.addr() == usize::MAX {
-                return Err(io::Error::last_os_error().into());
+                return Err(io::Error::last_os_error());
             }
-            let start = NonNull::new(start.cast()).context("at address 0")?;
+            let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?;
             let len = state.shm_segsz;
             Ok(Self { start, len })
         }
     }
 
-    /// Puts bytes there.
+    /// Copies bytes into the segment.
     fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at <= self.len && bytes.len() <= self.len - at);
-        // SAFETY: within the segment, as was just checked; `bytes` are memory of ours.
+        // SAFETY: the destination is within the segment, as was just asserted, and `bytes` cannot overlap it: no Rust
+        // reference to the segment exists.
         unsafe {
             let to = self.start.as_ptr().add(at);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
     }
 
-    /// An input is a length of four bytes and what follows.
+    /// Reads an input: a length of four bytes, and the bytes behind it.
     fn read_input(&self, input: &mut Vec<u8>) {
         let head = size_of::<u32>();
         if self.len < head {
             return;
         }
-        // SAFETY: within the segment: the length is limited to what follows it.
+        // SAFETY: the segment has at least `head` bytes, `len` is limited to what follows them, and the vector has
+        // reserved `len` bytes, which are all written before its length is set.
         unsafe {
             let len = self.start.cast::<u32>().read_unaligned() as usize;
             let len = len.min(self.len - head);
@@ -242,8 +261,8 @@ impl Segment {
     }
 }
 
-/// Reads what standard input has, from its beginning. Past the buffer of the standard library, which would not
-/// notice that afl-fuzz has written something else.
+/// Reads standard input from its beginning. Bypasses the buffer of the standard library, which would not notice that
+/// afl-fuzz has rewritten the file.
 fn read_standard_input(input: &mut Vec<u8>) -> rustix::io::Result<()> {
     const STEP: usize = 1 << 16;
     loop {

@@ -1,6 +1,7 @@
-//! What a campaign begins with: inputs, images, tokens, a grammar.
+//! What a campaign starts from: inputs, images, tokens and a grammar.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,23 +14,23 @@ use crate::error::CampaignError;
 use crate::options::CampaignOptions;
 use crate::recording::{Recorded, Recorder};
 
-/// See the module header.
+/// The initial test cases, and what helps to mutate them.
 #[derive(Debug, Default)]
-pub(crate) struct Beginning {
+pub(crate) struct Seeds {
     pub(crate) cases: Vec<TestCase>,
     pub(crate) tokens: Vec<Vec<u8>>,
     pub(crate) grammar: Option<Arc<Grammar>>,
 }
 
-impl Beginning {
-    /// Reads what the user has given, and keeps the images.
+impl Seeds {
+    /// Reads what the user has given, and stores the images.
     pub(crate) fn read(options: &CampaignOptions, images: &Images) -> Result<Self, CampaignError> {
         let mut inputs = Vec::new();
         if let Some(directory) = &options.seeds {
             inputs = files_of(directory)?;
             if inputs.is_empty() {
                 return Err(CampaignError::Wrong(format!(
-                    "{} has no files, so there is no input to begin with",
+                    "--seeds: {} has no files",
                     directory.display()
                 )));
             }
@@ -58,9 +59,9 @@ impl Beginning {
         })
     }
 
-    /// Lets the target make its pool once, if it makes one when its input is empty, and begins on that image.
-    /// Making a pool takes tens of thousands of events in each trace, which are the same in all of them; one test
-    /// case that makes it is enough to look at that.
+    /// If the target creates its pool on an empty input, lets it do so once, and starts all test cases from that image.
+    /// Creating a pool takes tens of thousands of events, which would be the same in all traces. One test case that
+    /// creates it is enough to check that part.
     pub(crate) fn create_pool(
         &mut self,
         recorder: &Recorder,
@@ -74,7 +75,7 @@ impl Beginning {
             input: Vec::new(),
             failure_point: None,
         };
-        // A target that refuses an empty input, or cannot be recorded, says so when it is fuzzed.
+        // A target that refuses an empty input or cannot be recorded is reported when it is fuzzed.
         let made = match recorder.record(&Contents::default(), &edge.input) {
             Ok(Recorded::Done(recording)) => recording.summary.status == TargetStatus::Exited(0),
             _ => false,
@@ -104,7 +105,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CampaignError> {
     fs::read(path).map_err(CampaignError::file(path))
 }
 
-/// The contents of all files of a directory, by name.
+/// The contents of all files of a directory, in the order of their names.
 fn files_of(directory: &Path) -> Result<Vec<Vec<u8>>, CampaignError> {
     let entries = fs::read_dir(directory).map_err(CampaignError::file(directory))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -113,26 +114,29 @@ fn files_of(directory: &Path) -> Result<Vec<Vec<u8>>, CampaignError> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-/// The images of a directory: files are pools, directories have the files of one image.
+/// The images of a directory: a file is a pool, a directory holds the files of one image.
 fn images_of(directory: &Path, images: &Images) -> Result<Vec<ImageId>, CampaignError> {
     let entries = fs::read_dir(directory).map_err(CampaignError::file(directory))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     let mut roots = Vec::new();
     for path in paths {
-        let contents = if path.is_dir() {
-            Contents::read(&path).map_err(CampaignError::file(&path))?
-        } else {
-            let file = fs::File::open(&path).map_err(CampaignError::file(&path))?;
-            let pool = FileContents::read(&file).map_err(CampaignError::file(&path))?;
-            Contents {
-                files: std::iter::once(("pool".to_owned(), pool)).collect(),
-            }
-        };
+        let contents = read_image(&path).map_err(CampaignError::file(&path))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         roots.push(images.insert_root(&name, &contents)?.0);
     }
     Ok(roots)
+}
+
+/// Reads an image: a directory with its files, or a single pool.
+pub(crate) fn read_image(path: &Path) -> io::Result<Contents> {
+    if path.is_dir() {
+        return Contents::read(path);
+    }
+    let pool = FileContents::read(&fs::File::open(path)?)?;
+    Ok(Contents {
+        files: std::iter::once(("pool".to_owned(), pool)).collect(),
+    })
 }
 
 /// The user's tokens, and those of the program.
@@ -144,7 +148,7 @@ fn tokens_of(options: &CampaignOptions) -> Result<Vec<Vec<u8>>, CampaignError> {
         found =
             words.map_err(|error| CampaignError::Wrong(format!("{}: {error}", path.display())))?;
     }
-    // What cannot be read for its words will be refused for better reasons.
+    // A program that cannot be read here is refused later, with a better message.
     if let Some(program) = options.command.first()
         && let Ok(executable) = powerfail_recorder::inspect(program)
         && let Ok(file) = fs::read(&executable.path)

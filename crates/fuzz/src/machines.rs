@@ -1,6 +1,6 @@
-//! Test cases that instances on several machines send to each other: the way to an image, and an input.
+//! Exchanges test cases with instances on other machines: an input, and the path to its image in the tree.
 //!
-//! Images do not travel: whoever receives the way to one makes it again.
+//! Images are not sent. The receiver makes an image again by following its path.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::CampaignError;
 use crate::options::Together;
 
-/// What is sent.
+/// A test case on the wire.
 #[derive(Debug, Serialize, Deserialize)]
 struct Message {
     image: String,
@@ -22,18 +22,18 @@ struct Message {
 
 /// A test case of another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct RemoteCase {
     pub(crate) case: TestCase,
-    /// From the empty image.
+    /// The path to its image, from the empty one.
     pub(crate) path: Vec<Edge>,
 }
 
-/// The connection to other machines.
+/// The connection to instances on other machines.
 #[derive(Debug)]
 pub(crate) struct Machines(Mutex<Exchange>);
 
 impl Machines {
-    /// Connects, if that is wanted.
+    /// Connects, if the options ask for it.
     pub(crate) fn connect(together: Option<&Together>) -> Result<Option<Self>, CampaignError> {
         let (exchange, flag) = match together {
             None => return Ok(None),
@@ -51,7 +51,8 @@ impl Machines {
         Ok(Some(Self(Mutex::new(exchange))))
     }
 
-    /// Tells all others. What begins with an image that was given here cannot be made elsewhere.
+    /// Sends a test case to all others, unless its path begins with an image that the user gave: the others cannot
+    /// make that one.
     pub(crate) fn send(&self, case: &TestCase, images: &Images) -> Result<(), CampaignError> {
         let ancestors = images.ancestors(case.image)?;
         if ancestors.first().is_none_or(|it| it.id != Images::empty()) {
@@ -66,8 +67,8 @@ impl Machines {
         Ok(())
     }
 
-    /// A test case of another machine. What is none is dropped.
-    pub(crate) fn receive(&self) -> Option<Received> {
+    /// The next test case of another machine. Messages that cannot be read are dropped.
+    pub(crate) fn receive(&self) -> Option<RemoteCase> {
         let exchange = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(received) = read(&exchange.try_receive()?) {
@@ -87,11 +88,11 @@ fn write(case: &TestCase, path: &[Edge]) -> Vec<u8> {
     serde_json::to_vec(&message).unwrap_or_default()
 }
 
-fn read(bytes: &[u8]) -> Option<Received> {
+fn read(bytes: &[u8]) -> Option<RemoteCase> {
     let message: Message = serde_json::from_slice(bytes).ok()?;
     let image: ImageId = message.image.parse().ok()?;
     let edges = message.path.into_iter();
-    Some(Received {
+    Some(RemoteCase {
         case: TestCase {
             image,
             input: message.input,
@@ -109,7 +110,7 @@ fn read(bytes: &[u8]) -> Option<Received> {
 mod tests {
     use powerfail_fuzz_store::{Edge, Images, TestCase};
 
-    use super::{Received, read, write};
+    use super::{RemoteCase, read, write};
 
     #[test]
     fn what_is_sent_is_received() {
@@ -122,7 +123,7 @@ mod tests {
             failure_point: Some(7),
         }];
         let bytes = write(&case, &path);
-        assert_eq!(read(&bytes), Some(Received { case, path }));
+        assert_eq!(read(&bytes), Some(RemoteCase { case, path }));
         assert_eq!(read(b"something else"), None);
     }
 }

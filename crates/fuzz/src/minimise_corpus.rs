@@ -1,61 +1,66 @@
-//! Fewer test cases that reach the same, and shorter ones that do the same.
+//! `cmin` and `tmin`: retires redundant test cases, and shortens single ones.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use powerfail_fuzz_engine::minimise::{cmin, trim};
 use powerfail_fuzz_engine::{Footprint, Touched};
-use powerfail_fuzz_store::{Campaign, CaseNumber, TestCase};
-use powerfail_recorder::repeat::End;
+use powerfail_fuzz_store::{Campaign, CaseNumber, Retirement, TestCase};
+use powerfail_recorder::executor::End;
 
 use crate::error::CampaignError;
 use crate::run::resumed_options;
-use crate::shared::Kept as Disk;
-use crate::target::Runs;
+use crate::target_runner::TargetRunner;
 
-/// Executions to make one test case shorter, at most.
+/// The maximum number of executions to shorten one test case.
 const RUNS_MAX: usize = 10_000;
 
-/// What became of a corpus.
+/// The result of minimising a corpus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MinimisedCorpus {
-    /// Test cases that there were.
+    /// Test cases before.
     pub before: usize,
-    /// Those that reach everything.
+    /// Test cases that together reach everything.
     pub after: usize,
 }
 
-/// What became of a test case.
+/// The result of shortening a test case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinimisedCase {
-    /// The test case.
+    /// The shortened test case.
     pub case: TestCase,
-    /// Bytes of its input before.
+    /// The length of the input before, in bytes.
     pub before: usize,
-    /// Executions that it took.
+    /// The number of executions that were needed.
     pub executions: u64,
-    /// Nothing more can be left out.
+    /// Whether no single part can be left out any more.
     pub is_minimal: bool,
 }
 
-/// Runs the test cases of a directory.
-struct Bench {
-    disk: Arc<Disk>,
-    runs: Runs,
+/// Executes the test cases of a campaign directory.
+struct CaseRunner {
+    campaign: Arc<Campaign>,
+    target: TargetRunner,
 }
 
-impl Bench {
+impl CaseRunner {
     fn open(out: &Path, runtime: &[u8]) -> Result<Self, CampaignError> {
         let options = resumed_options(out)?;
-        let disk = Arc::new(Disk::new(Campaign::resume(out)?));
-        let runs = Runs::start(&options, runtime, &disk, &Arc::default(), &Arc::default())?;
-        Ok(Self { disk, runs })
+        let campaign = Arc::new(Campaign::resume(out)?);
+        let target = TargetRunner::start(
+            &options,
+            runtime,
+            &campaign,
+            &Arc::default(),
+            &Arc::default(),
+        )?;
+        Ok(Self { campaign, target })
     }
 
-    /// What a test case reaches, and how it ends.
+    /// The coverage of a test case, and how it ends.
     fn reach(&mut self, case: &TestCase) -> Result<(Footprint, End), CampaignError> {
-        let (outcome, _) = self.runs.execute(case.image, &case.input)?;
-        let coverage = self.runs.repeater().coverage();
+        let (outcome, _) = self.target.execute(case.image, &case.input)?;
+        let coverage = self.target.executor().coverage();
         let footprint = Footprint {
             pm: touched(coverage.pm),
             branches: touched(coverage.branches),
@@ -75,19 +80,19 @@ fn touched(counters: &[u8]) -> Vec<Touched> {
         .collect()
 }
 
-/// Retires the test cases of a campaign that reach nothing which others do not reach. They stay on disk.
+/// Retires the test cases of a campaign whose coverage the others have, too. They stay on disk.
 pub fn minimise_corpus(out: &Path, runtime: &Arc<[u8]>) -> Result<MinimisedCorpus, CampaignError> {
-    let mut bench = Bench::open(out, runtime)?;
-    let mut queued = bench.disk.queue().cases();
+    let mut runner = CaseRunner::open(out, runtime)?;
+    let mut queued = runner.campaign.queue.cases();
     queued.retain(|case| case.retired.is_none());
-    // Those on one image together: opening one takes longer than running an input on it.
+    // Grouped by image: opening an image takes longer than running an input on it.
     queued.sort_by_key(|case| (case.image, case.number));
     let mut reached: Vec<(CaseNumber, Footprint, u64)> = Vec::new();
     for queued in &queued {
-        let case = bench.disk.queue().load(queued.number)?;
-        let depth = bench.disk.images().depth(case.image)? as u64;
-        let (footprint, _) = bench.reach(&case)?;
-        // A longer way to the image weighs more than any input.
+        let case = runner.campaign.queue.load(queued.number)?;
+        let depth = runner.campaign.images.depth(case.image)? as u64;
+        let (footprint, _) = runner.reach(&case)?;
+        // A longer path to the image weighs more than any input.
         let cost = depth << 32 | case.input.len() as u64;
         reached.push((queued.number, footprint, cost));
     }
@@ -99,8 +104,10 @@ pub fn minimise_corpus(out: &Path, runtime: &Arc<[u8]>) -> Result<MinimisedCorpu
     );
     for (place, (number, ..)) in reached.iter().enumerate() {
         if chosen.binary_search(&place).is_err() {
-            let because = "others reach all that it reaches";
-            bench.disk.queue().retire(*number, because)?;
+            runner
+                .campaign
+                .queue
+                .retire(*number, Retirement::Redundant)?;
         }
     }
     Ok(MinimisedCorpus {
@@ -109,15 +116,15 @@ pub fn minimise_corpus(out: &Path, runtime: &Arc<[u8]>) -> Result<MinimisedCorpu
     })
 }
 
-/// Makes the input of a test case shorter as long as it reaches the same and ends in the same way. Of a test
-/// case that crashes or hangs, only how it ends counts.
+/// Shortens the input of a test case while its coverage and the way it ends stay the same. For a test case that
+/// crashes or hangs, only the way it ends counts.
 pub fn minimise_case(
     out: &Path,
     runtime: &Arc<[u8]>,
     case: &TestCase,
 ) -> Result<MinimisedCase, CampaignError> {
-    let mut bench = Bench::open(out, runtime)?;
-    let wanted = bench.reach(case)?;
+    let mut runner = CaseRunner::open(out, runtime)?;
+    let wanted = runner.reach(case)?;
     let is_normal = matches!(wanted.1, End::Exit(_));
     let image = case.image;
     let mut failure = None;
@@ -129,7 +136,7 @@ pub fn minimise_case(
             image,
             input: input.to_vec(),
         };
-        match bench.reach(&case) {
+        match runner.reach(&case) {
             Ok(reached) if is_normal => reached == wanted,
             Ok((_, end)) => end == wanted.1,
             Err(error) => {

@@ -1,22 +1,23 @@
-//! How a number went on, in a few samples however long it takes: for a line of blocks.
+//! The course of a number over time, as a line of blocks. Needs little memory, however long the campaign runs.
 
-/// Samples at equal distances, from the beginning until now.
+/// Samples at equal distances, from the start of the campaign until now.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub struct History {
     samples: Vec<u64>,
-    /// How many values make a sample, and how many of the last one there are.
+    /// How many values make a sample.
     each: u64,
+    /// How many values the last sample has.
     pending: u64,
 }
 
-/// When there are so many samples, two become one.
+/// When there are this many samples, each two become one.
 const SAMPLES: usize = 512;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 impl History {
-    /// The next value.
-    pub(super) fn add(&mut self, value: u64) {
+    /// Adds the next value.
+    pub fn add(&mut self, value: u64) {
         self.each = self.each.max(1);
         if self.pending == 0 {
             self.samples.push(value);
@@ -34,7 +35,7 @@ impl History {
         }
     }
 
-    /// At most so many blocks, as high as the values.
+    /// At most `width` blocks, as high as the values.
     pub(super) fn blocks(&self, width: usize) -> String {
         let len = self.samples.len();
         let highest = self.samples.iter().copied().max().unwrap_or(0).max(1);

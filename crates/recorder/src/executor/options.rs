@@ -5,25 +5,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How the target gets its input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputWay {
-    /// On standard input.
-    Stdin,
-    /// In a file, whose path stands where the command has `{input}`.
-    File,
-    /// As arguments, in the place of the argument `{input}`: see [`super::split_arguments`].
-    Arguments,
-}
+use crate::input::InputChannel;
 
 /// What to repeat, and how.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
-pub struct RepeatOptions {
+pub struct ExecutorOptions {
     /// Program and arguments. `{pool}` stands for the path of the pool, `{input}` for that of the input.
     pub command: Vec<OsString>,
     /// How the target gets its input.
-    pub input: InputWay,
+    pub input: InputChannel,
     /// How long an execution may take.
     pub timeout: Duration,
     /// Whether an operation is its whole call stack, not only its instruction.
@@ -45,9 +36,9 @@ pub struct RepeatOptions {
     pub variables: Vec<(OsString, OsString)>,
 }
 
-impl RepeatOptions {
+impl ExecutorOptions {
     /// The usual options for a command.
-    pub fn new(command: Vec<OsString>, input: InputWay) -> Self {
+    pub fn new(command: Vec<OsString>, input: InputChannel) -> Self {
         Self {
             command,
             input,

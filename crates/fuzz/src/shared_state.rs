@@ -1,74 +1,35 @@
-//! What the threads of a campaign share.
+//! The state that the threads of a campaign share: what is on disk, what waits to be done, and when to stop.
+//!
+//! Workers put their discoveries here; checkers take their jobs from here.
 
 use std::collections::{BinaryHeap, HashSet, VecDeque};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use powerfail_finding::Finding;
-use powerfail_fuzz_engine::{Discovery, End, Known as KnownCase, PathSet, Unstable};
-use powerfail_fuzz_store::{Campaign, CaseNumber, Entry, Images, Priority, Queue, TestCase};
+use powerfail_fuzz_engine::{Discovery, End, EngineStats, KnownCase, PathSet, Unstable};
+use powerfail_fuzz_store::{Campaign, CaseNumber, Entry, Priority, Retirement, TestCase};
 use powerfail_image::ImageId;
 
-use crate::checked::Checked;
+use crate::check_history::CheckHistory;
+use crate::check_journal::CheckJournal;
+use crate::crash_images::ImagedLocations;
 use crate::error::CampaignError;
-use crate::findings::{Added, Basis, Findings};
-use crate::harvest::Locations;
-use crate::job::{Job, Kind, Waiting};
-use crate::known::Known;
-use crate::messages::Machines;
+use crate::findings::{AddOutcome, Basis, Findings};
+use crate::job::{Failure, Job, Kind, QueuedJob};
+use crate::machines::Machines;
 use crate::observer::Observer;
 use crate::options::{CampaignOptions, Checks};
 
-/// Why a test case is never mutated.
-pub(crate) const HANGS: &str = "it hangs";
-/// The same.
-pub(crate) const CRASHES: &str = "it crashes";
-
-/// What is on disk.
-pub(crate) struct Kept {
-    campaign: Campaign,
-}
-
-impl std::fmt::Debug for Kept {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_tuple("Kept")
-            .field(&self.campaign.directory())
-            .finish()
-    }
-}
-
-impl Kept {
-    pub(crate) const fn new(campaign: Campaign) -> Self {
-        Self { campaign }
-    }
-
-    pub(crate) const fn images(&self) -> &Images {
-        &self.campaign.images
-    }
-
-    pub(crate) const fn queue(&self) -> &Queue {
-        &self.campaign.queue
-    }
-
-    pub(crate) const fn stats(&self) -> &powerfail_fuzz_store::Stats {
-        &self.campaign.stats
-    }
-
-    pub(crate) fn directory(&self) -> &Path {
-        self.campaign.directory()
-    }
-}
-
-/// Where a thread stands.
+/// The progress of one thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    pub(crate) engine: powerfail_fuzz_engine::Stats,
+    pub(crate) engine: EngineStats,
     pub(crate) speed: Option<String>,
 }
 
-/// What is found by one worker and not known to the others.
+/// What workers tell each other. Each reads from where it stopped the last time.
 #[derive(Default)]
 struct Exchange {
     /// With the worker that found it.
@@ -76,46 +37,48 @@ struct Exchange {
     unstable: Vec<(usize, Arc<Unstable>)>,
 }
 
-/// See the module header.
-pub(crate) struct Shared<'o> {
+/// The state that the threads of a campaign share.
+pub(crate) struct SharedState<'o> {
     pub(crate) options: Arc<CampaignOptions>,
     pub(crate) runtime: Arc<[u8]>,
     pub(crate) observer: &'o dyn Observer,
-    pub(crate) kept: Arc<Kept>,
+    /// What is on disk.
+    pub(crate) campaign: Arc<Campaign>,
     pub(crate) findings: Findings,
-    pub(crate) known: Arc<Known>,
-    pub(crate) locations: Mutex<Locations>,
-    pub(crate) checked: Checked,
+    pub(crate) history: Arc<CheckHistory>,
+    pub(crate) locations: Mutex<ImagedLocations>,
+    pub(crate) check_journal: CheckJournal,
     pub(crate) paths: Arc<PathSet>,
     pub(crate) progress: Vec<Mutex<Progress>>,
-    /// Other machines.
+    /// The connection to instances on other machines.
     pub(crate) machines: Option<Machines>,
-    /// Images whose recovery fails, as far as an execution can tell.
+    /// Images on which the target gave up before it read its input.
     pub(crate) suspects: Arc<Mutex<Vec<ImageId>>>,
     pub(crate) checks_done: AtomicU64,
-    /// Traces that wait for crashes.
+    /// Recorded traces whose crash checks wait.
     pub(crate) traces_waiting: AtomicU64,
     pub(crate) crash_images: AtomicU64,
-    /// In seconds of the campaign: the bits of an `f64`.
+    /// When the last new test case was found, in seconds of the campaign: the bits of an `f64`.
     last_new: AtomicU64,
     begun: Instant,
-    /// What earlier runs of the campaign took.
-    pub(crate) before: Before,
+    pub(crate) before: EarlierRuns,
     exchange: Mutex<Exchange>,
-    newcomers: Mutex<VecDeque<TestCase>>,
-    /// By their kinds.
-    waiting: [Mutex<BinaryHeap<Waiting>>; Kind::ALL.len()],
-    said: Mutex<HashSet<String>>,
-    /// A test case did not end in time.
+    /// Test cases on new images.
+    new_image_cases: Mutex<VecDeque<TestCase>>,
+    /// One queue for each kind of job.
+    waiting: [Mutex<BinaryHeap<QueuedJob>>; Kind::ALL.len()],
+    /// Warnings that were shown.
+    warnings: Mutex<HashSet<String>>,
+    /// A test case has timed out.
     has_hung: AtomicBool,
     pub(crate) stop: Arc<AtomicBool>,
     interrupted: AtomicBool,
     failure: Mutex<Option<CampaignError>>,
 }
 
-/// What earlier runs of a campaign had come to.
+/// The totals of earlier runs of the campaign.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct EarlierRuns {
     pub(crate) time_s: f64,
     pub(crate) execs: u64,
     pub(crate) pm_paths: u64,
@@ -126,28 +89,28 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<'o> Shared<'o> {
+impl<'o> SharedState<'o> {
     pub(crate) fn new(
         options: &Arc<CampaignOptions>,
         runtime: &Arc<[u8]>,
         observer: &'o dyn Observer,
-        kept: Kept,
+        campaign: Campaign,
         findings: Findings,
-        before: Before,
+        before: EarlierRuns,
         machines: Option<Machines>,
     ) -> Result<Self, CampaignError> {
         let workers = options.jobs.max(1);
-        let (known, mut locations) = (Arc::default(), Locations::default());
-        let checked = Checked::open(kept.directory(), &known, &mut locations)?;
+        let (history, mut locations) = (Arc::default(), ImagedLocations::default());
+        let check_journal = CheckJournal::open(campaign.directory(), &history, &mut locations)?;
         Ok(Self {
             options: Arc::clone(options),
             runtime: Arc::clone(runtime),
             observer,
-            kept: Arc::new(kept),
+            campaign: Arc::new(campaign),
             findings,
-            known,
+            history,
             locations: Mutex::new(locations),
-            checked,
+            check_journal,
             paths: Arc::default(),
             progress: (0..workers).map(|_| Mutex::default()).collect(),
             machines,
@@ -159,9 +122,9 @@ impl<'o> Shared<'o> {
             begun: Instant::now(),
             before,
             exchange: Mutex::default(),
-            newcomers: Mutex::default(),
+            new_image_cases: Mutex::default(),
             waiting: Default::default(),
-            said: Mutex::default(),
+            warnings: Mutex::default(),
             has_hung: AtomicBool::new(false),
             stop: Arc::default(),
             interrupted: AtomicBool::new(false),
@@ -174,7 +137,7 @@ impl<'o> Shared<'o> {
         self.before.time_s + self.begun.elapsed().as_secs_f64()
     }
 
-    /// How long this run of the campaign has gone on.
+    /// How long this run of the campaign has taken.
     pub(crate) fn elapsed(&self) -> std::time::Duration {
         self.begun.elapsed()
     }
@@ -196,7 +159,7 @@ impl<'o> Shared<'o> {
         self.executions() - self.before.execs
     }
 
-    /// Whether everything has to come to an end.
+    /// Whether all threads have to stop.
     pub(crate) fn is_over(&self) -> bool {
         if self.observer.is_interrupted() {
             self.interrupt();
@@ -204,12 +167,12 @@ impl<'o> Shared<'o> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The time or the executions are used up.
+    /// Stops all threads: the time is over or all executions are made.
     pub(crate) fn finish(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The user wants it to end.
+    /// Stops all threads because the user asked for it.
     pub(crate) fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Relaxed);
         self.finish();
@@ -219,7 +182,7 @@ impl<'o> Shared<'o> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Something went wrong that ends the campaign. The first is told.
+    /// Ends the campaign with an error. The first error is reported.
     pub(crate) fn fail(&self, error: CampaignError) {
         if matches!(error, CampaignError::Interrupted) {
             self.interrupt();
@@ -233,14 +196,14 @@ impl<'o> Shared<'o> {
         lock(&self.failure).take()
     }
 
-    /// Tells a limit of the campaign, once.
+    /// Shows a warning about a limit of the campaign, once.
     pub(crate) fn warn(&self, sentence: &str) {
-        if lock(&self.said).insert(sentence.to_owned()) {
+        if lock(&self.warnings).insert(sentence.to_owned()) {
             self.observer.warning(sentence);
         }
     }
 
-    /// A worker has found a test case: it is kept, the others get to know it, and it will be checked.
+    /// Stores a test case that a worker has discovered, offers it to the other workers, and queues its check.
     pub(crate) fn discovered(
         &self,
         worker: usize,
@@ -255,16 +218,18 @@ impl<'o> Shared<'o> {
             minimised_from: None,
         };
         let is_normal = discovery.end.is_normal();
-        let (number, is_new) = self.kept.queue().append(&discovery.case, &entry)?;
+        let (number, is_new) = self.campaign.queue.append(&discovery.case, &entry)?;
         if is_normal {
             let known = Arc::new(KnownCase::from(discovery));
             lock(&self.exchange).cases.push((worker, known));
         } else {
             let because = match discovery.end {
-                End::Timeout => HANGS,
-                _ => CRASHES,
+                End::Signal(signal) => Retirement::Crashes {
+                    signal: Some(signal),
+                },
+                End::Timeout | End::Exit(_) => Retirement::Hangs,
             };
-            self.kept.queue().retire(number, because)?;
+            self.campaign.queue.retire(number, because)?;
         }
         if !is_new {
             return Ok(());
@@ -272,77 +237,76 @@ impl<'o> Shared<'o> {
         if let Some(machines) = &self.machines
             && is_normal
         {
-            machines.send(&discovery.case, self.kept.images())?;
+            machines.send(&discovery.case, &self.campaign.images)?;
         }
         let now = self.time_s().to_bits();
         self.last_new.store(now, Ordering::Relaxed);
         let case = discovery.case.clone();
-        let end = discovery.end;
         if is_normal {
             let job = Job::Record { number, case };
             self.submit(job, entry.priority, entry.new_locations);
-        } else if end != End::Signal(libc::SIGXFSZ) {
-            // That one is ours: the target has written more than it may.
-            let (priority, news) = self.worth_of_failure(end);
-            let job = Job::Blame {
+        } else if let Some(failure) = Failure::of_end(discovery.end) {
+            let (priority, news) = self.worth_of_failure(failure);
+            let job = Job::Explain {
                 number: Some(number),
                 case,
-                end: Some(end),
+                failure,
             };
             self.submit(job, priority, news);
         }
         Ok(())
     }
 
-    /// How soon it is looked for what is to blame. A hang takes long to see again, so hangs wait for everything
-    /// else; but for the first: it is news, and most likely that of an input that the user has given.
-    fn worth_of_failure(&self, end: End) -> (Priority, u64) {
-        match end {
-            End::Timeout if self.has_hung.swap(true, Ordering::Relaxed) => (Priority::Low, 0),
-            End::Timeout => (Priority::High, u64::MAX),
+    /// How soon a failure is explained. It takes long to see a hang again, so hangs come last; except for the first
+    /// one, which is most likely that of an input that the user gave.
+    fn worth_of_failure(&self, failure: Failure) -> (Priority, u64) {
+        match failure {
+            Failure::Timeout if self.has_hung.swap(true, Ordering::Relaxed) => (Priority::Low, 0),
+            Failure::Timeout => (Priority::High, u64::MAX),
             _ => (Priority::Medium, 0),
         }
     }
 
-    /// Something is to be done by a checker. A campaign without checks does not ask why executions fail; it is asked
-    /// when it is resumed with some.
+    /// Queues a job for a checker. A campaign without checks does not explain failures; when it is resumed with
+    /// checks, it does.
     pub(crate) fn submit(&self, job: Job, priority: Priority, news: u64) {
-        if matches!(job, Job::Blame { .. }) && self.options.checks == Checks::NONE {
+        if matches!(job, Job::Explain { .. }) && self.options.checks == Checks::NONE {
             return;
         }
         let mut waiting = lock(&self.waiting[job.kind() as usize]);
         let number = waiting.len() as u64;
-        waiting.push(Waiting::new(job, priority, news, number));
+        waiting.push(QueuedJob::new(job, priority, news, number));
     }
 
-    /// The most promising thing of a kind.
+    /// The most promising job of a kind.
     pub(crate) fn next_job(&self, kind: Kind) -> Option<Job> {
         let waiting = &self.waiting[kind as usize];
         lock(waiting).pop().map(|waiting| waiting.job)
     }
 
-    /// How many things wait.
+    /// How many jobs wait.
     pub(crate) fn waiting_count(&self) -> u64 {
         let all = self.waiting.iter();
         all.map(|waiting| lock(waiting).len() as u64).sum()
     }
 
-    /// Test cases on new images, to be tried by whoever comes first.
+    /// Offers test cases on new images to the workers. The first one that asks takes each.
     pub(crate) fn offer(&self, cases: impl IntoIterator<Item = TestCase>) {
-        lock(&self.newcomers).extend(cases);
+        lock(&self.new_image_cases).extend(cases);
     }
 
-    /// One of them, the newest first in every second case: what is new promises most, and nothing waits forever.
-    pub(crate) fn newcomer(&self, is_even: bool) -> Option<TestCase> {
-        let mut newcomers = lock(&self.newcomers);
-        if is_even {
-            newcomers.pop_back()
+    /// Takes a test case on a new image: the newest one or the oldest one. New ones promise most, but none should
+    /// wait forever.
+    pub(crate) fn take_new_image_case(&self, newest: bool) -> Option<TestCase> {
+        let mut cases = lock(&self.new_image_cases);
+        if newest {
+            cases.pop_back()
         } else {
-            newcomers.pop_front()
+            cases.pop_front()
         }
     }
 
-    /// What others have found since the last time.
+    /// What other workers have found since this worker asked the last time.
     pub(crate) fn news(
         &self,
         worker: usize,
@@ -359,30 +323,28 @@ impl<'o> Shared<'o> {
         (cases, unstable)
     }
 
-    /// A worker ignores these locations from now on.
+    /// Tells the other workers which locations a worker ignores from now on.
     pub(crate) fn tell_unstable(&self, worker: usize, unstable: Unstable) {
         let unstable = Arc::new(unstable);
         lock(&self.exchange).unstable.push((worker, unstable));
     }
 
-    /// Keeps and tells what a check has found. What is new is to be minimised.
+    /// Stores and reports findings, and queues new ones for minimisation.
     pub(crate) fn report(
         &self,
         findings: Vec<Finding>,
         basis: &Basis<'_>,
     ) -> Result<(), CampaignError> {
         for finding in findings {
-            if self.findings.knows(&finding) {
+            if self.findings.contains(&finding) {
                 continue;
             }
-            if let Added::New(stored) = self.findings.add(finding, basis)? {
+            if let AddOutcome::New(stored) = self.findings.add(finding, basis)? {
                 self.observer.finding(&stored.finding, &stored.directory);
                 self.submit(
                     Job::Minimise {
                         stored,
-                        case: basis.case.clone(),
-                        recovery: Box::new(basis.recovery.clone()),
-                        recovery_input: basis.recovery_input.map(<[u8]>::to_vec),
+                        basis: Box::new(basis.into()),
                     },
                     Priority::Medium,
                     0,
@@ -392,10 +354,10 @@ impl<'o> Shared<'o> {
         Ok(())
     }
 
-    /// The number of a case in the queue, if it is there.
-    pub(crate) fn queued(&self) -> Vec<(CaseNumber, ImageId)> {
-        let cases = self.kept.queue().cases();
+    /// The test cases that are in use.
+    pub(crate) fn active_cases(&self) -> Vec<CaseNumber> {
+        let cases = self.campaign.queue.cases();
         let active = cases.iter().filter(|case| case.retired.is_none());
-        active.map(|case| (case.number, case.image)).collect()
+        active.map(|case| case.number).collect()
     }
 }

@@ -1,8 +1,8 @@
-//! `checks.jsonl`: which test cases were checked, and what was tried in them, so that a campaign that is resumed
-//! goes on with what is new.
+//! `checks.jsonl`: which test cases were checked and what was tried in them, so that a resumed campaign continues
+//! with what is new.
 //!
-//! A test case whose check was interrupted has no line that says it is done, and none of the moments that only it
-//! was to try are known: it is checked again.
+//! A test case whose check was interrupted has no line that says `done`, and the moments that only it was going to
+//! try are not recorded. It is checked again.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,42 +12,42 @@ use powerfail_fuzz_store::{CaseNumber, Journal};
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
+use crate::check_history::{CheckHistory, TriedPoints};
+use crate::crash_images::ImagedLocations;
 use crate::error::CampaignError;
-use crate::harvest::Locations;
-use crate::known::{Known, Tried};
-use crate::shared::lock;
+use crate::shared_state::lock;
 
 const FILE: &str = "checks.jsonl";
 
-/// A line.
+/// A line of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CheckLine {
     case: u64,
-    /// Nothing more is to be done with it.
+    /// The test case needs no more work.
     #[serde(default)]
     done: bool,
     /// Locations at which crash images were made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     locations: Vec<u32>,
-    /// Names of moments that no test case before it had.
+    /// Names of moments that no earlier test case had.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     moments: Vec<u64>,
     #[serde(default)]
-    tried: Tried,
+    tried: TriedPoints,
 }
 
-/// See the module header.
-pub(crate) struct Checked {
+/// The open journal. Can be shared between threads.
+pub(crate) struct CheckJournal {
     journal: Mutex<Journal<CheckLine>>,
     done: FxHashSet<CaseNumber>,
 }
 
-impl Checked {
-    /// Reads what was tried before.
+impl CheckJournal {
+    /// Opens the journal, and restores the history from it.
     pub(crate) fn open(
         directory: &Path,
-        known: &Known,
-        locations: &mut Locations,
+        history: &CheckHistory,
+        locations: &mut ImagedLocations,
     ) -> Result<Self, CampaignError> {
         let mut done = FxHashSet::default();
         let (journal, _) = Journal::open(&directory.join(FILE), |line: CheckLine| {
@@ -55,7 +55,7 @@ impl Checked {
                 done.insert(CaseNumber(line.case));
             }
             locations.restore(&line.locations);
-            known.restore(line.moments.into_iter().map(PointKey), &line.tried);
+            history.restore(line.moments.into_iter().map(PointKey), &line.tried);
         })?;
         Ok(Self {
             journal: Mutex::new(journal),
@@ -63,13 +63,13 @@ impl Checked {
         })
     }
 
-    /// Whether a test case was checked by an earlier run of the campaign.
+    /// Whether an earlier run of the campaign has checked a test case.
     pub(crate) fn is_done(&self, case: CaseNumber) -> bool {
         self.done.contains(&case)
     }
 
-    /// Crash images of a test case were made.
-    pub(crate) fn harvested(
+    /// Records at which locations crash images of a test case were made.
+    pub(crate) fn imaged(
         &self,
         case: CaseNumber,
         locations: Vec<u32>,
@@ -85,12 +85,12 @@ impl Checked {
         Ok(lock(&self.journal).append(&line)?)
     }
 
-    /// Nothing more is to be done with a test case.
+    /// Records that a test case needs no more work.
     pub(crate) fn done(
         &self,
         case: CaseNumber,
         moments: &[PointKey],
-        tried: Tried,
+        tried: TriedPoints,
     ) -> Result<(), CampaignError> {
         let line = CheckLine {
             case: case.0,
@@ -108,30 +108,30 @@ mod tests {
     use powerfail_explore::PointKey;
     use powerfail_fuzz_store::CaseNumber;
 
-    use super::Checked;
-    use crate::harvest::Locations;
-    use crate::known::{Known, Tried};
+    use super::CheckJournal;
+    use crate::check_history::{CheckHistory, PointCheck, TriedPoints};
+    use crate::crash_images::ImagedLocations;
 
     #[test]
-    fn what_was_done_is_known_again() {
+    fn a_reopened_journal_restores_the_history() {
         let directory = tempfile::tempdir().unwrap();
-        let open = |known: &Known, locations: &mut Locations| {
-            Checked::open(directory.path(), known, locations).unwrap()
+        let open = |history: &CheckHistory, locations: &mut ImagedLocations| {
+            CheckJournal::open(directory.path(), history, locations).unwrap()
         };
-        let checked = open(&Known::default(), &mut Locations::default());
-        checked.harvested(CaseNumber(1), vec![7, 9]).unwrap();
-        checked.harvested(CaseNumber(2), Vec::new()).unwrap();
-        let tried = Tried {
-            points: vec![(0, 5)],
+        let journal = open(&CheckHistory::default(), &mut ImagedLocations::default());
+        journal.imaged(CaseNumber(1), vec![7, 9]).unwrap();
+        journal.imaged(CaseNumber(2), Vec::new()).unwrap();
+        let tried = TriedPoints {
+            points: vec![(PointCheck::Crash, 5)],
             candidates: vec![3],
         };
-        checked
+        journal
             .done(CaseNumber(2), &[PointKey(5), PointKey(6)], tried)
             .unwrap();
-        let (known, mut locations) = (Known::default(), Locations::default());
-        let again = open(&known, &mut locations);
+        let (history, mut locations) = (CheckHistory::default(), ImagedLocations::default());
+        let again = open(&history, &mut locations);
         assert!(!again.is_done(CaseNumber(1)) && again.is_done(CaseNumber(2)));
         assert!(!locations.insert(7) && locations.insert(8));
-        assert!(known.has_moment(PointKey(6)) && !known.has_moment(PointKey(7)));
+        assert!(history.has_moment(PointKey(6)) && !history.has_moment(PointKey(7)));
     }
 }

@@ -7,7 +7,7 @@ use crate::error::RecordError;
 /// Why a target cannot be repeated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RepeatError {
+pub enum ExecutorError {
     /// What is wrong for recording, too.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -39,7 +39,7 @@ pub enum RepeatError {
     NothingOpen,
 }
 
-impl RepeatError {
+impl ExecutorError {
     pub(crate) fn system(what: &'static str, source: impl Into<io::Error>) -> Self {
         Self::System {
             what,

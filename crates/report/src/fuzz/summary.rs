@@ -1,0 +1,103 @@
+//! The result of a campaign, for people and for machines.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use powerfail_fuzz_store::{Stats, StoredFinding};
+use serde_json::{Value, json};
+
+use super::panel;
+use crate::{count, plural};
+
+/// Writes the summary of a campaign in the directory `at`.
+pub fn write_summary(
+    out: &mut dyn Write,
+    at: &Path,
+    stats: &Stats,
+    findings: &[StoredFinding],
+) -> io::Result<()> {
+    write_numbers(out, stats)?;
+    if findings.is_empty() {
+        writeln!(out, "no findings")?;
+    } else {
+        write_findings(out, at, findings)?;
+    }
+    writeln!(
+        out,
+        "continue with: powerfail fuzz --resume --out {}",
+        at.display()
+    )
+}
+
+/// Writes the statistics of a campaign.
+pub fn write_numbers(out: &mut dyn Write, stats: &Stats) -> io::Result<()> {
+    writeln!(
+        out,
+        "{} in {}, {} over {}",
+        plural(stats.execs, "execution"),
+        panel::duration(stats.time_s),
+        plural(stats.pm_paths, "PM path"),
+        plural(stats.pm_locations, "location"),
+    )?;
+    writeln!(
+        out,
+        "{}, {} ({} from crashes), stability {}",
+        plural(stats.corpus, "test case"),
+        plural(stats.images, "image"),
+        count(stats.crash_images),
+        panel::stability(stats),
+    )?;
+    if stats.checks_waiting > 0 {
+        writeln!(
+            out,
+            "{} not checked yet; continue with --resume",
+            match stats.checks_waiting {
+                1 => "1 test case is".into(),
+                many => format!("{} test cases are", count(many)),
+            }
+        )?;
+    }
+    if !stats.speed.is_empty() {
+        writeln!(out, "{}", stats.speed)?;
+    }
+    Ok(())
+}
+
+/// Writes a line for each finding.
+pub fn write_findings(
+    out: &mut dyn Write,
+    at: &Path,
+    findings: &[StoredFinding],
+) -> io::Result<()> {
+    writeln!(out, "{}:", plural(findings.len() as u64, "finding"))?;
+    for stored in findings {
+        writeln!(out, "  {}", panel::finding_line(&stored.finding))?;
+    }
+    writeln!(
+        out,
+        "show one with: powerfail replay ID --out {}",
+        at.display()
+    )
+}
+
+/// The summary as JSON.
+pub fn summary_json(
+    at: &Path,
+    stats: &Stats,
+    findings: &[StoredFinding],
+    is_interrupted: bool,
+) -> Value {
+    json!({
+        "schema": 1,
+        "powerfail": env!("CARGO_PKG_VERSION"),
+        "out": at,
+        "interrupted": is_interrupted,
+        "stats": stats,
+        "findings": findings.iter().map(stored_json).collect::<Vec<_>>(),
+    })
+}
+
+/// A finding with the directory of its evidence, as JSON.
+pub fn stored_json(stored: &StoredFinding) -> Value {
+    json!({ "finding": stored.finding, "directory": stored.directory })
+}
