@@ -8,14 +8,14 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::Folder;
 use crate::folder;
+use crate::running::wait_until;
 
 /// What a greeting says: that it says something, how long the map is, that inputs come by shared memory.
 const ENABLED: u32 = 0x8000_0001;
@@ -279,13 +279,10 @@ fn it_leaves_nothing_if_it_is_killed() {
     assert_eq!(directories_of(id).len(), 1);
     afl.child.kill().expect("it runs");
     afl.child.wait().expect("an end");
-    let begun = Instant::now();
-    while !directories_of(id).is_empty() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{:?}",
-            directories_of(id)
-        );
-        std::thread::yield_now();
-    }
+    wait_until(
+        Path::new("/dev/shm"),
+        &[],
+        "the directory is removed",
+        || directories_of(id).is_empty(),
+    );
 }

@@ -1,4 +1,4 @@
-//! A short campaign, what it leaves, and going on with it.
+//! A short campaign, the files that it leaves, and resuming it.
 
 use std::fs;
 
@@ -136,7 +136,7 @@ fn lines_where_there_is_no_terminal() {
         "executions in ",
         "PM paths over ",
         "error[PF0301]",
-        "go on with: powerfail fuzz --resume --out out",
+        "continue with: powerfail fuzz --resume --out out",
     ] {
         assert!(run.stdout.contains(text), "no {text} in {}", run.stdout);
     }
@@ -167,7 +167,7 @@ fn fewer_and_shorter_test_cases() {
     let run = folder
         .powerfail(&["fuzz", "tmin", "out", &number])
         .ends_with(CLEAN);
-    assert!(run.stdout.contains("are enough"), "{}", run.stdout);
+    assert!(run.stdout.contains("shortened"), "{}", run.stdout);
     let after = cases(&folder);
     assert_eq!(after.len(), before.len() + 1);
     let new = after.last().expect("a test case");

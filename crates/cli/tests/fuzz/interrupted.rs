@@ -1,4 +1,4 @@
-//! However a campaign is stopped, it ends with its summary, and nothing of it runs on.
+//! An interrupted campaign ends with its summary, and leaves no process behind.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::common::{CLEAN, FINDINGS};
 use crate::folder;
 use crate::running::{
-    leftovers, mark, send, start_shop, wait_until, wait_until_all_are_gone, wait_until_it_runs,
+    leftovers, mark, send, start_shop, wait_for_line, wait_until_all_are_gone, wait_until_it_runs,
 };
 
 #[test]
@@ -18,7 +18,7 @@ fn the_first_signal_ends_it_with_its_summary() {
         let mark = mark(&format!("first-{number}"));
         let mut child = start_shop(&folder, &mark, &["--json"]);
         let id = child.id();
-        // Nobody reads it any more, which must not disturb.
+        // A closed standard error must not disturb it.
         drop(wait_until_it_runs(&mut child));
         send(&child, signal);
         let output = child.wait_with_output().expect("an end");
@@ -45,15 +45,15 @@ fn the_second_signal_ends_it_at_once() {
     let flags = ["--seeds", "seeds", "--timeout", "1h"];
     let mut child = start_shop(&folder, &mark, &flags);
     let id = child.id();
-    drop(wait_until_it_runs(&mut child));
+    let mut errors = wait_until_it_runs(&mut child);
     send(&child, Signal::INT);
-    // Until the first one has arrived, a second one would be the same.
-    wait_until("the first signal is taken", || !is_caught(id, Signal::INT));
+    // Until the first signal is handled, a second one would be merged with it.
+    wait_for_line(&mut errors, "interrupt again");
     send(&child, Signal::INT);
     let status = child.wait().expect("an end");
     assert_eq!(status.signal(), Some(libc::SIGINT), "{status:?}");
     wait_until_all_are_gone(&mark);
-    // What it has left in memory is swept by the next one, and what it had begun can be gone on with.
+    // The next run removes what it left in memory, and can resume it.
     let run = folder.powerfail(&[
         "fuzz",
         "--resume",
@@ -66,12 +66,4 @@ fn the_second_signal_ends_it_at_once() {
     ]);
     assert!([CLEAN, FINDINGS].contains(&run.code), "{run:?}");
     assert_eq!(leftovers(id), Vec::<String>::new());
-}
-
-/// Whether a process has a handler for a signal.
-fn is_caught(id: u32, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).expect("a process");
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = u64::from_str_radix(caught.expect("a mask").trim(), 16).expect("a mask");
-    caught & (1 << (signal.as_raw() - 1)) != 0
 }

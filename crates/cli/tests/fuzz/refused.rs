@@ -187,7 +187,7 @@ fn afl_fuzz_is_not_there() {
     let folder = folder();
     folder
         .powerfail(&["fuzz", "afl", "--", "./shop", "{pool}"])
-        .is_refused_with(SETUP, &["started by afl-fuzz"]);
+        .is_refused_with(SETUP, &["afl-fuzz must start this command"]);
     folder
         .powerfail(&["fuzz", "afl", "--", "./shop"])
         .is_refused_with(SETUP, &["no {pool}"]);

@@ -1,23 +1,28 @@
-//! Campaigns in the background: how they are started and stopped, and what is left of them.
+//! Campaigns in the background: starts them, waits for what they do, and stops them. All waiting is for events.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, WatchFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use crate::common::Folder;
 
-/// What the environment of all processes of a campaign has.
+/// The environment variable that all processes of a campaign inherit.
 const MARK: &str = "POWERFAIL_TEST_MARK";
 /// How long something may take that is certain to happen.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// `powerfail fuzz` with these arguments, in a process group of its own.
 pub(crate) fn start(folder: &Folder, mark: &str, arguments: &[&str]) -> Child {
-    // Whoever runs the tests in the background has these ignored, and so would powerfail.
+    // A shell ignores these signals in its background jobs, and powerfail would inherit that.
     let mut command = folder.command("env");
     command
         .arg("--default-signal=INT,TERM")
@@ -48,14 +53,18 @@ pub(crate) fn mark(test: &str) -> String {
 /// Reads standard error until the campaign has made executions.
 pub(crate) fn wait_until_it_runs(child: &mut Child) -> impl BufRead + use<> {
     let mut errors = BufReader::new(child.stderr.take().expect("standard error"));
+    wait_for_line(&mut errors, " executions, ");
+    errors
+}
+
+/// Reads lines until one has this text.
+#[track_caller]
+pub(crate) fn wait_for_line(from: &mut impl BufRead, text: &str) {
     let mut line = String::new();
-    loop {
+    while !line.contains(text) {
         line.clear();
-        let len = errors.read_line(&mut line).expect("text");
-        assert!(len > 0, "it ends before it runs");
-        if line.contains(" executions, ") {
-            return errors;
-        }
+        let len = from.read_line(&mut line).expect("text");
+        assert!(len > 0, "it ends without `{text}`");
     }
 }
 
@@ -74,38 +83,95 @@ fn id(child: &Child) -> Pid {
     Pid::from_raw(id).expect("an id")
 }
 
-/// Waits for something that is certain to happen.
+/// Waits for something that is certain to happen, and that changes files in these directories below `base`. They need
+/// not exist yet.
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut has_happened: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !has_happened() {
-        assert!(begun.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
-        std::thread::yield_now();
+pub(crate) fn wait_until(
+    base: &Path,
+    directories: &[&str],
+    what: &str,
+    mut has_happened: impl FnMut() -> bool,
+) {
+    let changes = inotify::init(inotify::CreateFlags::CLOEXEC).expect("inotify");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        watch(&changes, base, directories);
+        // Whatever happens from here on is an event.
+        if has_happened() {
+            return;
+        }
+        assert!(wait_for(&changes, deadline), "not in {PATIENCE:?}: {what}");
+        // What the events say does not matter.
+        rustix::io::read(&changes, &mut [0; 4096]).expect("events");
+    }
+}
+
+/// Watches directories, with all that lead to them, from the outside to the inside: what is created after its parent
+/// is watched is an event, and what was created before is watched itself.
+fn watch(changes: &OwnedFd, base: &Path, directories: &[&str]) {
+    let events = WatchFlags::CREATE
+        | WatchFlags::MODIFY
+        | WatchFlags::MOVED_TO
+        | WatchFlags::CLOSE_WRITE
+        | WatchFlags::DELETE;
+    inotify::add_watch(changes, base, events).expect("a directory");
+    for directory in directories {
+        let mut path = base.to_path_buf();
+        for name in Path::new(directory) {
+            path.push(name);
+            if inotify::add_watch(changes, &path, events).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+/// Waits until a descriptor can be read; returns false if it is too late.
+fn wait_for(descriptor: &OwnedFd, deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).expect("a short time");
+        match poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return ready > 0,
+            Err(Errno::INTR) => {}
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 
 /// Waits until no process with this mark is alive.
+#[track_caller]
 pub(crate) fn wait_until_all_are_gone(mark: &str) {
     let mark = format!("{MARK}={mark}");
-    wait_until("all processes are gone", || {
-        processes_with(&mark).is_empty()
-    });
+    let deadline = Instant::now() + PATIENCE;
+    while let Some((process, command)) = process_with(&mark) {
+        assert!(wait_for(&process, deadline), "still alive: {command}");
+    }
 }
 
-/// The processes whose environment has this, with their command lines.
-fn processes_with(mark: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").expect("processes").flatten() {
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment
-            .split(|byte| *byte == 0)
-            .any(|it| it == mark.as_bytes())
-        {
-            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            found.push(String::from_utf8_lossy(&command).into_owned());
+/// A process whose environment has this, with its command line.
+fn process_with(mark: &str) -> Option<(OwnedFd, String)> {
+    let entries = fs::read_dir("/proc").expect("processes").flatten();
+    entries.into_iter().find_map(|entry| {
+        let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+        let has_mark = || {
+            let environment = read("environ");
+            let mut variables = environment.split(|byte| *byte == 0);
+            variables.any(|variable| variable == mark.as_bytes())
+        };
+        if !has_mark() {
+            return None;
         }
-    }
-    found
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let process = pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()).ok()?;
+        // The number may be that of another process by now.
+        has_mark().then(|| {
+            (
+                process,
+                String::from_utf8_lossy(&read("cmdline")).into_owned(),
+            )
+        })
+    })
 }
 
 /// What a process has left where pools are.

@@ -10,7 +10,7 @@ use crate::running::{mark, send, start, wait_until, wait_until_all_are_gone};
 use crate::ways::queue_has;
 use crate::{folder, has_run, summary};
 
-/// Nobody guesses this word, and the target does something new with it.
+/// No mutation makes this word by chance, and the target does something new with it.
 const WORD: &str = "SALE";
 
 /// A directory with the word as a seed.
@@ -45,7 +45,7 @@ fn by_directories() {
         assert!(cases.iter().any(is_from), "{out}: {cases:?}");
     }
     let untouched = fs::read(folder.path("team/a/queue.jsonl")).expect("a queue");
-    assert_eq!(untouched, queue, "nobody else writes there");
+    assert_eq!(untouched, queue, "no other instance writes there");
 }
 
 #[test]
@@ -65,9 +65,14 @@ fn by_tcp() {
         start(&folder, &mark, &arguments)
     };
     let broker = run(&["--out", "broker", "--broker", &port, "--seeds", "seeds"]);
-    wait_until("it begins", || queue_has(&folder, "broker", WORD));
+    let base = folder.path("");
+    wait_until(&base, &["broker/queue"], "the broker has the word", || {
+        queue_has(&folder, "broker", WORD)
+    });
     let joined = run(&["--out", "joined", "--join", &address]);
-    wait_until("it arrives", || queue_has(&folder, "joined", WORD));
+    wait_until(&base, &["joined/queue"], "the word arrives", || {
+        queue_has(&folder, "joined", WORD)
+    });
     for child in [joined, broker] {
         send(&child, Signal::INT);
         let output = child.wait_with_output().expect("an end");

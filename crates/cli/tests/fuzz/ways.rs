@@ -104,7 +104,7 @@ fn pools_to_begin_with() {
     }
 }
 
-/// The words are ones that nobody guesses.
+/// No mutation makes these words by chance.
 #[test]
 fn words_of_a_dictionary_and_inputs_of_a_grammar() {
     let folder = folder();
@@ -124,7 +124,9 @@ fn words_of_a_dictionary_and_inputs_of_a_grammar() {
     let mut child = start_shop(&folder, &mark, &flags);
     drop(wait_until_it_runs(&mut child));
     for word in ["KILL", "SALE"] {
-        wait_until(word, || queue_has(&folder, "out", word));
+        wait_until(&folder.path(""), &["out/queue"], word, || {
+            queue_has(&folder, "out", word)
+        });
     }
     send(&child, Signal::INT);
     let output = child.wait_with_output().expect("an end");

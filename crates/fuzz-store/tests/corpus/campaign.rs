@@ -52,6 +52,7 @@ fn only_a_campaign_in_which_nothing_happened_is_discarded() -> TestResult {
     let directory = tempfile::tempdir()?;
     let directory = directory.path();
     std::fs::write(directory.join("notes"), "mine")?;
+    std::fs::write(directory.join("checks.jsonl"), "")?;
     let campaign = Campaign::create(directory, Vec::new(), json!(null))?;
     assert!(!discard_unused(directory), "it is in use");
     drop(campaign);
