@@ -212,7 +212,7 @@ fn acknowledged(ack: &Regex, line: &[u8], end: EventIndex, in_scope: bool) -> Op
 }
 
 /// The beginning of a content, as a finding has it.
-pub fn shown_content(dump: &[u8]) -> String {
+pub(crate) fn shown_content(dump: &[u8]) -> String {
     let text = String::from_utf8_lossy(dump);
     let lines: Vec<&str> = text.lines().take(SHOWN_LINES).collect();
     lines.join("\n")

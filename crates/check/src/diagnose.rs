@@ -33,30 +33,30 @@ use crate::error::CheckError;
 use crate::runner::{Trial, TrialState};
 use crate::symptom::Symptom;
 
-pub use flushes::{Flushed, LostStore};
+pub(crate) use flushes::LostStore;
 use minimal::Minimal;
 use survivor::SurvivorSearch;
 
 /// A crash state on which recovery fails.
 #[derive(Clone, Debug)]
-pub struct Failing {
+pub(crate) struct Failing {
     /// The power fails just before this event.
-    pub at: EventIndex,
+    pub(crate) at: EventIndex,
     /// The lines that do not have their newest content.
-    pub state: CrashState,
+    pub(crate) state: CrashState,
     /// What recovery does.
-    pub symptom: Symptom,
+    pub(crate) symptom: Symptom,
 }
 
 /// Runs trials and judges them.
-pub trait Jury {
+pub(crate) trait Jury {
     /// What is wrong with each of them, if anything is; nothing either for those that are not possible.
     fn judge_all(&mut self, trials: &[Trial]) -> Result<Vec<Option<Symptom>>, CheckError>;
 }
 
 /// What kind of bug it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// Recovery fails with nothing lost, at [`Diagnosis::at`]: the order of the program itself is bad.
     ProgramOrder,
     /// What is lost was never flushed.
@@ -71,25 +71,25 @@ pub enum Cause {
 
 /// What a failure comes from.
 #[derive(Clone, Debug)]
-pub struct Diagnosis {
+pub(crate) struct Diagnosis {
     /// The power fails just before this event.
-    pub at: EventIndex,
+    pub(crate) at: EventIndex,
     /// The fewest lines that must be lost, each with as many of its stores as possible.
-    pub state: CrashState,
+    pub(crate) state: CrashState,
     /// What recovery does with this state.
-    pub symptom: Symptom,
+    pub(crate) symptom: Symptom,
     /// What kind of bug it is.
-    pub cause: Cause,
+    pub(crate) cause: Cause,
     /// The first lost store of each line, oldest first.
-    pub lost: Vec<LostStore>,
+    pub(crate) lost: Vec<LostStore>,
     /// The store that survived without them and made the state bad.
-    pub survivor: Option<EventIndex>,
+    pub(crate) survivor: Option<EventIndex>,
 }
 
 impl Diagnosis {
     /// The code under which it is reported: that of the cause where one store is to blame, and that of
     /// the symptom where two are.
-    pub fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> Code {
         let is_fenced = self.lost.first().is_some_and(LostStore::is_fenced);
         match (self.cause, self.survivor) {
             (Cause::MissingFlush, _) => Code::StoreNotFlushed,
@@ -105,7 +105,7 @@ impl Diagnosis {
 pub(crate) type StoresOf = BTreeMap<LineId, Vec<EventIndex>>;
 
 /// Finds the causes of failures; the answers are in their order.
-pub fn diagnose(
+pub(crate) fn diagnose(
     trace: &Trace,
     rules: Rules,
     failures: &[Failing],

@@ -20,10 +20,10 @@ use powerfail_image::PoolImages;
 use powerfail_model::{CrashState, EventIndex};
 use rustc_hash::FxHashSet;
 
-use crate::crash::{Bench, Failed};
+use crate::crash::{Engine, Failed};
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
-use crate::options::Step;
+use crate::event::{Event, Step};
 use crate::places::Places;
 use crate::runner::{Trial, TrialState};
 use failures::{Failures, Found};
@@ -57,17 +57,17 @@ struct Ran {
 
 /// Lets the power fail in every segment.
 pub(crate) fn explore(
-    bench: &mut Bench<'_, '_>,
+    engine: &mut Engine<'_, '_>,
     options: &EagerOptions,
     budget: Option<Duration>,
     places: &mut Places<'_>,
 ) -> Result<Explored, CheckError> {
-    bench
+    engine
         .observer
-        .progress(Step::Points, 0, bench.trace.event_count());
+        .progress(Step::Points, 0, engine.trace.event_count());
     let mut options = options.clone();
-    options.pass.fresh_pages_differ = bench.runner.is_filled();
-    let survey = Survey::of(bench.trace, bench.runner.initial_pools()?, &options)?;
+    options.pass.fresh_pages_differ = engine.runner.is_filled();
+    let survey = Survey::of(engine.trace, engine.runner.initial_pools()?, &options)?;
     let count = survey.segments.len();
     if let Some(wanted) = &options.segments {
         // The end may be open.
@@ -83,26 +83,28 @@ pub(crate) fn explore(
         }
     }
     let mut totals = totals(&survey, &options);
-    let end = Trial::prefix(EventIndex(bench.trace.event_count()));
-    let each = bench.runner.time_of_streamed(&end)?;
-    let jobs = bench.runner.job_count();
+    let end = Trial::prefix(EventIndex(engine.trace.event_count()));
+    let each = engine.runner.time_of_streamed(&end)?;
+    let jobs = engine.runner.job_count();
     let limit = budget.map(|budget| runs_within(budget, each, jobs));
     let states = limit.map_or(survey.states, |limit| survey.states.min(limit as u64));
     let runs = u32::try_from(states.div_ceil(jobs as u64)).unwrap_or(u32::MAX);
-    bench
-        .observer
-        .combinations(&totals, states, each.saturating_mul(runs));
+    engine.observer.event(Event::Combinations {
+        eager: &totals,
+        states,
+        estimate: each.saturating_mul(runs),
+    });
     let moments: Vec<EventIndex> = survey.segments[survey.chosen.clone()]
         .iter()
         .map(|segment| segment.at)
         .collect();
-    bench.learn(Step::Crashes, &moments)?;
+    engine.learn(Step::Crashes, &moments)?;
 
     let mut ran = Ran::default();
     let mut notes = notes(&survey, &options);
     match limit {
         Some(limit) if survey.states > limit as u64 => {
-            let groups = run_representatives(bench, &options, &survey, limit, &mut ran)?;
+            let groups = run_representatives(engine, &options, &survey, limit, &mut ran)?;
             totals.groups = groups;
             notes.push(format!(
                 "the budget is for {limit} of up to {} crash states: of {} of {groups} update \
@@ -112,11 +114,11 @@ pub(crate) fn explore(
             ));
         }
         _ => {
-            run_states(bench, &options, &survey, survey.states, None, &mut ran)?;
+            run_states(engine, &options, &survey, survey.states, None, &mut ran)?;
             totals.groups = ran.groups.len() as u64;
         }
     }
-    let reason = bench.runner.snapshot_note();
+    let reason = engine.runner.snapshot_note();
     notes.extend(reason.map(|reason| {
         format!("recovery is started anew for each crash state, not from a snapshot: {reason}")
     }));
@@ -124,7 +126,7 @@ pub(crate) fn explore(
     totals.run = ran.states;
     totals.failed = ran.failed;
     totals.equal_images = ran.equal_images;
-    if bench.is_interrupted {
+    if engine.is_interrupted {
         notes.push(format!(
             "interrupted after {} of up to {states} crash states; what failed is shown as it was found, \
              with more lines lost than may be needed",
@@ -138,18 +140,18 @@ pub(crate) fn explore(
         stacks: survey.stacks,
         notes,
     };
-    conclude(bench, ran.failures, &mut explored, places)?;
+    conclude(engine, ran.failures, &mut explored, places)?;
     Ok(explored)
 }
 
 fn states<'s, 't: 's>(
-    bench: &Bench<'_, 't>,
+    engine: &Engine<'_, 't>,
     options: &EagerOptions,
     survey: &'s Survey,
 ) -> Result<EagerStates<'s, PoolImages>, CheckError> {
-    let pools = bench.runner.initial_pools()?;
+    let pools = engine.runner.initial_pools()?;
     Ok(EagerStates::new(
-        bench.trace,
+        engine.trace,
         pools,
         options.clone(),
         survey,
@@ -158,20 +160,20 @@ fn states<'s, 't: 's>(
 
 /// Runs the states of a trace, or those of them with these numbers.
 fn run_states(
-    bench: &mut Bench<'_, '_>,
+    engine: &mut Engine<'_, '_>,
     options: &EagerOptions,
     survey: &Survey,
     of: u64,
     only: Option<&FxHashSet<u64>>,
     ran: &mut Ran,
 ) -> Result<(), CheckError> {
-    let mut states = states(bench, options, survey)?;
-    let Bench {
+    let mut states = states(engine, options, survey)?;
+    let Engine {
         runner,
         observer,
         contents,
         ..
-    } = bench;
+    } = engine;
     let observer = RefCell::new(&mut **observer);
     let mut left = only.map(FxHashSet::len);
     let mut next = || -> Result<Option<(EagerState, Trial)>, CheckError> {
@@ -209,12 +211,12 @@ fn run_states(
         },
     );
     ran.equal_images = ran.equal_images.max(states.equal_images());
-    bench.go_on(outcome).map(|_| ())
+    engine.unless_interrupted(outcome).map(|_| ())
 }
 
 /// Runs one state of each group, then more of those that failed or are large. How many groups there are.
 fn run_representatives(
-    bench: &mut Bench<'_, '_>,
+    engine: &mut Engine<'_, '_>,
     options: &EagerOptions,
     survey: &Survey,
     limit: usize,
@@ -227,16 +229,16 @@ fn run_representatives(
         .sample
         .min(usize::try_from(each).unwrap_or(usize::MAX));
     let mut groups = Representatives::default();
-    let mut all = states(bench, &options, survey)?;
+    let mut all = states(engine, &options, survey)?;
     while let Some(state) = all.next_state()? {
-        if bench.observer.is_interrupted() {
+        if engine.observer.is_interrupted() {
             return Err(CheckError::Interrupted);
         }
         groups.push(state.group);
     }
     let first = groups.first(limit);
     run_states(
-        bench,
+        engine,
         &options,
         survey,
         first.len() as u64,
@@ -244,15 +246,22 @@ fn run_representatives(
         ran,
     )?;
     let left = limit - first.len();
-    if left > 0 && !bench.is_interrupted {
-        let mut again = states(bench, &options, survey)?;
+    if left > 0 && !engine.is_interrupted {
+        let mut again = states(engine, &options, survey)?;
         let mut sequence = Vec::new();
         while let Some(state) = again.next_state()? {
             sequence.push(state.group);
         }
         let failed = ran.failures.groups();
         let more = groups.more(left, failed, &first, sequence);
-        run_states(bench, &options, survey, more.len() as u64, Some(&more), ran)?;
+        run_states(
+            engine,
+            &options,
+            survey,
+            more.len() as u64,
+            Some(&more),
+            ran,
+        )?;
     }
     Ok(groups.group_count() as u64)
 }
@@ -306,7 +315,7 @@ fn notes(survey: &Survey, options: &EagerOptions) -> Vec<String> {
 
 /// From failures to findings: the smallest first, and what a cause explains is explained.
 fn conclude(
-    bench: &mut Bench<'_, '_>,
+    engine: &mut Engine<'_, '_>,
     failures: Failures,
     explored: &mut Explored,
     places: &mut Places<'_>,
@@ -315,13 +324,13 @@ fn conclude(
     explored.prefixes.extend(whole.into_iter().map(prefix_of));
     for _ in 0..ROUNDS_MAX {
         let batch = failures::next_batch(&left, DIAGNOSED_AT_A_TIME);
-        if batch.is_empty() || bench.is_interrupted {
+        if batch.is_empty() || engine.is_interrupted {
             break;
         }
         let failing: Vec<Failing> = batch.iter().map(|number| left[*number].failing()).collect();
-        let rules = bench.runner.rules();
-        let diagnoses = diagnose(bench.trace, rules, &failing, bench);
-        let Some(diagnoses) = bench.go_on(diagnoses)? else {
+        let rules = engine.runner.rules();
+        let diagnoses = diagnose(engine.trace, rules, &failing, engine);
+        let Some(diagnoses) = engine.unless_interrupted(diagnoses)? else {
             break;
         };
         for (number, diagnosis) in batch.iter().zip(&diagnoses) {
@@ -331,7 +340,7 @@ fn conclude(
             }
             let mut sites = Vec::new();
             for store in &diagnosis.lost {
-                sites.push(bench.stack_of(store.event)?);
+                sites.push(engine.stack_of(store.event)?);
             }
             let found = left[*number].clone();
             left[*number].is_explained = true;
@@ -346,21 +355,21 @@ fn conclude(
                 explored.prefixes.push(Failed {
                     trial: Trial::prefix(diagnosis.at),
                     state: CrashState::default(),
-                    stack: bench.stack_of(diagnosis.at)?,
+                    stack: engine.stack_of(diagnosis.at)?,
                     symptom: diagnosis.symptom.clone(),
                     count,
                 });
             } else {
                 explored
                     .findings
-                    .push(bench.diagnosed(diagnosis, count, places)?);
+                    .push(engine.diagnosed(diagnosis, count, places)?);
             }
         }
     }
     left.retain(|found| !found.is_explained);
-    if bench.is_interrupted {
+    if engine.is_interrupted {
         for found in left.drain(..) {
-            let finding = bench.undiagnosed(&failed_of(found), places)?;
+            let finding = engine.undiagnosed(&failed_of(found), places)?;
             explored.findings.push(finding);
         }
     }

@@ -59,6 +59,17 @@ pub enum CheckError {
         /// Why.
         reason: String,
     },
+    /// A file cannot be written.
+    #[error("{}", path.display())]
+    File {
+        /// Its path.
+        path: std::path::PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// Evidence in a report cannot be read.
+    #[error("the report is damaged: its evidence has bytes that are not hexadecimal digits")]
+    DamagedReport,
     /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,

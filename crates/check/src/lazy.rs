@@ -45,7 +45,8 @@ use powerfail_trace::{StackId, Trace};
 
 use crate::content::Contents;
 use crate::error::CheckError;
-use crate::options::{LazyOptions, Observer, Step};
+use crate::event::{Observer, Step};
+use crate::options::LazyOptions;
 use crate::runner::Runner;
 use budget::{BudgetedExecutor, ExecutionBudget};
 use driver::{Bounds, Progress, Round, RoundObserver, round};

@@ -14,12 +14,14 @@
 //! plan ──▶ trial ──runner──▶ verdict ──judge──▶ symptom ──reason──▶ stores ──group──▶ finding
 //! ```
 
+mod checker;
 mod confirm;
 mod content;
 mod crash;
-pub mod diagnose;
+mod diagnose;
 mod eager;
 mod error;
+mod event;
 mod group;
 mod lazy;
 mod lint;
@@ -31,22 +33,20 @@ mod places;
 mod races;
 mod reason;
 mod recovery;
+mod replay;
 mod rollback;
 mod runner;
 mod symptom;
 
-pub use content::shown_content;
-pub use crash::{Crashed, crash};
+pub use checker::Checker;
+pub use crash::Crashed;
 pub use error::{CheckError, Undisturbed};
+pub use event::{Event, Observer, Step};
 pub use group::{Cause, cause_of};
 pub use lint::{Linted, lint};
 pub use merge::merge;
-pub use options::{
-    CrashOptions, Inference, LazyOptions, LazyTime, Observer, RaceOptions, Selection, Step,
-};
-pub use persistent::Persistent;
+pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions, Selection};
 pub use places::place_before_end;
 pub use recovery::Recovery;
-pub use rollback::shown_bytes;
-pub use runner::{Runner, RunnerOptions, Trial, TrialState};
-pub use symptom::{Symptom, symptom_of};
+pub use replay::{Replay, Replayed, trace_name};
+pub use symptom::Symptom;

@@ -82,16 +82,9 @@ pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Finding {
         })
         .collect();
     Finding {
-        id: String::new(),
-        code: hit.code,
-        class: hit.code.class(),
-        severity: hit.code.severity(),
-        message: message(hit, &places),
         count: hit.count,
         suggestion: suggestion(hit, &places),
-        places,
-        evidence: None,
-        read: None,
+        ..Finding::new(hit.code, message(hit, &places), places)
     }
 }
 

@@ -1,42 +1,45 @@
-//! What to try, and whom to tell.
+//! What to try in a crash test. How recovery is run is in [`Recovery`](crate::Recovery).
 
-use powerfail_explore::{EagerOptions, FailurePoint, FailurePointOptions};
-use powerfail_finding::Eager;
-use powerfail_lint::{Hit, LintOptions};
-use powerfail_model::EventIndex;
-use powerfail_races::CommitVariable;
-use regex::bytes::Regex;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What `crash` is to do.
-#[derive(Clone, Debug)]
+use powerfail_explore::{EagerOptions, FailurePoint, FailurePointOptions};
+use powerfail_lint::Hit;
+use powerfail_model::EventIndex;
+use powerfail_races::CommitVariable;
+use regex::bytes::Regex;
+
+use crate::event::Step;
+
+/// What a crash test tries.
+#[derive(Clone, Debug, Default)]
 pub struct CrashOptions {
     /// Which failure points.
     pub tree: FailurePointOptions,
     /// How long all recoveries may take, about.
     pub budget: Option<Duration>,
-    /// Whom to trust, and what survives.
-    pub lint: LintOptions,
-    /// What in the output of the workload acknowledges an operation.
+    /// Also report what only costs time.
+    pub warnings: bool,
+    /// Output of the workload that acknowledges an operation.
     pub ack: Option<Regex>,
     /// Let all stores before a failure survive, at the failure points of the tree.
     pub prefix: bool,
-    /// Try every combination of what may survive, or a sample of them.
+    /// Try every combination of stores that may survive, or a sample of them. The rules are those of recovery.
     pub eager: Option<EagerOptions>,
+    /// Fork the recoveries of combinations from snapshots.
+    pub snapshots: bool,
     /// Explore everything that recovery can observe.
     pub lazy: Option<LazyOptions>,
     /// Watch what recovery reads.
     pub races: Option<RaceOptions>,
-    /// Who decides which failure points and candidates are worth trying; without one, all are.
+    /// Chooses the failure points and candidates that are tried; `None` tries all.
     pub selection: Option<Arc<dyn Selection>>,
-    /// Recovery is known to succeed where no crash is to blame, and to take about this long: it is not tried
-    /// again.
+    /// How long a recovery takes without a crash, if it is known to succeed: it is not tried again.
     pub undisturbed: Option<Duration>,
 }
 
-/// Decides what is worth trying, for those who check many traces of one program.
+/// Decides what is worth trying. Fuzzing uses it, because it checks many traces of one program.
 pub trait Selection: fmt::Debug + Send + Sync {
     /// Whether to let the power fail there, in this step.
     fn wants_point(&self, step: Step, point: &FailurePoint) -> bool;
@@ -45,7 +48,7 @@ pub trait Selection: fmt::Debug + Send + Sync {
 }
 
 impl CrashOptions {
-    /// Whether nothing but the reads of recovery is wanted.
+    /// Whether only the reads of recovery are watched.
     pub(crate) fn only_races(&self) -> bool {
         self.races.as_ref().is_some_and(|races| races.alone)
     }
@@ -123,39 +126,4 @@ impl Default for LazyOptions {
             time: LazyTime::Share,
         }
     }
-}
-
-/// What is being done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// The trace is linted.
-    Lint,
-    /// Failure points are looked for.
-    Points,
-    /// Recovery is tried without a crash.
-    Undisturbed,
-    /// Recovery runs on crash images.
-    Crashes,
-    /// Lazy exploration.
-    Lazy,
-    /// The reads of recovery are watched.
-    Races,
-    /// Commit variables are looked for.
-    Infer,
-    /// Failures are traced back to stores.
-    Reasons,
-}
-
-/// Hears how far things are.
-pub trait Observer {
-    /// This many of so many are done.
-    fn progress(&mut self, step: Step, done: u64, of: u64);
-    /// Before recovery runs on crash images: how many will be run, of how many failure points, and how
-    /// long it will take, about.
-    fn plan(&mut self, runs: u64, points: u64, estimate: Duration);
-    /// Before recovery runs on combinations of what may survive: how many there are, how many will be run,
-    /// and how long it will take, about.
-    fn combinations(&mut self, eager: &Eager, states: u64, estimate: Duration);
-    /// Whether to stop.
-    fn is_interrupted(&self) -> bool;
 }

@@ -10,7 +10,7 @@ use powerfail_trace::{HEAP_NOTE, Pool, PoolKind, Trace};
 
 /// The heap and the registered ranges of a trace.
 #[derive(Debug)]
-pub struct Persistent<'t> {
+pub(crate) struct Persistent<'t> {
     trace: &'t Trace,
     heap: Option<PathBuf>,
     ranges: Option<PathBuf>,
@@ -18,7 +18,7 @@ pub struct Persistent<'t> {
 
 impl<'t> Persistent<'t> {
     /// Finds them among the pools of a trace.
-    pub fn of(trace: &'t Trace) -> Self {
+    pub(crate) fn of(trace: &'t Trace) -> Self {
         let mut pools = trace.pools().iter();
         // A heap from which nothing was allocated has no pool.
         let heap = trace.meta().note(HEAP_NOTE);
@@ -38,12 +38,12 @@ impl<'t> Persistent<'t> {
     }
 
     /// Whether the trace has either. If so, the commands of recovery need the runtime.
-    pub const fn is_any(&self) -> bool {
+    pub(crate) const fn is_any(&self) -> bool {
         self.heap.is_some() || self.ranges.is_some()
     }
 
     /// The environment variables that tell the runtime about them.
-    pub fn variables(&self) -> Vec<(OsString, OsString)> {
+    pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
         let named = |name: &str, path: &PathBuf| (name.into(), path.into());
         let heap = self.heap.iter().map(|path| named(HEAP_VARIABLE, path));
         let ranges = self.ranges.iter().map(|path| named(RANGES_VARIABLE, path));
@@ -51,14 +51,14 @@ impl<'t> Persistent<'t> {
     }
 
     /// The first pool that is a file of the workload.
-    pub fn first_file(&self) -> Option<PathBuf> {
+    pub(crate) fn first_file(&self) -> Option<PathBuf> {
         let mut pools = self.trace.pools().iter();
         let pool = pools.find(|pool| !is_range(pool) && Some(&pool.path) != self.heap.as_ref())?;
         Some(self.trace.meta().working_directory.join(&pool.path))
     }
 
     /// Adds the runtime and its variables to a plan.
-    pub fn equip(&self, plan: &mut RecoveryPlan) {
+    pub(crate) fn equip(&self, plan: &mut RecoveryPlan) {
         if !self.is_any() {
             return;
         }

@@ -39,12 +39,13 @@ use powerfail_finding::{Finding, InferredCommitVariable, Races};
 use powerfail_model::{EventIndex, PoolIndex};
 use powerfail_races::ShadowOptions;
 
-use crate::crash::Bench;
+use crate::crash::Engine;
 use crate::error::CheckError;
+use crate::event::Step;
 use crate::lazy::driver::{Bounds, Progress, Round, RoundObserver, round};
 use crate::lazy::executor::OracleExecutor;
 use crate::lazy::reuse::{Changes, Reuse};
-use crate::options::{CrashOptions, Inference, RaceOptions, Step};
+use crate::options::{CrashOptions, Inference, RaceOptions};
 use crate::places::Places;
 use infer::Inferred;
 use pairs::Pairs;
@@ -69,7 +70,7 @@ pub(crate) struct RacesResult {
     pub(crate) is_interrupted: bool,
 }
 
-impl Bench<'_, '_> {
+impl Engine<'_, '_> {
     /// Watches what recovery reads at the failure points, and tries whether it matters.
     pub(crate) fn races(
         &mut self,
@@ -120,11 +121,11 @@ impl Bench<'_, '_> {
         found.races.pairs = pairs.all.len() as u64;
         if options.confirm && !found.is_interrupted {
             let confirmed = self.confirm_pairs(&mut pairs, deadline, &mut found);
-            let validated = match self.go_on(confirmed)? {
+            let validated = match self.unless_interrupted(confirmed)? {
                 Some(()) => self.find_validated(&mut pairs, deadline, &mut found),
                 None => Err(CheckError::Interrupted),
             };
-            if self.go_on(validated)?.is_none() {
+            if self.unless_interrupted(validated)?.is_none() {
                 found.is_interrupted = true;
             }
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use powerfail_image::{Fill, FillExtent};
-use powerfail_lint::{Standing, Trust};
+use powerfail_lint::{LintOptions, Standing, Trust};
 use powerfail_model::{Atomicity, Domain, Rules};
 use powerfail_oracle::{CommandLine, Limits, Ready, RecoveryPlan, Server};
 use powerfail_protocol::shared::DESOCK_VARIABLE;
@@ -181,6 +181,15 @@ impl Recovery {
             trust.add(module, Standing::User);
         }
         trust
+    }
+
+    /// How the trace is linted.
+    pub fn lint_options(&self, warnings: bool) -> LintOptions {
+        LintOptions {
+            domain: self.domain,
+            trust: self.trusted(),
+            warnings,
+        }
     }
 
     /// What fresh memory holds.

@@ -14,12 +14,12 @@ use powerfail_model::{CrashState, Event, EventIndex, Place};
 use powerfail_oracle::Verdict;
 use powerfail_trace::{Annotation, Body, MarkKind, StackId, Trace};
 
-use crate::crash::{Bench, Failed, evidence};
+use crate::crash::{Engine, Failed, evidence};
 use crate::error::CheckError;
+use crate::event::Step;
 use crate::lint;
-use crate::options::Step;
 use crate::places::Places;
-use crate::runner::{Trial, TrialState, Tried};
+use crate::runner::{Trial, TrialResult, TrialState};
 use crate::symptom::Symptom;
 
 /// How many bytes of a store are compared and shown.
@@ -43,7 +43,7 @@ enum Outcome {
     Matters(Symptom),
 }
 
-impl Bench<'_, '_> {
+impl Engine<'_, '_> {
     /// Tries what becomes of a store that was not added, at some of its occurrences.
     pub(crate) fn confirm_rollback(
         &mut self,
@@ -135,9 +135,9 @@ impl Bench<'_, '_> {
     }
 
     fn judged(&self, trial: &Trial, verdict: Verdict) -> Option<Symptom> {
-        let tried = Tried {
+        let tried = TrialResult {
             verdict: Some(verdict),
-            ..Tried::default()
+            ..TrialResult::default()
         };
         self.judge(trial, &tried)
     }
@@ -179,7 +179,7 @@ fn moment_of(trace: &Trace, store: EventIndex) -> Result<Option<Moment>, CheckEr
 }
 
 /// Bytes as they are shown in evidence.
-pub fn shown_bytes(bytes: &[u8]) -> String {
+pub(crate) fn shown_bytes(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");

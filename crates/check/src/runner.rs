@@ -1,13 +1,11 @@
 //! Runs recovery on crash images, several at a time.
 //!
-//! One forward pass over the trace serves a whole batch of trials. The pass waits while an image is
-//! prepared, which takes a fraction of a millisecond; recoveries run beside it, each in a slot of its
-//! own.
+//! One forward pass over the trace serves a whole batch of trials (`runner/pass.rs`). It prepares an image, which
+//! takes a fraction of a millisecond, while recoveries run in parallel, each in a slot of its own.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use powerfail_explore::LostLines;
@@ -15,26 +13,27 @@ use powerfail_image::{
     CursorOptions, Fill, ImageCursor, Layout, Patch, PoolImages, RunDirectory, Slot as ImageSlot,
 };
 use powerfail_model::{CrashState, EventIndex, Place, Rules};
-use powerfail_oracle::{Backtrace, KillHandle, Oracle, OracleError, PoolMapping, Slot, Verdict};
+use powerfail_oracle::{Backtrace, KillHandle, Oracle, PoolMapping, Slot, Verdict};
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
 
-/// How often an interruption is looked for while recoveries run.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+mod pass;
+
+use pass::{Pass, PassKind, Workers};
 
 /// A crash image to try.
 #[derive(Clone, Debug)]
-pub struct Trial {
+pub(crate) struct Trial {
     /// The power fails just before this event.
-    pub at: EventIndex,
+    pub(crate) at: EventIndex,
     /// What survives.
-    pub state: TrialState,
+    pub(crate) state: TrialState,
 }
 
 impl Trial {
     /// All stores before an event survive, and nothing else.
-    pub const fn prefix(at: EventIndex) -> Self {
+    pub(crate) const fn prefix(at: EventIndex) -> Self {
         Self {
             at,
             state: TrialState::Newest,
@@ -44,7 +43,7 @@ impl Trial {
 
 /// What survives of the stores before a failure.
 #[derive(Clone, Debug)]
-pub enum TrialState {
+pub(crate) enum TrialState {
     /// All of them.
     Newest,
     /// Those that are surely durable.
@@ -69,67 +68,43 @@ impl TrialState {
 
 /// How images are made and recoveries run.
 #[derive(Clone, Debug)]
-pub struct RunnerOptions {
+pub(crate) struct RunnerOptions {
     /// How many recoveries at a time.
-    pub jobs: usize,
+    pub(crate) jobs: usize,
     /// What survives.
-    pub rules: Rules,
+    pub(crate) rules: Rules,
     /// What fresh memory holds.
-    pub fill: Option<Fill>,
+    pub(crate) fill: Option<Fill>,
     /// Files that are no pools and that recovery needs beside them.
-    pub companions: Vec<std::path::PathBuf>,
+    pub(crate) companions: Vec<std::path::PathBuf>,
 }
 
-/// What became of a trial.
-#[derive(Clone, Debug)]
-pub struct Tried {
-    /// What the oracle says; nothing if the state is not possible there.
-    pub verdict: Option<Verdict>,
+/// The result of a trial.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TrialResult {
+    /// The verdict of the oracle; `None` if the state is not possible there.
+    pub(crate) verdict: Option<Verdict>,
     /// Lines that did not have their newest content.
-    pub state: CrashState,
+    pub(crate) state: CrashState,
 }
 
-/// How a batch is run.
-#[derive(Clone, Copy, Debug)]
-struct Way {
-    needs_frontier: bool,
-    /// Recoveries are executed, not forked from snapshots.
-    is_plain: bool,
-}
-
-impl Default for Tried {
-    fn default() -> Self {
-        Self {
-            verdict: None,
-            state: CrashState::default(),
-        }
-    }
-}
-
-/// A recovery that runs.
-struct Running<T> {
-    name: T,
-    trial: Trial,
-    state: CrashState,
-}
-
-/// See the module header.
-pub struct Runner<'t> {
+/// Runs recovery on crash images.
+pub(crate) struct Runner<'t> {
     trace: &'t Trace,
     options: RunnerOptions,
     images: Vec<ImageSlot>,
     recoveries: Vec<Slot>,
-    /// Recovery says what it has recovered.
+    /// Recovery has a command that prints what it recovered.
     dumps: bool,
     /// Recoveries run so far.
-    pub runs: u64,
-    // Gone last: the slots are in there.
+    pub(crate) runs: u64,
+    // Dropped last, because the slots are in it.
     _directory: RunDirectory,
 }
 
 impl<'t> Runner<'t> {
     /// Makes the slots, in a new directory under `parent`.
-    pub fn new(
+    pub(crate) fn new(
         trace: &'t Trace,
         oracle: &Oracle,
         parent: &Path,
@@ -143,7 +118,7 @@ impl<'t> Runner<'t> {
         let images: Vec<ImageSlot> = (0..options.jobs.max(1))
             .map(|number| directory.slot(number, &layout))
             .collect();
-        // A zygote looks at what it covers, so the files must be there.
+        // A zygote inspects the files that it covers, so they must exist.
         let cursor = ImageCursor::new(trace, CursorOptions::default())?;
         let mut runner = Self {
             trace,
@@ -171,18 +146,18 @@ impl<'t> Runner<'t> {
         Ok(runner)
     }
 
-    /// Whether recovery says what it has recovered.
+    /// Whether recovery has a command that prints what it recovered.
     pub(crate) const fn dumps(&self) -> bool {
         self.dumps
     }
 
     /// How many recoveries run at a time.
-    pub fn job_count(&self) -> usize {
+    pub(crate) fn job_count(&self) -> usize {
         self.recoveries.len()
     }
 
     /// What survives.
-    pub const fn rules(&self) -> Rules {
+    pub(crate) const fn rules(&self) -> Rules {
         self.options.rules
     }
 
@@ -201,15 +176,15 @@ impl<'t> Runner<'t> {
         self.recoveries.iter().map(Slot::kill_handle).collect()
     }
 
-    /// The trace, and private files with whoever runs recovery on them.
+    /// The trace, and the slots: private files, and the process that runs recovery on them.
     pub(crate) fn slots(
         &mut self,
     ) -> (&'t Trace, impl Iterator<Item = (&mut ImageSlot, &mut Slot)>) {
         (self.trace, self.images.iter_mut().zip(&mut self.recoveries))
     }
 
-    /// How recovery is kept apart.
-    pub fn isolation(&self) -> Option<&powerfail_oracle::Isolation> {
+    /// How well recovery is isolated.
+    pub(crate) fn isolation(&self) -> Option<&powerfail_oracle::Isolation> {
         self.recoveries.first().map(Slot::isolation)
     }
 
@@ -235,181 +210,111 @@ impl<'t> Runner<'t> {
         self.options.fill.is_some()
     }
 
-    /// Tries all of them; the results are in their order. `progress` is told how many are done.
-    pub fn run(
+    /// Runs all trials. The results are in the order of the trials; `progress` gets the number that is done.
+    pub(crate) fn run(
         &mut self,
         trials: &[Trial],
         is_interrupted: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<Tried>, CheckError> {
+    ) -> Result<Vec<TrialResult>, CheckError> {
         let mut order: Vec<usize> = (0..trials.len()).collect();
         order.sort_by_key(|number| trials[*number].at);
-        let mut tried: Vec<Tried> = trials.iter().map(|_| Tried::default()).collect();
+        let mut results: Vec<TrialResult> = trials.iter().map(|_| TrialResult::default()).collect();
         let needs_frontier = trials
             .iter()
             .any(|trial| !matches!(trial.state, TrialState::Newest));
         let mut next = order.iter();
         let mut finished = 0;
         self.drive(
-            Way {
+            PassKind {
                 needs_frontier,
-                is_plain: true,
+                is_executed: true,
             },
             is_interrupted,
             &mut || Ok(next.next().map(|number| (*number, trials[*number].clone()))),
             &mut |number, done| {
-                tried[number] = done;
+                results[number] = done;
                 finished += 1;
                 progress(finished);
             },
         )?;
-        Ok(tried)
+        Ok(results)
     }
 
-    /// Tries crash images as they come, and hands over what became of each: for more of them than
-    /// anybody wants to hold in memory. `next` gives each with something to know it by, in the order of
-    /// the moments; it is asked only when a recovery can begin. Results come in any order. Recoveries are
-    /// forked from snapshots where the oracle can do that; what they show is to be confirmed by [`run`](Self::run),
-    /// which executes them.
-    pub fn stream<T>(
+    /// Runs trials one by one as they are made: for more of them than fit into memory. `next` returns each with a
+    /// name, in the order of their moments, and is called only when a recovery can begin. `done` gets the results,
+    /// in any order. Recoveries are forked from snapshots where the oracle can do that; [`run`](Self::run), which
+    /// executes them, has to confirm what they show.
+    pub(crate) fn stream<T>(
         &mut self,
         is_interrupted: &dyn Fn() -> bool,
         next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
-        done: &mut dyn FnMut(T, Tried),
+        done: &mut dyn FnMut(T, TrialResult),
     ) -> Result<(), CheckError> {
-        let way = Way {
+        let kind = PassKind {
             needs_frontier: true,
-            is_plain: false,
+            is_executed: false,
         };
-        self.drive(way, is_interrupted, next, done)
+        self.drive(kind, is_interrupted, next, done)
     }
 
+    /// Runs trials in one forward pass over the trace. Trials whose snapshot died run in a second pass, executed.
     fn drive<T>(
         &mut self,
-        way: Way,
+        kind: PassKind,
         is_interrupted: &dyn Fn() -> bool,
         next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
-        done: &mut dyn FnMut(T, Tried),
+        done: &mut dyn FnMut(T, TrialResult),
     ) -> Result<(), CheckError> {
-        let mut lost = Vec::new();
-        self.pass(way, is_interrupted, next, done, &mut lost)?;
-        // Without snapshots there is nothing to lose.
+        let mut lost = self.pass(kind, is_interrupted, next, done)?;
         lost.sort_by_key(|(_, trial)| trial.at);
         let mut lost = lost.into_iter();
-        let plain = Way {
-            is_plain: true,
-            ..way
+        let executed = PassKind {
+            is_executed: true,
+            ..kind
         };
-        let mut none = Vec::new();
-        self.pass(
-            plain,
-            is_interrupted,
-            &mut || Ok(lost.next()),
-            done,
-            &mut none,
-        )
+        // Without snapshots there is nothing to lose.
+        self.pass(executed, is_interrupted, &mut || Ok(lost.next()), done)?;
+        Ok(())
     }
 
-    /// One forward pass over the trace. What has no verdict because a snapshot died is put into `lost`.
+    /// One forward pass over the trace. Returns the trials without a verdict because their snapshot died.
     fn pass<T>(
         &mut self,
-        way: Way,
+        kind: PassKind,
         is_interrupted: &dyn Fn() -> bool,
         next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
-        done: &mut dyn FnMut(T, Tried),
-        lost: &mut Vec<(T, Trial)>,
-    ) -> Result<(), CheckError> {
-        let Some(first) = next()? else { return Ok(()) };
-        let mut first = Some(first);
-        let mut cursor = self.cursor(way.needs_frontier)?;
+        done: &mut dyn FnMut(T, TrialResult),
+    ) -> Result<Vec<(T, Trial)>, CheckError> {
+        let Some(first) = next()? else {
+            return Ok(Vec::new());
+        };
+        let cursor = self.cursor(kind.needs_frontier)?;
         let kill_handles = self.kill_handles();
-        let images = &mut self.images;
-        let runs = &mut self.runs;
-        let (verdict_sender, verdicts) = mpsc::channel::<(usize, Result<Verdict, OracleError>)>();
         std::thread::scope(|scope| {
-            let mut jobs = Vec::new();
-            for (worker, slot) in self.recoveries.iter_mut().enumerate() {
-                let (job, next) = mpsc::channel::<()>();
-                let verdicts = verdict_sender.clone();
-                scope.spawn(move || {
-                    for () in next {
-                        let verdict = if way.is_plain {
-                            slot.run_plain()
-                        } else {
-                            slot.run()
-                        };
-                        if verdicts.send((worker, verdict)).is_err() {
-                            return;
-                        }
-                    }
-                });
-                jobs.push(job);
-            }
-            let mut free: Vec<usize> = (0..jobs.len()).collect();
-            let mut running: Vec<Option<Running<T>>> = jobs.iter().map(|_| None).collect();
-            let mut take = |free: &mut Vec<usize>, running: &mut Vec<Option<Running<T>>>| {
-                loop {
-                    match verdicts.recv_timeout(LOOK_EVERY) {
-                        Ok((worker, verdict)) => {
-                            free.push(worker);
-                            *runs += 1;
-                            let run = running[worker].take();
-                            match (verdict, run) {
-                                (Err(OracleError::SnapshotLost { .. }), Some(run)) => {
-                                    lost.push((run.name, run.trial));
-                                }
-                                (verdict, run) => {
-                                    let verdict = Some(verdict?);
-                                    if let Some(Running { name, state, .. }) = run {
-                                        done(name, Tried { verdict, state });
-                                    }
-                                }
-                            }
-                            return Ok(());
-                        }
-                        Err(RecvTimeoutError::Timeout) if is_interrupted() => {
-                            kill(&kill_handles);
-                            return Err(CheckError::Interrupted);
-                        }
-                        Err(RecvTimeoutError::Timeout) => {}
-                        Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                    }
-                }
+            let workers = Workers::start(scope, &mut self.recoveries, kind.is_executed);
+            let mut pass = Pass {
+                cursor,
+                images: &mut self.images,
+                running: workers.jobs.iter().map(|_| None).collect(),
+                free: (0..workers.jobs.len()).collect(),
+                workers,
+                runs: &mut self.runs,
+                is_interrupted,
+                done,
+                lost: Vec::new(),
             };
-            loop {
-                if is_interrupted() {
-                    kill(&kill_handles);
-                    return Err(CheckError::Interrupted);
-                }
-                while free.is_empty() {
-                    take(&mut free, &mut running)?;
-                }
-                let Some((name, trial)) =
-                    first.take().map_or_else(&mut *next, |it| Ok(Some(it)))?
-                else {
-                    break;
-                };
-                cursor.move_to(trial.at)?;
-                // What is not possible there has no verdict.
-                let Some(state) = state_at(&cursor, &trial.state) else {
-                    continue;
-                };
-                let Some(worker) = free.pop() else { continue };
-                images[worker].prepare_with(&cursor, &state, trial.state.overlay())?;
-                running[worker] = Some(Running { name, trial, state });
-                if jobs[worker].send(()).is_err() {
-                    return Err(CheckError::Oracle(OracleError::ZygoteDied));
-                }
+            let result = pass.run(first, next);
+            if matches!(result, Err(CheckError::Interrupted)) {
+                // The workers wait for their recoveries.
+                kill(&kill_handles);
             }
-            while free.len() < jobs.len() {
-                take(&mut free, &mut running)?;
-            }
-            Ok(())
+            result.map(|()| pass.lost)
         })
     }
 
     /// Runs recovery several times on one image, one after the other, without making it new.
-    pub fn run_in_a_row(
+    pub(crate) fn run_in_a_row(
         &mut self,
         trial: &Trial,
         times: usize,
@@ -423,9 +328,8 @@ impl<'t> Runner<'t> {
         Ok(verdicts)
     }
 
-    /// Runs recovery on an image. Gives what it did, and some bytes of a pool as it left them, if they are
-    /// there.
-    pub fn run_and_read(
+    /// Runs recovery on an image. Returns the verdict, and bytes of a pool as recovery left them, if they exist.
+    pub(crate) fn run_and_read(
         &mut self,
         trial: &Trial,
         at: Place,
@@ -480,12 +384,12 @@ impl<'t> Runner<'t> {
     }
 
     /// Why recoveries are not forked from snapshots although that was asked for.
-    pub fn snapshot_note(&self) -> Option<&str> {
+    pub(crate) fn snapshot_note(&self) -> Option<&str> {
         self.recoveries.first()?.snapshot_note()
     }
 
     /// Where recovery crashes on an image.
-    pub fn backtrace(&mut self, trial: &Trial) -> Result<Option<Backtrace>, CheckError> {
+    pub(crate) fn backtrace(&mut self, trial: &Trial) -> Result<Option<Backtrace>, CheckError> {
         self.prepare_first(trial)?;
         self.runs += 1;
         Ok(self.recoveries[0].backtrace_of_crash()?)
@@ -494,7 +398,7 @@ impl<'t> Runner<'t> {
     fn prepare_first(&mut self, trial: &Trial) -> Result<(), CheckError> {
         let mut cursor = self.cursor(!matches!(trial.state, TrialState::Newest))?;
         cursor.move_to(trial.at)?;
-        let state = state_at(&cursor, &trial.state).unwrap_or(CrashState::default());
+        let state = state_at(&cursor, &trial.state).unwrap_or_default();
         self.images[0].prepare_with(&cursor, &state, trial.state.overlay())?;
         Ok(())
     }

@@ -17,7 +17,7 @@ pub struct Symptom {
 }
 
 /// The symptom of a verdict, if recovery failed by itself.
-pub fn symptom_of(verdict: &Verdict) -> Option<Symptom> {
+pub(crate) fn symptom_of(verdict: &Verdict) -> Option<Symptom> {
     let Verdict::Failure(failure) = verdict else {
         return None;
     };

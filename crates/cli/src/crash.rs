@@ -1,19 +1,18 @@
 //! `powerfail crash` and `powerfail lint`, and what `check` does once there is a trace.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context;
 use powerfail_check::{
-    CheckError, Crashed, LazyOptions, LazyTime, Observer, Persistent, RaceOptions, Recovery,
-    Runner, RunnerOptions, Step, Undisturbed, output_directory,
+    CheckError, Checker, Crashed, Event, LazyOptions, LazyTime, Observer, RaceOptions, Recovery,
+    Step, Undisturbed, output_directory,
 };
 use powerfail_config::{
     Baseline, Exploration, Format, OutputSettings, ReportSettings, Suppression, TestSettings, sift,
 };
 use powerfail_explore::EagerOptions;
-use powerfail_finding::{Eager, Finding, RecoveryOutcome, Report, Severity, Totals};
-use powerfail_oracle::{Oracle, Settings};
+use powerfail_finding::{Finding, RecoveryOutcome, Report, Severity, Totals};
 use powerfail_report::findings;
 use powerfail_trace::{Completeness, Trace};
 
@@ -188,54 +187,24 @@ pub(crate) fn say_interrupted() -> Exit {
 
 /// Lints, crashes, recovers.
 pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
-    let trace = work.trace;
-    let is_watched = work.lazy.is_some() || work.eager.is_some() || work.races.is_some();
-    let settings = Settings {
-        runtime: (is_watched || Persistent::of(trace).is_any()).then(|| RUNTIME.into()),
-        // Many short runs of one command: what starting it takes is most of their time.
-        snapshot: work.eager.is_some() && !work.no_snapshot,
-        ..Settings::default()
-    };
-    let oracle = Oracle::new(work.recovery.plan(trace), settings)?;
-    let parent = powerfail_image::default_parent();
-    let _ = powerfail_image::sweep_leftovers(&parent);
-    let runner_options = RunnerOptions {
-        jobs: work.settings.failures.jobs.to_usize(),
-        rules: work.recovery.rules(),
-        fill: work.recovery.fill(),
-        companions: Vec::new(),
-    };
     let options = crash_options(work);
+    // Removes what a killed run has left behind. A failure to do so does not matter here.
+    let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
     let mut watcher = Watcher::default();
-    let crashed = Runner::new(trace, &oracle, &parent, runner_options).and_then(|mut runner| {
-        let crashed = powerfail_check::crash(trace, &options, &mut runner, &mut watcher)?;
-        let reasons = runner
-            .isolation()
-            .map(|isolation| isolation.reasons.clone())
-            .unwrap_or_default();
-        Ok((crashed, reasons))
-    });
+    let jobs = work.settings.failures.jobs.to_usize();
+    let checker = Checker::new(work.trace, work.recovery, RUNTIME.into(), jobs);
+    let crashed = checker.crash(&options, &mut watcher);
     watcher.progress = None;
-    let (mut crashed, reasons) = match crashed {
-        Ok(crashed) => crashed,
-        Err(CheckError::Undisturbed { image, outcome }) => {
-            return Ok(Examined::Fails { image, outcome });
-        }
-        Err(CheckError::Interrupted) => return Ok(Examined::Interrupted),
+    match crashed {
+        Ok(crashed) => Ok(Examined::Done(Box::new(crashed))),
+        Err(CheckError::Undisturbed { image, outcome }) => Ok(Examined::Fails { image, outcome }),
+        Err(CheckError::Interrupted) => Ok(Examined::Interrupted),
         Err(
             error @ (CheckError::Trace(_)
             | CheckError::Image(powerfail_image::ImageError::Trace(_))),
-        ) => {
-            return Err(error).with_context(|| work.trace_path.display().to_string());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    crashed.notes.extend(
-        reasons
-            .iter()
-            .map(|reason| format!("recovery is not fully kept apart: {reason}")),
-    );
-    Ok(Examined::Done(Box::new(crashed)))
+        ) => Err(error).with_context(|| work.trace_path.display().to_string()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Reports what crashes have shown.
@@ -346,21 +315,21 @@ fn finish(
     })
 }
 
-/// Shows how far things are.
+/// Shows the events of a check on standard error.
 #[derive(Default)]
 pub(crate) struct Watcher {
     progress: Option<(Step, u64, Progress)>,
 }
 
-impl Observer for Watcher {
-    fn progress(&mut self, step: Step, done: u64, of: u64) {
+impl Watcher {
+    fn advance(&mut self, step: Step, done: u64, of: u64) {
         match &mut self.progress {
             Some((current, last, progress)) if *current == step && done >= *last => {
                 progress.advance(done - *last);
                 *last = done;
             }
             _ => {
-                // The old bar goes before the new one comes.
+                // The old bar is removed before the new one is drawn.
                 self.progress = None;
                 let progress = Progress::items(of);
                 progress.advance(done);
@@ -369,19 +338,37 @@ impl Observer for Watcher {
         }
     }
 
-    fn plan(&mut self, runs: u64, points: u64, estimate: Duration) {
+    /// Writes a line in place of the progress bar.
+    fn line(&mut self, text: &str) {
         use std::io::Write;
         self.progress = None;
-        let _ = writeln!(
-            anstream::stderr(),
-            "{}",
-            powerfail_report::findings::plan_sentence(runs, points, estimate)
-        );
+        let _ = writeln!(anstream::stderr(), "{text}");
     }
+}
 
-    fn combinations(&mut self, eager: &Eager, states: u64, estimate: Duration) {
-        self.progress = None;
-        let _ = findings::combinations(&mut anstream::stderr(), eager, states, estimate);
+impl Observer for Watcher {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Progress { step, done, of } => self.advance(step, done, of),
+            Event::Plan {
+                runs,
+                points,
+                estimate,
+            } => self.line(&findings::plan_sentence(runs, points, estimate)),
+            Event::Combinations {
+                eager,
+                states,
+                estimate,
+            } => {
+                self.progress = None;
+                let _ = findings::combinations(&mut anstream::stderr(), eager, states, estimate);
+            }
+            // The report follows; a notice is for a user who waits at a terminal.
+            Event::Finding(finding) if std::io::stderr().is_terminal() => {
+                self.line(&findings::notice(finding));
+            }
+            _ => {}
+        }
     }
 
     fn is_interrupted(&self) -> bool {

@@ -115,7 +115,6 @@ pub(crate) fn crash_options(work: &Work<'_>) -> CrashOptions {
     let TestSettings {
         recovery,
         failures,
-        domain,
         report,
         ..
     } = work.settings;
@@ -134,7 +133,6 @@ pub(crate) fn crash_options(work: &Work<'_>) -> CrashOptions {
     if let Some(eager) = &mut eager {
         eager.seed = failures.seed;
         eager.include_create = recovery.include_create;
-        eager.pass.rules = work.recovery.rules();
     }
     CrashOptions {
         tree: FailurePointOptions {
@@ -146,7 +144,9 @@ pub(crate) fn crash_options(work: &Work<'_>) -> CrashOptions {
             digests: true,
         },
         budget: failures.budget.map(|budget| budget / work.share.max(1)),
-        lint: lint_options(report, *domain, work.trace),
+        warnings: report.shows_warnings(),
+        // Many short runs of one command: most of their time is its start.
+        snapshots: !work.no_snapshot,
         ack: failures.ack.clone().map(|pattern| pattern.0),
         prefix: work.prefix,
         lazy,

@@ -38,6 +38,25 @@ pub struct Finding {
     pub read: Option<UnsafeRead>,
 }
 
+impl Finding {
+    /// A finding that was seen once. It gets its id when all findings of a report are known
+    /// ([`assign_ids`](crate::assign_ids)).
+    pub const fn new(code: Code, message: String, places: Vec<SourcePlace>) -> Self {
+        Self {
+            id: String::new(),
+            code,
+            class: code.class(),
+            severity: code.severity(),
+            message,
+            count: 1,
+            places,
+            suggestion: None,
+            evidence: None,
+            read: None,
+        }
+    }
+}
+
 /// What a crash showed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {

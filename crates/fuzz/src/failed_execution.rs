@@ -170,18 +170,8 @@ impl Checker<'_, '_> {
         let place = powerfail_check::place_before_end(&recording.trace, &trust, Role::Failure)?;
         let function = place.as_ref().and_then(|place| place.function.clone());
         let after = function.map_or_else(String::new, |function| format!(" after {function}"));
-        let mut finding = Finding {
-            id: String::new(),
-            code,
-            class: code.class(),
-            severity: code.severity(),
-            message: format!("the program {how}{after}, without any power failure"),
-            count: 1,
-            places: place.into_iter().collect(),
-            suggestion: None,
-            evidence: None,
-            read: None,
-        };
+        let message = format!("the program {how}{after}, without any power failure");
+        let mut finding = Finding::new(code, message, place.into_iter().collect());
         powerfail_finding::assign_ids(std::slice::from_mut(&mut finding));
         Ok(Some((finding, recording)))
     }

@@ -2,19 +2,16 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use powerfail_check::Recovery;
 use powerfail_check::{
-    CheckError, CrashOptions, LazyOptions, LazyTime, Observer, RaceOptions, Runner, RunnerOptions,
-    Selection, Step, Undisturbed,
+    CheckError, Checker, CrashOptions, Event, LazyOptions, LazyTime, Observer, RaceOptions,
+    Recovery, Selection, Undisturbed,
 };
 use powerfail_explore::{FailurePointOptions, Granularity};
-use powerfail_finding::{Code, Eager, Finding, RecoveryOutcome, Severity};
-use powerfail_lint::LintOptions;
-use powerfail_oracle::{Oracle, Settings};
+use powerfail_finding::{Code, Finding, RecoveryOutcome, Severity};
 use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
@@ -29,7 +26,6 @@ const EXECUTIONS_MAX: u64 = 200;
 pub(crate) struct Judge {
     options: Arc<CampaignOptions>,
     runtime: Arc<[u8]>,
-    parent: PathBuf,
     /// How recovery is run where nobody says otherwise.
     recovery: Recovery,
 }
@@ -58,9 +54,8 @@ pub(crate) struct Question {
 struct Silent<'a>(&'a dyn Fn() -> bool);
 
 impl Observer for Silent<'_> {
-    fn progress(&mut self, _step: Step, _done: u64, _of: u64) {}
-    fn plan(&mut self, _runs: u64, _points: u64, _estimate: Duration) {}
-    fn combinations(&mut self, _eager: &Eager, _states: u64, _estimate: Duration) {}
+    fn event(&mut self, _event: Event<'_>) {}
+
     fn is_interrupted(&self) -> bool {
         (self.0)()
     }
@@ -76,7 +71,6 @@ impl Judge {
         Self {
             options: Arc::clone(options),
             runtime: Arc::clone(runtime),
-            parent: powerfail_image::default_parent(),
             recovery,
         }
     }
@@ -99,20 +93,13 @@ impl Judge {
         }
     }
 
-    fn lint_options(&self) -> LintOptions {
-        LintOptions {
-            domain: self.recovery.rules().domain,
-            trust: self.recovery.trusted(),
-            warnings: self.options.judging.warnings,
-        }
-    }
-
     /// What the trace alone shows, and where it shows something that only a crash can prove.
     pub(crate) fn lint(
         &self,
         trace: &Trace,
     ) -> Result<(Vec<Finding>, Vec<Suspect>), CampaignError> {
-        let linted = powerfail_check::lint(trace, &self.lint_options(), &mut |_| ())?;
+        let options = self.recovery.lint_options(self.options.judging.warnings);
+        let linted = powerfail_check::lint(trace, &options, &mut |_| ())?;
         let unproven = linted.findings.iter();
         let unproven = unproven.filter(|finding| finding.severity == Severity::Warning);
         let suspects = unproven.filter_map(|finding| {
@@ -130,25 +117,9 @@ impl Judge {
         question: &Question,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Judged, CampaignError> {
-        let settings = Settings {
-            runtime: Some(Arc::clone(&self.runtime)),
-            ..Settings::default()
-        };
-        let recovery = &question.recovery;
-        let oracle = Oracle::new(recovery.plan(trace), settings)
-            .map_err(powerfail_check::CheckError::from)?;
-        let runner_options = RunnerOptions {
-            jobs: 1,
-            rules: recovery.rules(),
-            fill: recovery.fill(),
-            companions: Vec::new(),
-        };
+        let checker = Checker::new(trace, &question.recovery, Arc::clone(&self.runtime), 1);
         let options = self.crash_options(question);
-        let mut observer = Silent(is_interrupted);
-        let crashed =
-            Runner::new(trace, &oracle, &self.parent, runner_options).and_then(|mut runner| {
-                powerfail_check::crash(trace, &options, &mut runner, &mut observer)
-            });
+        let crashed = checker.crash(&options, &mut Silent(is_interrupted));
         match crashed {
             Ok(crashed) => Ok(Judged::Findings(self.wanted(crashed.findings))),
             Err(CheckError::Undisturbed { image, outcome }) => {
@@ -170,10 +141,8 @@ impl Judge {
                 digests: true,
             },
             budget: Some(question.budget),
-            lint: self.lint_options(),
-            ack: None,
+            warnings: self.options.judging.warnings,
             prefix: checks.prefix,
-            eager: None,
             lazy: checks.lazy.then(|| LazyOptions {
                 limit: Some(EXECUTIONS_MAX),
                 robustness: self.options.judging.warnings,
@@ -185,7 +154,7 @@ impl Judge {
                 ..RaceOptions::default()
             }),
             selection: Some(Arc::clone(&question.selection)),
-            undisturbed: None,
+            ..CrashOptions::default()
         }
     }
 

@@ -83,6 +83,25 @@ pub fn plan_sentence(runs: u64, points: u64, estimate: Duration) -> String {
     )
 }
 
+/// One line about a finding that was just confirmed. The report says the rest.
+pub fn notice(finding: &Finding) -> String {
+    let severity = match finding.severity {
+        Severity::Error => "error",
+        Severity::Performance => "performance",
+        Severity::Warning => "warning",
+    };
+    let place = finding.places.first();
+    let place = place.and_then(|place| Some((place.file.as_deref()?, place.line?)));
+    let place = place.map_or_else(String::new, |(file, line)| {
+        format!(" ({}:{line})", printable(file))
+    });
+    format!(
+        "found {severity}[{}]: {}{place}",
+        finding.code.as_str(),
+        printable(&finding.message)
+    )
+}
+
 /// What came of recording the workload several times.
 pub fn schedules_sentence(recordings: u64, distinct: u64) -> String {
     let recordings = plural(recordings, "recording");

@@ -6,7 +6,11 @@ use powerfail_finding::{Code, Finding, Role, SecondFailure, Severity, SourcePlac
 use powerfail_model::{CrashState, EventIndex};
 use powerfail_trace::{Frame, StackId};
 
-use super::{Bench, Crashed, Failed, evidence, message, once_for_each_stack};
+use super::Crashed;
+use super::engine::Engine;
+use super::finding::{Failed, evidence};
+use super::prefix::once_for_each_stack;
+use super::words::message;
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
 use crate::lazy::{Contradiction, Failure, LazyResult, choices};
@@ -27,7 +31,7 @@ struct Kind {
     store: Option<StackId>,
 }
 
-impl Bench<'_, '_> {
+impl Engine<'_, '_> {
     /// Adds what exploring has shown to the findings. `known` are failures of prefix crashes that were
     /// found before.
     pub(super) fn explain_lazy(
@@ -113,7 +117,6 @@ impl Bench<'_, '_> {
             if is_said {
                 continue;
             }
-            let code = Code::NotRobust;
             let name = |place: &SourcePlace| match (&place.file, place.line) {
                 (Some(file), Some(line)) => {
                     format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
@@ -135,16 +138,9 @@ impl Bench<'_, '_> {
                 whose(&lost)
             );
             crashed.findings.push(Finding {
-                id: String::new(),
-                code,
-                class: code.class(),
-                severity: code.severity(),
-                message,
                 count,
-                places: vec![lost, seen],
                 suggestion: Some(suggestion),
-                evidence: None,
-                read: None,
+                ..Finding::new(Code::NotRobust, message, vec![lost, seen])
             });
         }
         Ok(())

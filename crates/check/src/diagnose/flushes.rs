@@ -14,20 +14,20 @@ use crate::error::CheckError;
 
 /// A store that a crash state lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LostStore {
+pub(crate) struct LostStore {
     /// The store.
-    pub event: EventIndex,
+    pub(crate) event: EventIndex,
     /// Its line.
-    pub line: LineId,
+    pub(crate) line: LineId,
     /// Its flush.
-    pub flushed: Flushed,
+    pub(crate) flushed: Flushed,
     /// The first fence after the flush, of the same thread.
-    pub fenced: Option<EventIndex>,
+    pub(crate) fenced: Option<EventIndex>,
 }
 
 /// Whether and when a store was flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flushed {
+pub(crate) enum Flushed {
     /// In the whole run nothing flushes its line after it.
     Never,
     /// By the store itself, which is non-temporal.
@@ -44,7 +44,7 @@ impl LostStore {
     }
 
     /// The flush.
-    pub const fn flush(&self) -> Option<EventIndex> {
+    pub(crate) const fn flush(&self) -> Option<EventIndex> {
         match self.flushed {
             Flushed::At(flush) | Flushed::WithLater(flush) => Some(flush),
             Flushed::Never | Flushed::ByItself => None,

@@ -41,16 +41,10 @@ impl Diagnosis {
         found.extend(flush);
         found.push(places.of_event(Role::Failure, self.at)?);
         Ok(Finding {
-            id: String::new(),
-            code,
-            class: code.class(),
-            severity: code.severity(),
-            message,
             count,
-            places: found,
             suggestion: Some(suggestion),
             evidence: Some(self.evidence(line_bytes)),
-            read: None,
+            ..Finding::new(code, message, found)
         })
     }
 

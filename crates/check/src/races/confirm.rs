@@ -14,11 +14,11 @@ use super::RacesResult;
 use super::pairs::{Instance, Pairs};
 use super::rerun::{CLASSES_MAX, RerunPoint};
 use super::watch::{OtherValue, WatchOutcome, WatchSettings, execute_watched};
-use crate::crash::{Bench, Failed, evidence, written};
+use crate::crash::{Engine, Failed, evidence, written};
 use crate::error::CheckError;
+use crate::event::Step;
 use crate::lazy::executor::Executor;
 use crate::lazy::{Load, loads};
-use crate::options::Step;
 use crate::runner::{Trial, TrialState};
 use crate::symptom::Symptom;
 
@@ -64,7 +64,7 @@ pub(super) fn chosen(instances: &[Instance]) -> Vec<Instance> {
         .collect()
 }
 
-impl Bench<'_, '_> {
+impl Engine<'_, '_> {
     /// Tries pairs until each is confirmed or has been tried often enough.
     pub(super) fn confirm_pairs(
         &mut self,

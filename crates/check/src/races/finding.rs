@@ -7,12 +7,12 @@ use powerfail_races::NotDurable;
 
 use super::pairs::Pair;
 use super::watch::ReadKind;
-use crate::crash::Bench;
+use crate::crash::Engine;
 use crate::error::CheckError;
 use crate::lazy::choices;
 use crate::places::{Places, hex};
 
-impl Bench<'_, '_> {
+impl Engine<'_, '_> {
     /// The finding of a pair.
     pub(super) fn race_finding(
         &mut self,
@@ -61,19 +61,15 @@ impl Bench<'_, '_> {
             ReadKind::Uncommitted | ReadKind::Stale => Code::CrossFailureSemantic,
             ReadKind::Uninitialised => Code::UninitialisedRead,
         };
+        let suggestion = suggestion(pair, &found);
         Ok(Finding {
-            id: String::new(),
-            code,
-            class: code.class(),
             severity: if pair.is_error() {
                 Severity::Error
             } else {
                 Severity::Warning
             },
-            message: message(pair, &found),
             count: pair.failure_points,
-            suggestion: Some(suggestion(pair, &found)),
-            places: found,
+            suggestion: Some(suggestion),
             evidence,
             read: Some(UnsafeRead {
                 event: at.0,
@@ -85,6 +81,7 @@ impl Bench<'_, '_> {
                 trace: None,
                 strict: pair.kind == ReadKind::Strict,
             }),
+            ..Finding::new(code, message(pair, &found), found)
         })
     }
 }

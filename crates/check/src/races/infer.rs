@@ -23,9 +23,9 @@ use powerfail_races::Candidate;
 use powerfail_trace::StackId;
 
 use super::points::RacePoints;
-use crate::crash::Bench;
+use crate::crash::Engine;
 use crate::error::CheckError;
-use crate::options::Step;
+use crate::event::Step;
 use crate::places::Places;
 use probe::probe;
 use survey::{Survey, survey};
@@ -60,7 +60,7 @@ pub(super) struct Inferred {
     pub(super) executions: u64,
 }
 
-impl Bench<'_, '_> {
+impl Engine<'_, '_> {
     /// Looks for variables that decide what recovery reads.
     pub(super) fn infer(
         &mut self,

@@ -9,12 +9,12 @@ use powerfail_model::EventIndex;
 
 use super::points::point_at;
 use super::watch::WatchSettings;
-use crate::crash::Bench;
+use crate::crash::Engine;
 use crate::error::CheckError;
+use crate::event::Step;
 use crate::lazy::driver::{Bounds, Progress, Round, RoundObserver, round};
 use crate::lazy::executor::{Executor, OracleExecutor};
 use crate::lazy::reuse::{Changes, ExecutedPoint, Reads, Reuse};
-use crate::options::Step;
 
 /// How many other values of a read are tried.
 pub(super) const CLASSES_MAX: u16 = 4;
@@ -61,7 +61,7 @@ pub(super) type RerunAt<'a, T, O> = &'a (
             + Sync
     );
 
-impl Bench<'_, '_> {
+impl Engine<'_, '_> {
     /// Tries what there is to try, by the moment at which the power fails.
     pub(super) fn rerun_all<T: Sync, O: Send>(
         &mut self,

@@ -18,10 +18,10 @@ use super::infer::survey::{Survey, survey};
 use super::pairs::Pairs;
 use super::rerun::{CLASSES_MAX, RerunPoint};
 use super::watch::{ReadKind, WatchOutcome, WatchSettings, execute_and_log};
-use crate::crash::Bench;
+use crate::crash::Engine;
 use crate::error::CheckError;
+use crate::event::Step;
 use crate::lazy::executor::Executor;
-use crate::options::Step;
 
 /// No more loads are tried at a failure point: then nothing is said to be validated.
 const LOADS_MAX: usize = 64;
@@ -38,7 +38,7 @@ enum Reaction {
 /// Pairs, by the moment at which the power fails.
 type Tasks = BTreeMap<EventIndex, Vec<usize>>;
 
-impl Bench<'_, '_> {
+impl Engine<'_, '_> {
     /// Finds the races that nothing has confirmed and that recovery validates.
     pub(super) fn find_validated(
         &mut self,

@@ -55,7 +55,7 @@ fn a_recovery_that_reads_no_more_is_told() {
         .powerfail(&["replay", id, "--out", "out"])
         .ends_with(CLEAN);
     assert!(
-        again.stderr.contains("did not read it this time"),
+        again.stderr.contains("did not read these bytes this time"),
         "{}",
         again.stderr
     );

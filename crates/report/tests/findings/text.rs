@@ -4,7 +4,7 @@ use std::path::Path;
 
 use powerfail_config::Config;
 use powerfail_finding::{Code, Races, RecoveryOutcome, Role, SourcePlace};
-use powerfail_report::findings::{Options, unused_suppression};
+use powerfail_report::findings::{Options, notice, unused_suppression};
 
 use powerfail_test_support::expected::assert_file;
 
@@ -232,6 +232,18 @@ fn a_finding_without_places_is_shown() {
         text.starts_with("error[PF0402]: recovery hangs\n"),
         "{text}"
     );
+}
+
+#[test]
+fn a_notice_is_one_line() {
+    let code = Code::AcknowledgedLost.as_str();
+    let expected = format!(
+        "found error[{code}]: the store to the count is not durable when the operation is acknowledged \
+         (sources/map.c:6)"
+    );
+    assert_eq!(notice(&lost_store()), expected);
+    let bare = finding(Code::RecoveryHangs, "recovery hangs", Vec::new());
+    assert_eq!(notice(&bare), "found error[PF0402]: recovery hangs");
 }
 
 #[test]

@@ -1,0 +1,117 @@
+//! The one place where a check is assembled: recovery, oracle, runner and options.
+//!
+//! `check`, `crash`, `races`, `replay` and `fuzz` all go through a [`Checker`]. Callers say what to do
+//! ([`CrashOptions`]) and how recovery is run ([`Recovery`]); they need not know the oracle or the runner.
+
+use std::sync::Arc;
+
+use powerfail_finding::Finding;
+use powerfail_model::EventIndex;
+use powerfail_oracle::{Oracle, Settings};
+use powerfail_trace::Trace;
+
+use crate::crash::{Crashed, crash};
+use crate::error::CheckError;
+use crate::event::Observer;
+use crate::options::{CrashOptions, RaceOptions};
+use crate::persistent::Persistent;
+use crate::recovery::Recovery;
+use crate::runner::{Runner, RunnerOptions};
+
+/// Checks one trace with one recovery.
+#[derive(Clone, Debug)]
+pub struct Checker<'t> {
+    trace: &'t Trace,
+    recovery: &'t Recovery,
+    /// The library that is preloaded into recovery where its reads are watched.
+    runtime: Arc<[u8]>,
+    jobs: usize,
+}
+
+/// What the oracle is asked for besides running commands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Instruments {
+    /// The runtime is preloaded into recovery.
+    pub(crate) runtime: bool,
+    /// Recoveries are forked from snapshots.
+    pub(crate) snapshots: bool,
+}
+
+impl<'t> Checker<'t> {
+    /// A checker that runs up to `jobs` recoveries at a time.
+    pub const fn new(
+        trace: &'t Trace,
+        recovery: &'t Recovery,
+        runtime: Arc<[u8]>,
+        jobs: usize,
+    ) -> Self {
+        Self {
+            trace,
+            recovery,
+            runtime,
+            jobs,
+        }
+    }
+
+    /// Lints the trace and lets the power fail in it.
+    pub fn crash(
+        &self,
+        options: &CrashOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Crashed, CheckError> {
+        let mut options = options.clone();
+        if let Some(eager) = &mut options.eager {
+            eager.pass.rules = self.recovery.rules();
+        }
+        let lint = self.recovery.lint_options(options.warnings);
+        let mut runner = self.runner(Instruments {
+            runtime: options.lazy.is_some() || options.eager.is_some() || options.races.is_some(),
+            snapshots: options.eager.is_some() && options.snapshots,
+        })?;
+        let mut crashed = crash(self.trace, &options, &lint, &mut runner, observer)?;
+        if let Some(isolation) = runner.isolation() {
+            let reasons = isolation.reasons.iter();
+            let notes = reasons.map(|reason| format!("recovery is not fully isolated: {reason}"));
+            crashed.notes.extend(notes);
+        }
+        Ok(crashed)
+    }
+
+    /// The findings about reads of recovery if the power fails just before one event. `strict` also reports reads
+    /// whose value cannot differ.
+    pub fn reads_at(
+        &self,
+        at: EventIndex,
+        strict: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<Finding>, CheckError> {
+        let options = CrashOptions {
+            races: Some(RaceOptions {
+                alone: true,
+                strict,
+                only: Some(at),
+                ..RaceOptions::default()
+            }),
+            ..CrashOptions::default()
+        };
+        Ok(self.crash(&options, observer)?.findings)
+    }
+
+    pub(crate) fn runner(&self, instruments: Instruments) -> Result<Runner<'t>, CheckError> {
+        let needs_runtime = instruments.runtime || Persistent::of(self.trace).is_any();
+        let settings = Settings {
+            runtime: needs_runtime.then(|| Arc::clone(&self.runtime)),
+            snapshot: instruments.snapshots,
+            ..Settings::default()
+        };
+        let oracle = Oracle::new(self.recovery.plan(self.trace), settings)?;
+        let parent = powerfail_image::default_parent();
+        let options = RunnerOptions {
+            jobs: self.jobs,
+            rules: self.recovery.rules(),
+            fill: self.recovery.fill(),
+            companions: Vec::new(),
+        };
+        Runner::new(self.trace, &oracle, &parent, options)
+    }
+}

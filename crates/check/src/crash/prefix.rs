@@ -1,0 +1,298 @@
+//! Prefix crashes: every store before the failure point is durable, and nothing after it.
+//!
+//! Recovery runs at the planned failure points. A failure is traced back to stores by looking for the nearest
+//! moments before and after it at which recovery succeeds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use powerfail_explore::{FailurePointsByStack, Plan, PlanOptions, PlannedPoint};
+use powerfail_finding::{Code, Finding, Role};
+use powerfail_model::{EventIndex, LineId, LineIndex};
+use powerfail_trace::StackId;
+
+use super::Crashed;
+use super::engine::Engine;
+use super::finding::{Failed, evidence};
+use super::words::{message, name_of, notes};
+use crate::content::Contents;
+use crate::error::CheckError;
+use crate::event::{Event, Step};
+use crate::options::CrashOptions;
+use crate::places::Places;
+use crate::reason::{Direction, Search};
+use crate::runner::{Trial, TrialResult, TrialState};
+
+/// Of acknowledgements with the same call stack, how many are tried.
+const ACKNOWLEDGEMENTS_MAX: usize = 64;
+
+fn trials_of(plan: &Plan, contents: &Contents, dumps: bool) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = plan
+        .points
+        .iter()
+        .map(|planned| Trial::prefix(planned.point.at))
+        .collect();
+    if dumps {
+        // What was acknowledged must be among what is surely durable.
+        let operations: Vec<_> = contents.operations().collect();
+        let every = operations.len().div_ceil(ACKNOWLEDGEMENTS_MAX).max(1);
+        let chosen = operations.iter().step_by(every).chain(operations.last());
+        trials.extend(chosen.map(|operation| Trial {
+            at: operation.end,
+            state: TrialState::Floors,
+        }));
+    }
+    trials
+}
+
+impl Engine<'_, '_> {
+    /// Lets the power fail at the failure points of the tree, with every store before them durable. Returns
+    /// the kinds of failures, by call stack.
+    pub(super) fn prefix_crashes(
+        &mut self,
+        options: &CrashOptions,
+        limit: Option<usize>,
+        each: Duration,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<Vec<(StackId, Code)>, CheckError> {
+        let events = self.trace.event_count();
+        self.observer.progress(Step::Points, 0, events);
+        let mut tree = FailurePointsByStack::of(self.trace, options.tree)?;
+        tree.retain(|point| options.wants_point(Step::Crashes, point));
+        let plan = Plan::of(
+            &tree,
+            PlanOptions {
+                limit,
+                keep_equal_images: false,
+            },
+        );
+        let trials = trials_of(&plan, self.contents, self.runner.dumps());
+        let jobs = self.runner.job_count();
+        let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
+        let points = tree.point_count();
+        crashed.totals.failure_points = points;
+        crashed.totals.failure_point_stacks = tree.stacks().len() as u64;
+        self.observer.event(Event::Plan {
+            runs: trials.len() as u64,
+            points,
+            estimate,
+        });
+        crashed.totals.failure_points_run = plan.points.len() as u64;
+        crashed.notes.extend(notes(&plan));
+        let tried = self.run(Step::Crashes, &trials)?;
+        let failed = self.failures(&trials, &tried, &plan.points)?;
+        let known = failed.iter().map(|it| (it.stack, it.symptom.code));
+        let known = known.collect();
+        crashed.findings.extend(self.explain(failed, places)?);
+        Ok(known)
+    }
+
+    /// The trials that failed, one for each kind of failure at each call stack.
+    fn failures(
+        &mut self,
+        trials: &[Trial],
+        tried: &[TrialResult],
+        points: &[PlannedPoint],
+    ) -> Result<Vec<Failed>, CheckError> {
+        let mut failed: Vec<Failed> = Vec::new();
+        for (number, (trial, tried)) in trials.iter().zip(tried).enumerate() {
+            let Some(symptom) = self.judge(trial, tried) else {
+                continue;
+            };
+            // Where nothing can be lost, all that is sure is all that there is.
+            let trial = if tried.state.versions.is_empty() {
+                &Trial::prefix(trial.at)
+            } else {
+                trial
+            };
+            let planned = points.get(number);
+            let stack = match planned {
+                Some(planned) => planned.point.stack,
+                None => self.stack_before(trial.at)?,
+            };
+            let count = 1 + planned.map_or(0, |planned| planned.equal_images);
+            let is_floor = |trial: &Trial| matches!(trial.state, TrialState::Floors);
+            let same = failed.iter_mut().find(|known| {
+                known.stack == stack
+                    && known.symptom.code == symptom.code
+                    && is_floor(&known.trial) == is_floor(trial)
+            });
+            match same {
+                Some(known) => known.count += count,
+                None => failed.push(Failed {
+                    trial: trial.clone(),
+                    state: tried.state.clone(),
+                    stack,
+                    symptom,
+                    count,
+                }),
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Traces failures back to stores.
+    pub(super) fn explain(
+        &mut self,
+        failed: Vec<Failed>,
+        places: &mut Places<'_>,
+    ) -> Result<Vec<Finding>, CheckError> {
+        let (floors, prefixes): (Vec<Failed>, Vec<Failed>) = failed
+            .into_iter()
+            .partition(|failed| matches!(failed.trial.state, TrialState::Floors));
+        let mut searches = Vec::new();
+        for failed in &prefixes {
+            for direction in [Direction::Before, Direction::After] {
+                searches.push(Search::new(self.trace, direction, failed.trial.at)?);
+            }
+        }
+        self.search(&mut searches)?;
+        let mut findings = Vec::new();
+        for (failed, pair) in prefixes.iter().zip(searches.chunks_exact(2)) {
+            findings.push(self.prefix_finding(failed, &pair[0], &pair[1], places)?);
+        }
+        for failed in &floors {
+            findings.push(self.floor_finding(failed, places)?);
+        }
+        Ok(findings)
+    }
+
+    /// Continues all searches until they are over.
+    fn search(&mut self, searches: &mut [Search]) -> Result<(), CheckError> {
+        loop {
+            let mut trials = Vec::new();
+            let mut owners = Vec::new();
+            for (owner, search) in searches.iter().enumerate() {
+                for (distance, at) in search.probes() {
+                    trials.push(Trial::prefix(at));
+                    owners.push((owner, distance));
+                }
+            }
+            if trials.is_empty() {
+                return Ok(());
+            }
+            let tried = self.run(Step::Reasons, &trials)?;
+            let mut answers = vec![Vec::new(); searches.len()];
+            for ((owner, distance), (trial, tried)) in owners.iter().zip(trials.iter().zip(&tried))
+            {
+                answers[*owner].push((*distance, self.judge(trial, tried).is_none()));
+            }
+            for (search, answers) in searches.iter_mut().zip(&answers) {
+                if !answers.is_empty() {
+                    search.answer(answers);
+                }
+            }
+        }
+    }
+
+    fn prefix_finding(
+        &mut self,
+        failed: &Failed,
+        before: &Search,
+        after: &Search,
+        places: &mut Places<'_>,
+    ) -> Result<Finding, CheckError> {
+        let mut found = Vec::new();
+        let lost = after.store().or_else(|| after.nearest_store());
+        if let Some(lost) = lost {
+            found.push(places.of_event(Role::Store, lost)?);
+        }
+        if let Some(survivor) = before.store() {
+            found.push(places.of_event(Role::Survivor, survivor)?);
+        }
+        found.push(places.of_event(Role::Failure, failed.trial.at)?);
+        let message = message(failed.symptom.code, &found);
+        let suggestion = match (found.first(), before.store()) {
+            (Some(lost), Some(_)) if lost.role == Role::Store => Some(format!(
+                "make {} durable together with what came before it, or order them so that recovery \
+                 can tell",
+                name_of(lost)
+            )),
+            _ => None,
+        };
+        let mut evidence = evidence(failed, self.runner.line_bytes());
+        evidence.last_good_event = before.good_moment().map(|at| at.0);
+        evidence.next_good_event = after.good_moment().map(|at| at.0);
+        self.finish(failed, found, message, suggestion, evidence, places)
+    }
+
+    /// What was lost though it was acknowledged: the newest stores that are not surely durable.
+    fn floor_finding(
+        &mut self,
+        failed: &Failed,
+        places: &mut Places<'_>,
+    ) -> Result<Finding, CheckError> {
+        let mut found = Vec::new();
+        if let Some(store) = self.first_lost_store(failed)? {
+            found.push(places.of_event(Role::Store, store)?);
+        }
+        let said = EventIndex(failed.trial.at.0.saturating_sub(1));
+        found.push(places.of_event(Role::Failure, said)?);
+        let message = message(failed.symptom.code, &found);
+        let suggestion = found
+            .first()
+            .filter(|place| place.role == Role::Store)
+            .map(|lost| {
+                format!(
+                    "flush {} and fence before it is acknowledged",
+                    name_of(lost)
+                )
+            });
+        let evidence = evidence(failed, self.runner.line_bytes());
+        self.finish(failed, found, message, suggestion, evidence, places)
+    }
+
+    /// The oldest store that the crash state of a failure lost.
+    pub(super) fn first_lost_store(
+        &self,
+        failed: &Failed,
+    ) -> Result<Option<EventIndex>, CheckError> {
+        const EVENTS_MAX: u64 = 1 << 18;
+        let lost: BTreeSet<LineId> = failed
+            .state
+            .versions
+            .iter()
+            .map(|(line, _)| *line)
+            .collect();
+        let start = failed.trial.at.0.saturating_sub(EVENTS_MAX);
+        let mut records = self.trace.records_from(EventIndex(start));
+        let mut newest = BTreeMap::new();
+        while let Some(record) = records.next_record()? {
+            if record.index >= failed.trial.at {
+                break;
+            }
+            let Some(step) = record.step() else { continue };
+            if let powerfail_model::Event::Store { at, bytes, .. } = step.event {
+                let line_bytes = self.runner.line_bytes();
+                let first = at.offset.0 / line_bytes;
+                let end = (at.offset.0 + (bytes.len() as u64).max(1) - 1) / line_bytes;
+                for line in first..=end {
+                    let id = LineId {
+                        pool: at.pool,
+                        line: LineIndex(line),
+                    };
+                    if lost.contains(&id) {
+                        newest.insert(id, record.index);
+                    }
+                }
+            }
+        }
+        Ok(newest.values().min().copied())
+    }
+}
+
+/// One failure for each call stack and kind.
+pub(super) fn once_for_each_stack(all: Vec<Failed>) -> Vec<Failed> {
+    let mut once: Vec<Failed> = Vec::new();
+    for failed in all {
+        let same = once
+            .iter_mut()
+            .find(|known| known.stack == failed.stack && known.symptom.code == failed.symptom.code);
+        match same {
+            Some(known) => known.count += failed.count,
+            None => once.push(failed),
+        }
+    }
+    once
+}

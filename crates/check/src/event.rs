@@ -1,0 +1,81 @@
+//! The event stream from the engine to whatever shows it: a terminal, a log, nothing.
+//!
+//! Everything that a user can see before the report goes through [`Observer::event`]. The report itself is the
+//! result of the call.
+
+use std::time::Duration;
+
+use powerfail_finding::{Eager, Finding};
+
+/// A step of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The trace is linted.
+    Lint,
+    /// Failure points are collected.
+    Points,
+    /// Recovery runs without a crash.
+    Undisturbed,
+    /// Recovery runs on crash images.
+    Crashes,
+    /// Lost and reordered lines are explored.
+    Lazy,
+    /// The reads of recovery are watched.
+    Races,
+    /// Commit variables are inferred.
+    Infer,
+    /// Failures are traced back to stores.
+    Reasons,
+}
+
+/// Something that happens during a check.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A step has begun (`done` is 0) or got further.
+    Progress {
+        /// The step.
+        step: Step,
+        /// How much of it is done.
+        done: u64,
+        /// How much there is to do.
+        of: u64,
+    },
+    /// Before recovery runs on crash images.
+    Plan {
+        /// How many recoveries will run.
+        runs: u64,
+        /// How many failure points there are.
+        points: u64,
+        /// How long it will take, about.
+        estimate: Duration,
+    },
+    /// Before recovery runs on combinations of stores that may survive.
+    Combinations {
+        /// How many combinations there are.
+        eager: &'a Eager,
+        /// How many will be run.
+        states: u64,
+        /// How long it will take, about.
+        estimate: Duration,
+    },
+    /// A finding was confirmed. The report may merge it with another one of the same root cause.
+    Finding(&'a Finding),
+}
+
+/// Receives the events of a check.
+pub trait Observer {
+    /// Something happens.
+    fn event(&mut self, event: Event<'_>);
+
+    /// Whether the user wants to stop. The engine asks often.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+impl dyn Observer + '_ {
+    pub(crate) fn progress(&mut self, step: Step, done: u64, of: u64) {
+        self.event(Event::Progress { step, done, of });
+    }
+}

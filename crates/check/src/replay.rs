@@ -1,0 +1,342 @@
+//! Shows a finding again from its evidence: the crash image alone, recovery on it, or recovery in a debugger.
+//!
+//! The caller reads the output directory and opens the trace; nothing is printed here.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, UnsafeRead};
+use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
+use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset};
+use powerfail_oracle::Verdict;
+use powerfail_trace::Trace;
+
+use crate::checker::{Checker, Instruments};
+use crate::content::shown_content;
+use crate::error::CheckError;
+use crate::event::Observer;
+use crate::output_directory;
+use crate::persistent::Persistent;
+use crate::recovery::Recovery;
+use crate::rollback::shown_bytes;
+use crate::runner::{Trial, TrialState};
+use crate::symptom::symptom_of;
+
+/// The name of the trace that shows a finding, in the output directory. `None` if the finding needs no crash to be
+/// seen: the lint alone has found it.
+pub fn trace_name(finding: &Finding) -> Option<&str> {
+    let named = match (&finding.evidence, &finding.read) {
+        (Some(evidence), _) => evidence.trace.as_deref(),
+        (None, Some(read)) => read.trace.as_deref(),
+        (None, None) => return None,
+    };
+    Some(named.unwrap_or(output_directory::TRACE))
+}
+
+/// What shows a finding again.
+#[derive(Clone, Copy, Debug)]
+enum Basis<'a> {
+    /// Recovery fails on a crash image.
+    Crash(&'a Evidence),
+    /// Recovery reads something that is not safe to read.
+    Read(&'a UnsafeRead),
+}
+
+/// The crash of a finding.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    trace: &'a Trace,
+    recovery: &'a Recovery,
+    finding: &'a Finding,
+    basis: Basis<'a>,
+    at: EventIndex,
+    state: CrashState,
+    /// What recovery had written when the power failed again.
+    overlay: Vec<Patch>,
+}
+
+/// The result of a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replayed {
+    /// Recovery failed in the same way.
+    Failed,
+    /// Recovery read the same bytes.
+    Read {
+        /// The command that read them.
+        command: String,
+        /// The bytes, as hexadecimal digits.
+        bytes: String,
+    },
+    /// Recovery behaved differently on the same image.
+    Different,
+    /// Recovery did not read the bytes.
+    NotRead,
+}
+
+impl<'a> Replay<'a> {
+    /// The crash of a finding in its trace ([`trace_name`]). `None` if the finding needs no crash to be seen.
+    pub fn new(
+        trace: &'a Trace,
+        recovery: &'a Recovery,
+        finding: &'a Finding,
+    ) -> Result<Option<Self>, CheckError> {
+        let (basis, at, state, overlay) = match (&finding.evidence, &finding.read) {
+            (Some(evidence), _) => (
+                Basis::Crash(evidence),
+                evidence.failure.event,
+                state_of(evidence, recovery),
+                overlay_of(evidence)?,
+            ),
+            (None, Some(read)) => (
+                Basis::Read(read),
+                read.event,
+                CrashState::default(),
+                Vec::new(),
+            ),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(Self {
+            trace,
+            recovery,
+            finding,
+            basis,
+            at: EventIndex(at),
+            state,
+            overlay,
+        }))
+    }
+
+    /// Writes the crash image to the existing directory `to`.
+    pub fn write_image(&self, to: &Path) -> Result<(), CheckError> {
+        let mut cursor = ImageCursor::new(
+            self.trace,
+            CursorOptions {
+                rules: Some(self.recovery.rules()),
+                fill: self.recovery.fill(),
+                memory_limit_bytes: None,
+            },
+        )?;
+        cursor.move_to(self.at)?;
+        let layout = Layout::of(self.trace, &[])?;
+        write_image(&cursor, &self.state, &self.overlay, &layout, to)?;
+        Ok(())
+    }
+
+    /// Runs recovery once more.
+    pub fn run(&self, runtime: &[u8], observer: &mut dyn Observer) -> Result<Replayed, CheckError> {
+        let checker = Checker::new(self.trace, self.recovery, runtime.into(), 1);
+        let evidence = match self.basis {
+            Basis::Crash(evidence) => evidence,
+            Basis::Read(read) => return self.read_again(&checker, read, observer),
+        };
+        let is_same = self.fails_again(&checker, evidence, observer)?;
+        Ok(if is_same {
+            Replayed::Failed
+        } else {
+            Replayed::Different
+        })
+    }
+
+    fn read_again(
+        &self,
+        checker: &Checker<'_>,
+        read: &UnsafeRead,
+        observer: &mut dyn Observer,
+    ) -> Result<Replayed, CheckError> {
+        let seen = checker.reads_at(self.at, read.strict, observer)?;
+        let Some(again) = seen.iter().find(|seen| is_same_read(seen, self.finding)) else {
+            return Ok(Replayed::NotRead);
+        };
+        Ok(Replayed::Read {
+            command: read.command.clone(),
+            bytes: again
+                .read
+                .as_ref()
+                .map_or_else(String::new, |read| read.bytes.clone()),
+        })
+    }
+
+    fn fails_again(
+        &self,
+        checker: &Checker<'_>,
+        evidence: &Evidence,
+        observer: &dyn Observer,
+    ) -> Result<bool, CheckError> {
+        let mut runner = checker.runner(Instruments::default())?;
+        let trial = Trial {
+            at: self.at,
+            state: TrialState::Again(self.state.clone(), self.overlay.clone()),
+        };
+        if let (Some((place, len)), RecoveryOutcome::Content { output }) =
+            (stored_by(self.finding, self.trace), &evidence.recovery)
+        {
+            let (_, bytes) = runner.run_and_read(&trial, place, len.min(output.len() / 2))?;
+            return Ok(bytes.is_some_and(|bytes| shown_bytes(&bytes) == *output));
+        }
+        let is_interrupted = || observer.is_interrupted();
+        let results = runner.run(&[trial], &is_interrupted, &mut |_| ())?;
+        let verdict = results.into_iter().next().and_then(|result| result.verdict);
+        Ok(match (&evidence.recovery, &verdict) {
+            (RecoveryOutcome::Content { output }, Some(Verdict::Success { dump: Some(dump) })) => {
+                shown_content(dump) == *output
+            }
+            (expected, Some(verdict)) => {
+                symptom_of(verdict).is_some_and(|symptom| is_alike(expected, &symptom.outcome))
+            }
+            (_, None) => false,
+        })
+    }
+
+    /// The command that opens recovery in gdb. `directory` is an empty directory for the crash image, which has to
+    /// live as long as the debugger.
+    pub fn debugger(&self, runtime: &[u8], directory: &Path) -> Result<Command, CheckError> {
+        let images = directory.join("image");
+        let failed = |source| CheckError::File {
+            path: directory.to_path_buf(),
+            source,
+        };
+        std::fs::create_dir(&images).map_err(failed)?;
+        self.write_image(&images)?;
+        let layout = Layout::of(self.trace, &[])?;
+        let mut words: Vec<OsString> = self.recovery.with_input(&self.recovery.recover);
+        let persistent = Persistent::of(self.trace);
+        let mut variables = persistent.variables();
+        let pool = persistent.first_file();
+        for (number, (original, relative)) in layout.files().enumerate() {
+            let private = images.join(relative);
+            let is_pool = pool.as_deref().map_or(number == 0, |pool| pool == original);
+            let parent = images.join(relative.parent().unwrap_or(Path::new("")));
+            for (_, value) in &mut variables {
+                if *value == original {
+                    *value = private.clone().into();
+                } else if Some(value.as_ref()) == original.parent() {
+                    *value = parent.clone().into();
+                }
+            }
+            replace_paths(&mut words, original, &private, is_pool);
+        }
+        if persistent.is_any() {
+            let library = directory.join("runtime.so");
+            std::fs::write(&library, runtime).map_err(failed)?;
+            variables.push(("LD_PRELOAD".into(), library.into()));
+        }
+        let mut command = Command::new("gdb");
+        for (name, value) in &variables {
+            let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+            command.arg("-ex");
+            command.arg(format!("set environment {name} {value}"));
+        }
+        command
+            .arg("--args")
+            .args(&words)
+            .current_dir(&self.recovery.working_directory)
+            .env("PMEM_IS_PMEM_FORCE", "1");
+        Ok(command)
+    }
+}
+
+/// Replaces the path of a file, and `{pool}` if it is the pool, in the words of a command.
+fn replace_paths(words: &mut [OsString], original: &Path, private: &Path, is_pool: bool) {
+    let original = original.display().to_string();
+    let private = private.display().to_string();
+    for word in words {
+        if let Some(text) = word.to_str() {
+            let mut text = text.replace(&original, &private);
+            if is_pool {
+                text = text.replace("{pool}", &private);
+            }
+            *word = text.into();
+        }
+    }
+}
+
+fn state_of(evidence: &Evidence, recovery: &Recovery) -> CrashState {
+    let line_bytes = recovery.rules().domain.line_bytes() as u64;
+    let lost = evidence.failure.lost_lines.iter().map(|line| {
+        let id = LineId {
+            pool: PoolIndex(line.pool),
+            line: LineIndex(line.pool_offset / line_bytes),
+        };
+        (id, line.version)
+    });
+    CrashState {
+        versions: lost.collect(),
+    }
+}
+
+fn overlay_of(evidence: &Evidence) -> Result<Vec<Patch>, CheckError> {
+    let again = evidence.failure.again.iter();
+    again
+        .flat_map(|again| &again.written)
+        .chain(&evidence.failure.filled)
+        .map(|written| {
+            Ok(Patch {
+                pool: PoolIndex(written.pool),
+                offset: written.pool_offset,
+                bytes: bytes_of(&written.bytes).ok_or(CheckError::DamagedReport)?,
+            })
+        })
+        .collect()
+}
+
+/// The bytes that hexadecimal digits stand for.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let pairs = digits?;
+    let (pairs, []) = pairs.as_chunks::<2>() else {
+        return None;
+    };
+    pairs
+        .iter()
+        .map(|[high, low]| u8::try_from(high << 4 | low).ok())
+        .collect()
+}
+
+/// The bytes that a store changed which its transaction does not roll back.
+fn stored_by(finding: &Finding, trace: &Trace) -> Option<(Place, usize)> {
+    if finding.code != Code::StoreNotAdded {
+        return None;
+    }
+    let store = finding.places.first()?;
+    let path = store.pool.as_deref()?;
+    let mut pools = (0..).zip(trace.pools());
+    let (pool, _) = pools.find(|(_, pool)| pool.path == Path::new(path))?;
+    let at = Place::new(PoolIndex(pool), PoolOffset(store.pool_offset?));
+    Some((at, usize::try_from(store.len_bytes?).ok()?))
+}
+
+/// Whether two outcomes are of one kind, whatever the output is.
+fn is_alike(one: &RecoveryOutcome, other: &RecoveryOutcome) -> bool {
+    use RecoveryOutcome::{Exit, Output, Signal, Timeout};
+    match (one, other) {
+        (Exit { status, .. }, Exit { status: other, .. }) => status == other,
+        (Signal { signal, .. }, Signal { signal: other, .. }) => signal == other,
+        (Timeout { .. }, Timeout { .. }) | (Output { .. }, Output { .. }) => true,
+        _ => false,
+    }
+}
+
+/// Whether two findings are about the same read, by lines of code.
+fn is_same_read(one: &Finding, other: &Finding) -> bool {
+    let lines = |finding: &Finding| -> Vec<_> {
+        let places = finding.places.iter();
+        places
+            .filter(|it| matches!(it.role, Role::Store | Role::Allocation | Role::Load))
+            .map(|it| (it.role, it.file.clone(), it.line, it.function.clone()))
+            .collect()
+    };
+    one.code == other.code && lines(one) == lines(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes_of;
+
+    #[test]
+    fn hexadecimal_digits_are_read() {
+        assert_eq!(bytes_of("00ff1a"), Some(vec![0, 255, 26]));
+        assert_eq!(bytes_of("0"), None);
+        assert_eq!(bytes_of("0g"), None);
+    }
+}

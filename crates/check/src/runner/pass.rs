@@ -1,0 +1,171 @@
+//! One forward pass over the trace: prepares images and hands them to workers.
+//!
+//! A worker is a thread that runs recovery in its slot whenever it is told to. The pass itself is single-threaded:
+//! it moves the cursor, prepares the image of a free worker, and collects verdicts when no worker is free.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::Scope;
+use std::time::Duration;
+
+use powerfail_image::{ImageCursor, Slot as ImageSlot};
+use powerfail_model::CrashState;
+use powerfail_oracle::{OracleError, Slot, Verdict};
+
+use super::{Trial, TrialResult, state_at};
+use crate::error::CheckError;
+
+/// How often the pass looks for an interruption while recoveries run.
+const INTERRUPTION_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How a batch of trials is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PassKind {
+    /// Trials ask for crash states, not only for the newest content.
+    pub(super) needs_frontier: bool,
+    /// Recoveries are executed, not forked from snapshots.
+    pub(super) is_executed: bool,
+}
+
+/// A trial whose recovery runs.
+pub(super) struct Running<T> {
+    name: T,
+    trial: Trial,
+    state: CrashState,
+}
+
+/// A verdict, with the number of the worker it comes from.
+type Answer = (usize, Result<Verdict, OracleError>);
+
+/// Threads that run recoveries, one for each slot.
+pub(super) struct Workers {
+    /// A message lets a worker run its recovery.
+    pub(super) jobs: Vec<Sender<()>>,
+    answers: Receiver<Answer>,
+}
+
+impl Workers {
+    pub(super) fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        slots: &'scope mut [Slot],
+        is_executed: bool,
+    ) -> Self {
+        let (sender, answers) = mpsc::channel();
+        let start = |(number, slot)| start_worker(scope, number, slot, &sender, is_executed);
+        let jobs = slots.iter_mut().enumerate().map(start).collect();
+        Self { jobs, answers }
+    }
+}
+
+fn start_worker<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    number: usize,
+    slot: &'scope mut Slot,
+    answers: &Sender<Answer>,
+    is_executed: bool,
+) -> Sender<()> {
+    let (job, jobs) = mpsc::channel::<()>();
+    let answers = answers.clone();
+    scope.spawn(move || {
+        for () in jobs {
+            let verdict = if is_executed {
+                slot.run_plain()
+            } else {
+                slot.run()
+            };
+            if answers.send((number, verdict)).is_err() {
+                return;
+            }
+        }
+    });
+    job
+}
+
+/// The state of one pass.
+pub(super) struct Pass<'p, 't, T> {
+    pub(super) cursor: ImageCursor<'t>,
+    pub(super) images: &'p mut [ImageSlot],
+    pub(super) workers: Workers,
+    /// The numbers of workers without a job.
+    pub(super) free: Vec<usize>,
+    /// What each worker runs.
+    pub(super) running: Vec<Option<Running<T>>>,
+    /// The counter of recoveries.
+    pub(super) runs: &'p mut u64,
+    pub(super) is_interrupted: &'p dyn Fn() -> bool,
+    pub(super) done: &'p mut dyn FnMut(T, TrialResult),
+    /// Trials without a verdict because their snapshot died.
+    pub(super) lost: Vec<(T, Trial)>,
+}
+
+impl<T> Pass<'_, '_, T> {
+    /// Runs `first` and everything that `next` returns.
+    pub(super) fn run(
+        &mut self,
+        first: (T, Trial),
+        next: &mut dyn FnMut() -> Result<Option<(T, Trial)>, CheckError>,
+    ) -> Result<(), CheckError> {
+        let mut current = Some(first);
+        while let Some((name, trial)) = current {
+            if (self.is_interrupted)() {
+                return Err(CheckError::Interrupted);
+            }
+            self.begin(name, trial)?;
+            while self.free.is_empty() {
+                self.collect()?;
+            }
+            current = next()?;
+        }
+        while self.free.len() < self.workers.jobs.len() {
+            self.collect()?;
+        }
+        Ok(())
+    }
+
+    /// Prepares the image of a trial and lets a free worker run recovery on it. A trial whose state is not possible
+    /// at its moment is skipped: it has no verdict.
+    fn begin(&mut self, name: T, trial: Trial) -> Result<(), CheckError> {
+        self.cursor.move_to(trial.at)?;
+        let Some(state) = state_at(&self.cursor, &trial.state) else {
+            return Ok(());
+        };
+        let Some(worker) = self.free.pop() else {
+            return Ok(());
+        };
+        self.images[worker].prepare_with(&self.cursor, &state, trial.state.overlay())?;
+        self.running[worker] = Some(Running { name, trial, state });
+        let sent = self.workers.jobs[worker].send(());
+        sent.map_err(|_| CheckError::Oracle(OracleError::ZygoteDied))
+    }
+
+    /// Waits for one verdict.
+    fn collect(&mut self) -> Result<(), CheckError> {
+        let (worker, verdict) = loop {
+            match self.workers.answers.recv_timeout(INTERRUPTION_INTERVAL) {
+                Ok(answer) => break answer,
+                Err(RecvTimeoutError::Timeout) if (self.is_interrupted)() => {
+                    return Err(CheckError::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(CheckError::Oracle(OracleError::ZygoteDied));
+                }
+            }
+        };
+        self.free.push(worker);
+        *self.runs += 1;
+        let running = self.running[worker].take();
+        match (verdict, running) {
+            (Err(OracleError::SnapshotLost { .. }), Some(run)) => {
+                self.lost.push((run.name, run.trial));
+            }
+            (verdict, Some(Running { name, state, .. })) => {
+                let verdict = Some(verdict?);
+                (self.done)(name, TrialResult { verdict, state });
+            }
+            (verdict, None) => {
+                verdict?;
+            }
+        }
+        Ok(())
+    }
+}
