@@ -1,7 +1,7 @@
-//! The pages that explain findings: those of `docs/reference/findings`, carried inside and set for a terminal.
+//! The pages that explain findings: those of `docs/reference/findings`, embedded and formatted for a terminal.
 //!
-//! Only what the pages use of Markdown is understood: headings, paragraphs, lists, code, emphasis and
-//! links. Paragraphs are filled anew for the terminal's width; code is never touched.
+//! Only the Markdown that the pages use is understood: headings, paragraphs, lists, code, emphasis and
+//! links. Paragraphs are wrapped for the terminal's width; code is left unchanged.
 
 use std::io::{self, Write};
 
@@ -53,11 +53,11 @@ pub const fn page(code: Code) -> &'static str {
     }
 }
 
-/// All codes with what they mean, and the class that flags and suppressions know them by.
+/// All codes with their meaning, and the class name that flags and suppressions use.
 pub fn list(out: &mut dyn Write) -> io::Result<()> {
     for (severity, heading) in [
-        (Severity::Error, "bugs of correctness"),
-        (Severity::Performance, "bugs of performance"),
+        (Severity::Error, "correctness bugs"),
+        (Severity::Performance, "performance bugs"),
         (Severity::Warning, "warnings"),
     ] {
         let style = if severity == Severity::Error {
@@ -75,7 +75,7 @@ pub fn list(out: &mut dyn Write) -> io::Result<()> {
         }
         writeln!(out)?;
     }
-    writeln!(out, "powerfail explain CODE shows the page of one of them.")
+    writeln!(out, "run `powerfail explain CODE` for the page of a code")
 }
 
 /// The page of a code, set for a terminal of this width.
@@ -92,7 +92,7 @@ fn markdown(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
             block.finish(out, width)?;
             in_code = !in_code;
         } else if in_code && !line.is_empty() {
-            // Tabs would be as wide as the terminal likes.
+            // The width of a tab depends on the terminal.
             let line = line.replace('\t', "    ");
             writeln!(out, "    {CODE}{line}{CODE:#}")?;
         } else if line.trim().is_empty() {
@@ -148,7 +148,7 @@ impl Block {
         self.text.push_str(line.trim());
     }
 
-    /// Writes what there is, filled to the width.
+    /// Writes the paragraph, wrapped to the width.
     fn finish(&mut self, out: &mut dyn Write, width: usize) -> io::Result<()> {
         let Self { marker, text } = std::mem::take(self);
         if text.is_empty() {
@@ -215,7 +215,7 @@ fn pieces(text: &str) -> Vec<(String, Option<Style>)> {
             .map(|(code, after)| (code, Some(CODE), after))
             .or_else(|| inside(rest, "**", "**").map(|(text, after)| (text, Some(STRONG), after)))
             .or_else(|| {
-                // Of a link the text is shown; on a terminal its target is of no use.
+                // Of a link only the text is shown: its target is of no use on a terminal.
                 let (text, after) = inside(rest, "[", "](")?;
                 let (_, after) = after.split_once(')')?;
                 Some((text, None, after))

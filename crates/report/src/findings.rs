@@ -1,10 +1,10 @@
 //! Findings: on their source lines for people, and as JSON for machines.
 //!
-//! A finding looks like an error of a compiler: what is wrong, the lines where it happens, how the
-//! program got there, what a crash showed, what to do. `snippet.rs` has the lines, `label.rs` the
+//! A finding looks like a compiler error: what is wrong, the source lines, the call stacks, what a crash
+//! showed, what to do. `snippet.rs` has the lines, `label.rs` the
 //! words beside them, `stack.rs` the calls, `evidence.rs` what recovery did, `choices.rs` what it could have
-//! read, `read.rs` a read that is not safe, `commits.rs` variables that seem to commit others, `summary.rs` the end.
-//! Sources are read if they are there; a report without them is complete, only less pleasant.
+//! read, `read.rs` an unsafe read, `commits.rs` proposed commit variables, `summary.rs` the end.
+//! Source files are shown if they exist; a report without them is complete.
 
 mod choices;
 mod combinations;
@@ -41,8 +41,8 @@ pub struct Options<'a> {
     /// The directory against which relative source paths are read; paths below it are shown without
     /// it. The working directory, usually.
     pub base: &'a Path,
-    /// Where the evidence lies, for the command that shows a finding again. Nothing can be replayed
-    /// without it.
+    /// The output directory, for the command that reproduces a finding. Without it nothing can be
+    /// replayed.
     pub out: Option<&'a Path>,
     /// Whether warnings are shown, or only counted.
     pub warnings: bool,
@@ -73,7 +73,7 @@ pub fn outcome_sentence(outcome: &RecoveryOutcome) -> (String, String) {
     (what, lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// What is going to be tried.
+/// What will be tried.
 pub fn plan_sentence(runs: u64, points: u64, estimate: Duration) -> String {
     format!(
         "{} on crash images, for {}, about {:.1} s",
@@ -102,13 +102,13 @@ pub fn notice(finding: &Finding) -> String {
     )
 }
 
-/// What came of recording the workload several times.
+/// How many distinct thread orders several recordings gave.
 pub fn schedules_sentence(recordings: u64, distinct: u64) -> String {
     let recordings = plural(recordings, "recording");
     match distinct {
-        1 => format!("{recordings} of the workload, all with the same order of threads"),
+        1 => format!("{recordings} of the workload, all with the same thread order"),
         distinct => format!(
-            "{recordings} of the workload, with {} different orders of threads",
+            "{recordings} of the workload, with {} distinct thread orders",
             count(distinct)
         ),
     }
@@ -123,7 +123,7 @@ pub fn finding(out: &mut dyn Write, finding: &Finding, options: &Options<'_>) ->
 fn shown<'a>(report: &'a Report, options: &Options<'_>) -> impl Iterator<Item = &'a Finding> {
     let warnings = options.warnings;
     let findings = report.findings.iter();
-    // Who asks for the reads of recovery wants to see those that it survives, too.
+    // Warnings about reads are shown even if recovery survives them: the user asked for races.
     findings.filter(move |finding| {
         warnings
             || finding.severity != Severity::Warning
@@ -192,7 +192,7 @@ fn one(
     writeln!(out, "{}", renderer.render(&[group]))
 }
 
-/// A word as a shell has to be given it.
+/// Quotes a word for a shell.
 fn shell_word(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@%,=".contains(letter);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -230,7 +230,7 @@ pub fn json(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The JSON Schema of [`Report`], as it is in `docs/reference/findings-schema.json`.
+/// The JSON Schema of [`Report`], which is also in `docs/reference/findings-schema.json`.
 pub fn report_schema() -> Schema {
     schemars::schema_for!(Report)
 }
@@ -248,7 +248,7 @@ pub fn unused_suppression(suppression: &Suppression) -> String {
         about.extend(value.iter().map(|value| format!("{name} `{value}`")));
     }
     format!(
-        "the suppression of {} in line {} of {} matches no finding; remove it, or correct the name",
+        "the suppression of {} in line {} of {} matches no finding; remove it or correct the name",
         about.join(", "),
         suppression.line,
         powerfail_config::FILE_NAME

@@ -1,7 +1,7 @@
-//! What powerfail says: text for people, JSON for machines. The only crate that words things.
+//! The output of powerfail: text for people, JSON for machines. The only crate that words results.
 //!
 //! Everything is written to a given sink. Text carries styles; the sink decides whether they are
-//! shown, so nothing here asks for terminals or for `NO_COLOR`.
+//! shown, so nothing here checks for a terminal or for `NO_COLOR`.
 
 pub mod explain;
 pub mod findings;

@@ -1,11 +1,11 @@
-//! What there is to say after a recording.
+//! The summary of a recording, as text and JSON.
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use powerfail_protocol::message::SiteTactic;
-use powerfail_recorder::{Summary, TargetStatus};
+use powerfail_recorder::{IgnoreReason, Summary, TargetStatus};
 use powerfail_trace::{RecordGroup, RecordKind};
 use serde_json::{Value, json};
 
@@ -50,7 +50,11 @@ pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Resu
     for ignored in &summary.ignored {
         field(
             "ignored",
-            &format!("{} ({:?})", ignored.path.display(), ignored.reason),
+            &format!(
+                "{} ({})",
+                ignored.path.display(),
+                reason_text(ignored.reason)
+            ),
         )?;
     }
     let tactics: Vec<String> = TACTICS
@@ -65,7 +69,7 @@ pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Resu
     field(
         "target",
         &format!(
-            "{}, {} in {}, {} s, {} s of processor time",
+            "{}, {} in {}, {} s, {} s of CPU time",
             summary.status,
             plural(summary.thread_count.into(), "thread"),
             processes(summary.process_count),
@@ -77,8 +81,11 @@ pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Resu
         let steps = plural(summary.schedule_steps, "operation");
         let lapses = match summary.schedule_lapses {
             0 => "the same seed gives the same order".to_owned(),
-            1 => "once time decided who goes on".to_owned(),
-            lapses => format!("{} times time decided who goes on", count(lapses)),
+            1 => "the scheduler timed out once; the order may not be reproducible".to_owned(),
+            lapses => format!(
+                "the scheduler timed out {} times; the order may not be reproducible",
+                count(lapses)
+            ),
         };
         field("schedule", &format!("{steps} of several threads; {lapses}"))?;
     }
@@ -122,6 +129,26 @@ fn of_group(summary: &Summary, group: RecordGroup) -> u64 {
         .sum()
 }
 
+/// Why a file was not recorded, for people.
+const fn reason_text(reason: IgnoreReason) -> &'static str {
+    match reason {
+        IgnoreReason::NotSelected => "not selected by --pool",
+        IgnoreReason::Nameless => "it has no name, so a power failure would remove it",
+        IgnoreReason::NotPersistent => "neither a regular file nor a DAX device",
+        IgnoreReason::Unreadable => "it cannot be read",
+    }
+}
+
+/// The same in JSON: these words never change.
+const fn reason_name(reason: IgnoreReason) -> &'static str {
+    match reason {
+        IgnoreReason::NotSelected => "NotSelected",
+        IgnoreReason::Nameless => "Nameless",
+        IgnoreReason::NotPersistent => "NotPersistent",
+        IgnoreReason::Unreadable => "Unreadable",
+    }
+}
+
 /// The summary of a recording, as one JSON object.
 pub fn summary_json(trace: &Path, summary: &Summary, failure: Option<&str>) -> Value {
     let counts: serde_json::Map<String, Value> = RecordKind::ALL
@@ -146,9 +173,9 @@ pub fn summary_json(trace: &Path, summary: &Summary, failure: Option<&str>) -> V
     let ignored: Vec<Value> = summary
         .ignored
         .iter()
-        .map(|file| {
-            json!({"path": file.path.to_string_lossy(), "reason": format!("{:?}", file.reason)})
-        })
+        .map(
+            |file| json!({"path": file.path.to_string_lossy(), "reason": reason_name(file.reason)}),
+        )
         .collect();
     let (exit_code, signal) = match summary.status {
         TargetStatus::Exited(code) => (Some(code), None),

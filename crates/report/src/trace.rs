@@ -1,8 +1,8 @@
-//! What is in a trace, and what a crash at some place of it can leave.
+//! The content of a trace, and what a crash at a position in it can leave.
 
 use std::io::{self, Write};
 
-use powerfail_model::{Event, EventIndex, Frontier, Image, OpenLine};
+use powerfail_model::{Event, EventIndex, FlushKind, Frontier, Image, OpenLine};
 use powerfail_symbol::{AddressKind, Symbolizer};
 use powerfail_trace::replay::PoolReplay;
 use powerfail_trace::{
@@ -110,7 +110,7 @@ pub fn info(out: &mut dyn Write, trace: &Trace, statistics: &Statistics) -> io::
     Ok(())
 }
 
-/// How often a store is flushed and fenced: the first thing one asks about a PM program.
+/// How often a store is flushed and fenced: the first question about a PM program.
 fn ratios(statistics: &Statistics) -> Option<String> {
     let stores = statistics.of_group(RecordGroup::Stores);
     // A flush of volatile memory makes no store durable.
@@ -187,8 +187,8 @@ pub fn info_json(trace: &Trace, statistics: &Statistics) -> Value {
     })
 }
 
-/// How places in the code are told: the module and the offset in it, with the source if it is wanted
-/// and can be found.
+/// How places in the code are shown: the module and the offset in it, with the source if it is wanted
+/// and known.
 pub struct Places<'t> {
     trace: &'t Trace,
     symbolizer: Option<Symbolizer>,
@@ -207,7 +207,7 @@ impl<'t> Places<'t> {
         }
     }
 
-    /// The frames that are to be told, innermost first.
+    /// The frames to show, innermost first.
     fn frames(&self, record: &Record<'_>) -> impl Iterator<Item = Frame> + use<'t> {
         let count = if self.with_stacks { usize::MAX } else { 1 };
         self.trace.stack(record.stack).take(count)
@@ -257,7 +257,9 @@ fn body_text(body: &Body<'_>) -> String {
     let name = RecordKind::of(body).name();
     match body {
         Body::Pm(event) => event_text(event),
-        Body::VolatileFlush { kind, address } => format!("{name:<12} {kind:?} {address:#x}"),
+        Body::VolatileFlush { kind, address } => {
+            format!("{name:<12} {} {address:#x}", instruction(*kind))
+        }
         Body::Mark(mark) => {
             let about = match mark.kind {
                 MarkKind::Output { fd, full_len_bytes } => {
@@ -272,6 +274,15 @@ fn body_text(body: &Body<'_>) -> String {
             format!("{name:<12} {about}")
         }
         Body::ThreadStart | Body::ThreadEnd => name.to_owned(),
+    }
+}
+
+/// The name of a flush instruction.
+const fn instruction(kind: FlushKind) -> &'static str {
+    match kind {
+        FlushKind::Clflush => "clflush",
+        FlushKind::Clflushopt => "clflushopt",
+        FlushKind::Clwb => "clwb",
     }
 }
 
@@ -351,7 +362,7 @@ pub fn record_json(places: &mut Places<'_>, record: &Record<'_>) -> Value {
             value["len_bytes"] = json!(len_bytes);
         }
         Body::VolatileFlush { kind, address } => {
-            value["instruction"] = json!(format!("{kind:?}").to_lowercase());
+            value["instruction"] = json!(instruction(kind));
             value["address"] = json!(address);
         }
         Body::Mark(mark) => {
@@ -535,10 +546,7 @@ pub fn check(out: &mut dyn Write, trace: &Trace, pools: &[PoolReplay]) -> io::Re
                         ))
                 ),
             ),
-            None => (
-                WARNING,
-                "the recorder left no final hash to compare with".to_owned(),
-            ),
+            None => (WARNING, "the recorder left no final hash".to_owned()),
         };
         writeln!(out, "pool {} {path}: {style}{text}{style:#}", replay.pool)?;
         if replay.outside_bytes > 0 {
@@ -551,10 +559,10 @@ pub fn check(out: &mut dyn Write, trace: &Trace, pools: &[PoolReplay]) -> io::Re
     }
     let events = plural(trace.event_count(), "event");
     let blocks = plural(trace.blocks().len() as u64, "block");
-    writeln!(out, "{events} in {blocks}: every checksum is right")
+    writeln!(out, "{events} in {blocks}: all checksums match")
 }
 
-/// What keeps a trace that can be read from being sound; empty if nothing does.
+/// Why a readable trace is not sound; empty if it is.
 pub fn problems(trace: &Trace, pools: &[PoolReplay]) -> Vec<String> {
     let mut problems = Vec::new();
     if let Completeness::Incomplete { lost_bytes, .. } = trace.completeness() {

@@ -102,11 +102,11 @@ fn reads_of_them_are_races_unless_they_are_used() {
 fn people_read_what_speaks_for_them() {
     let run = races(1, &["--infer"]).ends_with(CLEAN);
     for text in [
-        "proposed as commit variables: what else recovery reads depends on them",
+        "proposed as commit variables: they decide what else recovery reads",
         "0x0..0x8 of ",
         "stored at commits.c:",
         "read at commits.c:",
-        "decides about 0x40..0x80 (with the new value)",
+        "decides 0x40..0x80 (with the new value)",
         "6 stores to it are ordered on both sides",
     ] {
         assert!(run.stdout.contains(text), "no `{text}` in {}", run.stdout);
@@ -114,6 +114,6 @@ fn people_read_what_speaks_for_them() {
     let folder = Folder::new();
     folder.build_own("bug", "commits.c", &["-DKIND=2"]);
     let run = folder.check_into_text(&["--races", "--infer=use"]);
-    let text = "taken as commit variables";
+    let text = "used as commit variables";
     assert!(run.stdout.contains(text), "{}", run.stdout);
 }

@@ -45,7 +45,7 @@ fn it_is_an_error_if_recovery_depends_on_it_and_shown_again() {
     let again = again.ends_with(FINDINGS);
     assert!(again.stdout.contains("the same again"), "{}", again.stdout);
     assert!(
-        again.stdout.contains("that nobody has written"),
+        again.stdout.contains("that were never written"),
         "{}",
         again.stdout
     );

@@ -37,7 +37,7 @@ pub(super) fn text(choices: &[Choice], sources: &Sources<'_>) -> Option<String> 
     let left = choices.len() - decisive.len().min(CHOICES_SHOWN);
     if left > 0 {
         let others = plural(left as u64, "other load");
-        lines.push(format!("{FAINT}{others} could, too{FAINT:#}"));
+        lines.push(format!("{FAINT}{others} had a choice, too{FAINT:#}"));
     }
     Some(lines.join("\n"))
 }
@@ -45,7 +45,7 @@ pub(super) fn text(choices: &[Choice], sources: &Sources<'_>) -> Option<String> 
 fn from(source: &Source, sources: &Sources<'_>) -> String {
     let store = source.store.as_ref();
     let store = store.map_or_else(
-        || "what was there before".to_owned(),
+        || "the content before".to_owned(),
         |store| place(store, sources),
     );
     let bytes = printable(&source.bytes);

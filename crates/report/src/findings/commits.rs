@@ -1,4 +1,4 @@
-//! Variables that seem to decide which other data is valid: proposals, and what speaks for them.
+//! Variables that probably decide which other data is valid: proposals, with their evidence.
 
 use std::io::{self, Write};
 
@@ -11,19 +11,19 @@ const SHOWN: usize = 12;
 /// How many ranges of each are shown.
 const RANGES_SHOWN: usize = 3;
 
-/// All of them, the most convincing first; nothing if there are none.
+/// All proposals, highest confidence first; nothing if there are none.
 pub(super) fn commits(out: &mut dyn Write, variables: &[InferredCommitVariable]) -> io::Result<()> {
     if variables.is_empty() {
         return Ok(());
     }
     let word = if variables[0].used {
-        "taken as"
+        "used as"
     } else {
         "proposed as"
     };
     writeln!(
         out,
-        "{STRONG}{word} commit variables{STRONG:#}: what else recovery reads depends on them"
+        "{STRONG}{word} commit variables{STRONG:#}: they decide what else recovery reads"
     )?;
     for variable in variables.iter().take(SHOWN) {
         one(out, variable)?;
@@ -43,7 +43,7 @@ fn one(out: &mut dyn Write, variable: &InferredCommitVariable) -> io::Result<()>
     let name = variable.pool.rsplit('/').next().unwrap_or(&variable.pool);
     writeln!(
         out,
-        "  {:#x}..{:#x} of {}, {} percent sure",
+        "  {:#x}..{:#x} of {}, confidence {}%",
         variable.offset,
         variable.offset + variable.len_bytes,
         printable(name),
@@ -74,7 +74,7 @@ fn one(out: &mut dyn Write, variable: &InferredCommitVariable) -> io::Result<()>
         0 => String::new(),
         left => format!(" and {}", plural(left, "other range")),
     };
-    writeln!(out, "    decides about {}{more}", ranges.join(", "))?;
+    writeln!(out, "    decides {}{more}", ranges.join(", "))?;
     for sentence in &variable.evidence {
         writeln!(out, "    - {}", printable(sentence))?;
     }

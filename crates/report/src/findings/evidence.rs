@@ -1,4 +1,4 @@
-//! What a crash showed: when, what was lost, what recovery did, what differs.
+//! What a crash showed: when the power failed, what was lost, what recovery did, what differs.
 
 use powerfail_finding::{Evidence, RecoveryOutcome};
 
@@ -45,7 +45,7 @@ pub(super) fn texts(evidence: &Evidence) -> Vec<(&'static str, String)> {
         texts.push((
             "filled",
             format!(
-                "{} that nobody has written hold {value} each, from offset {:#x} of pool {} on",
+                "{} that were never written hold {value} each, from offset {:#x} of pool {}",
                 plural(all, "byte"),
                 first.pool_offset,
                 first.pool
@@ -70,7 +70,7 @@ fn failure(evidence: &Evidence) -> String {
             more => format!("again, {} times in all", count(more.into())),
         };
         text = format!(
-            "{text}\nand {times} in recovery, after {} of it",
+            "{text}\nand {times} during recovery, after {} of it",
             plural(again.events, "event")
         );
     }
@@ -98,7 +98,7 @@ pub(super) fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
             output,
         } => (
             command.as_str(),
-            format!("ended with status {status}"),
+            format!("exited with status {status}"),
             output,
         ),
         RecoveryOutcome::Signal {
@@ -107,7 +107,7 @@ pub(super) fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
             output,
         } => (
             command.as_str(),
-            format!("was ended by {}", signal_text(*signal)),
+            format!("was killed by {}", signal_text(*signal)),
             output,
         ),
         RecoveryOutcome::Timeout {
@@ -116,11 +116,7 @@ pub(super) fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
             output,
         } => {
             let time = duration_text(*after_ms);
-            (
-                command.as_str(),
-                format!("did not end within {time}"),
-                output,
-            )
+            (command.as_str(), format!("timed out after {time}"), output)
         }
         RecoveryOutcome::Output {
             pattern,
@@ -130,13 +126,13 @@ pub(super) fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
             let pattern = printable(pattern);
             (
                 command.as_str(),
-                format!("wrote what counts as a failure: `{pattern}`"),
+                format!("wrote a line that matches the failure pattern `{pattern}`"),
                 output,
             )
         }
         RecoveryOutcome::Content { output } => (
             "recovery",
-            "succeeded, and what it recovered is wrong".to_owned(),
+            "succeeded, but the recovered content is wrong".to_owned(),
             output,
         ),
     };
@@ -147,14 +143,14 @@ pub(super) fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
     };
     let lines: Vec<&str> = output.lines().collect();
     if lines.is_empty() {
-        return (name, format!("{what}, and wrote nothing"));
+        return (name, format!("{what} and wrote nothing"));
     }
     let skipped = lines.len().saturating_sub(OUTPUT_LINES);
     let said = match (skipped, &outcome) {
         (0, RecoveryOutcome::Content { .. }) => "the content:".to_owned(),
         (_, RecoveryOutcome::Content { .. }) => "the end of the content:".to_owned(),
-        (0, _) => "it wrote:".to_owned(),
-        _ => format!("the last {OUTPUT_LINES} lines that it wrote:"),
+        (0, _) => "its output:".to_owned(),
+        _ => format!("the last {OUTPUT_LINES} lines of its output:"),
     };
     let shown = lines[skipped..]
         .iter()
@@ -183,7 +179,7 @@ fn first_lines(difference: &str) -> String {
     lines.join("\n")
 }
 
-/// A line of somebody else's output: safe to print, and not endless.
+/// A line of the target's output: safe to print, and cut if it is long.
 fn cut(line: &str) -> String {
     let line = printable(line);
     if width(&line) <= LINE_COLUMNS {

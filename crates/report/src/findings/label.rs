@@ -1,4 +1,4 @@
-//! What is said beside a source line.
+//! The labels of source lines.
 
 use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, SourcePlace};
 
@@ -48,8 +48,8 @@ fn words(finding: &Finding, place: &SourcePlace) -> String {
 fn load(code: Code) -> &'static str {
     match code {
         Code::NotRobust => "recovery reads both here",
-        Code::CrossFailureSemantic => "recovery reads it here, although it is not valid",
-        Code::UninitialisedRead => "recovery reads it here, and nobody has written it",
+        Code::CrossFailureSemantic => "recovery reads it here although it is invalid",
+        Code::UninitialisedRead => "recovery reads it here, but it was never written",
         _ => "recovery reads it here",
     }
 }
@@ -60,7 +60,7 @@ fn add(finding: &Finding, place: &SourcePlace) -> &'static str {
     match finding.code {
         _ if !is_first => "added here",
         Code::DuplicateAdd => "added again here",
-        Code::AddWithoutStore => "added here, and nothing is stored to it",
+        Code::AddWithoutStore => "added here, but never stored to",
         _ => "added here",
     }
 }
@@ -74,7 +74,7 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
         });
     match code {
         Code::StoreNotAdded => "this store is not undone when the transaction is rolled back",
-        _ if survives => "this store is durable, and what follows it is lost",
+        _ if survives => "this store is durable, but what follows it is lost",
         Code::StoreNotFlushed if evidence.is_some() => {
             "this store is lost: it is not flushed in time"
         }
@@ -84,10 +84,10 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
         Code::DirtyOverwrite => "this store is overwritten before it is durable",
         Code::SharedFlush => "durable only if it shares the line that is flushed",
         Code::UnorderedFlushes => "this store may become durable before or after the others",
-        Code::RedundantFlush => "this store is durable already",
+        Code::RedundantFlush => "this store is already durable",
         Code::NotRobust => "recovery misses this store",
         Code::CrossFailureRace => "this store is not surely durable",
-        Code::CrossFailureSemantic => "this store is durable, and not valid",
+        Code::CrossFailureSemantic => "this store is durable but invalid",
         Code::ObjectNotPersisted => "this store is never made durable",
         _ => "this store is lost",
     }
@@ -96,8 +96,8 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
 fn flush(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
     match (code, moment(evidence, place)) {
         (Code::FlushNotFenced, _) => "no fence follows this flush",
-        (Code::RedundantFlush, _) => "nothing in this line is new",
-        (Code::VolatileFlush, _) => "this address is in no pool",
+        (Code::RedundantFlush, _) => "this line has nothing to write back",
+        (Code::VolatileFlush, _) => "this address is not in a pool",
         (Code::SharedFlush, _) => "this flush serves several stores",
         (Code::UnorderedFlushes, _) => "this flush is not ordered with the others",
         (_, Moment::Here) => "power fails before this flush",

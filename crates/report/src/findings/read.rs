@@ -1,4 +1,4 @@
-//! A read of recovery that is not safe: what it reads, where that was seen, and why it is not sure.
+//! An unsafe read of recovery: what it reads, where that was seen, and why it is not durable.
 
 use powerfail_finding::{Finding, NotDurable, Severity, UnsafeRead};
 
@@ -14,22 +14,24 @@ pub(super) fn text(read: &UnsafeRead, finding: &Finding) -> String {
     if !read.instead.is_empty() {
         let shown: Vec<_> = read.instead.iter().take(VALUES_SHOWN).collect();
         let shown: Vec<_> = shown.into_iter().map(|it| printable(it)).collect();
-        value = format!("{value}, and could read {}", shown.join(" or "));
+        value = format!("{value} but could read {}", shown.join(" or "));
         let left = read.instead.len().saturating_sub(VALUES_SHOWN);
         if left > 0 {
             value = format!("{value} or {}", plural(left as u64, "other value"));
         }
     } else if read.strict {
-        value = format!("{value}, as it would in all that a crash can leave (strict rule)");
+        value = format!("{value}, the same in every crash state (strict rule)");
     }
     lines.push(value);
     if let Some(reason) = read.not_durable {
         lines.push(
             match reason {
-                NotDurable::NeverFlushed => "not durable: its line was not flushed since the store",
-                NotDurable::NotFenced => "not durable: its line was flushed, and no fence followed",
+                NotDurable::NeverFlushed => {
+                    "not durable: its line has not been flushed since the store"
+                }
+                NotDurable::NotFenced => "not durable: its line was flushed, but no fence followed",
                 NotDurable::FlushedBefore => {
-                    "not durable: its line was flushed before the store, and not since"
+                    "not durable: its line was flushed before the store, but not since"
                 }
             }
             .to_owned(),
@@ -44,7 +46,7 @@ pub(super) fn text(read: &UnsafeRead, finding: &Finding) -> String {
         ),
     });
     if finding.severity == Severity::Warning {
-        lines.push("recovery survived it wherever that was tried".to_owned());
+        lines.push("recovery survived it wherever it was tried".to_owned());
     }
     lines.join("\n")
 }

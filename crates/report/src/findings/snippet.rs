@@ -12,7 +12,7 @@ use powerfail_finding::{Finding, SourcePlace};
 use super::label::label;
 use crate::text::printable;
 
-/// Larger files are not sources that somebody wrote.
+/// Larger files are not written by hand.
 const SOURCE_BYTES_MAX: u64 = 32 << 20;
 
 /// Source files that were read, or could not be.
@@ -42,7 +42,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The text of a source file. Bytes that are not UTF-8 are replaced: they are somebody's comments.
+/// The text of a source file. Bytes that are not UTF-8 are replaced: they are usually in comments.
 fn read_source(path: &PathBuf) -> Option<String> {
     // Asked before opening: opening a FIFO would wait for its other end.
     let metadata = std::fs::metadata(path).ok()?;
@@ -168,7 +168,7 @@ fn location(place: &SourcePlace, sources: &Sources<'_>) -> String {
             }
             (Some(module), None) => printable(module).into_owned(),
             (None, Some(frame)) => format!("{:#x}", frame.offset),
-            (None, None) => "place unknown".to_owned(),
+            (None, None) => "unknown place".to_owned(),
         },
     };
     if let Some(function) = &place.function {

@@ -16,10 +16,13 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     codes.dedup();
     match &codes[..] {
         [] => {}
-        [code] => writeln!(out, "powerfail explain {code} says more about it")?,
+        [code] => writeln!(out, "run `powerfail explain {code}` for an explanation")?,
         [code, others @ ..] => {
             let others = others.join(", ");
-            writeln!(out, "powerfail explain {code} says more, as for {others}")?;
+            writeln!(
+                out,
+                "run `powerfail explain {code}` for an explanation; also {others}"
+            )?;
         }
     }
     for note in &report.notes {
@@ -40,10 +43,10 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     };
     let mut sentence = match (errors, performance) {
         (0, 0) => "no bugs found".to_owned(),
-        (errors, 0) => format!("{} of correctness", plural(errors, "bug")),
-        (0, performance) => format!("{} of performance", plural(performance, "bug")),
+        (errors, 0) => plural(errors, "correctness bug"),
+        (0, performance) => plural(performance, "performance bug"),
         (errors, performance) => format!(
-            "{}: {} of correctness, {} of performance",
+            "{}: {} correctness, {} performance",
             plural(errors + performance, "bug"),
             count(errors),
             count(performance)
@@ -77,8 +80,8 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     }
     let taken = [
         (totals.suppressed, "suppressed"),
-        (totals.in_baseline, "known by the baseline"),
-        (totals.fixed, "of the baseline fixed"),
+        (totals.in_baseline, "in the baseline"),
+        (totals.fixed, "fixed since the baseline"),
     ];
     let taken: Vec<String> = taken
         .into_iter()
@@ -91,17 +94,17 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     Ok(())
 }
 
-/// What was done, so that "no bugs" can be weighed.
+/// What was done, so that a reader can judge what "no bugs" means.
 fn coverage(totals: &Totals) -> String {
     let events = plural(totals.events, "event");
     if totals.events == 0 {
         return "the workload did nothing to persistent memory, so nothing was checked".to_owned();
     }
     if totals.recovery_runs == 0 {
-        return format!("looked at {events}; recovery was not run");
+        return format!("examined {events}; recovery was not run");
     }
     format!(
-        "looked at {events}; ran recovery {} at {} of {} with {}",
+        "examined {events}; ran recovery {} at {} of {} with {}",
         match totals.recovery_runs {
             1 => "once".to_owned(),
             runs => format!("{} times", count(runs)),
@@ -112,7 +115,7 @@ fn coverage(totals: &Totals) -> String {
     )
 }
 
-/// How many combinations of what may survive were tried, and of which kinds.
+/// How many combinations of stores that may survive were tried, and of which kinds.
 fn combinations(eager: &Eager) -> String {
     let all = eager
         .combinations
@@ -130,7 +133,7 @@ fn combinations(eager: &Eager) -> String {
     )
 }
 
-/// How far all that a crash can leave was tried: plainly, also what was not.
+/// How far lost and reordered lines were explored, including what was not tried.
 fn explored(exploration: &Exploration) -> String {
     let mut parts = vec![format!(
         "{} of {} explored exhaustively",

@@ -209,7 +209,7 @@ fn a_store_before_a_crash_that_loses_no_line_is_not_called_lost() {
     subject.places[0].event = Some(2_000);
     let text = shown(&subject, &options(&folder()));
     assert!(
-        text.contains("^ this store is durable, and what follows it is lost"),
+        text.contains("^ this store is durable, but what follows it is lost"),
         "{text}"
     );
 }
@@ -298,13 +298,13 @@ fn nothing_found_says_what_was_covered() {
     let mut subject = report(Vec::new());
     assert_eq!(
         shown_report(&subject, &options),
-        "no bugs found\nlooked at 123,456 events; ran recovery 97 times at 84 of 5,312 failure points \
+        "no bugs found\nexamined 123,456 events; ran recovery 97 times at 84 of 5,312 failure points \
          with 84 distinct call stacks\n"
     );
     subject.totals.recovery_runs = 0;
     assert_eq!(
         shown_report(&subject, &options),
-        "no bugs found\nlooked at 123,456 events; recovery was not run\n"
+        "no bugs found\nexamined 123,456 events; recovery was not run\n"
     );
     subject.totals.events = 0;
     let text = shown_report(&subject, &options);
@@ -321,7 +321,7 @@ fn an_unused_suppression_is_a_note() {
     assert_eq!(
         unused_suppression(&config.suppress[0]),
         "the suppression of PF0101, function `lru_*` in line 2 of powerfail.toml matches no finding; \
-         remove it, or correct the name"
+         remove it or correct the name"
     );
 }
 
