@@ -275,7 +275,7 @@ mod tests {
             "executions   1,234,567                  speed        4,512/s",
             "PM paths     2,345                      reached      812 locations",
             "corpus       300 test cases             last new     2 min 05 s ago",
-            "images       41, 30 from crashes         stability    99.9%",
+            "images       41, 30 from crashes        stability    99.9%",
             "checks       4 waiting, 1,000 done      ends         1 crash, 2 timeouts",
             "findings     3  ordering 2, redundant-flush 1",
         ];
