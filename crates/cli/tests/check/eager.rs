@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use powerfail_finding::{Finding, Report, Role};
+use powerfail_test_support::events::wait_for_file;
 
 use crate::common::{CLEAN, FINDINGS, Folder, RECOVER, Run, SETUP};
 
@@ -287,10 +288,9 @@ fn the_configuration_file_chooses_it_too() {
     );
 }
 
-/// Says when a recovery runs after one that failed: by then the failure was heard of.
-const TELLING: &str = "sh -c 'test ! -e failed || touch heard
-    ./bug \"$0\" recover || { touch failed; exit 1; }
-    sleep 0.2' {pool}";
+/// Waits in the first recovery after one that failed: by then powerfail knows of the failure.
+const WAITING: &str = "sh -c 'test ! -e failed || { touch waiting; exec sleep 1000; }
+    ./bug \"$0\" recover || { touch failed; exit 1; }' {pool}";
 
 #[test]
 fn an_interruption_keeps_what_was_found() {
@@ -300,16 +300,13 @@ fn an_interruption_keeps_what_was_found() {
         .arg("--default-signal=INT,TERM")
         .arg(env!("CARGO_BIN_EXE_powerfail"))
         .args(["crash", "run.trace", "--format", "json", "--jobs", "1"])
-        .args(["--strategy", "eager", "--recover", TELLING])
+        .args(["--strategy", "eager", "--recover", WAITING])
+        .args(["--timeout", "100s"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("powerfail starts");
-    while !folder.path("heard").exists() {
-        let ended = child.try_wait().expect("a process");
-        assert!(ended.is_none(), "nothing failed: {ended:?}");
-        std::thread::yield_now();
-    }
+    let child = command.spawn().expect("powerfail starts");
+    wait_for_file(&folder.path("waiting"), &child);
     let pid = child.id().to_string();
     let killed = folder.command("kill").args(["-INT", &pid]).status();
     assert!(killed.expect("kill").success());

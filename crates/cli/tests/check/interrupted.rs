@@ -1,47 +1,67 @@
 //! However a check is interrupted, nothing of it stays: no process, no file, no mount.
 //!
-//! The moments are chosen at random from a seed. What a moment meets depends on how fast everything is,
-//! and so the moments are spread over a whole run; all of them have to be harmless.
+//! The program and its recovery go one step at a time and wait for permission at each, so a test chooses the step at
+//! which the signal comes: spread over a whole run, and at points of the start before the first step. What powerfail
+//! itself does at that moment is left to chance; all of it has to be harmless.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-use crate::common::{CLEAN, FINDINGS, Folder, SETUP};
+use powerfail_test_support::events::{Pipe, wait_for_entries, wait_for_file, wait_until_none_has};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{FINDINGS, Folder, SETUP};
 
 /// How often a run is interrupted, and how many are at it at a time.
-const INTERRUPTIONS: u64 = 100;
-const WORKERS: u64 = 4;
-/// How many runs are tried at most for an interruption: some end by themselves before it.
-const ATTEMPTS_EACH: u64 = 5;
-const KILLS: u64 = 8;
-
-/// How long processes that were killed may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(20);
+const INTERRUPTIONS: usize = 100;
+const WORKERS: usize = 4;
+const KILLS: usize = 8;
+/// More permissions than a run takes.
+const ALL_STEPS: usize = 4096;
 
 /// What the environment of all processes of a run has.
 const MARK: &str = "POWERFAIL_TEST_MARK";
 
-/// Numbers that look random, from a seed: splitmix64.
-struct Random(u64);
+/// When a run is interrupted.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// Just after it was started.
+    Started,
+    /// When it has made the output directory.
+    OutputMade,
+    /// When it has made the directory of the pool.
+    PoolMade,
+    /// When this many steps are done and the next one waits.
+    Step(usize),
+}
 
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
+impl Moment {
+    /// A moment for each of a number of rounds: a quarter of them early, because much happens in a short time there.
+    fn of_round(round: usize, rounds: usize, steps: usize) -> Self {
+        match round % 12 {
+            0 => Self::Started,
+            4 => Self::OutputMade,
+            8 => Self::PoolMade,
+            // Not the last steps: what comes after them may be done before the signal arrives.
+            _ => Self::Step(round * (steps * 9 / 10) / rounds),
+        }
     }
 }
 
-/// A folder with the slow program, and a mark of its own.
+/// A folder with the program, and a mark of its own.
 struct Scene {
     folder: Folder,
     mark: String,
+}
+
+/// A run that goes step by step.
+struct Paced {
+    child: Child,
+    arrived: Pipe,
+    go: Pipe,
 }
 
 impl Scene {
@@ -49,41 +69,81 @@ impl Scene {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = Folder::new();
-        folder.build_own("bug", "many.c", &[]);
+        folder.build_own("bug", "paced.c", &[]);
         fs::create_dir(folder.path("pm")).expect("a folder for pools");
         let mark = format!("{}-{number}", std::process::id());
         Self { folder, mark }
     }
 
-    /// Starts a check with many failure points and a slow recovery that leaves a process behind.
-    fn start(&self) -> Child {
-        // Whoever runs the tests in the background has these ignored, and so would powerfail.
+    /// Starts a check with many failure points and a recovery that leaves a process behind.
+    fn start(&self) -> Paced {
+        let pipe = |name| {
+            let path = self.folder.path(name);
+            let _ = fs::remove_file(&path);
+            Pipe::new(&path)
+        };
+        let (arrived, go) = (pipe("arrived"), pipe("go"));
+        let _ = fs::remove_dir_all(self.folder.path("out"));
+        // These are ignored where the tests run in the background, and powerfail would inherit that.
         let mut command = self.folder.command("env");
         command
             .arg("--default-signal=INT,TERM")
             .arg(env!("CARGO_BIN_EXE_powerfail"))
             .args(["check", "--failure-points", "store", "--per-stack", "4"])
-            .args(["--jobs", "4", "--pm-dir", "pm", "--out", "out"])
-            .args(["--recover", "./bug {pool} slow", "--", "./bug", "{pool}"])
+            .args(["--jobs", "4", "--timeout", "100s"])
+            .args(["--pm-dir", "pm", "--out", "out"])
+            .args(["--recover", "./bug {pool} recover"])
+            .args(["--", "./bug", "{pool}"])
             .env(MARK, &self.mark)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        command.spawn().expect("powerfail starts")
+        let child = command.spawn().expect("powerfail starts");
+        Paced { child, arrived, go }
+    }
+
+    /// Runs a check to its end; gives its process id and the number of its steps.
+    fn run(&self) -> (u32, usize) {
+        let Paced { child, arrived, go } = self.start();
+        let id = child.id();
+        go.allow(ALL_STEPS);
+        let output = child.wait_with_output().expect("an end");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(FINDINGS), "{errors}");
+        self.wait_until_all_are_gone();
+        (id, arrived.count())
+    }
+
+    /// Starts a check and sends it a signal at this moment; gives its process id and how it ended.
+    fn signalled(&self, moment: Moment, signal: Signal) -> (u32, Output) {
+        let paced = self.start();
+        let id = paced.child.id();
+        match moment {
+            Moment::Started => {}
+            Moment::OutputMade => wait_for_file(&self.folder.path("out"), &paced.child),
+            Moment::PoolMade => {
+                let pools = self.folder.path("pm");
+                wait_for_entries(&pools, "a pool", || !names_in(&pools).is_empty());
+            }
+            Moment::Step(step) => {
+                paced.go.allow(step);
+                for _ in 0..=step {
+                    paced.arrived.wait(&paced.child);
+                }
+            }
+        }
+        let process = i32::try_from(id).ok().and_then(Pid::from_raw);
+        kill_process(process.expect("an id"), signal).expect("a process that was not waited for");
+        // What runs already may end by itself.
+        paced.go.allow(ALL_STEPS);
+        let output = paced.child.wait_with_output().expect("an end");
+        self.wait_until_all_are_gone();
+        (id, output)
     }
 
     /// Waits until no process of ours is alive.
     fn wait_until_all_are_gone(&self) {
-        let mark = format!("{MARK}={}", self.mark);
-        let begun = Instant::now();
-        loop {
-            let alive = processes_with(&mark);
-            if alive.is_empty() {
-                return;
-            }
-            assert!(begun.elapsed() < PATIENCE, "still there: {alive:?}");
-            std::thread::yield_now();
-        }
+        wait_until_none_has(&format!("{MARK}={}", self.mark));
     }
 
     /// What is left in files and mounts of a run with this process id.
@@ -109,154 +169,61 @@ fn names_in(folder: &Path) -> Vec<String> {
     names.map(|name| name.to_string_lossy().into()).collect()
 }
 
-/// The processes whose environment has this, with their command lines.
-fn processes_with(mark: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")
-        .expect("a list of processes")
-        .flatten()
-    {
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        let mut variables = environment.split(|byte| *byte == 0);
-        if variables.any(|variable| variable == mark.as_bytes()) {
-            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let id = entry.file_name();
-            let (id, command) = (id.to_string_lossy(), String::from_utf8_lossy(&command));
-            found.push(format!("{id} {command}"));
-        }
-    }
-    found
-}
-
-fn send(child: &Child, signal: rustix::process::Signal) {
-    let id = i32::try_from(child.id()).expect("an id");
-    let id = rustix::process::Pid::from_raw(id).expect("an id");
-    // It may have ended by itself.
-    let _ = rustix::process::kill_process(id, signal);
-}
-
-/// How long a run takes that nobody interrupts, with as many at a time as later.
-fn whole_run(workers: u64) -> Duration {
-    let run = || {
-        let scene = Scene::new();
-        let begun = Instant::now();
-        let output = scene.start().wait_with_output().expect("an end");
-        let took = begun.elapsed();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(FINDINGS), "{errors}");
-        scene.wait_until_all_are_gone();
-        took
-    };
-    std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..workers).map(|_| scope.spawn(run)).collect();
-        let took = runs.into_iter().map(|run| run.join().expect("a run"));
-        took.max().expect("a run")
-    })
-}
-
-/// Interrupts one run; gives whether it was interrupted before its end, and what is wrong.
-fn interrupt(
-    scene: &Scene,
-    moment: Duration,
-    signal: rustix::process::Signal,
-) -> (bool, Vec<String>) {
-    let child = scene.start();
-    let id = child.id();
-    std::thread::sleep(moment);
-    send(&child, signal);
-    let output = child.wait_with_output().expect("an end");
-    scene.wait_until_all_are_gone();
+/// Interrupts one run; gives what is wrong.
+fn interrupt(scene: &Scene, moment: Moment, signal: Signal) -> Vec<String> {
+    let (id, output) = scene.signalled(moment, signal);
     let errors = String::from_utf8_lossy(&output.stderr);
     let mut wrong = scene.leftovers(id);
-    let interrupted = match (output.status.code(), output.status.signal()) {
-        // Before it had begun with anything.
-        (None, Some(ended_by)) => ended_by == signal.as_raw(),
-        (Some(SETUP), _) => {
-            if !errors.contains("error: interrupted") {
-                wrong.push(format!("an end without a reason: {errors}"));
-            }
-            true
-        }
-        (Some(CLEAN | FINDINGS), _) => false,
-        _ => {
-            wrong.push(format!("{}: {errors}", output.status));
-            false
-        }
-    };
-    (interrupted, wrong)
-}
-
-/// Interrupts runs until as many as are wanted were interrupted before their end. Gives how many were,
-/// and what is wrong.
-fn interrupt_many(seed: u64, wanted: u64, whole: Duration) -> (u64, Vec<String>) {
-    let mut random = Random(seed);
-    let scene = Scene::new();
-    let mut micros = u64::try_from(whole.as_micros()).expect("a short time");
-    let (mut interrupted, mut complaints) = (0, Vec::new());
-    for round in 0..wanted * ATTEMPTS_EACH {
-        if interrupted == wanted {
-            break;
-        }
-        // A quarter of them early: much happens in a short time there.
-        let limit = if round % 4 == 0 { micros / 4 } else { micros };
-        let moment = random.below(limit.max(1));
-        let signal = if round % 2 == 0 {
-            rustix::process::Signal::INT
-        } else {
-            rustix::process::Signal::TERM
-        };
-        let (was_interrupted, wrong) = interrupt(&scene, Duration::from_micros(moment), signal);
-        if was_interrupted {
-            interrupted += 1;
-        } else {
-            // Too late: the machine has less to do than when a whole run was measured.
-            micros = u64::midpoint(micros, moment);
-        }
-        let told = wrong.into_iter();
-        complaints.extend(told.map(|wrong| format!("{signal:?} after {moment} us: {wrong}")));
+    match (output.status.code(), output.status.signal()) {
+        // Before it handled the signal.
+        (None, Some(ended_by)) if ended_by == signal.as_raw() => {}
+        (Some(SETUP), _) if errors.contains("error: interrupted") => {}
+        _ => wrong.push(format!("{}: {errors}", output.status)),
     }
-    (interrupted, complaints)
+    let told = wrong.into_iter();
+    told.map(|wrong| format!("{signal:?} at {moment:?}: {wrong}"))
+        .collect()
 }
 
 #[test]
 fn interrupted_a_hundred_times() {
-    let whole = whole_run(WORKERS);
-    let each = INTERRUPTIONS / WORKERS;
-    let results: Vec<_> = std::thread::scope(|scope| {
+    let (_, steps) = Scene::new().run();
+    assert!(steps > 50, "a run has only {steps} steps");
+    let work = |worker: usize| {
+        let scene = Scene::new();
+        let rounds = (worker..INTERRUPTIONS).step_by(WORKERS);
+        let complaints = rounds.flat_map(|round| {
+            let moment = Moment::of_round(round, INTERRUPTIONS, steps);
+            let signal = [Signal::INT, Signal::TERM][round / WORKERS % 2];
+            interrupt(&scene, moment, signal)
+        });
+        complaints.collect::<Vec<_>>()
+    };
+    let complaints: Vec<_> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)
-            .map(|worker| scope.spawn(move || interrupt_many(worker, each, whole)))
+            .map(|worker| scope.spawn(move || work(worker)))
             .collect();
         let workers = workers.into_iter();
-        workers.map(|it| it.join().expect("a worker")).collect()
+        workers
+            .flat_map(|it| it.join().expect("a worker"))
+            .collect()
     });
-    for (interrupted, complaints) in results {
-        assert!(complaints.is_empty(), "{complaints:#?}");
-        assert_eq!(interrupted, each, "signals do not interrupt");
-    }
+    assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
 #[test]
 fn killed_and_started_again() {
-    let micros = u64::try_from(whole_run(1).as_micros()).expect("a short time");
-    let mut random = Random(1000);
     let scene = Scene::new();
-    let mut killed = Vec::new();
-    for _ in 0..KILLS {
-        let child = scene.start();
-        killed.push(child.id());
-        std::thread::sleep(Duration::from_micros(random.below(micros)));
-        send(&child, rustix::process::Signal::KILL);
-        child.wait_with_output().expect("an end");
-        scene.wait_until_all_are_gone();
+    let (_, steps) = scene.run();
+    let mut runs = Vec::new();
+    for round in 0..KILLS {
+        let moment = Moment::Step(round * steps / KILLS);
+        let (id, _) = scene.signalled(moment, Signal::KILL);
+        runs.push(id);
     }
     // The next one sweeps.
-    let last = scene.start();
-    let id = last.id();
-    let output = last.wait_with_output().expect("an end");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(FINDINGS), "{errors}");
-    scene.wait_until_all_are_gone();
-    for id in killed.into_iter().chain([id]) {
+    runs.push(scene.run().0);
+    for id in runs {
         assert_eq!(scene.leftovers(id), Vec::<String>::new(), "of {id}");
     }
 }

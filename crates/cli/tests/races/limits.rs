@@ -2,6 +2,8 @@
 
 use std::process::Stdio;
 
+use powerfail_test_support::events::wait_for_file;
+
 use crate::common::{Folder, RECOVER, Run, SETUP};
 use crate::{folder, line, pairs, races};
 
@@ -40,12 +42,8 @@ fn an_interruption_keeps_what_is_known() {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("powerfail starts");
-    while !folder.path("waiting").exists() {
-        let end = child.try_wait().expect("a child");
-        assert!(end.is_none(), "it ended before it was interrupted");
-        std::thread::yield_now();
-    }
+    let child = command.spawn().expect("powerfail starts");
+    wait_for_file(&folder.path("waiting"), &child);
     let id = i32::try_from(child.id()).expect("an id");
     let id = rustix::process::Pid::from_raw(id).expect("an id");
     // Passed on by timeout.

@@ -1,6 +1,6 @@
 //! Real software: PMDK, LMDB, memcached and fio, as Debian has them.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -197,22 +197,20 @@ fn lmdb_in_write_map_mode() {
     }
 }
 
-/// Waits until the server listens; it must not end before.
-fn connect(socket: &Path, server: &mut std::process::Child) -> UnixStream {
-    loop {
-        if let Ok(stream) = UnixStream::connect(socket) {
-            return stream;
-        }
-        let ended = server.try_wait().expect("a child of ours");
-        assert_eq!(ended, None, "the server has ended");
-        std::thread::yield_now();
+/// Reads what the server says until it listens; it must not end before.
+fn wait_until_it_listens(errors: &mut impl BufRead) {
+    let mut line = String::new();
+    while !line.contains("server listening") {
+        line.clear();
+        let len = errors.read_line(&mut line).expect("text");
+        assert!(len > 0, "the server has ended");
     }
 }
 
 #[test]
 fn memcached_with_items_in_a_pool() {
     const VALUE_LEN: usize = 50_000;
-    let recorder = Recorder::new("memcached", &["-u", "root", "-m", "40", "-t", "2"]);
+    let recorder = Recorder::new("memcached", &["-u", "root", "-m", "40", "-t", "2", "-vv"]);
     let socket = recorder.folder().join("socket");
     let pool = recorder.folder().join("pool");
     let recorder = recorder
@@ -226,7 +224,9 @@ fn memcached_with_items_in_a_pool() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("powerfail runs");
-    let mut stream = connect(&socket, &mut server);
+    let mut errors = BufReader::new(server.stderr.take().expect("standard error"));
+    wait_until_it_listens(&mut errors);
+    let mut stream = UnixStream::connect(&socket).expect("the server listens");
     let mut requests = b"set short 0 0 5\r\nhello\r\n".to_vec();
     requests.extend_from_slice(format!("set long 0 0 {VALUE_LEN}\r\n").as_bytes());
     requests.extend(std::iter::repeat_n(b'v', VALUE_LEN));
@@ -241,7 +241,10 @@ fn memcached_with_items_in_a_pool() {
     assert_eq!(answers, expected);
     let kill = Command::new("kill").arg(server.id().to_string()).status();
     assert!(kill.expect("kill runs").success());
-    let output = server.wait_with_output().expect("a child of ours");
+    let mut output = server.wait_with_output().expect("a child of ours");
+    errors
+        .read_to_end(&mut output.stderr)
+        .expect("what is left on standard error");
     let recording = recorder.finish(output.into());
     recording.assert_exit(0);
     assert_eq!(recording.pool_count(), 1);

@@ -228,6 +228,22 @@ fn forked_child(pool: &str) {
     thread.muted = true;
 }
 
+/// Waits until the parent of this process is gone.
+fn wait_until_gone(parent: rustix::process::Pid) {
+    // SAFETY: an empty set of signals is all zeros; this process has one thread and handles no signals.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut signals, libc::SIGUSR1);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGUSR1);
+        // If the parent was gone before that, no signal comes.
+        if rustix::process::getppid() == Some(parent) {
+            let mut signal = 0;
+            libc::sigwait(&raw const signals, &raw mut signal);
+        }
+    }
+}
+
 /// Goes on in a grandchild whose parent is gone, without exec.
 fn daemon(pool: &str) {
     let (runtime, mut thread) = begin();
@@ -244,9 +260,7 @@ fn daemon(pool: &str) {
     let parent = rustix::process::getpid();
     // SAFETY: as above.
     if unsafe { libc::fork() } == 0 {
-        while rustix::process::getppid() == Some(parent) {
-            std::thread::yield_now();
-        }
+        wait_until_gone(parent);
         let mut own = runtime.thread();
         own.store(0, &mapped, POOL_ADDRESS + 8, &[2; 8]);
     }
