@@ -3,5 +3,6 @@
 mod common;
 mod explain;
 mod interface;
+mod messages;
 mod model;
 mod trace;
