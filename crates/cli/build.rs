@@ -12,4 +12,8 @@ fn main() {
     let target_directory = out.ancestors().nth(4).unwrap_or(&out);
     let library = powerfail_runtime_build::build(target_directory);
     println!("cargo::rustc-env=POWERFAIL_RUNTIME={}", library.display());
+    // The line tables that `powerfail demo` shows are compressed. A build that does not ship links faster without.
+    if env::var_os("PROFILE").is_some_and(|profile| profile == "release") {
+        println!("cargo::rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
+    }
 }
