@@ -65,7 +65,7 @@ POWERFAIL_INLINE_ void powerfail_annotate_(uint32_t code, uint64_t value, const 
 }
 
 /* Region of interest: where there is one, failure points and findings outside of all of them are left out.
- * Regions may overlap, and whoever is inside, all threads are. */
+ * Regions may overlap; a region applies to all threads, whichever thread begins it. */
 POWERFAIL_INLINE_ void powerfail_interest_begin(int condition, int stage) {
     if (condition)
         powerfail_annotate_(0x0200, 0, NULL, 0, NULL, 0, stage);
@@ -75,7 +75,7 @@ POWERFAIL_INLINE_ void powerfail_interest_end(int condition, int stage) {
         powerfail_annotate_(0x0201, 0, NULL, 0, NULL, 0, stage);
 }
 
-/* Nothing that follows is of interest. The process goes on. */
+/* Nothing that follows is of interest. The process keeps running. */
 POWERFAIL_INLINE_ void powerfail_complete(int condition, int stage) {
     if (condition)
         powerfail_annotate_(0x0202, 0, NULL, 0, NULL, 0, stage);
@@ -153,7 +153,8 @@ POWERFAIL_INLINE_ void **powerfail_root(uint64_t id) {
 
 /* Memory that stands for persistent memory and is no mapped file: from here on it is a pool with this name. Its
  * address and length are multiples of 4096. In recovery the same call brings back what a crash has left, at the
- * same address. Gives 0 where nobody records, 1 if the memory is a pool now, -1 if that was not possible. */
+ * same address. Returns 0 if the program does not run under powerfail, 1 if the memory is a pool
+ * now, -1 if that failed. */
 POWERFAIL_INLINE_ int powerfail_register_pool(void *address, size_t length, const char *name) {
     powerfail_register_range_t *function;
     POWERFAIL_FIND_(function, powerfail_register_range);

@@ -50,7 +50,7 @@ pub enum Stage {
 }
 
 /// Begins a region of interest, which ends when the value is dropped: where there is one, failure points and
-/// findings outside of all of them are left out. Whoever is inside, all threads are.
+/// findings outside of all of them are left out. A region applies to all threads, whichever thread begins it.
 #[inline]
 pub fn region_of_interest(stage: Stage) -> Interest {
     interest_begin(stage);
@@ -69,7 +69,7 @@ pub fn interest_end(stage: Stage) {
     annotate(0x0201, 0, Bytes::NONE, Bytes::NONE, stage);
 }
 
-/// Nothing that follows is of interest. The process goes on.
+/// Nothing that follows is of interest. The process keeps running.
 #[inline]
 pub fn complete(stage: Stage) {
     annotate(0x0202, 0, Bytes::NONE, Bytes::NONE, stage);

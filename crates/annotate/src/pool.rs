@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! What is called is called as `powerfail.h` says, and the words that powerfail gives live as long as the process.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "calls functions that powerfail defines")]
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
@@ -35,7 +35,7 @@ pub fn root(id: usize) -> &'static AtomicPtr<c_void> {
 /// What came of [`register_pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Registered {
-    /// Nobody records.
+    /// The program does not run under powerfail.
     Unrecorded,
     /// The memory is a pool now.
     Pool,

@@ -1,17 +1,17 @@
-//! The functions that powerfail defines in the processes that it runs, and nobody else.
+//! The functions that powerfail defines in the processes that it runs; elsewhere they do not exist.
 //!
 //! Rust has no weak symbols yet. Their addresses are taken from the global offset table, which the dynamic linker
 //! fills: with zero where there is no such function.
 //!
 //! # Safety
-//! The functions have the types of `powerfail.h`, by contract: whoever defines these names means them.
+//! The functions have the types of `powerfail.h`, by contract: powerfail reserves these names.
 #![cfg_attr(
     all(
         target_arch = "x86_64",
         target_os = "linux",
         target_pointer_width = "64"
     ),
-    allow(unsafe_code)
+    allow(unsafe_code, reason = "reads addresses of weak symbols")
 )]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -95,7 +95,7 @@ weak!(annotation, "powerfail_annotation", Annotation);
 weak!(root_slot, "powerfail_root_slot", RootSlot);
 weak!(register_range, "powerfail_register_range", RegisterRange);
 
-/// Says something, if somebody listens.
+/// Makes an annotation, if the program runs under powerfail.
 #[inline]
 pub(crate) fn annotate(code: u32, value: u64, first: Bytes, second: Bytes, stage: Stage) {
     if let Some(function) = annotation() {
@@ -103,9 +103,9 @@ pub(crate) fn annotate(code: u32, value: u64, first: Bytes, second: Bytes, stage
     }
 }
 
-/// Out of the way of programs that nobody listens to.
+/// Out of line, so that it costs nothing where the program does not run under powerfail.
 #[cold]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "calls a function that powerfail defines")]
 fn call(function: Annotation, code: u32, value: u64, first: Bytes, second: Bytes, stage: Stage) {
     // SAFETY: a function of this type, which reads the bytes of a payload, and those are borrowed.
     unsafe {

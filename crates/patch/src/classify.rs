@@ -47,7 +47,7 @@ impl Site {
         &self.bytes[..self.len_bytes()]
     }
 
-    /// Where the target goes on behind it.
+    /// Where the target continues behind it.
     pub fn resume_address(&self) -> u64 {
         match self.action {
             Action::Request => self.address() + request::SEQUENCE.len() as u64,
@@ -78,7 +78,7 @@ pub enum Action {
     /// It is a fence that writes nothing: `Sfence` or `Mfence`.
     Fence(EventKind),
     /// It is the first of those that make a client request of Valgrind ([`request`]). The others are
-    /// not looked at: nobody but a thread that is among them already executes them.
+    /// not looked at: only a thread that is among them already executes them.
     Request,
 }
 

@@ -12,7 +12,7 @@
 //! nothing, and send loads and stores of a pool to where its bytes are.
 //!
 //! The crate makes no system call, reads no memory but the slices that it is given, and does not
-//! write code: whoever calls applies the edits, with the protocol for code that other threads may
+//! write code: the caller applies the edits, with the protocol for code that other threads may
 //! be executing. It runs in fault handlers of foreign processes: [`Classifier`] and [`Emitter`]
 //! allocate when they are made (which also builds the tables of the decoder and the encoder) and,
 //! except to make an error's text, not afterwards.

@@ -167,7 +167,7 @@ const SOL_SOCKET: i32 = 1;
 const SCM_RIGHTS: i32 = 1;
 const MSG_NOSIGNAL: usize = 0x4000;
 
-/// Tells the host something; a descriptor can come along. If the host is gone, nobody listens.
+/// Sends a message to the host, with a descriptor if one is given. If the host is gone, the message is lost.
 pub(crate) fn send(kind: MessageKind, words: [u64; 5], text: &[u8], fd: Option<i32>) {
     let text = &text[..text.len().min(TEXT_MAX)];
     let header = MessageHeader {

@@ -1,5 +1,4 @@
-//! The runtime: preloaded into the target, it sees to it that every store, flush and fence on a
-//! pool is recorded.
+//! The runtime: preloaded into the target, it records every store, flush and fence on a pool.
 //!
 //! A pool is mapped twice: read-only where the target sees it, writable at an alias. So the first
 //! store of any instruction to a pool faults; the handler makes a trampoline that records and does
@@ -30,10 +29,10 @@
 //!
 //! 1. No memory of the target's allocator: the crate has one of its own (`platform/allocator.rs`).
 //! 2. No lock of the target, and none of the C library's: everything in handlers is raw system calls.
-//! 3. Whoever holds a lock of ours has all signals blocked (`platform/lock.rs`).
+//! 3. A thread that holds a lock of ours has all signals blocked (`platform/lock.rs`).
 //! 4. `errno` is only changed where the C function that the target called would change it.
 //! 5. No code that may be patched while it works for emitted code: not even `memcpy` (`platform/memcpy.rs`).
-//! 6. What cannot be recorded ends the target with a sentence to the host, never in silence.
+//! 6. What cannot be recorded ends the target with a message to the host, never silently.
 //!
 //! # Safety
 //!

@@ -179,7 +179,7 @@ impl Machine<'_> {
                     cursor.uleb()?;
                 }
                 0x01 => {
-                    // An address in an encoding that nobody uses for it.
+                    // An address in an encoding that compilers do not use for it.
                     return None;
                 }
                 0x02 => {

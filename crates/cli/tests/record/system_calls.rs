@@ -272,7 +272,7 @@ fn shared_memory_that_cannot_be_recorded_is_named() {
     let program = target("system_calls.c", &["-O2"]);
     for (what, sentence) in [
         ("shared_memory", "a process that shares its memory"),
-        ("raw_thread", "a thread by a system call of its own"),
+        ("raw_thread", "a thread with a raw clone system call"),
     ] {
         let attempt = Recorder::new(&program, &[what, "{pool}"]).attempt();
         assert_eq!(attempt.code, 4, "{attempt:?}");

@@ -4,7 +4,7 @@
 //! and their bytes live in a copy somewhere else. Every access faults, which is right the first time
 //! and far too slow in a loop. The trampoline of such an instruction asks two tables: one byte for each
 //! line says whether loads and stores of it can go to the copy as they are ([`LOADS_MOVE`],
-//! [`STORES_MOVE`]), and one word for each page says how far away the copy is. Of some lines somebody wants
+//! [`STORES_MOVE`]), and one word for each page says how far away the copy is. Of some lines the caller wants
 //! to know that they were read: a load sets their bit in a word of the page, once ([`UNREAD_SHIFT`]).
 //!
 //! ```text
@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Zero in all tables is the beginning and is always right: the instruction as it was either works,
-//! because its page is accessible, or faults, and then whoever handles faults sees a copy of the
+//! because its page is accessible, or faults, and then the fault handler sees a copy of the
 //! instruction in the state that the program had before it, stack pointer included.
 //!
 //! There is no thread block here, so registers are saved on the program's stack. A is a register that
@@ -178,7 +178,7 @@ impl AccessEmitter {
     }
 
     /// Emits the trampoline of an instruction, whose bytes are `code`, to run at the address `at`. Its
-    /// length does not depend on `at`. `flags_dead` says that nobody looks at the flags of before the
+    /// length does not depend on `at`. `flags_dead` says that nothing uses the flags of before the
     /// instruction, neither itself nor what follows ([`crate::flags_are_dead`] from the instruction on).
     pub fn emit(
         &mut self,
@@ -519,7 +519,7 @@ impl Body<'_> {
         self.asm.jump_if(Condition::Equal, without);
     }
 
-    /// The first line cannot be moved. If that is because nobody has read it, it is read now.
+    /// The first line cannot be moved. If that is because it was not read yet, it is read now.
     fn note_read(&mut self, unread: Label, look: Label, original: Label) {
         let scratch = self.access.scratch;
         self.asm.bind(unread);
@@ -638,7 +638,7 @@ impl Body<'_> {
     }
 
     /// The access touches two lines: the second must be movable too, and if it lies in another page,
-    /// that page's copy must be where the first one's goes on.
+    /// that page's copy must follow the first one's.
     fn check_crossing(&mut self, crossing: Label, checked: Label, original: Label) {
         let scratch = self.access.scratch;
         self.asm.bind(crossing);

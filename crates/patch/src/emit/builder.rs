@@ -339,7 +339,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Lets the runtime hold the thread up until it is its turn. Nothing of a record is there yet, so
-    /// that whoever goes on meanwhile is recorded before. Uses RAX.
+    /// that a thread that runs meanwhile is recorded before. Uses RAX.
     pub(super) fn ask_for_turn(&mut self) {
         if self.settings.turns == Turns::NotAskedFor {
             return;

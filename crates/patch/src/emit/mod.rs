@@ -107,7 +107,7 @@ impl Emitter {
     }
 
     /// Emits the trampoline of a site, to run at the address `at`, into `out`. Its length does not
-    /// depend on `at`. `flags_dead` says that nobody looks at the flags behind the site
+    /// depend on `at`. `flags_dead` says that the flags are not used behind the site
     /// ([`crate::flags_are_dead`]).
     pub fn emit(
         &mut self,

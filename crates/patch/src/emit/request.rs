@@ -7,8 +7,8 @@ use super::builder::Builder;
 use crate::assembler::gs;
 
 impl Builder<'_> {
-    /// Asks the runtime and goes on behind the sequence, with the result in RDX and everything else as
-    /// it was. (The flags too, which natively are those of the last rotation: nobody counts on them.)
+    /// Asks the runtime and continues behind the sequence, with the result in RDX and everything else as
+    /// it was. (The flags too, which natively are those of the last rotation: nothing depends on them.)
     pub(super) fn request(&mut self) {
         self.asm.spill(Register::RAX);
         if self.keeps_flags {

@@ -23,7 +23,7 @@
 //! 1. Sites are patched as they turn up instead of from the last to the first, so the order of
 //!    neighbours is asked for instead of given.
 //! 2. The place of a trampoline is chosen with an eye to a pun of the instruction before.
-//! 3. Padding behind a return or a jump makes room too; nobody executes it.
+//! 3. Padding behind a return or a jump makes room too; it is never executed.
 //! 4. Where two jumps share bytes, only the last shared byte is searched and the others are zero.
 
 mod claims;
@@ -61,7 +61,7 @@ impl CodeView<'_> {
     }
 }
 
-/// What the planner asks of whoever knows the process. All answers must stay true until the plan
+/// What the planner asks its caller about the process. All answers must stay true until the plan
 /// is applied.
 pub trait Surroundings {
     /// Whether control can come to this address other than from the instruction before it.

@@ -132,7 +132,7 @@ impl Plan {
         self.edit_count += 1;
     }
 
-    /// The changes, in the order in which they must be made, each as one: whoever executes the code
+    /// The changes, in the order in which they must be made, each as one: a thread that executes the code
     /// meanwhile must see the old instruction or the new one.
     pub fn edits(&self) -> &[Edit] {
         &self.edits[..self.edit_count]
@@ -195,7 +195,7 @@ struct Planner<'a, S> {
 }
 
 impl<S: Surroundings> Planner<'_, S> {
-    /// Whether an instruction can be replaced: nobody jumps into it, it belongs to no patch, and
+    /// Whether an instruction can be replaced: nothing jumps into it, it belongs to no patch, and
     /// none counts on its first byte.
     fn is_intact(&self, address: u64, len: usize) -> bool {
         let end = address + len as u64;
@@ -227,7 +227,7 @@ impl<S: Surroundings> Planner<'_, S> {
         Ok(())
     }
 
-    /// Whether prefixes can be put before a jump: nobody counts on the bytes there, or they are
+    /// Whether prefixes can be put before a jump: nothing depends on the bytes there, or they are
     /// the right ones.
     fn can_write(&self, from: u64, bytes: &[u8]) -> bool {
         (from..).zip(bytes).all(|(address, byte)| {
@@ -437,7 +437,7 @@ impl<S: Surroundings> Planner<'_, S> {
         let mut at = self.site.instruction.next_ip();
         let mut is_dead = false;
         while at < to {
-            // What was patched does not look like itself. A site goes on behind itself; of what made
+            // What was patched does not look like itself. A site continues behind itself; of what made
             // room that is not known.
             if let Some((end, is_site)) = self.claims.owned_end(at) {
                 is_dead |= !is_site;

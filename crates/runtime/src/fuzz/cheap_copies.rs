@@ -186,7 +186,7 @@ fn move_to_file(range: Private, file: i32, offset: u64) {
     };
     let rights = sys::PROT_READ | sys::PROT_WRITE | executable;
     let flags = sys::MAP_PRIVATE | sys::MAP_FIXED | sys::MAP_NORESERVE;
-    // SAFETY: what is there is replaced by the same; nothing has changed it since it was written.
+    // SAFETY: the new mapping has the same content; nothing has changed it since it was written.
     unsafe { sys::mmap(from, to - from, rights, flags, file, offset) };
 }
 
@@ -220,7 +220,7 @@ extern "C" fn free(object: *mut c_void, caller: u64) {
         && contains(&LIBRARY, caller)
         && contains(&HEAP, object as u64);
     if !is_spared {
-        // SAFETY: the C library has this function with this signature; it was found before anybody came here.
+        // SAFETY: the C library has this function with this signature; it was found before this code was reachable.
         let free: extern "C" fn(*mut c_void) =
             unsafe { core::mem::transmute(FREE.load(Ordering::Relaxed)) };
         free(object);

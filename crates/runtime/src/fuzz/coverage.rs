@@ -42,7 +42,7 @@ pub(crate) fn start() {
 }
 
 /// A program that AFL++ has instrumented counts in a map whose address it keeps in a variable: that is the map
-/// of the host from now on, unless somebody else has given it one, or it needs a longer one. To be called when
+/// of the host from now on, unless something else has given it one, or it needs a longer one. To be called when
 /// its constructors have run, and before it does what is repeated.
 pub(crate) fn adopt_map() {
     let given = std::env::var_os("__AFL_SHM_ID").is_some();
@@ -60,12 +60,14 @@ pub(crate) fn adopt_map() {
             .guards
             .fetch_max(count.max(1), Ordering::Relaxed);
     } else {
-        host::warn("the target has more branches than can be counted; they are not");
+        host::warn(
+            "the target has more branches than the coverage map holds; its branches are not counted",
+        );
     }
 }
 
-/// A program that was linked by clang with the same flag brings functions of its own, which do nothing until
-/// somebody defines others when it is linked: they lead here. What brings AFL++'s has a map of its own.
+/// A program that was linked by clang with the same flag brings functions of its own, which do nothing unless
+/// others are defined when it is linked: they lead here. What brings AFL++'s has a map of its own.
 fn replace_all() {
     if interpose::look_up(c"__afl_area_ptr").is_some() {
         return;
@@ -155,7 +157,7 @@ extern "C" fn at_caller() {
     core::arch::naked_asm!("mov rdi, [rsp]", "jmp {at}", at = sym at)
 }
 
-/// The names by which compilers know these functions. Whoever else has a function of such a name may stand in
+/// The names by which compilers know these functions. Another library that has a function of such a name may stand in
 /// for it even here, so nothing else uses the names.
 macro_rules! known_as {
     ($($name:ident = $function:ident;)*) => {

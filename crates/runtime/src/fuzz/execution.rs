@@ -1,8 +1,8 @@
-//! Copies of this process, and the ends of what they leave.
+//! Executions as processes: forking one, waiting for it, and ending what it leaves behind.
 //!
 //! # Safety
 //!
-//! A copy shares no memory with this process and goes on with a copy of this stack. Other calls take pointers to
+//! A copy shares no memory with this process and continues on a copy of this stack. Other calls take pointers to
 //! this stack only, or none.
 #![allow(unsafe_code, reason = "copies the process")]
 
@@ -35,7 +35,7 @@ pub(super) fn fork(number: &AtomicU32) -> i32 {
     let known = if is_known { CLONE_CHILD_SETTID } else { 0 };
     let flags = CLONE_PARENT_SETTID | known;
     let arguments = [flags, 0, number.as_ptr() as usize, number_at as usize, 0, 0];
-    // SAFETY: no memory is shared; the copy goes on here, on its own copy of this stack. The word is what
+    // SAFETY: no memory is shared; the copy continues here, on its own copy of this stack. The word is what
     // the C library itself lets fork write.
     let child = unsafe { sys::call(CLONE, arguments) } as i32;
     if child == 0 {
@@ -118,7 +118,7 @@ fn kill_children() {
         match byte {
             b'0'..=b'9' => number = number * 10 + usize::from(byte - b'0'),
             _ if number > 0 => {
-                // SAFETY: a child of ours that nobody has waited for.
+                // SAFETY: a child of ours that was not waited for yet.
                 unsafe { sys::call(KILL, [number, SIGKILL, 0, 0, 0, 0]) };
                 number = 0;
             }

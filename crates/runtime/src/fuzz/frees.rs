@@ -16,7 +16,7 @@ const STEPS_MAX: usize = 1 << 14;
 /// What a register holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Value {
-    /// Nobody knows.
+    /// Unknown.
     Other,
     /// The address of a place in the argument: so far from its beginning.
     Object(u64),
@@ -148,7 +148,7 @@ impl<Word: Fn(u64) -> Option<u64>> Walk<Word> {
         }
     }
 
-    /// Goes on if something is so.
+    /// A conditional jump.
     const fn only_if(known: bool) -> Step {
         if known { Step::Next } else { Step::Unknown }
     }

@@ -1,6 +1,6 @@
 //! What executions find out about the code of the target: numbers of call stacks, rules of how to unwind, where
-//! functions are. Whoever has forked them learns it before it forks the next one, so that it is found out once and
-//! not in each execution, and the host is told of a call stack once.
+//! functions are. The process that forks executions reads it before it forks the next one, so that it is found out
+//! once and not in each execution, and the host hears of a call stack once.
 //!
 //! All this is about code at its addresses. So nothing is noted by an execution that has loaded or unloaded code,
 //! and what was noted for one server is not read by another.
@@ -71,7 +71,7 @@ pub(super) fn attach() {
     // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
     let result = unsafe { sys::mmap(ADDRESS, len, both, flags, -1, 0) };
     if result != ADDRESS as isize {
-        host::fatal("the addresses that powerfail needs to repeat a target are taken");
+        host::fatal("the address range that powerfail needs for fuzzing is in use");
     }
 }
 
@@ -93,7 +93,7 @@ fn note(kind: u32, number: u32, first: u64, second: u64) {
     }
     let table = table();
     let at = table.count.fetch_add(1, Ordering::Relaxed) as usize;
-    // Nobody reads before this process is gone, but it may be killed in the middle.
+    // It is read only after this process has ended, but the process may be killed in the middle.
     if let Some(entry) = table.entries.get(at) {
         entry.kind.store(0, Ordering::Release);
         entry.number.store(number, Ordering::Relaxed);

@@ -47,7 +47,7 @@ extern "C" fn begin(main: u64) -> Beginning {
     }
 }
 
-/// Goes on to the original as if that had been called, with another `main` if need be.
+/// Jumps to the original as if that had been called, with another `main` if need be.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn __libc_start_main() {
@@ -80,7 +80,7 @@ struct Arguments {
     start: *const *const u8,
 }
 
-/// Stands in for the target's `main`: stops, and goes on there with other arguments.
+/// Stands in for the target's `main`: stops, and continues there with other arguments.
 #[unsafe(naked)]
 extern "C" fn own_main() {
     naked_asm!(

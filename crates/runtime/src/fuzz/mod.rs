@@ -6,8 +6,8 @@
 //! was found out about code, and [`main_function`] gives an execution its arguments. [`cheap_copies`] makes copies of the
 //! process cheap; [`pmdk_destructors`] and [`module_destructors`] leave out what is done for nothing when one ends.
 //!
-//! A copy of a process is recorded as the same thread: it goes on with the block of that thread as it was at
-//! the fork ([`thread::Saved`]). Its records are read by the host when it has ended.
+//! A copy of a process is recorded as the same thread: it continues with the block of that thread as it was at
+//! the fork (`threads::Saved`). Its records are read by the host when it has ended.
 //!
 //! # Safety
 //!
@@ -79,7 +79,7 @@ pub(crate) fn attach(shared: i32) {
     // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped, so no memory that is in use changes.
     let result = unsafe { sys::mmap(AREA_ADDRESS, AREA_LEN, both, flags, shared, offset) };
     if result != AREA_ADDRESS as isize {
-        host::fatal("the addresses that powerfail needs to repeat a target are taken");
+        host::fatal("the address range that powerfail needs for fuzzing is in use");
     }
     learned::attach();
     ACTIVE.store(true, Ordering::Relaxed);
@@ -124,7 +124,7 @@ pub(crate) fn reached_input() {
     }
 }
 
-/// A copy of this process that the target itself has made: it ends with whoever made it.
+/// A copy of this process that the target itself has made: it ends with the process that made it.
 pub(crate) fn has_forked() {
     if is_active() {
         execution::end_with_parent();

@@ -6,7 +6,7 @@
 //! other does nothing. In a process that was just copied each library costs a few page faults for that.
 //!
 //! What a library has registered was called before, by `exit` itself, and what the destructors of others register
-//! while this goes on `exit` calls afterwards. So nothing is missing if these two are left out when a process
+//! in the meantime `exit` calls afterwards. So nothing is missing if these two are left out when a process
 //! ends, and in particular nothing that could touch a pool. A library that has a destructor of its own has a
 //! longer table of them, and nothing changes for it. It is different if a library is unloaded: then what it has
 //! registered is called by its destructor alone. So before anything is unloaded all is put back.

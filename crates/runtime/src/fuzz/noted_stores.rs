@@ -1,5 +1,5 @@
-//! Instructions that store to pools, as executions find them: whoever forks the next execution patches them
-//! first, so that each faults once in a campaign and not in each execution.
+//! Instructions that store to pools, as executions find them: the process that forks the next execution patches them
+//! first, so that each faults once in a fuzzing run and not in each execution.
 //!
 //! # Safety
 //!
@@ -48,7 +48,7 @@ pub(super) fn patch() {
         .min(NOTES_MAX as u32);
     let read = READ.swap(count, Ordering::Relaxed);
     for number in read..count {
-        // SAFETY: inside of the area, which is mapped for good; nobody writes there now.
+        // SAFETY: inside of the area, which is mapped for good; no execution runs and writes there now.
         let site = unsafe { place(number).read_volatile() };
         SITES.with(|sites| {
             // Code that only an execution has loaded is not here.

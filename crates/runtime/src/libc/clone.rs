@@ -1,7 +1,7 @@
 //! Threads and processes that the target makes with `clone` itself.
 //!
-//! Whoever shares memory with its maker has the maker's GS base at first, and would write to its
-//! block. A thread of this process gets a block of its own; a process of its own that shares our
+//! A new thread or process that shares memory with its creator has the creator's GS base at first, and would write
+//! to its block. A thread of this process gets a block of its own; a process of its own that shares our
 //! memory cannot be recorded; a copy of this process is what it is after `fork`.
 //!
 //! # Safety
@@ -47,14 +47,16 @@ struct Start {
 pub(crate) fn check_shared(flags: u64) {
     if flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM && flags & CLONE_THREAD == 0 {
         host::fatal(
-            "the target makes a process that shares its memory with clone, which cannot be recorded",
+            "the target creates a process that shares its memory (clone with CLONE_VM), which cannot be recorded",
         );
     }
 }
 
 /// The target makes a thread by a system call of its own.
 pub(crate) fn refuse_thread() -> ! {
-    host::fatal("the target makes a thread by a system call of its own, which cannot be recorded")
+    host::fatal(
+        "the target creates a thread with a raw clone system call, which cannot be recorded",
+    )
 }
 
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Being there before constructors run.
+//! Running before the constructors of other libraries.
 //!
 //! Libraries ask in their constructors whether they run under Valgrind, and remember the answer. So the
 //! runtime must have looked at their code by then:
@@ -65,7 +65,7 @@ pub(crate) fn watch_linker() {
     };
     if !does_nothing {
         host::warn(
-            "libraries that are opened later cannot be told in time that they run under Valgrind",
+            "libraries loaded by dlopen may not see in their constructors that client requests are answered",
         );
         return;
     }

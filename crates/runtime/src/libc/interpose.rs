@@ -54,7 +54,10 @@ pub(crate) fn find(name: &'static str) -> usize {
     // SAFETY: the name is a string with an end.
     let address = unsafe { dlsym(RTLD_NEXT, name.as_ptr().cast()) } as usize;
     if address == 0 {
-        host::fatal("the target calls a function that only powerfail has");
+        let name = name.trim_end_matches('\0');
+        host::fatal(&format!(
+            "the target calls {name}, which no other library defines"
+        ));
     }
     address
 }
@@ -86,12 +89,12 @@ pub(crate) fn maybe_find(name: &'static str) -> Option<u64> {
     (address != 0).then_some(address)
 }
 
-/// Whether somebody is interested in what the target does: it is recorded, or explored.
+/// Whether the target is watched: it is recorded, or it is a recovery that is examined.
 pub(super) fn is_watched() -> bool {
     host::attached() || recovery::is_active()
 }
 
-/// What explore mode makes of a system call, if that is anything.
+/// Lets the recovery mode make a system call; `None` if that does not concern it.
 pub(super) fn explored(number: usize, arguments: [usize; 6]) -> Option<isize> {
     if recovery::is_active() {
         recovery::perform(number, arguments)

@@ -148,7 +148,7 @@ extern "C" fn decide(arguments: &[usize; 6], last: usize) -> Decision {
     }
 }
 
-/// `long syscall(long number, ...)`: does it, or goes on to the original as if it had been called.
+/// `long syscall(long number, ...)`: does it, or jumps to the original as if that had been called.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn syscall() {

@@ -50,13 +50,13 @@ impl Action {
         }
     }
 
-    /// What the kernel is told in its place.
+    /// The action that the kernel gets in its place.
     fn stand_in(&self) -> Self {
         let is_function = self.handler > 1;
         let mut mask = self.mask;
         mask[0] &= !signals::OURS;
         if is_function && self.flags & SA_ONSTACK != 0 {
-            // On our stack first: nobody may come in between.
+            // On our stack first: no other handler may come in between.
             mask[0] = u64::MAX;
         }
         Self {

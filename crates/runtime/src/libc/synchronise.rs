@@ -1,7 +1,7 @@
 //! Functions of the C library by which threads wait for each other. Where threads are scheduled, the
-//! scheduler has to know who waits and for what; what is done is what the C library does.
+//! scheduler has to know which thread waits and for what; the work is done by the C library.
 //!
-//! Where nobody is scheduled, each of these functions is one jump to the original.
+//! Where threads are not scheduled, each of these functions is one jump to the original.
 //!
 //! # Safety
 //!

@@ -1,5 +1,4 @@
-//! System calls that read from or write to pools, and those by which the target speaks to the
-//! outside.
+//! System calls that read from or write to pools, and those that write output.
 //!
 //! A pool is read-only where the target sees it, so the kernel refuses to write there. And what the
 //! C library writes on behalf of `printf` goes past every symbol that could be replaced. So the
@@ -202,7 +201,7 @@ unsafe fn send(number: usize, arguments: [usize; 6], offset: Option<u64>, parts:
         }
         fuzz::before_change(fd);
         let done = if desock::is_connection(fd) {
-            // Nobody reads it.
+            // The simulated client does not read it.
             iovec::len_of(parts) as isize
         } else {
             sys::call(number, arguments)

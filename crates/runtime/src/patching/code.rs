@@ -59,7 +59,7 @@ pub(crate) fn reset_after_fork() {
     }
 }
 
-/// Writes to memory that may be read-only, and that nobody executes or uses now.
+/// Writes to memory that may be read-only, and that is not executed or used now.
 pub(crate) fn write(address: u64, bytes: &[u8]) {
     let arguments = [
         memory() as usize,

@@ -1,5 +1,4 @@
-//! The modules of the target: where their functions are, and what of them must be patched before it
-//! runs.
+//! The loaded modules of the target: their functions, unwind tables, names and dynamic sections.
 //!
 //! Only what the unwind table calls a function is decoded: some libraries have data among their
 //! code.
@@ -319,7 +318,7 @@ impl LoadedModule {
             .then_some(tables)
     }
 
-    /// Whether it has something of this name, of a version that whoever names none gets.
+    /// Whether it defines this name, in the default version.
     pub(crate) fn defines(&self, name: &CStr) -> bool {
         const HIDDEN: u16 = 0x8000;
         let Some(tables) = self.name_tables() else {
@@ -463,7 +462,9 @@ fn functions(table: &'static [u8], mut visit: impl FnMut(u64, u64, u64)) {
             .map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]))
     };
     if !table.starts_with(&usual) {
-        host::warn("a module has an unwind table of an unusual form; its fences may be missed");
+        host::warn(
+            "a module has an unsupported unwind table; its flushes and fences may be missed",
+        );
         return;
     }
     let count = number(table, 8).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! What the planner of patches wants to know of the code around an instruction.
+//! The code around an instruction, as far as planning a patch needs it: branch targets, instruction boundaries, and
+//! which neighbours may be patched later.
 
 use core::cell::RefCell;
 use std::collections::BTreeSet;

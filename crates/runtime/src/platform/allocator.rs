@@ -44,14 +44,14 @@ impl Bump {
             .compare_exchange(0, fresh, Ordering::AcqRel, Ordering::Acquire)
         {
             Ok(_) => Some(fresh),
-            // Somebody was faster; the reservation that is not needed costs nothing.
+            // Another thread was faster; the second reservation costs nothing.
             Err(start) => Some(start),
         }
     }
 }
 
-// SAFETY: blocks come from one mapping, are aligned, and never overlap: each addition to `used` is
-// somebody's alone.
+// SAFETY: blocks come from one mapping, are aligned, and never overlap: each addition to `used` gives
+// its bytes to one caller.
 unsafe impl GlobalAlloc for Bump {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (len, alignment) = (layout.size() as u64, layout.align() as u64);

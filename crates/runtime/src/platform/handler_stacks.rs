@@ -150,7 +150,7 @@ extern "C" fn after_handler(context: *mut c_void) {
 
 /// Whether a handler of the target must not run where ours does.
 pub(crate) fn must_move(context: *mut c_void) -> bool {
-    // What was interrupted on our stack goes on there: below it is our own frame.
+    // What was interrupted on our stack continues there: below it is our own frame.
     threads::is_on_own_stack(context as u64)
         && !threads::is_on_own_stack(Frame::new(context).get(Greg::Rsp))
         && (threads::block().is_some() || recovery::is_active())
@@ -175,7 +175,7 @@ unsafe fn vectors_len(vectors: u64) -> usize {
     }
 }
 
-/// Runs a handler of the target on the stack where it would run without us, and goes on from there.
+/// Runs a handler of the target on the stack where it would run without us, and continues from there.
 /// Everything is blocked until then. If that stack cannot be written, the target is ended by the
 /// fault here, as the kernel would have ended it.
 ///

@@ -1,4 +1,4 @@
-//! A lock that is safe against signals: whoever holds it has all of them blocked.
+//! A lock that is safe in signal handlers: the thread that holds it has all signals blocked.
 //!
 //! # Safety
 //!

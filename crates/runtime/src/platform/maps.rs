@@ -1,4 +1,4 @@
-//! What the kernel says about the target's mappings: slow, for rare questions.
+//! The mappings of the process, read from `/proc/self/maps`: slow, for rare use.
 //!
 //! # Safety
 //!

@@ -1,5 +1,5 @@
-//! Signals: the faults of stores and the breakpoints of silent sites are ours; everything else goes
-//! to the target's handlers, which see the state that they would have seen without us.
+//! Which handler a signal runs. Faults and breakpoints come to the runtime first; what is not the runtime's goes to
+//! the target's handler, which sees the state that it would have seen without the runtime.
 //!
 //! # Safety
 //!
@@ -111,7 +111,7 @@ pub(crate) fn install_handlers(on_breakpoint: Handler, on_fault: Handler) {
     }
     set_action(SIGTRAP, on_breakpoint as *const () as usize);
     set_action(SIGSEGV, on_fault as *const () as usize);
-    // A mask may be inherited from whoever started the target.
+    // The process that started the target may have blocked them.
     sys::unblock_signals(OURS);
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn wish(signal: usize) -> Wished {
     }
 }
 
-/// A fault or breakpoint that is the target's own, or a signal that somebody sent.
+/// A fault or breakpoint that is the target's own, or a signal that was sent by a process or thread.
 pub(crate) fn deliver(signal: usize, info: *mut c_void, context: *mut c_void) {
     const SA_RESETHAND: u64 = 0x8000_0000;
     let frame = Frame::new(context);

@@ -1,4 +1,4 @@
-//! Raw system calls.
+//! Raw system calls, and single instructions that the language has no words for.
 //!
 //! # Safety
 //!
@@ -53,7 +53,7 @@ pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
 /// Maps memory.
 ///
 /// # Safety
-/// With a fixed address, what is there is lost.
+/// With a fixed address, existing mappings are replaced.
 pub(crate) unsafe fn mmap(
     address: u64,
     len: u64,

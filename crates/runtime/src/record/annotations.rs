@@ -72,7 +72,7 @@ fn record_payload(code: u32, value: u64, payload: *const u8, len: usize) {
     }
     if len > PAYLOAD_LEN_MAX && !CUT.swap(true, Ordering::Relaxed) {
         host::warn(&format!(
-            "a mark of the target has more than {PAYLOAD_LEN_MAX} bytes; of this one and others like it the rest is not recorded"
+            "a mark of the target is longer than {PAYLOAD_LEN_MAX} bytes; the rest of it, and of further marks like it, is not recorded"
         ));
     }
     // SAFETY: the target says that so many bytes are there.

@@ -1,4 +1,4 @@
-//! Records that the runtime itself makes: what the kernel does for the target.
+//! Records that the runtime itself makes: stores by the kernel, marks, output.
 //!
 //! # Safety
 //!
@@ -121,7 +121,7 @@ fn append_words<const N: usize>(block: *mut ThreadBlock, site: SiteId, words: [u
     let record_len = u64::from(header.record_len());
     let mut start = record_len;
     // SAFETY: the block is this thread's; a reservation that does not fit is given up, as the protocol
-    // says, and one that fits is nobody else's.
+    // says, and one that fits belongs to this thread alone.
     unsafe {
         core::arch::asm!(
             "xadd [{cursor}], {start}",

@@ -236,7 +236,7 @@ impl Known {
                 rbp_saved_at = Some(saved_at);
             }
             self.walk.checks.push(Check { address, value });
-            // Our own frames are nobody's business, but who called us is.
+            // Our own frames are left out, but not those of our callers.
             if !modules::is_own(value) {
                 self.walk.frames.push(value);
             }
@@ -263,7 +263,7 @@ impl Known {
         if self.numbers.len() >= STACKS_MAX {
             if !TOO_MANY.swap(true, Ordering::Relaxed) {
                 host::warn(
-                    "the target has more call stacks than are told apart; only the sites of further ones are recorded",
+                    "the target has too many distinct call stacks; further ones are recorded without their callers",
                 );
             }
             return site.0;
@@ -396,7 +396,7 @@ pub(crate) fn set_origin(pc: u64, frame: &Frame) {
     write_origin(parts);
 }
 
-/// Records are made again for whoever calls us.
+/// Records are made for our callers again.
 pub(crate) fn clear_origin() {
     write_origin([0; 3]);
 }
@@ -411,7 +411,7 @@ fn write_origin(parts: [u64; 3]) {
 }
 
 /// What a record that the runtime itself makes names as its site: if wanted, the call stack of the
-/// code that was named, or else of whoever called us.
+/// code that was named, or else of our caller.
 pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
     if !are_wanted() {
         return site;
@@ -440,7 +440,7 @@ pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
     }))
 }
 
-/// What a mark of a call names as its site: if wanted, the call stack of whoever called us. It is looked
+/// What a mark of a call names as its site: if wanted, the call stack of our caller. It is looked
 /// up in the thread's table as emitted code does it; `kind` is different for each function that asks.
 #[inline(never)]
 pub(crate) fn of_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
@@ -470,7 +470,7 @@ pub(crate) fn of_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
         }
         let innermost = known.walk.frames.remove(0) - 1;
         let id = known.number(NO_SITE, innermost);
-        // SAFETY: whoever holds the lock has blocked all signals.
+        // SAFETY: the lock is held, so all signals of this thread are blocked.
         unsafe { known.walk.remember_as(block, key, id, registers) };
         id
     }))

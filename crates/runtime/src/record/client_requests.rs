@@ -13,7 +13,7 @@
 //!
 //! What libpmemobj itself says about its transactions is left out: they are seen by its functions.
 //!
-//! Requests of other tools, and those that nobody knows, get their default and are counted.
+//! Requests of other tools, and unknown ones, get their default and are counted.
 //!
 //! Everything here runs on the slow stack, with signals blocked.
 //!
@@ -42,7 +42,7 @@ const LINE_LEN: u64 = 64;
 /// Memory that the target calls persistent and that is no pool: from, to.
 struct Registered {
     ranges: Vec<(u64, u64)>,
-    /// The last one, as long as the target may only be asking whether somebody listens.
+    /// The last one, as long as the target may only be asking whether requests are answered.
     doubtful: Option<(u64, u64)>,
 }
 
@@ -304,7 +304,7 @@ fn is_persistent(address: u64, len: u64) -> bool {
         || REGISTERED.with(|registered| {
             let range = (address, end);
             if registered.doubtful == Some(range) {
-                // Somebody finds out who answers, as PMDK does. Nothing will be stored there.
+                // The target finds out whether requests are answered, as PMDK does. Nothing will be stored there.
                 registered.doubtful = None;
             }
             let holds = |range: &(u64, u64)| range.0 <= address && end <= range.1;
@@ -331,7 +331,7 @@ fn remove(address: u64, len: u64) {
     });
 }
 
-/// The target goes on without asking for what it has registered last: it means it.
+/// The target continues without asking about what it registered last: the registration was meant.
 fn settle_doubt() {
     conclude();
 }
@@ -348,7 +348,7 @@ fn warn_of((from, to): (u64, u64)) {
     }
     let len = to - from;
     host::warn(&format!(
-        "the target calls {len} bytes at {from:#x} persistent by a client request, and no recorded \
-         pool is there: what it stores there is not recorded"
+        "a client request registers {len} bytes at {from:#x} as persistent, but no recorded pool is \
+         mapped there: stores to them are not recorded"
     ));
 }

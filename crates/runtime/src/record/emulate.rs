@@ -3,7 +3,7 @@
 //! The handler puts the address of the buffer into a register and sends the thread to a copy of the
 //! instruction that is followed by a breakpoint; there the next handler finds in the buffer what would
 //! have been written, records it and writes it through the alias. Between the two the thread has all
-//! signals but ours blocked, so nobody sees it there. See [`Redirected`].
+//! signals but ours blocked, so no handler of the target sees it there. See [`Redirected`].
 //!
 //! # Safety
 //!
@@ -84,7 +84,7 @@ pub(crate) fn begin(frame: &Frame, emulated: &Emulated) {
     let last = address.wrapping_add(len as u64 - 1);
     if !WINDOW.contains(address) || !WINDOW.contains(last) || len > thread_private::BUFFER_LEN {
         host::fatal(&format!(
-            "the instruction at {:#x} stores to the border of all pools",
+            "the instruction at {:#x} stores across the end of the address range of pools",
             emulated.site
         ));
     }

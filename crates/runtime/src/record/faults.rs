@@ -131,7 +131,7 @@ extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: *mut c_void
         // SAFETY: the instruction at this address was just executed.
         let byte = unsafe { code::view(address, 1)[0] };
         if byte != code::BREAKPOINT {
-            // Somebody was patching, and is done.
+            // Another thread was patching, and is done.
             return Some(Breakpoint::At(address));
         }
         sites.breakpoint(address).map(Breakpoint::At)
@@ -161,7 +161,9 @@ fn make_system_call(frame: &Frame, address: u64) {
             let copy = SITES.with(|sites| sites.as_mut()?.system_call_copy(address));
             match copy {
                 Some(copy) => frame.set(Greg::Rip, copy),
-                None => host::fatal("there is no place for a copy of a system call"),
+                None => host::fatal(&format!(
+                    "no memory near {address:#x} for a copy of a system call"
+                )),
             }
         }
     }

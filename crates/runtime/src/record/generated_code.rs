@@ -2,7 +2,7 @@
 //!
 //! Its stores fault like all others. Its flushes, fences and locked operations are looked for when
 //! its pages become executable, from their beginning on, and get breakpoints, which go away when the
-//! pages become writable again: whoever generates code may read it and change it in place. Where code
+//! pages become writable again: the target may read the code and change it in place. Where code
 //! can change while it is executable, or does not decode from the beginning, a warning says that
 //! something may be missed.
 
@@ -66,7 +66,7 @@ pub(crate) fn changed(address: u64, len: u64, protection: usize) {
     look(range, protection & sys::PROT_READ != 0);
 }
 
-/// Recording begins: looks at what is there.
+/// Recording begins: looks at the existing code.
 pub(crate) fn look_at_all() {
     let ranges = RANGES.with(|ranges| ranges.clone());
     for range in ranges {

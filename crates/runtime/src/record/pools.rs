@@ -415,11 +415,11 @@ pub(crate) fn reserve(address: u64, len: u64, fixed: usize) -> isize {
     unsafe { sys::mmap(address, len, sys::PROT_NONE, flags, -1, 0) }
 }
 
-/// Keeps everybody else out of the window and its alias.
+/// Reserves the window and its alias, so that nothing else is mapped there.
 pub(crate) fn reserve_window() {
     let result = reserve(WINDOW_ADDRESS, 2 * WINDOW_LEN, sys::MAP_FIXED_NOREPLACE);
     if result != WINDOW_ADDRESS as isize {
-        host::fatal("the addresses that powerfail needs for pools are taken");
+        host::fatal("the address range that powerfail needs for pools is in use");
     }
 }
 
@@ -535,7 +535,9 @@ pub(crate) fn file_written(fd: i32, offset: u64, bytes: &[u8]) {
         let holds = |mapping: &Mapping| at.wrapping_sub(mapping.offset) < mapping.len;
         let mapping = mappings_of(fd).into_iter().find(holds);
         let Some(mapping) = mapping.or_else(|| add_shadow(fd, at)) else {
-            host::warn("the target wrote to a part of a pool's file that cannot be shown");
+            host::warn(
+                "the target wrote to a part of a pool's file that cannot be mapped; the write is not recorded",
+            );
             return;
         };
         let to = end.min(mapping.offset + mapping.len);

@@ -34,18 +34,18 @@ const ALIGNMENT: u64 = 2 << 20;
 /// The longest name.
 const NAME_MAX: usize = 64;
 
-/// The directory of the files, with a zero behind it; null if nobody is interested.
+/// The directory of the files, with a zero behind it; null if ranges are not recorded.
 static DIRECTORY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether what the target maps anonymously may be registered.
 static IS_EXPECTED: AtomicBool = AtomicBool::new(false);
 /// Where the next such mapping goes.
 static NEXT: AtomicU64 = AtomicU64::new(RANGES_ADDRESS + ALIGNMENT);
 
-const NOBODY: c_int = 0;
+const NOT_RECORDED: c_int = 0;
 const DONE: c_int = 1;
 const REFUSED: c_int = -1;
 
-/// Finds out whether somebody is interested, and whether the target is.
+/// Finds out whether ranges are recorded, and whether the target registers any.
 pub(crate) fn start() {
     let Some(directory) = std::env::var_os(RANGES_VARIABLE) else {
         return;
@@ -126,7 +126,7 @@ extern "C" fn powerfail_register_range(
 ) -> c_int {
     let directory = DIRECTORY.load(Ordering::Acquire);
     if directory.is_null() {
-        return NOBODY;
+        return NOT_RECORDED;
     }
     let (address, len) = (address as u64, len as u64);
     if name.is_null() {
@@ -184,7 +184,7 @@ fn record(address: u64, len: u64, name: &str, directory: &CStr, path: &CStr) -> 
     heap::close(fd);
     if !is_there {
         return refuse(&format!(
-            "the range {name} of {len} bytes cannot be recorded: there is no file for it, or one of another length"
+            "the range {name} of {len} bytes cannot be recorded: its file cannot be created, or has another length"
         ));
     }
     if is_done { DONE } else { REFUSED }
@@ -216,7 +216,7 @@ fn recover(address: u64, len: u64, name: &str, path: &CStr) -> c_int {
     let fd = recovery::open_file(path);
     if fd < 0 {
         // The workload has registered no such range.
-        return NOBODY;
+        return NOT_RECORDED;
     }
     let before = sys::fstat(fd).map_or(0, |status| status.len_bytes);
     let is_done = before == len && recovery::map_file(address, len, sys::MAP_FIXED, fd) > 0;

@@ -133,7 +133,7 @@ fn grow(request: Request, mapping: Mapping) -> isize {
     };
     for side in [in_place, in_place.of_alias()] {
         let (behind, more) = (side.address + side.old_len, side.new_len - side.old_len);
-        // SAFETY: our own reservation, for which nobody has a use.
+        // SAFETY: our own reservation, which nothing uses.
         unsafe {
             let arguments = [behind as usize, more as usize, 0, 0, 0, 0];
             sys::call(sys::number::MUNMAP, arguments);

@@ -1,8 +1,8 @@
-//! The order of threads, if the host asks for one: a scheduler that lets one thread at a time go on.
+//! The order of threads, if the host asks for one: a scheduler that lets one thread run at a time.
 //!
 //! The algorithm is that of probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi,
 //! Nagarakatte, ASPLOS 2010): every thread has a priority that is drawn at random, the one with the
-//! highest goes on, and at a few operations that are drawn at random the thread that is about to make it
+//! highest runs, and at a few operations that are drawn at random the thread that is about to make it
 //! falls behind all others. A thread asks for its **turn** before each operation on a pool, when it
 //! begins, and before and after whatever may block it.
 //!
@@ -16,7 +16,7 @@
 //!    turn, counts as asleep until it asks again. That makes the order depend on time, so it is counted,
 //!    but nothing waits for ever.
 //! 3. The number of threads is not known, so priorities are numbers of 62 bits instead of a permutation.
-//! 4. If nobody knows how many operations there will be, moments are drawn so that every order of
+//! 4. If the number of operations is unknown, moments are drawn so that every order of
 //!    magnitude has the same chance.
 //!
 //! Nothing of the target's is held here but what it holds itself: a thread that waits for its turn has
@@ -43,7 +43,7 @@ const LOOK_EVERY_NS: u64 = 1_000_000;
 const IDLE_LOOKS: u32 = 2;
 /// If it has used so much since its last turn, it is busy with something else, or waits by spinning.
 const BUSY_NS: u64 = 10_000_000;
-/// After so many looks nobody waits any longer, whatever the reason.
+/// After so many looks no thread waits any longer, whatever the reason.
 const LOOKS_MAX: u32 = 500;
 
 static MEMBERS: Lock<Members> = Lock::new(Members::NONE);
@@ -65,7 +65,7 @@ enum State {
         /// Whether it waits in the kernel, or here for another attempt.
         in_kernel: bool,
     },
-    /// It asked for no turn for so long that nobody waits for it.
+    /// It asked for no turn for so long that the others do not wait for it.
     Asleep,
 }
 
@@ -231,7 +231,7 @@ impl Members {
             sys::processor_time_ns(thread)
         };
         let Some(processor_ns) = processor_ns else {
-            // It ended and nobody noticed.
+            // It ended without notice.
             self.remove(number);
             return;
         };
@@ -295,7 +295,7 @@ impl Members {
     }
 }
 
-/// Whether a mutex of the C library is held by anybody.
+/// Whether a mutex of the C library is held.
 fn is_locked(mutex: u64) -> bool {
     // SAFETY: zero, or what a thread waits with; its first word says so.
     mutex != 0 && unsafe { (mutex as *const u32).read_volatile() } != 0
@@ -322,7 +322,7 @@ fn asks_whether_it_sleeps(number: u32) -> bool {
     false
 }
 
-/// Time decides who goes on.
+/// A timeout decides which thread runs.
 fn note_lapse() {
     let lapses = &host::control().schedule_lapses;
     lapses.fetch_add(1, Ordering::Relaxed);
@@ -378,7 +378,7 @@ pub(crate) fn begin() {
     turn();
 }
 
-/// The calling thread ends: nobody waits for it any more, and whoever waits for its end can go on.
+/// The calling thread ends: the others do not wait for it any more, and threads that wait for its end can run.
 pub(crate) fn end() {
     let Some(number) = number().filter(|_| is_on()) else {
         return;
@@ -448,7 +448,7 @@ fn unblock(number: u32) {
     });
 }
 
-/// Runs what may block the calling thread, until somebody wakes those who wait for `on`; whoever is woken
+/// Runs what may block the calling thread, until a thread wakes those that wait for `on`; a thread that is woken
 /// may need the mutex `then` besides.
 pub(crate) fn blocking<R>(on: u64, then: u64, work: impl FnOnce() -> R) -> R {
     let Some(number) = number().filter(|_| concerns_caller()) else {
@@ -466,7 +466,7 @@ pub(crate) fn blocking<R>(on: u64, then: u64, work: impl FnOnce() -> R) -> R {
 /// the others' way while it has to wait. `None` if it waited too long; then it is to be left to the
 /// C library, which knows more.
 ///
-/// An attempt and what follows from it are one step to the scheduler: whoever gives something back does
+/// An attempt and what follows from it are one step to the scheduler: a thread that gives something back does
 /// so before, or says so afterwards. So attempts must not wait for anything.
 pub(crate) fn acquire<R>(on: u64, attempt: impl Fn(&Members) -> Option<R>) -> Option<R> {
     const LOOKS: u32 = 20;
@@ -497,7 +497,7 @@ pub(crate) fn acquire<R>(on: u64, attempt: impl Fn(&Members) -> Option<R>) -> Op
                 looks += 1;
                 result = MEMBERS.with(|members| attempt(members));
                 if result.is_some() {
-                    // Nobody said that it was free.
+                    // No thread said that it was free.
                     note_lapse();
                 }
             }

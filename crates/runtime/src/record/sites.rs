@@ -211,7 +211,7 @@ impl Sites {
             stride: 16,
         };
         let Some(at) = self.patcher.place(targets, 256) else {
-            host::fatal("there is no memory for code")
+            host::fatal("out of memory for trampolines")
         };
         let emitter = &mut self.patcher.emitter;
         match emitter.emit_refill_stub(at, xsave_len, &mut out) {
@@ -219,7 +219,7 @@ impl Sites {
                 self.patcher.write(at, len as u64, &out[..len]);
                 threads::set_refill_entry(at);
             }
-            Err(_) => host::fatal("the way out of emitted code could not be emitted"),
+            Err(_) => host::fatal("internal error: cannot emit the refill stub"),
         }
     }
 
@@ -255,7 +255,9 @@ impl Sites {
             }
         }
         if refused > 0 {
-            host::warn("some flushes, fences or locked operations could not be patched");
+            host::warn(
+                "some flushes, fences or locked operations could not be patched and are not recorded",
+            );
         }
     }
 
@@ -340,7 +342,9 @@ impl Sites {
     /// Puts a breakpoint at every `syscall` of a function.
     fn break_at_system_calls(&mut self, address: u64) {
         let Some(function) = self.modules.function_at(address) else {
-            host::warn("a function of the C library is not where it is expected");
+            host::warn(
+                "a function of the C library has no unwind entry; its system calls are not recorded",
+            );
             return;
         };
         // SAFETY: functions of loaded modules are readable.
@@ -363,7 +367,9 @@ impl Sites {
 
     fn break_at_system_call(&mut self, address: u64) {
         if self.patcher.claims.owner(address).is_some() {
-            host::warn("a system call lies in a patch, and is not seen");
+            host::warn(&format!(
+                "the system call at {address:#x} lies inside a patch and is not recorded"
+            ));
         } else if self.system_calls.insert(address) {
             code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
         }
@@ -410,7 +416,9 @@ impl Sites {
         fuzz::note(address);
         match self.entries.get(&address) {
             Some(entry) => Ok(entry.trampoline),
-            None => Err(Refused("an instruction could not be patched".to_owned())),
+            None => Err(Refused(format!(
+                "the instruction at {address:#x} could not be patched"
+            ))),
         }
     }
 
@@ -647,7 +655,9 @@ impl Patching for Sites {
 fn refused(unsettled: &Unsettled<EmitError>, address: u64) -> Refused {
     Refused(match unsettled {
         Unsettled::Emit(error) | Unsettled::Evict(error) => format!("{error} (at {address:#x})"),
-        Unsettled::NoJump | Unsettled::NoPlace => "there is no place for a trampoline".to_owned(),
+        Unsettled::NoJump | Unsettled::NoPlace => {
+            format!("no memory near {address:#x} for a trampoline")
+        }
     })
 }
 
@@ -656,9 +666,11 @@ fn check_means(site: &Site) -> Result<(), Refused> {
     let address = site.address();
     match site.means {
         Means::Trampoline => Ok(()),
-        Means::Nothing => Err(Refused(format!("nothing is stored at {address:#x}"))),
+        Means::Nothing => Err(Refused(format!(
+            "the instruction at {address:#x} does not store"
+        ))),
         Means::Trap => Err(Refused(format!(
-            "there is no place for a copy of the instruction at {address:#x}"
+            "no memory near {address:#x} for a copy of the instruction"
         ))),
         Means::Refused(reason) => Err(Refused(format!("{reason} (at {address:#x})"))),
     }

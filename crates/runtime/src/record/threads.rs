@@ -98,7 +98,7 @@ pub(crate) fn attach_as(number: Option<u32>) {
     // be aligned to it.
     let fresh = || Some(sys::map_anywhere(3 * PRIVATE_LEN)?.next_multiple_of(PRIVATE_LEN));
     let Some(private) = recycled().or_else(fresh) else {
-        host::fatal("there is no memory for another thread")
+        host::fatal("out of memory for another thread")
     };
     if fuzz::is_active() {
         share_stacks(private);
@@ -115,14 +115,14 @@ fn share_stacks(private: u64) {
     let flags = sys::MAP_SHARED | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
     // SAFETY: a part of the private memory, in which nothing is known yet.
     if unsafe { sys::mmap(from, to - from, both, flags, -1, 0) } < 0 {
-        host::fatal("there is no memory for call stacks");
+        host::fatal("out of memory for call stacks");
     }
 }
 
 /// Gives the calling thread, which is not recorded, what our handlers need.
 pub(crate) fn attach_unrecorded() {
     let Some(start) = sys::map_anywhere(3 * PRIVATE_LEN) else {
-        host::fatal("there is no memory for another thread")
+        host::fatal("out of memory for another thread")
     };
     let private = start.next_multiple_of(PRIVATE_LEN);
     // SAFETY: the memory is this thread's since just now.
@@ -232,7 +232,7 @@ pub(crate) fn slow_stack_below(stack: u64, top: u64) -> u64 {
 }
 
 /// Says that everything the calling thread has recorded has happened. Of a thread that is just gone
-/// nobody knows whether it was killed between its last record and its last store.
+/// it is unknown whether it was killed between its last record and its last store.
 pub(crate) fn conclude() {
     append::append(EventKind::Void, None, &[]);
 }
@@ -306,7 +306,7 @@ pub(crate) struct Saved {
 }
 
 impl Saved {
-    /// Remembers the calling thread, which goes on without a chunk.
+    /// Remembers the calling thread, which continues without a chunk.
     pub(crate) fn new() -> Option<Self> {
         let slot = slot()?;
         let block = core::ptr::from_ref(&slot.block).cast_mut();
@@ -377,7 +377,7 @@ extern "C" fn refill(block: *mut ThreadBlock) {
             return;
         }
         if (*block).thread_index == UNRECORDED {
-            host::fatal("a thread stored to a pool or flushed it after its end");
+            host::fatal("a thread stored to or flushed a pool after it had ended");
         }
         if core::mem::take(&mut (*block).scratch[Slot::Turn.index()]) != 0 {
             schedule::step();

@@ -91,7 +91,7 @@ pub(super) fn decode(address: u64) -> Instruction {
     if !instruction.is_invalid() || in_page == LEN_MAX {
         return instruction;
     }
-    // SAFETY: it goes on in the next page, which is mapped then.
+    // SAFETY: the instruction continues in the next page, so that is mapped, too.
     let bytes = unsafe { code::view(address, LEN_MAX) };
     Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode()
 }

@@ -1,6 +1,5 @@
-//! The tables that trampolines of accesses ask: how far away the content of a page is, and which of its
-//! lines can be loaded and stored there without anybody looking. A third table says where a load of a
-//! line that nobody has read is noted.
+//! The tables that trampolines of accesses read: how far away the content of a page is, and which of its
+//! lines can be loaded and stored there unwatched. A third table says where the first load of a line is noted.
 //!
 //! Zero, which is what everything is at first, means that the instruction itself is executed: right for
 //! memory that is no pool, for pages that the recovery has for itself, and for lines of which each
@@ -47,7 +46,7 @@ pub(super) struct Moved {
     /// Where the recovery sees it.
     pub(super) page: u64,
     pub(super) content: u64,
-    /// What lines can be moved that nobody needs to look at.
+    /// How unwatched lines can be accessed where they have moved to.
     pub(super) moves: Moves,
     /// Lines that are none of these: a bit each.
     pub(super) kept: u64,
@@ -152,7 +151,7 @@ pub(super) fn clear_page(page: u64) {
     }
 }
 
-/// Where the bytes at an address are that an instruction could load or store without anybody looking, and how
+/// Where the bytes at an address are that an instruction could load or store unwatched, and how
 /// many of `most`, which lie in one page. Notes that lines are read.
 pub(super) fn movable(address: u64, most: u64, is_store: bool) -> Option<(u64, u64)> {
     if !is_there() || address >= WINDOW_LEN {

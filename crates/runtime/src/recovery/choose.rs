@@ -27,7 +27,7 @@ impl State {
         let choices = shared_file::control().choice_count.load(Ordering::Relaxed);
         let end = || string_functions::end_of_use(code.pc, content, from, to);
         if self.is_noted && !super::has_flag(flag::FORK) {
-            // What is decided may be that a string goes on.
+            // What is decided may be that a string continues.
             let mut decided = from;
             while end() > decided {
                 let next = end();
@@ -132,7 +132,7 @@ fn choose(mut choice: Choice, firsts: &[u32], code: Registers) -> usize {
     if let Some(&class) = shared_file::prefix().get(number as usize) {
         let class = class as usize;
         if class >= firsts.len() {
-            super::refuse("the recovery does something else when it is repeated");
+            super::refuse("the recovery behaves differently when it is repeated");
         }
         write(class, 0);
         return class;

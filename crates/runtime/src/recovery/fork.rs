@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! A copy shares no memory with this process and goes on with a copy of this stack. Other calls take pointers to
+//! A copy shares no memory with this process and continues on a copy of this stack. Other calls take pointers to
 //! this stack only, or none.
 #![allow(unsafe_code, reason = "copies the process")]
 
@@ -40,7 +40,7 @@ pub(super) fn is_execution() -> bool {
     EXECUTION.load(Ordering::Relaxed) == sys::getpid()
 }
 
-/// Makes a copy of this process, of whose end nobody but [`wait`] is told: the number of the copy, zero in
+/// Makes a copy of this process, whose end only [`wait`] reports: the number of the copy, zero in
 /// the copy itself, or a negative error number. `has_files`: whether there may be files in which the copy
 /// needs positions of its own.
 pub(super) fn fork(has_files: bool) -> i32 {
@@ -48,7 +48,7 @@ pub(super) fn fork(has_files: bool) -> i32 {
     // Only where it is certain that this is the number.
     let is_known = sys::read_own_word(number_at).is_some_and(|word| word as u32 == sys::gettid());
     let flags = if is_known { CLONE_CHILD_SETTID } else { 0 };
-    // SAFETY: no memory is shared; the copy goes on here, on its own copy of this stack. The word is
+    // SAFETY: no memory is shared; the copy continues here, on its own copy of this stack. The word is
     // what the C library itself lets fork write.
     let child = unsafe { sys::call(CLONE, [flags, 0, 0, number_at as usize, 0, 0]) } as i32;
     if child == 0 {
@@ -188,7 +188,7 @@ pub(super) fn has_files() -> bool {
     found
 }
 
-/// Whether somebody may read or write a file from where it stands. Nobody does so with what is ours, nor with
+/// Whether a file may be read or written from its current position. This is not so for files of ours, nor for
 /// the runtime's library, which is sealed.
 fn has_position(fd: i32) -> bool {
     const F_GET_SEALS: usize = 1034;

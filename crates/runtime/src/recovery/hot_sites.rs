@@ -78,7 +78,7 @@ struct Hot {
 pub(super) enum Advice {
     /// It is to be handled.
     Handle,
-    /// It goes on there, and needs no handling now.
+    /// It continues there, and needs no handling now.
     GoTo(u64),
 }
 

@@ -35,7 +35,7 @@ fn append(kind: LogKind, pool: u32, offset: u64, len: u64, site: u64, bytes: Opt
     let header_len = size_of::<LogHeader>() as u64;
     let end = at + header_len + bytes.map_or(0, |_| len.next_multiple_of(8));
     if end > LOG_MAX {
-        super::refuse("the recovery does more to its pools than can be logged");
+        super::refuse("the recovery makes more changes to its pools than can be logged");
     }
     let header = LogHeader {
         kind: kind as u32,

@@ -326,7 +326,7 @@ impl State {
         let new_len = (new_len as u64).next_multiple_of(PAGE);
         let index = self.mapping_at(address)?;
         if flags & !MAYMOVE != 0 || old_len == 0 || new_len == 0 {
-            super::refuse("the recovery moves a pool with mremap to an address of its own");
+            super::refuse("the recovery moves a pool with mremap to a fixed address");
         }
         if self.mappings[index].is_private {
             super::refuse("the recovery resizes a private mapping of a pool");

@@ -1,5 +1,6 @@
-//! Explore mode: the runtime in a *recovery*, which decides what the recovery observes of lines that a
-//! crash has left open.
+//! The runtime in a *recovery*. For lazy exploration it decides what the recovery observes of lines that a crash has
+//! left open, for races it notes which instructions read watched bytes, for eager exploration it only makes the
+//! snapshot from which executions are forked. So the room is named after the process, and not after one of the three.
 //!
 //! [`powerfail_protocol::explore`] says what is shared with the oracle and how a recovery lives. In short:
 //! the process stops before it first touches a pool, executions are forked from there, and in a lazy

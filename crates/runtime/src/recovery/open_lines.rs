@@ -19,8 +19,8 @@ impl State {
     pub(super) fn line(&self, index: u32) -> Line<'static> {
         let line = &shared_file::lines()[index as usize];
         let count = line.content_count as usize;
-        // SAFETY: the host has written the contents and left room for the knowledge, which nobody but
-        // who has the turn reaches.
+        // SAFETY: the host has written the contents and left room for the knowledge, which only
+        // the thread that has the turn reaches.
         unsafe {
             let contents = (ADDRESS + CONTENTS_AT + line.contents_at) as *const u8;
             let contents = core::slice::from_raw_parts(contents, count * self.line_bytes);
@@ -94,7 +94,7 @@ impl State {
     }
 }
 
-/// Somebody has read a range of bytes of a page of the table.
+/// The recovery has read a range of bytes of a page of the table.
 pub(super) fn note_read(page: usize, from: u64, to: u64) {
     const UNIT: u64 = 64;
     let (first, last) = (from / UNIT, (to - 1) / UNIT);

@@ -1,4 +1,4 @@
-//! What a process says to the oracle, and what it is told.
+//! Messages to the oracle, and its orders.
 //!
 //! # Safety
 //!
@@ -47,7 +47,7 @@ fn socket() -> i32 {
     SOCKET.load(Ordering::Relaxed)
 }
 
-/// Says something. If nobody is there any more, nobody listens.
+/// Sends a message. If the oracle is gone, the message is lost.
 pub(super) fn send(kind: MessageKind, words: [u64; 3], text: &str) {
     let mut message = [0u8; MESSAGE_LEN];
     message[..8].copy_from_slice(&(kind as u64).to_le_bytes());
@@ -63,7 +63,7 @@ pub(super) fn send(kind: MessageKind, words: [u64; 3], text: &str) {
     while unsafe { sys::call(SENDTO, arguments) } == -sys::EINTR {}
 }
 
-/// Waits for an order. Who is told nothing any more is to end.
+/// Waits for an order. If the oracle is gone, that means to end.
 pub(super) fn order() -> Order {
     let mut word = 0u64;
     let arguments = [socket() as usize, &raw mut word as usize, 8, 0, 0, 0];

@@ -78,7 +78,7 @@ pub(super) fn prepare() {
             restore(from, &mut bytes);
             classifier.scan(&bytes, from, |scanned| {
                 let Some(site) = scanned.silent else { return };
-                // Nothing to anybody: they run as they are.
+                // These matter to no log: they run as they are.
                 if site.action == Action::Request {
                     return;
                 }
@@ -92,7 +92,7 @@ pub(super) fn prepare() {
     code::reset_after_fork();
 }
 
-/// Where the breakpoint of an instruction is: if that was patched, where it goes on.
+/// Where the breakpoint of an instruction is: if that was patched, at its trampoline.
 fn place_of(site: u64) -> u64 {
     hot_sites::entry_of(site).unwrap_or(site)
 }
@@ -148,7 +148,7 @@ pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
     if step::runs_alone() {
         // The turn is taken by this thread, which would wait for itself.
         super::refuse(&format!(
-            "the instruction at {address:#x} runs alone and meets a breakpoint"
+            "the instruction at {address:#x} meets a breakpoint while it is single-stepped"
         ));
     }
     turn::enter();
@@ -178,7 +178,7 @@ fn decode(address: u64, byte: u8) -> Instruction {
     const LEN_MAX: usize = 15;
     let mut bytes = [0; LEN_MAX];
     let in_page = (state::PAGE - address % state::PAGE).min(LEN_MAX as u64);
-    // SAFETY: the page of an instruction that was executed is mapped; if it goes on in the next one, that
+    // SAFETY: the page of an instruction that was executed is mapped; if it continues in the next one, that
     // is mapped, too, and else the bytes do not matter.
     let seen = unsafe { code::view(address, in_page) };
     bytes[..seen.len()].copy_from_slice(seen);
@@ -190,7 +190,7 @@ fn decode(address: u64, byte: u8) -> Instruction {
     if !instruction.is_invalid() {
         return instruction;
     }
-    // SAFETY: the instruction goes on in the next page, which is mapped, because the instruction was executed.
+    // SAFETY: the instruction continues in the next page, which is mapped, because the instruction was executed.
     bytes.copy_from_slice(unsafe { code::view(address, LEN_MAX as u64) });
     bytes[0] = byte;
     decode(&bytes)

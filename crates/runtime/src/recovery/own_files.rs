@@ -1,5 +1,5 @@
 //! Files that the runtime itself maps into a recovery: what it does with them counts as what the recovery
-//! does. Where nobody explores, the kernel is asked.
+//! does. In other processes the calls go to the kernel.
 //!
 //! # Safety
 //!
@@ -49,6 +49,6 @@ fn call(number: usize, arguments: [usize; 6]) -> isize {
     } else {
         None
     };
-    // SAFETY: a file is opened, or mapped where nothing is that anybody needs.
+    // SAFETY: a file is opened, or mapped over memory that is no longer needed.
     done.unwrap_or_else(|| unsafe { sys::call(number, arguments) })
 }

@@ -42,7 +42,7 @@ impl State {
         self.pages[index].is_hidden
     }
 
-    /// Whether a page of the table must be stepped: has open lines, or lines or bytes that somebody wants to
+    /// Whether a page of the table must be stepped: has open lines, or lines or bytes that are to
     /// know to be read.
     pub(super) fn must_step(&self, index: usize) -> bool {
         let page = &self.pages[index];

@@ -236,7 +236,7 @@ fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
     match call.number {
         UNLINK | UNLINKAT => needs_file("removes a pool"),
         RENAME | RENAMEAT | RENAMEAT2 | LINK | LINKAT if first.is_some() => {
-            super::refuse_private("the recovery gives a pool another name");
+            super::refuse_private("the recovery renames or links a pool");
         }
         RENAME | RENAMEAT | RENAMEAT2 => needs_file("replaces a pool"),
         TRUNCATE => {
@@ -246,9 +246,7 @@ fn with_paths(call: &Call, paths: [Option<(i32, usize)>; 2]) -> Option<isize> {
                 page.pool == pool && page.offset + PAGE > len && page.open_lines > 0
             };
             if shared_file::open_pages().iter().any(is_cut) {
-                super::refuse(
-                    "the recovery cuts off a part of a pool that could hold several contents",
-                );
+                super::refuse("the recovery truncates a part of a pool whose content is undecided");
             }
         }
         _ if flags & O_TRUNC != 0 && is_used(pool) => {
@@ -353,7 +351,9 @@ fn refuse_moves(call: &Call) -> Option<isize> {
         .or_else(|| state::pool_of(other as i32))
         .is_some()
     {
-        super::refuse("the recovery lets the kernel copy from or to the file of a pool");
+        super::refuse(
+            "the recovery copies from or to a pool's file with sendfile, splice or copy_file_range",
+        );
     }
     None
 }
@@ -369,7 +369,7 @@ fn truncate(call: &Call, pool: u32) -> isize {
         page.pool == pool && page.offset + PAGE > len && page.open_lines > 0
     };
     if shared_file::open_pages().iter().any(is_cut) {
-        super::refuse("the recovery cuts off a part of a pool that could hold several contents");
+        super::refuse("the recovery truncates a part of a pool whose content is undecided");
     }
     call.make()
 }
@@ -388,7 +388,7 @@ fn allocate(call: &Call, pool: u32) -> isize {
     };
     if mode != 0 && shared_file::open_pages().iter().any(is_hit) {
         super::refuse(
-            "the recovery changes a part of a pool with fallocate that could hold several contents",
+            "the recovery changes a part of a pool with fallocate whose content is undecided",
         );
     }
     call.make()

@@ -1,4 +1,4 @@
-//! Notes: who first reads bytes that the host wants to know about.
+//! Notes of reads: which instruction first reads bytes that the host watches. Races are found from them.
 //!
 //! Of each line with watched bytes there is a mask of those that are still to be noted. A read takes them out
 //! of it and leaves a note, a store just takes them out. Like what is known of open lines, the masks lie
@@ -42,7 +42,7 @@ impl State {
         self.unread = if self.is_private {
             let len = (8 * watches.len() as u64).next_multiple_of(PAGE);
             let Some(address) = sys::map_anywhere(len) else {
-                super::refuse("there is no memory for watched bytes");
+                super::refuse("out of memory for watched bytes");
             };
             address
         } else {
@@ -58,7 +58,7 @@ impl State {
     /// The bytes of a watch that are still to be noted.
     #[expect(clippy::mut_from_ref, reason = "not two of the same at a time")]
     fn unread_of(&self, watch: u32) -> &mut u64 {
-        // SAFETY: there is a word for each watch, which nobody but who has the turn reaches.
+        // SAFETY: there is a word for each watch, which only the thread that has the turn reaches.
         unsafe { &mut *(self.unread as *mut u64).add(watch as usize) }
     }
 
@@ -107,7 +107,7 @@ impl State {
         });
     }
 
-    /// A page becomes a private one of the recovery's, of which nobody sees what is read.
+    /// A page becomes a private one of the recovery's, whose reads are not seen.
     pub(super) fn lose_page(&self, page: usize) {
         if self.noted_units(page) != 0 {
             super::warn("reads of pages that the recovery has changed privately are not seen");
@@ -131,7 +131,7 @@ fn append_after(mut note: Note, choices: u32) {
     let control = shared_file::control();
     let number = control.note_count.load(Ordering::Relaxed);
     if number >= NOTES_MAX {
-        super::refuse("the recovery reads more than can be noted");
+        super::refuse("the recovery reads more watched bytes than can be noted");
     }
     note.choices = choices;
     note.skipped = attention::is_none().into();

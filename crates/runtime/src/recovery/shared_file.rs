@@ -43,7 +43,7 @@ pub(super) fn attach() -> bool {
     oracle_messages::use_descriptors(socket, number_from_environment(OUTPUT_VARIABLE));
     let control = control();
     if control.magic != MAGIC || control.version != VERSION {
-        super::refuse("the runtime and the oracle of powerfail are of different versions");
+        super::refuse("the runtime and the oracle of powerfail have different versions");
     }
     true
 }
@@ -60,8 +60,8 @@ pub(super) fn owns(fd: i32) -> bool {
 
 /// The first page.
 pub(super) fn control() -> &'static Control {
-    // SAFETY: mapped since `attach`, for good. What is not atomic is written by the host while nobody
-    // runs who reads it.
+    // SAFETY: mapped since `attach`, for good. What is not atomic is written by the host while no
+    // process runs that reads it.
     unsafe { &*(ADDRESS as *const Control) }
 }
 

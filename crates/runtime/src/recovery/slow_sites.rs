@@ -1,4 +1,4 @@
-//! The instructions that met a protected page: whoever wants to make them faster finds them in the file.
+//! The instructions that met a protected page, noted in the shared file for [`super::hot_sites`] to patch.
 //!
 //! # Safety
 //!
@@ -35,7 +35,7 @@ pub(super) fn patch_noted() {
     }
     let count = shared_file::control().site_count.load(Ordering::Acquire);
     let place = (ADDRESS + SITES_AT) as *const u64;
-    // SAFETY: inside of the file, which is mapped for good; nobody writes there now.
+    // SAFETY: inside of the file, which is mapped for good; no execution runs and writes there now.
     let noted = unsafe { core::slice::from_raw_parts(place, count.min(SITES_MAX) as usize) };
     let mut new: Vec<u64> = noted
         .iter()

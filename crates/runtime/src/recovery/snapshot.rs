@@ -21,7 +21,7 @@ pub(super) fn begin() {
     let control = shared_file::control();
     let me = sys::getpid();
     if super::has_flag(flag::PRIVATE) && control.attached.load(Ordering::Acquire) == me {
-        super::refuse_private("the recovery becomes another program after it has used a pool");
+        super::refuse_private("the recovery calls exec after it has used a pool");
     }
     let root = &control.root;
     let _ = root.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed);

@@ -5,7 +5,7 @@
 //! Each pool has a *home*: a mapping of its whole file of our own. With [`flag::PRIVATE`] it is private,
 //! and holds the content of every page that is *stepped*: where the recovery sees such a page, it has no
 //! access, and each access to it is made alone, on a copy. The other pages the recovery has for itself; what it
-//! has changed there is brought home when somebody else needs it ([`super::pages::bring_home`]).
+//! has changed there is brought home when another mapping needs it ([`super::pages::bring_home`]).
 //! A page that is mapped more than once is stepped too: private mappings do not see each other.
 //!
 //! Without that flag everything is shared: pages without open lines are those of the file, and pages with
@@ -169,7 +169,7 @@ impl State {
         self.is_noted = super::has_flag(flag::NOTES);
         self.line_bytes = control.line_bytes as usize;
         if !matches!(self.line_bytes, 64 | 512) {
-            super::refuse("the lines of the table are of an unknown length");
+            super::refuse("the table of lines has an unsupported line length");
         }
         load_stacks::prepare();
         // Where there are no addresses for tables, every access is stepped.
@@ -226,7 +226,7 @@ impl State {
         let is_new = if self.is_private {
             let len = (end + OVERWRITTEN_BYTES).next_multiple_of(PAGE);
             let Some(address) = sys::map_anywhere(len) else {
-                super::refuse("there is no memory for what is known of lines");
+                super::refuse("out of memory for the state of lines");
             };
             self.knowledge = address;
             true
@@ -307,7 +307,7 @@ fn open(pool: u32, place: u64, is_private: bool) -> PoolFile {
         let flags = sharing | sys::MAP_FIXED_NOREPLACE | sys::MAP_NORESERVE;
         let home = sys::mmap(place, len, protection, flags, fd, 0);
         if home < 0 {
-            super::refuse("there are no addresses for the content of a pool");
+            super::refuse("no free address range for the content of a pool");
         }
         PoolFile {
             fd,

@@ -148,7 +148,7 @@ impl State {
             if is_ours && self.needs_step(address) {
                 let mnemonic = access::decode(at).mnemonic();
                 super::refuse(&format!(
-                    "the instruction {mnemonic:?} at {site:#x} touches more than is known of it"
+                    "the instruction {mnemonic:?} at {site:#x} accesses more memory than expected"
                 ));
             }
             // It faults elsewhere, as it would without us.
@@ -258,7 +258,7 @@ impl State {
         if self.has_company && !self.has_warned_of_threads && fork::thread_count() > 1 {
             self.has_warned_of_threads = true;
             super::warn(
-                "other threads run while a load is decided: what they read at that moment is not seen",
+                "other threads run while the value of a load is chosen: their reads in that moment are not seen",
             );
         }
     }

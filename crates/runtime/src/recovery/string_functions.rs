@@ -1,6 +1,6 @@
 //! Functions of the C library that read strings: in pieces of a vector, so they read more than there is of the
 //! string. What lies behind its end makes no difference to them, and is not noted as read. If reads are noted and
-//! nothing branches, it is not decided either: whoever really reads it later is who reads it first.
+//! nothing branches, it is not decided either: a later instruction that really uses it is then the first to read it.
 //!
 //! This is as good as one piece tells: bytes before a string in an aligned piece, and pieces behind its end that
 //! are read ahead, are noted.

@@ -1,9 +1,9 @@
 //! `movs` and `stos` on hidden pages, many elements at a time.
 //!
 //! Compilers make these of copies and of clearing memory. A single step for each element would be far too slow
-//! before they have a trampoline, and wherever that does not go on by itself. So a handler does as many elements
+//! before they have a trampoline, and wherever that cannot continue by itself. So a handler does as many elements
 //! as it can: as long as source and destination are lines of which nothing is to be decided, or no pool at
-//! all. The instruction goes on at the first that is something else, which then is stepped.
+//! all. The instruction continues at the first that is something else, which then is stepped.
 //!
 //! # Safety
 //!
@@ -179,7 +179,7 @@ fn store(buffer: &[u8], to: Run) -> bool {
         let from = buffer.as_ptr() as u64;
         return transfer(PROCESS_VM_WRITEV, from, to.address, buffer.len() as u64);
     }
-    // SAFETY: the truth of a page is mapped, there is as much of it, and nobody else has it now.
+    // SAFETY: the truth of a page is mapped, there is as much of it, and nothing else uses it now.
     let place = unsafe { core::slice::from_raw_parts_mut(to.address as *mut u8, buffer.len()) };
     place.copy_from_slice(buffer);
     true

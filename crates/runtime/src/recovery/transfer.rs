@@ -36,7 +36,7 @@ impl Buffer {
     fn new(len: u64) -> Self {
         let len = len.max(1).next_multiple_of(PAGE);
         let Some(address) = sys::map_anywhere(len) else {
-            super::refuse("there is no memory for a copy of a buffer");
+            super::refuse("out of memory for a copy of a buffer");
         };
         Self { address, len }
     }
@@ -45,7 +45,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let arguments = [self.address as usize, self.len as usize, 0, 0, 0, 0];
-        // SAFETY: the memory is ours, and nobody has it any more.
+        // SAFETY: the memory was mapped for this buffer, and nothing refers to it any more.
         unsafe { sys::call(sys::number::MUNMAP, arguments) };
     }
 }

@@ -1,7 +1,7 @@
-//! Whose turn it is: the lock of everything in explore mode.
+//! The turn: the lock of everything in a recovery that is examined.
 //!
 //! It is held from the fault of an instruction until that has run alone, that is, between two handlers of
-//! the same thread. So it is no [`crate::platform::lock::Lock`]; whoever holds it has all signals blocked, but
+//! the same thread. So it is no [`crate::platform::lock::Lock`]; the thread that holds it has all signals blocked, but
 //! for the step itself, which blocks all but ours.
 //!
 //! # Safety
@@ -22,7 +22,7 @@ static WORD: AtomicU32 = AtomicU32::new(0);
 
 struct Place(UnsafeCell<State>);
 
-// SAFETY: reached by whoever has the turn.
+// SAFETY: reached only by the thread that has the turn.
 unsafe impl Sync for Place {}
 
 static STATE: Place = Place(UnsafeCell::new(State::NEW));

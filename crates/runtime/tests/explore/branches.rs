@@ -109,7 +109,7 @@ fn what_is_private_cannot_be_handed_over() {
         refused,
         Refused::new(
             RefusalKind::NotForkable,
-            "the recovery becomes another program after it has used a pool"
+            "the recovery calls exec after it has used a pool"
         )
     );
     let refused = Zygote::fork_all(&two(), "delegating").unwrap_err();

@@ -72,7 +72,7 @@ fn start_of(clock: c_int) -> u64 {
     }
 }
 
-/// Somebody asks.
+/// Time passes with each question.
 fn now_ns(clock: c_int) -> u64 {
     start_of(clock) + PASSED_NS.fetch_add(STEP_NS, Ordering::Relaxed) + STEP_NS
 }
@@ -81,7 +81,7 @@ fn advance(ns: u64) {
     PASSED_NS.fetch_add(ns, Ordering::Relaxed);
 }
 
-/// Until when somebody is ready to wait.
+/// The end of a wait.
 pub(crate) struct Deadline {
     /// What the target's clock says then.
     at_ns: u64,
@@ -144,7 +144,7 @@ pub(crate) fn has_passed(ns: u64) {
     }
 }
 
-/// The target wants to sleep. Where nobody else runs in its process, time passes at once; whether it did.
+/// The target wants to sleep. Where no other thread runs in its process, time passes at once; returns whether it did.
 pub(crate) fn pause(ns: u64) -> bool {
     advance(ns);
     !threads::has_company()

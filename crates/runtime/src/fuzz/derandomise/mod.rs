@@ -9,7 +9,7 @@
 //! - `files.rs`: files are as old as the beginning of time;
 //! - `numbers.rs`: processes and threads have numbers that do not depend on what else runs.
 //!
-//! And what the kernel has given the process to be unpredictable with is replaced before anybody has used it.
+//! The random values that the kernel passes to each process are replaced before anything has used them.
 //!
 //! Not covered: instructions (`rdtsc`, `rdrand`, `rdseed`, and so `std::random_device` of C++), what `fork` returns, and the order of threads, which is that of the machine unless they are
 //! scheduled.

@@ -1,7 +1,7 @@
 //! Numbers of processes and threads.
 //!
-//! What the target is told is not what the kernel knows, so where it uses such a number to say whom it means,
-//! the kernel gets the one that it knows.
+//! The target sees other numbers than the kernel uses, so where it passes one to a system call, the kernel gets its
+//! own number instead.
 //!
 //! # Safety
 //!

@@ -83,7 +83,7 @@ unsafe fn stand_in(path: *const c_char) -> Option<c_int> {
     // SAFETY: by the contract the path ends with a zero byte.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     if DEVICES.contains(&path) {
-        // As random as anybody needs; who reads more reads zeros.
+        // Enough for every use that is known; what is read beyond it is zero.
         const RANDOM_LEN: usize = 16 * 1024;
         const LEN: usize = 1 << 30;
         let mut bytes = vec![0u8; RANDOM_LEN];
@@ -207,7 +207,7 @@ macro_rules! identifiers {
                     return original!($original as extern "C" fn(*mut u8) -> c_int)(out);
                 }
                 let bytes = identifier();
-                // SAFETY: the target has room for it, and not in a pool that nobody could write to: libuuid
+                // SAFETY: the target has room for it, and not in a pool, where it could not write: libuuid
                 // would write there, too.
                 unsafe { copy_to(out as usize, &bytes) };
                 0

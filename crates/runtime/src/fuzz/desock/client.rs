@@ -79,7 +79,7 @@ pub(super) enum State {
     Finished,
 }
 
-/// The target waits for somebody: goes on as far as possible.
+/// The target waits for a client: does the next steps, as far as possible.
 pub(super) fn go_on() -> State {
     let is_first = CLIENT.with(|client| client.listener >= 0 && client.owner == 0);
     if is_first {
@@ -119,7 +119,7 @@ impl Client {
         self.owner = sys::getpid();
         self.input = read_input();
         self.has_next = true;
-        // Connections that another execution has made and nobody has accepted.
+        // Connections that another execution has made and that were never accepted.
         let flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
         loop {
             // Whether the socket waits is up to the target: so it is asked first.

@@ -1,8 +1,8 @@
 //! Servers without a network: their connections come from the input.
 //!
-//! Switched on by an environment variable. A socket of the target is then a local one, to which nobody else
-//! knows the way: so descriptors, readiness and all that is done with them is what the kernel makes of it. The
-//! runtime plays the client: when the target first waits for somebody (`accept`, `poll`, `select`,
+//! Switched on by an environment variable. A socket of the target is then a local one, which no other process
+//! can reach: so descriptors, readiness and all that is done with them is what the kernel makes of it. The
+//! runtime plays the client: when the target first waits for a client (`accept`, `poll`, `select`,
 //! `epoll_wait`), it reads the input from descriptor 0, connects, sends it, and closes its side for writing.
 //! What the target sends goes nowhere. When the target has closed that connection and waits again, the next
 //! one comes, or, if the input has no more, the process ends by `exit(0)`.

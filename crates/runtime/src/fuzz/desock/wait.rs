@@ -328,7 +328,7 @@ unsafe fn epoll_with(
         }
         let arguments = [set, events, count, 0, 0, 8];
         let done = sys::call(EPOLL_PWAIT, arguments);
-        // What was ready for somebody else is not for us.
+        // What was ready for the target is not for us.
         (done != 0 || time.is_some()).then_some(done)
     }
 }

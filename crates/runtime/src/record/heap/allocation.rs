@@ -168,7 +168,7 @@ pub(crate) fn close(fd: i32) {
 /// The first process of the recording: roots are zero, whatever fresh memory holds.
 pub(super) fn begin() {
     let next = &host::control().next_run;
-    // The first run stays unused: that its number is taken says that somebody was here.
+    // The first run stays unused: that its number is taken says that the heap was in use before.
     if next
         .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
         .is_err()
@@ -195,7 +195,7 @@ pub(super) fn store_zeros(address: u64, len: u64) {
         let piece = &zeros[..(len - at).min(zeros.len() as u64) as usize];
         append::append_system_store(address + at, piece);
         let alias = WINDOW.alias(address + at) as *mut u8;
-        // SAFETY: the alias of the heap is mapped, writable; the object is nobody else's yet.
+        // SAFETY: the alias of the heap is mapped, writable; the object is not given out yet.
         unsafe { core::ptr::copy_nonoverlapping(piece.as_ptr(), alias, piece.len()) };
         at += piece.len() as u64;
     }
@@ -229,7 +229,7 @@ pub(super) fn allocate(len: u64, alignment: u64, content: Content) -> *mut c_voi
     };
     leave(mark::ALLOCATE, value, address, len.max(1));
     if content == Content::Zeros && host::attached() {
-        // Memory that was used before is not zero, and somebody has to flush that it is: so it is stored in
+        // Memory that was used before is not zero, and that it is has to be flushed: so it is stored in
         // fresh memory, too.
         store_zeros(address, len);
     } else if content == Content::Zeros && !is_fresh {
@@ -241,7 +241,7 @@ pub(super) fn allocate(len: u64, alignment: u64, content: Content) -> *mut c_voi
 /// Takes memory back.
 pub(super) fn deallocate(address: u64) {
     let Some(len) = space::len_of(address) else {
-        give_up("something is freed that is no object of the persistent heap");
+        give_up("free of an address that is not an object of the persistent heap");
     };
     leave(mark::FREE, 0, address, len);
     space::deallocate(address, len);
@@ -256,7 +256,7 @@ pub(crate) fn give_up(sentence: &str) -> ! {
     sys::exit_group(125)
 }
 
-/// Says something where nobody but the user listens.
+/// Writes a line to the standard error of the target.
 pub(crate) fn say(sentence: &str) {
     let line = format!("powerfail: {sentence}\n");
     let arguments = [2, line.as_ptr() as usize, line.len(), 0, 0, 0];

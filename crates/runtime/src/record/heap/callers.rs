@@ -25,7 +25,7 @@ static MODULES: [Module; MODULES_MAX] = [const {
         is_of_the_system: AtomicU32::new(0),
     }
 }; MODULES_MAX];
-/// How many there are. Whoever changes it has the lock.
+/// How many there are. Changed only under the lock.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static CHANGE: Lock<()> = Lock::new(());
 

@@ -3,13 +3,13 @@
 //!
 //! [`powerfail_protocol::memory`] says what lies where in its file. In a recording the heap is a pool like any
 //! other, mapped when the target first allocates something; in a recovery the same file, as a crash has left
-//! it, is mapped at the same place, recorded by nobody. Which calls are served here [`callers`] decides;
+//! it, is mapped at the same place, and not recorded. Which calls are served here [`callers`] decides;
 //! [`functions`] and [`operators`] are the calls, [`space`] gives out memory.
 //!
 //! # What the heap writes itself is durable at once
 //!
-//! Only what runs hold is written, as a store of the system and a sync of it, between marks that say that
-//! nobody wants failure points there. So a crash shows what the target has done, never what the heap does.
+//! Only what runs hold is written, as a store of the system and a sync of it, between marks that leave out
+//! failure points there. So a crash shows what the target has done, never what the heap does.
 //!
 //! # What runs here
 //!

@@ -1,4 +1,4 @@
-//! The operators `new` and `delete` of C++. Where there is a heap they always use it, whoever calls: a
+//! The operators `new` and `delete` of C++. Where there is a heap they always use it, from any caller: a
 //! string is allocated by code of the library of C++, and is the target's.
 //!
 //! # Safety
@@ -82,11 +82,11 @@ extern "C" fn delete(object: *mut c_void) {
     }
 }
 
-/// What the library of C++ does, for programs that load it where nobody else sees it.
+/// What the library of C++ does, for programs that load it with `RTLD_LOCAL`.
 extern "C" fn plain_new(len: usize) -> *mut c_void {
     let object = original!("malloc" as extern "C" fn(usize) -> *mut c_void)(len.max(1));
     if object.is_null() {
-        give_up("there is no memory for operator new");
+        give_up("operator new: out of memory");
     }
     object
 }
@@ -95,7 +95,7 @@ extern "C" fn plain_new_aligned(len: usize, alignment: usize) -> *mut c_void {
     type Align = extern "C" fn(usize, usize) -> *mut c_void;
     let object = original!("memalign" as Align)(alignment, len.max(1));
     if object.is_null() {
-        give_up("there is no memory for operator new");
+        give_up("operator new: out of memory");
     }
     object
 }

@@ -35,7 +35,7 @@ const CLASSES: usize = 32;
 /// Memory that was given out.
 pub(super) struct Object {
     pub(super) address: u64,
-    /// Whether nobody had it before.
+    /// Whether it was never given out before.
     pub(super) is_fresh: bool,
 }
 
@@ -72,7 +72,7 @@ impl State {
     };
 }
 
-/// Whoever has the lock may use the state. Signals are not blocked: see the header of the heap.
+/// The thread that has the lock may use the state. Signals are not blocked: see the header of the heap.
 struct Space {
     /// 0 free, 1 held, 2 held and waited for.
     word: AtomicU32,
@@ -105,7 +105,7 @@ fn with<R>(work: impl FnOnce(&mut State) -> R) -> R {
     result
 }
 
-/// In the child after fork: nothing of what was taken is its own, and nobody has the lock.
+/// In the child after fork: nothing of what was taken is its own, and the lock is free.
 pub(super) fn forget() {
     // SAFETY: there is no other thread. What was there may be in the middle of a change, and is left.
     unsafe { SPACE.state.get().write(State::NEW) };

@@ -151,7 +151,7 @@ extern "C" fn pmemobj_defrag(
         for number in 0..count {
             // SAFETY: the library has just used them.
             let object = unsafe { objects.add(number).read().cast_const() };
-            // Whoever has moved was copied. Where it was is reused only after another mark.
+            // An object that has moved was copied. Where it was is reused only after another mark.
             allocated_at(0, object, allocation::WRITTEN);
         }
     }

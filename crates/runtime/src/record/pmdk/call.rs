@@ -70,7 +70,7 @@ macro_rules! original {
 }
 pub(super) use original;
 
-/// Where a function of PMDK is. A library that was loaded by `dlopen` for somebody alone is not among
+/// Where a function of PMDK is. A library that was loaded by `dlopen` with `RTLD_LOCAL` is not among
 /// those that come after us.
 pub(super) fn find(name: &'static str) -> usize {
     const LIBRARIES: [&str; 3] = [
@@ -95,7 +95,7 @@ pub(super) fn find(name: &'static str) -> usize {
             }
         }
     }
-    host::fatal("the target calls a function of PMDK that no loaded library has")
+    host::fatal("the target calls a function of PMDK that no loaded library defines")
 }
 
 /// What is known of the calling thread, if it is recorded.
@@ -162,7 +162,7 @@ impl Call {
     }
 }
 
-/// Calls a function that leaves a mark and gives the address of the original, and goes on there, with
+/// Calls a function that leaves a mark and gives the address of the original, and jumps there, with
 /// all registers as they were that can hold an argument: `pmemobj_tx_begin` takes any number. The function is
 /// given the first argument.
 macro_rules! pass_on {
