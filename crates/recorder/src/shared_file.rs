@@ -7,7 +7,7 @@
 //! makes a reference to anything but atomics; bulk copies are only made of records that were seen
 //! committed, and of chunks that belong to the host.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "a mapping that other processes write to")]
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -60,7 +60,7 @@ pub(crate) struct SharedFile {
 // SAFETY: all access goes through atomics or is to chunks that only the host uses at that time; the
 // mapping is not bound to a thread.
 unsafe impl Send for SharedFile {}
-// SAFETY: as above.
+// SAFETY: `&SharedFile` gives no other access than an owned one: atomics, and chunks that only the host uses.
 unsafe impl Sync for SharedFile {}
 
 impl SharedFile {
@@ -167,7 +167,7 @@ impl SharedFile {
 
     /// Copies bytes to the area while no process reads them.
     pub(crate) fn write_area(&self, offset: u64, bytes: &[u8]) {
-        // SAFETY: as above.
+        // SAFETY: `in_area` checks that the bytes lie in the area, and by the sentence above no process reads them.
         unsafe {
             let target = self.in_area(offset, bytes.len());
             ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
@@ -230,7 +230,7 @@ impl SharedFile {
 
     /// How often the scheduler timed out on a thread.
     pub(crate) fn schedule_lapses(&self) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: the control page is mapped, and the number is only used as an atomic.
         unsafe { (*self.control()).schedule_lapses.load(Ordering::Relaxed) }
     }
 

@@ -11,8 +11,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::platform::handler_stacks::Described;
-use crate::platform::signals::Wished;
+use crate::platform::handler_stacks::StackDescription;
+use crate::platform::signals::TargetAction;
 use crate::platform::{handler_stacks, signals, sys};
 use crate::record::thread_private;
 
@@ -39,7 +39,7 @@ impl Action {
     };
 
     /// What the target had wished, as it gave it.
-    fn wished(wished: Wished) -> Self {
+    fn wished(wished: TargetAction) -> Self {
         let mut mask = [0; 16];
         mask[0] = wished.mask;
         Self {
@@ -89,13 +89,13 @@ extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> 
     let is_ours = signals::OURS & 1 << (number - 1) != 0 && signals::are_installed();
     // SAFETY: the target gives a valid action or none.
     let wanted = unsafe { new.as_ref() };
-    let wished = signals::wish(number);
+    let wished = signals::target_action(number);
     let mut before = Action::wished(wished);
     if let Some(wanted) = wanted
         && (is_ours || wanted.handler > 1)
     {
         // Before a stand-in for it can run.
-        signals::set_wish(number, wish_of(wanted));
+        signals::set_target_action(number, target_action_of(wanted));
     }
     if !is_ours {
         let stand_in = wanted.map(Action::stand_in);
@@ -118,8 +118,8 @@ extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> 
     0
 }
 
-fn wish_of(action: &Action) -> Wished {
-    Wished {
+fn target_action_of(action: &Action) -> TargetAction {
+    TargetAction {
         handler: action.handler,
         flags: action.flags as u64,
         mask: action.mask[0],
@@ -194,7 +194,7 @@ extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64) -> c_i
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sigaltstack(new: *const Described, old: *mut Described) -> c_int {
+extern "C" fn sigaltstack(new: *const StackDescription, old: *mut StackDescription) -> c_int {
     if is_watched() {
         // SAFETY: by the contract of `sigaltstack` both pointers are null or point to a `stack_t`.
         if let Some(done) = unsafe { handler_stacks::exchange(new, old) } {

@@ -55,7 +55,7 @@ fn memory() -> i32 {
 pub(crate) fn reset_after_fork() {
     let fd = MEMORY.swap(-1, Ordering::Relaxed);
     if fd >= 0 {
-        sys::close(fd as i32);
+        sys::close(fd);
     }
 }
 

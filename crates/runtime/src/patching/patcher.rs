@@ -29,7 +29,7 @@ use powerfail_patch::{
 use super::arenas::Arenas;
 use super::code;
 use super::modules::Function;
-use super::surroundings::{Anatomy, Known};
+use super::surroundings::{FunctionLayout, PlanContext};
 
 /// Code that is looked at behind a function.
 const LOOK_BEHIND: u64 = 32;
@@ -78,7 +78,7 @@ pub(crate) struct Patcher<E> {
     /// The bytes of code that patches use.
     pub(crate) claims: Claims,
     /// Functions in which something was or will be patched, as they were before the first patch.
-    pub(crate) functions: BTreeMap<u64, Anatomy>,
+    pub(crate) functions: BTreeMap<u64, FunctionLayout>,
     arenas: RefCell<Arenas>,
 }
 
@@ -168,7 +168,7 @@ pub(crate) enum Jump {
 }
 
 /// Why there is no trampoline.
-pub(crate) enum Unsettled<F> {
+pub(crate) enum PatchError<F> {
     /// The emitter cannot make it.
     Emit(F),
     /// The instruction that makes room for the jump cannot be moved.
@@ -203,7 +203,7 @@ pub(crate) trait Patching {
     fn is_unpatched(&self, from: u64, len: usize) -> bool;
 
     /// What is to be remembered of a function in which nothing was patched yet.
-    fn anatomy_of(&mut self, function: Function, bytes: &[u8]) -> Anatomy;
+    fn layout_of(&mut self, function: Function, bytes: &[u8]) -> FunctionLayout;
 
     /// Instructions near a site that may be patched later, or must be left alone for good.
     fn unsettled_near(
@@ -235,31 +235,31 @@ pub(crate) trait Patching {
         jump: Jump,
         depth: usize,
         mut emit: impl FnMut(&mut Self::Emitter, u64, &mut [u8; LEN]) -> Result<(usize, T), F>,
-    ) -> Result<Settled<T>, Unsettled<F>> {
+    ) -> Result<Settled<T>, PatchError<F>> {
         let address = site.address();
         let mut out = [0; LEN];
         // The length does not depend on the place, and the plan depends on the length.
         let (len, _) =
-            emit(&mut self.patcher().emitter, address, &mut out).map_err(Unsettled::Emit)?;
+            emit(&mut self.patcher().emitter, address, &mut out).map_err(PatchError::Emit)?;
         let plan = match jump {
             Jump::Never => None,
             Jump::IfPossible | Jump::Required => self.plan(site, len, function, depth),
         };
         if plan.is_none() && jump == Jump::Required {
-            return Err(Unsettled::NoJump);
+            return Err(PatchError::NoJump);
         }
         let patcher = self.patcher();
         let place = match plan.and_then(|plan| plan.trampoline) {
             Some(place) => place,
             None => patcher
                 .place_near(address, len as u64)
-                .ok_or(Unsettled::NoPlace)?,
+                .ok_or(PatchError::NoPlace)?,
         };
         let (written, trampoline) =
-            emit(&mut patcher.emitter, place, &mut out).map_err(Unsettled::Emit)?;
+            emit(&mut patcher.emitter, place, &mut out).map_err(PatchError::Emit)?;
         let evicted = match plan.and_then(|plan| plan.evicted) {
             Some(evicted) => {
-                let len = patcher.evict(&evicted).map_err(Unsettled::Evict)?;
+                let len = patcher.evict(&evicted).map_err(PatchError::Evict)?;
                 Some((evicted, len))
             }
             None => None,
@@ -286,15 +286,15 @@ pub(crate) trait Patching {
         };
         if !self.patcher().functions.contains_key(&function.start) {
             let of_function = &bytes[..(function.end - function.start) as usize];
-            let anatomy = self.anatomy_of(function, of_function);
-            self.patcher().functions.insert(function.start, anatomy);
+            let layout = self.layout_of(function, of_function);
+            self.patcher().functions.insert(function.start, layout);
         }
         for _ in 0..=Self::SETTLE_DEPTH_MAX {
             let unsettled = self.unsettled_near(site, code, function);
             let patcher = self.patcher();
-            let surroundings = Known {
+            let surroundings = PlanContext {
                 arenas: &patcher.arenas,
-                anatomy: patcher.functions.get(&function.start),
+                layout: patcher.functions.get(&function.start),
                 unsettled,
                 function_end: function.end,
             };

@@ -11,14 +11,14 @@ use crate::patching::arenas::Arenas;
 use crate::patching::modules::Function;
 
 /// The instructions of a function.
-pub(crate) struct Anatomy {
+pub(crate) struct FunctionLayout {
     /// Where control can come to other than from the instruction before, in order.
     branch_targets: Vec<u64>,
     /// Where instructions begin, in order.
     starts: Vec<u64>,
 }
 
-impl Anatomy {
+impl FunctionLayout {
     /// Shows every instruction of a function, and gives what is to be remembered of it.
     pub(crate) fn of(
         classifier: &mut Classifier,
@@ -26,17 +26,17 @@ impl Anatomy {
         bytes: &[u8],
         mut visit: impl FnMut(&Scanned),
     ) -> Self {
-        let mut anatomy = Self {
+        let mut layout = Self {
             branch_targets: Vec::new(),
             starts: Vec::new(),
         };
         classifier.scan(bytes, function.start, |scanned| {
             visit(&scanned);
-            anatomy.starts.push(scanned.address);
-            anatomy.branch_targets.extend(scanned.branch_target);
+            layout.starts.push(scanned.address);
+            layout.branch_targets.extend(scanned.branch_target);
         });
-        anatomy.branch_targets.sort_unstable();
-        anatomy
+        layout.branch_targets.sort_unstable();
+        layout
     }
 
     /// Where instructions begin in a range.
@@ -48,23 +48,24 @@ impl Anatomy {
 }
 
 /// What the planner asks.
-pub(crate) struct Known<'a> {
+pub(crate) struct PlanContext<'a> {
     pub(crate) arenas: &'a RefCell<Arenas>,
-    pub(crate) anatomy: Option<&'a Anatomy>,
+    pub(crate) layout: Option<&'a FunctionLayout>,
     /// Instructions near the site that may be patched later.
     pub(crate) unsettled: BTreeSet<u64>,
     pub(crate) function_end: u64,
 }
 
-impl Surroundings for Known<'_> {
+impl Surroundings for PlanContext<'_> {
     fn is_branch_target(&self, address: u64) -> bool {
         // Of what is behind the function nothing is known.
-        let is_target = |anatomy: &Anatomy| anatomy.branch_targets.binary_search(&address).is_ok();
-        address >= self.function_end || self.anatomy.is_some_and(is_target)
+        let is_target =
+            |layout: &FunctionLayout| layout.branch_targets.binary_search(&address).is_ok();
+        address >= self.function_end || self.layout.is_some_and(is_target)
     }
 
     fn instruction_before(&self, address: u64) -> Option<u64> {
-        let starts = &self.anatomy?.starts;
+        let starts = &self.layout?.starts;
         let at = starts.binary_search(&address).ok()?;
         starts.get(at.checked_sub(1)?).copied()
     }

@@ -16,7 +16,7 @@
 use core::ffi::c_void;
 
 use crate::platform::frame::{CONTEXT_LEN, Frame, Greg, Info};
-use crate::platform::signals::{Kept, OURS, Wished};
+use crate::platform::signals::{Kept, OURS, TargetAction};
 use crate::platform::sys;
 use crate::record::thread_private::{self, AlternateStack};
 use crate::record::threads;
@@ -32,7 +32,7 @@ const ENOMEM: isize = 12;
 /// `stack_t`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Described {
+pub(crate) struct StackDescription {
     start: u64,
     flags: u32,
     padding: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Described {
 
 /// Handlers of the calling thread that ask for it run on this stack from now on.
 pub(crate) fn use_own(start: u64, len: u64) {
-    let stack = Described {
+    let stack = StackDescription {
         start,
         flags: 0,
         padding: 0,
@@ -56,7 +56,10 @@ pub(crate) fn use_own(start: u64, len: u64) {
 ///
 /// # Safety
 /// The pointers are what the target gave.
-pub(crate) unsafe fn exchange(new: *const Described, old: *mut Described) -> Option<isize> {
+pub(crate) unsafe fn exchange(
+    new: *const StackDescription,
+    old: *mut StackDescription,
+) -> Option<isize> {
     const ON_STACK: u32 = 1;
     const LEN_MIN: u64 = 2048;
     let own = thread_private::own()?;
@@ -85,7 +88,7 @@ pub(crate) unsafe fn exchange(new: *const Described, old: *mut Described) -> Opt
             };
         }
         if !old.is_null() {
-            *old = Described {
+            *old = StackDescription {
                 start: before.start,
                 flags: before.flags | if is_on_it { ON_STACK } else { 0 },
                 padding: 0,
@@ -97,7 +100,7 @@ pub(crate) unsafe fn exchange(new: *const Described, old: *mut Described) -> Opt
 }
 
 /// The signals that are blocked while a handler of the target runs.
-pub(crate) fn mask_in_handler(signal: usize, frame: &Frame, wished: Wished) -> u64 {
+pub(crate) fn mask_in_handler(signal: usize, frame: &Frame, wished: TargetAction) -> u64 {
     let itself = if wished.flags & SA_NODEFER == 0 {
         1 << (signal - 1)
     } else {
@@ -185,7 +188,7 @@ pub(crate) unsafe fn move_to_target(
     signal: usize,
     info: *mut c_void,
     context: *mut c_void,
-    wished: Wished,
+    wished: TargetAction,
 ) -> ! {
     const LINE: u64 = 64;
     let frame = Frame::new(context);

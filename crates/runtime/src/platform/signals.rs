@@ -32,15 +32,15 @@ const SIG_IGN: usize = 1;
 /// Signals that must always reach us.
 pub(crate) const OURS: u64 = 1 << (SIGTRAP - 1) | 1 << (SIGSEGV - 1);
 
-/// What the target wants to happen at a signal.
-struct Wish {
+/// The action that the target has set for a signal: what would run without the runtime.
+struct AtomicTargetAction {
     handler: AtomicUsize,
     flags: AtomicU64,
     mask: AtomicU64,
 }
 
-static WISHES: [Wish; SIGNALS] = [const {
-    Wish {
+static TARGET_ACTIONS: [AtomicTargetAction; SIGNALS] = [const {
+    AtomicTargetAction {
         handler: AtomicUsize::new(SIG_DFL),
         flags: AtomicU64::new(0),
         mask: AtomicU64::new(0),
@@ -97,11 +97,11 @@ pub(crate) fn install_handlers(on_breakpoint: Handler, on_fault: Handler) {
         let arguments = [signal, 0, &raw mut old as usize, 8, 0, 0];
         // SAFETY: the kernel writes one action, to this stack.
         unsafe { sys::call(sys::number::RT_SIGACTION, arguments) };
-        // What the target gave before has a stand-in, and its wish is known.
+        // An action that the target has set before has a stand-in, and is known.
         if old.handler != stand_in as *const () as usize {
-            set_wish(
+            set_target_action(
                 signal,
-                Wished {
+                TargetAction {
                     handler: old.handler,
                     flags: old.flags,
                     mask: old.mask,
@@ -120,31 +120,33 @@ pub(crate) fn are_installed() -> bool {
     INSTALLED.load(Ordering::Acquire)
 }
 
-/// What the target wishes for a signal, as a value.
+/// The action that the target has set for a signal, as a value.
 #[derive(Clone, Copy)]
-pub(crate) struct Wished {
+pub(crate) struct TargetAction {
     pub(crate) handler: usize,
     pub(crate) flags: u64,
     pub(crate) mask: u64,
 }
 
-/// Remembers a wish; gives the one of before.
-pub(crate) fn set_wish(signal: usize, wished: Wished) -> Wished {
-    let before = wish(signal);
-    let wish = &WISHES[signal];
-    wish.flags.store(wished.flags, Ordering::Relaxed);
-    wish.mask.store(wished.mask, Ordering::Relaxed);
-    wish.handler.store(wished.handler, Ordering::Release);
+/// Remembers the action that the target sets for a signal; returns the one before.
+pub(crate) fn set_target_action(signal: usize, wished: TargetAction) -> TargetAction {
+    let before = target_action(signal);
+    let target_action = &TARGET_ACTIONS[signal];
+    target_action.flags.store(wished.flags, Ordering::Relaxed);
+    target_action.mask.store(wished.mask, Ordering::Relaxed);
+    target_action
+        .handler
+        .store(wished.handler, Ordering::Release);
     before
 }
 
-/// What the target wishes.
-pub(crate) fn wish(signal: usize) -> Wished {
-    let wish = &WISHES[signal];
-    Wished {
-        handler: wish.handler.load(Ordering::Acquire),
-        flags: wish.flags.load(Ordering::Relaxed),
-        mask: wish.mask.load(Ordering::Relaxed),
+/// The action that the target has set for a signal.
+pub(crate) fn target_action(signal: usize) -> TargetAction {
+    let target_action = &TARGET_ACTIONS[signal];
+    TargetAction {
+        handler: target_action.handler.load(Ordering::Acquire),
+        flags: target_action.flags.load(Ordering::Relaxed),
+        mask: target_action.mask.load(Ordering::Relaxed),
     }
 }
 
@@ -156,7 +158,7 @@ pub(crate) fn deliver(signal: usize, info: *mut c_void, context: *mut c_void) {
     if is_fault && host::attached() {
         faults::show_as_of_target(&frame, &Info::new(info));
     }
-    let wished = wish(signal);
+    let wished = target_action(signal);
     if wished.handler <= SIG_IGN {
         if !is_fault && wished.handler == SIG_IGN {
             return;
@@ -179,7 +181,9 @@ pub(crate) fn deliver(signal: usize, info: *mut c_void, context: *mut c_void) {
         return;
     }
     if wished.flags & SA_RESETHAND != 0 {
-        WISHES[signal].handler.store(SIG_DFL, Ordering::Release);
+        TARGET_ACTIONS[signal]
+            .handler
+            .store(SIG_DFL, Ordering::Release);
     }
     call_handler(signal, info, context, wished);
 }
@@ -189,11 +193,11 @@ pub(crate) extern "C" fn stand_in(signal: i32, info: *mut c_void, context: *mut 
     if host::attached() && signal as usize == SIGBUS && Info::new(info).is_fault() {
         faults::show_as_of_target(&Frame::new(context), &Info::new(info));
     }
-    let wished = wish(signal as usize);
+    let wished = target_action(signal as usize);
     call_handler(signal as usize, info, context, wished);
 }
 
-fn call_handler(signal: usize, info: *mut c_void, context: *mut c_void, wished: Wished) {
+fn call_handler(signal: usize, info: *mut c_void, context: *mut c_void, wished: TargetAction) {
     if handler_stacks::must_move(context) {
         // SAFETY: the three are what the kernel passed to our handler for this signal, and nothing below is used
         // again.

@@ -109,7 +109,7 @@ pub(crate) fn move_up(fd: i32) -> i32 {
     if copy < 0 {
         return fd;
     }
-    close(fd as i32);
+    close(fd);
     copy
 }
 

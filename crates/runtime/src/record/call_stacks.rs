@@ -41,7 +41,7 @@ const RULES: usize = 1 << 14;
 /// Length of the table of a thread.
 pub(crate) const TABLE_LEN: u64 = (HEADS * 8) as u64;
 
-static KNOWN: Lock<Option<Known>> = Lock::new(None);
+static KNOWN: Lock<Option<StackCache>> = Lock::new(None);
 /// Grows when code is unloaded: what is known of addresses is void then.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static TOO_MANY: AtomicBool = AtomicBool::new(false);
@@ -67,7 +67,7 @@ pub(crate) fn generation() -> u32 {
 pub(crate) fn learn(key: u128, number: u32) {
     KNOWN.with(|known| {
         known
-            .get_or_insert_with(Known::new)
+            .get_or_insert_with(StackCache::new)
             .numbers
             .insert(key, number);
     });
@@ -76,7 +76,7 @@ pub(crate) fn learn(key: u128, number: u32) {
 /// Another process has needed the rule at an address of code.
 pub(crate) fn learn_rule(pc: u64) {
     KNOWN.with(|known| {
-        let known = known.get_or_insert_with(Known::new);
+        let known = known.get_or_insert_with(StackCache::new);
         known.keep_up();
         known.rule(pc);
     });
@@ -85,7 +85,7 @@ pub(crate) fn learn_rule(pc: u64) {
 /// Makes the tables that are made when the first stack is unwound.
 pub(crate) fn prepare() {
     KNOWN.with(|known| {
-        known.get_or_insert_with(Known::new);
+        known.get_or_insert_with(StackCache::new);
     });
 }
 
@@ -122,7 +122,8 @@ pub(crate) struct Registers {
     pub(crate) rbp: u64,
 }
 
-struct Known {
+/// What was found out about call stacks: unwind rules, and the numbers that the host knows.
+struct StackCache {
     generation: u32,
     rules: Vec<(u64, Option<Row>)>,
     numbers: BTreeMap<u128, u32>,
@@ -136,7 +137,7 @@ struct Walk {
     rbp_matters: bool,
 }
 
-impl Known {
+impl StackCache {
     fn new() -> Self {
         Self {
             generation: 0,
@@ -382,7 +383,7 @@ pub(crate) unsafe fn remember(block: *mut ThreadBlock, site: SiteId) {
     };
     let end = threads::stack_end(registers.rsp);
     KNOWN.with(|known| {
-        let known = known.get_or_insert_with(Known::new);
+        let known = known.get_or_insert_with(StackCache::new);
         known.walk(registers, end);
         let id = known.number(site, registers.pc);
         // SAFETY: by the contract `block` is the calling thread's, and its handlers cannot run.
@@ -426,7 +427,7 @@ pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
     };
     let end = threads::stack_end(registers.rsp);
     SiteId(KNOWN.with(|known| {
-        let known = known.get_or_insert_with(Known::new);
+        let known = known.get_or_insert_with(StackCache::new);
         known.walk(registers, end);
         let mut innermost = pc;
         if pc == 0 {
@@ -463,7 +464,7 @@ pub(crate) fn of_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
     }
     let end = threads::stack_end(registers.rsp);
     SiteId(KNOWN.with(|known| {
-        let known = known.get_or_insert_with(Known::new);
+        let known = known.get_or_insert_with(StackCache::new);
         known.walk(registers, end);
         if known.walk.frames.is_empty() {
             return NO_SITE.0;

@@ -21,8 +21,8 @@ use powerfail_protocol::{PoolWindow, SiteId, Slot};
 use crate::libc::{interpose, thread_start};
 use crate::patching::code;
 use crate::patching::modules::{self, Function, LoadedModule, Modules};
-use crate::patching::patcher::{Jump, Patcher, Patching, Unsettled};
-use crate::patching::surroundings::Anatomy;
+use crate::patching::patcher::{Jump, PatchError, Patcher, Patching};
+use crate::patching::surroundings::FunctionLayout;
 use crate::platform::lock::Lock;
 use crate::record::emulate::{Emulated, EmulatedSites};
 use crate::record::{call_stacks, generated_code, schedule, threads};
@@ -242,8 +242,8 @@ impl Sites {
                 });
             // Most have nothing, and what is allocated is never given back.
             if silent.len() > before {
-                let anatomy = self.anatomy_of(function, bytes);
-                self.patcher.functions.insert(function.start, anatomy);
+                let layout = self.layout_of(function, bytes);
+                self.patcher.functions.insert(function.start, layout);
             }
         }
         let mut refused = 0;
@@ -350,7 +350,7 @@ impl Sites {
         // SAFETY: functions of loaded modules are readable.
         let bytes = unsafe { code::view(function.start, function.end - function.start) };
         let mut found = Vec::new();
-        Anatomy::of(&mut self.patcher.classifier, function, bytes, |scanned| {
+        FunctionLayout::of(&mut self.patcher.classifier, function, bytes, |scanned| {
             if scanned.is_system_call {
                 found.push(scanned.address);
             }
@@ -611,8 +611,8 @@ impl Patching for Sites {
             && self.entries.range(from..from + len as u64).next().is_none()
     }
 
-    fn anatomy_of(&mut self, function: Function, bytes: &[u8]) -> Anatomy {
-        Anatomy::of(&mut self.patcher.classifier, function, bytes, |_| ())
+    fn layout_of(&mut self, function: Function, bytes: &[u8]) -> FunctionLayout {
+        FunctionLayout::of(&mut self.patcher.classifier, function, bytes, |_| ())
     }
 
     /// Addresses behind a site, near enough for a pun, of instructions that may be patched later.
@@ -652,10 +652,10 @@ impl Patching for Sites {
 }
 
 /// Says why there is no trampoline.
-fn refused(unsettled: &Unsettled<EmitError>, address: u64) -> Refused {
+fn refused(unsettled: &PatchError<EmitError>, address: u64) -> Refused {
     Refused(match unsettled {
-        Unsettled::Emit(error) | Unsettled::Evict(error) => format!("{error} (at {address:#x})"),
-        Unsettled::NoJump | Unsettled::NoPlace => {
+        PatchError::Emit(error) | PatchError::Evict(error) => format!("{error} (at {address:#x})"),
+        PatchError::NoJump | PatchError::NoPlace => {
             format!("no memory near {address:#x} for a trampoline")
         }
     })

@@ -69,7 +69,7 @@ pub(crate) struct Pmdk {
 }
 
 /// The state. Zeros are a good beginning.
-pub(crate) struct Own {
+pub(crate) struct ThreadPrivate {
     pub(crate) alternate: AlternateStack,
     /// Which of our signals the target believes to have blocked.
     pub(crate) blocked: u64,
@@ -81,8 +81,8 @@ pub(crate) struct Own {
 
 /// That of the calling thread, if it is or was recorded. Handlers change it, so it is reached by
 /// pointer.
-pub(crate) fn own() -> Option<*mut Own> {
-    threads::private().map(|private| (private + AT) as *mut Own)
+pub(crate) fn own() -> Option<*mut ThreadPrivate> {
+    threads::private().map(|private| (private + AT) as *mut ThreadPrivate)
 }
 
 /// One of the two buffers of the calling thread, aligned for everything.
@@ -99,7 +99,7 @@ pub(crate) unsafe fn begin(private: u64) {
     // SAFETY: by the contract `private` is the start of a new thread's private memory, which nothing else refers to
     // yet.
     unsafe {
-        ((private + AT) as *mut Own).write(Own {
+        ((private + AT) as *mut ThreadPrivate).write(ThreadPrivate {
             alternate: AlternateStack {
                 start: 0,
                 len: 0,

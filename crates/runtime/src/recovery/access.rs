@@ -79,7 +79,7 @@ impl Accesses {
 }
 
 /// Why what an instruction touches is not known.
-pub(super) struct Unknown(pub(super) Mnemonic);
+pub(super) struct UnknownAccess(pub(super) Mnemonic);
 
 /// Decodes the instruction at an address, which was just executed.
 pub(super) fn decode(address: u64) -> Instruction {
@@ -115,7 +115,7 @@ pub(super) fn of(
     frame: &Frame,
     factory: &mut InstructionInfoFactory,
     out: &mut Accesses,
-) -> Result<(), Unknown> {
+) -> Result<(), UnknownAccess> {
     out.len = 0;
     if instruction.is_string_instruction() {
         return string(instruction, frame, out);
@@ -136,7 +136,7 @@ pub(super) fn of(
         let address =
             used.try_virtual_address(0, |register, _, _| registers::value(frame, register));
         let (Some(address), true) = (address, len > 0) else {
-            return Err(Unknown(instruction.mnemonic()));
+            return Err(UnknownAccess(instruction.mnemonic()));
         };
         // Saved states leave some bytes as they are: what they write counts as read, too.
         let access = Access {
@@ -258,8 +258,8 @@ fn indexed(
     used: &UsedMemory,
     is_written: bool,
     out: &mut Accesses,
-) -> Result<(), Unknown> {
-    let unknown = Unknown(instruction.mnemonic());
+) -> Result<(), UnknownAccess> {
+    let unknown = UnknownAccess(instruction.mnemonic());
     let element = used.memory_size().size();
     let data = if instruction.op0_kind() == OpKind::Register {
         instruction.op0_register()
@@ -303,7 +303,11 @@ fn indexed(
 }
 
 /// One element of a string instruction.
-fn string(instruction: &Instruction, frame: &Frame, out: &mut Accesses) -> Result<(), Unknown> {
+fn string(
+    instruction: &Instruction,
+    frame: &Frame,
+    out: &mut Accesses,
+) -> Result<(), UnknownAccess> {
     const RCX: u8 = 1;
     const RSI: u8 = 6;
     const RDI: u8 = 7;
@@ -336,7 +340,7 @@ fn string(instruction: &Instruction, frame: &Frame, out: &mut Accesses) -> Resul
         Mnemonic::Lodsb | Mnemonic::Lodsw | Mnemonic::Lodsd | Mnemonic::Lodsq => {
             out.push(range(RSI, true));
         }
-        other => return Err(Unknown(other)),
+        other => return Err(UnknownAccess(other)),
     }
     Ok(())
 }

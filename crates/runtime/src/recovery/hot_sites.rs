@@ -35,7 +35,7 @@ use powerfail_patch::{
 use crate::patching::code;
 use crate::patching::modules::Function;
 use crate::patching::patcher::{Jump, Patcher, Patching};
-use crate::patching::surroundings::Anatomy;
+use crate::patching::surroundings::FunctionLayout;
 use crate::platform::frame::{Frame, Greg};
 use crate::platform::lock::Lock;
 
@@ -48,7 +48,7 @@ const CLAIMS: usize = 1 << 10;
 /// How far from a site instructions can matter to its jump: what a short jump reaches, and some.
 const REACH: u64 = 160;
 
-static HOT: Lock<Option<Hot>> = Lock::new(None);
+static HOT: Lock<Option<HotSites>> = Lock::new(None);
 /// Emitted code lies between these.
 static LOWEST: AtomicU64 = AtomicU64::new(u64::MAX);
 static HIGHEST: AtomicU64 = AtomicU64::new(0);
@@ -62,7 +62,7 @@ struct Emitted {
     trampoline: Option<AccessTrampoline>,
 }
 
-struct Hot {
+struct HotSites {
     patcher: Patcher<AccessEmitter>,
     /// From instructions to their trampolines. Where there is no room for a jump, it is entered at the fault.
     entries: BTreeMap<u64, u64>,
@@ -99,7 +99,7 @@ pub(super) fn trapped(instruction: u64, is_alone: impl FnOnce() -> bool) -> Advi
         let traps = hot.traps.entry(instruction).or_insert(0);
         *traps += 1;
         if *traps == TRAPS_MAX && is_alone() {
-            hot.settle(instruction, Hot::SETTLE_DEPTH_MAX);
+            hot.settle(instruction, HotSites::SETTLE_DEPTH_MAX);
             // The descriptor would be one that the recovery does not expect.
             code::reset_after_fork();
         }
@@ -118,7 +118,7 @@ pub(super) fn patch(noted: &[u64]) {
         for site in noted.iter().rev() {
             // What is no code of the snapshot was loaded later, and is patched later.
             if load_stacks::function_around(*site).is_some() {
-                hot.settle(*site, Hot::SETTLE_DEPTH_MAX);
+                hot.settle(*site, HotSites::SETTLE_DEPTH_MAX);
             }
         }
         code::reset_after_fork();
@@ -206,9 +206,9 @@ pub(super) fn reset_after_fork() {
 }
 
 /// Makes the state when it is first needed, if there can be tables.
-fn make(hot: &mut Option<Hot>) -> Option<&mut Hot> {
+fn make(hot: &mut Option<HotSites>) -> Option<&mut HotSites> {
     if hot.is_none() {
-        *hot = access_table::settings().map(|settings| Hot {
+        *hot = access_table::settings().map(|settings| HotSites {
             patcher: Patcher::new(AccessEmitter::new(settings), CLAIMS),
             entries: BTreeMap::new(),
             refused: BTreeSet::new(),
@@ -220,7 +220,7 @@ fn make(hot: &mut Option<Hot>) -> Option<&mut Hot> {
     hot.as_mut()
 }
 
-impl Hot {
+impl HotSites {
     fn emitted_at(&self, address: u64) -> Option<(u64, &Emitted)> {
         let (start, emitted) = self.emitted.range(..=address).next_back()?;
         (address - start < emitted.len).then_some((*start, emitted))
@@ -298,7 +298,7 @@ impl Hot {
     }
 }
 
-impl Patching for Hot {
+impl Patching for HotSites {
     type Emitter = AccessEmitter;
 
     const SETTLE_DEPTH_MAX: usize = 12;
@@ -311,9 +311,9 @@ impl Patching for Hot {
         self.patcher.is_unclaimed(from, len)
     }
 
-    fn anatomy_of(&mut self, function: Function, bytes: &[u8]) -> Anatomy {
+    fn layout_of(&mut self, function: Function, bytes: &[u8]) -> FunctionLayout {
         let before = without_breakpoints(function.start, bytes);
-        Anatomy::of(&mut self.patcher.classifier, function, &before, |_| ())
+        FunctionLayout::of(&mut self.patcher.classifier, function, &before, |_| ())
     }
 
     fn unsettled_near(
@@ -330,12 +330,12 @@ impl Patching for Hot {
             functions,
             ..
         } = &mut self.patcher;
-        let Some(anatomy) = functions.get(&function.start) else {
+        let Some(layout) = functions.get(&function.start) else {
             return unsettled;
         };
         let has_frame_pointer = has_frame_pointer(code.bytes);
         let from = site.address().saturating_sub(REACH);
-        for at in anatomy.starts_in(from, site.address() + REACH) {
+        for at in layout.starts_in(from, site.address() + REACH) {
             let bytes = code.from(*at);
             if *at == site.address() || claims.owner(*at).is_some() {
                 continue;

@@ -15,7 +15,7 @@ use crate::platform::signals::{self, OURS};
 use crate::platform::sys;
 use crate::record::call_stacks::Registers;
 
-use super::access::{self, Access, Accesses, Unknown};
+use super::access::{self, Access, Accesses, UnknownAccess};
 use super::hot_sites::{self, Advice};
 use super::pages::table_page;
 use super::state::{PAGE, State};
@@ -209,7 +209,7 @@ impl State {
         let Some(factory) = self.factory.as_mut() else {
             return Outcome::Deliver;
         };
-        if let Err(Unknown(mnemonic)) =
+        if let Err(UnknownAccess(mnemonic)) =
             access::of(instruction, frame, factory, &mut self.step.accesses)
         {
             super::refuse(&format!(

@@ -20,12 +20,12 @@ use super::state::State;
 /// 0 free, 1 taken, 2 taken and waited for.
 static WORD: AtomicU32 = AtomicU32::new(0);
 
-struct Place(UnsafeCell<State>);
+struct StateCell(UnsafeCell<State>);
 
 // SAFETY: reached only by the thread that has the turn.
-unsafe impl Sync for Place {}
+unsafe impl Sync for StateCell {}
 
-static STATE: Place = Place(UnsafeCell::new(State::NEW));
+static STATE: StateCell = StateCell(UnsafeCell::new(State::NEW));
 
 /// Takes the turn. With all signals blocked, and not by who has it.
 pub(super) fn enter() {

@@ -319,7 +319,7 @@ fn read_input() -> Vec<u8> {
 }
 
 fn close(fd: c_int) {
-    sys::close(fd as i32);
+    sys::close(fd);
 }
 
 pub(super) const POLL_IN: i16 = 1;

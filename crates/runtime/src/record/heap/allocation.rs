@@ -162,7 +162,7 @@ pub(crate) fn open(path: &CStr) -> i32 {
 }
 
 pub(crate) fn close(fd: i32) {
-    sys::close(fd as i32);
+    sys::close(fd);
 }
 
 /// The first process of the recording: roots are zero, whatever fresh memory holds.
