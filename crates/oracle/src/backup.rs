@@ -1,4 +1,4 @@
-//! Copies of crash images, to run recovery on the same one several times.
+//! Copies of crash images, to run recovery on the same image several times.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -16,7 +16,7 @@ pub(crate) struct Backup {
 }
 
 impl Backup {
-    /// Copies files into nameless ones beside them.
+    /// Copies files into memory.
     pub(crate) fn of<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> io::Result<Self> {
         let mut files = Vec::new();
         for path in paths {
@@ -30,7 +30,7 @@ impl Backup {
         Ok(Self { files })
     }
 
-    /// Makes the files what they were, also if they were replaced or removed.
+    /// Restores the files, even if they were replaced or removed.
     pub(crate) fn restore(&self) -> io::Result<()> {
         for (path, copy, mode) in &self.files {
             match path.symlink_metadata() {
@@ -54,7 +54,7 @@ impl Backup {
     }
 }
 
-/// Copies what is not a hole into an empty file.
+/// Copies everything but holes into an empty file.
 fn copy_content(from: &File, to: &File) -> io::Result<()> {
     let len = from.metadata()?.len();
     to.set_len(len)?;

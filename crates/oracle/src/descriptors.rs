@@ -1,4 +1,4 @@
-//! Hands descriptors to a zygote: the runtime, and the file that is shared with recovering processes.
+//! Passes two descriptors to a zygote: the runtime, and the file that is shared with recovering processes.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -13,7 +13,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Puts the runtime where a loader finds it and nobody can change it.
+/// Copies the runtime into a sealed file that a loader can open.
 pub(crate) fn runtime_file(runtime: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("powerfail-runtime", flags)?;
@@ -27,7 +27,7 @@ pub(crate) fn runtime_file(runtime: &[u8]) -> io::Result<OwnedFd> {
     }
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
-    // Whoever inherits it must not look like somebody who writes to a file.
+    // Read-only: a process that inherits it must not seem to have a file open for writing.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(File::open(path)?.into())
 }
@@ -39,7 +39,7 @@ pub(crate) fn send(to: &UnixStream, descriptors: [BorrowedFd<'_>; 2]) -> io::Res
     if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // They come with a byte, which says nothing.
+    // Descriptors travel with at least one byte; its value is not used.
     sendmsg(
         to,
         &[IoSlice::new(&[0])],

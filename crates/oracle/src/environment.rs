@@ -1,5 +1,5 @@
-//! The environment of recovery: that of this process, what the plan adds, and what libpmem needs to
-//! behave as it did when the workload was recorded.
+//! The environment of recovery: that of this process, the variables of the plan, and those with which libpmem
+//! behaves as it did when the workload was recorded.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ const FORCE_VARIABLE: &str = "PMEM_IS_PMEM_FORCE";
 /// Makes libpmem map pools at the address that they had in the recording.
 const HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
 
-/// All variables. What the plan adds counts more than what is inherited.
+/// All variables. Those of the plan override inherited ones.
 pub(crate) fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let mut variables = vec![
         (FORCE_VARIABLE.into(), "1".into()),

@@ -1,8 +1,8 @@
 //! Runs recovery on crash images and judges it.
 //!
-//! An [`Oracle`] holds a [`RecoveryPlan`]. Each worker that recovers images has a [`Slot`]: a place with
-//! private files that take the place of the pools, and a *zygote*, a small process that starts the
-//! commands of the plan there. [`Slot::run`] gives a [`Verdict`] on whatever the private files hold now.
+//! An [`Oracle`] holds a [`RecoveryPlan`]. Each worker that recovers images has a [`Slot`]: private files that
+//! replace the pools, and a *zygote*, a small process that starts the commands of the plan on them.
+//! [`Slot::run`] gives a [`Verdict`] on the current content of the private files.
 //!
 //! ```no_run
 //! use powerfail_oracle::{CommandLine, Oracle, PoolMapping, RecoveryPlan, Settings, Verdict};
@@ -24,45 +24,42 @@
 //!
 //! # Why a zygote
 //!
-//! Recovery must see the image at the pool's own path, so it needs mounts of its own, and nothing that
-//! it starts may outlive it. A namespace for each run would cost more than the run. The zygote makes
-//! namespaces of mounts and processes once, and then starts a command at the price of `posix_spawn`:
-//! its memory is small, and it shares it with the child until the child executes. The zygote is the
-//! same program again ([`serve_if_zygote`]), executed afresh, so it inherits no threads and no locks. As
-//! the first process of its namespace it can end everything else in it, daemons included, and when
-//! it dies the kernel does the same. It dies when the oracle's end of their socket closes, for
-//! whatever reason.
+//! Recovery must find the image at the path of the pool, so it needs a mount namespace, and no process that it
+//! starts may outlive it. Namespaces for each run would cost more than the run. The zygote enters mount and
+//! process namespaces once, and then starts a command at the cost of `posix_spawn`: its memory is small, and the
+//! child shares it until it executes. The zygote is this program executed once more ([`serve_if_zygote`]), so it
+//! inherits no threads and no locks. As the first process of its namespace it can end all others, daemons
+//! included, and when it dies the kernel ends them. It dies when the oracle's end of their socket closes.
 //!
-//! # How pools are covered
+//! # How images replace pools
 //!
-//! If the private directory of a pool holds nothing but pools of one directory, under their own names,
-//! it is mounted over that directory; whatever else lies there is mounted into it again. So recovery
-//! can rename, remove and create the pool as it likes, and the files of the user are out of reach under
-//! these names. Else, or if the directory is crowded, the files are mounted one by one; then a recovery
-//! that replaces its pool by renaming gets EBUSY. A directory that is not there any more is made in a
-//! file system in memory that only recovery sees. Where there are no namespaces, paths are replaced in
-//! arguments and environment; a program that hard-codes its path then sees the user's pool, which is
-//! why [`PathMode::Namespace`] exists.
+//! If the private directory of a pool holds only pools of one directory, under their own names, it is mounted
+//! over that directory, and the other entries of the directory are mounted into it again. So recovery can rename,
+//! remove and create the pool, and cannot reach the files of the user under these names. Otherwise, or if the
+//! directory has too many entries, the files are mounted one by one; then a recovery that replaces its pool by
+//! renaming gets EBUSY. A directory that no longer exists is created in a file system in memory that only recovery
+//! sees. Without namespaces, paths are replaced in arguments and environment; a program that hard-codes its path
+//! then opens the pool of the user, which [`PathMode::Namespace`] rules out.
 //!
 //! # Snapshots
 //!
-//! With the runtime in [`Settings::runtime`] and [`Settings::snapshot`], a command is executed once, up to
-//! where it first touches a pool, and each run is forked from there: no execution of a program, no linking.
-//! Whether that makes a difference is seen on the first images of a slot, which are run both ways.
-//! [`Slot::snapshot_note`] says what is executed each time all the same, and why. A run whose snapshot is lost
-//! has no verdict: [`OracleError::SnapshotLost`] asks for the image once more.
+//! With [`Settings::runtime`] and [`Settings::snapshot`], a command is executed once, until it first touches a
+//! pool, and each run is forked from there, without executing or linking a program. The first images of a slot are
+//! run both ways, to see whether that makes a difference. [`Slot::snapshot_note`] says which commands are executed
+//! each time all the same, and why. A run whose snapshot ends has no verdict: after
+//! [`OracleError::SnapshotLost`], prepare the image and run it again.
 //!
 //! # Lazy executions
 //!
-//! [`Slot::explore`] runs recovery on an image of which some lines are not decided ([`LineTable`]). What they
-//! hold is decided when recovery loads from them, and everything that can be observed is: by forking at the
-//! load, if the plan is nothing but a recovery, or else one execution at a time, whose choices say what was
-//! left ([`Choice`]). After [`OracleError::NotForkable`] the same is asked without forks. Both give the
-//! same executions.
+//! [`Slot::explore`] runs recovery on an image in which the content of some lines is open ([`LineTable`]). It is
+//! decided when recovery loads from them, and every value that can be observed is explored: by forking at the
+//! load, if the plan consists of a recovery alone, or else by one execution at a time, whose choices tell what is
+//! left ([`Choice`]). After [`OracleError::NotForkable`], request the same without forks. Both give the same
+//! executions.
 //!
 //! # What this crate does not do
 //!
-//! It makes no images and decides nothing about which to try. It words no results.
+//! It creates no images, does not choose which to try, and does not format results.
 
 mod backup;
 mod descriptors;

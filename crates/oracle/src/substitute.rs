@@ -1,4 +1,4 @@
-//! Replaces placeholders and, where pools cannot be covered, paths of pools in words.
+//! Replaces placeholders and, where images are not mounted over pools, the paths of pools in words.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 
 use crate::plan::PoolMapping;
 
-/// What stands for the pool.
+/// The placeholder of the pool.
 pub(crate) const POOL: &[u8] = b"{pool}";
-/// What stands for a free port.
+/// The placeholder of a free port.
 pub(crate) const PORT: &[u8] = b"{port}";
 
-/// What is replaced by what.
+/// The replacements for one slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Substitution {
-    /// What `{pool}` becomes.
+    /// The path that replaces `{pool}`.
     pool: PathBuf,
-    /// Paths, longest first, and what they become.
+    /// Paths, longest first, and their replacements.
     paths: Vec<(PathBuf, PathBuf)>,
     /// Directories of pools, which are replaced only if they are a whole word.
     directories: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Substitution {
-    /// Only `{pool}` is replaced: all paths are what they were.
+    /// Replaces only `{pool}`: images are mounted at the paths of their pools.
     pub(crate) fn of_placeholder(pool: &Path) -> Self {
         Self {
             pool: pool.into(),
@@ -32,7 +32,7 @@ impl Substitution {
         }
     }
 
-    /// Paths of pools are replaced by those of their images.
+    /// Also replaces the paths of pools by those of their images.
     pub(crate) fn of_paths(pool: &Path, mappings: &[PoolMapping]) -> Self {
         let mut paths: Vec<_> = mappings
             .iter()
@@ -45,7 +45,7 @@ impl Substitution {
                 directories.push((original.into(), private.into()));
             }
         }
-        // A directory whose pools went to several places has no one place.
+        // A directory whose images lie in several directories has no single replacement.
         let all = directories.clone();
         directories.retain(|(original, private)| {
             all.iter()
@@ -107,7 +107,7 @@ impl Substitution {
     }
 }
 
-/// Whether a byte goes on with the name of a file, as opposed to ending it as `=`, `:` or `,` do.
+/// Whether a byte continues the name of a file; `=`, `:` and `,` end it.
 fn is_part_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/' | b'~') || byte >= 0x80
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn covered_paths_stay() {
+    fn paths_of_mounted_pools_stay() {
         let substitution = Substitution::of_placeholder(Path::new("/mnt/pool"));
         assert_eq!(
             substitution.apply(OsStr::new("{pool}:/mnt/pool")),

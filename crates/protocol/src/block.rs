@@ -23,7 +23,7 @@ pub struct ThreadBlock {
     pub refill_function: u64,
     /// Top of the stack that the stub changes to. Aligned to 64 bytes.
     pub slow_stack_top: u64,
-    /// [`crate::PROTOCOL_VERSION`] of whoever made the block.
+    /// [`crate::PROTOCOL_VERSION`] of the code that created the block.
     pub protocol_version: u32,
     /// Number of the thread in its trace.
     pub thread_index: u32,
@@ -55,7 +55,7 @@ pub enum Slot {
     RdxOut,
     /// The stamp of the record being made.
     Stamp,
-    /// Where the refill stub goes on.
+    /// Where the refill stub continues.
     Resume,
     /// What an atomic operation found in memory: low part.
     Old,
@@ -65,9 +65,9 @@ pub enum Slot {
     String(u8),
     /// The call stack of the record being made.
     Stack,
-    /// A call stack that is not in the table is asked for: the site, plus one; else zero.
+    /// Not zero: a call stack that is not in the table is requested; the site, plus one.
     StackSite,
-    /// The address of the site whose call stack is asked for.
+    /// The address of the site whose call stack is requested.
     StackPc,
     /// What the runtime makes a record for, outside of emitted code: first of three.
     Origin(u8),

@@ -1,28 +1,28 @@
-//! What the runtime shares with the oracle when it lives in a *recovery*: the plan of an execution and
-//! what was observed in it.
+//! What the runtime shares with the oracle when it runs in a *recovery*: the plan of an execution, and what was
+//! observed in it.
 //!
 //! The oracle's zygote makes one file (a memfd) for each command of a plan, of the layout below, and starts
-//! the command with its number and that of a socket in the environment. Everybody maps it at
+//! the command with its number and that of a socket in the environment. Every process maps it at
 //! [`ADDRESS`]. The parts that describe a crash (the *table*) are written before an execution begins;
 //! the parts that describe the execution are written by it.
 //!
 //! # Life of a recovery
 //!
-//! 1. The process starts, and stops just before it first touches a pool: **the snapshot**. It says
+//! 1. The process starts, and stops just before it first touches a pool: **the snapshot**. It sends
 //!    [`MessageKind::AtSnapshot`] and waits for an order.
-//! 2. At [`Order::Run`] it forks. The child goes on as one execution; the snapshot waits for its end and
-//!    says [`MessageKind::Ended`]. And so on, as often as it is asked.
+//! 2. At [`Order::Run`] it forks. The child continues as one execution; the snapshot waits for its end,
+//!    sends [`MessageKind::Ended`], and waits for the next order.
 //! 3. In a lazy execution the child forks by itself wherever a load can observe several values
-//!    ([`flag::FORK`]): the parent waits for the end of the child, says [`MessageKind::Ended`], waits for
+//!    ([`flag::FORK`]): the parent waits for the end of the child, sends [`MessageKind::Ended`], waits for
 //!    an order, and takes the next value; the last value it takes itself. So one process runs at a time,
-//!    and the choices in the file are those of whoever runs.
+//!    and the choices in the file are those of that process.
 //!
 //! # Which memory is whose
 //!
 //! With [`flag::PRIVATE`] an execution changes nothing that another one sees: the pool is mapped privately,
 //! pages with open lines live in private memory. Without it, the pool is mapped shared, and what is known
 //! of lines and the content of open pages lies in the file, so that a later command of the same plan
-//! (a checker) goes on where the first one ended.
+//! (a checker) continues where the first one ended.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -32,7 +32,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"PFEXPLOR");
 pub const VERSION: u32 = 2;
 /// Environment variable with the number of the descriptor of the file.
 pub const FILE_VARIABLE: &str = "POWERFAIL_EXPLORE_FD";
-/// Environment variable with the number of the descriptor of the socket, which keeps message borders.
+/// Environment variable with the number of the descriptor of the socket, which preserves message boundaries.
 pub const SOCKET_VARIABLE: &str = "POWERFAIL_EXPLORE_SOCKET";
 /// Environment variable with the number of the descriptor of the pipe that standard output and standard
 /// error lead to. It is not for text: see [`Control::output_mark`].
@@ -84,7 +84,7 @@ pub const NOTES_MAX: u32 = 1 << 22;
 
 /// Bits of [`Control::flags`].
 pub mod flag {
-    /// Loads from open lines are choices. Without it an execution just runs.
+    /// Loads from open lines are choices. Without it an execution runs on the image as it is.
     pub const LAZY: u32 = 1;
     /// Branch by forking at the load. Without it the first value is taken, and the others are left.
     pub const FORK: u32 = 2;
@@ -92,7 +92,7 @@ pub mod flag {
     pub const PRIVATE: u32 = 4;
     /// Log all stores to pools, flushes and fences.
     pub const LOG: u32 = 8;
-    /// Note the first read of each watched byte, and what recovery says of itself.
+    /// Note the first read of each watched byte, and the annotations of recovery.
     pub const NOTES: u32 = 16;
 }
 
@@ -151,7 +151,7 @@ pub struct Control {
     pub watch_count: u32,
     /// How many notes the execution that runs has made.
     pub note_count: AtomicU32,
-    /// What the execution that runs has said of its reads: bits of [`attention`].
+    /// What the annotations of the current execution say about its reads: bits of [`attention`].
     pub attention: AtomicU32,
 }
 
@@ -165,7 +165,7 @@ pub mod attention {
     pub const COMPLETE: u32 = 4;
     /// There was a region of interest.
     pub const HAS_REGION: u32 = 8;
-    /// With any of these, what is read is none of our business.
+    /// With any of these, reads are not reported.
     pub const NONE: u32 = OUTSIDE | SKIPPED | COMPLETE;
     /// One region of interest that is open: the bits of [`REGIONS`] count them.
     pub const REGION: u32 = 1 << 8;
@@ -200,7 +200,7 @@ pub struct OpenPage {
     pub open_lines: u32,
     /// Its offset in the pool.
     pub offset: u64,
-    /// Lines of it, in units of 64 bytes, that somebody wants to know to be read: a bit each.
+    /// Lines of it, in units of 64 bytes, whose reads are reported: a bit each.
     pub watched: u64,
     /// Those that were read, by any execution since the table was written.
     pub read: AtomicU64,
@@ -253,13 +253,13 @@ pub struct Choice {
     /// Where: the instruction, then return addresses, innermost first; zero where there is none.
     pub frames: [u64; CHOICE_FRAMES],
     /// The bytes of the line that told the values apart: those of the load that recovery had not
-    /// overwritten before it. Byte *n* is bit `n % 64` of word `n / 64`. Without them nobody could follow
-    /// the choices who does not know the stores between them.
+    /// overwritten before it. Byte *n* is bit `n % 64` of word `n / 64`. Without them the
+    /// choices could not be followed without the stores between them.
     pub observed: [u64; OBSERVED_WORDS],
     /// How many notes were made before.
     pub notes: u32,
-    /// 1: recovery says that this is none of our business (outside of its region of interest, or where
-    /// detection is to be skipped).
+    /// 1: the annotations of recovery exclude it (outside of its region of interest, or where detection is
+    /// skipped).
     pub skipped: u32,
 }
 
@@ -292,7 +292,7 @@ pub struct Note {
     pub bytes: u64,
     /// How many choices were made before.
     pub choices: u32,
-    /// 1: recovery says that this is none of our business.
+    /// 1: the annotations of recovery exclude it.
     pub skipped: u32,
     /// Of an annotation with two ranges: pool, offset and length of the second one.
     pub second: [u64; 3],
@@ -300,7 +300,7 @@ pub struct Note {
     pub frames: [u64; CHOICE_FRAMES],
 }
 
-/// What was logged.
+/// The kind of an event in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum LogKind {
@@ -318,7 +318,7 @@ pub enum LogKind {
     Sync = 6,
 }
 
-/// An event of recovery.
+/// The header of an event in the log of recovery.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogHeader {
@@ -338,20 +338,20 @@ pub struct LogHeader {
     pub choices: u32,
 }
 
-/// What a process says to the zygote: the first word of a message of [`MESSAGE_LEN`] bytes.
+/// The kind of a message from a process to the zygote: the first word of [`MESSAGE_LEN`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum MessageKind {
     /// The snapshot is ready: its process number.
     AtSnapshot = 1,
-    /// There is no snapshot, and the process just runs. Text: why.
+    /// There is no snapshot, and the process runs on. Text: the reason.
     NoSnapshot = 2,
     /// An execution has ended: its process number, its status as of `wait4`.
     Ended = 3,
     /// The process did something that cannot be explored, and ends: its process number, a
     /// [`RefusalKind`] as a number. Text: the reason.
     Refused = 4,
-    /// Something worth knowing. Text: what.
+    /// A warning. Text: a sentence.
     Warning = 5,
 }
 
@@ -379,7 +379,7 @@ impl RefusalKind {
 /// Length of every message: kind, three words, text that ends with a zero.
 pub const MESSAGE_LEN: usize = 512;
 
-/// What the zygote says to a process that waits for an order: one word.
+/// An order of the zygote to a process that waits for one: one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Order {
@@ -387,8 +387,8 @@ pub enum Order {
     Run = 1,
     /// The process ends at once.
     Stop = 2,
-    /// Only to a snapshot: it goes on itself as the one execution, without forking, and says nothing when it
-    /// ends. For commands that are run once: servers, and programs that a script starts.
+    /// Only to a snapshot: it continues as the one execution itself, without forking, and does not report its
+    /// end. For commands that are run once: servers, and programs that a script starts.
     Go = 3,
 }
 

@@ -1,19 +1,19 @@
-//! What a fuzzing campaign needs to know of executions: paths of operations on persistent memory, and what
-//! host and target share while the target is repeated.
+//! What fuzzing needs to know of executions: paths of operations on persistent memory, and what host and target
+//! share while the target is repeated.
 //!
 //! # PM paths
 //!
 //! An *operation* is a store, flush or fence on a pool or a mark of a library call, named by a hash of where
 //! the instruction is: [`Operation::of_site`], or with all callers [`Operation::of_stack`]. A *location* is a
 //! transition between two operations of a thread ([`Path::step`]); how often each was taken is counted in a
-//! map of [`MAP_LEN`] counters. All of this is pure, so that whoever counts gets the same.
+//! map of [`MAP_LEN`] counters. All of this is pure, so that host and runtime count alike.
 //!
 //! # Repeating a target
 //!
 //! The target stops twice. At *level 1*, before it first touches the directory of its pool, it becomes the
 //! *root*: for each image a *template* is forked. The template stops at *level 2*, before it first touches its
-//! input: for each input a child is forked. Both are [`Server`]s: they wait for the host's word, fork, wait for
-//! the end of what they forked and say how it ended. All of that is in the [`Area`], behind the chunks of the
+//! input: for each input a child is forked. Both are [`Server`]s: they wait for an order of the host, fork, wait
+//! for the end of the child and report how it ended. All of that is in the [`Area`], behind the chunks of the
 //! shared file.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -63,7 +63,7 @@ pub struct CodePlace {
 pub struct Operation(pub u32);
 
 impl Operation {
-    /// The operation of an instruction, whoever called it.
+    /// The operation of an instruction, whatever its callers.
     pub fn of_site(place: CodePlace) -> Self {
         Self::of_stack(core::iter::once(place))
     }
@@ -99,7 +99,7 @@ pub fn count(map: &mut [u8], location: usize) {
     }
 }
 
-/// The bucket of a counter: one bit for each range of counts that is told apart.
+/// The bucket of a counter: one bit for each range of counts that is distinguished.
 pub const fn bucket(count: u8) -> u8 {
     match count {
         0..=2 => count,

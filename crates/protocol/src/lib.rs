@@ -1,4 +1,5 @@
-//! What the runtime in the target, the code that it emits and the host share.
+//! What the runtime in the target, the code that it emits and the host share. This crate has no dependencies and no
+//! behaviour of its own beyond encoding and decoding.
 //!
 //! A few things, all of fixed layout and under one [`PROTOCOL_VERSION`]:
 //!
@@ -26,16 +27,15 @@
 //! 5. **Confirm.** A locked operation is performed by an exchange that fails if another thread, or a
 //!    handler, has changed the memory meanwhile. Then the stamp is zero again, and value and stamp are
 //!    made anew in the same place. When the exchange has succeeded the stamp is tentative no more. Until
-//!    then nobody may take the record for what happened: its thread will change it, perhaps long after.
+//!    then a reader must not take the record for what happened: its thread will change it, perhaps long after.
 //!
 //! A handler of the target that runs between these steps and appends by itself reserves behind the
-//! open record and finishes before it goes on. Its scratch slots are the same memory, so **whoever
-//! delivers a signal to code of the target saves [`ThreadBlock::scratch`] before and restores it
-//! after**, counts [`ThreadBlock::signal_depth`], and, if the interrupted code ran on the slow
+//! open record and finishes before it continues. Its scratch slots are the same memory, so **the code that
+//! delivers a signal to the target saves [`ThreadBlock::scratch`] before and restores it after**, counts [`ThreadBlock::signal_depth`], and, if the interrupted code ran on the slow
 //! stack, lowers [`ThreadBlock::slow_stack_top`] below it meanwhile.
 //!
-//! A chunk is **handed to a thread full of zeros**. So whoever reads one needs no further word from
-//! its thread, dead or alive: a header of zero is a reservation that was given up or not yet
+//! A chunk is **handed to a thread full of zeros**. So a reader needs nothing else from its
+//! thread, dead or alive: a header of zero is a reservation that was given up or not yet
 //! described and is skipped up to the next word that is not zero; a stamp of zero is a record that
 //! was not committed ([`Records`] does both), or that is still to be confirmed. A committed record
 //! whose stamp is tentative counts only if its thread can go on no more: then it is the newest at its

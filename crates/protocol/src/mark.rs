@@ -1,4 +1,4 @@
-//! Codes of marks: what the target, or a library of it, says about its work.
+//! Codes of marks, by which the target or its libraries describe what they do.
 //!
 //! A trace has them as annotations with the same codes (`powerfail_trace::Annotation`, where a test compares them). The
 //! runtime writes a record of [`EventKind::Mark`](crate::EventKind::Mark) with the words `[code, value, rest...]`.
@@ -50,26 +50,26 @@ pub const PUBLISH: u32 = HAS_RANGES | 0x0132;
 pub const OPEN: u32 = HAS_RANGES | 0x0133;
 /// The heap of the target begins to write for itself: no failure points of the thread until it is done.
 pub const HEAP_BEGIN: u32 = 0x0140;
-/// It is done, and what it has written is durable.
+/// The heap has finished, and what it has written is durable.
 pub const HEAP_END: u32 = 0x0141;
 
 /// The region of interest begins: failure points and findings outside of such regions are left out.
 pub const INTEREST_BEGIN: u32 = 0x0200;
-/// It ends.
+/// The region of interest ends.
 pub const INTEREST_END: u32 = 0x0201;
 /// Nothing that follows is of interest.
 pub const COMPLETE: u32 = 0x0202;
 /// No failure points from here on.
 pub const SKIP_FAILURE_BEGIN: u32 = 0x0203;
-/// Failure points again.
+/// From here on there are failure points again.
 pub const SKIP_FAILURE_END: u32 = 0x0204;
 /// No findings from here on.
 pub const SKIP_DETECTION_BEGIN: u32 = 0x0205;
-/// Findings again.
+/// From here on there are findings again.
 pub const SKIP_DETECTION_END: u32 = 0x0206;
-/// A failure point, whatever else is there.
+/// A failure point, in addition to all others.
 pub const FAILURE_POINT: u32 = 0x0207;
-/// A mark of the user's; value and payload are theirs.
+/// A mark of the user, with a value and a payload of their own.
 pub const USER: u32 = 0x0208;
 /// An operation of the workload begins; the host makes it the trace's own kind of mark.
 pub const OPERATION_BEGIN: u32 = 0x0209;

@@ -12,8 +12,8 @@
 //! | [`RUNS_AT`] | the runs of the workload, then as many for recoveries |
 //!
 //! A run of [`RUN_LEN`] bytes holds objects of one length, and keeps that length for good. So an entry of
-//! a table is written once, and which objects of a run are in use need not be known after a crash: nobody
-//! gets memory from a run that another process has taken. Recoveries take runs of their own, so they need not
+//! a table is written once, and which objects of a run are in use need not be known after a crash: no process
+//! allocates from a run that another process has taken. Recoveries take runs of their own, so they need not
 //! look at what the workload had taken when the power failed.
 //!
 //! An object begins with a line and shares none with another one: to flush it makes nothing else durable.
@@ -37,9 +37,9 @@ pub const HEAP_ADDRESS: u64 = WINDOW_ADDRESS + WINDOW_LEN - HEAP_SPACE;
 pub const RANGES_SPACE: u64 = 1 << 39;
 /// Where such memory is mapped, one mapping after the other, in every process.
 pub const RANGES_ADDRESS: u64 = HEAP_ADDRESS - RANGES_SPACE;
-/// How much memory the workload has if nobody says.
+/// The default length of the heap.
 pub const HEAP_LEN_DEFAULT: u64 = 256 << 20;
-/// How much it can have.
+/// The greatest length of the heap.
 pub const HEAP_LEN_MAX: u64 = 64 << 30;
 
 /// How many roots there are.
@@ -87,7 +87,7 @@ pub const fn entry(object_len: u64) -> u64 {
     TAKEN | object_len
 }
 
-/// The length of the objects of a run; `None` if nobody has taken it.
+/// The length of the objects of a run; `None` if it is free.
 pub const fn object_len(entry: u64) -> Option<u64> {
     if entry & !LEN_MASK == TAKEN {
         Some(entry & LEN_MASK)

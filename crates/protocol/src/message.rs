@@ -1,8 +1,8 @@
-//! What the runtime tells the host that is no event: over a socket that keeps message borders.
+//! Messages of the runtime to the host about anything but events, over a socket that preserves message boundaries.
 //!
 //! A message is a [`MessageHeader`] and a text of the length it names (a path, a build-id, a
 //! sentence). A message about something is sent before the first record that refers to it, so a
-//! host that looks at the chunks first and then empties the socket knows everything it needs.
+//! host that examines the chunks first and then empties the socket knows everything it needs.
 //! The end of the socket is the end of the process.
 
 /// The longest text of a message; paths of the kernel are shorter.
@@ -50,13 +50,13 @@ impl MessageHeader {
     }
 }
 
-/// What a message says.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MessageKind {
-    /// A process is there: protocol version, process id. Text: its executable.
+    /// A process has started: protocol version, process id. Text: its executable.
     Hello = 1,
-    /// A thread is there: number, thread id of the system, process id, and, if the process was just
+    /// A thread has started: number, thread id of the system, process id, and, if the process was just
     /// forked, the process that it was forked from (else 0).
     ThreadStart = 2,
     /// A thread has ended: number. It appends nothing any more.
@@ -71,9 +71,9 @@ pub enum MessageKind {
     PoolMap = 6,
     /// A range of the window is no longer mapped: address, length.
     PoolUnmap = 7,
-    /// Something that the recording cannot show, or that makes it incomplete. Text: a sentence.
+    /// The recording lacks something. Text: a sentence.
     Warning = 8,
-    /// The target does what cannot be recorded, and ends now. Text: a sentence.
+    /// The target did something that cannot be recorded, and ends now. Text: a sentence.
     Fatal = 9,
     /// A call stack: its number, the number of its site. Text: return addresses, innermost first, 8
     /// bytes each.

@@ -6,8 +6,8 @@
 //! can observe, not the number of crash states.
 //!
 //! A [`Line`] borrows its contents, which never change, and its [`Knowledge`], which does: the contents
-//! that are still possible, and the bytes that recovery has overwritten and whose old value nobody can
-//! observe any more.
+//! that are still possible, and the bytes that recovery has overwritten and whose old value cannot
+//! be observed any more.
 //!
 //! Used in the recovering process, in its signal handlers, and by the host, which follows the choices
 //! that were made there. Pure: no allocation, no I/O, no panic on what it is documented to take.

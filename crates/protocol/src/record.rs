@@ -39,7 +39,7 @@ pub const VALUE_AT: u32 = 24;
 /// The longest value of one record. String operations are recorded in pieces of this length.
 pub const MAX_VALUE_LEN: u16 = 1024;
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EventKind {
@@ -70,7 +70,7 @@ pub enum EventKind {
     Sync = 12,
     /// The file that is mapped at the address has a new length: the value, 8 bytes.
     Resize = 13,
-    /// The target told the outside something: descriptor and full length (8 bytes each), then the
+    /// The target wrote output: descriptor and full length (8 bytes each), then the
     /// beginning of what it wrote.
     Output = 14,
     /// A mark among the events: its [`crate::mark`] and a number (8 bytes each), then any bytes.

@@ -1,4 +1,4 @@
-//! Client requests of Valgrind: how a program talks to the tool that runs it.
+//! Valgrind client requests, by which a program talks to the tool that runs it.
 //!
 //! A request is a sequence of instructions that does nothing. RAX points to six words, its number and
 //! five arguments; RDX holds the default of its result, and that is what natively comes of it.
@@ -42,7 +42,7 @@ pub mod pmemcheck {
     pub const FLUSH: u64 = 0x05;
     /// As a fence.
     pub const FENCE: u64 = 0x06;
-    /// What a processor instruction did that does not exist any more.
+    /// As the removed instruction `pcommit`.
     pub const COMMIT: u64 = 0x07;
     /// The tool may print how much it knows.
     pub const WRITE_STATS: u64 = 0x08;
@@ -66,14 +66,14 @@ pub mod pmemcheck {
     pub const REMOVE_N: u64 = 0x19;
     /// The thread takes part in the transaction with this number.
     pub const ADD_THREAD_N: u64 = 0x1a;
-    /// It does no more.
+    /// The thread leaves that transaction.
     pub const REMOVE_THREAD_N: u64 = 0x1b;
     /// Stores to a range need no transaction, for good: address, length.
     pub const IGNORE: u64 = 0x1c;
     /// A line for the log: a string.
     pub const LOG: u64 = 0x1e;
 
-    /// What people call a request.
+    /// The name of a request.
     pub const fn name(number: u64) -> Option<&'static str> {
         Some(match number {
             REGISTER_MAPPING => "register-mapping",

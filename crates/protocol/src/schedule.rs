@@ -1,15 +1,16 @@
-//! What is drawn for the scheduler of a target's threads: the same for the same seed, wherever it is asked.
+//! The random decisions of the scheduler of the threads of a target. The same seed gives the same decisions in every
+//! process.
 
 /// How the threads of each process are scheduled at their operations on pools: by priorities that are
 /// drawn at random, and lowered at a few moments that are drawn at random.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// How many priorities matter: the moments of change, and one. 0: threads run as they like.
+    /// The number of priority changes plus one. 0: threads are not scheduled.
     pub depth: u32,
-    /// Decides everything that is drawn.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// Among so many operations the moments are drawn. 0: nobody knows how many there will be.
+    /// The expected number of operations, among which the moments are drawn. 0: unknown.
     pub length: u64,
 }
 
@@ -17,8 +18,8 @@ impl Schedule {
     /// The greatest depth.
     pub const DEPTH_MAX: u32 = 32;
 
-    /// The priority with which a thread begins. Any two threads have different ones, but by an accident
-    /// of 62 bits.
+    /// The priority with which a thread begins. Those of two threads differ, except with a
+    /// probability of 2^-62.
     pub const fn first_priority(&self, thread: u32) -> i64 {
         let drawn = mix(self.seed ^ mix(1 << 32 | thread as u64));
         (drawn >> 2).cast_signed() + Self::DEPTH_MAX as i64
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_falls_behind_is_behind_all_that_begin() {
+    fn a_lowered_priority_is_below_all_initial_ones() {
         let schedule = schedule(7, 3);
         let lowered = (1..=3).filter_map(|operation| schedule.lowered_at(operation));
         let lowest = (0..100).map(|thread| schedule.first_priority(thread)).min();

@@ -27,7 +27,7 @@ pub const SLOTS_MAX: usize = 1024;
 pub const SHARED_FD_VARIABLE: &str = "POWERFAIL_SHARED_FD";
 /// Environment variable with the number of the descriptor of the socket for messages.
 pub const SOCKET_FD_VARIABLE: &str = "POWERFAIL_SOCKET_FD";
-/// Environment variable that makes time, random numbers and numbers of processes the same in every run.
+/// Environment variable that makes time, random numbers and process ids the same in every run.
 pub const DERANDOMISE_VARIABLE: &str = "POWERFAIL_DERANDOMISE";
 /// Environment variable that makes connections of the target come from its standard input.
 pub const DESOCK_VARIABLE: &str = "POWERFAIL_DESOCK";
@@ -101,13 +101,13 @@ pub struct Control {
     pub schedule: Schedule,
     /// How many operations the scheduler has counted, over all processes.
     pub schedule_steps: AtomicU64,
-    /// How often it went on without a thread that did not say that it waits.
+    /// How often it timed out on a thread.
     pub schedule_lapses: AtomicU64,
     /// Futex: grows whenever a [`ThreadSlot::doubt`] is to be answered.
     pub schedule_doubts: AtomicU32,
-    /// The next run of the heap that nobody has taken, over all processes.
+    /// The next free run of the heap, over all processes.
     pub next_run: AtomicU64,
-    /// Not zero: a target that asks whether it runs under Valgrind is told that it does.
+    /// Not zero: the target sees that it runs under Valgrind.
     pub plays_valgrind: u32,
     /// How many client requests the target has made, over all processes.
     pub requests: RequestCounts,
@@ -115,15 +115,15 @@ pub struct Control {
     pub area_at: u64,
 }
 
-/// How many client requests there were, and what became of them.
+/// The numbers of client requests, by how they were answered.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RequestCounts {
-    /// Those that mean something here.
+    /// Those that powerfail understands.
     pub understood: AtomicU64,
     /// Those of other tools of Valgrind, which are not about persistence: they got their default.
     pub of_other_tools: AtomicU64,
-    /// Those that nobody knows: they got their default.
+    /// Those that are unknown: they got their default.
     pub unknown: AtomicU64,
     /// The number of the first of these.
     pub first_unknown: AtomicU64,
@@ -133,17 +133,17 @@ pub struct RequestCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Doubt {
-    /// Nobody asks.
+    /// No question is open.
     None = 0,
-    /// Does it?
+    /// The question: does it sleep?
     Asked = 1,
-    /// It does.
+    /// The answer: it sleeps.
     Sleeps = 2,
-    /// It runs, or would if it had a processor.
+    /// The answer: it runs, or would if it had a processor.
     Runs = 3,
 }
 
-/// How stores are caught.
+/// How stores are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mode {
@@ -153,7 +153,7 @@ pub enum Mode {
     Trap = 1,
 }
 
-/// What is recorded of the calls that led to an event.
+/// How much of the call stack of an event is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Stacks {
@@ -165,7 +165,7 @@ pub enum Stacks {
     Full = 2,
 }
 
-/// Who has a chunk.
+/// The owner of a chunk.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ChunkState {
@@ -173,7 +173,7 @@ pub struct ChunkState {
     pub thread: AtomicU32,
     /// 1: its thread will not append to it any more.
     pub retired: AtomicU32,
-    /// The how manieth chunk of its thread it is, from 0.
+    /// Its position among the chunks of its thread, from 0.
     pub sequence: AtomicU64,
 }
 
@@ -191,7 +191,7 @@ pub struct ThreadSlot {
     pub reply: AtomicU32,
     /// How many chunks it has taken.
     pub chunks_taken: AtomicU64,
-    /// What the system calls it.
+    /// Its thread id in the system.
     pub thread_id: AtomicU32,
     /// A [`Doubt`] as a number.
     pub doubt: AtomicU32,
@@ -203,7 +203,7 @@ pub struct ThreadSlot {
 pub enum Reply {
     /// Record it.
     Record = 1,
-    /// Leave it alone.
+    /// Do not record it.
     Ignore = 2,
 }
 

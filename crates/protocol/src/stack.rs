@@ -34,13 +34,13 @@ pub struct Entry {
     pub next: u64,
 }
 
-/// A word that must be what it was.
+/// A word of the stack that must be unchanged.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Check {
-    /// Where it is.
+    /// Its address.
     pub address: u64,
-    /// What it was.
+    /// Its value.
     pub value: u64,
 }
 

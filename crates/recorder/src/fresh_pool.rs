@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_somebody_has_locked_is_no_obstacle() {
+    fn a_locked_parent_directory_is_no_obstacle() {
         let parent = tempfile::tempdir().unwrap();
         let lock = File::open(parent.path()).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();

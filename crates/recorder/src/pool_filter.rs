@@ -60,7 +60,7 @@ mod tests {
     use crate::sparse::FileIdentity;
     use std::path::Path;
 
-    const NOBODY: FileIdentity = FileIdentity {
+    const NO_FILE: FileIdentity = FileIdentity {
         device: u64::MAX,
         inode: u64::MAX,
     };
@@ -69,15 +69,15 @@ mod tests {
     fn none_is_all() {
         let mut filter = PoolFilter::new(&[]);
         filter.also(Path::new("/x"));
-        assert!(filter.selects(Path::new("/anything"), NOBODY));
+        assert!(filter.selects(Path::new("/anything"), NO_FILE));
     }
 
     #[test]
     fn a_directory_besides_what_is_named() {
         let mut filter = PoolFilter::new(&["/mnt/pool".into()]);
         filter.also_within(Path::new("/run.memory"));
-        assert!(filter.selects(Path::new("/run.memory/heap"), NOBODY));
-        assert!(!filter.selects(Path::new("/heap"), NOBODY));
+        assert!(filter.selects(Path::new("/run.memory/heap"), NO_FILE));
+        assert!(!filter.selects(Path::new("/heap"), NO_FILE));
     }
 
     #[test]
@@ -88,8 +88,8 @@ mod tests {
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let filter = PoolFilter::new(&["/mnt/*.pool".into(), link]);
-        assert!(filter.selects(Path::new("/mnt/a.pool"), NOBODY));
-        assert!(!filter.selects(Path::new("/mnt/a"), NOBODY));
+        assert!(filter.selects(Path::new("/mnt/a.pool"), NO_FILE));
+        assert!(!filter.selects(Path::new("/mnt/a"), NO_FILE));
         assert!(filter.selects(&file, FileIdentity::of_path(&file).unwrap()));
     }
 }

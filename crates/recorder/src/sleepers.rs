@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_is_awake() {
+    fn the_thread_that_asks_is_awake() {
         let process = std::process::id();
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         assert!(!sleeps(process, thread.cast_unsigned()));

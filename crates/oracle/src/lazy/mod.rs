@@ -1,8 +1,8 @@
-//! Lazy executions: what is asked of a slot and what comes back.
+//! Lazy executions: the requests to a slot, and their results.
 //!
 //! A lazy execution runs on an image with the newest content of everything. The table says which lines can
 //! hold something older; the runtime in the recovering process decides what they hold when recovery
-//! loads from them, and notes what it decided. The conversation with it is in `zygote/`.
+//! loads from them, and notes its choices. `zygote/` starts and controls these processes.
 
 mod file;
 mod records;
@@ -29,7 +29,7 @@ pub struct LineTable {
     /// The lines, in any order, each once. Those of one content need not be here. Choices number them as
     /// they are here.
     pub lines: Vec<TableLine>,
-    /// Lines of which one wants to know whether they were read, a page at a time, each page once.
+    /// Lines whose reads are reported, as masks of pages, each page once.
     pub watched: Vec<PageMask>,
 }
 
@@ -55,26 +55,26 @@ pub struct PageMask {
     pub lines: u64,
 }
 
-/// What becomes of the classes that are not taken at a choice.
+/// What is done about the values that are not taken at a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branch {
-    /// They are taken too, by forking where they are met. Only a plan of nothing but a recovery can do that;
-    /// with others it is as [`Branch::Repeat`].
+    /// They are explored too, by forking at the choice. Only for plans that consist of a recovery alone; with
+    /// others it is the same as [`Branch::Repeat`].
     Fork,
-    /// They are left: one execution, which changes the private files.
+    /// They are left to later requests: one execution, which changes the private files.
     Repeat,
-    /// They are left: one execution, which changes the private files only if it has to.
+    /// They are left to later requests: one execution, which changes the private files only if it must.
     Never,
 }
 
-/// What to explore.
+/// A request to explore.
 #[derive(Clone, Copy, Debug)]
 pub struct ExploreRequest<'a> {
     /// The open lines.
     pub table: &'a LineTable,
     /// Classes to take at the first choices; after them the first class each time.
     pub prefix: &'a [u32],
-    /// What to do with the other classes.
+    /// What is done about the other classes.
     pub branch: Branch,
     /// Bytes whose first reads are noted, in any order; pools are numbered as in the table.
     pub watches: &'a [Watch],
@@ -89,14 +89,14 @@ pub struct ExploreRequest<'a> {
 pub struct Execution {
     /// How it ended.
     pub verdict: Verdict,
-    /// What it observed where it could have observed something else.
+    /// Its loads that could have observed other values.
     pub choices: Vec<Choice>,
-    /// The first reads of watched bytes, and what recovery said of itself, in the order of time; the first ones
-    /// are skipped if it said later what it is interested in. Only with [`Branch::Never`] or watches.
+    /// The first reads of watched bytes and the annotations of recovery, in the order of time. Those before the
+    /// first region of interest are marked as skipped. Only with [`Branch::Never`] or watches.
     pub notes: Vec<Note>,
     /// The commands that ran: addresses in choices and notes are those of the process that made them.
     pub stages: Vec<StageStart>,
-    /// What it did to pools, if that was asked for.
+    /// Its stores, flushes and fences, if requested.
     pub log: Vec<Logged>,
 }
 
@@ -149,7 +149,7 @@ pub struct Logged {
     pub choices: u32,
 }
 
-/// What exploring found.
+/// The result of a request to explore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explored {
     /// In the order in which they ended: with forks, those of the first class of the first choice first.
@@ -162,7 +162,7 @@ pub struct Explored {
     pub forked: bool,
     /// Whether the private files are as they were before.
     pub kept: bool,
-    /// What the runtime wants to be known.
+    /// Warnings of the runtime.
     pub warnings: Vec<String>,
     /// Faults and breakpoints that were handled.
     pub traps: u64,

@@ -1,4 +1,4 @@
-//! Reads what a runtime has written into the shared file.
+//! Decodes the records that a runtime has written into the shared file.
 
 use std::mem::offset_of;
 
@@ -58,7 +58,7 @@ fn note(record: &[u8]) -> Note {
     }
 }
 
-/// A log. What does not make sense ends it.
+/// The events of a log, up to the first that is invalid.
 pub(crate) fn log_of(bytes: &[u8]) -> Vec<Logged> {
     let mut logged = Vec::new();
     let mut rest = bytes;

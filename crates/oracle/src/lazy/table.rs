@@ -16,15 +16,15 @@ use crate::lazy::file::{SharedFile, control};
 use crate::lazy::{LineTable, PageMask};
 
 const PAGE_BYTES: u64 = 4096;
-/// What a bit of a mask stands for.
+/// The number of bytes that a bit of a mask stands for.
 const UNIT_BYTES: u64 = 64;
-/// How many processes may wait in branches.
+/// The greatest number of processes that wait in branches.
 const WAITING_MAX: u32 = 256;
 
 /// Why a table cannot be explored.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// It is wrong, or too big.
+    /// It is invalid, or too large.
     Table(String),
     /// The file cannot be written.
     System(io::Error),
@@ -36,8 +36,8 @@ impl From<io::Error> for Unfit {
     }
 }
 
-/// Writes the first page, with a mark that nobody can guess, and the pools, by the paths that recovery
-/// sees. Executions just run.
+/// Writes the first page, with a random mark, and the pools, by the paths that recovery
+/// sees. Executions then run on the image as it is.
 pub(crate) fn write_pools(file: &SharedFile, paths: &[&Path]) -> io::Result<()> {
     let mut mark = [0; OUTPUT_MARK_BYTES];
     let mut filled = 0;
@@ -53,7 +53,7 @@ pub(crate) fn write_pools(file: &SharedFile, paths: &[&Path]) -> io::Result<()> 
         pools.extend((names_at + names.len() as u64).to_ne_bytes());
         pools.extend((name.len() as u64).to_ne_bytes());
         names.extend_from_slice(name);
-        // For those who want to hand it to the kernel.
+        // Zero-terminated, for the kernel.
         names.push(0);
     }
     pools.append(&mut names);
@@ -71,7 +71,7 @@ pub(crate) fn write_pools(file: &SharedFile, paths: &[&Path]) -> io::Result<()> 
     file.write(0, &first.0)
 }
 
-/// What an execution is to do.
+/// How an execution proceeds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Orders<'a> {
     /// Choices to follow.
@@ -81,8 +81,8 @@ pub(crate) struct Orders<'a> {
     pub(crate) flags: u32,
 }
 
-/// Writes a table and what is to be done. `places` says at which place each of the table's pools is in
-/// the file. Gives the lines as they are numbered in the file, where they are in order.
+/// Writes a table and how an execution proceeds. `places` has the number in the file of each pool of the table.
+/// Returns the lines in the order in which the file numbers them.
 pub(crate) fn write_table(
     file: &SharedFile,
     table: &LineTable,
@@ -130,7 +130,7 @@ pub(crate) fn write_table(
     Ok(encoded.order)
 }
 
-/// A table, as it is in the file.
+/// A table in the form that it has in the file.
 #[derive(Debug)]
 struct Encoded {
     /// The lines by pool and offset: where they are in the table.
@@ -259,7 +259,7 @@ fn watch_record(((pool, offset), bytes): ((u32, u64), u64)) -> [u8; size_of::<Wa
     record
 }
 
-/// Which lines were read, since a table was written.
+/// The lines that were read since a table was written.
 pub(crate) fn read_masks(file: &SharedFile, places: &[u32]) -> io::Result<Vec<PageMask>> {
     let count = file.word(control!(page_count))? as usize;
     let table = file.read(OPEN_PAGES_AT, count * size_of::<OpenPage>())?;

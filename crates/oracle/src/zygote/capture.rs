@@ -1,5 +1,5 @@
-//! What a command writes: its beginning and its end are kept, and its lines are looked at as they come,
-//! so that no pattern is missed in what is cut.
+//! The output of a command: its beginning and its end are kept, and its lines are matched as they come, so that
+//! a pattern is found even in the part that is cut.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use regex::bytes::Regex;
 
 const HEAD_BYTES: usize = 4 << 10;
 const TAIL_BYTES: usize = 12 << 10;
-/// A longer line is looked at in pieces.
+/// A longer line is matched in pieces.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// What lines are compared with.
+/// The patterns that lines are matched with.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
     /// A line that matches one of these is a failure.
@@ -28,9 +28,9 @@ pub(crate) struct Capture {
     cut_bytes: u64,
     line: Vec<u8>,
     patterns: Rc<Patterns>,
-    /// The first pattern of failure that matched.
+    /// The first failure pattern that matched.
     pub(crate) failed: Option<usize>,
-    /// Whether the pattern of readiness matched.
+    /// Whether the readiness pattern matched.
     pub(crate) ready: bool,
 }
 
@@ -47,9 +47,9 @@ impl Capture {
         }
     }
 
-    /// Takes what was written.
+    /// Adds output.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
-        self.look_at(bytes);
+        self.match_lines(bytes);
         let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.head.len()));
         self.head.extend_from_slice(head);
         let skipped = rest.len().saturating_sub(TAIL_BYTES);
@@ -59,14 +59,14 @@ impl Capture {
         self.cut_bytes += (skipped + surplus) as u64;
     }
 
-    /// Nothing more comes.
+    /// The output is complete.
     pub(crate) fn end(&mut self) {
         if !self.line.is_empty() {
             self.end_line();
         }
     }
 
-    /// What is kept, with a note where something is cut.
+    /// The output, with a note where it is cut.
     pub(crate) fn text(&self) -> String {
         let mut bytes = self.head.clone();
         if self.cut_bytes > 0 {
@@ -77,7 +77,7 @@ impl Capture {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn look_at(&mut self, bytes: &[u8]) {
+    fn match_lines(&mut self, bytes: &[u8]) {
         if self.patterns.fail.is_empty() && self.patterns.ready.is_none() {
             return;
         }

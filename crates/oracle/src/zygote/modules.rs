@@ -1,5 +1,5 @@
-//! The modules of a process, from its own memory: what a file has become since does not matter, and the
-//! kernel's page of code, which has no file, can be unwound too.
+//! The modules of a process, from its own memory: files that were replaced since do not matter, and the code page of
+//! the kernel, which has no file, can be unwound too.
 
 use std::fs::{self, File};
 use std::ops::Range;

@@ -19,7 +19,7 @@ use crate::plan::Limits;
 
 const STACK_BYTES: usize = 64 << 10;
 
-/// Strings in the form in which the kernel takes them.
+/// An array of strings for `execve`.
 #[derive(Debug)]
 pub(crate) struct CStrings {
     _strings: Vec<CString>,
@@ -48,7 +48,7 @@ pub(crate) struct Start<'a> {
     pub(crate) limits: Limits,
     /// Whether it stops for its parent as soon as it is executed.
     pub(crate) traced: bool,
-    /// Whether it is to be ended with its parent.
+    /// Whether it dies with its parent.
     pub(crate) dies_with_parent: bool,
     /// Descriptors that it inherits, and the numbers that they get.
     pub(crate) inherited: &'a [(RawFd, RawFd)],
@@ -72,18 +72,18 @@ struct Shared<'a> {
     errno: c_int,
 }
 
-/// Starts it and gives its process number; the error is that of executing it.
+/// Starts a command and returns its process id; the error is that of executing it.
 pub(crate) fn start(start: &Start<'_>, stack: &mut ChildStack) -> io::Result<i32> {
     let mut shared = Shared { start, errno: 0 };
     let top = stack.0.as_mut_ptr_range().end.cast::<c_void>();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the stack is 16-byte aligned, is used by one child at a time, and outlives it, as does
-    // `shared`: this thread goes on only when the child has executed or ended.
+    // `shared`: this thread continues only when the child has executed or ended.
     let pid = unsafe { libc::clone(child, top, flags, (&raw mut shared).cast()) };
     if pid < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the child wrote it, if at all, before this thread went on; the compiler must not assume
+    // SAFETY: the child wrote it, if at all, before this thread continued; the compiler must not assume
     // that it is still 0.
     let errno = unsafe { (&raw const shared.errno).read_volatile() };
     if errno != 0 {
@@ -98,7 +98,7 @@ extern "C" fn child(argument: *mut c_void) -> c_int {
     // SAFETY: `start` passed a pointer to its local, and waits.
     let start = unsafe { (*shared).start };
     let errno = execute(start);
-    // SAFETY: as above.
+    // SAFETY: `start` waits until this process has ended, so the pointer is still to its local.
     unsafe {
         (&raw mut (*shared).errno).write_volatile(errno);
         libc::_exit(127)
@@ -116,7 +116,7 @@ fn execute(start: &Start<'_>) -> c_int {
             }
         }
         for (from, to) in start.inherited {
-            // The new one does not close on exec.
+            // The duplicate does not close on exec.
             if libc::dup2(*from, *to) < 0 {
                 return *libc::__errno_location();
             }
@@ -146,7 +146,7 @@ fn execute(start: &Start<'_>) -> c_int {
                 }
             }
         }
-        // Rust ignores it, which would be inherited.
+        // Rust ignores this signal, and the child would inherit that.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         let mut none = MaybeUninit::<libc::sigset_t>::zeroed();
         libc::sigemptyset(none.as_mut_ptr());

@@ -12,14 +12,14 @@ use crate::zygote::modules::{LoadedModule, Memory, modules_of};
 use crate::zygote::system::{self, Waited};
 use crate::zygote::tracer;
 
-/// A stack that recurses without end is cut.
+/// An endless recursion is cut.
 const MAX_FRAMES: usize = 256;
-/// More threads than anybody reads.
+/// The number of threads in a report: more would not be read.
 const MAX_THREADS: usize = 32;
-/// A thread that waits for a device does not stop at once; it is left out then.
+/// A thread that waits for a device does not stop at once, and is left out after this time.
 const STOP_TIME: Duration = Duration::from_millis(200);
 
-/// Where a process hangs. If it only waits for one child, where that one hangs.
+/// Where a process hangs. If it only waits for a child, where that child hangs.
 pub(crate) fn of_hang(process: i32) -> Option<Backtrace> {
     let mut process = process;
     while let [thread] = threads_of(process)[..]

@@ -1,4 +1,4 @@
-//! System calls that no library offers in a safe form.
+//! System calls for which no library has a safe form.
 //!
 //! # Safety
 //!
@@ -26,11 +26,11 @@ pub(crate) fn fork() -> io::Result<Option<i32>> {
     Ok((pid != 0).then_some(pid))
 }
 
-/// What `wait` found.
+/// The result of [`wait`].
 pub(crate) enum Waited {
     /// A child and its status.
     Child(i32, i32),
-    /// There are children, and nothing to say about them.
+    /// There are children, but none has changed.
     Nothing,
     /// There are no children.
     NoChildren,
@@ -54,7 +54,7 @@ pub(crate) fn wait(pid: i32, block: bool) -> io::Result<Waited> {
     }
 }
 
-/// Sends a signal to a process, a group (negative) or everybody (-1); who is gone does not get it.
+/// Sends a signal to a process, a group (negative) or all processes (-1). Errors mean that they have ended.
 pub(crate) fn kill(pid: i32, signal: i32) {
     // SAFETY: no pointers.
     unsafe {
@@ -84,13 +84,13 @@ pub(crate) fn child_signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Leaves namespaces.
+/// Leaves the namespaces of the parent for new ones.
 pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
     // SAFETY: no pointers; there is one thread.
     check(unsafe { libc::unshare(flags) }).map(drop)
 }
 
-/// No address randomisation for what is executed from now on.
+/// Disables address randomisation for programs that are executed from now on.
 pub(crate) fn fix_addresses() {
     // SAFETY: no pointers.
     unsafe {
@@ -102,19 +102,19 @@ pub(crate) fn fix_addresses() {
     }
 }
 
-/// Becomes the parent of descendants that lose theirs.
+/// Makes this process the parent of descendants that lose theirs.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     // SAFETY: no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }).map(drop)
 }
 
-/// Dies with its parent.
+/// Makes this process die with its parent.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     // SAFETY: no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }).map(drop)
 }
 
-/// No core dumps. A limit of one byte, unlike one of none, also holds for a handler behind a pipe.
+/// Disables core dumps. A limit of one byte, unlike zero, also disables a handler behind a pipe.
 pub(crate) fn forbid_core_dumps() {
     let limit = libc::rlimit {
         rlim_cur: 1,
@@ -126,7 +126,7 @@ pub(crate) fn forbid_core_dumps() {
     }
 }
 
-/// All descriptors beyond the standard ones close on exec.
+/// Marks all descriptors beyond the standard ones as close-on-exec.
 pub(crate) fn close_all_on_exec() {
     // SAFETY: no pointers, and nothing is closed now.
     unsafe {
@@ -156,7 +156,7 @@ pub(crate) fn move_away(descriptor: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Closes a descriptor in a process that never uses it again, and never returns to whoever owns it.
+/// Closes a descriptor in a process that never uses it again, and never returns to its owner.
 pub(crate) fn close_number(descriptor: RawFd) {
     // SAFETY: the caller does nothing but wait and exit from here on, so the number is not used again.
     unsafe {

@@ -21,7 +21,7 @@ const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACEEXEC;
 
-/// Follows processes and threads from their first stop.
+/// Traces processes and threads from their first stop.
 #[derive(Debug, Default)]
 pub(crate) struct Tracer {
     /// Commands that have not stopped for the first time, when they are executed.
@@ -32,18 +32,18 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// A command was started, and will stop.
+    /// Expects the first stop of a command that was started.
     pub(crate) fn expect(&mut self, pid: i32) {
         self.expected.insert(pid);
     }
 
-    /// Where the process crashed, or if it did not by itself, where the last of its descendants did.
+    /// Where the process crashed, or else where the last of its descendants that crashed did.
     pub(crate) fn crash(&self, pid: i32) -> Option<Backtrace> {
         let own = self.crashes.iter().rfind(|(process, _)| *process == pid);
         own.or(self.crashes.last()).map(|(_, stack)| stack.clone())
     }
 
-    /// A tracee has stopped: see why, and let it go on.
+    /// Handles the stop of a tracee, and lets it continue.
     pub(crate) fn stopped(&mut self, pid: i32, status: i32) {
         let signal = libc::WSTOPSIG(status);
         if self.expected.remove(&pid) {
@@ -69,7 +69,7 @@ impl Tracer {
     }
 }
 
-/// Lets a tracee that is to end go on.
+/// Lets a tracee continue to its end.
 pub(crate) fn let_go(pid: i32) {
     resume(pid, libc::SIGKILL);
 }
@@ -108,7 +108,7 @@ pub(crate) fn interrupt(thread: i32) -> io::Result<()> {
 
 fn set_options(pid: i32) {
     let nothing = ptr::null_mut::<libc::c_void>();
-    // SAFETY: numbers only. Without options, children are not followed, which is all.
+    // SAFETY: numbers only.
     unsafe {
         libc::ptrace(
             libc::PTRACE_SETOPTIONS,
@@ -121,7 +121,7 @@ fn set_options(pid: i32) {
 
 fn resume(pid: i32, signal: i32) {
     let nothing = ptr::null_mut::<libc::c_void>();
-    // SAFETY: numbers only. Who is gone need not go on.
+    // SAFETY: numbers only. An error means that the process has ended.
     unsafe {
         libc::ptrace(libc::PTRACE_CONT, pid, nothing, libc::c_long::from(signal));
     }
