@@ -2,9 +2,8 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
@@ -25,9 +24,6 @@ use crate::progress::open_trace;
 use crate::record::RUNTIME;
 use crate::schedules;
 use crate::settings;
-
-/// How often readiness is asked for.
-const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// What is said if nothing was tried yet.
 const INTERRUPTED: &str = "interrupted while the workload was recorded; nothing was checked";
@@ -222,13 +218,8 @@ struct ServerWorkload<'a> {
 
 impl ServerWorkload<'_> {
     fn is_ready(&self) -> bool {
-        match self.ready {
-            Ready::Port(port) => {
-                TcpStream::connect(("127.0.0.1", port.unwrap_or(self.port))).is_ok()
-            }
-            Ready::Unix(path) => UnixStream::connect(path).is_ok(),
-            Ready::Output(pattern) => self.has_written(pattern),
-        }
+        self.ready
+            .is_met(self.port, |pattern| self.has_written(pattern))
     }
 
     fn has_written(&self, pattern: &Regex) -> bool {
@@ -257,7 +248,7 @@ impl ServerWorkload<'_> {
     fn serve(&self) -> Option<String> {
         let begun = Instant::now();
         let mut failure = None;
-        loop {
+        for pause in Ready::pauses() {
             if self.ended.load(Ordering::Relaxed) {
                 return Some("the server ended before it was ready".into());
             }
@@ -270,7 +261,7 @@ impl ServerWorkload<'_> {
                     Some("the server was not ready in time; see --ready and --timeout".into());
                 break;
             }
-            std::thread::sleep(ASK_EVERY);
+            std::thread::sleep(pause);
         }
         match self.stop {
             Some(stop) => failure = failure.or_else(|| self.run(stop)),

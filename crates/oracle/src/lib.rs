@@ -86,4 +86,4 @@ pub use plan::{CommandLine, Limits, PoolMapping, RecoveryPlan, Server};
 pub use ready::{Ready, ReadyError};
 pub use slot::{Isolation, KillHandle, Slot};
 pub use verdict::{Backtrace, Failure, Stage, ThreadStack, Verdict};
-pub use zygote::serve_if_zygote;
+pub use zygote::{serve_if_zygote, serve_if_zygote_with_expiry};

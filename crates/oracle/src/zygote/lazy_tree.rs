@@ -106,7 +106,7 @@ impl Run<'_, '_, '_> {
         index: usize,
         snapshot: &Snapshot,
     ) -> Result<(i32, BranchEnd), EarlyEnd> {
-        let deadline = Instant::now() + self.plan.timeout;
+        let deadline = self.processes.deadline(self.plan.timeout);
         let mut hang = None;
         loop {
             while let Some(sent) = self.processes.commands[index].messages.pop_front() {
@@ -130,7 +130,7 @@ impl Run<'_, '_, '_> {
             if !self.processes.is_kept(snapshot.pid) {
                 return Err(self.lost());
             }
-            if Instant::now() >= deadline && hang.is_none() {
+            if self.processes.is_over(deadline) && hang.is_none() {
                 hang = Some(self.end_active(snapshot));
             }
             let deadline = match hang {

@@ -23,4 +23,4 @@ mod system;
 mod tracer;
 
 pub(crate) use serve::ZYGOTE_NAME;
-pub use serve::serve_if_zygote;
+pub use serve::{serve_if_zygote, serve_if_zygote_with_expiry};

@@ -32,12 +32,13 @@ impl<'a> PlanRunner<'a> {
         socket: &'a UnixStream,
         owns_namespace: bool,
         runtime: Option<Runtime>,
+        expiry: Option<File>,
     ) -> io::Result<Self> {
         // An input that cannot be opened is an error of the set-up.
         File::open(Launcher::input(&plan))?;
         let plan = Rc::new(plan);
         Ok(Self {
-            supervision: Supervision::new(socket, owns_namespace, plan.max_dump_bytes)?,
+            supervision: Supervision::new(socket, owns_namespace, plan.max_dump_bytes, expiry)?,
             launcher: Launcher::new(Rc::clone(&plan), owns_namespace, runtime),
             snapshots: Snapshots::default(),
             plan,

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -91,6 +91,8 @@ pub(crate) struct Supervision<'a> {
     /// Whether this process is the first of its namespace.
     pub(crate) owns_namespace: bool,
     pub(crate) max_content_bytes: u64,
+    /// For tests: readable when the current command is to time out, instead of waiting for that.
+    expiry: Option<File>,
     /// Children that stay from run to run: snapshots.
     pub(crate) kept: Vec<i32>,
     /// The kernel's list of our children.
@@ -103,8 +105,10 @@ impl<'a> Supervision<'a> {
         socket: &'a UnixStream,
         owns_namespace: bool,
         max_content_bytes: u64,
+        expiry: Option<File>,
     ) -> io::Result<Self> {
         Ok(Self {
+            expiry,
             socket,
             signals: system::child_signals()?,
             owns_namespace,
@@ -144,6 +148,7 @@ pub(crate) struct Processes<'s, 'a> {
     pub(crate) commands: Vec<StartedCommand>,
     pub(crate) tracer: Option<Tracer>,
     all_ended: bool,
+    has_expired: bool,
 }
 
 impl<'s, 'a> Processes<'s, 'a> {
@@ -153,7 +158,19 @@ impl<'s, 'a> Processes<'s, 'a> {
             commands: Vec::new(),
             tracer: traced.then(Tracer::default),
             all_ended: false,
+            has_expired: false,
         }
+    }
+
+    /// The deadline of a command that starts now, for [`Self::is_over`].
+    pub(crate) fn deadline(&mut self, timeout: Duration) -> Instant {
+        self.has_expired = false;
+        Instant::now() + timeout
+    }
+
+    /// Whether a deadline has passed.
+    pub(crate) fn is_over(&self, deadline: Instant) -> bool {
+        self.has_expired || Instant::now() >= deadline
     }
 
     pub(crate) fn add(&mut self, command: StartedCommand) -> usize {
@@ -177,11 +194,14 @@ impl<'s, 'a> Processes<'s, 'a> {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: left.subsec_nanos().into(),
         };
-        let (child, gone) = {
+        let (child, gone, expired) = {
             let mut watched = vec![
                 PollFd::new(&self.supervision.signals, PollFlags::IN),
                 PollFd::new(self.supervision.socket, PollFlags::RDHUP),
             ];
+            if let Some(expiry) = &self.supervision.expiry {
+                watched.push(PollFd::new(expiry, PollFlags::IN));
+            }
             for command in &self.commands {
                 let pipes = command.output.iter().chain(&command.content);
                 watched.extend(pipes.map(|pipe| PollFd::new(&**pipe, PollFlags::IN)));
@@ -197,6 +217,7 @@ impl<'s, 'a> Processes<'s, 'a> {
                 watched[1]
                     .revents()
                     .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR),
+                self.supervision.expiry.is_some() && !watched[2].revents().is_empty(),
             )
         };
         if gone {
@@ -205,6 +226,10 @@ impl<'s, 'a> Processes<'s, 'a> {
             self.all_ended = false;
             self.end_all()?;
             std::process::exit(0);
+        }
+        if expired && let Some(expiry) = &self.supervision.expiry {
+            let buffer = &mut self.supervision.buffer;
+            self.has_expired |= rustix::io::read(expiry, buffer).is_ok_and(|len| len > 0);
         }
         if child {
             let _ = rustix::io::read(&self.supervision.signals, &mut self.supervision.buffer);

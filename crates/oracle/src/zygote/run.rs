@@ -344,7 +344,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     }
 
     fn wait_until_ready(&mut self, server: usize, ready: &Ready) -> Result<(), EarlyEnd> {
-        let deadline = Instant::now() + self.plan.timeout;
+        let deadline = self.processes.deadline(self.plan.timeout);
         let mut pauses = Ready::pauses();
         loop {
             let has_written = self.processes.commands[server].capture.ready;
@@ -359,7 +359,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
                 };
                 return Err(self.failure(server, end, "it ended before it was ready"));
             }
-            if Instant::now() >= deadline {
+            if self.processes.is_over(deadline) {
                 return Err(self.hang(server, server, "it was not ready within the timeout"));
             }
             let next = match (ready, pauses.next()) {
@@ -383,9 +383,9 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
 
     /// Waits for a command; whether it ended in time.
     fn wait(&mut self, index: usize) -> Result<bool, EarlyEnd> {
-        let deadline = Instant::now() + self.plan.timeout;
+        let deadline = self.processes.deadline(self.plan.timeout);
         while self.processes.commands[index].ended.is_none() && !self.processes.too_long(index) {
-            if Instant::now() >= deadline {
+            if self.processes.is_over(deadline) {
                 return Ok(false);
             }
             self.pump(deadline)?;

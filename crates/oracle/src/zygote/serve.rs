@@ -1,6 +1,7 @@
 //! The life of a zygote: it is set up once, and then answers requests until its socket closes.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 
@@ -25,13 +26,33 @@ pub(crate) const ZYGOTE_NAME: &str = "powerfail-zygote";
 /// Call it at the beginning of `main`, while there is one thread: the oracle executes the program that
 /// contains it once more.
 pub fn serve_if_zygote() {
-    if std::env::args_os().next().as_deref() == Some(OsStr::new(ZYGOTE_NAME)) {
-        let status = i32::from(serve().is_err());
-        std::process::exit(status);
+    if is_zygote() {
+        serve_and_exit(None);
     }
 }
 
-fn serve() -> io::Result<()> {
+/// For tests of hangs: as [`serve_if_zygote`], but a recovery can make its own timeout pass.
+///
+/// `variable` is a variable in the environment of recovery with the path of a FIFO. A byte in the FIFO has the effect
+/// of a timeout of the command that runs, so that a test needs no timeout that is short, and no other command runs
+/// into it on a busy machine.
+#[doc(hidden)]
+pub fn serve_if_zygote_with_expiry(variable: &str) {
+    if is_zygote() {
+        serve_and_exit(Some(variable));
+    }
+}
+
+fn is_zygote() -> bool {
+    std::env::args_os().next().as_deref() == Some(OsStr::new(ZYGOTE_NAME))
+}
+
+fn serve_and_exit(expiry_variable: Option<&str>) -> ! {
+    let status = i32::from(serve(expiry_variable).is_err());
+    std::process::exit(status)
+}
+
+fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
     let socket = take_socket()?;
     isolate::leave_the_terminal();
     let Some(setup) = receive::<Setup>(&socket)? else {
@@ -67,9 +88,17 @@ fn serve() -> io::Result<()> {
         };
         return send(&socket, &failed);
     }
+    let mut expiry = None;
+    if let Some(variable) = expiry_variable {
+        let mut environment = setup.plan.environment.iter();
+        if let Some((_, path)) = environment.find(|(name, _)| name == variable) {
+            // Open for writing as well, so that it is never at its end.
+            expiry = Some(File::options().read(true).write(true).open(path)?);
+        }
+    }
     let input = Launcher::input(&setup.plan).to_path_buf();
     let owns_namespace = setup.level == IsolationLevel::Full;
-    let mut runner = match PlanRunner::new(setup.plan, &socket, owns_namespace, runtime) {
+    let mut runner = match PlanRunner::new(setup.plan, &socket, owns_namespace, runtime, expiry) {
         Ok(runner) => runner,
         Err(error) => {
             let failed = SetupReply::Failed {

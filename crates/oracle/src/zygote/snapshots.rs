@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use powerfail_trace::Module;
 
@@ -166,7 +166,7 @@ impl Snapshots {
         processes: &mut Processes<'_, '_>,
         launcher: &mut Launcher,
     ) -> Result<Result<Snapshot, SnapshotObstacle>, EarlyEnd> {
-        let deadline = Instant::now() + timeout;
+        let deadline = processes.deadline(timeout);
         let started = match launcher.start(stage, command, Observer::Runtime)? {
             Ok(started) => started,
             // It cannot be started without the runtime either, which will be reported.
@@ -181,7 +181,7 @@ impl Snapshots {
             if started.ended.is_some() {
                 break Err(SnapshotObstacle::EndedEarly);
             }
-            if Instant::now() >= deadline {
+            if processes.is_over(deadline) {
                 break Err(SnapshotObstacle::TimedOut);
             }
             processes.pump(deadline)?;

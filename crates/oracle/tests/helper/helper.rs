@@ -8,7 +8,7 @@ use powerfail_oracle::{
 };
 
 fn main() {
-    powerfail_oracle::serve_if_zygote();
+    powerfail_oracle::serve_if_zygote_with_expiry("EXPIRE");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [mode, original, private, script] = &arguments[..] else {
         eprintln!("this program is started by tests");

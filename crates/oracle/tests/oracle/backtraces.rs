@@ -3,7 +3,7 @@
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{Backtrace, CommandLine, RecoveryPlan};
 
-use crate::support::{Place, SHORT, WAYS, failure, plan, program, shell, with_time_enough};
+use crate::support::{Place, WAYS, failure, plan, program, shell};
 
 fn command(how: &str) -> RecoveryPlan {
     plan(CommandLine::new([
@@ -69,7 +69,7 @@ fn the_line_of_a_crash_is_known() {
     let mut slot = place.slot(&command("crash"), WAYS[0]);
     let resolved = slot.backtrace_of_crash().unwrap().unwrap().resolve();
     let innermost = resolved[0].innermost().unwrap();
-    assert_eq!(innermost.line, Some(11));
+    assert_eq!(innermost.line, Some(14));
     assert!(innermost.file.as_ref().unwrap().ends_with("stack.c"));
 }
 
@@ -80,8 +80,7 @@ fn no_crash_has_no_backtrace() {
     assert_eq!(slot.backtrace_of_crash().unwrap(), None);
     let mut slot = place.slot(&shell("sleep 0 & wait; exit 3"), WAYS[0]);
     assert_eq!(slot.backtrace_of_crash().unwrap(), None);
-    let mut hang = command("wait");
-    hang.timeout = SHORT;
+    let hang = place.expiring(&command("wait"));
     let mut slot = place.slot(&hang, WAYS[0]);
     assert_eq!(slot.backtrace_of_crash().unwrap(), None);
 }
@@ -95,13 +94,10 @@ fn a_hang_names_its_function() {
             ("wait", &["wait_forever", "recover", "main"]),
             ("thread", &["spin_forever", "worker"]),
         ] {
-            with_time_enough(|timeout| {
-                let mut hang = command(how);
-                hang.timeout = timeout;
-                let failed = failure(place.run(&hang, way));
-                assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
-                assert_chain(&failed.backtrace.unwrap(), chain);
-            });
+            let hang = place.expiring(&command(how));
+            let failed = failure(place.run(&hang, way));
+            assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
+            assert_chain(&failed.backtrace.unwrap(), chain);
         }
     }
 }
@@ -109,14 +105,11 @@ fn a_hang_names_its_function() {
 #[test]
 fn a_hang_behind_a_shell_names_its_function() {
     let place = Place::new();
-    let script = format!("{} wait; exit $?", program("stack").display());
-    with_time_enough(|timeout| {
-        let mut hang = shell(&script);
-        hang.timeout = timeout;
-        let failed = failure(place.run(&hang, WAYS[0]));
-        assert_chain(
-            &failed.backtrace.unwrap(),
-            &["wait_forever", "recover", "main"],
-        );
-    });
+    let script = format!("{} wait-behind-shell; exit $?", program("stack").display());
+    let hang = place.expiring(&shell(&script));
+    let failed = failure(place.run(&hang, WAYS[0]));
+    assert_chain(
+        &failed.backtrace.unwrap(),
+        &["wait_forever", "recover", "main"],
+    );
 }

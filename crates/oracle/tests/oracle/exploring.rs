@@ -10,9 +10,7 @@ use powerfail_oracle::{
 };
 
 use crate::snapshots::assert_no_process_of;
-use crate::support::{
-    Place, WAYS, plan, program, recovery, recovery_command, shell, with_runtime, with_time_enough,
-};
+use crate::support::{Place, WAYS, plan, program, recovery, recovery_command, shell, with_runtime};
 
 type Way = (PathMode, ProcessMode);
 
@@ -174,31 +172,29 @@ fn branches_do_not_disturb_each_other() {
 fn a_branch_that_hangs_is_ended_alone() {
     let place = Place::new();
     for way in WAYS {
-        with_time_enough(|timeout| {
-            let mut plan = recovery("open={pool} choose=0/3 if=1 hang choose=1/2 exit=1");
-            plan.timeout = timeout;
-            let mut slot = slot(&place, &plan, way);
-            let explored = slot
-                .explore(&request(&table(&place, 2), &[], true))
-                .unwrap();
-            let expected = [
-                (vec![0, 0], "recovery 1: [0:0][1:0]"),
-                (vec![0, 1], "recovery 1: [0:0][1:1]"),
-                (vec![1], "recovery hang: [0:1]"),
-                (vec![2, 0], "recovery 1: [0:2][1:0]"),
-                (vec![2, 1], "recovery 1: [0:2][1:1]"),
-            ]
-            .map(|(classes, text)| (classes, text.to_owned()));
-            assert_eq!(all_told(&explored), expected);
-            let Verdict::Failure(hang) = &explored.executions[2].verdict else {
-                panic!("no hang");
-            };
-            let resolved = hang.backtrace.as_ref().unwrap().resolve();
-            let mut names = resolved.iter().flat_map(|it| &it.frames);
-            assert!(names.any(|it| it.function.as_deref() == Some("main")));
-            let again = one_by_one(&place, &mut slot, &table(&place, 2));
-            assert_eq!(set(again), set(expected.into()));
-        });
+        let hanging = recovery("open={pool} choose=0/3 if=1 hang choose=1/2 exit=1");
+        let plan = place.expiring(&hanging);
+        let mut slot = slot(&place, &plan, way);
+        let explored = slot
+            .explore(&request(&table(&place, 2), &[], true))
+            .unwrap();
+        let expected = [
+            (vec![0, 0], "recovery 1: [0:0][1:0]"),
+            (vec![0, 1], "recovery 1: [0:0][1:1]"),
+            (vec![1], "recovery hang: [0:1]"),
+            (vec![2, 0], "recovery 1: [0:2][1:0]"),
+            (vec![2, 1], "recovery 1: [0:2][1:1]"),
+        ]
+        .map(|(classes, text)| (classes, text.to_owned()));
+        assert_eq!(all_told(&explored), expected);
+        let Verdict::Failure(hang) = &explored.executions[2].verdict else {
+            panic!("no hang");
+        };
+        let resolved = hang.backtrace.as_ref().unwrap().resolve();
+        let mut names = resolved.iter().flat_map(|it| &it.frames);
+        assert!(names.any(|it| it.function.as_deref() == Some("main")));
+        let again = one_by_one(&place, &mut slot, &table(&place, 2));
+        assert_eq!(set(again), set(expected.into()));
     }
 }
 

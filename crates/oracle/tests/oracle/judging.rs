@@ -1,12 +1,12 @@
 //! Exit statuses, signals, patterns, output, checker, dump, limits; and what is no verdict.
 
+use std::time::Duration;
+
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{CommandLine, Oracle, OracleError, Stage, Verdict};
 use regex::bytes::Regex;
 
-use crate::support::{
-    Place, WAYS, failure, is_success, output, plan, settings, shell, with_time_enough,
-};
+use crate::support::{PATIENCE, Place, WAYS, failure, is_success, output, plan, settings, shell};
 
 #[test]
 fn exit_statuses() {
@@ -152,29 +152,41 @@ fn the_dump_is_returned() {
 #[test]
 fn every_stage_has_a_timeout() {
     let place = Place::new();
-    let hang = CommandLine::shell("echo here; sleep 1000");
+    let hang = CommandLine::shell("echo here; echo > $EXPIRE; sleep 1000");
     for way in WAYS {
         for stage in [Stage::Recovery, Stage::Checker, Stage::Dump] {
-            with_time_enough(|timeout| {
-                let mut plan = shell("true");
-                plan.timeout = timeout;
-                match stage {
-                    Stage::Checker => plan.checker = Some(hang.clone()),
-                    Stage::Dump => plan.dump = Some(hang.clone()),
-                    _ => plan.recover = hang.clone(),
-                }
-                let failed = failure(place.run(&plan, way));
-                assert_eq!(failed.stage, stage);
-                let RecoveryOutcome::Timeout {
-                    after_ms, command, ..
-                } = failed.outcome
-                else {
-                    panic!("{:?}", failed.outcome);
-                };
-                assert_eq!(u128::from(after_ms), timeout.as_millis());
-                assert_eq!(command, stage.as_str());
-            });
+            let mut plan = shell("true");
+            match stage {
+                Stage::Checker => plan.checker = Some(hang.clone()),
+                Stage::Dump => plan.dump = Some(hang.clone()),
+                _ => plan.recover = hang.clone(),
+            }
+            let failed = failure(place.run(&place.expiring(&plan), way));
+            assert_eq!(failed.stage, stage);
+            let RecoveryOutcome::Timeout {
+                after_ms, command, ..
+            } = failed.outcome
+            else {
+                panic!("{:?}", failed.outcome);
+            };
+            assert_eq!(u128::from(after_ms), PATIENCE.as_millis());
+            assert_eq!(command, stage.as_str());
         }
+    }
+}
+
+/// Whatever the load: the command never ends, so only its timeout can end it.
+#[test]
+fn time_alone_ends_a_command() {
+    let place = Place::new();
+    let mut plan = shell("sleep 1000");
+    plan.timeout = Duration::from_millis(10);
+    for way in WAYS {
+        let failed = failure(place.run(&plan, way));
+        let RecoveryOutcome::Timeout { after_ms, .. } = failed.outcome else {
+            panic!("{:?}", failed.outcome);
+        };
+        assert_eq!(after_ms, 10);
     }
 }
 

@@ -9,7 +9,7 @@ use powerfail_oracle::{
 
 use crate::exploring::told;
 use crate::snapshots::assert_no_process_of;
-use crate::support::{Place, WAYS, plan, program, with_real_runtime, with_time_enough};
+use crate::support::{Place, WAYS, plan, program, with_real_runtime};
 
 type Told = (Vec<u16>, String);
 
@@ -171,16 +171,13 @@ fn both_engines_observe_the_same() {
 fn a_branch_that_hangs_is_ended_alone() {
     let place = Place::new();
     let hanging = plan(command("map={pool} load=64 if=2 hang load=0 exit=1"));
+    let hanging = place.expiring(&hanging);
     for way in WAYS {
-        with_time_enough(|timeout| {
-            let mut hanging = hanging.clone();
-            hanging.timeout = timeout;
-            let mut slot = slot(&place, &hanging, way);
-            let forked = by_fork(&place, &mut slot);
-            let hangs = forked.iter().filter(|(_, text)| text.contains("hang"));
-            assert_eq!((forked.len(), hangs.count()), (5, 1), "{forked:?}");
-            assert_eq!(forked, one_by_one(&place, &mut slot));
-        });
+        let mut slot = slot(&place, &hanging, way);
+        let forked = by_fork(&place, &mut slot);
+        let hangs = forked.iter().filter(|(_, text)| text.contains("hang"));
+        assert_eq!((forked.len(), hangs.count()), (5, 1), "{forked:?}");
+        assert_eq!(forked, one_by_one(&place, &mut slot));
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use powerfail_oracle::OracleError;
 
-use crate::support::{Place, SHORT, WAYS, failure, is_success, shell};
+use crate::support::{Place, WAYS, failure, is_success, shell};
 
 /// A named pipe, opened for reading.
 fn pipe(path: &Path) -> File {
@@ -60,9 +60,9 @@ fn a_hang_is_ended_with_its_family() {
         let place = Place::new();
         let path = place.path("elsewhere/fifo");
         let reader = pipe(&path);
-        let script = format!("exec 9>{}; echo up >&9; {FAMILY} wait", path.display());
-        let mut plan = shell(&script);
-        plan.timeout = SHORT;
+        let path = path.display();
+        let script = format!("exec 9>{path}; echo up >&9; {FAMILY} echo > $EXPIRE; wait");
+        let plan = place.expiring(&shell(&script));
         failure(place.run(&plan, way));
         assert!(is_deserted(&reader, "up\n"), "{way:?}");
     }

@@ -3,7 +3,7 @@
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{CommandLine, Ready, RecoveryPlan, Server, Stage};
 
-use crate::support::{Place, WAYS, failure, is_success, output, plan, program, with_time_enough};
+use crate::support::{Place, WAYS, failure, is_success, output, plan, program};
 
 fn line(words: &[&str]) -> CommandLine {
     let program = program("server");
@@ -114,10 +114,18 @@ fn a_server_that_dies_before_it_is_ready_is_a_failure() {
 fn each_stage_of_a_server_has_a_timeout() {
     let place = Place::new();
     std::fs::write(place.private(), "good").unwrap();
-    let never_ready = served(tcp().recover, "output:never said", tcp().recover);
-    let stuck_client = served(tcp().recover, "port", CommandLine::shell("sleep 1111"));
+    let never_ready = with(
+        served(tcp().recover, "output:never said", tcp().recover),
+        "NEVER_READY",
+    );
+    let stuck_client = served(
+        tcp().recover,
+        "port",
+        CommandLine::shell("echo > $EXPIRE; sleep 1111"),
+    );
     let mut stuck_stop = tcp();
-    stuck_stop.server.as_mut().unwrap().stop = Some(CommandLine::shell("sleep 1111"));
+    stuck_stop.server.as_mut().unwrap().stop =
+        Some(CommandLine::shell("echo > $EXPIRE; sleep 1111"));
     let stubborn = with(tcp(), "IGNORE_TERM");
     for way in WAYS {
         for (plan, stage, note) in [
@@ -130,14 +138,10 @@ fn each_stage_of_a_server_has_a_timeout() {
             (&stuck_stop, Stage::Stop, ""),
             (&stubborn, Stage::Recovery, "it did not stop"),
         ] {
-            with_time_enough(|timeout| {
-                let mut plan = plan.clone();
-                plan.timeout = timeout;
-                let failed = failure(place.run(&plan, way));
-                assert_eq!(failed.stage, stage);
-                assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
-                assert!(output(&failed).contains(note), "{failed:?}");
-            });
+            let failed = failure(place.run(&place.expiring(plan), way));
+            assert_eq!(failed.stage, stage);
+            assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
+            assert!(output(&failed).contains(note), "{failed:?}");
         }
     }
 }
@@ -145,22 +149,19 @@ fn each_stage_of_a_server_has_a_timeout() {
 #[test]
 fn a_server_that_hangs_on_a_request_shows_where() {
     let place = Place::new();
-    with_time_enough(|timeout| {
-        let mut plan = with(tcp(), "HANG_ON_REQUEST");
-        plan.timeout = timeout;
-        let failed = failure(place.run(&plan, WAYS[0]));
-        assert_eq!(failed.stage, Stage::Client);
-        let resolved = failed.backtrace.unwrap().resolve();
-        let names: Vec<_> = resolved.iter().flat_map(|it| &it.frames).collect();
-        assert!(
-            names.iter().any(|it| it.function.as_deref() == Some("main")
-                && it
-                    .file
-                    .as_ref()
-                    .is_some_and(|file| file.ends_with("server.c"))),
-            "{names:?}"
-        );
-    });
+    let plan = place.expiring(&with(tcp(), "HANG_ON_REQUEST"));
+    let failed = failure(place.run(&plan, WAYS[0]));
+    assert_eq!(failed.stage, Stage::Client);
+    let resolved = failed.backtrace.unwrap().resolve();
+    let names: Vec<_> = resolved.iter().flat_map(|it| &it.frames).collect();
+    assert!(
+        names.iter().any(|it| it.function.as_deref() == Some("main")
+            && it
+                .file
+                .as_ref()
+                .is_some_and(|file| file.ends_with("server.c"))),
+        "{names:?}"
+    );
 }
 
 #[test]

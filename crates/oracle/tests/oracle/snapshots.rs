@@ -7,7 +7,6 @@ use powerfail_oracle::{
 
 use crate::support::{
     Place, WAYS, failure, is_success, output, recovery, recovery_command, shell, with_runtime,
-    with_time_enough,
 };
 
 type Way = (PathMode, ProcessMode);
@@ -142,21 +141,18 @@ fn a_dump_that_is_too_long_ends_its_execution() {
 fn a_hang_is_found_and_does_not_disturb_the_next() {
     let place = Place::new();
     for way in WAYS {
-        with_time_enough(|timeout| {
-            let mut plan = recovery("open={pool} cat choose=0/2 daemon hang");
-            plan.timeout = timeout;
-            let mut slot = slot(&place, &plan, way);
-            for content in ["first", "second", "third", "fourth", "fifth"] {
-                std::fs::write(place.private(), content).unwrap();
-                let failed = failure(slot.run().unwrap());
-                assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
-                assert_eq!(output(&failed), format!("{content}[0:0]"));
-                let resolved = failed.backtrace.unwrap().resolve();
-                let mut names = resolved.iter().flat_map(|it| &it.frames);
-                assert!(names.any(|it| it.function.as_deref() == Some("main")));
-            }
-            assert_eq!(slot.snapshot_note(), None);
-        });
+        let plan = place.expiring(&recovery("open={pool} cat choose=0/2 daemon hang"));
+        let mut slot = slot(&place, &plan, way);
+        for content in ["first", "second", "third", "fourth", "fifth"] {
+            std::fs::write(place.private(), content).unwrap();
+            let failed = failure(slot.run().unwrap());
+            assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
+            assert_eq!(output(&failed), format!("{content}[0:0]"));
+            let resolved = failed.backtrace.unwrap().resolve();
+            let mut names = resolved.iter().flat_map(|it| &it.frames);
+            assert!(names.any(|it| it.function.as_deref() == Some("main")));
+        }
+        assert_eq!(slot.snapshot_note(), None);
     }
 }
 
@@ -202,14 +198,11 @@ fn what_cannot_be_forked_is_executed_and_says_why() {
 #[test]
 fn a_program_that_never_comes_to_its_pool_hangs_as_it_does_without() {
     let place = Place::new();
-    with_time_enough(|timeout| {
-        let mut plan = recovery("say=x hang open={pool}");
-        plan.timeout = timeout;
-        let mut slot = slot(&place, &plan, WAYS[0]);
-        let failed = failure(slot.run().unwrap());
-        assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
-        assert!(slot.snapshot_note().unwrap().contains("within the timeout"));
-    });
+    let plan = place.expiring(&recovery("say=x hang open={pool}"));
+    let mut slot = slot(&place, &plan, WAYS[0]);
+    let failed = failure(slot.run().unwrap());
+    assert!(matches!(failed.outcome, RecoveryOutcome::Timeout { .. }));
+    assert!(slot.snapshot_note().unwrap().contains("within the timeout"));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! A directory with a pool and its image, and programs in C.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -13,25 +12,10 @@ use powerfail_oracle::{
 };
 use powerfail_test_support::runtime;
 
-/// Long enough for a busy machine.
+/// The timeout of all commands: long enough for a busy machine. A hang makes it pass at once, with
+/// [`Place::expiring`].
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-/// How long a test waits for a hang.
-pub(crate) const SHORT: Duration = Duration::from_millis(300);
-
-/// Checks something with a timeout. On a busy machine it may end what does not hang, so what fails is tried
-/// with longer ones: it has to hold with one that is long enough.
-pub(crate) fn with_time_enough(check: impl Fn(Duration)) {
-    let mut timeout = SHORT;
-    while timeout < PATIENCE / 8 {
-        if catch_unwind(AssertUnwindSafe(|| check(timeout))).is_ok() {
-            return;
-        }
-        timeout *= 3;
-    }
-    check(timeout);
-}
-
-/// The ways in which recoveries are kept apart.
+/// The ways in which recoveries are isolated.
 pub(crate) const WAYS: [(PathMode, ProcessMode); 4] = [
     (PathMode::Namespace, ProcessMode::Auto),
     (PathMode::Namespace, ProcessMode::Group),
@@ -83,6 +67,18 @@ impl Place {
             original: self.original(),
             private: self.private(),
         }
+    }
+
+    /// The same plan with a FIFO in the variable `EXPIRE`: a byte in it makes the timeout of a command pass.
+    pub(crate) fn expiring(&self, plan: &RecoveryPlan) -> RecoveryPlan {
+        let fifo = self.path("elsewhere/expire");
+        if !fifo.exists() {
+            let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+            assert!(made.success());
+        }
+        let mut plan = plan.clone();
+        plan.environment.push(("EXPIRE".into(), fifo.into()));
+        plan
     }
 
     pub(crate) fn slot(&self, plan: &RecoveryPlan, way: (PathMode, ProcessMode)) -> Slot {

@@ -1,6 +1,7 @@
 // A recovery that maps its pool and does what its arguments say, one after another.
 
 #define _GNU_SOURCE
+#include "expire.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -57,6 +58,7 @@ int main(int count, char **words) {
         } else if (strcmp(word, "daemon") == 0) {
             if (fork() == 0) pause();
         } else if (strcmp(word, "hang") == 0) {
+            expire();
             for (;;) {}
         } else if (strcmp(word, "crash") == 0) {
             fflush(NULL);

@@ -1,6 +1,7 @@
 // A recovery that does what its arguments say, one after another.
 
 #define _GNU_SOURCE
+#include "expire.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -84,6 +85,7 @@ int main(int count, char **words) {
             pthread_t thread;
             pthread_create(&thread, NULL, idle, NULL);
         } else if (strcmp(word, "hang") == 0) {
+            expire();
             for (volatile int spin = 1; spin;) {}
         } else if (strcmp(word, "crash") == 0) {
             raise(atoi(argument));

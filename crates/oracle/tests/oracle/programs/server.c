@@ -1,5 +1,6 @@
 /* server HOW ADDRESS POOL: answers each connection with the content of its pool, until SIGTERM or a
    connection that says "stop". client HOW ADDRESS [stop] prints the answer. */
+#include "expire.h"
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,11 @@ static void on_term(int signal) {
     (void)signal;
     const char *status = getenv("STATUS_AT_END");
     _exit(status ? atoi(status) : 0);
+}
+
+static void ignore_term(int signal) {
+    (void)signal;
+    expire();
 }
 
 static int address_of(const char *how, const char *text, struct sockaddr_storage *out) {
@@ -47,7 +53,7 @@ int main(int argc, char **argv) {
         fwrite(buffer, 1, got, stdout);
         return memcmp(buffer, "good", 4) ? 13 : 0;
     }
-    signal(SIGTERM, getenv("IGNORE_TERM") ? SIG_IGN : on_term);
+    signal(SIGTERM, getenv("IGNORE_TERM") ? ignore_term : on_term);
     int one = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (address.ss_family == AF_UNIX)
@@ -56,15 +62,19 @@ int main(int argc, char **argv) {
         return 20;
     printf("starting\nserver is ready at last\n");
     fflush(stdout);
+    if (getenv("NEVER_READY"))
+        expire();
     for (;;) {
         int peer = accept(fd, 0, 0);
         ssize_t got = read(peer, buffer, 4);
         if (got == 4) {
             if (getenv("CRASH_ON_REQUEST"))
                 abort();
-            if (getenv("HANG_ON_REQUEST"))
+            if (getenv("HANG_ON_REQUEST")) {
+                expire();
                 for (;;)
                     pause();
+            }
             FILE *pool = fopen(argv[4], "r");
             int stop = !memcmp(buffer, "stop", 4);
             size_t size = pool ? fread(buffer, 1, sizeof buffer, pool) : 0;

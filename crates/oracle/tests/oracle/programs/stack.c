@@ -1,6 +1,9 @@
 /* Crashes or hangs in a function whose name a test looks for. */
+#include "expire.h"
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,11 +14,13 @@ static volatile unsigned long turns;
 __attribute__((noinline)) static void read_root(void) { turns += *nothing; }
 
 __attribute__((noinline)) static void spin_forever(void) {
+    expire();
     for (;;)
         turns++;
 }
 
 __attribute__((noinline)) static void wait_forever(void) {
+    expire();
     for (;;)
         pause();
 }
@@ -41,6 +46,18 @@ static void *crashing_worker(void *argument) {
     return 0;
 }
 
+/* Returns when the shell that has started this program waits for it. */
+static void until_parent_waits(void) {
+    char path[32], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", getppid());
+    while (state != 'S') {
+        sched_yield();
+        FILE *stat = fopen(path, "r");
+        if (!stat || fscanf(stat, "%*d %*s %c", &state) != 1) abort();
+        fclose(stat);
+    }
+}
+
 static void handled(int signal) { (void)signal; }
 
 __attribute__((noinline)) static void recover(const char *how) {
@@ -55,7 +72,10 @@ __attribute__((noinline)) static void recover(const char *how) {
         spin_forever();
     else if (!strcmp(how, "wait"))
         wait_forever();
-    else if (!strcmp(how, "thread")) {
+    else if (!strcmp(how, "wait-behind-shell")) {
+        until_parent_waits();
+        wait_forever();
+    } else if (!strcmp(how, "thread")) {
         pthread_create(&thread, 0, worker, 0);
         pthread_join(thread, 0);
     } else if (!strcmp(how, "crash-thread")) {
