@@ -1,12 +1,12 @@
-//! Which test case comes next: corpus, priorities by PM paths, mutators. `LibAFL` does the work; nothing of
-//! it is visible outside of this crate.
+//! Decides which test case comes next: corpus, priorities by PM paths, mutations. `LibAFL` does most of the work, but is
+//! not visible outside of this crate.
 //!
-//! An [`Engine`] is fed with test cases and steps: a step takes one test case and runs many mutations of it on
-//! a [`Target`], all on one image, and returns what did something new. It knows images by their names only;
-//! who makes them, stores them and runs programs on them is somebody else.
+//! An [`Engine`] receives test cases and is stepped: a step takes one test case, runs many mutations of it on a [`Target`],
+//! all on one image, and returns those that did something new. The engine knows images only by their ids. It does not make
+//! or store them, and it starts no processes.
 //!
-//! What counts as new are PM paths, algorithms 1 and 2 of `PMFuzz`: a location that was never reached has
-//! high priority, a counter in a new bucket medium priority; else a test case is kept only for its branches.
+//! New coverage is that of PM paths, by algorithms 1 and 2 of `PMFuzz`: a test case that reaches a new location has high
+//! priority, one with a counter in a new bucket medium priority. Others are kept only for their branches.
 
 mod coverage;
 mod engine;

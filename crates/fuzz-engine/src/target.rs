@@ -1,4 +1,4 @@
-//! The seam to whatever runs test cases.
+//! The interface to the code that runs test cases.
 
 use std::time::Duration;
 
@@ -9,50 +9,50 @@ use crate::Comparison;
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// With this exit code. Whatever it is, it is no crash.
+    /// The process exited with this code, which is never a crash.
     Exit(i32),
-    /// By this signal.
+    /// This signal killed the process.
     Signal(i32),
-    /// It was killed because it took too long.
+    /// It timed out and was killed.
     Timeout,
 }
 
 impl End {
-    /// Whether the program ended by itself.
+    /// Whether the process exited.
     #[must_use]
     pub fn is_normal(self) -> bool {
         matches!(self, Self::Exit(_))
     }
 }
 
-/// What a run did, borrowed from whoever ran it.
+/// The result of a run, borrowed from the target.
 #[derive(Clone, Copy, Debug)]
 pub struct Execution<'a> {
     /// How it ended.
     pub end: End,
-    /// Counters of PM path locations, as they were counted.
+    /// Counters of PM path locations, not in buckets.
     pub pm: &'a [u8],
     /// Counters of branches; empty if the program has none.
     pub branches: &'a [u8],
     /// How long it took. The power schedule prefers fast test cases.
     pub elapsed: Duration,
-    /// It ended before it touched its input: any other input on this image would do the same.
+    /// It ended before it read its input, so all inputs on this image have the same result.
     pub input_untouched: bool,
 }
 
 /// Runs test cases.
 pub trait Target {
-    /// Why a run is impossible. It ends the step.
+    /// The error of a failed run. It ends the step.
     type Error;
 
-    /// Runs the program on an image with an input. Calls with the same image come together; opening an
-    /// image again for each of them would be a waste.
+    /// Runs the program with an input on an image. Consecutive calls often have the same image, so implementations should
+    /// keep it open.
     ///
     /// # Errors
-    /// The program cannot be run. That it crashes is no error.
+    /// The program cannot be run. A crash is not an error.
     fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, Self::Error>;
 
-    /// What the program has compared in the last run, if that is known.
+    /// The comparisons that the program made in the last run, if they are known.
     fn comparisons(&self) -> Vec<Comparison> {
         Vec::new()
     }

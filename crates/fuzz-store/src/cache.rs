@@ -1,7 +1,7 @@
-//! Contents that were used lately, within a bound of memory.
+//! Recently used contents, within a memory limit.
 //!
-//! Contents share pages, and a page counts once, however many share it. So what is counted is what the
-//! cache keeps in memory, and thousands of images that differ little fit.
+//! Contents share pages, and a page counts once, however many share it. So the limit is about the memory that
+//! the cache really uses, and thousands of similar images fit.
 
 use std::collections::BTreeMap;
 use std::mem::size_of;
@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 
 use crate::tree::NodeNumber;
 
-/// What an entry of a map of pages takes, with the room that such maps leave.
+/// The memory of an entry in a map of pages, with the spare capacity of such maps.
 const ENTRY_BYTES: u64 = 2 * size_of::<(u64, Arc<PageBytes>)>() as u64;
-/// What a page takes, with its counters and its entry here.
+/// The memory of a page, with its counters and its entry here.
 const PAGE_BYTES: u64 =
     size_of::<PageBytes>() as u64 + 16 + 2 * size_of::<(usize, Shared)>() as u64;
 
@@ -25,11 +25,11 @@ pub(crate) struct Cache {
     clock: u64,
     contents: FxHashMap<NodeNumber, (Arc<Contents>, u64)>,
     by_age: BTreeMap<u64, NodeNumber>,
-    /// Pages by their addresses, which stay while some contents have them.
+    /// Pages by their addresses, which are stable while cached contents hold them.
     shared: FxHashMap<usize, Shared>,
 }
 
-/// A page that some contents have. As long as they do, nobody can change it, and its hash stays.
+/// A page of cached contents. It cannot change while they hold it, so its hash stays valid.
 #[derive(Default)]
 struct Shared {
     sharers: u32,
@@ -66,8 +66,7 @@ impl Cache {
         Some(Arc::clone(contents))
     }
 
-    /// Keeps contents, and gives up the oldest ones if they are too many now. What is larger than the bound
-    /// alone is not kept.
+    /// Adds contents, and evicts the oldest ones if the limit is exceeded. Contents that exceed it alone are not added.
     pub(crate) fn put(&mut self, number: NodeNumber, contents: &Arc<Contents>) {
         self.forget(number);
         for page in pages(contents) {
@@ -85,12 +84,12 @@ impl Cache {
         self.shrink();
     }
 
-    /// The hash of a page, if it is one that is kept and its hash was told.
+    /// The hash of a page, if the page is cached and its hash is known.
     pub(crate) fn hash(&self, page: &Arc<PageBytes>) -> Option<PageHash> {
         self.shared.get(&(Arc::as_ptr(page) as usize))?.hash
     }
 
-    /// Tells the hash of a page, which is remembered as long as the page is kept.
+    /// Sets the hash of a page, which is known as long as the page is cached.
     pub(crate) fn set_hash(&mut self, page: &Arc<PageBytes>, hash: PageHash) {
         if let Some(shared) = self.shared.get_mut(&(Arc::as_ptr(page) as usize)) {
             shared.hash = Some(hash);

@@ -1,4 +1,4 @@
-//! The directory of a campaign, its lock, and the record by which it can be resumed.
+//! The directory of a campaign: its lock, and the record from which it is resumed.
 
 use std::fmt;
 use std::fs;
@@ -13,31 +13,31 @@ use crate::queue::{INPUTS_DIRECTORY, JOURNAL_FILE};
 use crate::stats::STATS_FILE;
 use crate::store::{INPUTS_FILE, PACK_FILE, TREE_FILE};
 use crate::text::hex;
-use crate::{CorpusError, Cut, Images, Lock, Queue, Result, StatsFile};
+use crate::{Cut, Images, Lock, Queue, Result, StatsFile, StoreError};
 
 const RECORD_FILE: &str = "campaign.json";
 const FINDINGS_DIRECTORY: &str = "findings";
 /// The version of the files. Format 1 stored the reasons for which test cases were retired as text.
 const FORMAT: u32 = 2;
 
-/// What a campaign is.
+/// The record of a campaign: `campaign.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// The version of everything in the directory.
+    /// The version of the files in the directory.
     pub format: u32,
-    /// Tells this campaign from another one in a directory of the same name.
+    /// Distinguishes this campaign from another one in the same directory.
     pub id: String,
-    /// When it was begun, in seconds since 1970.
+    /// When it was started, in seconds since 1970.
     pub created_s: u64,
-    /// The target's command.
+    /// The command of the target.
     pub command: Vec<String>,
-    /// Options, as their owner wants them.
+    /// The options, in a form that the caller defines.
     pub options: serde_json::Value,
 }
 
-/// Everything that a campaign keeps, opened by the one process that may change it.
+/// The files of a campaign, opened by the one process that may change them.
 pub struct Campaign {
-    /// What it is.
+    /// Its record.
     pub record: Record,
     /// Its images.
     pub images: Images,
@@ -45,7 +45,7 @@ pub struct Campaign {
     pub queue: Queue,
     /// Its statistics.
     pub stats: StatsFile,
-    /// What a kill had left and was cut off.
+    /// Incomplete ends that a kill had left and that were cut off.
     pub cuts: Vec<Cut>,
     lock: Lock,
 }
@@ -59,19 +59,19 @@ impl fmt::Debug for Campaign {
 }
 
 impl Campaign {
-    /// Begins a campaign in a directory, which is made.
+    /// Starts a campaign in a directory, which is created if needed.
     ///
     /// # Errors
-    /// There is one already, another process works there, or something cannot be written.
+    /// The directory has a campaign already, another process uses it, or a file cannot be written.
     pub fn create(
         directory: &Path,
         command: Vec<String>,
         options: serde_json::Value,
     ) -> Result<Self> {
-        fs::create_dir_all(directory).map_err(CorpusError::file("make", directory))?;
+        fs::create_dir_all(directory).map_err(StoreError::file("make", directory))?;
         let lock = Lock::take(directory)?;
         if directory.join(RECORD_FILE).exists() {
-            return Err(CorpusError::Exists {
+            return Err(StoreError::Exists {
                 path: directory.to_owned(),
             });
         }
@@ -84,7 +84,7 @@ impl Campaign {
             command,
             options,
         };
-        // The record comes last: without it there is no campaign, and it can be begun again.
+        // The record comes last: without it there is no campaign, and another one can be started.
         let campaign = Self::open(lock, record)?;
         campaign.write_record()?;
         Ok(campaign)
@@ -93,10 +93,10 @@ impl Campaign {
     /// Continues a campaign.
     ///
     /// # Errors
-    /// There is none, another process works there, or something is damaged where no kill tears it.
+    /// There is none, another process uses the directory, or a file is damaged before its end.
     pub fn resume(directory: &Path) -> Result<Self> {
         if !directory.join(RECORD_FILE).exists() {
-            return Err(CorpusError::NoCampaign {
+            return Err(StoreError::NoCampaign {
                 path: directory.to_owned(),
             });
         }
@@ -113,7 +113,7 @@ impl Campaign {
     fn open(lock: Lock, record: Record) -> Result<Self> {
         let directory = lock.directory();
         let findings = directory.join(FINDINGS_DIRECTORY);
-        fs::create_dir_all(&findings).map_err(CorpusError::file("make", &findings))?;
+        fs::create_dir_all(&findings).map_err(StoreError::file("make", &findings))?;
         let (images, mut cuts) = Images::open(directory)?;
         let (queue, more) = Queue::open(directory)?;
         cuts.extend(more);
@@ -129,10 +129,10 @@ impl Campaign {
         })
     }
 
-    /// Changes the options with which the campaign is resumed next time.
+    /// Changes the options that the next `--resume` uses.
     ///
     /// # Errors
-    /// There is no room. Then the old ones stay.
+    /// The disk is full. The old options stay then.
     pub fn set_options(&mut self, options: serde_json::Value) -> Result<()> {
         let old = std::mem::replace(&mut self.record.options, options);
         self.write_record()
@@ -141,24 +141,24 @@ impl Campaign {
 
     fn write_record(&self) -> Result<()> {
         let path = self.directory().join(RECORD_FILE);
-        write_whole(&path, &self.record).map_err(CorpusError::file("write", &path))
+        write_whole(&path, &self.record).map_err(StoreError::file("write", &path))
     }
 
-    /// Where it is.
+    /// The directory.
     pub fn directory(&self) -> &Path {
         self.lock.directory()
     }
 
-    /// Where findings go.
+    /// The directory of findings.
     pub fn findings_directory(&self) -> PathBuf {
         self.directory().join(FINDINGS_DIRECTORY)
     }
 }
 
-/// Removes a campaign that has kept no test case and found nothing, so that another one can be begun in its place. What
-/// is not a campaign's stays. Whether it was removed.
+/// Removes a campaign without test cases and findings, so that another one can be started in its place. Other files in the
+/// directory stay. Returns whether the campaign was removed.
 pub fn discard_unused(directory: &Path) -> bool {
-    // Nobody else may work there.
+    // A campaign that is in use stays.
     let Ok(_lock) = Lock::take(directory) else {
         return false;
     };
@@ -171,7 +171,7 @@ pub fn discard_unused(directory: &Path) -> bool {
     if ![JOURNAL_FILE, FINDINGS_DIRECTORY].into_iter().all(is_empty) {
         return false;
     }
-    // The record comes first: what is left without it is no campaign.
+    // The record is removed first: without it, the rest is not a campaign.
     let is_gone = fs::remove_file(directory.join(RECORD_FILE)).is_ok();
     if is_gone {
         for name in [
@@ -193,30 +193,30 @@ pub fn discard_unused(directory: &Path) -> bool {
     is_gone
 }
 
-/// What a directory's campaign is, whether it runs or not.
+/// The record of a campaign, whether it is running or not.
 ///
 /// # Errors
 /// There is none, or its record cannot be read.
 pub fn read_record(directory: &Path) -> Result<Record> {
     let path = directory.join(RECORD_FILE);
     let bytes = fs::read(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => CorpusError::NoCampaign {
+        io::ErrorKind::NotFound => StoreError::NoCampaign {
             path: directory.to_owned(),
         },
-        _ => CorpusError::file("read", &path)(error),
+        _ => StoreError::file("read", &path)(error),
     })?;
     let value: serde_json::Value = serde_json::from_slice(&bytes)
-        .map_err(|error| CorpusError::damaged(&path, 0, error.to_string()))?;
+        .map_err(|error| StoreError::damaged(&path, 0, error.to_string()))?;
     if value["format"]
         .as_u64()
         .is_some_and(|format| format > u64::from(FORMAT))
     {
-        return Err(CorpusError::Version { path });
+        return Err(StoreError::Version { path });
     }
-    serde_json::from_value(value).map_err(|error| CorpusError::damaged(&path, 0, error.to_string()))
+    serde_json::from_value(value).map_err(|error| StoreError::damaged(&path, 0, error.to_string()))
 }
 
-/// Writes a file so that it is the old one or the new one, whenever the process is killed.
+/// Replaces a file as a whole: a kill leaves the old one or the new one.
 pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut text = serde_json::to_string_pretty(value)?;

@@ -1,9 +1,9 @@
-//! What a kill has left.
+//! Incomplete ends of files that a kill has left.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A torn end that was cut off. Nothing of it was reported when it was written.
+/// An incomplete end that was cut off. Nothing of it had been reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The file.
@@ -13,7 +13,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Adds a cut to others, if something was cut.
+    /// Adds a cut to a list, if something was cut off.
     pub(crate) fn note(cuts: &mut Vec<Self>, path: &Path, lost_bytes: u64) {
         if lost_bytes > 0 {
             cuts.push(Self {
@@ -30,7 +30,7 @@ impl fmt::Display for Cut {
         let path = path.display();
         write!(
             out,
-            "{path}: {lost_bytes} bytes that a kill had torn were cut off"
+            "{path}: cut off {lost_bytes} bytes that were not completely written"
         )
     }
 }

@@ -1,12 +1,10 @@
-//! What has to be said to get from one image to another: files that are gone, lengths, and of each page that
-//! changed the runs of bytes that did.
+//! The difference between two images: removed files, lengths, and the runs of bytes that changed in each page.
 //!
-//! A store changes a few bytes of a page. So a page is not written but its runs: where each begins, how long
-//! it is, and its new bytes. The difference to no files at all is the whole image, in the same form: bytes
+//! A store changes a few bytes of a page. So only runs are written: where each begins, how long it is, and its new bytes. The difference to no files at all is the whole image, in the same form: bytes
 //! that are zero are not written.
 //!
-//! Where runs are and what they hold are two streams, one behind the other, because they compress better
-//! apart. Compression itself is the business of the pack.
+//! Positions and bytes of runs are two streams, one after the other, because they compress better separately. The pack
+//! compresses them.
 
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -16,12 +14,12 @@ use powerfail_trace::PAGE_BYTES;
 
 use crate::varint::{put, take, take_bytes};
 
-/// Runs that are no further apart than this are written as one: a new run costs two bytes.
+/// Runs that are no further apart than this are merged: a new run costs two bytes.
 const MERGE_GAP_BYTES: usize = 3;
 
 const ZERO: PageBytes = [0; PAGE_BYTES];
 
-/// What leads from one image to another, which shares all pages with the first that are equal from then on.
+/// Encodes the difference from one image to another. Afterwards, the second image shares all equal pages with the first.
 pub(crate) fn encode(base: &Contents, new: &mut Contents) -> Vec<u8> {
     let mut places = Vec::new();
     let mut bytes = Vec::new();
@@ -64,7 +62,7 @@ fn encode_file(
             Some(to) => encode_page(&mut pages, bytes, from.map_or(&ZERO, |page| page), to),
         }
     };
-    // Both are sorted, so that one pass over them finds what differs.
+    // Both are sorted, so one pass finds all differences.
     let mut from = base.pages.iter().peekable();
     for (number, to) in &mut new.pages {
         while let Some((gone, old)) = from.next_if(|(old, _)| *old < number) {
@@ -88,7 +86,7 @@ fn encode_file(
     places.append(&mut pages);
 }
 
-/// One more than the number of runs, then of each the distance from the one before and the length.
+/// Writes one more than the number of runs, and for each run its distance from the last one and its length.
 fn encode_page(places: &mut Vec<u8>, bytes: &mut Vec<u8>, from: &PageBytes, to: &PageBytes) {
     let runs = runs(from, to);
     put(places, runs.len() as u64 + 1);
@@ -126,8 +124,8 @@ fn put_name(places: &mut Vec<u8>, name: &str) {
     places.extend_from_slice(name.as_bytes());
 }
 
-/// Does to an image what a difference says. `None`: it does not belong to this image, or is none at all, and
-/// the image is of no use any more.
+/// Applies a difference to an image. `None` if the difference does not belong to this image or is invalid; the image cannot
+/// be used any more then.
 pub(crate) fn apply(contents: &mut Contents, difference: &[u8]) -> Option<()> {
     let mut rest = difference;
     let len = take(&mut rest)?;

@@ -1,4 +1,4 @@
-//! What can go wrong, one sentence each.
+//! The errors of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,21 @@ use powerfail_image::ImageId;
 
 use crate::CaseNumber;
 
-/// Why something cannot be kept, found or read.
+/// Why something cannot be stored, found or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CorpusError {
+pub enum StoreError {
     /// The operating system refused something.
     #[error("cannot {what} {}", path.display())]
     File {
         /// What was tried.
         what: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
-        /// What it said.
+        /// Why.
         source: io::Error,
     },
-    /// Bytes contradict their checksum, the format, or each other, and it is not the end that a kill tears.
+    /// Bytes contradict their checksum, the format or each other, before the end that a kill may leave incomplete.
     #[error("{} is damaged at byte {at}: {what}", path.display())]
     Damaged {
         /// The file.
@@ -32,16 +32,16 @@ pub enum CorpusError {
         what: String,
     },
     /// The file is of a version that this powerfail does not know.
-    #[error("{} has a format that this powerfail does not read; update powerfail", path.display())]
+    #[error("{} has a newer format than this powerfail reads; update powerfail", path.display())]
     Version {
         /// The file.
         path: PathBuf,
     },
     /// There is no such image.
-    #[error("there is no image {0} in this campaign")]
+    #[error("no image {0} in this campaign")]
     UnknownImage(ImageId),
     /// An image is in the tree, but the pack ends before its contents.
-    #[error("the contents of image {image} are missing in {}; it can be rebuilt from its path", path.display())]
+    #[error("the contents of image {image} are missing in {}; they can be rebuilt from its path", path.display())]
     Missing {
         /// The image.
         image: ImageId,
@@ -49,21 +49,21 @@ pub enum CorpusError {
         path: PathBuf,
     },
     /// There is no such test case.
-    #[error("there is no test case {0} in this campaign")]
+    #[error("no test case {0} in this campaign")]
     UnknownCase(CaseNumber),
-    /// An edge of the tree was followed and led elsewhere.
+    /// An edge of the tree led to another image.
     #[error(
         "edge {edge} of the path to image {wanted} led to image {got} instead of {expected}: \
-         the target does not do the same every time"
+         the target is not deterministic"
     )]
     OtherImage {
         /// The image that was to be rebuilt.
         wanted: ImageId,
         /// Which edge of its path, from 1.
         edge: usize,
-        /// Where it leads.
+        /// The image that it led to when it was stored.
         expected: ImageId,
-        /// Where it led now.
+        /// The image that it led to now.
         got: ImageId,
     },
     /// An edge of the tree could not be followed.
@@ -76,39 +76,39 @@ pub enum CorpusError {
         /// Why.
         source: io::Error,
     },
-    /// What was opened to be read only cannot be added to.
-    #[error("{} was opened to be read only", path.display())]
+    /// The files were opened for reading only.
+    #[error("{} was opened for reading only", path.display())]
     ReadOnly {
         /// The directory.
         path: PathBuf,
     },
-    /// Another process works on the directory.
-    #[error("{} is in use by {by}; give another --out, or wait until it has ended", path.display())]
+    /// Another process uses the directory.
+    #[error("{} is in use by {by}; give another --out, or wait until that process has ended", path.display())]
     Locked {
         /// The directory.
         path: PathBuf,
-        /// Who has it, as far as is known.
+        /// The process that uses it, if it is known.
         by: String,
     },
     /// A new campaign would overwrite an old one.
-    #[error("{} holds a campaign already; give --resume to continue it, or another --out", path.display())]
+    #[error("{} already contains a campaign; give --resume to continue it, or another --out", path.display())]
     Exists {
         /// The directory.
         path: PathBuf,
     },
-    /// There is nothing to continue.
-    #[error("{} holds no campaign", path.display())]
+    /// There is no campaign to resume.
+    #[error("no campaign in {}", path.display())]
     NoCampaign {
         /// The directory.
         path: PathBuf,
     },
 }
 
-/// What most functions here give.
-pub type Result<T, E = CorpusError> = std::result::Result<T, E>;
+/// The result of most functions of this crate.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-impl CorpusError {
-    /// Adds to an error of the operating system what was tried on which file.
+impl StoreError {
+    /// Adds the operation and the file to an error of the operating system.
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::File {
             what,
@@ -125,8 +125,8 @@ impl CorpusError {
         }
     }
 
-    /// Whether no room was left: the disk is full, or a quota or a limit of sizes is reached. What was to be
-    /// kept is not kept, and everything else is as it was; it may be tried again.
+    /// Whether the disk is full, or a quota or a size limit is reached. Nothing has changed then, and the call can be
+    /// repeated.
     pub fn is_full(&self) -> bool {
         match self {
             Self::File { source, .. } => matches!(

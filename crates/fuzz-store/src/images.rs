@@ -1,12 +1,11 @@
 //! Images of pools in a tree whose edges are (input, failure point).
 //!
-//! An image is stored once, as the difference to another one that is much like it: to its parent, or to the
-//! one that was made from its parent before it. Chains of differences are bounded: at the bound, the
+//! An image is stored once, as the difference to a similar one: its parent, or the one that was last made from its parent. Chains of differences are bounded: at the bound, the
 //! difference is to the beginning of the chain, or to nothing. All of it is appended: contents to
-//! `images.pack`, long inputs to `inputs.pack`, then one line to `images.jsonl`, with which the image is kept.
+//! `images.pack`, long inputs to `inputs.pack`, then one line to `images.jsonl`, which makes the image part of the tree.
 //!
 //! The lines alone, with `inputs.pack`, are enough to make every image again by running the program along the
-//! edges; only images that were given need the pack.
+//! edges; only images that the user gave need the pack.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,9 +15,9 @@ use powerfail_image::{Contents, ImageId, PageBytes, PageHash, page_hash};
 
 use crate::store::{INPUTS_FILE, Origin, PACK_FILE, Store, TREE_FILE};
 use crate::tree::NodeNumber;
-use crate::{CorpusError, Cut, Edge, Rebuild, Result};
+use crate::{Cut, Edge, Rebuild, Result, StoreError};
 
-/// The images of a campaign. All threads may use it at once.
+/// The images of a campaign. Can be shared between threads.
 pub struct Images {
     directory: PathBuf,
     store: Mutex<Store>,
@@ -26,27 +25,27 @@ pub struct Images {
 
 type Hashes<'a> = Vec<(&'a Arc<PageBytes>, PageHash)>;
 
-/// What the tree says of an image.
+/// A node of the image tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageNode {
     /// The image.
     pub id: ImageId,
-    /// What it was made from, on the shortest way. `None`: it is a root.
+    /// Its parent on the shortest path; `None` for a root.
     pub parent: Option<ImageId>,
-    /// Under which name it was given, if it was.
+    /// The name of an image that the user gave.
     pub name: Option<String>,
-    /// Where the program was interrupted; `None` for roots too.
+    /// Where the power failed; `None` for roots, too.
     pub failure_point: Option<u64>,
-    /// Bytes of the input on the edge to it.
+    /// The length of the input on the edge to it.
     pub input_len_bytes: u64,
 }
 
 impl Images {
-    /// Opens the images of a directory, and makes them if there are none. The caller holds the lock of the
-    /// directory. Also gives what a kill had left and was cut off.
+    /// Opens the images of a directory, or creates the files. The caller holds the lock of the directory. The second result
+    /// lists incomplete ends that were cut off.
     ///
     /// # Errors
-    /// Something cannot be read or written, or is damaged where no kill tears it.
+    /// A file cannot be read or written, or is damaged before its end.
     pub fn open(directory: &Path) -> Result<(Self, Vec<Cut>)> {
         let (store, cuts) = Store::open(directory)?;
         Ok((Self::of(directory, store), cuts))
@@ -63,7 +62,7 @@ impl Images {
         Ok(images)
     }
 
-    /// The same before anything is read, for directories that may be damaged.
+    /// Like [`Images::follow`], but without reading anything, for directories that may be damaged.
     pub(crate) fn unread(directory: &Path) -> Self {
         Self::of(directory, Store::unread(directory))
     }
@@ -75,18 +74,17 @@ impl Images {
         }
     }
 
-    /// Where they are.
+    /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Everything that is changed is changed when it is on disk already, so that a panic leaves nothing half
-    /// done.
+    /// The state changes only after the change is on disk, so a poisoned lock is still consistent.
     fn lock(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what another process has added. Gives the number of images that are new.
+    /// Reads what another process has added; returns the number of new images.
     ///
     /// # Errors
     /// The tree cannot be read, or is damaged. Images before the damage are known, those behind it are not.
@@ -97,18 +95,18 @@ impl Images {
         Ok(store.tree.len() - before)
     }
 
-    /// Memory for contents that were used lately; 256 MiB if nothing is said.
+    /// Sets the memory for recently used contents; the default is 256 MiB.
     pub fn set_cache_limit(&self, limit_bytes: u64) {
         self.lock().cache.set_limit(limit_bytes);
     }
 
-    /// Memory that contents take now.
+    /// The memory that cached contents take.
     pub fn cache_bytes(&self) -> u64 {
         self.lock().cache.used_bytes()
     }
 
-    /// What identifies contents, whether they are kept or not. This is faster than [`Contents::id`] where pages
-    /// are shared with images that were used lately: those are not hashed again.
+    /// The identifier of contents, whether they are stored or not. Faster than [`Contents::id`]: pages that are shared with
+    /// recently used images are not hashed again.
     pub fn identify(&self, contents: &Contents) -> ImageId {
         let (id, hashes) = self.identify_pages(contents);
         let mut store = self.lock();
@@ -118,7 +116,7 @@ impl Images {
         id
     }
 
-    /// The same, with the hashes that had to be made for it. Nobody waits while they are made.
+    /// Like [`Images::identify`], and returns the new hashes. Hashes without holding the lock.
     fn identify_pages<'a>(&self, contents: &'a Contents) -> (ImageId, Hashes<'a>) {
         let files = contents.files.values();
         let pages: Vec<_> = files.flat_map(|file| file.pages.values()).collect();
@@ -140,12 +138,11 @@ impl Images {
         (id, new)
     }
 
-    /// Keeps an image that the program made from another one. If it is known, nothing is stored, but if this
-    /// way to it is shorter, it is kept instead of the one that was known. The second result says whether it
-    /// is new.
+    /// Stores an image that the target made from another one. If the image is known, nothing is stored, except for this
+    /// path if it is shorter than the known one. The second result tells whether the image is new.
     ///
     /// # Errors
-    /// The parent is unknown, or there is no room. Then everything is as before.
+    /// The parent is unknown, or the disk is full. Nothing has changed then.
     pub fn insert(
         &self,
         parent: ImageId,
@@ -162,17 +159,17 @@ impl Images {
         Ok((id, new))
     }
 
-    /// Keeps an image that is given: a root of its own.
+    /// Stores an image that the user gave, as a root.
     ///
     /// # Errors
-    /// There is no room. Then everything is as before.
+    /// The disk is full. Nothing has changed then.
     pub fn insert_root(&self, name: &str, contents: &Contents) -> Result<(ImageId, bool)> {
         let id = self.identify(contents);
         let new = self.lock().keep(id, &Origin::Given(name), contents)?;
         Ok((id, new))
     }
 
-    /// What an image holds.
+    /// The contents of an image.
     ///
     /// # Errors
     /// It is unknown, or its contents are missing or damaged.
@@ -182,7 +179,7 @@ impl Images {
         store.load(number)
     }
 
-    /// The same, and if the contents are missing or damaged, they are made again and kept.
+    /// Like [`Images::load`], but makes missing or damaged contents again and stores them.
     ///
     /// # Errors
     /// As [`Images::rebuild`].
@@ -192,7 +189,7 @@ impl Images {
         rebuild: &mut dyn Rebuild,
     ) -> Result<Arc<Contents>> {
         match self.load(image) {
-            Err(CorpusError::Missing { .. } | CorpusError::Damaged { .. }) => {}
+            Err(StoreError::Missing { .. } | StoreError::Damaged { .. }) => {}
             loaded => return loaded,
         }
         let contents = self.rebuild(image, rebuild)?;
@@ -201,11 +198,10 @@ impl Images {
         store.keep_again(number, &contents)
     }
 
-    /// Makes an image again by running the program along its path. Contents on disk are not used, but for a
-    /// root that was given.
+    /// Makes an image again by running the target along its path. Uses stored contents only for a root that the user gave.
     ///
     /// # Errors
-    /// The program cannot be run, or an edge leads elsewhere now.
+    /// The target cannot be run, or an edge now leads to another image.
     pub fn rebuild(&self, image: ImageId, rebuild: &mut dyn Rebuild) -> Result<Contents> {
         let (mut contents, steps) = {
             let mut store = self.lock();
@@ -221,14 +217,14 @@ impl Images {
         };
         for (index, (edge, expected)) in steps.iter().enumerate() {
             let number = index + 1;
-            contents = (rebuild.run(&contents, edge)).map_err(|source| CorpusError::Rebuild {
+            contents = (rebuild.run(&contents, edge)).map_err(|source| StoreError::Rebuild {
                 wanted: image,
                 edge: number,
                 source,
             })?;
             let got = contents.id();
             if got != *expected {
-                return Err(CorpusError::OtherImage {
+                return Err(StoreError::OtherImage {
                     wanted: image,
                     edge: number,
                     expected: *expected,
@@ -244,22 +240,22 @@ impl Images {
         self.lock().tree.find(image).is_some()
     }
 
-    /// The number of images; the empty one is always there and counts.
+    /// The number of images, including the empty one, which always exists.
     pub fn len(&self) -> usize {
         self.lock().tree.len()
     }
 
-    /// Whether nothing but the empty image is there.
+    /// Whether there is only the empty image.
     pub fn is_empty(&self) -> bool {
         self.len() <= 1
     }
 
-    /// The empty image, on which a program makes its pool.
+    /// The empty image, on which a target creates its pool.
     pub fn empty() -> ImageId {
         Contents::default().id()
     }
 
-    /// The edges of the shortest way from a root to an image.
+    /// The edges of the shortest path from a root to an image.
     ///
     /// # Errors
     /// The image is unknown, or an input cannot be read.
@@ -273,7 +269,7 @@ impl Images {
         Ok(edges)
     }
 
-    /// The images on the shortest way from a root to an image, both included.
+    /// The images on the shortest path from a root to an image, both included.
     ///
     /// # Errors
     /// The image is unknown.
@@ -286,7 +282,7 @@ impl Images {
             .collect())
     }
 
-    /// How many edges the shortest way from a root to an image has.
+    /// The number of edges on the shortest path from a root to an image.
     ///
     /// # Errors
     /// The image is unknown.
@@ -295,7 +291,7 @@ impl Images {
         Ok(store.tree.cost(store.find(image)?).0)
     }
 
-    /// The last edge of the shortest way to an image; `None` for a root.
+    /// The last edge of the shortest path to an image; `None` for a root.
     ///
     /// # Errors
     /// The image is unknown, or its input cannot be read.
@@ -305,7 +301,7 @@ impl Images {
         store.edge(number)
     }
 
-    /// What the tree says of an image.
+    /// The node of an image.
     ///
     /// # Errors
     /// The image is unknown.
@@ -314,14 +310,14 @@ impl Images {
         Ok(store.describe(store.find(image)?))
     }
 
-    /// What the tree says of all images, in the order in which they were found, the empty one first.
+    /// The nodes of all images in the order in which they were found, the empty one first.
     pub fn nodes(&self) -> Vec<ImageNode> {
         let store = self.lock();
         let numbers = 0..store.tree.len() as NodeNumber;
         numbers.map(|number| store.describe(number)).collect()
     }
 
-    /// Bytes of all files of images.
+    /// The size of all files of images.
     ///
     /// # Errors
     /// They cannot be inspected.
@@ -332,22 +328,22 @@ impl Images {
             match path.metadata() {
                 Ok(metadata) => bytes += metadata.len(),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(CorpusError::file("inspect", &path)(error)),
+                Err(error) => return Err(StoreError::file("inspect", &path)(error)),
             }
         }
         Ok(bytes)
     }
 
-    /// Loads every image and compares it with its identifier. Gives those that are not what they should be.
-    pub fn verify(&self) -> Vec<(ImageId, CorpusError)> {
+    /// Loads every image and compares it with its identifier; returns those that are wrong.
+    pub fn verify(&self) -> Vec<(ImageId, StoreError)> {
         let mut wrong = Vec::new();
         for node in self.nodes() {
             match self.load(node.id) {
                 Ok(contents) if contents.id() == node.id => {}
                 Ok(_) => {
                     let path = self.directory.join(PACK_FILE);
-                    let what = format!("image {} is another one", node.id);
-                    wrong.push((node.id, CorpusError::damaged(&path, 0, what)));
+                    let what = format!("image {} has other contents", node.id);
+                    wrong.push((node.id, StoreError::damaged(&path, 0, what)));
                 }
                 Err(error) => wrong.push((node.id, error)),
             }

@@ -1,12 +1,11 @@
 //! Lines of JSON that are only appended to.
 //!
-//! A line is an object. Its first member is a checksum of the rest of the line, so that the file is read by
-//! any tool that reads lines of JSON, and a line that is damaged is not taken for one that is not. A line
-//! counts when it is complete with its end of line. A kill tears at most the last one, and that was not
-//! reported yet.
+//! A line is an object. Its first member is a checksum of the rest of the line, so any tool for lines of JSON can read the
+//! file, and damaged lines are detected. A line counts when it is complete, with its end of line. A kill leaves at most the
+//! last line incomplete, which was not reported yet.
 //!
-//! Nothing is forced to the disk: what a process has written stays when the process is killed. A failure of
-//! the machine's own power may take the last seconds.
+//! Nothing is synchronised to the disk: a kill of the process loses nothing, a failure of the machine may lose the last
+//! seconds.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,12 +17,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{CorpusError, Result};
+use crate::{Result, StoreError};
 
 const SUM_START: &str = "{\"sum\":\"";
 const SUM_DIGITS: usize = 16;
 
-/// A journal that this process adds to. Whoever has one holds the lock of the directory.
+/// A journal that this process appends to. The caller holds the lock of the directory.
 pub struct Journal<T> {
     path: PathBuf,
     file: File,
@@ -36,13 +35,13 @@ pub struct Journal<T> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Checked {
     Yes,
-    /// For other people's tools, that should see nothing but their numbers.
+    /// For files that other tools read.
     No,
 }
 
 impl<T: Serialize + DeserializeOwned> Journal<T> {
-    /// Opens a journal, and makes it if there is none. `entry` gets everything that is in it. A torn end is
-    /// cut off; how many bytes that were is the second result.
+    /// Opens a journal, or creates it. `entry` receives all its entries. An incomplete end is cut off; its length in bytes is
+    /// the second result.
     ///
     /// # Errors
     /// The file cannot be read, or it is damaged before its end.
@@ -50,7 +49,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         Self::open_as(path, Checked::Yes, entry)
     }
 
-    /// The same for lines without checksums.
+    /// Like [`Journal::open`], for lines without checksums.
     ///
     /// # Errors
     /// As [`Journal::open`].
@@ -65,14 +64,14 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
             .create(true)
             .truncate(false)
             .open(path)
-            .map_err(CorpusError::file("open", path))?;
-        let bytes = read_from(&file, 0).map_err(CorpusError::file("read", path))?;
+            .map_err(StoreError::file("open", path))?;
+        let bytes = read_from(&file, 0).map_err(StoreError::file("read", path))?;
         let mut end = 0;
         let mut wrong = None;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            // Only the last line may be wrong: then it is one that a kill has torn.
+            // Only the last line may be invalid: a kill has interrupted its writing.
             if let Some(what) = wrong.take() {
-                return Err(CorpusError::damaged(path, end, what));
+                return Err(StoreError::damaged(path, end, what));
             }
             match parse_line(line, checked) {
                 Ok(value) => {
@@ -84,7 +83,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         }
         let lost_bytes = bytes.len() as u64 - end;
         if lost_bytes > 0 {
-            (file.set_len(end)).map_err(CorpusError::file("cut", path))?;
+            (file.set_len(end)).map_err(StoreError::file("cut", path))?;
         }
         let journal = Self {
             path: path.to_owned(),
@@ -96,37 +95,37 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         Ok((journal, lost_bytes))
     }
 
-    /// Adds an entry. It is kept, whatever happens to this process, when this returns `Ok`. After an error
-    /// the journal is as it was.
+    /// Appends an entry. When this returns `Ok`, a kill of the process does not lose it. After an error, the journal is
+    /// unchanged.
     ///
     /// # Errors
-    /// The entry is no JSON object, or the file cannot be written.
+    /// The entry is not a JSON object, or the file cannot be written.
     pub fn append(&mut self, entry: &T) -> Result<()> {
-        let line = format_line(entry, self.checked).map_err(CorpusError::file(
-            "write an entry that is no object to",
+        let line = format_line(entry, self.checked).map_err(StoreError::file(
+            "write an entry that is not an object to",
             &self.path,
         ))?;
         if let Err(error) = self.file.write_all_at(line.as_bytes(), self.end) {
-            // If this fails too, the next line is written over what is there of this one.
+            // If this fails, too, the next line overwrites the beginning of this one.
             drop(self.file.set_len(self.end));
-            return Err(CorpusError::file("write", &self.path)(error));
+            return Err(StoreError::file("write", &self.path)(error));
         }
         self.end += line.len() as u64;
         Ok(())
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of its lines.
+    /// The length of its lines, in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.end
     }
 }
 
-/// Reads a journal that another process may be adding to.
+/// Reads a journal that another process may be appending to.
 pub struct JournalReader<T> {
     path: PathBuf,
     position: u64,
@@ -134,7 +133,7 @@ pub struct JournalReader<T> {
     entries: PhantomData<fn() -> T>,
 }
 
-/// What [`JournalReader::read`] finds in one line.
+/// A line that [`JournalReader::read`] has read.
 #[derive(Debug)]
 pub struct Line<T> {
     /// The entry, or what is wrong with the line.
@@ -144,7 +143,7 @@ pub struct Line<T> {
 }
 
 impl<T: DeserializeOwned> JournalReader<T> {
-    /// A reader that begins at a position that an earlier one has reached, or at 0.
+    /// A reader that starts at the position of an earlier one, or at 0.
     pub fn new(path: &Path, position: u64) -> Self {
         Self::new_as(path, position, Checked::Yes)
     }
@@ -163,23 +162,23 @@ impl<T: DeserializeOwned> JournalReader<T> {
         }
     }
 
-    /// The lines that are there since the last time. One that is being written, or that is wrong and the
-    /// last one, is read again the next time. No file is the same as an empty one.
+    /// The lines since the last call. A last line that is incomplete or invalid is read again by the next call. A missing
+    /// file counts as an empty one.
     ///
     /// # Errors
-    /// The file cannot be read. That a line is damaged is said of that line.
+    /// The file cannot be read. A damaged line is reported in its [`Line`].
     pub fn read(&mut self) -> Result<Vec<Line<T>>> {
         let bytes = match File::open(&self.path) {
             Ok(file) => read_from(&file, self.position),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
         };
-        let bytes = bytes.map_err(CorpusError::file("read", &self.path))?;
+        let bytes = bytes.map_err(StoreError::file("read", &self.path))?;
         let mut lines = Vec::new();
         let mut at = self.position;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             let entry = parse_line(line, self.checked)
-                .map_err(|what| CorpusError::damaged(&self.path, at, what));
+                .map_err(|what| StoreError::damaged(&self.path, at, what));
             at += line.len() as u64;
             lines.push(Line { entry, end: at });
         }
@@ -188,7 +187,7 @@ impl<T: DeserializeOwned> JournalReader<T> {
         Ok(lines)
     }
 
-    /// How far it has read.
+    /// The position that it has reached.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -198,7 +197,7 @@ fn read_from(file: &File, position: u64) -> io::Result<Vec<u8>> {
     let len = file.metadata()?.len().saturating_sub(position);
     let mut bytes = vec![0; len as usize];
     let mut read = 0;
-    // The file may get shorter meanwhile: its owner cuts off what it could not write in full.
+    // The file may shrink at the same time: its owner cuts off what it could not write in full.
     while read < bytes.len() {
         match file.read_at(&mut bytes[read..], position + read as u64) {
             Ok(0) => break,
@@ -228,8 +227,8 @@ fn format_line(entry: &impl Serialize, checked: Checked) -> io::Result<String> {
 }
 
 fn parse_line<T: DeserializeOwned>(line: &[u8], checked: Checked) -> Result<T, String> {
-    let line = (line.strip_suffix(b"\n")).ok_or("a line does not end")?;
-    let line = std::str::from_utf8(line).map_err(|_| "a line is no text")?;
+    let line = (line.strip_suffix(b"\n")).ok_or("a line has no end")?;
+    let line = std::str::from_utf8(line).map_err(|_| "a line is not UTF-8")?;
     let json = match checked {
         Checked::No => None,
         Checked::Yes => {
@@ -247,5 +246,5 @@ fn parse_line<T: DeserializeOwned>(line: &[u8], checked: Checked) -> Result<T, S
         }
     };
     let json = json.as_deref().unwrap_or(line);
-    serde_json::from_str(json).map_err(|error| format!("a line is not understood: {error}"))
+    serde_json::from_str(json).map_err(|error| format!("a line cannot be parsed: {error}"))
 }

@@ -1,19 +1,18 @@
-//! What a fuzzing campaign keeps on disk: images of pools in a tree whose edges are (input, failure
-//! point), and test cases. Everything is appended, so that a kill at any moment loses nothing that was
-//! reported.
+//! The files of a fuzzing campaign: images of pools, in a tree whose edges are (input, failure point), and test cases.
+//! Files are appended to, so a kill at any moment loses nothing that was reported.
 //!
 //! - [`Campaign`]: the directory of a campaign, opened by the one process that may change it, with all below.
-//! - [`Images`]: each kept once, as a difference to one that is much like it; loaded from a cache; made again
-//!   from the tree alone by whoever implements [`Rebuild`].
-//! - [`Queue`]: test cases, each an image and an input, with files that people can look at.
+//! - [`Images`]: each is stored once, as a difference to a similar one, loaded through a cache, and can be made again
+//!   from the tree alone with an implementation of [`Rebuild`].
+//! - [`Queue`]: test cases, each an image and an input, with the inputs as files.
 //! - [`StatsFile`]: progress over time, for plots and for resuming.
 //! - [`Sync`]: test cases of other instances, with the images that they need.
-//! - [`Journal`]: lines of JSON with checksums, for whatever else is to be kept.
+//! - [`Journal`]: lines of JSON with checksums, for everything else.
 //!
-//! A function that keeps something has kept it when it returns `Ok`. When it returns an error, nothing has
-//! changed, and it may be tried again: [`CorpusError::is_full`] says whether room was missing.
+//! When a function that stores something returns `Ok`, it is stored. When it returns an error, nothing has changed, and it
+//! can be called again: [`StoreError::is_full`] tells whether the disk was full.
 //!
-//! Runs nothing and judges nothing. The bytes are described in `docs/reference/campaign-format.md`.
+//! This crate runs nothing and judges nothing. The bytes are described in `docs/reference/campaign-format.md`.
 //!
 //! ```
 //! use powerfail_fuzz_store::{Campaign, Contents, Edge, Entry, Images, Priority, TestCase};
@@ -22,7 +21,7 @@
 //! let options = serde_json::json!({ "jobs": 2 });
 //! let campaign = Campaign::create(out.path(), vec!["kv".into(), "{pool}".into()], options)?;
 //!
-//! // A run on no pool at all has made one.
+//! // A run without a pool has created one.
 //! let mut contents = Contents::default();
 //! contents.files.entry("pool".into()).or_default().len_bytes = 8 << 20;
 //! let edge = Edge { input: b"create\n".to_vec(), failure_point: None };
@@ -69,7 +68,7 @@ mod varint;
 pub use campaign::{Campaign, Record, discard_unused, read_record};
 pub use case::{CaseNumber, Edge, Priority, Rebuild, StoredFinding, TestCase};
 pub use cut::Cut;
-pub use error::{CorpusError, Result};
+pub use error::{Result, StoreError};
 pub use images::{ImageNode, Images};
 pub use journal::{Journal, JournalReader, Line};
 pub use lock::Lock;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CorpusError, Result};
+use crate::{Result, StoreError};
 
 pub(crate) const LOCK_FILE: &str = "lock";
 
@@ -45,7 +45,7 @@ impl Lock {
     /// Takes the lock of a directory.
     ///
     /// # Errors
-    /// [`CorpusError::Locked`], if another process works there.
+    /// [`StoreError::Locked`], if another process works there.
     pub fn take(directory: &Path) -> Result<Self> {
         let path = directory.join(LOCK_FILE);
         let _turn = Turn::wait(directory)?;
@@ -54,18 +54,18 @@ impl Lock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 check_stale(directory, &path, &file)?;
-                fs::remove_file(&path).map_err(CorpusError::file("replace", &path))?;
+                fs::remove_file(&path).map_err(StoreError::file("replace", &path))?;
                 file = open(&path)?;
                 file.try_lock().map_err(|error| match error {
-                    TryLockError::WouldBlock => CorpusError::Locked {
+                    TryLockError::WouldBlock => StoreError::Locked {
                         path: directory.to_owned(),
                         by: "another process".to_owned(),
                     },
-                    TryLockError::Error(error) => CorpusError::file("lock", &path)(error),
+                    TryLockError::Error(error) => StoreError::file("lock", &path)(error),
                 })?;
             }
             Err(TryLockError::Error(error)) => {
-                return Err(CorpusError::file("lock", &path)(error));
+                return Err(StoreError::file("lock", &path)(error));
             }
         }
         // Who has it is for people, and for taking over what a kill leaves. The lock is one without it, also
@@ -95,7 +95,7 @@ impl Drop for Lock {
 
 impl Turn {
     fn wait(directory: &Path) -> Result<Self> {
-        let file = File::open(directory).map_err(CorpusError::file("open", directory))?;
+        let file = File::open(directory).map_err(StoreError::file("open", directory))?;
         // Some file systems cannot lock a directory. There, the lock file alone has to do.
         let _ = file.lock();
         Ok(Self(file))
@@ -115,12 +115,12 @@ fn open(path: &Path) -> Result<File> {
         .create(true)
         .truncate(false)
         .open(path)
-        .map_err(CorpusError::file("open", path))
+        .map_err(StoreError::file("open", path))
 }
 
 /// A lock is an error, unless its process is dead.
 fn check_stale(directory: &Path, path: &Path, file: &File) -> Result<()> {
-    let text = io::read_to_string(file).map_err(CorpusError::file("read", path))?;
+    let text = io::read_to_string(file).map_err(StoreError::file("read", path))?;
     let holder: Option<Holder> = serde_json::from_str(&text).ok();
     if holder.as_ref().is_some_and(Holder::is_dead) {
         return Ok(());
@@ -129,7 +129,7 @@ fn check_stale(directory: &Path, path: &Path, file: &File) -> Result<()> {
         Some(holder) => format!("process {}", holder.pid),
         None => "another process".to_owned(),
     };
-    Err(CorpusError::Locked {
+    Err(StoreError::Locked {
         path: directory.to_owned(),
         by,
     })

@@ -1,8 +1,8 @@
 //! A file of compressed blobs that is only appended to.
 //!
-//! A blob is found by its place, which its owner writes down in a journal after the blob is complete. So the
-//! pack needs no index, and whatever lies behind the last place that was written down was never reported. A
-//! checksum depends on the place too: a blob that is asked for where it is not is damage, not another blob.
+//! A blob is found by its position, which its owner writes to a journal when the blob is complete. So the pack needs no
+//! index, and what lies behind the last position in the journal was never reported. The checksum of a blob depends on its
+//! position, so a wrong position is detected as damage.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,39 +13,39 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::varint::{put, take};
-use crate::{CorpusError, Result};
+use crate::{Result, StoreError};
 
 const MAGIC: [u8; 8] = *b"pfpack\x01\n";
 /// Checksum and length.
 const HEAD_BYTES: usize = 12;
-/// What is shorter gets longer by compression.
+/// Compression makes shorter blobs longer.
 const COMPRESS_FROM_BYTES: usize = 48;
 const LEVEL: i32 = 3;
-/// No blob is longer: more is damage, for which no memory is to be taken.
+/// No blob is longer. A longer one is damage, for which no memory is allocated.
 const BLOB_LIMIT_BYTES: u64 = 1 << 33;
 
-/// How the bytes of a blob are written.
+/// The encoding of a blob.
 mod way {
     pub(super) const PLAIN: u8 = 0;
     pub(super) const ZSTD: u8 = 1;
 }
 
-/// Where a blob is.
+/// The position of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct BlobPosition {
     /// The first byte of its head.
     pub at: u64,
-    /// Bytes with the head.
+    /// Its length in bytes, with the head.
     pub len: u32,
 }
 
-impl Place {
+impl BlobPosition {
     pub(crate) fn end(self) -> u64 {
         self.at.saturating_add(u64::from(self.len))
     }
 }
 
-/// The file.
+/// An open pack.
 pub(crate) struct Pack {
     path: PathBuf,
     file: File,
@@ -55,10 +55,9 @@ pub(crate) struct Pack {
 }
 
 impl Pack {
-    /// Opens a pack that this process adds to, and makes it if there is none. `referenced` is the end of the
-    /// last blob that was reported. One blob behind it, whole or torn, is what a kill leaves: it is cut off.
-    /// More than that is not, because it was reported once and its journal was lost: it stays as it is.
-    /// Gives the number of bytes that were cut off.
+    /// Opens a pack to append to, or creates it. `referenced` is the end of the last blob that was reported. A kill leaves at
+    /// most one blob behind it, complete or not, which is cut off. If there is more, it was reported and its journal was
+    /// lost, so it stays. The second result is the number of bytes that were cut off.
     pub(crate) fn open(path: &Path, referenced: u64) -> Result<(Self, u64)> {
         let file = OpenOptions::new()
             .read(true)
@@ -66,29 +65,29 @@ impl Pack {
             .create(true)
             .truncate(false)
             .open(path)
-            .map_err(CorpusError::file("open", path))?;
+            .map_err(StoreError::file("open", path))?;
         let mut pack = Self::of(path, file);
         let len = pack.len()?;
         let referenced = referenced.max(MAGIC.len() as u64);
         if len < MAGIC.len() as u64 {
-            // Killed while it was made, or lost: nothing in it can be read, and blobs go behind all places
-            // that were ever given out.
-            (pack.file.write_all_at(&MAGIC, 0)).map_err(CorpusError::file("write", path))?;
+            // A kill while it was created, or a lost file: nothing in it can be read, and new blobs go behind all
+            // positions that were ever used.
+            (pack.file.write_all_at(&MAGIC, 0)).map_err(StoreError::file("write", path))?;
             pack.end = referenced;
             return Ok((pack, len));
         }
         pack.check_magic()?;
         let cut = len > referenced && pack.is_one_blob(referenced, len)?;
         if cut {
-            (pack.file.set_len(referenced)).map_err(CorpusError::file("cut", path))?;
+            (pack.file.set_len(referenced)).map_err(StoreError::file("cut", path))?;
         }
         pack.end = if cut { referenced } else { len.max(referenced) };
         Ok((pack, if cut { len - referenced } else { 0 }))
     }
 
-    /// Opens a pack that another process may be adding to.
+    /// Opens a pack that another process may be appending to.
     pub(crate) fn follow(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(CorpusError::file("open", path))?;
+        let file = File::open(path).map_err(StoreError::file("open", path))?;
         let pack = Self::of(path, file);
         pack.check_magic()?;
         Ok(pack)
@@ -108,22 +107,21 @@ impl Pack {
         let mut magic = [0; MAGIC.len()];
         match self.file.read_exact_at(&mut magic, 0) {
             Ok(()) if magic == MAGIC => Ok(()),
-            Ok(()) if magic[..6] == MAGIC[..6] => Err(CorpusError::Version {
+            Ok(()) if magic[..6] == MAGIC[..6] => Err(StoreError::Version {
                 path: self.path.clone(),
             }),
-            Ok(()) => Err(CorpusError::damaged(&self.path, 0, "this is no pack")),
-            Err(error) => Err(CorpusError::file("read", &self.path)(error)),
+            Ok(()) => Err(StoreError::damaged(&self.path, 0, "not a pack")),
+            Err(error) => Err(StoreError::file("read", &self.path)(error)),
         }
     }
 
-    /// Whether at most one blob lies between two places.
+    /// Whether at most one blob lies between two positions.
     fn is_one_blob(&self, from: u64, to: u64) -> Result<bool> {
         if to - from < HEAD_BYTES as u64 {
             return Ok(true);
         }
         let mut head = [0; HEAD_BYTES];
-        (self.file.read_exact_at(&mut head, from))
-            .map_err(CorpusError::file("read", &self.path))?;
+        (self.file.read_exact_at(&mut head, from)).map_err(StoreError::file("read", &self.path))?;
         Ok(split_head(&head).1 as u64 >= to - from - HEAD_BYTES as u64)
     }
 
@@ -131,36 +129,36 @@ impl Pack {
         &self.path
     }
 
-    /// Bytes of the file.
+    /// The length of the file.
     pub(crate) fn len(&self) -> Result<u64> {
         let metadata = self.file.metadata();
-        Ok((metadata.map_err(CorpusError::file("inspect", &self.path))?).len())
+        Ok((metadata.map_err(StoreError::file("inspect", &self.path))?).len())
     }
 
-    /// Adds a blob. After an error the pack is as it was.
-    pub(crate) fn append(&mut self, blob: &[u8]) -> Result<Place> {
+    /// Appends a blob. After an error, the pack is unchanged.
+    pub(crate) fn append(&mut self, blob: &[u8]) -> Result<BlobPosition> {
         let mut bytes = vec![0; HEAD_BYTES];
-        (self.compress(blob, &mut bytes)).map_err(CorpusError::file("compress for", &self.path))?;
+        (self.compress(blob, &mut bytes)).map_err(StoreError::file("compress for", &self.path))?;
         let payload = bytes.len() - HEAD_BYTES;
         let too_long = || {
             let error = io::Error::from(io::ErrorKind::FileTooLarge);
-            CorpusError::file("write so much at once to", &self.path)(error)
+            StoreError::file("write so much at once to", &self.path)(error)
         };
         let len = u32::try_from(bytes.len()).map_err(|_| too_long())?;
         let sum = xxh3_64_with_seed(&bytes[HEAD_BYTES..], self.end);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
         bytes[8..12].copy_from_slice(&(payload as u32).to_le_bytes());
-        let place = Place { at: self.end, len };
+        let place = BlobPosition { at: self.end, len };
         if let Err(error) = self.file.write_all_at(&bytes, self.end) {
             self.cut(place);
-            return Err(CorpusError::file("write", &self.path)(error));
+            return Err(StoreError::file("write", &self.path)(error));
         }
         self.end = place.end();
         Ok(place)
     }
 
-    /// Takes the last blob back. If the file cannot be cut, the next one is written over it.
-    pub(crate) fn cut(&mut self, last: Place) {
+    /// Removes the last blob. If the file cannot be cut, the next blob overwrites it.
+    pub(crate) fn cut(&mut self, last: BlobPosition) {
         self.end = last.at;
         drop(self.file.set_len(self.end));
     }
@@ -184,15 +182,15 @@ impl Pack {
         Ok(())
     }
 
-    /// Reads a blob. `None`: the file ends before it does.
-    pub(crate) fn read(&mut self, place: Place) -> Result<Option<Vec<u8>>> {
-        let damaged = |what| Err(CorpusError::damaged(&self.path, place.at, what));
+    /// Reads a blob; `None` if the file is too short.
+    pub(crate) fn read(&mut self, place: BlobPosition) -> Result<Option<Vec<u8>>> {
+        let damaged = |what| Err(StoreError::damaged(&self.path, place.at, what));
         if place.end() > self.len()? {
             return Ok(None);
         }
         let mut bytes = vec![0; place.len as usize];
         (self.file.read_exact_at(&mut bytes, place.at))
-            .map_err(CorpusError::file("read", &self.path))?;
+            .map_err(StoreError::file("read", &self.path))?;
         let Some((head, payload)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
             return damaged("a blob is shorter than its head");
         };
@@ -207,13 +205,13 @@ impl Pack {
             way::PLAIN => Ok(Some(payload.to_vec())),
             way::ZSTD => {
                 let Some(len) = take(&mut payload).filter(|len| *len <= BLOB_LIMIT_BYTES) else {
-                    return damaged("a blob has no length that could be");
+                    return damaged("a blob has an impossible length");
                 };
                 let decompressor = match &mut self.decompressor {
                     Some(decompressor) => decompressor,
                     none => none.insert(
                         zstd::bulk::Decompressor::new()
-                            .map_err(CorpusError::file("decompress", &self.path))?,
+                            .map_err(StoreError::file("decompress", &self.path))?,
                     ),
                 };
                 match decompressor.decompress(payload, len as usize) {
@@ -221,7 +219,7 @@ impl Pack {
                     _ => damaged("a blob cannot be decompressed"),
                 }
             }
-            _ => damaged("a blob is written in an unknown way; update powerfail"),
+            _ => damaged("a blob has an unknown encoding; update powerfail"),
         }
     }
 }

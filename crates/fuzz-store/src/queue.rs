@@ -1,7 +1,7 @@
 //! Test cases: one file per input, and one line per test case.
 //!
-//! `queue/000001.input` is what people look at and what they can feed to the program by hand. `queue.jsonl`
-//! says the rest. The file is written before the line, and counts when the line is there.
+//! `queue/000001.input` is an input that can be read or passed to the target by hand. `queue.jsonl` has everything else. The
+//! file is written before the line, and only counts when the line exists.
 
 use std::fs;
 use std::io;
@@ -14,26 +14,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::{Journal, JournalReader};
 use crate::text::{IdText, hex};
-use crate::{CaseNumber, CorpusError, Cut, Priority, Result, TestCase};
+use crate::{CaseNumber, Cut, Priority, Result, StoreError, TestCase};
 
 pub(crate) const JOURNAL_FILE: &str = "queue.jsonl";
 pub(crate) const INPUTS_DIRECTORY: &str = "queue";
 
-/// What is known of a test case besides what it is.
+/// What is known about a test case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// How much it promises.
+    /// How promising it is.
     pub priority: Priority,
     /// When it was found, in seconds of the campaign.
     pub time_s: f64,
-    /// After how many executions.
+    /// The number of executions before that.
     #[serde(default)]
     pub execs: u64,
-    /// How many locations it reaches that none before it reached.
+    /// The number of locations that it reaches and no earlier test case reached.
     pub new_locations: u64,
-    /// What made it: a mutation, `seed`, `image`, another instance.
+    /// Where it comes from, for people: a mutation, `seed`, `image`, another instance.
     pub found_by: String,
-    /// The test case that it is a shorter form of.
+    /// The test case that it was shortened from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimised_from: Option<CaseNumber>,
 }
@@ -71,7 +71,7 @@ pub struct QueuedCase {
     pub image: ImageId,
     /// Bytes of its input.
     pub input_len_bytes: u64,
-    /// What is known of it.
+    /// What is known about it.
     pub entry: Entry,
     /// Why it is not used any more, if it is retired.
     pub retired: Option<Retirement>,
@@ -127,7 +127,7 @@ fn retirement<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Retirement,
     })
 }
 
-/// The test cases of a campaign. All threads may use it at once.
+/// The test cases of a campaign. Can be shared between threads.
 pub struct Queue {
     directory: PathBuf,
     inner: Mutex<Inner>,
@@ -140,14 +140,14 @@ struct Inner {
 }
 
 impl Queue {
-    /// Opens the queue of a directory, and makes it if there is none. The caller holds the lock of the
-    /// directory. Also gives what a kill had left and was cut off.
+    /// Opens the queue of a directory, or creates it. The caller holds the lock of the directory. The second result lists
+    /// incomplete ends that were cut off.
     ///
     /// # Errors
-    /// Something cannot be read or written, or is damaged where no kill tears it.
+    /// A file cannot be read or written, or is damaged before its end.
     pub fn open(directory: &Path) -> Result<(Self, Vec<Cut>)> {
         let inputs = directory.join(INPUTS_DIRECTORY);
-        fs::create_dir_all(&inputs).map_err(CorpusError::file("make", &inputs))?;
+        fs::create_dir_all(&inputs).map_err(StoreError::file("make", &inputs))?;
         let path = directory.join(JOURNAL_FILE);
         let mut cases = Vec::new();
         let mut wrong = None;
@@ -157,7 +157,7 @@ impl Queue {
             }
         })?;
         if let Some(what) = wrong {
-            return Err(CorpusError::damaged(&path, 0, what));
+            return Err(StoreError::damaged(&path, 0, what));
         }
         let mut cuts = Vec::new();
         Cut::note(&mut cuts, &path, lost);
@@ -180,11 +180,10 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a test case. The second result says whether it is new; if not, the first is the number that it
-    /// has already.
+    /// Stores a test case. The second result tells whether it is new; if not, the first is its existing number.
     ///
     /// # Errors
-    /// There is no room. Then everything is as before.
+    /// The disk is full. Nothing has changed then.
     pub fn append(&self, case: &TestCase, entry: &Entry) -> Result<(CaseNumber, bool)> {
         let input_hash = input_hash(&case.input);
         let mut inner = self.lock();
@@ -196,7 +195,7 @@ impl Queue {
         let path = self.input_path(number);
         if let Err(error) = fs::write(&path, &case.input) {
             drop(fs::remove_file(&path));
-            return Err(CorpusError::file("write", &path)(error));
+            return Err(StoreError::file("write", &path)(error));
         }
         let line = QueueLine::Case(CaseText {
             number,
@@ -228,7 +227,7 @@ impl Queue {
     pub fn retire(&self, number: CaseNumber, because: Retirement) -> Result<()> {
         let mut inner = self.lock();
         let Inner { journal, cases, .. } = &mut *inner;
-        let case = find_mut(cases, number).ok_or(CorpusError::UnknownCase(number))?;
+        let case = find_mut(cases, number).ok_or(StoreError::UnknownCase(number))?;
         if case.retired.is_some() {
             return Ok(());
         }
@@ -249,25 +248,25 @@ impl Queue {
     /// A test case with its input.
     ///
     /// # Errors
-    /// It is unknown, or its input cannot be read or is not what it was.
+    /// It is unknown, or its input cannot be read or has changed.
     pub fn load(&self, number: CaseNumber) -> Result<TestCase> {
         let (image, hash) = {
             let inner = self.lock();
             let case = (inner.cases)
                 .get((number.0 as usize).wrapping_sub(1))
-                .ok_or(CorpusError::UnknownCase(number))?;
+                .ok_or(StoreError::UnknownCase(number))?;
             (case.image, case.input_hash.clone())
         };
         let input = read_input(&self.input_path(number), &hash)?;
         Ok(TestCase { image, input })
     }
 
-    /// All test cases in the order in which they were found, retired ones too.
+    /// All test cases in the order in which they were found, including retired ones.
     pub fn cases(&self) -> Vec<QueuedCase> {
         self.lock().cases.clone()
     }
 
-    /// How many test cases there are that are not retired.
+    /// The number of test cases that are not retired.
     pub fn len(&self) -> usize {
         let inner = self.lock();
         let active = inner.cases.iter().filter(|case| case.retired.is_none());
@@ -314,12 +313,12 @@ fn absorb(cases: &mut Vec<QueuedCase>, line: QueueLine) -> Result<(), String> {
                 case.retired = Some(because);
                 Ok(())
             }
-            None => Err(format!("test case {number} is retired before it is there")),
+            None => Err(format!("test case {number} is retired before it is added")),
         },
     }
 }
 
-/// All test cases of a directory, whether its campaign runs or not. A line that is damaged is left out.
+/// All test cases of a directory, whether its campaign is running or not. Damaged lines are skipped.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -327,7 +326,7 @@ pub fn read_cases(directory: &Path) -> Result<Vec<QueuedCase>> {
     let lines = JournalReader::<QueueLine>::new(&journal_path(directory), 0).read()?;
     let mut cases = Vec::new();
     for line in lines.into_iter().filter_map(|line| line.entry.ok()) {
-        // What contradicts the lines before it follows a damaged one.
+        // A line that contradicts earlier ones follows a damaged line.
         let _ = absorb(&mut cases, line);
     }
     Ok(cases)
@@ -346,14 +345,14 @@ pub(crate) fn input_path(directory: &Path, number: CaseNumber) -> PathBuf {
 
 /// Reads an input and checks that it is the one that was written.
 pub(crate) fn read_input(path: &Path, hash: &str) -> Result<Vec<u8>> {
-    let input = fs::read(path).map_err(CorpusError::file("read", path))?;
+    let input = fs::read(path).map_err(StoreError::file("read", path))?;
     if input_hash(&input) == hash {
         Ok(input)
     } else {
-        Err(CorpusError::damaged(
+        Err(StoreError::damaged(
             path,
             0,
-            "the input is not the one that was kept",
+            "the input is not the one that was stored",
         ))
     }
 }
@@ -362,7 +361,7 @@ fn input_hash(input: &[u8]) -> String {
     hex(&blake3::hash(input).as_bytes()[..16])
 }
 
-/// Whether something is simply not there, or not yet.
-pub(crate) fn is_absent(error: &CorpusError) -> bool {
-    matches!(error, CorpusError::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
+/// Whether a file does not exist, or not yet.
+pub(crate) fn is_absent(error: &StoreError) -> bool {
+    matches!(error, StoreError::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }

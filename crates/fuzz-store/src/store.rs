@@ -1,8 +1,8 @@
-//! Images on disk: where each is written, and how it is read.
+//! Writes and reads the contents of images.
 //!
-//! An image is stored as the smallest difference that is easily found: to its parent, or to what was made
-//! from its parent before it. Chains of differences are bounded. At the bound, the difference is to the
-//! beginning of the chain, or to nothing; the next image from there finds that one and is small again.
+//! An image is stored as the smallest difference that is easily found: to its parent, or to the image that was last made
+//! from its parent. Chains of differences are bounded. At the bound, the difference is to the beginning of the chain, or to
+//! nothing; the next image finds that one as its base, and is small again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,33 +13,33 @@ use crate::cache::Cache;
 use crate::difference::{apply, encode};
 use crate::images::ImageNode;
 use crate::journal::{Journal, JournalReader};
-use crate::pack::{Pack, Place};
+use crate::pack::{BlobPosition, Pack};
 use crate::text::{IdText, InputText, hex};
-use crate::tree::{Cost, Input, NodeNumber, StoredText, Tree, TreeLine, Way, WayText};
-use crate::{CorpusError, Cut, Edge, Result};
+use crate::tree::{Cost, ImageOrigin, Input, NodeNumber, OriginText, StoredText, Tree, TreeLine};
+use crate::{Cut, Edge, Result, StoreError};
 
 pub(crate) const TREE_FILE: &str = "images.jsonl";
 pub(crate) const PACK_FILE: &str = "images.pack";
 pub(crate) const INPUTS_FILE: &str = "inputs.pack";
 
-/// Differences that lead to an image, at most.
+/// The maximum number of differences that lead to an image.
 const CHAIN_LIMIT: u32 = 32;
-/// Inputs that are longer are in a pack, once for all images that came of them.
+/// Longer inputs are stored in a pack, once for all images that they lead to.
 const INLINE_BYTES: usize = 256;
 const CACHE_BYTES: u64 = 256 << 20;
 
-/// All that is known of the images of a directory.
+/// The images of a directory.
 pub(crate) struct Store {
     directory: PathBuf,
     pub(crate) tree: Tree,
     pub(crate) cache: Cache,
     mode: Mode,
-    /// Opened when it is needed first: a reader may come before there is one.
+    /// Opened when it is first needed: a reader may be opened before the file exists.
     pack: Option<Pack>,
     inputs: Option<Pack>,
 }
 
-/// Where an image to be kept comes from.
+/// The origin of an image that is to be stored.
 pub(crate) enum Origin<'a> {
     Given(&'a str),
     Made(NodeNumber, &'a Edge),
@@ -51,7 +51,7 @@ enum Mode {
 }
 
 impl Store {
-    /// Opens images to add to them.
+    /// Opens images for writing.
     pub(crate) fn open(directory: &Path) -> Result<(Self, Vec<Cut>)> {
         let mut tree = Tree::new();
         let path = directory.join(TREE_FILE);
@@ -65,7 +65,7 @@ impl Store {
         })?;
         if let Some(line) = wrong {
             let what = format!("line {line} contradicts those before it");
-            return Err(CorpusError::damaged(&path, 0, what));
+            return Err(StoreError::damaged(&path, 0, what));
         }
         let mut cuts = Vec::new();
         Cut::note(&mut cuts, &path, lost);
@@ -73,7 +73,7 @@ impl Store {
             let path = directory.join(name);
             let (pack, lost) = Pack::open(&path, end)?;
             Cut::note(&mut cuts, &path, lost);
-            Ok::<_, CorpusError>(Some(pack))
+            Ok::<_, StoreError>(Some(pack))
         };
         let store = Self {
             pack: open(PACK_FILE, tree.pack_end)?,
@@ -86,7 +86,7 @@ impl Store {
         Ok((store, cuts))
     }
 
-    /// Images of another process; nothing is read yet.
+    /// Opens images of another process, without reading anything.
     pub(crate) fn unread(directory: &Path) -> Self {
         Self {
             tree: Tree::new(),
@@ -98,8 +98,8 @@ impl Store {
         }
     }
 
-    /// Reads what another process has added. What comes before damage is known after the error, and the same
-    /// error comes again the next time.
+    /// Reads what another process has added. Lines before damage are read, and the next call returns the same
+    /// error again.
     pub(crate) fn refresh(&mut self) -> Result<()> {
         let Mode::Read(reader) = &mut self.mode else {
             return Ok(());
@@ -110,7 +110,7 @@ impl Store {
         for line in reader.read()? {
             let absorbed = line.entry.and_then(|entry| {
                 let what = "a line contradicts those before it";
-                (self.tree.absorb(entry)).ok_or_else(|| CorpusError::damaged(&path, good, what))
+                (self.tree.absorb(entry)).ok_or_else(|| StoreError::damaged(&path, good, what))
             });
             match absorbed {
                 Ok(()) => good = line.end,
@@ -130,7 +130,7 @@ impl Store {
     }
 
     pub(crate) fn find(&self, image: ImageId) -> Result<NodeNumber> {
-        (self.tree.find(image)).ok_or(CorpusError::UnknownImage(image))
+        (self.tree.find(image)).ok_or(StoreError::UnknownImage(image))
     }
 
     pub(crate) fn describe(&self, number: NodeNumber) -> ImageNode {
@@ -143,9 +143,9 @@ impl Store {
             input_len_bytes: 0,
         };
         match &node.way {
-            Way::Empty => {}
-            Way::Given(name) => described.name = Some(name.to_string()),
-            Way::Made {
+            ImageOrigin::Empty => {}
+            ImageOrigin::Given(name) => described.name = Some(name.to_string()),
+            ImageOrigin::Made {
                 parent,
                 input_len,
                 failure_point,
@@ -161,7 +161,7 @@ impl Store {
 
     pub(crate) fn edge(&mut self, number: NodeNumber) -> Result<Option<Edge>> {
         let node = self.tree.node(number);
-        let Way::Made {
+        let ImageOrigin::Made {
             input,
             failure_point,
             ..
@@ -176,7 +176,7 @@ impl Store {
                 let place = *place;
                 let pack = opened(&mut self.inputs, &self.directory, INPUTS_FILE)?;
                 (pack.read(place)?).ok_or_else(|| {
-                    CorpusError::damaged(pack.path(), place.at, "it ends before an input does")
+                    StoreError::damaged(pack.path(), place.at, "it ends before an input does")
                 })?
             }
         };
@@ -186,7 +186,7 @@ impl Store {
         }))
     }
 
-    /// Keeps an image if it is not known, and the way to it if it is the shortest. Says whether it is new.
+    /// Stores an image if it is new, and its path if that is the shortest; returns whether the image is new.
     pub(crate) fn keep(
         &mut self,
         id: ImageId,
@@ -197,7 +197,7 @@ impl Store {
         match self.tree.find(id) {
             Some(image) if self.tree.cost(image) <= self.cost(origin) => Ok(false),
             Some(image) => {
-                let (way, input) = self.way_text(origin)?;
+                let (way, input) = self.origin_text(origin)?;
                 self.append(TreeLine::Shorter { image, way }, [None, input])?;
                 Ok(false)
             }
@@ -224,7 +224,7 @@ impl Store {
         let place = opened(&mut self.pack, &self.directory, PACK_FILE)?.append(&difference)?;
         let stored = StoredText::new(base, place);
         let (way, input) = self
-            .way_text(origin)
+            .origin_text(origin)
             .inspect_err(|_| self.take_back([Some(place), None]))?;
         let id = IdText(id);
         self.append(TreeLine::Image { id, way, stored }, [Some(place), input])?;
@@ -233,7 +233,7 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps contents of a known image that were lost.
+    /// Stores contents of a known image again, after they were lost.
     pub(crate) fn keep_again(
         &mut self,
         image: NodeNumber,
@@ -250,9 +250,9 @@ impl Store {
         Ok(contents)
     }
 
-    /// Adds a line, with which what it refers to is kept. If it cannot be written, blobs that were written for
-    /// it are taken back: one in the pack of images, one in that of inputs.
-    fn append(&mut self, line: TreeLine, blobs: [Option<Place>; 2]) -> Result<()> {
+    /// Appends a line. If it cannot be written, the blobs that were written for it are removed again: one in the pack of
+    /// images, one in that of inputs.
+    fn append(&mut self, line: TreeLine, blobs: [Option<BlobPosition>; 2]) -> Result<()> {
         self.check_writable()?;
         let Mode::Write(journal) = &mut self.mode else {
             return Ok(());
@@ -263,10 +263,10 @@ impl Store {
         }
         let path = self.directory.join(TREE_FILE);
         (self.tree.absorb(line))
-            .ok_or_else(|| CorpusError::damaged(&path, 0, "a new line contradicts the tree"))
+            .ok_or_else(|| StoreError::damaged(&path, 0, "a new line contradicts the tree"))
     }
 
-    fn take_back(&mut self, blobs: [Option<Place>; 2]) {
+    fn take_back(&mut self, blobs: [Option<BlobPosition>; 2]) {
         for (pack, blob) in [&mut self.pack, &mut self.inputs].into_iter().zip(blobs) {
             if let (Some(pack), Some(blob)) = (pack, blob) {
                 pack.cut(blob);
@@ -274,8 +274,7 @@ impl Store {
         }
     }
 
-    /// The smallest difference by which contents can be stored, the base it is to, and the contents with
-    /// pages shared.
+    /// The smallest difference to store contents with, its base, and the contents with shared pages.
     fn difference(
         &mut self,
         bases: Vec<NodeNumber>,
@@ -284,19 +283,19 @@ impl Store {
         let mut shared = contents.clone();
         let mut best: Option<(NodeNumber, Vec<u8>)> = None;
         for base in bases {
-            // What cannot be loaded is no base, and no reason not to keep an image.
+            // An image that cannot be loaded is not a base, but also no reason to fail.
             let Ok(from) = self.load(base) else {
                 continue;
             };
             let difference = encode(&from, &mut shared);
-            // Parents are preferred a little: siblings make chains longer.
+            // Parents are slightly preferred, because siblings make chains longer.
             let is_better = |best: &(_, Vec<u8>)| 4 * difference.len() < 3 * best.1.len();
             if best.as_ref().is_none_or(is_better) {
                 best = Some((base, difference));
             }
         }
         match best {
-            // The empty image is no base: the difference to it is the whole image.
+            // The empty image is not a base: the difference to it is the whole image.
             Some((base, difference)) if base != 0 => (Some(base), difference, shared),
             Some((_, whole)) => (None, whole, shared),
             None => {
@@ -306,7 +305,7 @@ impl Store {
         }
     }
 
-    /// Images that a child of this one is probably like.
+    /// Images that are probably similar to a child of this one.
     fn bases(&self, parent: NodeNumber) -> Vec<NodeNumber> {
         let short = |number: &NodeNumber| self.tree.node(*number).chain < CHAIN_LIMIT;
         let near = [Some(parent), self.tree.node(parent).last_child];
@@ -321,10 +320,10 @@ impl Store {
         vec![first, 0]
     }
 
-    /// How a way is written, and the long input that had to be stored for it.
-    fn way_text(&mut self, origin: &Origin<'_>) -> Result<(WayText, Option<Place>)> {
+    /// The origin for a line, and the position of a long input that was stored for it.
+    fn origin_text(&mut self, origin: &Origin<'_>) -> Result<(OriginText, Option<BlobPosition>)> {
         let (parent, edge) = match origin {
-            Origin::Given(name) => return Ok((WayText::given(name), None)),
+            Origin::Given(name) => return Ok((OriginText::given(name), None)),
             Origin::Made(parent, edge) => (*parent, *edge),
         };
         let mut new = None;
@@ -346,7 +345,7 @@ impl Store {
                 hash,
             }
         };
-        let way = WayText {
+        let way = OriginText {
             parent: Some(parent),
             input: Some(input),
             failure_point: edge.failure_point,
@@ -358,7 +357,7 @@ impl Store {
     fn check_writable(&self) -> Result<()> {
         match self.mode {
             Mode::Write(_) => Ok(()),
-            Mode::Read(_) => Err(CorpusError::ReadOnly {
+            Mode::Read(_) => Err(StoreError::ReadOnly {
                 path: self.directory.clone(),
             }),
         }
@@ -385,15 +384,15 @@ impl Store {
                 continue;
             };
             let pack = opened(&mut self.pack, &self.directory, PACK_FILE)?;
-            let difference = pack.read(place)?.ok_or_else(|| CorpusError::Missing {
+            let difference = pack.read(place)?.ok_or_else(|| StoreError::Missing {
                 image,
                 path: pack.path().to_owned(),
             })?;
             apply(&mut contents, &difference).ok_or_else(|| {
                 let what = format!("the difference to image {image} does not fit");
-                CorpusError::damaged(pack.path(), place.at, what)
+                StoreError::damaged(pack.path(), place.at, what)
             })?;
-            // The beginning of a chain is kept too: what is loaded next shares its pages.
+            // The beginning of a chain is cached, too: images that are loaded later share its pages.
             if node.base.is_none() && number != wanted {
                 self.cache.put(number, &Arc::new(contents.clone()));
             }

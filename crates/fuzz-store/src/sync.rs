@@ -1,9 +1,8 @@
 //! Test cases of other instances, on this machine or copied from others.
 //!
 //! Each instance has a directory of its own, and reads those of the others, which may be running, killed,
-//! half copied or damaged: nothing of theirs is changed, and what is wrong with one of them is counted and
-//! said, and stops nothing. What is not there yet is tried again a few times, because a directory that is
-//! being copied has its lines before their files.
+//! half copied or damaged. Their files are not changed, and a problem with one of them is reported and stops nothing. A
+//! missing file is looked for a few times, because a directory that is being copied may have a line before its file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,15 +15,15 @@ use serde::{Deserialize, Serialize};
 use crate::campaign::{read_record, write_whole};
 use crate::journal::JournalReader;
 use crate::queue::{CaseText, QueueLine, input_path, is_absent, journal_path, read_input};
-use crate::{CaseNumber, CorpusError, Entry, Images, Queue, Result, TestCase};
+use crate::{CaseNumber, Entry, Images, Queue, Result, StoreError, TestCase};
 
 const POSITIONS_FILE: &str = "sync.json";
-/// How often something that is not there is looked for before it is given up.
+/// How often a missing file is looked for.
 const TRIES: u32 = 5;
 /// Memory for contents of each instance.
 const CACHE_BYTES: u64 = 32 << 20;
 
-/// Reads other instances' directories.
+/// Reads the directories of other instances.
 pub struct Sync {
     own: PathBuf,
     sources: Vec<PathBuf>,
@@ -34,9 +33,9 @@ pub struct Sync {
 /// How far an instance was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Position {
-    /// The campaign that it is; another one in the same place is read from its beginning.
+    /// The id of its campaign; another one in the same directory is read from its beginning.
     campaign: String,
-    /// Bytes of its queue.
+    /// The position in its queue, in bytes.
     queue: u64,
 }
 
@@ -46,45 +45,45 @@ struct Instance {
     tries: u32,
 }
 
-/// A test case of another instance. Its image is among ours.
+/// A test case of another instance. Its image was imported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
     /// The instance.
     pub from: PathBuf,
     /// Its number there.
     pub number: CaseNumber,
-    /// What it is.
+    /// The test case.
     pub case: TestCase,
-    /// What is known of it there.
+    /// What that instance knows about it.
     pub entry: Entry,
 }
 
-/// What [`Sync::pull`] has found.
+/// The result of [`Sync::pull`].
 #[derive(Debug, Default)]
 pub struct Pulled {
     /// Test cases, in the order of each instance.
     pub cases: Vec<Imported>,
     /// Images that came with them.
     pub new_images: usize,
-    /// What could not be read, and was left out.
-    pub problems: Vec<CorpusError>,
-    /// Whether there is more than was asked for.
+    /// What could not be read and was skipped.
+    pub problems: Vec<StoreError>,
+    /// Whether there is more to read.
     pub more: bool,
 }
 
 impl Sync {
-    /// Prepares to read instances for the campaign in `own`. A source is the directory of an instance, or one
-    /// that has the directories of several in it, ours among them if that is so.
+    /// Prepares to read instances for the campaign in `own`. A source is the directory of an instance, or a
+    /// directory that contains those of several instances, possibly including this one.
     ///
     /// # Errors
-    /// How far they were read cannot be read.
+    /// The stored positions cannot be read.
     pub fn open(own: &Path, sources: &[PathBuf]) -> Result<Self> {
         let path = own.join(POSITIONS_FILE);
         let positions: BTreeMap<PathBuf, Position> = match fs::read(&path) {
-            // What is damaged only costs reading again what is known.
+            // If positions are damaged, known test cases are read again.
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(CorpusError::file("read", &path)(error)),
+            Err(error) => return Err(StoreError::file("read", &path)(error)),
         };
         let instance = |(path, position)| (path, Instance::at(position));
         Ok(Self {
@@ -94,7 +93,7 @@ impl Sync {
         })
     }
 
-    /// The instances that are there now.
+    /// The instances that exist now.
     pub fn instances(&self) -> Vec<PathBuf> {
         let own = self.own.canonicalize().ok();
         let mut found = Vec::new();
@@ -118,11 +117,11 @@ impl Sync {
         found
     }
 
-    /// Reads at most so many test cases that are not in our queue, and copies their images with the ways to them. Call
-    /// [`Sync::done`] when they are taken over: until then, a campaign that is killed reads them again.
+    /// Reads at most `limit` test cases that are not in the own queue, and copies their images with the paths to them. Call
+    /// [`Sync::done`] when they are stored: until then, a campaign that is killed reads them again.
     ///
     /// # Errors
-    /// Ours cannot be written. What is wrong with theirs is in the result.
+    /// The own files cannot be written. Problems with other instances are in the result.
     pub fn pull(&mut self, images: &Images, queue: &Queue, limit: usize) -> Result<Pulled> {
         let mut pulled = Pulled::default();
         for path in self.instances() {
@@ -133,16 +132,16 @@ impl Sync {
         Ok(pulled)
     }
 
-    /// Remembers how far everything was read.
+    /// Stores the positions.
     ///
     /// # Errors
-    /// There is no room. Then some test cases may be read again.
+    /// The disk is full. Some test cases may be read again then.
     pub fn done(&self) -> Result<()> {
         let path = self.own.join(POSITIONS_FILE);
         let positions: BTreeMap<_, _> = (self.instances.iter())
             .map(|(path, instance)| (path, &instance.position))
             .collect();
-        write_whole(&path, &positions).map_err(CorpusError::file("write", &path))
+        write_whole(&path, &positions).map_err(StoreError::file("write", &path))
     }
 }
 
@@ -164,14 +163,14 @@ impl Instance {
     ) -> Result<()> {
         let campaign = match read_record(path) {
             Ok(record) => record.id,
-            // It is just being begun.
-            Err(CorpusError::NoCampaign { .. }) => return Ok(()),
+            // It is just being started.
+            Err(StoreError::NoCampaign { .. }) => return Ok(()),
             Err(error) => {
                 pulled.problems.push(error);
                 return Ok(());
             }
         };
-        // A campaign that was begun anew in the same place has another identifier, or a shorter queue.
+        // A new campaign in the same directory has another id, or a shorter queue.
         let journal = journal_path(path);
         let len = journal.metadata().map_or(0, |metadata| metadata.len());
         if campaign != self.position.campaign || len < self.position.queue {
@@ -211,7 +210,7 @@ impl Instance {
         Ok(())
     }
 
-    /// The inner error is one of theirs. `None`: it is known.
+    /// The inner error is one of the other instance. `None` if the test case is known.
     fn import(
         &mut self,
         path: &Path,
@@ -242,7 +241,7 @@ impl Instance {
         })))
     }
 
-    /// Copies an image and those on the way to it. Gives how many were new.
+    /// Copies an image and those on its path; returns how many were new.
     fn copy(&mut self, path: &Path, image: ImageId, ours: &Images) -> Result<Result<usize>> {
         let theirs = match self.theirs(path, image) {
             Ok(theirs) => theirs,
@@ -262,7 +261,7 @@ impl Instance {
             let contents = match load_checked(theirs, node.id) {
                 Ok(contents) => contents,
                 Err(error) if node.id == image => return Ok(Err(error)),
-                // What cannot be read on the way is left out, and what comes after it is a root.
+                // An image that cannot be read is skipped, and the one after it becomes a root.
                 Err(_) => {
                     parent = None;
                     continue;
@@ -295,7 +294,7 @@ impl Instance {
         let theirs = self.images.insert(theirs);
         if !theirs.contains(image) {
             let refreshed = theirs.refresh();
-            // It may be known even so: before the damage.
+            // The image may still be known, from before the damage.
             if !theirs.contains(image) {
                 refreshed?;
             }
@@ -304,24 +303,24 @@ impl Instance {
     }
 }
 
-/// Contents that are what their identifier says.
+/// Loads contents, and verifies their identifier.
 fn load_checked(theirs: &Images, image: ImageId) -> Result<Arc<Contents>> {
     let contents = theirs.load(image)?;
     if contents.id() == image {
         Ok(contents)
     } else {
-        Err(CorpusError::damaged(
+        Err(StoreError::damaged(
             theirs.directory(),
             0,
-            format!("image {image} is another one"),
+            format!("image {image} has other contents"),
         ))
     }
 }
 
-fn is_not_yet(error: &CorpusError) -> bool {
+fn is_not_yet(error: &StoreError) -> bool {
     is_absent(error)
         || matches!(
             error,
-            CorpusError::Missing { .. } | CorpusError::UnknownImage(_)
+            StoreError::Missing { .. } | StoreError::UnknownImage(_)
         )
 }

@@ -3,7 +3,7 @@
 use powerfail_image::ImageId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An image in a line: its digits.
+/// An image in a line: its hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IdText(pub ImageId);
 
@@ -20,7 +20,7 @@ impl<'de> Deserialize<'de> for IdText {
     }
 }
 
-/// An input in a line: as text where it is text, so that people can read it, and elsewhere where it is long.
+/// An input in a line: as text if it is UTF-8, else as digits, or as a position in a pack if it is long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum InputText {

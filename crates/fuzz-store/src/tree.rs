@@ -1,7 +1,7 @@
-//! The tree of images in memory: nodes, and of each the shortest way to it.
+//! The image tree in memory: its nodes, and the shortest path to each.
 //!
-//! Knows nothing of files. It is fed with the lines of `images.jsonl`, in their order, and refers to contents
-//! and to long inputs by their places.
+//! Knows no files. It receives the lines of `images.jsonl` in order, and refers to contents and long inputs by their
+//! positions.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use powerfail_image::{Contents, ImageId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::pack::Place;
+use crate::pack::BlobPosition;
 use crate::text::{IdText, InputText, from_hex};
 
-/// Numbers images in the order of their lines. 0 is the empty image.
+/// The number of an image, in the order of lines. 0 is the empty image.
 pub(crate) type NodeNumber = u32;
 
 /// A line of `images.jsonl`.
@@ -23,17 +23,17 @@ pub(crate) enum TreeLine {
     Image {
         id: IdText,
         #[serde(flatten)]
-        way: WayText,
+        way: OriginText,
         #[serde(flatten)]
         stored: StoredText,
     },
-    /// A shorter way to an image that is known.
+    /// A shorter path to a known image.
     Shorter {
         image: NodeNumber,
         #[serde(flatten)]
-        way: WayText,
+        way: OriginText,
     },
-    /// The contents of an image that is known, once more, because they were lost.
+    /// The contents of a known image again, because they were lost.
     Again {
         image: NodeNumber,
         #[serde(flatten)]
@@ -41,9 +41,9 @@ pub(crate) enum TreeLine {
     },
 }
 
-/// Where an image comes from: a parent and an edge, or it was given.
+/// The origin of an image in a line: a parent and an edge, or a name.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct WayText {
+pub(crate) struct OriginText {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<NodeNumber>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub(crate) struct WayText {
     pub name: Option<String>,
 }
 
-/// Where the contents of an image are: the difference to another one, or to none.
+/// The position of contents in a line: a difference to another image, or to none.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredText {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,21 +63,21 @@ pub(crate) struct StoredText {
     pub len: u32,
 }
 
-/// An input in memory, or where it is.
+/// An input in memory, or its position.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     Here(Arc<[u8]>),
-    Stored(Place),
+    Stored(BlobPosition),
 }
 
-/// Where an image comes from.
+/// The origin of an image.
 #[derive(Clone, Debug)]
-pub(crate) enum Way {
+pub(crate) enum ImageOrigin {
     /// The empty image.
     Empty,
-    /// It was given under this name.
+    /// The user gave it, under this name.
     Given(Arc<str>),
-    /// The program made it.
+    /// The target made it from its parent.
     Made {
         parent: NodeNumber,
         input: Input,
@@ -90,25 +90,25 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub id: ImageId,
-    pub way: Way,
+    pub way: ImageOrigin,
     pub base: Option<NodeNumber>,
-    /// `None`: it has no bytes in the pack, because it has no files.
-    pub place: Option<Place>,
-    /// Differences that lead to it, itself included.
+    /// `None` if it has no files, and so no bytes in the pack.
+    pub place: Option<BlobPosition>,
+    /// The number of differences that lead to it, including its own.
     pub chain: u32,
-    /// The image that was made from it last: probably much like the next one.
+    /// The image that was last made from it, which is probably similar to the next one.
     pub last_child: Option<NodeNumber>,
 }
 
-/// Edges from a root, then bytes of inputs on them.
+/// The number of edges from a root, then the bytes of their inputs.
 pub(crate) type Cost = (usize, u64);
 
-/// All images.
+/// The image tree.
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     numbers: FxHashMap<ImageId, NodeNumber>,
-    /// Long inputs that are stored, by their hashes.
-    pub inputs: FxHashMap<String, Place>,
+    /// The positions of long inputs, by their hashes.
+    pub inputs: FxHashMap<String, BlobPosition>,
     /// The ends of the last blobs in both packs.
     pub pack_end: u64,
     pub inputs_end: u64,
@@ -119,7 +119,7 @@ impl Tree {
         let id = Contents::default().id();
         let empty = Node {
             id,
-            way: Way::Empty,
+            way: ImageOrigin::Empty,
             base: None,
             place: None,
             chain: 0,
@@ -146,7 +146,7 @@ impl Tree {
         &self.nodes[number as usize]
     }
 
-    /// Adds what a line says. `None`: it contradicts those before it.
+    /// Adds a line; `None` if it contradicts earlier ones.
     pub(crate) fn absorb(&mut self, line: TreeLine) -> Option<()> {
         match line {
             TreeLine::Image { id, way, stored } => {
@@ -156,7 +156,7 @@ impl Tree {
                 }
                 let way = self.way(way)?;
                 let (chain, place) = self.stored(stored, number)?;
-                if let Way::Made { parent, .. } = way {
+                if let ImageOrigin::Made { parent, .. } = way {
                     self.nodes[parent as usize].last_child = Some(number);
                 }
                 self.nodes.push(Node {
@@ -187,9 +187,9 @@ impl Tree {
         Some(())
     }
 
-    fn way(&mut self, text: WayText) -> Option<Way> {
+    fn way(&mut self, text: OriginText) -> Option<ImageOrigin> {
         let Some(parent) = text.parent else {
-            return Some(Way::Given(text.name?.into()));
+            return Some(ImageOrigin::Given(text.name?.into()));
         };
         self.nodes.get(parent as usize)?;
         let bytes = match text.input? {
@@ -201,10 +201,10 @@ impl Tree {
                 input_len,
                 hash,
             } => {
-                let place = Place { at, len };
+                let place = BlobPosition { at, len };
                 self.inputs_end = self.inputs_end.max(place.end());
                 self.inputs.insert(hash, place);
-                return Some(Way::Made {
+                return Some(ImageOrigin::Made {
                     parent,
                     input: Input::Stored(place),
                     input_len,
@@ -212,7 +212,7 @@ impl Tree {
                 });
             }
         };
-        Some(Way::Made {
+        Some(ImageOrigin::Made {
             parent,
             input_len: bytes.len() as u64,
             input: Input::Here(bytes.into()),
@@ -220,24 +220,24 @@ impl Tree {
         })
     }
 
-    /// Bases have smaller numbers than what is based on them, so that no chain is a circle.
-    fn stored(&mut self, text: StoredText, image: NodeNumber) -> Option<(u32, Place)> {
+    /// A base has a smaller number than the images that are based on it, so no chain is a circle.
+    fn stored(&mut self, text: StoredText, image: NodeNumber) -> Option<(u32, BlobPosition)> {
         let chain = match text.base {
             Some(base) if base < image => self.node(base).chain + 1,
             Some(_) => return None,
             None => 1,
         };
         let StoredText { at, len, .. } = text;
-        let place = Place { at, len };
+        let place = BlobPosition { at, len };
         self.pack_end = self.pack_end.max(place.end());
         Some((chain, place))
     }
 
-    /// The numbers of the images on the shortest way to one, from its root.
+    /// The numbers of the images on the shortest path to one, from its root.
     pub(crate) fn path(&self, image: NodeNumber) -> Vec<NodeNumber> {
         let mut path = vec![image];
         let mut at = image;
-        while let Way::Made { parent, .. } = self.node(at).way {
+        while let ImageOrigin::Made { parent, .. } = self.node(at).way {
             path.push(parent);
             at = parent;
         }
@@ -248,7 +248,7 @@ impl Tree {
     pub(crate) fn cost(&self, image: NodeNumber) -> Cost {
         let mut cost = (0, 0);
         let mut at = image;
-        while let Way::Made {
+        while let ImageOrigin::Made {
             parent, input_len, ..
         } = &self.node(at).way
         {
@@ -258,18 +258,17 @@ impl Tree {
         cost
     }
 
-    /// What a way to a child of this image costs.
+    /// The cost of the path to a child of this image.
     pub(crate) fn cost_of_child(&self, parent: NodeNumber, input_len: u64) -> Cost {
         let (edges, bytes) = self.cost(parent);
         (edges + 1, bytes + input_len)
     }
 
-    /// Whether another way to an image is shorter. Never true of a way that goes through the image itself,
-    /// because that one is longer.
-    fn is_shorter(&self, image: NodeNumber, way: &Way) -> bool {
+    /// Whether another path to an image is shorter. Never true for a path through the image itself, which is longer.
+    fn is_shorter(&self, image: NodeNumber, way: &ImageOrigin) -> bool {
         let cost = match way {
-            Way::Empty | Way::Given(_) => (0, 0),
-            Way::Made {
+            ImageOrigin::Empty | ImageOrigin::Given(_) => (0, 0),
+            ImageOrigin::Made {
                 parent, input_len, ..
             } => self.cost_of_child(*parent, *input_len),
         };
@@ -277,7 +276,7 @@ impl Tree {
     }
 }
 
-impl WayText {
+impl OriginText {
     pub(crate) fn given(name: &str) -> Self {
         Self {
             parent: None,
@@ -289,8 +288,8 @@ impl WayText {
 }
 
 impl StoredText {
-    pub(crate) fn new(base: Option<NodeNumber>, place: Place) -> Self {
-        let Place { at, len } = place;
+    pub(crate) fn new(base: Option<NodeNumber>, place: BlobPosition) -> Self {
+        let BlobPosition { at, len } = place;
         Self { base, at, len }
     }
 }

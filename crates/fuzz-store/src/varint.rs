@@ -1,4 +1,4 @@
-//! Whole numbers of as few bytes as they need: seven bits each, the lowest first.
+//! Integers of variable length: seven bits in each byte, the lowest first.
 
 /// Appends a number.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -9,7 +9,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a number from the front, unless there is none.
+/// Removes a number from the front; `None` if there is none.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -27,7 +27,7 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes some bytes from the front, unless there are too few.
+/// Removes bytes from the front; `None` if there are too few.
 pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8], len: u64) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
     *bytes = rest;

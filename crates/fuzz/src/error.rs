@@ -19,7 +19,7 @@ pub enum CampaignError {
     },
     /// The campaign directory cannot be used.
     #[error(transparent)]
-    Corpus(powerfail_fuzz_store::CorpusError),
+    Store(powerfail_fuzz_store::StoreError),
     /// The target cannot be recorded.
     #[error(transparent)]
     Record(#[from] powerfail_recorder::RecordError),
@@ -70,13 +70,13 @@ impl CampaignError {
     }
 }
 
-impl From<powerfail_fuzz_store::CorpusError> for CampaignError {
-    fn from(error: powerfail_fuzz_store::CorpusError) -> Self {
+impl From<powerfail_fuzz_store::StoreError> for CampaignError {
+    fn from(error: powerfail_fuzz_store::StoreError) -> Self {
         match &error {
-            powerfail_fuzz_store::CorpusError::File { path, .. } if error.is_full() => {
+            powerfail_fuzz_store::StoreError::File { path, .. } if error.is_full() => {
                 Self::DiskFull { path: path.clone() }
             }
-            _ => Self::Corpus(error),
+            _ => Self::Store(error),
         }
     }
 }

@@ -12,7 +12,7 @@ use powerfail_config::{CommandText, FuzzSettings, Input};
 use powerfail_fuzz::{
     CampaignError, CampaignOptions, Checks, InputChannel, Together, resumed_options,
 };
-use powerfail_fuzz_store::{CorpusError, read_record};
+use powerfail_fuzz_store::{StoreError, read_record};
 use powerfail_oracle::{CommandLine, Oracle, RecoveryPlan, Settings};
 
 /// A campaign that can be run.
@@ -118,7 +118,7 @@ fn fresh(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOptions>
         "no target: give a command after --, as in powerfail fuzz -- ./my-program {{pool}}"
     );
     match read_record(out) {
-        Err(CorpusError::NoCampaign { .. }) => {}
+        Err(StoreError::NoCampaign { .. }) => {}
         // Another version or a damaged one is a campaign, too.
         Ok(_) | Err(_) => bail!(
             "{} holds a campaign already; give --resume to go on with it, or another --out",
@@ -134,7 +134,7 @@ fn fresh(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOptions>
 fn resumed(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOptions> {
     let mut options = match resumed_options(out) {
         Ok(options) => options,
-        Err(CampaignError::Corpus(CorpusError::NoCampaign { .. })) => bail!(
+        Err(CampaignError::Store(StoreError::NoCampaign { .. })) => bail!(
             "there is no campaign in {} to go on with; leave --resume out to begin one",
             out.display()
         ),

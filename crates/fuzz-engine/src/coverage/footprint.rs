@@ -1,4 +1,4 @@
-//! What one run touched, small enough to be kept for each test case and sent to others.
+//! The coverage of one run, small enough to be kept for each test case and sent to other workers.
 
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ pub struct Touched {
     pub bucket: u8,
 }
 
-/// Everything that a run touched, in ascending order of locations.
+/// The coverage of a run, in ascending order of locations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Footprint {
     /// PM path locations.
@@ -20,9 +20,9 @@ pub struct Footprint {
     pub branches: Vec<Touched>,
 }
 
-/// Bytes are no footprint.
+/// Bytes are not a footprint.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("these bytes are no footprint of a run")]
+#[error("not a footprint of a run")]
 pub struct FootprintError;
 
 impl Footprint {
@@ -64,7 +64,7 @@ impl Footprint {
 
 fn unpack(bytes: &mut &[u8]) -> Result<Vec<Touched>, FootprintError> {
     let count = take(bytes)?;
-    // Each takes a byte at least; more are announced only by bytes that are no footprint.
+    // Each takes at least one byte; a higher count is invalid.
     if count > bytes.len() as u64 {
         return Err(FootprintError);
     }

@@ -1,4 +1,4 @@
-//! What test cases reach: counters by buckets, what was seen of them, and what of it can be relied on.
+//! Coverage: counters in buckets, what was seen of them, and which locations are stable.
 
 mod bucket;
 mod footprint;

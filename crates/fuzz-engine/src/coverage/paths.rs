@@ -1,7 +1,7 @@
 //! Distinct PM paths, counted over all workers of a campaign.
 //!
-//! A PM path is what a run did to persistent memory: the buckets of all its counters. Of each only a hash
-//! of 64 bits is kept: ten million paths collide with a probability of less than one in 300,000.
+//! A PM path is identified by the buckets of all counters of a run. Only a hash of 64 bits is kept: ten million paths
+//! collide with a probability of less than one in 300,000.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ pub struct PathSet {
 }
 
 impl PathSet {
-    /// Adds a path. Says whether it is new.
+    /// Adds a path; returns whether it is new.
     pub fn insert(&self, path: u64) -> bool {
         // The low bits are for the table of the shard.
         let shard = &self.shards[(path >> 60) as usize];
@@ -39,7 +39,7 @@ impl PathSet {
         self.len() == 0
     }
 
-    /// All paths, in no order: what a campaign saves to go on counting when it is resumed.
+    /// All paths, in no particular order, for the next run of the campaign.
     pub fn to_vec(&self) -> Vec<u64> {
         let mut paths = Vec::with_capacity(self.len());
         for shard in &self.shards {

@@ -1,7 +1,7 @@
-//! What was seen of a map so far.
+//! The coverage that was seen so far.
 //!
-//! Counters are looked at after each run, so this is the loop that must be fast: it passes over a map
-//! once, skips what is zero by 64 bytes, and looks closer only at words that were touched.
+//! The counters are inspected after each run, so this loop must be fast: it passes over a map once, skips zeros by 64
+//! bytes, and inspects only words that are not zero.
 
 use super::Touched;
 use super::bucket::buckets;
@@ -9,29 +9,29 @@ use super::bucket::buckets;
 const WORD: usize = 8;
 const BLOCK: usize = 8 * WORD;
 
-/// What a run adds to what was seen.
+/// What is new in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Novelty {
     /// Nothing.
     Nothing,
-    /// A known location is in a bucket in which it was never.
+    /// A known location is in a new bucket.
     Bucket,
-    /// A location that was never reached.
+    /// A location is new.
     Location,
 }
 
-/// What a look at counters has shown so far.
+/// The intermediate result of inspecting counters.
 struct Look {
     hash: u64,
     novelty: Novelty,
 }
 
-/// What was seen of a map.
+/// The coverage that was seen in a map.
 #[derive(Debug, Default)]
 pub(crate) struct SeenCoverage {
-    /// All buckets in which locations were, eight locations in a word.
+    /// All buckets in which each location was seen, eight locations in a word.
     buckets: Vec<u64>,
-    /// All bits of locations that can be relied on.
+    /// All bits of stable locations.
     stable: Vec<u64>,
     locations: usize,
     unstable: usize,
@@ -49,7 +49,7 @@ impl SeenCoverage {
         self.unstable
     }
 
-    /// The share of stable locations in all that were reached.
+    /// The share of stable locations in all reached locations.
     #[expect(clippy::cast_precision_loss, reason = "maps are small")]
     pub(crate) fn stability(&self) -> f64 {
         let all = self.locations + self.unstable_reached;
@@ -60,8 +60,7 @@ impl SeenCoverage {
         }
     }
 
-    /// Looks at the counters of a run: what is new in them, and a hash of the buckets of all stable
-    /// locations.
+    /// Inspects the counters of a run; returns what is new, and a hash of the buckets of all stable locations.
     pub(crate) fn look(&mut self, counters: &[u8]) -> (Novelty, u64) {
         self.cover(counters.len());
         let mut look = Look {
@@ -117,7 +116,7 @@ impl SeenCoverage {
         list
     }
 
-    /// What is new in what a run touched: locations, and locations in new buckets.
+    /// The new locations of a run, and the known locations in new buckets.
     pub(crate) fn news(&mut self, touched: &[Touched]) -> (Vec<u32>, Vec<u32>) {
         let mut locations = Vec::new();
         let mut changed = Vec::new();
@@ -137,7 +136,7 @@ impl SeenCoverage {
         (locations, changed)
     }
 
-    /// From now on all of this was seen.
+    /// Adds the coverage of a run.
     pub(crate) fn add(&mut self, touched: &[Touched]) {
         for &Touched { location, bucket } in touched {
             self.cover(location as usize + 1);
@@ -151,7 +150,7 @@ impl SeenCoverage {
         }
     }
 
-    /// From now on this location is ignored. Says whether it was not before.
+    /// Ignores a location from now on; returns whether it was stable before.
     pub(crate) fn ignore(&mut self, location: u32) -> bool {
         self.cover(location as usize + 1);
         let (index, shift) = place(location);
@@ -162,7 +161,7 @@ impl SeenCoverage {
         self.unstable += 1;
         self.unstable_reached += 1;
         if byte(self.buckets[index], shift) == 0 {
-            // It was reached, or nobody could say that it is unstable.
+            // It was reached: otherwise it would not be known to be unstable.
             self.buckets[index] |= 1 << shift;
         } else {
             self.locations -= 1;
@@ -235,7 +234,7 @@ fn compare(touched: u64, seen: u64) -> Novelty {
     }
 }
 
-/// One step of a hash: multiplication of 64 bits by 64 and both halves of the result.
+/// One step of a hash: the product of two 64-bit numbers, with both halves combined.
 fn mix(hash: u64, index: u64, word: u64) -> u64 {
     let product = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15)
         * u128::from((index << 1 | 1).wrapping_mul(0xd6e8_feb8_6659_fd93));

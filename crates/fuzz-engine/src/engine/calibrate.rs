@@ -1,17 +1,16 @@
-//! Runs a new test case again: what differs between its runs tells nothing about it and is ignored from
-//! then on.
+//! Runs a new test case several times. Locations that differ between its runs are unstable, and are ignored from then on.
 
 use super::input::CaseInput;
 use super::{Engine, Unstable};
 use crate::coverage::{Footprint, Touched};
 use crate::{End, Target};
 
-/// Where runs differ, this many times as many find more of what is unstable.
+/// If runs differ, this many times as many runs are made, to find more unstable locations.
 const MORE_RUNS: u32 = 3;
 
 impl Engine {
-    /// Ignores what differs between the run with this footprint and further runs of the same input, and
-    /// takes it out of the footprint.
+    /// Ignores the locations that differ between the run with this footprint and further runs of the same input, and
+    /// removes them from the footprint.
     pub(super) fn calibrate<T: Target>(
         &mut self,
         target: &mut T,
@@ -21,7 +20,7 @@ impl Engine {
     ) -> Result<(), T::Error> {
         let image = self.images.id(input.image);
         let mut unstable = Unstable::default();
-        // Where a hang is cut off is a matter of time, and it costs as much as hundreds of runs.
+        // The end of a hang depends on time, and it costs as much as hundreds of runs.
         let mut runs = if end == End::Timeout {
             0
         } else {
@@ -32,7 +31,7 @@ impl Engine {
             run += 1;
             let execution = target.run(image, &input.bytes)?;
             self.stats.executions += 1;
-            // A run that ends in another way lacks what comes later. That is no property of these locations.
+            // A run that ends in another way lacks later locations, which does not make them unstable.
             if execution.end.is_normal() != end.is_normal() || execution.end == End::Timeout {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What an engine has found.
+//! New test cases that an engine has found.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,22 @@ pub struct Discovery {
     pub case: TestCase,
     /// How promising it is.
     pub priority: Priority,
-    /// PM path locations that were reached for the first time. What crashed or hung is compared only with
-    /// what crashed or hung before.
+    /// PM path locations that were reached for the first time. A test case that crashed or hung is compared only with others
+    /// that did.
     pub new_locations: Vec<u32>,
     /// PM path locations whose counter is in a new bucket.
     pub changed_locations: Vec<u32>,
-    /// How many branches are new, or are taken in a new number of times.
+    /// The number of branches that are new or in a new bucket.
     pub new_branches: usize,
     /// How it ended. A test case that crashed or hung is reported, but never mutated.
     pub end: End,
     /// How long it took.
     pub elapsed: Duration,
-    /// What it touched, without what is unstable.
+    /// Its coverage, without unstable locations.
     pub footprint: Arc<Footprint>,
     /// Hash of its PM path.
     pub path: u64,
-    /// How many executions came before it.
+    /// The number of executions before it.
     pub execution: u64,
     /// What made it.
     pub origin: Origin,
@@ -63,14 +63,14 @@ impl Origin {
     }
 }
 
-/// A test case whose footprint is known already: one of another worker, or of the campaign that is resumed.
+/// A test case with known coverage: of another worker, or of a resumed campaign.
 #[derive(Clone, Debug)]
 pub struct KnownCase {
     /// The test case.
     pub case: TestCase,
     /// Its priority when it was found.
     pub priority: Priority,
-    /// What it touched.
+    /// Its coverage.
     pub footprint: Arc<Footprint>,
     /// How long it took.
     pub elapsed: Duration,

@@ -1,13 +1,13 @@
-//! The favoured test cases: few that together touch everything, the cheapest at each location first.
+//! The favoured test cases: a small set that reaches everything, with the cheapest at each location.
 
 use std::sync::Arc;
 
 use crate::coverage::Footprint;
 
-/// Nobody touches this location.
-const NOBODY: u32 = u32::MAX;
+/// No test case reaches this location.
+const NONE: u32 = u32::MAX;
 
-/// The favoured ones.
+/// The favoured test cases.
 #[derive(Debug, Default)]
 pub(crate) struct Favoured {
     footprints: Vec<Arc<Footprint>>,
@@ -30,17 +30,17 @@ impl Favoured {
         self.costs.push(cost);
         for location in locations(footprint) {
             if location >= self.cheapest.len() {
-                self.cheapest.resize(location + 1, NOBODY);
+                self.cheapest.resize(location + 1, NONE);
             }
             let cheapest = &mut self.cheapest[location];
-            if *cheapest == NOBODY || cost < self.costs[*cheapest as usize] {
+            if *cheapest == NONE || cost < self.costs[*cheapest as usize] {
                 *cheapest = number as u32;
                 self.changed = true;
             }
         }
     }
 
-    /// Chooses anew if something has changed: who is no longer favoured, and who is now.
+    /// Chooses again if something has changed; returns the test cases that are no longer favoured and those that are now.
     pub(crate) fn choose(&mut self) -> Option<(Vec<usize>, Vec<usize>)> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -48,7 +48,7 @@ impl Favoured {
         let mut covered = vec![false; self.cheapest.len()];
         let mut chosen = Vec::new();
         for (location, &who) in self.cheapest.iter().enumerate() {
-            if who != NOBODY && !covered[location] {
+            if who != NONE && !covered[location] {
                 locations(&self.footprints[who as usize])
                     .for_each(|location| covered[location] = true);
                 chosen.push(who as usize);

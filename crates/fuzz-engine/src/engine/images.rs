@@ -1,11 +1,11 @@
-//! The images that an engine knows, and on which of them a step may try its luck.
+//! The images that an engine knows, and which of them are worth more runs.
 
 use powerfail_image::ImageId;
 use rustc_hash::FxHashMap;
 
 use super::input::ImageNumber;
 
-/// A run on an image of which this many runs have all crashed or hung is a waste of time.
+/// An image is given up if its first runs, this many, have all crashed or hung.
 const HOPELESS_RUNS: u32 = 24;
 
 /// How many of the newest images are tried early.
@@ -16,7 +16,7 @@ struct Image {
     id: ImageId,
     runs: u32,
     normal_runs: u32,
-    /// No input was ever read on it.
+    /// The program did not read its input in the last run.
     fixed: bool,
     reported: bool,
 }
@@ -50,7 +50,7 @@ impl Images {
         self.images[number.0 as usize].id
     }
 
-    /// Notes a run.
+    /// Counts a run.
     pub(crate) fn ran(&mut self, number: ImageNumber, normal: bool, fixed: bool) {
         let image = &mut self.images[number.0 as usize];
         image.runs = image.runs.saturating_add(1);
@@ -58,7 +58,7 @@ impl Images {
         image.fixed = fixed;
     }
 
-    /// Whether other inputs may do something else on this image.
+    /// Whether other inputs may do something new on this image.
     pub(crate) fn is_hopeful(&self, number: ImageNumber) -> bool {
         let image = &self.images[number.0 as usize];
         !image.fixed && (image.normal_runs > 0 || image.runs < HOPELESS_RUNS)

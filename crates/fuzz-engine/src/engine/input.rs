@@ -1,4 +1,4 @@
-//! What `LibAFL` mutates: the bytes of an input, on an image that no mutator touches.
+//! The input type for `LibAFL`: bytes that are mutated, and an image that stays.
 
 use std::ops::RangeBounds;
 use std::vec::{Drain, Splice};

@@ -35,18 +35,18 @@ pub use discovery::{Discovery, KnownCase, Origin};
 pub use options::EngineOptions;
 pub use stats::EngineStats;
 
-/// A step is over after this many hangs: they cost more than hundreds of runs.
+/// A step ends after this many hangs, because a hang costs more than hundreds of runs.
 const HANGS_PER_STEP: u32 = 3;
 
 /// In one of this many steps the input is tried on another image.
 const STEPS_PER_OTHER_IMAGE: u64 = 6;
 
-/// In one of this many steps it is looked at what the program compares.
+/// In one of this many steps, words are learnt from comparisons.
 const STEPS_PER_COMPARISONS: u64 = 16;
-/// How many inputs are run in a step only for that.
+/// The number of inputs that a step runs only for their comparisons.
 const PROBES_PER_STEP: usize = 16;
 
-/// `LibAFL` fails only if it is used wrongly, and it is used only here.
+/// `LibAFL` only fails if it is used incorrectly, and it is used only here.
 const SOUND: &str = "the corpus and the metadata of LibAFL are complete";
 
 /// Chooses, mutates and keeps test cases.
@@ -58,13 +58,13 @@ pub struct Engine {
     pending: Pending,
     pm: SeenCoverage,
     branches: SeenCoverage,
-    /// What test cases touched that crashed or hung: kept apart, because such a run is cut off somewhere.
+    /// The coverage of test cases that crashed or hung. It is separate, because such runs are incomplete.
     abnormal_pm: SeenCoverage,
     abnormal_branches: SeenCoverage,
     paths: Arc<PathSet>,
     options: EngineOptions,
     stats: EngineStats,
-    /// By a step that failed.
+    /// Discoveries of a step that failed.
     found: Vec<Discovery>,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// What a run was, after it was looked at.
+/// A run and what is new in its coverage.
 #[derive(Debug)]
 struct RunResult {
     end: End,
@@ -86,7 +86,7 @@ struct RunResult {
     path: u64,
     first_abnormal: bool,
     over: bool,
-    /// What it touched, if there is a reason to know.
+    /// Its coverage, if something is new.
     footprint: Option<Footprint>,
 }
 
@@ -133,7 +133,7 @@ impl Engine {
         engine
     }
 
-    /// Adds words that inputs may contain: what a program compared its input with, for instance.
+    /// Adds words that inputs may contain, for example those that the program compared its input with.
     pub fn add_tokens(&mut self, tokens: impl IntoIterator<Item = Vec<u8>>) {
         let known = self.state.metadata_mut::<Tokens>().expect(SOUND);
         for token in tokens {
@@ -146,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Adds a seed. It is run in one of the next steps, in the order of addition, and kept whatever it does.
+    /// Adds a seed. It is run in one of the next steps, in the order of addition, and always kept.
     pub fn add_seed(&mut self, mut case: TestCase) {
         case.input.truncate(self.options.max_input_bytes);
         let image = self.images.number(case.image);
@@ -156,8 +156,8 @@ impl Engine {
         });
     }
 
-    /// Adds a test case on an image of which nothing is known yet. It is run soon, the newest first, and so are some
-    /// mutations of it. It is kept if it does something new.
+    /// Adds a test case on a new image. It is run soon, the newest first, with some mutations, and is kept if it does
+    /// something new.
     pub fn add_on_image(&mut self, mut case: TestCase) {
         case.input.truncate(self.options.max_input_bytes);
         let image = self.images.number(case.image);
@@ -167,8 +167,8 @@ impl Engine {
         });
     }
 
-    /// Adds a test case of another worker, or of the campaign that is resumed, without running it. Says whether it
-    /// was new here; if not, it is not added.
+    /// Adds a test case of another worker or of a resumed campaign without running it, if it is new here; returns whether it
+    /// is.
     pub fn import(&mut self, known: &KnownCase) -> bool {
         let (locations, changed) = self.pm.news(&known.footprint.pm);
         let (new_branches, changed_branches) = self.branches.news(&known.footprint.branches);
@@ -191,8 +191,7 @@ impl Engine {
         true
     }
 
-    /// Adds test cases of the campaign that is resumed, without running them: all of them, in order, and the locations
-    /// that the campaign had found to be unstable.
+    /// Adds all test cases of a resumed campaign, in order and without running them, and its unstable locations.
     pub fn restore(&mut self, cases: impl IntoIterator<Item = KnownCase>, unstable: &Unstable) {
         self.ignore(unstable);
         for known in cases {
@@ -242,7 +241,7 @@ impl Engine {
         cases.collect()
     }
 
-    /// Where the engine stands.
+    /// The statistics.
     pub fn stats(&self) -> EngineStats {
         EngineStats {
             pm_paths: self.paths.len(),
@@ -258,17 +257,17 @@ impl Engine {
         }
     }
 
-    /// Whether there is nothing to do: no test case was added, or none of them ends.
+    /// Whether there is nothing to do: no test case was added, or none of them ends normally.
     pub fn is_idle(&self) -> bool {
         self.pending.len() == 0 && self.state.corpus().count() == 0
     }
 
-    /// One step: one test case, and many mutations of it, all on one image. What it finds is kept before it
-    /// is returned. Without any test case a step does nothing.
+    /// One step: one test case and many mutations of it, all on one image. Discoveries are added to the corpus before they
+    /// are returned. Without any test case, a step does nothing.
     ///
     /// # Errors
-    /// The target cannot run a test case. What was found before is with what the next step finds, or what
-    /// [`Engine::take_found`] gives.
+    /// The target cannot run a test case. Earlier discoveries of the step are returned by the next step, or by
+    /// [`Engine::take_found`].
     pub fn step<T: Target>(&mut self, target: &mut T) -> Result<Vec<Discovery>, T::Error> {
         let mut found = self.take_found();
         let done = self.step_into(target, &mut found);
@@ -278,7 +277,7 @@ impl Engine {
         done.map(|()| found)
     }
 
-    /// What a step that failed had found.
+    /// The discoveries of a step that failed.
     pub fn take_found(&mut self) -> Vec<Discovery> {
         std::mem::take(&mut self.found)
     }
@@ -299,7 +298,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Learns what the program compares its input with, and runs what is worth it for that alone.
+    /// Learns from the comparisons of the program, and runs inputs only for their comparisons.
     fn probe<T: Target>(&mut self, target: &mut T, image: ImageNumber) -> Result<(), T::Error> {
         if self.stats.steps % STEPS_PER_COMPARISONS == 1 {
             self.learn_words(&target.comparisons());
@@ -328,7 +327,7 @@ impl Engine {
         self.add_tokens(words);
     }
 
-    /// Runs a test case that was added, and some mutations of it if nothing was ever tried on its image.
+    /// Runs a test case that was added, and some mutations of it if it is on a new image.
     fn try_case<T: Target>(
         &mut self,
         target: &mut T,
@@ -352,7 +351,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The test case of the next step, its number of runs, and whether it is tried on another image than its own.
+    /// The test case of the next step, its number of runs, and whether it runs on another image than its own.
     fn choose(&mut self) -> (CaseInput, u64, bool) {
         let (id, power) = self.schedule.next(&mut self.state).expect(SOUND);
         let case = self.state.corpus().get(id).expect(SOUND);
@@ -403,7 +402,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs an input and looks at what it did. There is a footprint if something of it is new, or `always`.
+    /// Runs an input and compares its coverage. The result has a footprint if something is new, or if `always` is set.
     fn run<T: Target>(
         &mut self,
         target: &mut T,
@@ -459,7 +458,7 @@ impl Engine {
         }
     }
 
-    /// Runs an input again that did something new. What is new in what is stable makes it a discovery.
+    /// Runs a new input again. It is a discovery if some of its stable coverage is new.
     fn evaluate<T: Target>(
         &mut self,
         target: &mut T,
@@ -508,7 +507,7 @@ impl Engine {
             image: self.images.id(input.image),
             input: input.bytes.clone(),
         };
-        // A seed that crashes is better than nothing to start from.
+        // A seed that crashes is a better start than none.
         if normal || (always && looked.end != End::Timeout && self.state.corpus().count() == 0) {
             self.keep(input, priority, &footprint, looked.elapsed);
         } else {

@@ -1,4 +1,4 @@
-//! How an engine works.
+//! The options of an engine.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 use crate::coverage::PathSet;
 use crate::grammar::Grammar;
 
-/// What an engine is made from. All fields have defaults.
+/// The options of an engine. All fields have defaults.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Seed of all random decisions. With the same seed, the same calls and the same answers of the target
-    /// (times included) an engine does the same.
+    /// The seed of all random decisions. With the same seed, the same calls and the same answers of the target (including
+    /// times), an engine does the same.
     pub seed: u64,
     /// Words that inputs of this program contain.
     pub tokens: Vec<Vec<u8>>,
     /// What inputs look like.
     pub grammar: Option<Arc<Grammar>>,
-    /// No input becomes longer than this.
+    /// The maximum length of inputs.
     pub max_input_bytes: usize,
     /// How many mutated inputs are run in a step.
     pub runs_per_step: RangeInclusive<u64>,
-    /// How many times a new test case is run again to find out what of it is stable.
+    /// How many times a new test case is run again to find unstable locations.
     pub calibration_runs: u32,
-    /// PM paths seen by all workers of a campaign.
+    /// The PM paths that all workers of a campaign have seen.
     pub paths: Arc<PathSet>,
 }
 

@@ -1,16 +1,16 @@
 //! Test cases that wait to be run for the first time.
 //!
-//! Seeds come first and in order. Cases on new images are a stack: what was found last is closest to what
-//! is being explored. They take turns with the corpus, or a flood of images would leave no time for inputs.
+//! Seeds come first and in order. Cases on new images are a stack, because the newest ones are closest to
+//! what is being explored. They take turns with the corpus, so that many images leave time for inputs.
 
 use std::collections::VecDeque;
 
 use super::input::CaseInput;
 
-/// The oldest are forgotten when more wait. Their images stay known.
+/// If more wait, the oldest are dropped. Their images stay known.
 const MOST_ON_IMAGES: usize = 4096;
 
-/// What waits.
+/// The waiting test cases.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     seeds: VecDeque<CaseInput>,
@@ -34,8 +34,7 @@ impl Pending {
         self.on_images.push_back(input);
     }
 
-    /// What is run next, and whether it is a seed. Nothing if it is the turn of the corpus, of which this
-    /// many test cases exist.
+    /// The next test case, and whether it is a seed; `None` if it is the turn of the corpus, which has `corpus` test cases.
     pub(crate) fn next(&mut self, corpus: usize) -> Option<(CaseInput, bool)> {
         if let Some(input) = self.seeds.pop_front() {
             return Some((input, true));

@@ -1,5 +1,5 @@
-//! Which test case is next, and how many runs it gets: the weighted scheduler and the power schedule of
-//! `LibAFL`, with priorities of our own in them.
+//! Chooses the next test case and its number of runs: the weighted scheduler and the power schedule of `LibAFL`, with
+//! priorities of PM paths.
 //!
 //! `LibAFL`'s own scheduler of favoured test cases is not used: its choice depends on the order of a hash
 //! table, which differs from process to process.
@@ -31,16 +31,16 @@ use crate::coverage::Footprint;
 pub(crate) type State =
     StdState<InMemoryCorpus<CaseInput>, CaseInput, StdRand, InMemoryCorpus<CaseInput>>;
 
-/// After this many steps weights are computed anew even if nothing was added.
+/// After this many steps, weights are computed again even if nothing was added.
 const STEPS_PER_TABLE: u64 = 64;
 
-/// An input of this length is chosen half as often as one with hardly any.
+/// An input of this length is chosen half as often as a very short one.
 const USUAL_LEN: f64 = 256.0;
 
-/// A run that is measured as shorter than this would make all others look slow.
+/// Shorter run times are raised to this one, so that other runs do not look slow.
 const SHORTEST_RUN: Duration = Duration::from_micros(1);
 
-/// What `LibAFL`'s schedulers know of a run: which path it took.
+/// The path of a run, as an observer of `LibAFL`.
 #[derive(Debug, Hash)]
 struct PathTaken(u64);
 
@@ -57,7 +57,7 @@ impl AsRef<Self> for PathTaken {
     }
 }
 
-/// What we know of a test case beside of what `LibAFL` does.
+/// The priority of a test case, as metadata of `LibAFL`.
 #[expect(
     clippy::unsafe_derive_deserialize,
     reason = "the unsafe methods are those of `LibAFL`'s macro"
@@ -79,16 +79,16 @@ impl TestcaseScore<CaseInput, State> for Weight {
     fn compute(state: &State, entry: &mut Testcase<CaseInput>) -> Result<f64, Error> {
         let weight = CorpusWeightTestcaseScore::compute(state, entry)?;
         let factor = entry.metadata::<PriorityFactor>()?.factor;
-        // A priority is an advance. It is used up by steps.
+        // A priority counts at first, and less with each step.
         let steps = entry.scheduled_count() as f64;
-        // What a long input reaches costs it more, and its mutations are hardly ever shorter.
+        // Long inputs cost more, and their mutations are hardly ever shorter.
         let len = entry.input().as_ref().map_or(0, |input| input.bytes.len()) as f64;
         let shortness = USUAL_LEN / (USUAL_LEN + len);
         Ok(weight * shortness * (1.0 + (factor - 1.0) / (1.0 + steps / 16.0)))
     }
 }
 
-/// The schedule.
+/// The schedule of an engine.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     scheduler: WeightedScheduler<PathTaken, Weight, PathTaken>,
@@ -193,7 +193,7 @@ impl Schedule {
     }
 
     fn compute_anew(&mut self, state: &mut State) -> Result<(), Error> {
-        // The scheduler has no other way to be told that weights have changed.
+        // The scheduler has no other way to compute weights again.
         let nothing = Testcase::new(CaseInput::default());
         self.scheduler.on_replace(state, CorpusId(0), &nothing)
     }

@@ -1,5 +1,5 @@
-//! Leaves out of a new test case what its news do not need. It will be run thousands of times, recorded and checked:
-//! a few runs now are worth it.
+//! Removes lines from a new test case that its new coverage does not need. The test case will be run thousands of times,
+//! recorded and checked, so a few runs now are worth it.
 
 use super::input::CaseInput;
 use super::{Engine, RunResult};
@@ -7,12 +7,12 @@ use crate::Target;
 use crate::coverage::Footprint;
 use crate::minimise::trim_lines;
 
-/// How many runs that may take.
+/// The maximum number of runs.
 const RUNS_MAX: usize = 48;
-/// So few lines cost nothing.
+/// Inputs with at most this many lines are not shortened.
 const LINES_FEW: usize = 4;
 
-/// What is new in a test case.
+/// The new coverage of a test case.
 pub(super) struct NewCoverage<'a> {
     pub(super) locations: &'a [u32],
     pub(super) changed: &'a [u32],
@@ -20,7 +20,7 @@ pub(super) struct NewCoverage<'a> {
 }
 
 impl Engine {
-    /// Leaves out lines of an input that has just been run and found to do something new, with what the run was.
+    /// Shortens an input that was just run and is new, and updates the result and the coverage of its run.
     pub(super) fn shorten<T: Target>(
         &mut self,
         target: &mut T,

@@ -1,11 +1,11 @@
-//! Where an engine stands.
+//! The statistics of an engine.
 
-/// Numbers of an engine.
+/// The statistics of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EngineStats {
-    /// Runs, those of calibration included.
+    /// Runs, including those for calibration.
     pub executions: u64,
-    /// Distinct PM paths: buckets of all counters together. Of all engines that share a set of paths.
+    /// Distinct PM paths, by the buckets of all counters, of all engines that share a set of paths.
     pub pm_paths: usize,
     /// Stable PM path locations that were reached.
     pub pm_locations: usize,
@@ -13,7 +13,7 @@ pub struct EngineStats {
     pub branches: usize,
     /// Test cases that are mutated.
     pub corpus: usize,
-    /// Those of them that together reach everything, each the cheapest at one location.
+    /// Favoured test cases: they reach everything together, and each is the cheapest at a location.
     pub favoured: usize,
     /// Test cases that wait to be run for the first time.
     pub pending: usize,
@@ -25,9 +25,9 @@ pub struct EngineStats {
     pub unstable: usize,
     /// Runs that ended by a signal.
     pub signals: u64,
-    /// Runs that were killed.
+    /// Runs that timed out.
     pub timeouts: u64,
-    /// Number of the execution that found something last.
+    /// The number of the execution with the last discovery.
     pub last_discovery: u64,
     /// Steps.
     pub steps: u64,

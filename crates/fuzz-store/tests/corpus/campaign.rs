@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use powerfail_fuzz_store::{
-    Campaign, CorpusError, Images, Lock, Stats, TestCase, discard_unused, read_record, read_stats,
+    Campaign, Images, Lock, Stats, StoreError, TestCase, discard_unused, read_record, read_stats,
 };
 use serde_json::json;
 
@@ -18,18 +18,18 @@ fn a_campaign_is_resumed_as_it_was() -> TestResult {
     let directory = tempfile::tempdir()?;
     let directory = directory.path().join("out");
     let nothing = Campaign::resume(&directory).err();
-    assert!(matches!(nothing, Some(CorpusError::NoCampaign { .. })));
+    assert!(matches!(nothing, Some(StoreError::NoCampaign { .. })));
     let command = vec!["kv".to_owned(), "{pool}".to_owned()];
     let campaign = Campaign::create(&directory, command.clone(), json!({"jobs": 2}))?;
     let id = campaign.record.id.clone();
     assert_eq!(campaign.directory(), directory);
     assert!(campaign.findings_directory().is_dir());
     let both = Campaign::resume(&directory).err();
-    assert!(matches!(both, Some(CorpusError::Locked { .. })), "{both:?}");
+    assert!(matches!(both, Some(StoreError::Locked { .. })), "{both:?}");
     drop(campaign);
     let again = Campaign::create(&directory, Vec::new(), json!(null)).err();
     assert!(
-        matches!(again, Some(CorpusError::Exists { .. })),
+        matches!(again, Some(StoreError::Exists { .. })),
         "{again:?}"
     );
     let mut campaign = Campaign::resume(&directory)?;
@@ -41,7 +41,7 @@ fn a_campaign_is_resumed_as_it_was() -> TestResult {
     std::fs::write(directory.join("campaign.json"), r#"{"format": 99}"#)?;
     let newer = read_record(&directory).err();
     assert!(
-        matches!(newer, Some(CorpusError::Version { .. })),
+        matches!(newer, Some(StoreError::Version { .. })),
         "{newer:?}"
     );
     Ok(())
@@ -134,7 +134,7 @@ fn two_processes_do_not_have_one_lock() -> TestResult {
             .spawn()
     };
     let locked_by = || match Lock::take(directory) {
-        Err(CorpusError::Locked { by, .. }) => Some(by),
+        Err(StoreError::Locked { by, .. }) => Some(by),
         _ => None,
     };
     // One that ends as it should.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use powerfail_fuzz_store::{Contents, CorpusError, Edge, Entry, Images, Priority, Rebuild};
+use powerfail_fuzz_store::{Contents, Edge, Entry, Images, Priority, Rebuild, StoreError};
 use powerfail_image::FileContents;
 
 pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -113,7 +113,7 @@ pub(crate) fn entry(found_by: &str) -> Entry {
     }
 }
 
-pub(crate) fn open(directory: &Path) -> Result<Images, CorpusError> {
+pub(crate) fn open(directory: &Path) -> Result<Images, StoreError> {
     Images::open(directory).map(|(images, _)| images)
 }
 

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use powerfail_fuzz_store::{CorpusError, Edge, ImageId, Images, Journal, Queue, TestCase};
+use powerfail_fuzz_store::{Edge, ImageId, Images, Journal, Queue, StoreError, TestCase};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +129,7 @@ fn files_cut_on_their_own_lose_what_was_behind_the_cut_and_no_more() -> TestResu
                 assert_eq!(*loaded?, small(step.value));
             } else if in_tree {
                 assert!(
-                    matches!(loaded, Err(CorpusError::Missing { .. })),
+                    matches!(loaded, Err(StoreError::Missing { .. })),
                     "{loaded:?}"
                 );
             }
@@ -166,12 +166,12 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_image() -> TestResul
             });
             match checked {
                 Err(
-                    CorpusError::Damaged { path: named, .. } | CorpusError::Version { path: named },
+                    StoreError::Damaged { path: named, .. } | StoreError::Version { path: named },
                 ) => {
                     assert_eq!(named, path);
                 }
                 // The last line is taken for one that is being written.
-                Err(CorpusError::UnknownImage(_)) => {
+                Err(StoreError::UnknownImage(_)) => {
                     assert_eq!(path, image_files(directory.path())[2]);
                 }
                 other => panic!("bit {bit} of byte {at} of {}: {other:?}", path.display()),
@@ -247,7 +247,7 @@ fn damage_in_the_middle_of_a_journal_is_named_with_its_place() -> TestResult {
     let file = OpenOptions::new().write(true).open(&path)?;
     file.write_all_at(b"!", second + 30)?;
     let error = Journal::open(&path, drop::<Note>).err();
-    let Some(CorpusError::Damaged { at, .. }) = error else {
+    let Some(StoreError::Damaged { at, .. }) = error else {
         panic!("{error:?}");
     };
     assert_eq!(at, second);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use powerfail_fuzz_store::{
-    Campaign, Contents, CorpusError, Edge, Images, Stats, TestCase, read_stats,
+    Campaign, Contents, Edge, Images, Stats, StoreError, TestCase, read_stats,
 };
 use powerfail_image::FileContents;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -73,7 +73,7 @@ fn noisy_pool(value: u64) -> Contents {
 }
 
 /// Keeps something, such that one file meets the limit before the others.
-fn keep(campaign: &Campaign, file: &str, round: u64) -> Result<(), CorpusError> {
+fn keep(campaign: &Campaign, file: &str, round: u64) -> Result<(), StoreError> {
     let long = Edge {
         input: noise(round, 3000),
         failure_point: None,
@@ -143,7 +143,7 @@ fn fill_again_and_again(directory: &Path) -> TestResult {
                     Ok(()) => false,
                     Err(error) => {
                         assert!(error.is_full(), "{error:?}");
-                        let CorpusError::File { path, .. } = error else {
+                        let StoreError::File { path, .. } = error else {
                             return Err("a full disk is an error of a file".into());
                         };
                         assert!(path.to_string_lossy().ends_with(file), "{}", path.display());

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use powerfail_fuzz_store::{Contents, CorpusError, Edge, Images, Rebuild};
+use powerfail_fuzz_store::{Contents, Edge, Images, Rebuild, StoreError};
 
 use crate::common::{Program, TestResult, edge, image_files, open, run, small};
 
@@ -40,7 +40,7 @@ fn an_image_is_kept_once_and_found_again() -> TestResult {
     assert_eq!(ids, [Images::empty(), id, child_id]);
     assert_eq!(images.verify().len(), 0);
     let unknown = "00".repeat(32).parse()?;
-    assert!(matches!(images.load(unknown), Err(CorpusError::UnknownImage(id)) if id == unknown));
+    assert!(matches!(images.load(unknown), Err(StoreError::UnknownImage(id)) if id == unknown));
     Ok(())
 }
 
@@ -135,7 +135,7 @@ fn deep_images_load_and_are_rebuilt() -> TestResult {
     let images = open(directory.path())?;
     let mut program = Program::default();
     let (id, contents) = kept.last().expect("an image");
-    assert!(matches!(images.load(*id), Err(CorpusError::Missing { .. })));
+    assert!(matches!(images.load(*id), Err(StoreError::Missing { .. })));
     assert_eq!(images.rebuild(*id, &mut program)?, *contents);
     assert_eq!(program.runs, 50);
     // What was made again is kept, and a base for those that come.
@@ -226,7 +226,7 @@ fn long_inputs_are_kept_once_and_need_no_pack_of_images() -> TestResult {
     // Without the inputs the tree says what is wrong.
     fs::remove_file(directory.path().join("inputs.pack"))?;
     let images = open(directory.path())?;
-    assert!(matches!(images.path(id), Err(CorpusError::Damaged { .. })));
+    assert!(matches!(images.path(id), Err(StoreError::Damaged { .. })));
     Ok(())
 }
 
@@ -247,7 +247,7 @@ fn an_edge_that_leads_elsewhere_is_named() -> TestResult {
     let (one, _) = images.insert(Images::empty(), &edge("a", None), &small(1))?;
     let (two, _) = images.insert(one, &edge("b", None), &small(2))?;
     let error = images.rebuild(two, &mut Elsewhere(Some(small(1)))).err();
-    let Some(CorpusError::OtherImage {
+    let Some(StoreError::OtherImage {
         edge,
         expected,
         got,
@@ -259,7 +259,7 @@ fn an_edge_that_leads_elsewhere_is_named() -> TestResult {
     assert_eq!((edge, expected, got), (2, two, one));
     let error = images.rebuild(two, &mut Elsewhere(None)).err();
     assert!(
-        matches!(error, Some(CorpusError::Rebuild { edge: 1, .. })),
+        matches!(error, Some(StoreError::Rebuild { edge: 1, .. })),
         "{error:?}"
     );
     Ok(())
@@ -279,9 +279,9 @@ fn a_reader_sees_what_is_added_and_adds_nothing() -> TestResult {
     }
     assert_eq!(reader.path(id)?, images.path(id)?);
     let refused = reader.insert(id, &edge("a", None), &small(99));
-    assert!(matches!(refused, Err(CorpusError::ReadOnly { .. })));
+    assert!(matches!(refused, Err(StoreError::ReadOnly { .. })));
     let refused = reader.insert(Images::empty(), &edge("a", None), &small(9));
-    assert!(matches!(refused, Err(CorpusError::ReadOnly { .. })));
+    assert!(matches!(refused, Err(StoreError::ReadOnly { .. })));
     Ok(())
 }
 
@@ -332,7 +332,7 @@ fn damaged_contents_are_made_again() -> TestResult {
     let images = open(directory.path())?;
     let error = images.load(child_id).err();
     assert!(
-        matches!(&error, Some(CorpusError::Damaged { path, .. }) if *path == pack),
+        matches!(&error, Some(StoreError::Damaged { path, .. }) if *path == pack),
         "{error:?}"
     );
     assert_eq!(images.verify().len(), 2);

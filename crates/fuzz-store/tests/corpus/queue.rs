@@ -3,7 +3,7 @@
 use std::fs;
 
 use powerfail_fuzz_store::{
-    CaseNumber, CorpusError, Entry, Images, Journal, Queue, Retirement, TestCase,
+    CaseNumber, Entry, Images, Journal, Queue, Retirement, StoreError, TestCase,
 };
 use serde_json::json;
 
@@ -65,14 +65,14 @@ fn test_cases_come_back() -> TestResult {
     );
     for number in [CaseNumber(0), CaseNumber(4)] {
         assert!(
-            matches!(queue.load(number), Err(CorpusError::UnknownCase(wrong)) if wrong == number)
+            matches!(queue.load(number), Err(StoreError::UnknownCase(wrong)) if wrong == number)
         );
         assert!(queue.retire(number, Retirement::Redundant).is_err());
     }
     fs::write(queue.input_path(CaseNumber(2)), "something else")?;
     assert!(matches!(
         queue.load(CaseNumber(2)),
-        Err(CorpusError::Damaged { .. })
+        Err(StoreError::Damaged { .. })
     ));
     Ok(())
 }

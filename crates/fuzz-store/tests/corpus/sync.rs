@@ -5,18 +5,18 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use powerfail_fuzz_store::{
-    Campaign, CaseNumber, CorpusError, ImageId, Images, Pulled, Sync, TestCase,
+    Campaign, CaseNumber, ImageId, Images, Pulled, StoreError, Sync, TestCase,
 };
 use serde_json::json;
 
 use crate::common::{Program, TestResult, edge, entry, run, small};
 
-fn campaign(parent: &Path, name: &str) -> Result<Campaign, CorpusError> {
+fn campaign(parent: &Path, name: &str) -> Result<Campaign, StoreError> {
     Campaign::create(&parent.join(name), vec![name.to_owned()], json!(null))
 }
 
 /// Keeps an image below another and a test case on it.
-fn add(campaign: &Campaign, parent: ImageId, value: u64) -> Result<TestCase, CorpusError> {
+fn add(campaign: &Campaign, parent: ImageId, value: u64) -> Result<TestCase, StoreError> {
     let edge = edge(&format!("{value}"), Some(value));
     let (image, _) = campaign.images.insert(parent, &edge, &small(value))?;
     let case = TestCase {
@@ -175,7 +175,7 @@ fn a_damaged_line_costs_one_test_case() -> TestResult {
     let mut sync = Sync::open(ours.directory(), &[parent.path().to_owned()])?;
     let pulled = sync.pull(&ours.images, &ours.queue, 100)?;
     assert_eq!(cases(&pulled), expected);
-    assert!(matches!(&pulled.problems[..], [CorpusError::Damaged { path, .. }] if *path == queue));
+    assert!(matches!(&pulled.problems[..], [StoreError::Damaged { path, .. }] if *path == queue));
     // It is said once.
     assert!(
         sync.pull(&ours.images, &ours.queue, 100)?

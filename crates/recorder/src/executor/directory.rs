@@ -1,4 +1,4 @@
-//! The directory of the pool: what is in it, and how it becomes what it was.
+//! The directory of the pool: its contents before an execution, and how they are restored afterwards.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,20 +24,20 @@ struct Pool {
     inode: u64,
 }
 
-/// The directory. What is in it is [`Directory::base`], but for what the last execution wrote.
+/// The directory. It contains [`Directory::base`], except for what the last execution wrote.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    /// What is to be in it when an execution begins.
+    /// The contents at the start of an execution.
     base: Contents,
     pools: Vec<Pool>,
     by_name: BTreeMap<String, PoolNumber>,
-    /// Names directly in the directory, when an execution begins.
+    /// Names directly in the directory at the start of an execution.
     names: Vec<Vec<u8>>,
 }
 
 impl Directory {
-    /// An empty one, which is there.
+    /// An existing, empty directory.
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -48,17 +48,17 @@ impl Directory {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is to be in it when an execution begins.
+    /// The contents at the start of an execution.
     pub(super) const fn base(&self) -> &Contents {
         &self.base
     }
 
-    /// The number of a pool with a path; `None` if it lies elsewhere.
+    /// The number of the pool with a path; `None` if the path is outside of the directory.
     pub(super) fn pool(&mut self, path: &Path) -> Option<PoolNumber> {
         let name = path.strip_prefix(&self.path).ok()?.to_str()?;
         if let Some(number) = self.by_name.get(name) {
@@ -75,7 +75,7 @@ impl Directory {
         Some(number)
     }
 
-    /// Whether files came or went, or a pool is another file or has another length.
+    /// Whether files were created or removed, or a pool was replaced or resized.
     pub(super) fn is_disordered(&self) -> io::Result<bool> {
         for pool in &self.pools {
             let Some(file) = &pool.file else { continue };
@@ -90,8 +90,8 @@ impl Directory {
         Ok(self.names != names_in(&self.path)?)
     }
 
-    /// Makes everything what it was, after an execution that wrote these pages. Everything is compared if that
-    /// is not all it did. Whether the files are still the same ones: otherwise who has them open has others.
+    /// Restores the contents after an execution that wrote these pages. Compares everything if it changed something else, too.
+    /// Returns whether the files are still the same ones: if not, processes that have them open use others.
     pub(super) fn put_back(&mut self, dirty: &mut Dirty, compare: bool) -> io::Result<bool> {
         let mut same = true;
         if compare {
@@ -111,7 +111,7 @@ impl Directory {
         Ok(same)
     }
 
-    /// Compares everything with what it should be, and repairs it.
+    /// Compares everything with the base, and restores what differs.
     fn compare(&mut self) -> io::Result<bool> {
         let mut same = true;
         remove_strays(&self.path, "", &self.base)?;
@@ -144,7 +144,7 @@ impl Directory {
         Ok(same)
     }
 
-    /// Makes it something else. What is in it now is [`Directory::base`].
+    /// Replaces the contents, which are now [`Directory::base`].
     pub(super) fn become_contents(&mut self, image: &Contents) -> io::Result<()> {
         for name in self.base.files.keys() {
             if !image.files.contains_key(name) {
@@ -175,14 +175,14 @@ impl Directory {
         self.refresh()
     }
 
-    /// What there is now is what is to be there when an execution begins.
+    /// Makes the current contents the base.
     pub(super) fn keep(&mut self, dirty: &mut Dirty, compare: bool) -> io::Result<()> {
         self.base = self.contents(dirty, compare)?;
         dirty.clear();
         self.refresh()
     }
 
-    /// What there is now.
+    /// The current contents.
     pub(super) fn contents(&self, dirty: &Dirty, compare: bool) -> io::Result<Contents> {
         if compare {
             let mut contents = Contents::read(&self.path)?;
@@ -201,7 +201,7 @@ impl Directory {
         Ok(contents)
     }
 
-    /// Looks again at what there is.
+    /// Reads the names and files again.
     fn refresh(&mut self) -> io::Result<()> {
         for pool in &mut self.pools {
             pool.open(&self.path);
@@ -223,7 +223,7 @@ impl Pool {
     }
 }
 
-/// Whether two files have the same pages, as far as that can be told without looking at their bytes.
+/// Whether two files share all their pages. Does not compare bytes.
 fn is_same(one: &FileContents, other: &FileContents) -> bool {
     one.len_bytes == other.len_bytes
         && one.pages.len() == other.pages.len()
@@ -234,14 +234,14 @@ fn is_same(one: &FileContents, other: &FileContents) -> bool {
             .all(|(one, other)| one.0 == other.0 && Arc::ptr_eq(one.1, other.1))
 }
 
-/// Writes a page of a file as it should be.
+/// Restores a page of a file.
 fn write_page(file: &File, contents: &FileContents, page: u64) -> io::Result<()> {
     let bytes = contents.pages.get(&page).map_or(&ZEROS, |bytes| bytes);
     let len = contents.len_bytes.saturating_sub(page * PAGE).min(PAGE);
     file.write_all_at(&bytes[..len as usize], page * PAGE)
 }
 
-/// Writes what is different from what is there.
+/// Writes the pages that differ from those in the file.
 fn write_difference(file: &File, actual: &FileContents, expected: &FileContents) -> io::Result<()> {
     file.set_len(expected.len_bytes)?;
     for (page, bytes) in &expected.pages {
@@ -268,7 +268,7 @@ fn names_in(path: &Path) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// Removes what does not belong there.
+/// Removes files that do not belong to the contents.
 fn remove_strays(directory: &Path, prefix: &str, base: &Contents) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

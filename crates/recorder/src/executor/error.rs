@@ -1,14 +1,14 @@
-//! What can go wrong, one sentence each.
+//! The errors of the executor.
 
 use std::io;
 
 use crate::error::RecordError;
 
-/// Why a target cannot be repeated.
+/// Why a target cannot be executed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecutorError {
-    /// What is wrong for recording, too.
+    /// The target cannot be recorded, either.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The operating system refused something.
@@ -16,26 +16,26 @@ pub enum ExecutorError {
     System {
         /// What was tried.
         what: &'static str,
-        /// What it said.
+        /// Why.
         source: io::Error,
     },
-    /// The command has no place for the input.
-    #[error("the command has no {{input}}, in whose place the input is to stand")]
+    /// The command has no `{input}`.
+    #[error("the command has no {{input}}, which stands for the input")]
     NoInput,
-    /// The target does what cannot be repeated.
-    #[error("the target cannot be repeated: {reason}")]
+    /// The target does something that the executor does not support.
+    #[error("the target cannot be fuzzed: {reason}")]
     Refused {
         /// What it does.
         reason: String,
     },
-    /// The processes of the target do not do what they are told.
+    /// The processes of the target do not follow the protocol.
     #[error("the target does not answer: {reason}")]
     Silent {
         /// What was expected.
         reason: String,
     },
-    /// Nothing was run yet.
-    #[error("there is no image on which the target could run; open one first")]
+    /// No image is open.
+    #[error("no image is open")]
     NothingOpen,
 }
 

@@ -1,4 +1,4 @@
-//! From records to a map, and to the pages that were written.
+//! Turns records into a coverage map and a list of written pages.
 
 use powerfail_protocol::fuzz::{MAP_LEN, Path, count};
 use powerfail_protocol::{EventKind, Record};
@@ -7,26 +7,26 @@ use rustc_hash::FxHashMap;
 use super::mappings::{Mappings, PoolNumber};
 use super::places::Places;
 
-/// No more locations are remembered in their order.
+/// The maximum number of locations whose order is stored.
 const LOCATIONS_MAX: usize = 1 << 20;
 
-/// What was covered by records.
+/// The coverage of records.
 #[derive(Clone, Debug)]
 pub(super) struct Fold {
-    /// How often each location was met.
+    /// How often each location was reached.
     pub(super) map: Vec<u8>,
-    /// The locations, in the order of their records, from where it began on.
+    /// The locations in the order of their records, since its start.
     pub(super) locations: Vec<u32>,
-    /// How many operations there were.
+    /// The number of operations.
     pub(super) count: u64,
-    /// How many of them there were when it began.
+    /// The number of operations at its start.
     count_before: u64,
-    /// Where each thread is.
+    /// The current position of each thread on its path.
     paths: FxHashMap<u32, Path>,
 }
 
 impl Fold {
-    /// Nothing yet.
+    /// No coverage.
     pub(super) fn new() -> Self {
         Self {
             map: vec![0; MAP_LEN],
@@ -37,7 +37,7 @@ impl Fold {
         }
     }
 
-    /// Begins where another one has ended.
+    /// Starts where another one has ended.
     pub(super) fn begin(&mut self, other: &Self) {
         self.map.copy_from_slice(&other.map);
         self.locations.clear();
@@ -55,12 +55,12 @@ impl Fold {
         self.paths.clear();
     }
 
-    /// Whether the order of locations is not complete.
+    /// Whether the order of locations is incomplete.
     pub(super) fn is_cut(&self) -> bool {
         self.count - self.count_before > self.locations.len() as u64
     }
 
-    /// Takes the records of a thread.
+    /// Adds the records of a thread.
     pub(super) fn take<'a>(
         &mut self,
         thread: u32,
@@ -89,7 +89,7 @@ impl Fold {
     }
 }
 
-/// How many operations a record is, as a trace would have them. Notes what it wrote.
+/// The number of operations of a record, as in a trace. Adds the pages that it wrote.
 fn significance(record: &Record<'_>, mappings: &Mappings, dirty: &mut Dirty) -> usize {
     match record.header.kind {
         EventKind::StorePlain
@@ -122,16 +122,16 @@ fn significance(record: &Record<'_>, mappings: &Mappings, dirty: &mut Dirty) -> 
 /// Pages that were written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dirty {
-    /// Which ones, in the order in which they were first written.
+    /// The pages in the order in which they were first written.
     pub(super) pages: Vec<(PoolNumber, u64)>,
     /// A bit for each page of each pool.
     bits: Vec<Vec<u64>>,
-    /// Whether a pool has got another length.
+    /// Whether a pool was resized.
     pub(super) resized: bool,
 }
 
 impl Dirty {
-    /// Notes a page.
+    /// Adds a page.
     pub(super) fn insert(&mut self, pool: PoolNumber, page: u64) {
         let (word, bit) = ((page / 64) as usize, 1 << (page % 64));
         if pool.0 >= self.bits.len() {

@@ -1,4 +1,8 @@
-//! A target that is repeated.
+//! The executor: starts the target, lets it open images, and forks an execution for each input.
+//!
+//! The *root* is the process that stops before it touches its pool. A *template* is forked from it for each image, opens the
+//! pool, and stops before it reads its input. An execution is forked from the template, or from the root if the template
+//! has several threads. If the target cannot be forked at all, each execution is a new process.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -28,79 +32,79 @@ use super::fold::{Dirty, Fold};
 use super::session::{Launch, Session, Waited};
 use super::{Coverage, End, ExecutorError, ExecutorOptions, Opened, Outcome, Speed, SpeedReport};
 
-/// How long the target may take to start, with all its code looked at.
+/// How long the target may take to start, including the inspection of its code.
 const START_TIME: Duration = Duration::from_mins(1);
-/// An image may take so many times as long as an input: recovery, and instructions that are new.
+/// Opening an image may take this many times as long as an input: recovery runs, and instructions are new.
 const OPEN_FACTOR: u32 = 10;
-/// An execution that meets new instructions may take so many times as long.
+/// An execution with new instructions may take this many times as long.
 const PATIENCE_FACTOR: u32 = 10;
-/// How long a process that was killed may take to be gone.
+/// How long a killed process may take to end.
 const KILL_TIME: Duration = Duration::from_secs(20);
-/// How often it is looked whether the process that was started lives.
+/// How often it is checked that the started process is alive.
 const WATCH: Duration = Duration::from_millis(2);
-/// So many numbers of sites and call stacks are used before the target is started anew.
+/// The number of site and call stack ids that are used before the target is started again.
 const NUMBERS_MAX: u32 = 1 << 22;
 
-/// A target that is repeated. The processes of the target end with the thread that has made this.
+/// Executes a target. The processes of the target end with the thread that created this.
 #[derive(Debug)]
 pub struct Executor {
     options: ExecutorOptions,
     launch: Launch,
-    /// What standard input of the target is.
+    /// The standard input of the target.
     stdin: File,
-    /// The file that the input is written to, unless it comes as arguments.
+    /// The file that the input is written to, unless it is passed as arguments.
     input: Option<File>,
     input_len: u64,
-    /// The input, if it comes as arguments.
+    /// The input, if it is passed as arguments.
     words: Vec<u8>,
     session: Option<Session>,
     directory: Directory,
-    /// What the target has done before it touched its pool.
+    /// The coverage before the target touched its pool.
     of_root: Fold,
-    /// What the target has done before its input.
+    /// The coverage before the target read its input.
     before: Fold,
-    /// What the last execution has done, with that.
+    /// The coverage of the last execution, including that before its input.
     fold: Fold,
     dirty: Dirty,
-    /// Whether everything must be compared to put back what the last execution has done.
+    /// Whether the whole directory must be compared to restore it.
     compare: bool,
     /// Branches that were taken before the target touched its pool.
     branches_of_root: Vec<u8>,
-    /// And before its input.
+    /// Branches that were taken before the target read its input.
     branches_before: Vec<u8>,
     branches: Vec<u8>,
-    /// What was opened; `None` if nothing was, or if it must be opened again.
+    /// What executions start from.
     state: State,
     image: Option<Contents>,
     report: SpeedReport,
-    /// Cleared when the processes are gone, and then removed.
+    /// Cleared and removed after the processes have ended.
     place: GivenDirectory,
     _made: Option<Made>,
 }
 
-/// A directory that was made here.
+/// A directory that was created here, removed on drop.
 #[derive(Debug)]
 struct Made(PathBuf);
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // If somebody has put something there, it is theirs.
+        // It stays if it is not empty.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// What inputs can be run on.
+/// What executions start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing.
     Nothing,
     /// A template.
     Template,
-    /// The root: the target cannot be forked where it touches its input.
+    /// The root: the target cannot be forked where it reads its input.
     Root,
-    /// A new process each.
+    /// A new process for each.
     Process,
-    /// The target does not touch its input.
+    /// The target ended before it read its input.
     Ended(Outcome),
 }
 
@@ -115,10 +119,10 @@ impl Executor {
             .split_first()
             .ok_or(RecordError::EmptyCommand)?;
         let executable = inspect(command)?;
-        let failed = |error| ExecutorError::system("make a directory for the pool", error);
+        let failed = |error| ExecutorError::system("create a directory for the pool", error);
         let is_new = !options.directory.exists();
         let mut place = GivenDirectory::new(&options.directory).map_err(failed)?;
-        // The kernel names files without links.
+        // The kernel reports paths without symbolic links.
         place.path = place.path.canonicalize().map_err(failed)?;
         fs::create_dir(pool_directory(&place.path)).map_err(failed)?;
         let (stdin, input) = input_files(options.input, &place)?;
@@ -126,7 +130,7 @@ impl Executor {
             .as_ref()
             .map(File::metadata)
             .transpose()
-            .map_err(|error| ExecutorError::system("look at the input", error))?;
+            .map_err(|error| ExecutorError::system("inspect the input", error))?;
         let has_file = options.input == InputChannel::File;
         let launch = Launch {
             executable,
@@ -233,7 +237,7 @@ impl Executor {
             }
             Waited::Late => {
                 return Err(ExecutorError::Silent {
-                    reason: "the target does not come to its pool, its input or its end".into(),
+                    reason: "it reaches neither its pool nor its input nor its end".into(),
                 });
             }
         }
@@ -246,7 +250,7 @@ impl Executor {
     /// See [`ExecutorError`].
     pub fn open(&mut self, image: &Contents) -> Result<Opened, ExecutorError> {
         if let (State::Ended(outcome), None, None) = (&self.state, &self.session, &self.image) {
-            // It never comes to its pool.
+            // It never reaches its pool.
             return Ok(Opened::Ended(outcome.clone()));
         }
         self.end_template()?;
@@ -269,7 +273,7 @@ impl Executor {
         self.make_template()
     }
 
-    /// What was done so far comes before every execution.
+    /// Adds the coverage so far to that before every execution.
     fn keep_before(&mut self) {
         let mut locations = std::mem::take(&mut self.before.locations);
         locations.append(&mut self.fold.locations);
@@ -277,7 +281,7 @@ impl Executor {
         self.before.locations = locations;
     }
 
-    /// Kills the template and all it has made.
+    /// Kills the template and its children.
     fn end_template(&mut self) -> Result<(), ExecutorError> {
         let is_there = self.state == State::Template;
         self.state = State::Nothing;
@@ -365,7 +369,7 @@ impl Executor {
         Ok(Opened::Ended(outcome))
     }
 
-    /// The template has several threads: executions are forked where it was.
+    /// The template has several threads: executions are forked from the root instead.
     fn do_without_template(&mut self) -> Result<Opened, ExecutorError> {
         self.state = State::Template;
         self.end_template()?;
@@ -383,16 +387,16 @@ impl Executor {
         Ok(Opened::Ready)
     }
 
-    /// Makes the directory what it was before the last execution.
+    /// Restores the directory after the last execution.
     fn put_back(&mut self) -> Result<(), ExecutorError> {
         self.report.compared += u64::from(self.compare);
         let same = self
             .directory
             .put_back(&mut self.dirty, self.compare)
-            .map_err(|error| ExecutorError::system("put the pool back", error))?;
+            .map_err(|error| ExecutorError::system("restore the pool", error))?;
         self.compare = false;
         if !same && self.state == State::Template {
-            // Its pool is another file by now.
+            // Its pool is another file now.
             self.reopen()?;
         }
         Ok(())
@@ -413,7 +417,7 @@ impl Executor {
     /// See [`ExecutorError`].
     pub fn run(&mut self, input: &[u8]) -> Result<Outcome, ExecutorError> {
         if let State::Ended(outcome) = &self.state {
-            // What it has left is there.
+            // The directory still contains what it left.
             return Ok(outcome.clone());
         }
         self.put_back()?;
@@ -452,7 +456,7 @@ impl Executor {
             return Ok(());
         };
         if self.options.input == InputChannel::File {
-            // The target may have removed it, or put another file in its place.
+            // The target may have removed or replaced it.
             let path = input_path(&self.place.path);
             let is_same = fs::metadata(&path).is_ok_and(|metadata| {
                 (metadata.dev(), metadata.ino()) == self.launch.input_identity
@@ -474,8 +478,8 @@ impl Executor {
         Ok(())
     }
 
-    /// Lets the template or the root fork an execution. One that has taken too long because instructions were new
-    /// to the runtime is repeated.
+    /// Lets the template or the root fork an execution. Repeats an execution that timed out because instructions were new to
+    /// the runtime.
     fn run_forked(&mut self, from_template: bool) -> Result<Outcome, ExecutorError> {
         let before = self.note_count();
         let outcome = self.fork(from_template, self.options.timeout)?;
@@ -537,7 +541,7 @@ impl Executor {
         self.conclude(end, begun)
     }
 
-    /// How what a server has forked has ended.
+    /// How the forked process has ended.
     fn end_of(&mut self, from_template: bool, is_late: bool) -> Result<End, ExecutorError> {
         let Some(session) = &mut self.session else {
             return Err(ExecutorError::NothingOpen);
@@ -570,7 +574,7 @@ impl Executor {
             &area.template
         };
         if from_template && is_of_root {
-            // The template itself has ended, and the execution with it.
+            // The template has ended, and the execution with it.
             self.state = State::Nothing;
             self.compare = true;
         }
@@ -583,7 +587,7 @@ impl Executor {
         Ok(end_of_word(server.status.load(Ordering::Acquire)))
     }
 
-    /// Starts an execution as a process.
+    /// Executes the target as a new process.
     fn run_process(&mut self) -> Result<Outcome, ExecutorError> {
         self.session = None;
         self.before.clear();
@@ -601,7 +605,7 @@ impl Executor {
             &mut self.fold,
             &mut self.dirty,
             |_| false,
-            // It starts in this time, too.
+            // This includes the start of the process.
             begun + START_TIME.min(self.options.timeout * OPEN_FACTOR + Duration::from_secs(2)),
             Some(WATCH),
         )?;
@@ -624,7 +628,7 @@ impl Executor {
         self.conclude(end, begun)
     }
 
-    /// Takes what an execution has left.
+    /// Collects the results of an execution.
     fn conclude(&mut self, end: End, begun: Instant) -> Result<Outcome, ExecutorError> {
         let elapsed = begun.elapsed();
         let Some(session) = &mut self.session else {
@@ -646,7 +650,7 @@ impl Executor {
             || self
                 .directory
                 .is_disordered()
-                .map_err(|error| ExecutorError::system("look at the pool", error))?;
+                .map_err(|error| ExecutorError::system("inspect the pool", error))?;
         Ok(Outcome {
             end,
             operations: self.fold.count,
@@ -656,7 +660,7 @@ impl Executor {
         })
     }
 
-    /// What the last execution covered, with what came before its input.
+    /// The coverage of the last execution, including that before its input.
     pub fn coverage(&self) -> Coverage<'_> {
         Coverage {
             pm: &self.fold.map,
@@ -664,7 +668,7 @@ impl Executor {
         }
     }
 
-    /// What the last execution left.
+    /// The contents of the directory after the last execution.
     ///
     /// # Errors
     /// See [`ExecutorError`].
@@ -674,12 +678,12 @@ impl Executor {
             .map_err(|error| ExecutorError::system("read the pool", error))
     }
 
-    /// What is there before an execution: the image, with what the target does to it before its input.
+    /// The contents before an execution: the image, with the changes of the target before it reads its input.
     pub const fn base(&self) -> &Contents {
         self.directory.base()
     }
 
-    /// The operands of comparisons that the last execution made, without repetition.
+    /// The operands of comparisons of the last execution, without duplicates.
     pub fn comparisons(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let Some(session) = &self.session else {
             return Vec::new();
@@ -706,13 +710,13 @@ impl Executor {
         before.chain(&self.fold.locations).copied()
     }
 
-    /// How executions are made, and why not faster.
+    /// How executions are started, and why not in a faster way.
     pub fn speed_report(&self) -> SpeedReport {
         self.report.clone()
     }
 }
 
-/// Prepares for what is forked next.
+/// Prepares for the next fork.
 fn reset(session: &mut Session, before: &Fold, fold: &mut Fold) {
     fold.begin(before);
     let area = session.area();
@@ -731,7 +735,7 @@ fn end_of_status(status: TargetStatus) -> End {
     }
 }
 
-/// What `waitpid` says.
+/// Decodes a status of `waitpid`.
 fn end_of_word(status: u32) -> End {
     let status = status.cast_signed();
     if libc::WIFSIGNALED(status) {
@@ -746,7 +750,7 @@ fn input_files(
     way: InputChannel,
     place: &GivenDirectory,
 ) -> Result<(File, Option<File>), ExecutorError> {
-    let failed = |error: io::Error| ExecutorError::system("make the input", error);
+    let failed = |error: io::Error| ExecutorError::system("create the input", error);
     let nothing = || File::open("/dev/null").map_err(failed);
     match way {
         InputChannel::Stdin => {
@@ -754,7 +758,7 @@ fn input_files(
                 .map_err(|error| failed(error.into()))?;
             let file = File::from(file);
             let number = std::os::fd::AsRawFd::as_raw_fd(&file);
-            // Opened again: no right to write.
+            // Opened again, for reading only.
             let stdin = File::open(format!("/proc/self/fd/{number}")).map_err(failed)?;
             Ok((stdin, Some(file)))
         }
@@ -766,7 +770,7 @@ fn input_files(
     }
 }
 
-/// The arguments of the target, with paths in them.
+/// The arguments of the target, with paths instead of placeholders.
 fn arguments_for(
     arguments: &[OsString],
     way: InputChannel,

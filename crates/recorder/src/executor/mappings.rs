@@ -1,4 +1,4 @@
-//! Where pools are mapped, in all processes of a repeated target: they are copies of one.
+//! Where pools are mapped. The same in all processes of a target, because they are forks of one.
 
 use super::fold::Dirty;
 
@@ -13,18 +13,18 @@ struct Mapping {
     address: u64,
     len_bytes: u64,
     pool: PoolNumber,
-    /// Of the byte at `address`.
+    /// The offset of the byte at `address`.
     offset: u64,
 }
 
-/// See the module header. Newer ones come last, and hide older ones.
+/// The mappings of pools. Newer ones come last, and hide older ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mappings {
     all: Vec<Mapping>,
 }
 
 impl Mappings {
-    /// A part of a pool is mapped from now on.
+    /// Adds a mapping of a part of a pool.
     pub(super) fn map(&mut self, address: u64, len_bytes: u64, pool: PoolNumber, offset: u64) {
         self.all.push(Mapping {
             address,
@@ -34,19 +34,19 @@ impl Mappings {
         });
     }
 
-    /// What is mapped at one address is mapped at another, too, and may be longer.
+    /// Adds a second mapping of what is mapped at an address. It may be longer.
     pub(super) fn copy(&mut self, from: u64, to: u64, len_bytes: u64) {
         if let Some((pool, offset, _)) = self.at(from) {
             self.map(to, len_bytes, pool, offset);
         }
     }
 
-    /// How many there are.
+    /// The number of mappings.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Forgets all but the first ones.
+    /// Removes all but the first ones.
     pub(super) fn truncate(&mut self, len: usize) {
         self.all.truncate(len);
     }
@@ -63,7 +63,7 @@ impl Mappings {
         ))
     }
 
-    /// Notes the pages of a range of addresses as written; whether any of it lies in a pool.
+    /// Adds the pages of an address range as written; returns whether any of it is in a pool.
     pub(super) fn mark(&self, address: u64, len_bytes: u64, dirty: &mut Dirty) -> bool {
         let (mut at, end) = (address, address.saturating_add(len_bytes));
         let mut found = false;

@@ -1,4 +1,4 @@
-//! What to repeat, and how.
+//! The options of an executor.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,37 +7,37 @@ use std::time::Duration;
 
 use crate::input::InputChannel;
 
-/// What to repeat, and how.
+/// The options of an executor.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct ExecutorOptions {
     /// Program and arguments. `{pool}` stands for the path of the pool, `{input}` for that of the input.
     pub command: Vec<OsString>,
-    /// How the target gets its input.
+    /// How the target receives its input.
     pub input: InputChannel,
     /// How long an execution may take.
     pub timeout: Duration,
-    /// Whether an operation is its whole call stack, not only its instruction.
+    /// Whether an operation is identified by its whole call stack, not only by its instruction.
     pub stacks: bool,
-    /// Whether time, randomness and numbers of processes are fixed.
+    /// Whether time, random numbers and process ids are fixed.
     pub derandomise: bool,
     /// Whether sockets of the target are fed from its input.
     pub desock: bool,
     /// Whether operands of comparisons are recorded.
     pub comparisons: bool,
-    /// The directory for pool and input: see [`crate::pool_path`]. Made if it is not there, and then removed in
-    /// the end; for one at a time, and best in `/dev/shm`.
+    /// The directory for pool and input: see [`crate::pool_path`]. Created if needed, and removed then at the end. Only one
+    /// executor may use it, and it should be in `/dev/shm`.
     pub directory: PathBuf,
-    /// No file of the target gets longer.
+    /// The maximum length of files that the target writes.
     pub file_limit_bytes: u64,
-    /// How many chunks of shared memory an execution has for its records, of 256 KiB each.
+    /// The number of chunks of shared memory for the records of an execution, of 256 KiB each.
     pub chunk_count: u32,
-    /// What else the environment of the target says.
+    /// More environment variables of the target.
     pub variables: Vec<(OsString, OsString)>,
 }
 
 impl ExecutorOptions {
-    /// The usual options for a command.
+    /// The default options for a command.
     pub fn new(command: Vec<OsString>, input: InputChannel) -> Self {
         Self {
             command,
@@ -55,7 +55,7 @@ impl ExecutorOptions {
     }
 }
 
-/// A directory that nobody else has.
+/// A directory that no other executor uses.
 fn own_directory() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What came of an execution.
+//! The results of the executor.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 /// How an execution ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// By itself, with this code.
+    /// The process exited with this code.
     Exit(i32),
-    /// By this signal.
+    /// This signal killed the process.
     Signal(i32),
-    /// It took too long, and was killed.
+    /// It timed out and was killed.
     Timeout,
 }
 
@@ -24,67 +24,67 @@ impl fmt::Display for End {
     }
 }
 
-/// What came of an execution.
+/// The result of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// How it ended.
     pub end: End,
-    /// How many operations on persistent memory there were, those before the input included.
+    /// The number of operations on persistent memory, including those before the input.
     pub operations: u64,
-    /// Whether the host lost count of operations: the map is not that of the whole execution.
+    /// Whether records were lost, so that the coverage is incomplete.
     pub truncated: bool,
-    /// How long it took, from the order to its end.
+    /// How long it took.
     pub elapsed: Duration,
-    /// Why it was ended, if the runtime could not go on.
+    /// Why the runtime ended it, if it did.
     pub fatal: Option<String>,
 }
 
-/// What an execution has covered.
+/// The coverage of an execution.
 #[derive(Clone, Copy, Debug)]
 pub struct Coverage<'a> {
-    /// Locations of PM paths, each with how often it was met.
+    /// For each location of PM paths, how often it was reached.
     pub pm: &'a [u8],
-    /// Branches, each with how often it was taken. Empty if the target does not count them.
+    /// For each branch, how often it was taken. Empty if the target does not count branches.
     pub branches: &'a [u8],
 }
 
-/// What came of opening an image.
+/// The result of opening an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// Inputs can be run on it.
     Ready,
-    /// The target has ended before it touched its input, so it does the same whatever the input is.
+    /// The target ended before it read its input, so all inputs have the same result.
     Ended(Outcome),
 }
 
-/// How executions are made.
+/// How executions are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speed {
-    /// From a process that has opened its pool.
+    /// Forked from a process that has opened its pool.
     FromTemplates,
-    /// From a process that is about to open its pool.
+    /// Forked from a process that is about to open its pool.
     FromRoot,
     /// As a new process.
     NewProcesses,
 }
 
-/// How executions are made, and why not faster.
+/// How executions are started, and why not in a faster way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeedReport {
-    /// How they are made at present.
+    /// How they are started now.
     pub speed: Speed,
-    /// Why not faster, if so.
+    /// Why not in a faster way.
     pub reason: Option<String>,
-    /// How many were made from templates.
+    /// Executions forked from templates.
     pub from_templates: u64,
-    /// How many were made from the root.
+    /// Executions forked from the root.
     pub from_root: u64,
-    /// How many were new processes.
+    /// Executions as new processes.
     pub new_processes: u64,
-    /// How many templates there were.
+    /// Templates.
     pub templates: u64,
-    /// How often the target had to be started anew.
+    /// How often the target was started again.
     pub restarts: u64,
-    /// After how many executions everything had to be compared to be put back.
+    /// Executions after which the whole directory had to be compared.
     pub compared: u64,
 }

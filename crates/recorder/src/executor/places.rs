@@ -1,4 +1,4 @@
-//! Which operation a number in a record stands for.
+//! Maps the site and call stack ids of records to operations.
 
 use powerfail_protocol::fuzz::{CodePlace, ModuleHash, Operation};
 
@@ -10,8 +10,8 @@ struct Module {
     hash: ModuleHash,
 }
 
-/// Modules, and the operations of sites and call stacks. All processes of a repeated target are copies of one,
-/// so what one of them says holds for all.
+/// Modules, and the operations of sites and call stacks. All processes of a target are forks of one, so what one of them
+/// reports holds for all.
 #[derive(Debug)]
 pub(super) struct Places {
     stacks: bool,
@@ -19,11 +19,11 @@ pub(super) struct Places {
     operations: Vec<Option<Operation>>,
 }
 
-/// Numbers are dense; a higher one is damaged.
+/// Ids are dense; a higher one is invalid.
 const NUMBERS_MAX: usize = 1 << 24;
 
 impl Places {
-    /// None yet; whether an operation is its whole call stack.
+    /// No modules. `stacks`: whether an operation is identified by its whole call stack.
     pub(super) const fn new(stacks: bool) -> Self {
         Self {
             stacks,
@@ -32,7 +32,7 @@ impl Places {
         }
     }
 
-    /// A module is there from now on, over whatever was there.
+    /// Adds a module, which replaces those at its addresses.
     pub(super) fn load(&mut self, address: u64, len_bytes: u64, path: &[u8]) {
         let end = address.saturating_add(len_bytes);
         self.modules
@@ -58,7 +58,7 @@ impl Places {
         )
     }
 
-    /// A site or call stack is there: its addresses, innermost first.
+    /// Adds a site or call stack: its addresses, innermost first.
     pub(super) fn define(&mut self, number: u64, addresses: impl Iterator<Item = u64>) {
         let number = number as usize;
         if number >= NUMBERS_MAX {
@@ -72,7 +72,7 @@ impl Places {
         self.operations[number] = Some(Operation::of_stack(places));
     }
 
-    /// The operation of a number.
+    /// The operation of an id.
     pub(super) fn operation(&self, number: u32) -> Option<Operation> {
         self.operations.get(number as usize).copied().flatten()
     }

@@ -1,4 +1,4 @@
-//! One start of the target: its processes, what they say, and the orders that they are given.
+//! One start of the target: its processes, their messages, and the orders to them.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,7 +30,7 @@ use super::fold::{Dirty, Fold};
 use super::mappings::Mappings;
 use super::places::Places;
 
-/// What a target is started with.
+/// How a target is launched.
 #[derive(Debug)]
 pub(super) struct Launch {
     pub(super) executable: Executable,
@@ -43,13 +43,13 @@ pub(super) struct Launch {
     pub(super) stacks: bool,
     /// Bits of [`powerfail_protocol::fuzz::flag`].
     pub(super) flags: u32,
-    /// Where the input is, if it is a file with a name.
+    /// The path of the input, if it is a named file.
     pub(super) input_path: Option<PathBuf>,
     /// Device and inode of the input.
     pub(super) input_identity: (u64, u64),
 }
 
-/// See the module header.
+/// One start of the target.
 #[derive(Debug)]
 pub(super) struct Session {
     shared: SharedFile,
@@ -57,32 +57,32 @@ pub(super) struct Session {
     target: Target,
     places: Places,
     mappings: Mappings,
-    /// How many mappings the template has.
+    /// The number of mappings of the template.
     template_mappings: usize,
-    /// How many messages were read.
+    /// The number of messages that were read.
     messages: u32,
     /// How often threads have waited for chunks.
     starved: u32,
     /// The next thread of the target, if it has made none.
     threads: u32,
     greeted: bool,
-    /// Why the runtime has ended a process, since this was last taken.
+    /// Why the runtime ended a process, until it is taken.
     fatal: Option<String>,
 }
 
-/// How the waiting ended.
+/// The result of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
-    /// What was waited for has happened.
+    /// The condition is met.
     Done,
-    /// It took too long.
+    /// It timed out.
     Late,
-    /// The process that was started has ended: its status.
+    /// The started process has ended, with this status.
     Gone(crate::summary::TargetStatus),
 }
 
 impl Session {
-    /// Starts the target: for one execution with these words as arguments, if it has any, or to be repeated.
+    /// Starts the target: as a fork server, or for a `single` execution with these words as arguments.
     pub(super) fn start(
         launch: &Launch,
         directory: &Directory,
@@ -91,7 +91,7 @@ impl Session {
     ) -> Result<Self, ExecutorError> {
         let shared = SharedFile::create_for_executor(launch.chunk_count)?;
         let (socket, target_socket) = Socket::pair()
-            .map_err(|error| RecordError::system("make a socket for the target", error))?;
+            .map_err(|error| RecordError::system("create a socket for the target", error))?;
         let area = shared.area();
         let mut flags = launch.flags;
         if let Some(words) = single {
@@ -137,7 +137,7 @@ impl Session {
     ) -> Result<Target, ExecutorError> {
         let stdin = stdin
             .try_clone()
-            .map_err(|error| ExecutorError::system("give the target its input", error))?;
+            .map_err(|error| ExecutorError::system("pass the input to the target", error))?;
         let inheritance = Inheritance {
             shared,
             socket,
@@ -164,17 +164,17 @@ impl Session {
         &self.shared
     }
 
-    /// Whether the runtime in the target has spoken.
+    /// Whether the runtime in the target has sent its greeting.
     pub(super) const fn is_greeted(&self) -> bool {
         self.greeted
     }
 
-    /// Why the runtime has ended a process since this was last asked.
+    /// Takes the reason why the runtime ended a process.
     pub(super) const fn take_fatal(&mut self) -> Option<String> {
         self.fatal.take()
     }
 
-    /// Gives an order.
+    /// Sends an order.
     pub(super) fn order(&self, server: impl Fn(&Area) -> &Server, order: Order) {
         let server = server(self.area());
         server.phase.store(Phase::Away as u32, Ordering::Relaxed);
@@ -183,8 +183,8 @@ impl Session {
         let _ = futex::wake(&server.orders, futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Waits until something is so. Reads what the target says meanwhile, and its records where it has no more
-    /// room for them. Whether the process that was started lives is looked at now and then, if that matters.
+    /// Waits until a condition is met. Meanwhile reads messages, and records if the target has no free chunks. If `watch` is
+    /// given, checks that often that the started process is alive.
     pub(super) fn wait(
         &mut self,
         directory: &mut Directory,
@@ -221,7 +221,7 @@ impl Session {
         }
     }
 
-    /// Sleeps until the host is called, if it was not since `seen` was read.
+    /// Sleeps until the target wakes the host, unless it did since `seen` was read.
     fn sleep(&self, seen: u32, time: Duration) {
         let time = Timespec {
             tv_sec: time.as_secs().cast_signed(),
@@ -231,7 +231,7 @@ impl Session {
         let _ = futex::wait(word, futex::Flags::empty(), seen, Some(&time));
     }
 
-    /// Reads what the target has said.
+    /// Reads messages of the target.
     fn receive(&mut self, directory: &mut Directory) -> Result<(), ExecutorError> {
         let sent = self.area().messages.load(Ordering::Acquire);
         if sent == self.messages {
@@ -298,8 +298,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the records that there are and gives their chunks back: all of them when nobody writes any more,
-    /// or those of full chunks.
+    /// Reads records and releases their chunks: those of all chunks, if no process writes any more, or only those of full
+    /// ones.
     pub(super) fn drain(&mut self, fold: &mut Fold, dirty: &mut Dirty, full_only: bool) {
         let owned = |index| Some((index, self.shared.owner(index)?));
         let mut chunks: Vec<(ChunkIndex, ChunkOwner)> =
@@ -342,24 +342,24 @@ impl Session {
             .collect()
     }
 
-    /// Notes that the template is there: what it has is what its executions have at first.
+    /// Records the state of the template, with which its executions start.
     pub(super) fn keep_template(&mut self) {
         self.template_mappings = self.mappings.len();
     }
 
-    /// Forgets the template.
+    /// Removes the state of the template.
     pub(super) fn forget_template(&mut self) {
         self.template_mappings = 0;
         self.forget_execution();
     }
 
-    /// Forgets what the last execution alone had.
+    /// Removes the state of the last execution.
     pub(super) fn forget_execution(&mut self) {
         self.mappings.truncate(self.template_mappings);
         self.free_slots();
     }
 
-    /// Frees the slots of threads that are gone. The first one is that of the thread that is forked.
+    /// Frees the slots of threads that have ended. The first slot belongs to the forked thread.
     fn free_slots(&mut self) {
         let next = self.shared.next_thread();
         if next == self.threads {
@@ -383,7 +383,7 @@ impl Session {
         }
     }
 
-    /// Kills the process that was started, with all in its session that are in its group.
+    /// Kills the started process and its process group.
     pub(super) fn kill_target(&mut self) {
         let _ = rustix::process::kill_process_group(self.target.id(), Signal::KILL);
         self.target.signal(Signal::KILL);
@@ -392,12 +392,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // How long processes get to reap each other.
+        // How long processes may take to reap each other.
         const PATIENCE: Duration = Duration::from_secs(2);
         let root = &self.area().root;
         let child = root.child.load(Ordering::Acquire);
         let is_reached = root.process.load(Ordering::Acquire) != 0;
-        // The root adopts what the others leave, and ends it.
+        // The root adopts orphaned processes and ends them.
         if is_reached && child != 0 && root.phase.load(Ordering::Acquire) == Phase::Away as u32 {
             Self::kill(child);
             let deadline = Instant::now() + PATIENCE;

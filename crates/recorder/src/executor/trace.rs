@@ -1,4 +1,4 @@
-//! The PM path of a recording: the same locations as a repeated execution of the same test case has.
+//! The PM path of a recording. It has the same locations as an execution of the same test case.
 
 use powerfail_model::{EventIndex, ThreadIndex};
 use powerfail_protocol::fuzz::{CodePlace, ModuleHash, Operation, Path};
@@ -16,8 +16,8 @@ pub struct TraceLocation {
     pub location: u32,
 }
 
-/// The locations of a trace, in their order; `stacks`: whether an operation is its whole call stack. Shows each
-/// to `found`.
+/// Calls `found` with the locations of a trace, in order. `stacks`: whether an operation is identified by its whole call
+/// stack.
 ///
 /// # Errors
 /// The trace cannot be read.
