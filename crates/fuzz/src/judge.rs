@@ -26,7 +26,7 @@ const EXECUTIONS_MAX: u64 = 200;
 pub(crate) struct Judge {
     options: Arc<CampaignOptions>,
     runtime: Arc<[u8]>,
-    /// How recovery is run where nobody says otherwise.
+    /// How recovery is run by default.
     recovery: Recovery,
 }
 
@@ -75,7 +75,7 @@ impl Judge {
         }
     }
 
-    /// How recovery is run where nobody says otherwise.
+    /// How recovery is run by default.
     pub(crate) const fn recovery(&self) -> &Recovery {
         &self.recovery
     }

@@ -230,7 +230,7 @@ fn speaks_the_protocol(has_shared_inputs: bool) {
     assert_eq!(crash.status.signal(), Some(libc::SIGABRT));
     let hang = afl.execute(b"HANG", true);
     assert_eq!(hang.status.signal(), Some(libc::SIGKILL));
-    // afl-fuzz loses its patience just when the execution ends: either may be first, and the next one is none
+    // afl-fuzz times out just when the execution ends: either may be first, and the next execution is none
     // the worse for it.
     let late = afl.execute(b"a", true).status;
     assert!(

@@ -154,7 +154,7 @@ fn flags_replace_the_old_ones_and_stay() {
     assert_eq!(checks["prefix"], false, "{checks}");
     assert_eq!(timeout["secs"], 7, "{timeout}");
     assert_eq!(jobs, 2);
-    // Without flags everything is as it was, and how long it runs is said anew each time.
+    // Without flags, all options stay, except for how long it runs.
     let (more_execs, again) = resume(&[]);
     assert_eq!(again, [checks, timeout, jobs, seed]);
     assert!(more_execs > execs, "{execs:?} and then {more_execs:?}");
@@ -177,7 +177,7 @@ fn without_checks_nothing_is_found() {
     let summary = summary(&fuzz(&folder, &flags).ends_with(CLEAN));
     assert!(summary["stats"]["crashes"].as_u64() > Some(0), "{summary}");
     assert_eq!(summary["findings"].as_array().map(Vec::len), Some(0));
-    // It is looked at when there are checks.
+    // Failures are explained when it is resumed with checks.
     let run = folder.powerfail(&[
         "fuzz",
         "--resume",

@@ -1,4 +1,4 @@
-//! Ways into a target, what a campaign begins with, and how the target is looked at.
+//! Input channels, seeds, images, dictionaries and grammars, and how operations are identified.
 
 use std::fs;
 
@@ -65,7 +65,7 @@ fn inputs_as_arguments() {
     );
 }
 
-/// Its recovery is the server, too, and ends although nobody connects.
+/// Its recovery is the server, too, and ends although no client connects.
 #[test]
 fn inputs_from_clients() {
     is_found(&["--desock"], &["./shop", "{pool}", "serve"]);

@@ -179,9 +179,9 @@ impl Schedule {
                     .testcase_mut(CorpusId(id))?
                     .add_metadata(IsFavoredMetadata {});
             }
-            self.compute_anew(state)?;
+            self.update_weights(state)?;
         } else if self.steps.is_multiple_of(STEPS_PER_TABLE) {
-            self.compute_anew(state)?;
+            self.update_weights(state)?;
         }
         self.steps += 1;
         let id = self.scheduler.next(state)?;
@@ -192,7 +192,7 @@ impl Schedule {
         Ok((id, power))
     }
 
-    fn compute_anew(&mut self, state: &mut State) -> Result<(), Error> {
+    fn update_weights(&mut self, state: &mut State) -> Result<(), Error> {
         // The scheduler has no other way to compute weights again.
         let nothing = Testcase::new(CaseInput::default());
         self.scheduler.on_replace(state, CorpusId(0), &nothing)

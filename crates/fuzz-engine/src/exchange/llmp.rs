@@ -1,10 +1,9 @@
-//! Both ends of an exchange: a broker in this process, with one client of our own that sends and receives.
-//! Brokers speak with each other over TCP.
+//! An exchange: a broker in this process, with one client that sends and receives. Brokers are connected over TCP.
 //!
-//! LLMP numbers its clients in three places that do not know of each other: the broker counts those that it
-//! has added, each listener those that it has accepted, and a connection to another broker takes the next
-//! number without telling. With equal numbers messages are taken for echoes and dropped. So the order here
-//! matters: the listener for our own client comes first, then that client, then everything else.
+//! LLMP numbers its clients in three places independently: the broker counts those that it added, each
+//! listener those that it accepted, and a connection to another broker takes the next number silently. Messages between equal
+//! numbers are dropped as echoes. So the order matters here: first the listener for the own client, then that client, then
+//! everything else.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
@@ -20,7 +19,7 @@ use super::memory::{ProcessMemory, ProcessMemoryProvider};
 /// Marks our messages.
 const MESSAGE: Tag = Tag(0x7066_0001);
 
-/// How long the thread waits for something to send before it looks for something to receive.
+/// How long the thread waits for messages to send before it checks for messages to receive.
 const PAUSE: Duration = Duration::from_millis(10);
 
 type OurBroker = LlmpBroker<(), ProcessMemory, ProcessMemoryProvider>;
@@ -37,8 +36,7 @@ impl ExchangeError {
     }
 }
 
-/// A place to send messages to and to receive those of others from. It works in the background until the
-/// process ends.
+/// Sends messages to other instances and receives theirs, in the background, until the process ends.
 #[derive(Debug)]
 pub struct Exchange {
     outgoing: Sender<Vec<u8>>,
@@ -68,7 +66,7 @@ impl Exchange {
     /// Joins the broker that listens on an address.
     ///
     /// # Errors
-    /// Nobody listens there, or somebody who speaks something else.
+    /// No broker listens on the address.
     pub fn join(address: impl ToSocketAddrs) -> Result<Self, ExchangeError> {
         let addresses: Vec<SocketAddr> = address
             .to_socket_addrs()
@@ -84,17 +82,17 @@ impl Exchange {
         self.address
     }
 
-    /// Sends a message to all others. Says whether that is still possible.
+    /// Sends a message to all others; returns false if the exchange has ended.
     pub fn send(&self, message: Vec<u8>) -> bool {
         self.outgoing.send(message).is_ok()
     }
 
-    /// A message of others, if there is one.
+    /// A message of another instance, if there is one.
     pub fn try_receive(&self) -> Option<Vec<u8>> {
         self.incoming.try_recv().ok()
     }
 
-    /// A message of others. Waits for one.
+    /// Waits for a message of another instance.
     pub fn receive(&self, longest: Duration) -> Option<Vec<u8>> {
         self.incoming.recv_timeout(longest).ok()
     }
@@ -109,7 +107,7 @@ impl Exchange {
         let work = move || match set_up(connect) {
             Ok((mut broker, mut client)) => {
                 if started.send(Ok(())).is_ok() {
-                    // An error of LLMP ends the exchange; whoever sends is told.
+                    // An error of LLMP ends the exchange, and `send` returns false.
                     let _ = serve(&mut broker, &mut client, &to_send, &received);
                 }
             }
@@ -130,7 +128,7 @@ impl Exchange {
     }
 }
 
-/// A broker with our client, connected.
+/// A broker and its connected client.
 fn set_up(
     connect: impl FnOnce(&mut OurBroker) -> Result<(), Error>,
 ) -> Result<(OurBroker, OurClient), Error> {
@@ -139,7 +137,7 @@ fn set_up(
     let port = local.local_addr()?.port();
     broker.inner_mut().launch_listener(Listener::Tcp(local))?;
     let client = LlmpClient::create_attach_to_tcp(ProcessMemoryProvider, port)?;
-    // The listener has announced the client; the broker has to take notice before it counts on.
+    // The listener has announced the client. The broker must register it before it counts further.
     while broker.num_clients_seen() < 2 {
         broker.broker_once()?;
     }
@@ -147,7 +145,7 @@ fn set_up(
     Ok((broker, client))
 }
 
-/// Sends and receives until nobody is interested any more.
+/// Sends and receives until the exchange is dropped.
 fn serve(
     broker: &mut OurBroker,
     client: &mut OurClient,

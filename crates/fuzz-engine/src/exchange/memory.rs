@@ -2,16 +2,14 @@
 //!
 //! `LibAFL`'s own providers share memory between processes, by System V segments, by names in /dev/shm or by
 //! file descriptors. The first two stay behind when a campaign is killed; the last closes a descriptor once
-//! for each mapping, and so may close one of somebody else. All that speaks LLMP here are threads of one
-//! process, so plain memory does: it goes when the process goes. What a remote peer names as its memory
-//! does not exist here and is refused.
+//! for each mapping, and so may close an unrelated one. All clients of LLMP here are threads of one process, so plain
+//! memory is enough: it is freed with the process. Memory that a remote peer names does not exist here, and is rejected.
 //!
 //! # Safety
 //!
 //! LLMP reads and writes shared memory through raw pointers from several threads and orders what it does by
-//! atomic variables in the memory itself. What it asks of memory is an address that stays, alignment of eight
-//! bytes, and that bytes are not moved or freed while somebody holds it: a boxed slice of words behind an
-//! `Arc` is all of that. The cells allow changes through shared references.
+//! atomic variables in the memory itself. It needs memory that is aligned to eight bytes, and that is
+//! not moved or freed while it is in use: a boxed slice of words in an `Arc` guarantees that. The cells allow changes through shared references.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -82,7 +80,8 @@ impl Deref for ProcessMemory {
 impl DerefMut for ProcessMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         let start = UnsafeCell::raw_get(self.page.0.as_ptr()).cast();
-        // SAFETY: as above; LLMP takes nothing but the address from this slice.
+        // SAFETY: the box has at least this many bytes and lives as long as `self`; the cells allow writes. LLMP only takes
+        // the address of this slice.
         unsafe { std::slice::from_raw_parts_mut(start, self.len_bytes) }
     }
 }

@@ -3,8 +3,8 @@
 //! One campaign is the *broker* and the others *join* it; what one sends all others receive, and who joins late
 //! receives everything that was sent before. A message is bytes that mean nothing here.
 //!
-//! LLMP knows no passwords: whoever reaches the port can send. Use it in networks that you trust. Messages
-//! are lost when the connection is; directories that are synchronised are the way that loses nothing.
+//! LLMP has no passwords: every process that reaches the port can send. Use it only in networks that you trust. Messages are
+//! lost when the connection is lost; synchronised directories lose nothing.
 
 mod llmp;
 mod memory;

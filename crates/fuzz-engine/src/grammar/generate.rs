@@ -1,16 +1,15 @@
-//! Inputs made by a grammar.
+//! Generates inputs from a grammar.
 
 use libafl_bolts::rands::StdRand;
 
 use super::{Grammar, Node, NodeNumber};
 use crate::mutate::Dice;
 
-/// Rules within rules; below this only the shallowest alternatives are taken.
+/// At this nesting of rules, only the shallowest alternatives are taken.
 const DEEPEST: u32 = 24;
 
 impl Grammar {
-    /// An input, the same for the same seed. It becomes longer than `max_bytes` only as far as the grammar
-    /// demands it.
+    /// Generates an input, which depends only on the seed. It is longer than `max_bytes` only if the grammar requires it.
     pub fn generate(&self, seed: u64, max_bytes: usize) -> Vec<u8> {
         let mut random = StdRand::with_seed(seed);
         self.generate_all(&mut Dice(&mut random), max_bytes)
@@ -20,7 +19,7 @@ impl Grammar {
         self.generate_node(self.start_node(), dice, max_bytes)
     }
 
-    /// What a node stands for.
+    /// Generates the text of a node.
     pub(crate) fn generate_node(
         &self,
         node: NodeNumber,
@@ -94,7 +93,7 @@ impl Grammar {
     }
 }
 
-/// A number of a range: any, or one near an end.
+/// A number in a range: any one, or one near an end.
 fn number(first: u64, last: u64, dice: &mut Dice<'_>) -> u64 {
     let span = last - first;
     match dice.below(8) {

@@ -1,4 +1,4 @@
-//! The rules of a grammar in an input.
+//! Matches an input with a grammar.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use rustc_hash::FxHashMap;
 
 use super::{Grammar, Node, NodeNumber};
 
-/// An input that needs more steps than this is treated as none of the grammar.
+/// An input that needs more steps does not match.
 const MOST_STEPS: usize = 200_000;
 
-/// Rules within rules; deeper ones are not looked for.
+/// The maximum nesting of rules.
 const DEEPEST: u32 = 200;
 
-/// A repetition in an input, and where its items are.
+/// A repetition in an input, and the ranges of its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Repetition {
     pub(crate) item: NodeNumber,
@@ -22,21 +22,21 @@ pub(crate) struct Repetition {
     pub(crate) items: Vec<Range<usize>>,
 }
 
-/// What was found in an input.
+/// The parts of an input that matched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputMatch {
-    /// Rules by their bodies, and numbers and classes, with the bytes that they made.
+    /// Rules (as their bodies), numbers and classes, with the bytes that they match.
     pub(crate) parts: Vec<(NodeNumber, Range<usize>)>,
     pub(crate) repetitions: Vec<Repetition>,
 }
 
 impl Grammar {
-    /// Whether an input is one of this grammar.
+    /// Whether an input matches this grammar.
     pub fn matches(&self, input: &[u8]) -> bool {
         self.find(input).is_some()
     }
 
-    /// Finds the rules in an input; nothing if the input is not of this grammar.
+    /// Matches an input; `None` if it does not match.
     pub(crate) fn find(&self, input: &[u8]) -> Option<InputMatch> {
         let mut finder = Finder {
             grammar: self,
@@ -57,13 +57,13 @@ impl Grammar {
 struct Finder<'a> {
     grammar: &'a Grammar,
     input: &'a [u8],
-    /// Where a node ends that starts somewhere.
+    /// The end of each node at each start.
     ends: FxHashMap<(NodeNumber, usize), Option<usize>>,
     steps: usize,
 }
 
 impl Finder<'_> {
-    /// Where the text of a node ends, if it is here.
+    /// The end of the text that a node matches at a position.
     fn end(&mut self, node: NodeNumber, at: usize, depth: u32) -> Option<usize> {
         self.steps += 1;
         if self.steps > MOST_STEPS || depth > DEEPEST {
@@ -101,7 +101,7 @@ impl Finder<'_> {
                 if let Some(end) = self.ends.get(&(node, at)) {
                     return *end;
                 }
-                // A rule that needs itself at the same place finds nothing there.
+                // A left-recursive rule does not match.
                 self.ends.insert((node, at), None);
                 let end = self.end(grammar.rules[*rule].body, at, depth + 1);
                 self.ends.insert((node, at), end);
@@ -142,14 +142,14 @@ impl Finder<'_> {
         let mut left = max.unwrap_or(u32::MAX);
         std::iter::from_fn(move || {
             left = left.checked_sub(1)?;
-            // Nothing can be repeated for ever.
+            // An empty item would repeat forever.
             let end = self.end(item, at, depth + 1).filter(|end| *end > at)?;
             at = end;
             Some(end)
         })
     }
 
-    /// Goes the same way again and writes down what is where.
+    /// Matches again, and collects the parts.
     fn collect(
         &mut self,
         node: NodeNumber,

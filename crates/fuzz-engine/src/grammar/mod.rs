@@ -1,9 +1,8 @@
-//! Grammars of inputs, in a small notation of our own: docs/reference/fuzz-grammar.md describes it for users.
+//! Grammars of inputs. `docs/reference/fuzz-grammar.md` describes the notation.
 //!
-//! A grammar makes inputs ([`Grammar::generate`]), and finds its rules in inputs, so that parts can be made
-//! anew. Finding is greedy: each choice takes its longest alternative, each repetition as much as it can. A
-//! grammar in which only going back would help (`{ "a" } "a"`) does not find what it has made; then parts
-//! are inserted, but not replaced.
+//! A grammar generates inputs ([`Grammar::generate`]) and matches inputs, so that their parts can be replaced. Matching is
+//! greedy: each choice takes its longest alternative, each repetition as much as it can. A grammar that needs backtracking
+//! (`{ "a" } "a"`) does not match its own inputs; parts are inserted then, but not replaced.
 
 mod generate;
 mod match_input;

@@ -1,4 +1,4 @@
-//! From the text of a grammar to a grammar, or to an error that says where and what.
+//! Parses the text of a grammar. Errors have a line and a column.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::scan::{Place, Scanner, Token};
 use super::{Grammar, Node, NodeNumber, Rule};
 
-/// What is wrong with a grammar, and where.
+/// An error in a grammar.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("line {line}, column {column}: {message}")]
 pub struct GrammarError {
@@ -20,10 +20,10 @@ pub struct GrammarError {
     pub message: String,
 }
 
-/// A depth that no text has.
+/// The depth of a node without an end.
 const ENDLESS: u32 = u32::MAX;
 
-/// Parentheses within parentheses; more are a mistake, and would need more stack.
+/// The maximum nesting of parentheses. More would need more stack.
 const DEEPEST: usize = 100;
 
 impl FromStr for Grammar {
@@ -60,13 +60,13 @@ struct Reader<'a> {
     place: Place,
     nodes: Vec<Node>,
     names: HashMap<String, usize>,
-    /// By number of rule.
+    /// The nodes of rules, by their numbers.
     bodies: Vec<Name>,
     depth: usize,
 }
 
 impl Reader<'_> {
-    /// Takes the token, and looks at the next one.
+    /// Returns the current token, and advances to the next one.
     fn take(&mut self) -> Result<Token, GrammarError> {
         let (token, place) = self.scanner.next()?;
         self.place = place;
@@ -106,13 +106,11 @@ impl Reader<'_> {
     fn rule(&mut self) -> Result<(), GrammarError> {
         let place = self.place;
         let Token::Name(name) = self.take()? else {
-            return Err(place.error("a rule starts with its name: name = ... ;"));
+            return Err(place.error("expected the name of a rule: name = ... ;"));
         };
         let number = self.number_of(name.clone(), place);
         if self.bodies[number].body.is_some() {
-            return Err(place.error(format!(
-                "there is a rule '{name}' already; use | for alternatives"
-            )));
+            return Err(place.error(format!("duplicate rule '{name}'; use | for alternatives")));
         }
         self.expect('=', "after the name of a rule")?;
         let body = self.choice()?;
@@ -127,7 +125,7 @@ impl Reader<'_> {
         if self.depth > DEEPEST {
             return Err(self
                 .place
-                .error("too many parentheses within each other; make a rule of some"));
+                .error("parentheses are nested too deeply; move a part to its own rule"));
         }
         let mut alternatives = vec![self.sequence()?];
         while self.is('|') {
@@ -155,7 +153,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Something, with the number of times behind it.
+    /// An item with its repetition.
     fn part(&mut self) -> Result<NodeNumber, GrammarError> {
         let item = self.item()?;
         let (min, max) = match self.token {
@@ -181,8 +179,8 @@ impl Reader<'_> {
                 if self.token == Token::Sign('*') {
                     self.take()?;
                     let item = self.item()?;
-                    let count = u32::try_from(first)
-                        .map_err(|_| place.error("so many times are too many"))?;
+                    let count =
+                        u32::try_from(first).map_err(|_| place.error("the count is too large"))?;
                     return Ok(self.add(Node::Repeat {
                         item,
                         min: count,
@@ -191,13 +189,13 @@ impl Reader<'_> {
                 }
                 if self.token != Token::To {
                     return Err(place.error(
-                        "a number is a range, 0..9, or a count before *, 3 * x; quote literals",
+                        "expected a range (0..9) or a count (3 * x) after a number; quote literals",
                     ));
                 }
                 self.take()?;
                 let last_place = self.place;
                 let Token::Number(last) = self.take()? else {
-                    return Err(last_place.error("a range ends with a number: 0..9"));
+                    return Err(last_place.error("expected a number at the end of the range: 0..9"));
                 };
                 if last < first {
                     return Err(place.error(format!("the range {first}..{last} is empty")));
@@ -228,7 +226,7 @@ impl Reader<'_> {
                 }))
             }
             other => Err(place.error(format!(
-                "expected something that inputs contain, found {}",
+                "expected a literal, class, range, name or group, found {}",
                 other.describe()
             ))),
         }
@@ -245,7 +243,7 @@ impl Reader<'_> {
                     .map(|name| name.text.as_str());
                 let known = names.collect::<Vec<_>>().join(", ");
                 name.mentioned.error(format!(
-                    "there is no rule '{}'; there are: {known}",
+                    "unknown rule '{}'; expected one of: {known}",
                     name.text
                 ))
             })?;
@@ -257,7 +255,7 @@ impl Reader<'_> {
         if rules.is_empty() {
             return Err(self
                 .place
-                .error("a grammar has at least one rule: start = ... ;"));
+                .error("expected at least one rule: start = ... ;"));
         }
         let depths = depths(&self.nodes, &rules);
         if let Some(rule) = endless(&self.nodes, &rules, &depths) {
@@ -278,11 +276,11 @@ impl Reader<'_> {
     }
 }
 
-/// A rule that needs itself to end.
+/// A rule that never ends.
 fn endless(nodes: &[Node], rules: &[Rule], depths: &[u32]) -> Option<usize> {
     let is_endless = |node: NodeNumber| depths[node.0 as usize] == ENDLESS;
     let mut rule = rules.iter().position(|rule| is_endless(rule.body))?;
-    // Others only use such a rule: who goes from endless part to endless part comes round to it.
+    // Other rules only use such a rule: following endless parts leads to it.
     let mut visited = vec![false; rules.len()];
     while !std::mem::replace(&mut visited[rule], true) {
         let mut node = rules[rule].body;
@@ -300,7 +298,7 @@ fn endless(nodes: &[Node], rules: &[Rule], depths: &[u32]) -> Option<usize> {
     Some(rule)
 }
 
-/// The least depth of each node: repeated until nothing changes any more.
+/// The least depth of each node, as a fixed point.
 fn depths(nodes: &[Node], rules: &[Rule]) -> Vec<u32> {
     let mut depths = vec![ENDLESS; nodes.len()];
     loop {

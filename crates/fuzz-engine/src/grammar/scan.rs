@@ -1,8 +1,8 @@
-//! From the text of a grammar to its tokens.
+//! Splits the text of a grammar into tokens.
 
 use super::GrammarError;
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) line: usize,
@@ -72,7 +72,7 @@ impl<'a> Scanner<'a> {
         Some(next)
     }
 
-    /// The next token and where it starts.
+    /// The next token and its position.
     pub(super) fn next(&mut self) -> Result<(Token, Place), GrammarError> {
         while let Some(&next) = self.rest.peek() {
             if next == '#' {
@@ -182,7 +182,7 @@ impl<'a> Scanner<'a> {
         Ok(Token::Class(ranges))
     }
 
-    /// A byte of a class; none at its end.
+    /// The next byte of a class; `None` at its end.
     fn class_byte(&mut self, start: Place) -> Result<Option<u8>, GrammarError> {
         let place = self.place;
         match self.next_char() {
@@ -210,7 +210,7 @@ impl<'a> Scanner<'a> {
                     .map_err(|_| place.error("\\x needs two hexadecimal digits"))
             }
             _ => Err(place.error(
-                "unknown escape: there are \\n \\t \\r \\0 \\\\ \\\" \\- \\] \\[ \\^ and \\x00",
+                "unknown escape: expected \\n \\t \\r \\0 \\\\ \\\" \\- \\] \\[ \\^ and \\x00",
             )),
         }
     }

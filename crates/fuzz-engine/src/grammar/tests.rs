@@ -64,7 +64,7 @@ fn errors_say_where_and_what() {
     for (text, expected) in [
         (
             "",
-            "line 1, column 1: a grammar has at least one rule: start = ... ;",
+            "line 1, column 1: expected at least one rule: start = ... ;",
         ),
         (
             "start = \"a",
@@ -72,7 +72,7 @@ fn errors_say_where_and_what() {
         ),
         (
             "start =\n  command ;",
-            "line 2, column 3: there is no rule 'command'; there are: start",
+            "line 2, column 3: unknown rule 'command'; expected one of: start",
         ),
         (
             "start = a ;\na = a \"x\" ;",
@@ -84,7 +84,7 @@ fn errors_say_where_and_what() {
         ),
         (
             "start = 9 ;",
-            "line 1, column 9: a number is a range, 0..9, or a count before *, 3 * x; quote literals",
+            "line 1, column 9: expected a range (0..9) or a count (3 * x) after a number; quote literals",
         ),
         (
             "start = [z-a] ;",
@@ -108,7 +108,7 @@ fn errors_say_where_and_what() {
         ),
         (
             "a = \"a\" ;\na = \"b\" ;",
-            "line 2, column 1: there is a rule 'a' already; use | for alternatives",
+            "line 2, column 1: duplicate rule 'a'; use | for alternatives",
         ),
         (
             "start = \"\\q\" ;",

@@ -1,4 +1,4 @@
-//! Few test cases that reach everything that many reach.
+//! Chooses a few test cases that reach everything that all of them reach.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,9 +7,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::coverage::Footprint;
 
-/// Chooses test cases, by their footprints and costs (length, time), that together touch every location in
-/// every bucket in which one of all does. Greedy: who adds most comes first, then who costs less, then who
-/// is older. The numbers of the chosen ones are ascending.
+/// Chooses test cases by their footprints and costs (length, time), so that they reach every location in every bucket that
+/// any test case reaches. Greedy: the one that adds most comes first, then the cheaper one, then the older one. Returns
+/// their numbers in ascending order.
 pub fn cmin<'a>(cases: impl IntoIterator<Item = (&'a Footprint, u64)>) -> Vec<usize> {
     let mut numbers = FxHashMap::default();
     let mut sets: Vec<Vec<u32>> = Vec::new();
@@ -28,7 +28,7 @@ pub fn cmin<'a>(cases: impl IntoIterator<Item = (&'a Footprint, u64)>) -> Vec<us
     }
     let mut covered: FxHashSet<u32> = FxHashSet::default();
     let mut chosen = Vec::new();
-    // What a case adds only ever becomes less: who is first with a number that is still true is the best.
+    // What a test case adds can only shrink, so the first one whose number is up to date is the best.
     while let Some((promised, cost, Reverse(case))) = waiting.pop() {
         let adds = sets[case]
             .iter()

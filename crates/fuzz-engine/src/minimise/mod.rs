@@ -1,4 +1,4 @@
-//! Less that does the same: shorter inputs, fewer test cases.
+//! Minimisation: shorter inputs and fewer test cases with the same coverage.
 
 mod cmin;
 mod trim;

@@ -1,24 +1,23 @@
-//! A shorter input that still does what is asked for: lines go first, then bytes.
+//! Shortens an input while a condition holds: removes lines first, then bytes.
 
 use std::ops::ControlFlow;
 
-/// What has become of an input.
+/// The result of shortening an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trimmed {
     /// The input.
     pub input: Vec<u8>,
-    /// How often it was asked for.
+    /// How often the condition was tested.
     pub runs: usize,
-    /// Nothing more can be left out. If not, there were not enough runs.
+    /// Whether no single part can be removed any more. If not, there were not enough runs.
     pub is_minimal: bool,
 }
 
-/// Leaves out of an input what is not needed. `keep` says whether an input still does what it should; it is
-/// asked `most_runs` times at most, and never about the input itself.
+/// Removes parts of an input while `keep` returns true for the rest. `keep` is called at most `most_runs` times, and never
+/// for the input itself.
 ///
-/// Parts are left out by halves, quarters and so on, first of lines, then of bytes, until no single one can
-/// be left out any more. It is the idea of delta debugging, without its tests of single parts alone: they
-/// hardly ever suffice for something that needs a history.
+/// Removes halves, quarters and so on, first of the lines, then of the bytes, until no single one can be removed. This is
+/// delta debugging without its tests of single parts alone, which are hardly ever enough for bugs that need a history.
 pub fn trim(input: &[u8], most_runs: usize, keep: impl FnMut(&[u8]) -> bool) -> Trimmed {
     let mut runs = 0;
     let mut ask = asking(&mut runs, most_runs, keep);
@@ -37,7 +36,7 @@ pub fn trim(input: &[u8], most_runs: usize, keep: impl FnMut(&[u8]) -> bool) -> 
     }
 }
 
-/// Leaves out lines that are not needed, as [`trim`] does before it looks at bytes.
+/// Removes lines only, like the first part of [`trim`].
 pub(crate) fn trim_lines(
     input: &[u8],
     most_runs: usize,
@@ -48,7 +47,7 @@ pub(crate) fn trim_lines(
     reduce(lines_of(input), &mut ask).0.concat()
 }
 
-/// Asks and counts, as long as that is allowed.
+/// Calls the condition, up to a maximum number of times.
 fn asking(
     runs: &mut usize,
     most_runs: usize,
@@ -68,7 +67,7 @@ fn lines_of(input: &[u8]) -> Vec<Vec<u8>> {
     lines.map(<[u8]>::to_vec).collect()
 }
 
-/// Leaves out units. Says whether it came to its end.
+/// Removes units; returns whether it was completed.
 fn reduce(
     mut units: Vec<Vec<u8>>,
     ask: &mut impl FnMut(&[u8]) -> ControlFlow<(), bool>,
@@ -76,7 +75,7 @@ fn reduce(
     let mut size = units.len().div_ceil(2).max(1);
     loop {
         let mut shorter = false;
-        // From the end: what comes later depends on what comes earlier.
+        // From the end, because later parts depend on earlier ones.
         let mut end = units.len();
         while end > 0 {
             let start = end.saturating_sub(size);

@@ -1,11 +1,11 @@
-//! Mutations by a grammar: parts of inputs are made anew, and items of repetitions come and go.
+//! Mutations by a grammar: replaces parts of inputs, and inserts, removes and swaps items of repetitions.
 
 use super::dice::Dice;
 use super::numbers::block_len;
 use super::text::lines;
 use crate::grammar::{Grammar, InputMatch, Repetition};
 
-/// A part of an input that is made anew is not longer than this.
+/// The maximum length of a generated part, in bytes.
 const PART_BYTES: usize = 512;
 
 /// Mutates an input once.
@@ -36,7 +36,7 @@ pub(crate) fn mutate(
     }
 }
 
-/// For inputs that are none of the grammar: what the grammar makes, at some line.
+/// For inputs that do not match the grammar: inserts a generated input at some line.
 fn insert_something(grammar: &Grammar, input: &mut Vec<u8>, dice: &mut Dice<'_>, max_bytes: usize) {
     let new = grammar.generate_all(dice, PART_BYTES.min(max_bytes));
     if dice.one_in(4) {
@@ -48,7 +48,7 @@ fn insert_something(grammar: &Grammar, input: &mut Vec<u8>, dice: &mut Dice<'_>,
     }
 }
 
-/// Puts a part of another input in the place of one that the same node has made.
+/// Replaces a part with a part of another input that the same node matches.
 fn take_part(
     input: &mut Vec<u8>,
     found: &InputMatch,

@@ -1,8 +1,8 @@
 //! The commands that a program understands, learnt from what it compares its input with.
 //!
-//! A program that gets a line of unknown words compares the first one with all the commands that it has for so
-//! many words. With one of these in front it compares the next words with what they may be, if they are names.
-//! Nothing of that shows in what it does to its pool, so mutation and luck would take long.
+//! A program that reads a line of unknown words compares the first one with all its commands with that number of words.
+//! After a known command, it compares the next words with the names that may stand there. None of that is visible in its
+//! accesses to the pool, so random mutation would take long.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ struct Command {
     forms: Vec<Form>,
 }
 
-/// See the module header.
+/// The known commands and their arguments, and inputs that may reveal more.
 #[derive(Debug)]
 pub(crate) struct Forms {
     commands: Vec<Command>,

@@ -84,7 +84,7 @@ impl Mutators {
 
     /// Learns from what a program has compared when it got an input.
     pub(crate) fn learn_comparisons(&mut self, input: &[u8], comparisons: &[Comparison]) {
-        // Of many lines nobody knows which one was compared.
+        // With several lines, it is unknown which one was compared.
         if is_text(input) && lines(input).len() == 1 {
             self.vocabulary.forms.learn(input, comparisons);
         }

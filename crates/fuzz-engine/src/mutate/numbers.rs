@@ -2,7 +2,7 @@
 
 use super::dice::Dice;
 
-/// The ends of ranges at which programs change their minds.
+/// The ends of common ranges.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -25,7 +25,7 @@ const EDGES: [u64; 16] = [
 /// Steps between keys: neighbours, buckets of hash tables, bits of radix trees.
 const STRIDES: [u64; 12] = [2, 3, 4, 7, 8, 10, 16, 64, 100, 256, 1000, 65_536];
 
-/// Another number in the place of one, in an input that has these numbers.
+/// A replacement for a number, in an input with these numbers.
 pub(crate) fn change(value: u64, others: &[u64], dice: &mut Dice<'_>) -> u64 {
     match dice.weighted(&[20, 10, 5, 15, 15, 8, 4, 20, 3]) {
         0 if dice.one_in(2) => value.wrapping_add(1),
@@ -81,7 +81,7 @@ pub(crate) fn series(first: u64, count: usize, dice: &mut Dice<'_>) -> Vec<u64> 
     }
 }
 
-/// How many lines a block has: often few, sometimes enough to fill nodes and tables.
+/// The number of lines of a block: often few, sometimes enough to fill nodes and tables.
 pub(crate) fn block_len(dice: &mut Dice<'_>) -> usize {
     match dice.weighted(&[60, 32, 8]) {
         0 => dice.between(2, 9),

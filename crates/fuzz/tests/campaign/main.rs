@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use powerfail_test_support::runtime;
 use tempfile::TempDir;
 
-/// How long a campaign may go on that does not find what it should: far beyond what it takes.
+/// The time limit of a campaign that does not find what it should; far more than is needed.
 const GUARD_MS: u64 = 240_000;
 
 /// The store, built once.
