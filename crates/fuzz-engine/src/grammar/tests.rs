@@ -112,16 +112,16 @@ fn errors_say_where_and_what() {
         ),
         (
             "start = \"\\q\" ;",
-            "line 1, column 11: unknown escape: there are \\n \\t \\r \\0 \\\\ \\\" \\- \\] \\[ \\^ and \\x00",
+            "line 1, column 11: unknown escape: expected \\n \\t \\r \\0 \\\\ \\\" \\- \\] \\[ \\^ and \\x00",
         ),
         ("start = % ;", "line 1, column 9: '%' has no meaning here"),
         (
             "start = * ;",
-            "line 1, column 9: expected something that inputs contain, found '*'",
+            "line 1, column 9: expected a literal, class, range, name or group, found '*'",
         ),
         (
             "= ;",
-            "line 1, column 1: a rule starts with its name: name = ... ;",
+            "line 1, column 1: expected the name of a rule: name = ... ;",
         ),
     ] {
         assert_eq!(error(text), expected, "{text}");
