@@ -1,4 +1,5 @@
-//! The command line: the one place for each flag's name, help and default. Parsing does nothing.
+//! The command line: the tree of commands, and the flags of those that powerfail.toml knows nothing about. The
+//! options of check, crash, races, lint, fuzz and record are defined in `powerfail_config`. Parsing does nothing.
 
 #![expect(
     clippy::doc_markdown,
@@ -31,40 +32,40 @@ use values::parse_code;
 const EXAMPLES: &str = "\
 Examples:
   powerfail demo
-      see it work on a small store with planted bugs
+      check a small built-in store with planted bugs
   powerfail check -- ./my-program '{pool}'
-      find the bugs; recovery is the same command again
+      find crash-consistency bugs; recovery is the same command again
   powerfail check --recover './my-program --check {pool}' -- ./my-program '{pool}'
-      with a recovery command of its own
+      with a separate recovery command
   powerfail races run.trace --recover './my-program --check {pool}'
-      which reads of recovery depend on what may not be durable
+      report reads of recovery that depend on data that may not be durable
   powerfail fuzz --time 10m -- ./my-shell '{pool}'
-      let powerfail write the workloads, and check what is new
+      generate inputs, and check what they reach
   powerfail replay 712ae318
-      show a finding again
+      reproduce a finding
   powerfail record -o run.trace -- ./my-program /mnt/pmem/pool
-      run a program and record what it does to persistent memory
+      run a program and record its operations on persistent memory
   powerfail model show flag.json
-      every memory content that a crash of a small program can leave
+      list the contents of memory that a crash of a small program can leave
   powerfail model check tests/litmus
       compare the model with all litmus files in a directory
   powerfail trace info run.trace
-      what a recorded run did: stores, flushes, fences, pools
+      summarise a recorded run: stores, flushes, fences, pools
   powerfail trace events run.trace --kind flushes,fences --range 0x1000..0x2000
-      who flushed this part of the pool, and when
+      list the flushes and fences of a part of the pool
   powerfail trace states run.trace --at 1200
-      what would be lost if the power failed just before event 1200
+      list what could be lost if the power failed just before event 1200
   powerfail trace check run.trace
-      is the file sound, and do its stores give the final image?
+      verify the file, and that its stores give the final image
   powerfail header > powerfail.h
-      annotations for a program in C or C++
+      write the header with annotations for C and C++
   powerfail explain PF0101
-      what this finding means, and what to do about it";
+      explain a finding and how to fix it";
 
-/// Finds the bugs that a power failure would.
+/// Finds crash-consistency bugs in programs that use persistent memory.
 ///
-/// powerfail works out what a crash can leave behind of a program's persistent memory: which
-/// stores are surely durable, which may be lost, and in which combinations.
+/// powerfail determines what a power failure can leave in a program's persistent memory: which stores are durable,
+/// which may be lost, and in which combinations. It runs the program's recovery on the result.
 #[derive(Debug, Parser)]
 #[command(
     name = "powerfail",
@@ -74,7 +75,7 @@ Examples:
     arg_required_else_help = true
 )]
 pub(crate) struct Cli {
-    /// When to use colour; auto also follows `NO_COLOR` and `CLICOLOR_FORCE`
+    /// When to use colour; auto also respects NO_COLOR and CLICOLOR_FORCE
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) color: ColorArg,
     #[command(subcommand)]
@@ -104,63 +105,62 @@ impl ColorArg {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Find the bugs that a power failure would: record, lint, crash, recover, report
+    /// Find crash-consistency bugs: record, lint, crash, recover, report
     ///
-    /// Runs the workload once and records it. Then, from the recording, lets the power fail at each
-    /// distinct code path to a flush or fence, runs recovery on what a crash would leave, and reports
-    /// each distinct bug with its source lines and a command that shows it again. Recovery must succeed
-    /// without any crash first. What flags do not say is taken from powerfail.toml in this directory.
+    /// Runs the workload once and records it. Then simulates a power failure at each distinct code path to a flush
+    /// or fence, runs recovery on the memory that a crash could leave, and reports each distinct bug with its source
+    /// lines and a command that reproduces it. Recovery must succeed without a crash first. Options that are not
+    /// given are taken from powerfail.toml in the working directory.
     Check(Box<CheckArgs>),
-    /// Report patterns of misuse in a trace, without running anything
+    /// Report misuse of persistent memory in a trace, without running anything
     Lint(LintCommand),
-    /// Let the power fail in a recorded run, and run recovery on what is left
+    /// Simulate power failures in a recorded run, and run recovery on the result
     Crash(Box<CrashCommand>),
-    /// Report reads of recovery that are not safe, even where recovery happens to survive them
+    /// Report unsafe reads of recovery, even those that recovery happens to survive
     ///
-    /// At each point where the workload orders what it stores, the power fails, recovery runs once with every
-    /// store before it in place, and what it reads is watched. A read of bytes that may not be durable, and
-    /// that are not the same in all that a crash can leave, is a race: the report has who reads and who wrote,
-    /// each pair once. Then recovery runs again with the other value. If it fails, and fails again in a plain run,
-    /// the race is an error with that evidence; otherwise it is a warning, which counts as a bug only with
-    /// --deny warnings. With annotations (include/powerfail.h) reads of what is not committed, or stale, are found
-    /// as well; with PMDK reads of memory that was allocated and never written.
+    /// Simulates a power failure at each ordering point of the workload, runs recovery once with all earlier stores
+    /// in place, and watches its reads. A read of bytes that may not be durable, and that differ between crash
+    /// states, is a race: the report shows the read and the store, each pair once. Then recovery runs again with the
+    /// other value. If it fails, and fails again in a plain run, the race is an error with that evidence; otherwise
+    /// it is a warning, which counts as a bug only with --deny warnings. With annotations (include/powerfail.h),
+    /// reads of uncommitted or stale data are found as well; with PMDK, reads of memory that was allocated and never
+    /// written.
     Races(Box<RacesCommand>),
-    /// Show a finding again: rebuild its crash image and run recovery on it
+    /// Reproduce a finding: rebuild its crash image and run recovery on it
     Replay(ReplayArgs),
-    /// Find the inputs and images that reach the bugs: fuzz a program, and check what is new
+    /// Fuzz a program: find inputs and images that reach crash-consistency bugs
     ///
     /// Executes the target thousands of times a second, on inputs and pools that lead to new sequences of operations
-    /// on persistent memory. Pools are what the target left at its end, and what a crash would have left, so recovery
-    /// is fuzzed as well. Whatever reaches something new goes through the checks of powerfail check, in the
-    /// background; findings come with the shortest input and way to their pool that show them.
+    /// on persistent memory. Pools are those that the target left at its end and those that a crash would have left,
+    /// so recovery is fuzzed as well. Each new test case goes through the checks of powerfail check, in the
+    /// background. Findings are minimised: the shortest input and the shortest history of its pool that show them.
     Fuzz(FuzzCommand),
-    /// See it work: check a small built-in store with planted bugs
+    /// Check a small built-in store with planted bugs
     Demo(DemoArgs),
     /// The built-in store of the demo
     #[command(hide = true)]
     DemoStore(DemoStoreArgs),
-    /// Run a command and record what it does to persistent memory
+    /// Run a command and record its operations on persistent memory
     ///
-    /// The target needs no change and no special build: a dynamically linked x86-64 program. Every
-    /// store, flush and fence on its pools goes into the trace, in the order in which stores reach
-    /// memory; so do the system calls that read into a pool, sync it or resize it, and the beginning
-    /// of what the target writes to the outside. Afterwards the trace is replayed and must give the
-    /// pools as they are, byte for byte.
+    /// The workload is any dynamically linked x86-64 program; it needs no change and no special build. The trace has
+    /// every store, flush and fence on its pools, in the order in which stores reach memory, the system calls that
+    /// read into a pool, sync it or resize it, and the beginning of the workload's output. Afterwards the trace is
+    /// replayed, and the result must equal the pools byte for byte.
     Record(Box<RecordArgs>),
-    /// Ask the persistency model about litmus files
+    /// Query the persistency model with litmus files
     #[command(subcommand)]
     Model(ModelCommand),
-    /// Look into a recorded trace
+    /// Inspect a recorded trace
     #[command(subcommand)]
     Trace(TraceCommand),
-    /// Show what the code of a finding means, and what to do about it
+    /// Explain a finding code and how to fix the bug
     ///
-    /// Each page says what the bug is, shows it in C, wrong and right, and tells how powerfail decides.
+    /// Each page describes the bug, shows wrong and right code in C, and explains how powerfail detects it.
     Explain(ExplainArgs),
     /// Print the header with the annotations for programs in C and C++
     ///
-    /// Nothing has to be linked, and a program with annotations runs unchanged without powerfail. For Rust there
-    /// is the crate powerfail-annotate.
+    /// The header needs no library, and an annotated program runs unchanged without powerfail. The crate
+    /// powerfail-annotate is for Rust.
     Header(HeaderArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
@@ -194,26 +194,26 @@ pub(crate) struct LintCommand {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The finding
+    /// ID of the finding
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// Where the evidence is
+    /// Output directory of the run that reported it
     #[arg(long, default_value = "powerfail-out", value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Only write the crash image, into this new directory
+    /// Only write the crash image to this new directory
     #[arg(long, value_name = "PATH")]
     pub(crate) image: Option<PathBuf>,
-    /// Open the failing recovery in gdb
+    /// Run the failing recovery in gdb
     #[arg(long, conflicts_with = "image")]
     pub(crate) gdb: bool,
-    /// Only make a portable copy of the evidence, in this new directory
+    /// Only copy the evidence to this new directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "gdb"])]
     pub(crate) export: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Where the trace and the evidence go [default: powerfail-out]
+    /// Directory for the trace and the evidence [default: powerfail-out]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -229,8 +229,8 @@ pub(crate) struct DemoStoreArgs {
 pub(crate) enum ModelCommand {
     /// Compare the model with the states that litmus files list, in both directions
     ///
-    /// Prints a line for each file that fails, with the states that are missing (missed bugs) and
-    /// those that are extra (false alarms), then how many passed and failed.
+    /// Prints a line for each file that fails, with the missing states (missed bugs) and the extra states (false
+    /// alarms), then the number of files that passed and failed.
     Check(ModelCheckArgs),
     /// Print the states that the model allows for a litmus file
     Show(ModelShowArgs),
@@ -251,7 +251,7 @@ pub(crate) struct ModelShowArgs {
     /// A litmus file, program or trace
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// How non-temporal stores behave, where the manuals leave room (programs only)
+    /// Behaviour of non-temporal stores where the manuals are ambiguous (programs only)
     #[arg(long, value_enum, default_value_t, value_name = "READING")]
     pub(crate) non_temporal: NonTemporalArg,
     /// Print one JSON object instead of text
@@ -266,13 +266,13 @@ pub(crate) enum NonTemporalArg {
     Weak,
     /// Never overtakes an older store or clflush
     InOrder,
-    /// Surely durable only after the thread's next fence
+    /// Guaranteed to be durable only after the thread's next fence
     DurableAtFence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailurePointsArg {
-    /// The fewest moments whose crash states are those of all moments
+    /// The fewest points whose crash states are those of all points
     Covering,
     /// Before every flush and fence that follows a store
     Prefix,
@@ -290,10 +290,10 @@ impl From<FailurePointsArg> for FailurePoints {
 /// The parameters of the model.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct RulesArgs {
-    /// What survives a crash without any instruction
+    /// Persistence domain: what survives a crash without any instruction
     #[arg(long, default_value = "adr", value_parser = domains(), value_name = "DOMAIN")]
     domain: Domain,
-    /// What becomes durable in one piece
+    /// Unit that becomes durable in one piece
     #[arg(long, default_value = "store", value_parser = atomicities(), value_name = "UNIT")]
     atomicity: Atomicity,
 }
@@ -316,7 +316,7 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct HeaderArgs {
-    /// The header for code that is annotated for XFDetector; it needs the other one next to it
+    /// Print the header for code that is annotated for XFDetector; it includes the other header
     #[arg(long)]
     pub(crate) xfdetector: bool,
 }
@@ -330,7 +330,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write the pages of all commands into this directory, which must exist
+    /// Write the pages of all commands to this directory, which must exist
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }

@@ -5,23 +5,23 @@ use std::collections::HashMap;
 use powerfail_finding::{Code, Finding, Report, Role, SourcePlace};
 use thiserror::Error;
 
-/// The version of reports that we understand.
+/// The newest version of reports that this powerfail reads.
 const SCHEMA: u32 = 1;
 
 /// A report that cannot be a baseline.
 #[derive(Debug, Error)]
 pub enum BaselineError {
-    /// Not a report at all.
+    /// Not a report.
     #[error("not a report of powerfail: {0}")]
     NotAReport(serde_json::Error),
     /// A report of a newer powerfail.
     #[error(
-        "a report of version {0}; this powerfail knows version {SCHEMA}: make a new baseline, or use a newer powerfail"
+        "a report of version {0}, and this powerfail reads version {SCHEMA}: make a new baseline, or use a newer powerfail"
     )]
     Newer(u32),
 }
 
-/// What an older report knows.
+/// The findings of an older report.
 #[derive(Clone, Debug)]
 pub struct Baseline {
     findings: Vec<Finding>,
@@ -32,13 +32,13 @@ pub struct Baseline {
 pub struct Comparison {
     /// Findings that the baseline does not have, in their order.
     pub new: Vec<Finding>,
-    /// How many findings it has.
+    /// How many findings are in the baseline, too.
     pub known: u64,
-    /// How many of its findings are there no more.
+    /// How many findings of the baseline are gone.
     pub fixed: u64,
 }
 
-/// What makes findings the same. Lines move, so they are no part of it; nor is the directory of a file,
+/// Findings with the same identity are the same. Lines move, so they are not part of it; nor is the directory of a file,
 /// because a baseline is often made on another machine.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Identity<'a> {
@@ -69,7 +69,7 @@ fn lines(finding: &Finding) -> Vec<Option<u32>> {
 impl Baseline {
     /// Reads a report that `--format json` printed.
     pub fn parse(json: &str) -> Result<Self, BaselineError> {
-        // The version is asked first: a newer report may lack what we expect.
+        // The version first: a newer report may lack fields that we expect.
         let value: serde_json::Value =
             serde_json::from_str(json).map_err(BaselineError::NotAReport)?;
         if let Some(schema) = value.get("schema").and_then(serde_json::Value::as_u64)
@@ -83,10 +83,10 @@ impl Baseline {
         })
     }
 
-    /// Tells new findings from known ones.
+    /// Separates new findings from known ones.
     ///
-    /// Each finding of the baseline stands for one: if it has one bug of a kind in a function and now
-    /// there are two, one of them is new. Those whose lines have not moved are matched first.
+    /// Each finding of the baseline matches one finding: if it has one bug of a kind in a function and now there
+    /// are two, one of them is new. Findings whose lines have not moved are matched first.
     pub fn compare(&self, findings: Vec<Finding>) -> Comparison {
         let mut old: HashMap<Identity<'_>, Vec<&Finding>> = HashMap::new();
         for finding in &self.findings {

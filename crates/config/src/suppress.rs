@@ -1,24 +1,24 @@
-//! `[[suppress]]`: findings that somebody has looked at.
+//! `[[suppress]]`: findings that were reviewed and are acceptable.
 
 use powerfail_finding::{Code, Finding};
 use serde::Deserialize;
 
 use crate::error::{ConfigError, Problem};
-use crate::glob;
 use crate::table::Table;
+use crate::value::NamePattern;
 
-/// An entry. A finding matches if everything that the entry says is so.
+/// An entry. A finding matches if it meets all conditions of the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppression {
     /// Only this kind of finding.
     pub code: Option<Code>,
-    /// Only in functions with such names.
-    pub function: Option<String>,
-    /// Only in files with such names.
-    pub file: Option<String>,
-    /// Why.
+    /// Only in functions with a name like this.
+    pub function: Option<NamePattern>,
+    /// Only in files with a path like this.
+    pub file: Option<NamePattern>,
+    /// Why the findings are acceptable.
     pub reason: String,
-    /// Its line in the file.
+    /// Line of the entry in the file.
     pub line: usize,
 }
 
@@ -28,18 +28,20 @@ pub struct Suppression {
 struct Entry {
     #[serde(deserialize_with = "crate::value::read")]
     code: Option<Code>,
-    function: Option<String>,
-    file: Option<String>,
+    #[serde(deserialize_with = "crate::value::read")]
+    function: Option<NamePattern>,
+    #[serde(deserialize_with = "crate::value::read")]
+    file: Option<NamePattern>,
     reason: Option<String>,
 }
 
-/// What is left of findings, and what the suppressions did.
+/// The remaining findings, and what each suppression did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sifted {
     /// The findings that no suppression matches, in their order.
     pub kept: Vec<Finding>,
-    /// Suppressions that match, and how many findings each took away. A finding is counted for the
-    /// first that matches it.
+    /// Suppressions that match, and how many findings each removed. A finding is counted for the first suppression
+    /// that matches it.
     pub matched: Vec<(Suppression, u64)>,
     /// Suppressions that match nothing: the bug is gone, or a name is wrong.
     pub unused: Vec<Suppression>,
@@ -69,11 +71,11 @@ impl Suppression {
         })
     }
 
-    /// Whether it takes a finding away.
+    /// Whether it removes a finding.
     ///
     /// Function and file are those of the finding's first place, or of one of the calls that led
     /// there: a suppression of `cache_*` also covers what the library does for `cache_put`. Both must
-    /// be met by the same call.
+    /// match the same call.
     pub fn matches(&self, finding: &Finding) -> bool {
         if self.code.is_some_and(|code| code != finding.code) {
             return false;
@@ -91,22 +93,25 @@ impl Suppression {
         std::iter::once((&place.function, &place.file))
             .chain(frames)
             .any(|(function, file)| {
-                holds(self.function.as_ref(), function.as_ref(), glob::matches)
-                    && holds(self.file.as_ref(), file.as_ref(), glob::matches_file)
+                holds(
+                    self.function.as_ref(),
+                    function.as_ref(),
+                    NamePattern::matches,
+                ) && holds(self.file.as_ref(), file.as_ref(), NamePattern::matches_path)
             })
     }
 }
 
-/// No pattern is met by anything, a pattern never by a name that is not known.
+/// A missing pattern matches everything; a pattern never matches an unknown name.
 fn holds(
-    pattern: Option<&String>,
+    pattern: Option<&NamePattern>,
     name: Option<&String>,
-    matches: impl Fn(&str, &str) -> bool,
+    matches: impl Fn(&NamePattern, &str) -> bool,
 ) -> bool {
     pattern.is_none_or(|pattern| name.is_some_and(|name| matches(pattern, name)))
 }
 
-/// Takes away the findings that suppressions match.
+/// Removes the findings that suppressions match.
 pub fn sift(suppressions: &[Suppression], findings: Vec<Finding>) -> Sifted {
     let mut counts = vec![0; suppressions.len()];
     let mut kept = Vec::new();

@@ -8,6 +8,7 @@ mod checks;
 mod choices;
 mod command;
 mod duration;
+mod name_pattern;
 mod number;
 mod pattern;
 mod place;
@@ -27,6 +28,7 @@ pub use choices::{Deny, FailurePoints, Format, Infer, Input, Mode, Only, Stacks,
 pub use choices::{atomicities, domains};
 pub use command::CommandText;
 pub use duration::parse_duration;
+pub use name_pattern::NamePattern;
 pub use number::{Byte, Count, Mebibytes, Rate, ScheduleDepth, Segments, Threads, Whole};
 pub use pattern::Pattern;
 pub use place::{Address, Port};

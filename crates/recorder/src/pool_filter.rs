@@ -1,8 +1,9 @@
 //! Which files are pools.
 
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use globset::GlobMatcher;
 
 use crate::glob;
 use crate::sparse::FileIdentity;
@@ -10,8 +11,8 @@ use crate::sparse::FileIdentity;
 /// Which files are pools.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolFilter {
-    /// Absolute paths and patterns; none: all.
-    selected: Vec<PathBuf>,
+    /// Absolute paths, and the patterns that some of them are. An empty list selects all files.
+    selected: Vec<(PathBuf, Option<GlobMatcher>)>,
     /// All files of this directory are.
     within: Option<PathBuf>,
 }
@@ -19,7 +20,11 @@ pub(crate) struct PoolFilter {
 impl PoolFilter {
     /// Paths and patterns, relative ones in the working directory.
     pub(crate) fn new(selected: &[PathBuf]) -> Self {
-        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let absolute = |path: &PathBuf| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let pattern = glob::pattern(&path);
+            (path, pattern)
+        };
         Self {
             selected: selected.iter().map(absolute).collect(),
             within: None,
@@ -29,7 +34,7 @@ impl PoolFilter {
     /// Adds a path, if not everything is a pool anyway.
     pub(crate) fn also(&mut self, path: &Path) {
         if !self.selected.is_empty() {
-            self.selected.push(path.into());
+            self.selected.push((path.into(), None));
         }
     }
 
@@ -42,11 +47,9 @@ impl PoolFilter {
     pub(crate) fn selects(&self, path: &Path, identity: FileIdentity) -> bool {
         self.selected.is_empty()
             || self.within.is_some() && self.within.as_deref() == path.parent()
-            || self.selected.iter().any(|selected| {
-                let pattern = selected.as_os_str().as_bytes();
+            || self.selected.iter().any(|(selected, pattern)| {
                 selected == path
-                    || glob::is_pattern(pattern)
-                        && glob::matches(pattern, path.as_os_str().as_bytes())
+                    || pattern.as_ref().is_some_and(|it| it.is_match(path))
                     || selected.metadata().is_ok_and(|metadata| {
                         (metadata.dev(), metadata.ino()) == (identity.device, identity.inode)
                     })

@@ -12,6 +12,38 @@ fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
 
+/// What every command prints for `--help`, so that a change of it can be reviewed.
+#[test]
+fn help_is_as_expected() {
+    let mut cli = Cli::command().term_width(100).color(clap::ColorChoice::Never);
+    cli.build();
+    let mut names = Vec::new();
+    help(&mut cli, "powerfail", &mut names);
+    let mut files: Vec<_> = std::fs::read_dir(HELP)
+        .expect("the folder of expected texts")
+        .map(|entry| entry.expect("readable").file_name())
+        .collect();
+    files.sort();
+    names.sort();
+    assert_eq!(files, names, "a text for each command");
+}
+
+/// Where the expected texts are.
+const HELP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/help");
+
+fn help(command: &mut clap::Command, name: &str, names: &mut Vec<std::ffi::OsString>) {
+    let file = format!("{}.txt", name.replace(' ', "-"));
+    let text = command.render_long_help().to_string();
+    powerfail_test_support::expected::assert_file(&std::path::Path::new(HELP).join(&file), &text);
+    names.push(file.into());
+    for inner in command.get_subcommands_mut() {
+        if inner.get_name() != "help" && !inner.is_hide_set() {
+            let name = format!("{name} {}", inner.get_name());
+            help(inner, &name, names);
+        }
+    }
+}
+
 /// Two valid values of each flag, as they are written on the command line.
 const VALUES: &[(&str, &str, &str)] = &[
     ("ack", "ok (.*)", "put (.*)"),
@@ -77,7 +109,8 @@ const VALUES: &[(&str, &str, &str)] = &[
 /// `--stacks` is a switch of `fuzz` and a choice of `record`.
 fn values(command: &str, arg: &Arg) -> (&'static str, &'static str) {
     let name = arg.get_long().expect("a flag");
-    let is_switch = !arg.get_num_args().is_some_and(|count| count.takes_values());
+    let count = arg.get_num_args();
+    let is_switch = count.is_some_and(|count| !count.takes_values());
     match (command, name) {
         _ if is_switch => ("", ""),
         ("record", "stacks") => ("sites", "none"),

@@ -10,19 +10,19 @@ use super::{FailurePointsArg, RulesArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Counts and ratios: events by kind, pools, bytes per event
+    /// Print counts and ratios: events by kind, pools, bytes per event
     Info(TraceFileArgs),
     /// Print the events, as text or JSON lines
     Events(TraceEventsArgs),
-    /// Open lines and number of crash states at a position
+    /// Print open lines and the number of crash states at a position
     States(TraceStatesArgs),
     /// Verify every checksum, and that the stores give the final image
     ///
-    /// The last line is the verdict: sound, or NOT sound with the reasons. A trace that is damaged,
-    /// incomplete or contradicts its final image is a finding (exit code 1); a file that is no
-    /// trace, is empty or cannot be read is not judged (exit code 2).
+    /// The last line is the verdict: sound, or NOT sound with the reasons. A trace that is damaged, incomplete or
+    /// contradicts its final image is a finding (exit code 1). A file that is not a trace, is empty or cannot be read
+    /// is an error (exit code 2).
     Check(TraceCheckArgs),
-    /// Make a trace from a litmus trace
+    /// Convert a litmus trace to a trace
     Import(TraceImportArgs),
 }
 
@@ -48,10 +48,10 @@ pub(crate) struct TraceCheckArgs {
     pub(crate) json: bool,
 }
 
-/// How much memory a command may take for the content of pools.
+/// How much memory a command may use for the content of pools.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct MemoryArgs {
-    /// Give up before pools take more memory than this: bytes, or with K, M, G or T
+    /// Memory limit for the content of pools: bytes, or with K, M, G or T
     #[arg(long, default_value = "4G", value_parser = parse_size, value_name = "SIZE")]
     pub(crate) memory_limit: u64,
 }

@@ -53,7 +53,7 @@ fn other_files_are_refused_with_a_reason() {
         ("{}", "not a report of powerfail: missing field"),
         (
             "{\"schema\": 2}",
-            "a report of version 2; this powerfail knows version 1",
+            "a report of version 2, and this powerfail reads version 1",
         ),
     ] {
         let sentence = Baseline::parse(json).expect_err(json).to_string();
