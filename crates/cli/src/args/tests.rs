@@ -15,7 +15,9 @@ fn the_command_line_is_consistent() {
 /// What every command prints for `--help`, so that a change of it can be reviewed.
 #[test]
 fn help_is_as_expected() {
-    let mut cli = Cli::command().term_width(100).color(clap::ColorChoice::Never);
+    let mut cli = Cli::command()
+        .term_width(100)
+        .color(clap::ColorChoice::Never);
     cli.build();
     let mut names = Vec::new();
     help(&mut cli, "powerfail", &mut names);
