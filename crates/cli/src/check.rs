@@ -194,10 +194,7 @@ fn with_port(word: &OsString, port: u16) -> OsString {
 
 /// A port that is free now, if anything asks for one.
 fn free_port(settings: &CheckSettings) -> anyhow::Result<u16> {
-    let mut words = settings.command.iter();
-    let asks = settings.client.is_some()
-        || words.any(|word| word.to_str().is_some_and(|word| word.contains("{port}")));
-    if !asks {
+    if !settings.uses_port() {
         return Ok(0);
     }
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("find a free port")?;

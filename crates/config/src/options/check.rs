@@ -74,6 +74,15 @@ pub struct CheckSettings {
     pub races: Option<RaceSettings>,
 }
 
+impl CheckSettings {
+    /// Whether the workload or its client may use `{port}`.
+    pub fn uses_port(&self) -> bool {
+        let mut words = self.command.iter();
+        self.client.is_some()
+            || words.any(|word| word.to_str().is_some_and(|word| word.contains("{port}")))
+    }
+}
+
 impl CheckArgs {
     /// These options over those of the configuration file.
     pub fn settle(self, file: Self) -> Result<CheckSettings, SettingsError> {

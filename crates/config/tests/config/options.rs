@@ -49,6 +49,20 @@ fn a_client_needs_to_know_when_its_server_is_ready() {
     assert_eq!(refused(&["--ready", "port"], "client = \"true\""), None);
 }
 
+/// The port of a client in the file was 0.
+#[test]
+fn a_client_in_the_file_uses_a_port_as_well() {
+    let uses_port = |words: &[&str], file: &str| {
+        let ready = ["--ready", "port:7000"];
+        let words: Vec<&str> = ready.iter().chain(words).copied().collect();
+        check(&words, file).expect("sound").uses_port()
+    };
+    assert!(!uses_port(&[], ""));
+    assert!(uses_port(&["--client", "./client {port}"], ""));
+    assert!(uses_port(&[], "client = \"./client {port}\""));
+    assert!(uses_port(&["--", "./server", "--port={port}"], ""));
+}
+
 #[test]
 fn an_option_needs_another_wherever_that_is() {
     let refused = |words: &[&str], file: &str| check(words, file).err();
