@@ -323,24 +323,24 @@ fn summarise(progress: Progress<PointResult>, total: u64) -> LazyResult {
     for (reason, count) in reasons {
         notes.push(match reason {
             Reason::TooMany => format!(
-                "{} sampled, with more executions than are allowed; --exhaustive tries all",
+                "{} sampled: more executions than the limit; --exhaustive tries all",
                 points_are(count)
             ),
             Reason::Time => format!("{} sampled because time was up", points_are(count)),
             Reason::Refused(reason) => format!(
-                "{} sampled, recovery cannot be explored: {reason}",
+                "{} sampled: recovery cannot be explored: {reason}",
                 points_are(count)
             ),
             Reason::Unconfirmed => format!(
-                "{} counted as sampled because executions fail there only while they are explored",
+                "{} counted as sampled: executions fail there only while they are explored",
                 points_are(count)
             ),
         });
     }
     if unconfirmed > 0 {
         let what = match unconfirmed {
-            1 => "1 execution that fails is".to_owned(),
-            _ => format!("{unconfirmed} executions that fail are"),
+            1 => "1 failing execution is".to_owned(),
+            _ => format!("{unconfirmed} failing executions are"),
         };
         notes.push(format!(
             "{what} not reproduced without exploration, and not reported"
@@ -348,10 +348,7 @@ fn summarise(progress: Progress<PointResult>, total: u64) -> LazyResult {
     }
     notes.extend(warnings.into_keys());
     if progress.is_interrupted {
-        notes.push(
-            "interrupted: what the failure points show that were finished until then is reported"
-                .to_owned(),
-        );
+        notes.push("interrupted: only the failure points finished so far are reported".to_owned());
     }
     explored
 }

@@ -1,4 +1,4 @@
-//! What the lint found, as findings.
+//! From hits of the lint to findings.
 
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
 use powerfail_lint::{Hit, LintOptions, lint as find};
@@ -8,17 +8,17 @@ use crate::error::CheckError;
 use crate::group::group;
 use crate::places::{Access, Places};
 
-/// What a lint of a trace has to say.
+/// The result of a lint.
 #[derive(Debug)]
 pub struct Linted {
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Finding>,
-    /// What limits it.
+    /// What limits the result, for the report.
     pub notes: Vec<String>,
 }
 
-/// Lints a trace. What a crash would have to confirm is left out, unless warnings are wanted; but a store that
-/// its transaction does not know of is a warning in any case: the trace proves that much.
+/// Lints a trace. Candidates that only a crash can confirm are left out, unless warnings are wanted. A store to memory
+/// that its transaction has not added is always reported, as a warning: the trace proves that much.
 pub fn lint(
     trace: &Trace,
     options: &LintOptions,
@@ -33,7 +33,7 @@ pub fn lint(
     let findings = shown.map(|hit| {
         let mut finding = finding(hit, &mut places);
         if !hit.confirmed {
-            // Only a crash can show that it is one.
+            // Only a crash can show that it is an error.
             finding.severity = Severity::Warning;
         }
         finding
@@ -88,86 +88,80 @@ pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Finding {
     }
 }
 
-/// `in insert`, where that is known.
-fn whereabouts(place: Option<&SourcePlace>) -> String {
-    place
-        .and_then(|place| place.function.as_deref())
-        .map_or_else(String::new, |function| format!(" in {function}"))
+/// ` in insert`, where that is known.
+fn in_function(place: Option<&SourcePlace>) -> String {
+    place.map_or_else(String::new, SourcePlace::in_function)
 }
 
 fn message(hit: &Hit, places: &[SourcePlace]) -> String {
-    let here = whereabouts(places.first());
+    let here = in_function(places.first());
     match hit.code {
         Code::StoreNotFlushed => format!("the store{here} is never flushed"),
-        Code::FlushNotFenced => format!("what is flushed{here} is never fenced"),
+        Code::FlushNotFenced => format!("the flush{here} is never fenced"),
         Code::PublishedBeforeDurable => {
-            let publisher = whereabouts(places.iter().find(|place| place.role == Role::Publish));
+            let publisher = in_function(places.iter().find(|place| place.role == Role::Publish));
             format!("the data stored{here} is published{publisher} before it is durable")
         }
         Code::ObjectNotPersisted => format!("the object changed{here} is never persisted"),
         Code::StoreNotAdded => not_added(places, ""),
         Code::DuplicateAdd => {
-            format!("the range added{here} is part of the transaction already")
+            format!("the range added{here} is already part of the transaction")
         }
         Code::AddWithoutStore => {
             format!("the range added{here} is not stored to before the commit")
         }
-        Code::RedundantFlush => format!("the flush{here} has nothing new to write back"),
+        Code::RedundantFlush => format!("the flush{here} writes back nothing new"),
         Code::RedundantFence => format!("the fence{here} has nothing to wait for"),
-        Code::VolatileFlush => format!("the flush{here} is of memory that is not persistent"),
-        Code::TransientData => format!("what is stored{here} is never made durable"),
+        Code::VolatileFlush => format!("the flush{here} is of volatile memory"),
+        Code::TransientData => format!("the data stored{here} is never made durable"),
         Code::DirtyOverwrite => {
-            format!("the store{here} is overwritten before it was made durable")
+            format!("the store{here} is overwritten before it is durable")
         }
-        Code::SharedFlush => format!("several stores become durable by one flush{here}"),
+        Code::SharedFlush => format!("one flush{here} makes several stores durable"),
         Code::UnorderedFlushes => {
-            format!("several flushes{here} are completed by one fence, in any order")
+            format!("one fence completes several flushes{here}, in any order")
         }
         code => format!("{}{here}", code.title()),
     }
 }
 
-/// What is wrong with a store that its transaction does not know of, and what came of it.
+/// The message about a store to memory that its transaction has not added; `what` continues it.
 pub(crate) fn not_added(places: &[SourcePlace], what: &str) -> String {
-    let here = whereabouts(places.first());
+    let here = in_function(places.first());
     format!("the store{here} is to memory that its transaction has not added{what}")
 }
 
-fn line_of(place: &SourcePlace) -> Option<String> {
-    let file = place.file.as_deref()?;
-    let name = file.rsplit('/').next().unwrap_or(file);
-    Some(format!("{name}:{}", place.line?))
-}
-
 fn suggestion(hit: &Hit, places: &[SourcePlace]) -> Option<String> {
-    let first = places.first().and_then(line_of);
+    let first = places.first().and_then(SourcePlace::file_and_line);
     let at = first.as_deref().unwrap_or("this place");
     Some(match hit.code {
         Code::StoreNotFlushed => format!("flush the line after the store at {at}, then fence"),
-        Code::FlushNotFenced => format!("add a fence after the flush of what is stored at {at}"),
+        Code::FlushNotFenced => format!("fence after the flush of the data stored at {at}"),
         Code::PublishedBeforeDurable => {
             let publish = places
                 .iter()
                 .find(|place| place.role == Role::Publish)
-                .and_then(line_of)
+                .and_then(SourcePlace::file_and_line)
                 .unwrap_or_else(|| "it is published".into());
-            format!("flush what is stored at {at} and fence before {publish}")
+            format!("flush the data stored at {at} and fence before {publish}")
         }
         Code::ObjectNotPersisted => {
-            format!("persist it after the store at {at}, or change it in a transaction")
+            format!("persist the object after the store at {at}, or change it in a transaction")
         }
         Code::StoreNotAdded => format!("add the range to the transaction before the store at {at}"),
         Code::DuplicateAdd if hit.of > Some(hit.count) => {
-            format!("leave out the add at {at} where the range is there already")
+            format!("skip the add at {at} where the range is already added")
         }
         Code::DuplicateAdd | Code::AddWithoutStore => format!("remove the add at {at}"),
         Code::RedundantFlush => format!("remove the flush at {at}"),
         Code::RedundantFence => format!("remove the fence at {at}"),
         Code::VolatileFlush => format!("remove the flush at {at}, or flush the pool instead"),
         Code::TransientData => {
-            format!("keep it in volatile memory, or flush it after the store at {at}")
+            format!("keep the data in volatile memory, or flush it after the store at {at}")
         }
-        Code::DirtyOverwrite => format!("make the value of {at} durable first, or do not store it"),
+        Code::DirtyOverwrite => {
+            format!("make the value stored at {at} durable first, or do not store it")
+        }
         _ => return None,
     })
 }

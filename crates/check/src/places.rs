@@ -1,9 +1,8 @@
 //! From call stacks to places in the sources.
 
-use std::fmt::Write;
 use std::path::Path;
 
-use powerfail_finding::{Role, SourcePlace, StackFrame};
+use powerfail_finding::{Role, SourcePlace, StackFrame, hex};
 use powerfail_lint::{Business, Standing, Symbols, Trust, attributed_frame};
 use powerfail_model::{Event, EventIndex, Place};
 use powerfail_oracle::Backtrace;
@@ -30,12 +29,9 @@ pub(crate) fn line_of(place: &SourcePlace) -> Line {
     )
 }
 
-/// Bytes in hexadecimal; a prefix if there are many.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in &bytes[..bytes.len().min(BYTES_SHOWN)] {
-        let _ = write!(text, "{byte:02x}");
-    }
+/// Bytes in hexadecimal; only the first ones if there are many.
+pub(crate) fn hex_prefix(bytes: &[u8]) -> String {
+    let mut text = hex(&bytes[..bytes.len().min(BYTES_SHOWN)]);
     if bytes.len() > BYTES_SHOWN {
         text.push_str("...");
     }
@@ -89,10 +85,7 @@ impl<'t> Places<'t> {
         }
         if !access.bytes.is_empty() {
             let shown = &access.bytes[..access.bytes.len().min(BYTES_SHOWN)];
-            let mut text = String::new();
-            for byte in shown {
-                let _ = write!(text, "{byte:02x}");
-            }
+            let mut text = hex(shown);
             if access.len_bytes > shown.len() as u64 {
                 text.push_str("...");
             }

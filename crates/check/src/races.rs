@@ -135,9 +135,9 @@ impl Engine<'_, '_> {
         }
         found.races.confirmed = pairs.all.iter().filter(|it| it.is_error()).count() as u64;
         if found.is_interrupted {
-            found.notes.push(
-                "interrupted: what recovery was seen to read until then is reported".to_owned(),
-            );
+            found
+                .notes
+                .push("interrupted: only the reads seen so far are reported".to_owned());
         }
         Ok(found)
     }
@@ -243,8 +243,8 @@ fn count(progress: &Progress<WatchedPoint>, found: &mut RacesResult) {
     }
     if failing > 0 {
         found.notes.push(format!(
-            "at {} recovery fails although every store before them is durable, so not all of its reads were \
-             seen there; powerfail crash says why",
+            "at {} recovery fails although every earlier store is durable, so not all of its reads were seen \
+             there; powerfail crash shows why",
             points::counted(failing)
         ));
     }

@@ -19,7 +19,6 @@ use crate::event::Observer;
 use crate::output_directory;
 use crate::persistent::Persistent;
 use crate::recovery::Recovery;
-use crate::rollback::shown_bytes;
 use crate::runner::{Trial, TrialState};
 use crate::symptom::symptom_of;
 
@@ -172,7 +171,7 @@ impl<'a> Replay<'a> {
             (stored_by(self.finding, self.trace), &evidence.recovery)
         {
             let (_, bytes) = runner.run_and_read(&trial, place, len.min(output.len() / 2))?;
-            return Ok(bytes.is_some_and(|bytes| shown_bytes(&bytes) == *output));
+            return Ok(bytes.is_some_and(|bytes| powerfail_finding::hex(&bytes) == *output));
         }
         let is_interrupted = || observer.is_interrupted();
         let results = runner.run(&[trial], &is_interrupted, &mut |_| ())?;

@@ -5,9 +5,7 @@
 //! there and would not without this store. Otherwise it is a warning: recovery has put the value right, or the
 //! transaction stored what was there before.
 
-use std::fmt::Write;
-
-use powerfail_finding::{Code, Finding, RecoveryOutcome, Severity};
+use powerfail_finding::{Code, Finding, RecoveryOutcome, Severity, hex};
 use powerfail_image::Patch;
 use powerfail_lint::Hit;
 use powerfail_model::{CrashState, Event, EventIndex, Place};
@@ -122,15 +120,9 @@ impl Engine<'_, '_> {
         }
         Ok(Outcome::Matters(Symptom {
             code: Code::StoreNotAdded,
-            outcome: RecoveryOutcome::Content {
-                output: shown_bytes(&new),
-            },
+            outcome: RecoveryOutcome::Content { output: hex(&new) },
             backtrace: None,
-            difference: Some(format!(
-                "- {}\n+ {}\n",
-                shown_bytes(&old),
-                shown_bytes(&new)
-            )),
+            difference: Some(format!("- {}\n+ {}\n", hex(&old), hex(&new))),
         }))
     }
 
@@ -176,13 +168,4 @@ fn moment_of(trace: &Trace, store: EventIndex) -> Result<Option<Moment>, CheckEr
         at,
         len,
     }))
-}
-
-/// Bytes as they are shown in evidence.
-pub(crate) fn shown_bytes(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

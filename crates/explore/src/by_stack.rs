@@ -67,7 +67,7 @@ pub struct StackPoints {
     pub points: Vec<FailurePoint>,
 }
 
-/// See the module header.
+/// The failure points of a trace, grouped by call stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailurePointsByStack {
     stacks: Vec<StackPoints>,
@@ -181,7 +181,7 @@ impl FailurePointsByStack {
 
 /// Builds a [`FailurePointsByStack`] from records, for those who pass over the trace anyway.
 #[derive(Debug)]
-pub struct FailurePointsBuilder {
+pub(crate) struct FailurePointsBuilder {
     options: FailurePointOptions,
     stacks: FxHashMap<StackId, Samples>,
     creation: Creation,
@@ -199,7 +199,7 @@ pub struct FailurePointsBuilder {
 
 impl FailurePointsBuilder {
     /// Before the first record of a trace with these pools.
-    pub fn new(pools: &[Pool], options: FailurePointOptions) -> Self {
+    pub(crate) fn new(pools: &[Pool], options: FailurePointOptions) -> Self {
         let image = options
             .digests
             .then(|| DigestedImage::new(pools.iter().map(|pool| pool.len_bytes)));
@@ -217,7 +217,7 @@ impl FailurePointsBuilder {
     }
 
     /// Content that a pool had when it was mapped; only digests need it.
-    pub fn initial(&mut self, run: &ImageRun<'_>) {
+    pub(crate) fn initial(&mut self, run: &ImageRun<'_>) {
         if let Some(image) = &mut self.image {
             let at = powerfail_model::Place::new(run.pool, run.offset);
             image.store(at, run.bytes);
@@ -225,7 +225,7 @@ impl FailurePointsBuilder {
     }
 
     /// The next record of the trace.
-    pub fn push(&mut self, record: &Record<'_>) {
+    pub(crate) fn push(&mut self, record: &Record<'_>) {
         if let Some(turn) = self.scope.push(record) {
             self.turn(record, turn);
         }
@@ -298,7 +298,7 @@ impl FailurePointsBuilder {
     }
 
     /// After the last record.
-    pub fn finish(self) -> FailurePointsByStack {
+    pub(crate) fn finish(self) -> FailurePointsByStack {
         let excluded = self.creation.excluded();
         let mut stacks: Vec<StackPoints> = self
             .stacks

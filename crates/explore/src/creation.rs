@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::samples::Samples;
 
-/// See the module header.
+/// Takes back the failure points that were found while a pool was being created.
 #[derive(Debug, Default)]
 pub(crate) struct Creation {
     /// How deep each thread is inside of functions that create pools; never zero.

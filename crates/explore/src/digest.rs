@@ -17,7 +17,7 @@ use crate::random::mix;
 const PAGE_BYTES: usize = 4096;
 const WORD_BYTES: usize = 8;
 
-/// See the module header.
+/// The digest of the content of all pools. Equal digests mean equal contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageDigest([u64; 2]);
 
@@ -98,7 +98,7 @@ const fn length_key(pool: PoolIndex) -> u64 {
 
 /// The newest content of the pools with its digest. Takes memory for the pages that are not zero.
 #[derive(Clone, Debug, Default)]
-pub struct DigestedImage {
+pub(crate) struct DigestedImage {
     pages: FxHashMap<(PoolIndex, u64), Box<[u8; PAGE_BYTES]>>,
     len_bytes: Vec<u64>,
     digest: ImageDigest,
@@ -106,7 +106,7 @@ pub struct DigestedImage {
 
 impl DigestedImage {
     /// Pools of these lengths, all zero.
-    pub fn new(len_bytes: impl IntoIterator<Item = u64>) -> Self {
+    pub(crate) fn new(len_bytes: impl IntoIterator<Item = u64>) -> Self {
         let mut image = Self {
             len_bytes: len_bytes.into_iter().collect(),
             ..Self::default()
@@ -118,12 +118,12 @@ impl DigestedImage {
     }
 
     /// The digest of the present content and lengths.
-    pub const fn digest(&self) -> ImageDigest {
+    pub(crate) const fn digest(&self) -> ImageDigest {
         self.digest
     }
 
     /// Writes bytes. What lies beyond the end of the pool does not count.
-    pub fn store(&mut self, at: Place, bytes: &[u8]) {
+    pub(crate) fn store(&mut self, at: Place, bytes: &[u8]) {
         let Some(&len_bytes) = self.len_bytes.get(at.pool.0 as usize) else {
             return;
         };
@@ -165,7 +165,7 @@ impl DigestedImage {
     }
 
     /// Changes the length of a pool. Costs a pass over all pages if it becomes shorter.
-    pub fn resize(&mut self, pool: PoolIndex, len_bytes: u64) {
+    pub(crate) fn resize(&mut self, pool: PoolIndex, len_bytes: u64) {
         let Some(length) = self.len_bytes.get_mut(pool.0 as usize) else {
             return;
         };

@@ -1,77 +1,52 @@
-//! Names of failure points that stay: the same moment of the same program in another trace has the same.
+//! Names of failure points that are the same in other traces of the program.
 //!
-//! Whoever checks many traces of one program does not try again what was tried. A moment is named by the call
-//! stack of the event before which the power fails, and by that of the operation which its thread did before:
-//! an operation on persistent memory, as PM paths see it. The same code on the same path does the same, up to
-//! what the data is; so a few tries of each name are worth more than many of one.
+//! A fuzzer checks many traces of one program and should not try a failure point again that was tried in another
+//! trace. A failure point is named by the call stack of the event before which the power fails, and by the call stack
+//! of the previous operation of the same thread (an operation on persistent memory, as in PM paths). The same code on
+//! the same path does the same, apart from the data, so a few tries of each name are worth more than many of one.
 
 use powerfail_model::{EventIndex, ThreadIndex};
-use powerfail_protocol::fuzz::{CodePlace, ModuleHash, Operation};
-use powerfail_trace::{Body, Frame, Result, StackId, Trace};
+use powerfail_protocol::fuzz::{CodePlace, Operation};
+use powerfail_trace::{Body, Result, StackId, Trace};
 use rustc_hash::FxHashMap;
 
-/// Names a moment.
+/// The name of a failure point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PointKey(pub u64);
 
-/// Call stacks of a trace, by names that stay.
+/// Names the call stacks of a trace so that the same stack has the same name in other traces of the program.
 #[derive(Debug)]
 pub struct StackNames<'t> {
     trace: &'t Trace,
-    modules: Vec<ModuleHash>,
-    known: FxHashMap<StackId, Operation>,
+    names: FxHashMap<StackId, Operation>,
 }
 
 impl<'t> StackNames<'t> {
     /// For a trace.
     pub fn new(trace: &'t Trace) -> Self {
-        use std::os::unix::ffi::OsStrExt;
-        let modules = trace.modules().iter();
         Self {
             trace,
-            modules: modules
-                .map(|module| ModuleHash::of_path(module.path.as_os_str().as_bytes()))
-                .collect(),
-            known: FxHashMap::default(),
+            names: FxHashMap::default(),
         }
     }
 
     /// The name of a call stack.
     pub fn of(&mut self, stack: StackId) -> Operation {
-        if let Some(known) = self.known.get(&stack) {
-            return *known;
-        }
-        let places = self.trace.stack(stack).map(|frame| self.place(frame));
-        let name = Operation::of_stack(places);
-        self.known.insert(stack, name);
-        name
+        let trace = self.trace;
+        *self.names.entry(stack).or_insert_with(|| {
+            let places = trace.code_places(stack);
+            Operation::of_stack(places.map(|(path, offset)| CodePlace::new(path, offset)))
+        })
     }
 
     /// The name of the innermost frame of a call stack alone.
     pub fn of_site(&self, stack: StackId) -> Operation {
-        let site = self.trace.stack(stack).take(1);
-        Operation::of_stack(site.map(|frame| self.place(frame)))
-    }
-
-    fn place(&self, frame: Frame) -> CodePlace {
-        match frame {
-            Frame::Module { module, offset } => CodePlace {
-                module: self
-                    .modules
-                    .get(module.0 as usize)
-                    .copied()
-                    .unwrap_or(ModuleHash::NONE),
-                offset,
-            },
-            Frame::Absolute { address } => CodePlace {
-                module: ModuleHash::NONE,
-                offset: address,
-            },
-        }
+        let site = self.trace.code_places(stack).take(1);
+        Operation::of_stack(site.map(|(path, offset)| CodePlace::new(path, offset)))
     }
 }
 
-/// The names of all moments of a trace.
+/// The names of all failure points of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PointKeys {
     keys: Vec<PointKey>,
@@ -101,7 +76,7 @@ impl PointKeys {
         })
     }
 
-    /// The name of the moment just before an event, or of the end.
+    /// The name of the failure point just before an event, or at the end.
     pub fn at(&self, at: EventIndex) -> PointKey {
         let number = usize::try_from(at.0).unwrap_or(usize::MAX);
         self.keys.get(number).copied().unwrap_or(self.end)

@@ -5,7 +5,7 @@
 //! - [`Plan`]: which of them to try within a budget, and what the budget leaves out.
 //! - [`PointKeys`]: names of failure points that stay the same in other traces of the program.
 //! - [`LostLines`]: the crash state in which chosen lines are lost and everything else survives.
-//! - [`SegmentPass`], [`Survey`], [`EagerStates`]: eager exploration, every combination of what may survive.
+//! - [`Survey`], [`EagerStates`]: eager exploration, every combination of what may survive.
 //! - [`Representatives`]: which of many crash states come first under a budget.
 //! - [`lazy`]: lazy exploration, where the content of a line is chosen only when recovery reads it.
 //!
@@ -29,11 +29,10 @@ mod random;
 mod representatives;
 mod samples;
 
-pub use by_stack::{FailurePointOptions, FailurePointsBuilder, FailurePointsByStack, StackPoints};
-pub use digest::{DigestedImage, ImageDigest};
+pub use by_stack::{FailurePointOptions, FailurePointsByStack, StackPoints};
+pub use digest::ImageDigest;
 pub use eager::{
-    EagerOptions, EagerState, EagerStates, LineVersions, Magnitude, PassOptions, Segment,
-    SegmentCount, SegmentPass, Survey,
+    EagerOptions, EagerState, EagerStates, Magnitude, PassOptions, SegmentCount, Survey,
 };
 pub use granularity::Granularity;
 pub use interleaving::Interleaving;

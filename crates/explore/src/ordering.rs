@@ -1,4 +1,4 @@
-//! Failure points before ordering points, for those who watch what recovery reads.
+//! Failure points before ordering points, for the races analysis.
 //!
 //! The rule is that of `XFDetector` (section 4.2 of its paper): data can become consistent at an ordering point
 //! only, so it is enough to look just before each, if persistent memory was changed since the one before. An ordering
@@ -21,7 +21,7 @@ use rustc_hash::FxHashSet;
 
 use crate::point::Trigger;
 
-/// See the module header.
+/// Finds the ordering points of a trace, record by record.
 #[derive(Debug)]
 pub(crate) struct OrderingPoints {
     /// What is durable matters here, and not what it holds.

@@ -49,7 +49,7 @@ pub struct LeftOut {
     pub out_of_scope: u64,
 }
 
-/// See the module header.
+/// The failure points to try, and what is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The points to try, in the order of the trace: one forward pass serves all of them.

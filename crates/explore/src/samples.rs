@@ -6,7 +6,7 @@
 use crate::point::FailurePoint;
 use crate::random::Random;
 
-/// See the module header.
+/// The failure points kept of one call stack.
 #[derive(Clone, Debug)]
 pub(crate) struct Samples {
     /// How many there were.

@@ -96,6 +96,19 @@ pub struct SourcePlace {
 }
 
 impl SourcePlace {
+    /// `map.c:17`: the name of the file without its directory, and the line.
+    pub fn file_and_line(&self) -> Option<String> {
+        let file = self.file.as_deref()?;
+        let name = file.rsplit('/').next().unwrap_or(file);
+        Some(format!("{name}:{}", self.line?))
+    }
+
+    /// ` in insert`, to continue a sentence; empty if the function is unknown.
+    pub fn in_function(&self) -> String {
+        let function = self.function.as_deref();
+        function.map_or_else(String::new, |function| format!(" in {function}"))
+    }
+
     /// A place of which nothing is known but what happened there.
     pub const fn new(role: Role) -> Self {
         Self {

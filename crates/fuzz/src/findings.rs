@@ -10,7 +10,6 @@
 //! A directory gets its final name when it is complete, so a kill leaves no half of a finding.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -62,15 +61,9 @@ pub struct EdgeRecord {
 impl From<&Edge> for EdgeRecord {
     fn from(edge: &Edge) -> Self {
         let text = std::str::from_utf8(&edge.input);
-        let hex = |bytes: &[u8]| {
-            bytes.iter().fold(String::new(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            })
-        };
         Self {
             input: String::from_utf8_lossy(&edge.input).into_owned(),
-            input_hex: text.is_err().then(|| hex(&edge.input)),
+            input_hex: text.is_err().then(|| powerfail_finding::hex(&edge.input)),
             failure_point: edge.failure_point,
         }
     }

@@ -7,7 +7,7 @@ use powerfail_model::PoolIndex;
 use crate::memory::PoolMemory;
 use crate::page::Page;
 
-/// See the module header.
+/// Pages that differ from the newest content.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedPages {
     pages: BTreeMap<(PoolIndex, u64), Box<Page>>,

@@ -15,7 +15,7 @@ use powerfail_trace::{PoolKind, Trace};
 
 use crate::error::{Context, ImageError, Result};
 
-/// See the module header. Cheap to clone.
+/// Maps the pools of a trace to private files. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Layout(Arc<Inner>);
 

@@ -20,7 +20,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::page::{PAGE, Page};
 
-/// See the module header.
+/// A mapped file, read-only.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     /// `None` if it has no pages.

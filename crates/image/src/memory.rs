@@ -15,7 +15,7 @@ const CHUNK: u64 = CHUNK_PAGES as u64;
 #[derive(Debug)]
 struct Chunk([Option<Box<Page>>; CHUNK_PAGES]);
 
-/// See the module header.
+/// The pages of one pool that were touched.
 #[derive(Debug)]
 pub(crate) struct PoolMemory {
     len_bytes: u64,

@@ -27,7 +27,7 @@ pub(crate) struct Changes {
     pub(crate) pages_punched: u64,
 }
 
-/// See the module header.
+/// A file with the content of a pool, and what it holds now.
 #[derive(Debug)]
 pub(crate) struct PrivateFile {
     file: File,

@@ -19,7 +19,7 @@ const PREFIX: &str = "powerfail-";
 /// Directories of repeaters for which nobody has chosen one: the process and a number follow.
 const REPEAT_PREFIX: &str = "powerfail-repeat-";
 
-/// See the module header.
+/// The directory of a run; removed with its slots when it is dropped.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,

@@ -16,7 +16,7 @@ use crate::private_file::{Changes, PrivateFile};
 
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// See the module header.
+/// Private copies of all pools in one directory, brought to one crash image after the other.
 #[derive(Debug)]
 pub struct Slot {
     directory: PathBuf,

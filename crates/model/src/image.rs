@@ -1,13 +1,13 @@
 //! The bytes of pools.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ids::{Place, PoolIndex, PoolOffset};
 
 /// The content of pools, as the model needs it: the newest bytes, read when a line opens and
-/// written by every store. Where they are kept (memory, a mapped file) is not the model's matter.
+/// written by every store. The model does not decide where they are kept (memory, a mapped file).
 ///
-/// Reading and writing cannot fail: bytes that were never written are zero.
+/// Reading and writing cannot fail: bytes that were never written are zero, or what fresh memory is filled with.
 pub trait Image {
     /// Fills `out` with the bytes from `at` on.
     fn read(&self, at: Place, out: &mut [u8]);
@@ -22,7 +22,7 @@ pub trait Image {
     }
 }
 
-/// Holds nothing: for those who ask what is durable, and not what it holds.
+/// Holds nothing: for passes that ask what is durable, and not what it holds.
 impl Image for () {
     fn read(&self, _: Place, _: &mut [u8]) {}
     fn write(&mut self, _: Place, _: &[u8]) {}
@@ -35,12 +35,37 @@ const PAGE_BYTES: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct SparseImage {
     pages: FxHashMap<(PoolIndex, u64), Box<[u8; PAGE_BYTES]>>,
+    /// What bytes hold that were never written.
+    fill: u8,
+    /// Pools in which such bytes are zero all the same.
+    zeroed: FxHashSet<PoolIndex>,
 }
 
 impl SparseImage {
     /// An image of zeros.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An image in which bytes that were never written hold `fill`, except in pools that are [zeroed](Self::zero).
+    pub fn filled(fill: u8) -> Self {
+        Self {
+            fill,
+            ..Self::default()
+        }
+    }
+
+    /// From here on, bytes of `pool` that were never written are zero.
+    pub fn zero(&mut self, pool: PoolIndex) {
+        self.zeroed.insert(pool);
+    }
+
+    fn fill_of(&self, pool: PoolIndex) -> u8 {
+        if self.fill == 0 || self.zeroed.contains(&pool) {
+            0
+        } else {
+            self.fill
+        }
     }
 }
 
@@ -69,18 +94,19 @@ impl Image for SparseImage {
             let target = &mut out[range];
             match self.pages.get(&(at.pool, page)) {
                 Some(bytes) => target.copy_from_slice(&bytes[in_page..in_page + target.len()]),
-                None => target.fill(0),
+                None => target.fill(self.fill_of(at.pool)),
             }
         }
     }
 
     fn write(&mut self, at: Place, bytes: &[u8]) {
+        let fill = self.fill_of(at.pool);
         for (page, in_page, range) in page_pieces(at.offset, bytes.len()) {
             let source = &bytes[range];
             let target = self
                 .pages
                 .entry((at.pool, page))
-                .or_insert_with(|| Box::new([0; PAGE_BYTES]));
+                .or_insert_with(|| Box::new([fill; PAGE_BYTES]));
             target[in_page..in_page + source.len()].copy_from_slice(source);
         }
     }
@@ -90,10 +116,11 @@ impl Image for SparseImage {
             from.0 / PAGE_BYTES as u64,
             (from.0 % PAGE_BYTES as u64) as usize,
         );
+        let fill = self.fill_of(pool);
         self.pages
             .retain(|&(p, page), _| p != pool || page <= first);
         if let Some(bytes) = self.pages.get_mut(&(pool, first)) {
-            bytes[in_page..].fill(0);
+            bytes[in_page..].fill(fill);
         }
     }
 }
@@ -113,6 +140,21 @@ mod tests {
         let mut out = [1; 16];
         image.read(place(4088), &mut out);
         assert_eq!(out, [0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0]);
+    }
+
+    #[test]
+    fn bytes_never_written_hold_the_fill_unless_the_pool_is_zeroed() {
+        let mut image = SparseImage::filled(9);
+        image.write(place(4095), &[1, 0]);
+        let mut out = [7; 4];
+        image.read(place(4094), &mut out);
+        assert_eq!(out, [9, 1, 0, 9]);
+        image.clear_from(PoolIndex(0), PoolOffset(4096));
+        image.read(place(4094), &mut out);
+        assert_eq!(out, [9, 1, 9, 9]);
+        image.zero(PoolIndex(0));
+        image.read(place(20_000), &mut out);
+        assert_eq!(out, [0; 4]);
     }
 
     #[test]

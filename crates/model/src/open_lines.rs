@@ -12,7 +12,7 @@ use crate::line::OpenLine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Slot(u32);
 
-/// See the module header.
+/// The open lines of a frontier.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenLines {
     slots: FxHashMap<LineId, Slot>,

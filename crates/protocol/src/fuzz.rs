@@ -58,6 +58,16 @@ pub struct CodePlace {
     pub offset: u64,
 }
 
+impl CodePlace {
+    /// The place at an offset in the module with this path, or at an address in no module.
+    pub fn new(module_path: Option<&[u8]>, offset: u64) -> Self {
+        Self {
+            module: module_path.map_or(ModuleHash::NONE, ModuleHash::of_path),
+            offset,
+        }
+    }
+}
+
 /// An operation on persistent memory, as paths see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Operation(pub u32);

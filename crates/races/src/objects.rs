@@ -1,4 +1,4 @@
-//! Allocated memory that nobody has written yet, and what transactions promise to restore.
+//! Allocated memory that is not written yet, and what transactions promise to restore.
 
 use powerfail_model::{EventIndex, PoolIndex, PoolOffset, ThreadIndex};
 use powerfail_trace::annotation::{self, Annotation, allocation};
@@ -17,7 +17,7 @@ struct Transaction {
     is_aborted: bool,
 }
 
-/// See the module header.
+/// Follows allocations and transactions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     /// Allocated and not written since, with the mark of the allocation.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use powerfail_finding::hex;
 use powerfail_model::{Event, EventIndex, FlushKind, Frontier, Image, OpenLine};
 use powerfail_symbol::{AddressKind, Symbolizer};
 use powerfail_trace::replay::PoolReplay;
@@ -12,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::marks;
 use crate::text::{
-    BAD, FAINT, GOOD, STRONG, WARNING, big_count, big_plural, bytes, count, hex, plural,
-    power_of_ten, printable,
+    BAD, FAINT, GOOD, STRONG, WARNING, big_count, big_plural, bytes, count, plural, power_of_ten,
+    printable,
 };
 
 /// Bytes of a store or mark that a line of text shows; `--json` shows all.

@@ -144,6 +144,21 @@ impl Trace {
         }
     }
 
+    /// The places in code of a call stack, innermost first: the path of the module with the offset in it, or no path
+    /// with the address.
+    pub fn code_places(&self, id: StackId) -> impl Iterator<Item = (Option<&[u8]>, u64)> {
+        self.stack(id).map(|frame| match frame {
+            Frame::Module { module, offset } => {
+                let module = self.modules().get(module.0 as usize);
+                (
+                    module.map(|it| it.path.as_os_str().as_encoded_bytes()),
+                    offset,
+                )
+            }
+            Frame::Absolute { address } => (None, address),
+        })
+    }
+
     /// How many records the trace holds.
     pub const fn event_count(&self) -> u64 {
         self.event_count

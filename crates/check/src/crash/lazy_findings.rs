@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use powerfail_finding::{Code, Finding, Role, SecondFailure, Severity, SourcePlace, Written};
+use powerfail_finding::{Code, Finding, Role, SecondFailure, Severity, SourcePlace, Written, hex};
 use powerfail_model::{CrashState, EventIndex};
 use powerfail_trace::{Frame, StackId};
 
@@ -65,7 +65,7 @@ impl Engine<'_, '_> {
         let left = kinds.len().saturating_sub(KINDS_MAX);
         if left > 0 {
             crashed.notes.push(format!(
-                "{left} more kinds of failures with lost lines are not explained; repair the others first"
+                "{left} more kinds of failures with lost lines are not diagnosed; repair the others first"
             ));
         }
         let all = kinds.into_values().take(KINDS_MAX);
@@ -117,25 +117,19 @@ impl Engine<'_, '_> {
             if is_said {
                 continue;
             }
-            let name = |place: &SourcePlace| match (&place.file, place.line) {
-                (Some(file), Some(line)) => {
-                    format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
-                }
-                _ => "the place of the store".to_owned(),
+            let name = |place: &SourcePlace| {
+                let line = place.file_and_line();
+                line.unwrap_or_else(|| "the place of the store".to_owned())
             };
             let suggestion = format!(
-                "flush what is stored at {} and fence before the store at {}",
+                "flush the data stored at {} and fence before the store at {}",
                 name(&lost),
                 name(&seen)
             );
-            let whose = |place: &SourcePlace| {
-                let function = place.function.as_deref();
-                function.map_or_else(String::new, |function| format!(" in {function}"))
-            };
             let message = format!(
                 "recovery can read the store{} and miss the earlier one{}",
-                whose(&seen),
-                whose(&lost)
+                seen.in_function(),
+                lost.in_function()
             );
             crashed.findings.push(Finding {
                 count,
@@ -261,7 +255,7 @@ impl Engine<'_, '_> {
             "{}, and again in recovery",
             message(failed.symptom.code, &found)
         );
-        let suggestion = "let recovery make durable what it repairs before it marks it as repaired";
+        let suggestion = "make each repair of recovery durable before marking it as done";
         let line_bytes = self.runner.line_bytes();
         let mut evidence = evidence(&failed, line_bytes);
         evidence.choices = choices(
@@ -329,15 +323,10 @@ fn pair(diagnosis: &Diagnosis, places: &mut Places<'_>) -> Result<Option<[Line; 
 }
 
 pub(crate) fn written(patch: &powerfail_image::Patch) -> Written {
-    use std::fmt::Write;
-    let mut bytes = String::with_capacity(2 * patch.bytes.len());
-    for byte in &patch.bytes {
-        let _ = write!(bytes, "{byte:02x}");
-    }
     Written {
         pool: patch.pool.0,
         pool_offset: patch.offset,
-        bytes,
+        bytes: hex(&patch.bytes),
     }
 }
 

@@ -11,7 +11,7 @@ const VERSIONS_TRIED: usize = 7;
 /// Of how many lines the versions are tried: fewer lost lines matter more than newer versions of many.
 const LINES_TRIED: usize = 8;
 
-/// See the module header.
+/// Searches the smallest failing crash state of one failure, a batch of trials at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Minimal {
     at: EventIndex,

@@ -18,7 +18,7 @@ const SPLITS: usize = 7;
 /// How many events before the failure are looked through for the survivor.
 const EVENTS_MAX: u64 = 1 << 18;
 
-/// See the module header.
+/// Searches the store that survived and should not have, a batch of trials at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct SurvivorSearch {
     /// The first lost store of each line, oldest first.

@@ -1,4 +1,4 @@
-//! A diagnosis as a finding: its places, what is wrong, and what would have prevented it.
+//! From a diagnosis to a finding: its places, its message, and how to prevent it.
 
 use powerfail_finding::{Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace};
 use powerfail_model::EventIndex;
@@ -11,8 +11,8 @@ use crate::places::Places;
 const STORES_NAMED: usize = 3;
 
 impl Diagnosis {
-    /// The finding, without where recovery was. Not for [`Cause::ProgramOrder`], which is for the search
-    /// that prefix crashes have.
+    /// The finding, without the place of recovery. Not for [`Cause::ProgramOrder`], which the search for prefix crashes
+    /// explains.
     pub(crate) fn finding(
         &self,
         places: &mut Places<'_>,
@@ -48,7 +48,7 @@ impl Diagnosis {
         })
     }
 
-    /// What shows it again.
+    /// The evidence, which `replay` shows again.
     pub(crate) fn evidence(&self, line_bytes: u64) -> Evidence {
         let lost = self.state.versions.iter().map(|(line, version)| LostLine {
             pool: line.pool.0,
@@ -83,20 +83,19 @@ impl Diagnosis {
         let what = match self.symptom.code {
             Code::RecoveryCrashes => "recovery crashes",
             Code::RecoveryHangs => "recovery hangs",
-            Code::CheckerRejects => "the checker rejects what is recovered",
-            Code::ContentTorn => "what is recovered is neither the old nor the new content",
+            Code::CheckerRejects => "the checker rejects the recovered data",
+            Code::ContentTorn => "the recovered content is neither the old nor the new one",
             Code::AcknowledgedLost => "an acknowledged operation is lost",
             _ => "recovery fails",
         };
-        let function = store.and_then(|store| store.function.as_deref());
-        let whose = function.map_or_else(String::new, |function| format!(" in {function}"));
+        let whose = store.map_or_else(String::new, SourcePlace::in_function);
         let why = match self.cause {
             Cause::MissingFlush => ", which is not flushed",
             Cause::MissingFence => ", whose flush is not fenced in time",
             Cause::WrongOrder => ", which is flushed too late",
-            Cause::Atomicity | Cause::ProgramOrder => " and not what belongs to it",
+            Cause::Atomicity | Cause::ProgramOrder => " but not the store that belongs to it",
         };
-        format!("{what} if the power failure takes the store{whose}{why}")
+        format!("{what} if a power failure loses the store{whose}{why}")
     }
 
     fn suggestion(
@@ -106,8 +105,8 @@ impl Diagnosis {
         flush: Option<&SourcePlace>,
     ) -> String {
         let stored = line_of(store).map_or_else(
-            || "what is lost".to_owned(),
-            |line| format!("what is stored at {line}"),
+            || "the lost data".to_owned(),
+            |line| format!("the data stored at {line}"),
         );
         let before = line_of(survivor)
             .map_or_else(String::new, |line| format!(" before the store at {line}"));
@@ -126,18 +125,16 @@ impl Diagnosis {
                     || "its flush".to_owned(),
                     |line| format!("the flush at {line}"),
                 );
-                format!(
-                    "move {flush} up, with a fence after it, so that {stored} is durable{before}"
-                )
+                format!("move {flush} up and fence after it, so that {stored} is durable{before}")
             }
             Cause::Atomicity | Cause::ProgramOrder => {
                 let other = line_of(survivor).map_or_else(
-                    || "what survives".to_owned(),
+                    || "the store that survives".to_owned(),
                     |line| format!("the store at {line}"),
                 );
                 format!(
-                    "let {stored} and {other} become durable together: with a log, or by one store that \
-                     makes both reachable"
+                    "make {stored} and {other} durable together: with a log, or by one store that makes \
+                     both reachable"
                 )
             }
         }
@@ -146,8 +143,5 @@ impl Diagnosis {
 
 /// `map.c:17`.
 fn line_of(place: Option<&SourcePlace>) -> Option<String> {
-    let place = place?;
-    let file = place.file.as_deref()?;
-    let name = file.rsplit('/').next().unwrap_or(file);
-    Some(format!("{name}:{}", place.line?))
+    place?.file_and_line()
 }

@@ -15,7 +15,7 @@ use crate::symptom::Symptom;
 /// A kind of failure: where the power fails, what recovery does, and which sites lose their stores.
 type Kind = (StackId, Code, Vec<StackId>);
 
-/// See the module header. Which state is kept does not depend on the order in which they come.
+/// Keeps one failing state of each kind. Which state is kept does not depend on the order in which they come.
 #[derive(Default)]
 pub(super) struct Failures {
     kinds: BTreeMap<Kind, Found>,

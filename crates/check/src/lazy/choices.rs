@@ -6,7 +6,7 @@ use powerfail_trace::{Body, Trace};
 
 use super::failure::{Load, LoadSource};
 use crate::error::CheckError;
-use crate::places::{Places, hex};
+use crate::places::{Places, hex_prefix};
 
 /// How many choices a finding names.
 const CHOICES_MAX: usize = 64;
@@ -66,7 +66,7 @@ pub(crate) fn choices(
             };
             sources.push(Source {
                 store,
-                bytes: hex(&source.bytes),
+                bytes: hex_prefix(&source.bytes),
                 taken: number == load.taken,
             });
         }

@@ -1,6 +1,6 @@
 //! Executions that no moment of the run explains, whether or not they fail.
 
-use powerfail_explore::lazy::{FilledImage, History, ReadLine, Seen, robust};
+use powerfail_explore::lazy::{History, ReadLine, Seen, initial_image, robust};
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::{RecordCursor, Trace};
 
@@ -17,7 +17,7 @@ pub(crate) struct Contradiction {
 
 /// A pass over the trace that knows since when each line holds its durable content.
 pub(crate) struct HistoryCursor<'t> {
-    history: History<FilledImage>,
+    history: History,
     records: RecordCursor<'t>,
 }
 
@@ -28,7 +28,7 @@ impl<'t> HistoryCursor<'t> {
         fill: Option<u8>,
     ) -> Result<Self, CheckError> {
         Ok(Self {
-            history: History::new(rules, FilledImage::of(trace, fill)?),
+            history: History::new(rules, initial_image(trace, fill)?),
             records: trace.records_from(EventIndex(0)),
         })
     }

@@ -235,7 +235,7 @@ fn what_does_not_fail_by_itself_is_not_reported() {
     assert_eq!((totals.exhaustive, totals.sampled), (0, 1));
     let says = |text: &str| explored.notes.iter().any(|note| note.contains(text));
     assert!(says(
-        "1 execution that fails is not reproduced without exploration"
+        "1 failing execution is not reproduced without exploration"
     ));
     assert!(says("1 failure point is counted as sampled"));
 }

@@ -1,4 +1,4 @@
-//! An unsafe read, in words.
+//! From a pair of reader and writer to a finding.
 
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, UnsafeRead};
 use powerfail_model::EventIndex;
@@ -10,7 +10,7 @@ use super::watch::ReadKind;
 use crate::crash::Engine;
 use crate::error::CheckError;
 use crate::lazy::choices;
-use crate::places::{Places, hex};
+use crate::places::{Places, hex_prefix};
 
 impl Engine<'_, '_> {
     /// The finding of a pair.
@@ -33,7 +33,7 @@ impl Engine<'_, '_> {
         reader.pool = pool.map(|pool| pool.path.display().to_string());
         reader.pool_offset = Some(first.offset);
         reader.len_bytes = Some(first.len);
-        reader.bytes = Some(hex(&first.bytes));
+        reader.bytes = Some(hex_prefix(&first.bytes));
         found.push(reader);
         for commit in &first.commits {
             found.push(places.of_event(Role::Commit, *commit)?);
@@ -62,6 +62,7 @@ impl Engine<'_, '_> {
             ReadKind::Uninitialised => Code::UninitialisedRead,
         };
         let suggestion = suggestion(pair, &found);
+        let message = message(pair, &found);
         Ok(Finding {
             severity: if pair.is_error() {
                 Severity::Error
@@ -75,13 +76,17 @@ impl Engine<'_, '_> {
                 event: at.0,
                 failure_points: pair.failure_points,
                 command: command(first.stage).to_owned(),
-                bytes: hex(&first.bytes),
-                instead: first.instead.iter().map(|bytes| hex(bytes)).collect(),
+                bytes: hex_prefix(&first.bytes),
+                instead: first
+                    .instead
+                    .iter()
+                    .map(|bytes| hex_prefix(bytes))
+                    .collect(),
                 not_durable: first.why.map(not_durable),
                 trace: None,
                 strict: pair.kind == ReadKind::Strict,
             }),
-            ..Finding::new(code, message(pair, &found), found)
+            ..Finding::new(code, message, found)
         })
     }
 }
@@ -109,10 +114,8 @@ const fn command(stage: Stage) -> &'static str {
 }
 
 /// ` in insert`, where that is known.
-fn whereabouts(place: Option<&SourcePlace>) -> String {
-    place
-        .and_then(|place| place.function.as_deref())
-        .map_or_else(String::new, |function| format!(" in {function}"))
+fn in_function(place: Option<&SourcePlace>) -> String {
+    place.map_or_else(String::new, SourcePlace::in_function)
 }
 
 fn with(places: &[SourcePlace], role: Role) -> Option<&SourcePlace> {
@@ -124,15 +127,15 @@ fn message(pair: &Pair, places: &[SourcePlace]) -> String {
         Stage::Checker => "the checker",
         _ => "recovery",
     };
-    let reads = format!("{who} reads{}", whereabouts(with(places, Role::Load)));
-    let stored = format!("what is stored{}", whereabouts(with(places, Role::Store)));
+    let reads = format!("{who} reads{}", in_function(with(places, Role::Load)));
+    let stored = format!("data stored{}", in_function(with(places, Role::Store)));
     match pair.kind {
         ReadKind::Race | ReadKind::Strict => {
             let lacks = match pair.first.why {
                 Some(NotDurable::NeverFlushed) => "and not flushed yet",
                 Some(NotDurable::NotFenced { .. }) => "and flushed, but not fenced yet",
                 Some(NotDurable::FlushedBefore { .. }) => "after its line was flushed",
-                None => "and not surely durable",
+                None => "and possibly not durable",
             };
             format!("{reads} {stored} {lacks}")
         }
@@ -140,21 +143,17 @@ fn message(pair: &Pair, places: &[SourcePlace]) -> String {
             format!("{reads} {stored} and not committed")
         }
         ReadKind::Uncommitted => format!("{reads} {stored} and committed before it was durable"),
-        ReadKind::Stale => format!("{reads} {stored}, which a later commit has made stale"),
+        ReadKind::Stale => format!("{reads} {stored}, which a later commit made stale"),
         ReadKind::Uninitialised => format!(
-            "{reads} what is allocated{} and never written",
-            whereabouts(with(places, Role::Allocation))
+            "{reads} memory allocated{} and never written",
+            in_function(with(places, Role::Allocation))
         ),
     }
 }
 
 fn name(place: Option<&SourcePlace>) -> String {
-    match place.map(|place| (&place.file, place.line)) {
-        Some((Some(file), Some(line))) => {
-            format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
-        }
-        _ => "its place".to_owned(),
-    }
+    let line = place.and_then(SourcePlace::file_and_line);
+    line.unwrap_or_else(|| "its place".to_owned())
 }
 
 fn suggestion(pair: &Pair, places: &[SourcePlace]) -> String {
@@ -162,22 +161,22 @@ fn suggestion(pair: &Pair, places: &[SourcePlace]) -> String {
     let load = name(with(places, Role::Load));
     match pair.kind {
         ReadKind::Race | ReadKind::Strict => format!(
-            "make what is stored at {store} durable before recovery can depend on it, or let a commit variable \
+            "make the data stored at {store} durable before recovery can depend on it, or let a commit variable \
              or checksum decide whether it is read at {load}"
         ),
         ReadKind::Uncommitted if pair.first.commits.is_empty() => format!(
             "read it at {load} only if the commit variable says that it is valid, or store the commit variable \
-             when what is stored at {store} is durable"
+             after the data stored at {store} is durable"
         ),
         ReadKind::Uncommitted => format!(
-            "flush what is stored at {store} and fence before the commit variable is stored at {}",
+            "flush the data stored at {store} and fence before the commit variable is stored at {}",
             name(with(places, Role::Commit))
         ),
         ReadKind::Stale => format!(
-            "read at {load} what the last commit made valid, or store it again before that commit"
+            "read the data that the last commit made valid at {load}, or store it again before that commit"
         ),
         ReadKind::Uninitialised => format!(
-            "write all that is allocated at {} before recovery can reach it, or let the allocation give zeros",
+            "write all of the memory allocated at {} before recovery can reach it, or allocate zeroed memory",
             name(with(places, Role::Allocation))
         ),
     }

@@ -97,7 +97,7 @@ impl RacePoints {
         });
         let annotated = (self.out_of_scope > 0).then(|| {
             format!(
-                "{} are left out because annotations of the program say so",
+                "{} are left out by annotations of the program",
                 counted(self.out_of_scope)
             )
         });

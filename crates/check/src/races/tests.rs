@@ -198,16 +198,8 @@ fn place(role: Role, line: u32) -> SourcePlace {
 
 fn finding(code: Code, severity: Severity, places: Vec<SourcePlace>) -> Finding {
     Finding {
-        id: String::new(),
-        code,
-        class: code.class(),
         severity,
-        message: String::new(),
-        count: 1,
-        places,
-        suggestion: None,
-        evidence: None,
-        read: None,
+        ..Finding::new(code, String::new(), places)
     }
 }
 

@@ -62,7 +62,7 @@ fn what_no_prefix_shows_is_found_at_its_line_and_the_repaired_program_is_silent(
             1,
             "PF0101",
             Role::Survivor,
-            "flush what is stored at lost.c:",
+            "flush the data stored at lost.c:",
         ),
         (
             2,

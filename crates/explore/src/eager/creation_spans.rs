@@ -7,7 +7,7 @@ use powerfail_model::{EventIndex, ThreadIndex};
 use powerfail_trace::{Annotation, Body, MarkKind, Record};
 use rustc_hash::FxHashMap;
 
-/// See the module header.
+/// The spans of events in which a pool was being created.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CreationSpans {
     depths: FxHashMap<ThreadIndex, u32>,

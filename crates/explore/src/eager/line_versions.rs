@@ -16,7 +16,7 @@ const SITES_MAX: usize = 64;
 /// Contents are told apart by their digests, so what is kept of a version is 40 bytes. A store that is
 /// coalesced takes the place of the version before it.
 #[derive(Clone, Debug, Default)]
-pub struct LineVersions {
+pub(crate) struct LineVersions {
     notes: Vec<StoreNote>,
     /// The versions that count, oldest first.
     versions: Vec<Version>,
@@ -61,17 +61,12 @@ impl LineVersions {
     }
 
     /// How many different contents there are.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.contents.len()
     }
 
-    /// Never: even a line that nobody stored to has its content.
-    pub const fn is_empty(&self) -> bool {
-        self.contents.is_empty()
-    }
-
     /// The version of the model that first has a content.
-    pub fn version(&self, content: usize) -> usize {
+    pub(crate) fn version(&self, content: usize) -> usize {
         self.versions[self.contents[content]].number
     }
 
@@ -80,7 +75,7 @@ impl LineVersions {
     }
 
     /// Which content is the newest.
-    pub fn newest(&self) -> usize {
+    pub(crate) fn newest(&self) -> usize {
         let newest = self.versions.last().map(|version| version.digest);
         newest
             .and_then(|digest| self.known.get(&digest))

@@ -5,7 +5,7 @@
 //! between two failure points of the model: its crash states are those of the moment at its end, just
 //! before the next floor rises, and by subsumption those of every moment in it.
 //!
-//! - [`SegmentPass`]: one forward pass that stops at each segment and knows what its open lines can hold.
+//! - `SegmentPass`: one forward pass that stops at each segment and knows what its open lines can hold.
 //! - [`Survey`]: how much there is, before anything runs.
 //! - [`EagerStates`]: the crash states to run, one after the other: all of a segment below a threshold, a
 //!   sample without repetition above it, and none twice.
@@ -25,8 +25,6 @@ mod survey;
 mod walk;
 
 pub use count::Magnitude;
-pub use line_versions::LineVersions;
 pub use open_versions::PassOptions;
-pub use pass::{Segment, SegmentPass};
 pub use states::{EagerOptions, EagerState, EagerStates};
 pub use survey::{SegmentCount, Survey};

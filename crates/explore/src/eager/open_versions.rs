@@ -34,7 +34,7 @@ pub(crate) struct Tally {
     pub(crate) fences: u64,
 }
 
-/// See the module header. An event costs the lines that it touches.
+/// The possible contents of all open lines at the position of a pass. An event costs the lines that it touches.
 #[derive(Debug)]
 pub(crate) struct OpenVersions<I> {
     frontier: Frontier<I>,

@@ -9,21 +9,21 @@ use super::open_versions::{OpenVersions, PassOptions};
 
 /// Where a pass stands: at the end of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub(crate) struct Segment {
     /// Its number, from zero.
-    pub number: usize,
+    pub(crate) number: usize,
     /// The power fails just before this event.
-    pub at: EventIndex,
+    pub(crate) at: EventIndex,
     /// The call stack of that event; none at the end of the trace.
-    pub stack: StackId,
+    pub(crate) stack: StackId,
     /// Whether annotations of the program let a failure count here, as far as they are known yet.
-    pub in_scope: bool,
+    pub(crate) in_scope: bool,
     /// Whether it ends where the heap of the program writes what is its own.
-    pub in_heap: bool,
+    pub(crate) in_heap: bool,
 }
 
-/// See the module header.
-pub struct SegmentPass<'t, I> {
+/// A forward pass over a trace that stops at the end of each segment.
+pub(crate) struct SegmentPass<'t, I> {
     trace: &'t Trace,
     records: RecordCursor<'t>,
     /// The event at which the pass stopped: it is not applied yet.
@@ -101,7 +101,7 @@ impl Held {
 
 impl<'t, I: Image> SegmentPass<'t, I> {
     /// Before the first event of a trace; `image` has the pools as they were then.
-    pub fn new(trace: &'t Trace, image: I, options: PassOptions) -> Self {
+    pub(crate) fn new(trace: &'t Trace, image: I, options: PassOptions) -> Self {
         let len_bytes = trace.pools().iter().map(|pool| pool.len_bytes).collect();
         Self {
             trace,
@@ -117,7 +117,7 @@ impl<'t, I: Image> SegmentPass<'t, I> {
     }
 
     /// Moves to the end of the next segment; nothing after the last one.
-    pub fn next_segment(&mut self) -> Result<Option<Segment>> {
+    pub(crate) fn next_segment(&mut self) -> Result<Option<Segment>> {
         if self.is_over {
             return Ok(None);
         }

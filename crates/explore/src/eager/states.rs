@@ -82,7 +82,7 @@ pub struct EagerState {
     pub group: GroupId,
 }
 
-/// See the module header. Holds one segment at a time, and the digests of all states so far.
+/// Iterates over the crash states to run. Holds one segment at a time, and the digests of all states so far.
 pub struct EagerStates<'t, I> {
     pass: SegmentPass<'t, I>,
     survey: &'t Survey,

@@ -21,7 +21,7 @@ pub struct SegmentCount {
     pub log10: f64,
 }
 
-/// See the module header.
+/// How many crash states a trace has, and how many of them will be tried.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
     /// Stores.

@@ -27,7 +27,7 @@ impl Wheel {
     }
 }
 
-/// See the module header.
+/// Iterates over the combinations of a segment: all, or a sample.
 #[derive(Debug)]
 pub(crate) enum Walk {
     All { next: u64, total: u64 },

@@ -18,7 +18,7 @@ const WORD_BYTES: usize = 8;
 /// How many stores to a line are kept before those that are sure are put together.
 const RECENT: usize = 16;
 
-/// See the module header. Stores that change nothing do not count.
+/// A frontier that also knows when the durable content of each line was stored. Stores that change nothing do not count.
 #[derive(Clone, Debug)]
 pub struct History<I = SparseImage> {
     frontier: Frontier<I>,

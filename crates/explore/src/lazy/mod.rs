@@ -12,16 +12,16 @@
 
 mod digest;
 mod distinct;
-mod filled;
 mod history;
+mod initial_image;
 pub mod nested;
 mod reuse;
 mod robust;
 mod seen;
 mod table;
 
-pub use filled::FilledImage;
 pub use history::History;
+pub use initial_image::initial_image;
 pub use reuse::{
     ChangeLog, ChangeLogBuilder, Decision, LineChange, PageLines, ReadSets, Remarks, ReuseCounts,
     ReuseLimits,

@@ -20,7 +20,7 @@ use powerfail_trace::{Record, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lazy::digest::digest_bytes;
-use crate::lazy::filled::FilledImage;
+use crate::lazy::initial_image::initial_image;
 
 const PAGE_BYTES: u64 = 4096;
 /// Lines with more versions than this are told apart by their stores instead of their contents.
@@ -90,7 +90,7 @@ impl ChangeLog {
         points: &[EventIndex],
         remarks: &mut dyn Remarks,
     ) -> powerfail_trace::Result<Self> {
-        let image = FilledImage::of(trace, fill)?;
+        let image = initial_image(trace, fill)?;
         let mut builder = ChangeLogBuilder::new(rules, image);
         builder.is_filled = fill.is_some();
         let mut rest = points.iter().copied().peekable();

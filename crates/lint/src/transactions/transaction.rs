@@ -29,7 +29,7 @@ impl Cover {
     }
 }
 
-/// See the module header.
+/// What is known about one outermost transaction.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     /// Where it begins.

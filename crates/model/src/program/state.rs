@@ -80,7 +80,7 @@ impl Layout {
     }
 }
 
-/// See the module header. Equality and hash are those of the words.
+/// A state of a program, packed into words. Equality and hash are those of the words.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     words: Box<[Word]>,

@@ -1,8 +1,8 @@
 //! The PM path of a recording. It has the same locations as an execution of the same test case.
 
 use powerfail_model::{EventIndex, ThreadIndex};
-use powerfail_protocol::fuzz::{CodePlace, ModuleHash, Operation, Path};
-use powerfail_trace::{Body, Frame, MarkKind, StackId, Trace, TraceError};
+use powerfail_protocol::fuzz::{CodePlace, Operation, Path};
+use powerfail_trace::{Body, MarkKind, StackId, Trace, TraceError};
 use rustc_hash::FxHashMap;
 
 /// A location of a PM path, and the event at which it was reached.
@@ -26,24 +26,6 @@ pub fn locations_of(
     stacks: bool,
     mut found: impl FnMut(TraceLocation),
 ) -> Result<(), TraceError> {
-    let hashes: Vec<ModuleHash> = trace
-        .modules()
-        .iter()
-        .map(|module| ModuleHash::of_path(module.path.as_os_str().as_encoded_bytes()))
-        .collect();
-    let place = |frame: Frame| match frame {
-        Frame::Module { module, offset } => CodePlace {
-            module: hashes
-                .get(module.0 as usize)
-                .copied()
-                .unwrap_or(ModuleHash::NONE),
-            offset,
-        },
-        Frame::Absolute { address } => CodePlace {
-            module: ModuleHash::NONE,
-            offset: address,
-        },
-    };
     let depth = if stacks { usize::MAX } else { 1 };
     let mut operations: FxHashMap<StackId, Operation> = FxHashMap::default();
     let mut paths: FxHashMap<ThreadIndex, Path> = FxHashMap::default();
@@ -58,7 +40,8 @@ pub fn locations_of(
             continue;
         }
         let operation = *operations.entry(record.stack).or_insert_with(|| {
-            Operation::of_stack(trace.stack(record.stack).take(depth).map(place))
+            let places = trace.code_places(record.stack).take(depth);
+            Operation::of_stack(places.map(|(path, offset)| CodePlace::new(path, offset)))
         });
         let location = paths.entry(record.thread).or_default().step(operation) as u32;
         found(TraceLocation {

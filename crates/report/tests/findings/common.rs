@@ -198,7 +198,7 @@ pub(crate) fn race() -> Finding {
     failure.event = Some(21);
     let mut finding = finding(
         Code::CrossFailureRace,
-        "recovery reads in check_entry what is stored in set_count and flushed, but not fenced yet",
+        "recovery reads in check_entry data stored in set_count and flushed, but not fenced yet",
         vec![store, load, failure],
     );
     finding.severity = powerfail_finding::Severity::Warning;

@@ -13,7 +13,7 @@ const LINE_BYTES: u64 = 64;
 /// How many lines are watched: those that were stored to last.
 const WATCHES_MAX: usize = 1 << 16;
 
-/// See the module header.
+/// The candidates of a trace, and the lines that the run has stored to.
 pub(in super::super) struct Survey {
     pub(super) candidates: Vec<Candidate>,
     /// Lines of 64 bytes, each with its first store, in the order of the trace.
