@@ -36,7 +36,10 @@ mod recovery;
 mod replay;
 mod rollback;
 mod runner;
+mod schedules;
+mod sieve;
 mod symptom;
+mod workload;
 
 pub use checker::Checker;
 pub use crash::Crashed;
@@ -44,9 +47,14 @@ pub use error::{CheckError, Undisturbed};
 pub use event::{Event, Observer, Step};
 pub use group::{Cause, cause_of};
 pub use lint::{Linted, lint};
-pub use merge::merge;
 pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions, Selection};
 pub use places::place_before_end;
 pub use recovery::Recovery;
 pub use replay::{Replay, Replayed, trace_name};
+pub use schedules::{ScheduleError, ScheduledTrace, ScheduledTraces, Schedules, record_schedules};
+pub use sieve::{Sieve, SiftedEvents, SiftedReport};
 pub use symptom::Symptom;
+pub use workload::{
+    ServerCommand, ServerWorkload, WorkloadError, WorkloadFailure, free_port, record_workload,
+    with_port,
+};

@@ -8,7 +8,7 @@ use crate::lazy::states;
 
 /// Puts the results of several traces together. The same bug is one finding, with the evidence of the
 /// first trace that shows it.
-pub fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
+pub(crate) fn merge(all: impl IntoIterator<Item = Crashed>) -> Crashed {
     let mut findings = Vec::new();
     let mut totals = Totals::default();
     let mut notes: Vec<String> = Vec::new();

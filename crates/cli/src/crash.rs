@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use powerfail_check::{
     CheckError, Checker, Crashed, Event, LazyOptions, LazyTime, Observer, RaceOptions, Recovery,
-    Step, Undisturbed, output_directory,
+    Sieve, SiftedEvents, SiftedReport, Step, Undisturbed, output_directory,
 };
 use powerfail_config::{
-    Baseline, Exploration, Format, OutputSettings, ReportSettings, Suppression, TestSettings, sift,
+    Baseline, Exploration, Format, OutputSettings, ReportSettings, Suppression, TestSettings,
 };
 use powerfail_explore::EagerOptions;
 use powerfail_finding::{Finding, RecoveryOutcome, Report, Severity, Totals};
@@ -55,19 +55,14 @@ pub(crate) fn lint(args: &LintCommand) -> anyhow::Result<Exit> {
         events: trace.event_count(),
         ..Totals::default()
     };
-    let report = Report {
-        schema: 1,
-        powerfail: env!("CARGO_PKG_VERSION").into(),
-        command: command_of(&trace),
-        findings: linted.findings,
-        totals,
-        notes: linted.notes,
-    };
     let baseline = baseline(settings.output.baseline.as_deref())?;
-    let mut report = sifted(report, &config.suppress, baseline.as_ref());
-    report
-        .findings
-        .retain(|finding| settings.output.wants(finding.code));
+    let sieve = Sieve {
+        suppressions: &config.suppress,
+        baseline: baseline.as_ref(),
+        only: &settings.output.only,
+    };
+    let sifted = sieve.report(&trace, linted.findings, totals, linted.notes);
+    let report = with_unused(sifted);
     finish(&report, &settings.report, &settings.output, None)
 }
 
@@ -160,7 +155,17 @@ pub(crate) struct Work<'a> {
     pub(crate) share: u32,
 }
 
-/// What came of crashes.
+impl<'a> Work<'a> {
+    const fn sieve(&self) -> Sieve<'a> {
+        Sieve {
+            suppressions: self.suppress,
+            baseline: self.baseline,
+            only: self.settings.output.only.as_slice(),
+        }
+    }
+}
+
+/// The result of a crash test.
 pub(crate) enum Examined {
     Done(Box<Crashed>),
     /// Recovery fails without a crash.
@@ -193,7 +198,11 @@ pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
     let mut watcher = Watcher::default();
     let jobs = work.settings.failures.jobs.to_usize();
     let checker = Checker::new(work.trace, work.recovery, RUNTIME.into(), jobs);
-    let crashed = checker.crash(&options, &mut watcher);
+    let mut events = SiftedEvents {
+        sieve: work.sieve(),
+        observer: &mut watcher,
+    };
+    let crashed = checker.crash(&options, &mut events);
     watcher.progress = None;
     match crashed {
         Ok(crashed) => Ok(Examined::Done(Box::new(crashed))),
@@ -209,18 +218,10 @@ pub(crate) fn examine(work: &Work<'_>) -> anyhow::Result<Examined> {
 
 /// Reports what crashes have shown.
 pub(crate) fn conclude(work: &Work<'_>, crashed: Crashed) -> anyhow::Result<Exit> {
-    let report = Report {
-        schema: 1,
-        powerfail: env!("CARGO_PKG_VERSION").into(),
-        command: command_of(work.trace),
-        findings: crashed.findings,
-        totals: crashed.totals,
-        notes: crashed.notes,
-    };
-    let mut report = sifted(report, work.suppress, work.baseline);
-    report
-        .findings
-        .retain(|finding| work.settings.output.wants(finding.code));
+    let sifted = work
+        .sieve()
+        .report(work.trace, crashed.findings, crashed.totals, crashed.notes);
+    let report = with_unused(sifted);
     if let Some(out) = work.out {
         output_directory::save(out, &report, work.recovery)?;
     }
@@ -261,25 +262,13 @@ pub(crate) const fn image_name(image: Undisturbed) -> &'static str {
     }
 }
 
-fn command_of(trace: &Trace) -> Vec<String> {
-    let words = trace.meta().command.iter();
-    words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect()
-}
-
-fn sifted(mut report: Report, suppress: &[Suppression], baseline: Option<&Baseline>) -> Report {
-    let sifted = sift(suppress, std::mem::take(&mut report.findings));
-    report.totals.suppressed = sifted.matched.iter().map(|(_, count)| count).sum();
-    let unused = sifted.unused.iter().map(findings::unused_suppression);
-    report.notes.extend(unused);
-    report.findings = sifted.kept;
-    if let Some(baseline) = baseline {
-        let comparison = baseline.compare(report.findings);
-        report.findings = comparison.new;
-        report.totals.in_baseline = comparison.known;
-        report.totals.fixed = comparison.fixed;
-    }
+/// The report, with a note for each suppression that matches nothing.
+fn with_unused(sifted: SiftedReport) -> Report {
+    let mut report = sifted.report;
+    let unused = sifted.unused_suppressions.iter();
+    report
+        .notes
+        .extend(unused.map(findings::unused_suppression));
     report
 }
 

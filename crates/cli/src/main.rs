@@ -11,7 +11,6 @@ mod fuzz;
 mod generated;
 mod header;
 mod import;
-mod interrupt;
 mod memory;
 mod model;
 mod output;
@@ -26,6 +25,7 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::Parser;
+use powerfail_recorder::interrupt;
 
 use crate::args::{Cli, Command, ModelCommand, TraceCommand};
 use crate::exit::Exit;

@@ -85,6 +85,7 @@ impl Recorder {
         record.derandomise = options.derandomise;
         record.desock = options.desock;
         record.discard_output = true;
+        record.forward_signals = false;
         record.file_limit_bytes = Some(options.file_limit_bytes);
         // Acknowledgements are looked for in the output of the target.
         record.output_prefix_bytes = 4096;

@@ -35,6 +35,7 @@ mod fresh_pool;
 mod glob;
 mod input;
 mod inspect;
+pub mod interrupt;
 mod mapping;
 mod memory;
 mod merge;
@@ -48,11 +49,11 @@ mod reader;
 mod record;
 mod replica;
 mod shared_file;
-mod signals;
 mod site;
 mod sleepers;
 mod socket;
 mod sparse;
+mod stop;
 mod summary;
 mod target;
 mod target_thread;
@@ -70,6 +71,7 @@ pub use powerfail_protocol::memory::{
 pub use powerfail_protocol::shared::DESOCK_VARIABLE;
 pub use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 pub use record::record;
+pub use stop::StopHandle;
 pub use summary::{
     ClientRequests, IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus,
 };

@@ -9,6 +9,7 @@ use powerfail_model::Domain;
 use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 
 use crate::input::Input;
+use crate::stop::StopHandle;
 
 /// The options of a recording.
 #[derive(Clone, Debug)]
@@ -38,9 +39,12 @@ pub struct Options {
     pub desock: bool,
     /// Whether the output of the target is discarded. The trace has it in any case.
     pub discard_output: bool,
-    /// No file of the target gets longer, it leaves no core and has a session of its own, and signals that
-    /// come to this process are not passed on to it: it is one of many, of which the user knows nothing. `None`:
-    /// it is what the user runs.
+    /// Whether signals that come to this process are passed on to the target. A target that is one of many, of which
+    /// the user knows nothing, gets none.
+    pub forward_signals: bool,
+    /// Stops the target from another thread.
+    pub stop: StopHandle,
+    /// Confines the target: no file of it gets longer, it leaves no core and has a session of its own.
     pub file_limit_bytes: Option<u64>,
     /// How stores are recorded.
     pub mode: Mode,
@@ -77,6 +81,8 @@ impl Options {
             derandomise: false,
             desock: false,
             discard_output: false,
+            forward_signals: true,
+            stop: StopHandle::default(),
             file_limit_bytes: None,
             mode: Mode::Patch,
             stacks: Stacks::Full,

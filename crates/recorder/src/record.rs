@@ -19,13 +19,13 @@ use crate::fresh_pool::FreshPool;
 use crate::input::InputChannel;
 use crate::input::memory_file;
 use crate::inspect::inspect;
+use crate::interrupt::Forwarder;
 use crate::memory::MemoryDirectory;
 use crate::options::Options;
 use crate::output::Output;
 use crate::pool::Pools;
 use crate::pool_filter::PoolFilter;
 use crate::shared_file::SharedFile;
-use crate::signals::Forwarder;
 use crate::sleepers::Sleepers;
 use crate::socket::Socket;
 use crate::summary::{ClientRequests, Summary};
@@ -89,7 +89,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let sleepers = (options.schedule.depth > 0)
         .then(|| Sleepers::start(&shared))
         .transpose()?;
-    let mut forwarder = Forwarder::new(options.file_limit_bytes.is_none());
+    let mut forwarder = Forwarder::new(options.forward_signals);
     let inheritance = Inheritance {
         shared: &shared,
         socket: target_socket,
@@ -106,7 +106,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         &mut forwarder,
         &shared,
         &doorbell,
-        options.time_limit,
+        options,
     );
     let (exit, wall_time, timed_out) = match drained {
         Ok(result) => result,
@@ -222,7 +222,7 @@ fn drain(
     forwarder: &mut Forwarder,
     shared: &SharedFile,
     doorbell: &Doorbell,
-    time_limit: Option<Duration>,
+    options: &Options,
 ) -> Result<(Exit, Duration, bool), RecordError> {
     let mut ended = None;
     let mut timed_out = false;
@@ -231,11 +231,15 @@ fn drain(
         for signal in forwarder.pending() {
             target.signal(signal);
         }
+        if options.stop.take() {
+            target.signal(Signal::TERM);
+        }
         let interrupted = forwarder.interrupted();
         if ended.is_none() {
             ended = target.look()?.map(|exit| (exit, target.started.elapsed()));
         }
         let progress = recording.pass()?;
+        let time_limit = options.time_limit;
         if !timed_out && time_limit.is_some_and(|limit| target.started.elapsed() > limit) {
             timed_out = true;
             target.signal(Signal::KILL);

@@ -18,4 +18,5 @@ mod replay;
 mod reporting;
 mod run;
 mod schedules;
+mod server;
 mod transactions;
