@@ -12,18 +12,18 @@
 //!
 //! | room | subject |
 //! | --- | --- |
-//! | [`record`] | the target is recorded: pools, instructions, call stacks, marks, threads |
-//! | [`recovery`] | a recovery is examined: snapshots, lazy choices, reads noted for races, its log |
-//! | [`fuzz`] | the target is repeated thousands of times a second, and its input and environment are simulated |
+//! | `record/` | the target is recorded: pools, instructions, call stacks, marks, threads |
+//! | `recovery/` | a recovery is examined: snapshots, lazy choices, reads noted for races, its log |
+//! | `fuzz/` | the target is repeated thousands of times a second, and its input and environment are simulated |
 //!
 //! What they share:
 //!
 //! | room | subject |
 //! | --- | --- |
-//! | [`host`] | the connection to the host: shared file, socket, messages |
-//! | [`libc`] | functions of the C library and system calls that the runtime stands in for |
-//! | [`patching`] | the target's code: finding functions, planning and making patches |
-//! | [`platform`] | raw system calls, allocator, locks, signals |
+//! | `host.rs` | the connection to the host: shared file, socket, messages |
+//! | `libc/` | functions of the C library and system calls that the runtime stands in for |
+//! | `patching/` | the target's code: finding functions, planning and making patches |
+//! | `platform/` | raw system calls, allocator, locks, signals |
 //!
 //! # Rules for code that lives in a foreign process
 //!

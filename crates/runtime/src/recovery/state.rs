@@ -5,7 +5,7 @@
 //! Each pool has a *home*: a mapping of its whole file of our own. With [`flag::PRIVATE`] it is private,
 //! and holds the content of every page that is *stepped*: where the recovery sees such a page, it has no
 //! access, and each access to it is made alone, on a copy. The other pages the recovery has for itself; what it
-//! has changed there is brought home when another mapping needs it ([`super::pages::bring_home`]).
+//! has changed there is brought home when another mapping needs it (`State::bring_home` in [`super::pages`]).
 //! A page that is mapped more than once is stepped too: private mappings do not see each other.
 //!
 //! Without that flag everything is shared: pages without open lines are those of the file, and pages with

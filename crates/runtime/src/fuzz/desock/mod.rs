@@ -9,7 +9,7 @@
 //!
 //! An input is several connections, one after the other, if there are lines in it that consist of a zero byte.
 //!
-//! `client.rs` is the client, `wait.rs` are the functions that wait, and here are the others. Datagrams are not
+//! `client.rs` is the client, `wait.rs` are the functions that wait, and `sockets.rs` the others. Datagrams are not
 //! delivered: such sockets can be made and stay silent. Where the target makes processes, the first one that
 //! waits for connections gets them.
 

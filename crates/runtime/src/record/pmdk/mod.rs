@@ -1,7 +1,7 @@
 //! What the target tells PMDK: calls of libpmemobj leave marks.
 //!
 //! The functions of the library are replaced by ones that leave marks and pass on. Each call is marked
-//! where it begins and ends ([`mark::LIBRARY_ENTER`], [`mark::LIBRARY_LEAVE`]); what it did to memory (added
+//! where it begins and ends (`LIBRARY_ENTER` and `LIBRARY_LEAVE` of [`powerfail_protocol::mark`]); what it did to memory (added
 //! to a transaction, allocated, freed) follows its end, with the ranges. What the library does inside of a
 //! call, through its own public functions or in callbacks of the target's, leaves no marks of its own.
 //!
