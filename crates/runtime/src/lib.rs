@@ -90,7 +90,15 @@ extern "C" fn start(
     environment: *const *const c_char,
 ) {
     early::lend_environment(environment);
+    // Words between here and the end of the stack are searched for secrets of the C library. The frame of this function
+    // must stay small: stale words in a large one would be found, too.
     derandomise::start(sys::stack_pointer());
+    start_modes();
+}
+
+/// Everything else that is done at the start. Never inlined: see [`start`].
+#[inline(never)]
+fn start_modes() {
     desock::start();
     pmdk::prepare();
     if !recovery::start() && host::attach() {

@@ -43,6 +43,7 @@ pub(crate) fn is_on() -> bool {
 }
 
 /// The process begins. Functions that were running before have their frames from `stack` on.
+#[inline(never)]
 pub(crate) fn start(stack: u64) {
     if std::env::var_os(DERANDOMISE_VARIABLE).is_some_and(|value| value == "1") {
         ON.store(true, Ordering::Relaxed);
@@ -75,6 +76,10 @@ unsafe extern "C" {
 
 /// Gives the process fixed values for what protects its stack and its saved registers, if no function that
 /// is running has seen the old ones. They end up in what is left on stacks, and that ends up in pools.
+///
+/// Never inlined: the old value may be spilled to the frame of this function, which must lie below `from`, or the search
+/// would find it there.
+#[inline(never)]
 #[allow(unsafe_code, reason = "writes words of the C library")]
 fn replace_secrets(from: u64) {
     const AT_RANDOM: c_ulong = 25;
