@@ -1,7 +1,7 @@
-//! What annotations cost where nobody records: a load, a test and a branch that is not taken.
+//! The cost of annotations without powerfail: a load, a test and a branch that is not taken.
 //!
 //! Not a criterion bench: what counts is the ratio of one loop to the same loop without annotations, each compiled
-//! as a program of its own. Needs gcc. The loops of Rust are in this process, which nobody records either.
+//! as a program of its own. Needs gcc. The loops of Rust are in this process, which is not recorded either.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

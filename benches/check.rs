@@ -2,7 +2,7 @@
 //! default options.
 //!
 //! Not a criterion bench: it runs for seconds. Needs gcc and libpmemobj, and `powerfail` built in release
-//! mode, which `cargo xtask bench check` sees to.
+//! mode, which `cargo xtask bench check` builds.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

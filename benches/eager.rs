@@ -2,7 +2,7 @@
 //! snapshots, and what counting and making the states takes by itself.
 //!
 //! Not a criterion bench: it runs for seconds. Needs gcc, and `powerfail` built in release mode, which
-//! `cargo xtask bench eager` sees to.
+//! `cargo xtask bench eager` builds.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -3,7 +3,7 @@
 //!
 //! Not a criterion bench: what counts is how many executions there are, and what one of them takes. Writes
 //! its tables into `docs/figures/exploration.md`, between the comments that name them. Needs gcc, and `powerfail`
-//! built in release mode, which `cargo xtask bench explore` sees to.
+//! built in release mode, which `cargo xtask bench explore` builds.
 
 #[path = "explore/document.rs"]
 mod document;

@@ -9,7 +9,7 @@
 //! Not a criterion bench: what counts is what is found in a time. Writes `docs/figures/fuzz-bugs.md`,
 //! `docs/figures/fuzz-figures.md` and `docs/figures/fuzz-paths.svg`; with `--minutes` it only prints them, unless `--write` is
 //! there as well. Needs gcc, PMDK and AFL++ (Debian's package afl++), and `powerfail` built in release mode,
-//! which `cargo xtask bench fuzz` sees to. The machine should have nothing else to do.
+//! which `cargo xtask bench fuzz` builds. The machine should have nothing else to do.
 
 #[path = "fuzz/afl.rs"]
 mod afl;

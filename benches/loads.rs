@@ -27,7 +27,7 @@ enum Open {
     Ten,
     /// The same, and of all others one wants to know whether they are read.
     TenWatched,
-    /// One at the end of the page that is worked on. Nobody reads it.
+    /// One at the end of the page that is worked on. It is never read.
     Near,
 }
 

@@ -187,7 +187,7 @@ fn states_a_second(wanted: &str) {
 }
 
 /// One line. What counts is processor time, of all processes: it says what a core does, however many of them
-/// work and whoever else is there.
+/// share the work, and whatever else runs.
 fn report(name: &str, states: u32, start: Instant, used: f64, budget: Option<f64>) {
     let each = |seconds: f64| f64::from(states) / seconds;
     let (wall, processor) = (

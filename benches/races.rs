@@ -3,7 +3,7 @@
 //!
 //! Not a criterion bench: it runs for seconds. Prints a table and writes it into `docs/figures/races-figures.md`,
 //! between the comments that name it. Needs gcc and libpmemobj, and `powerfail` built in release mode, which
-//! `cargo xtask bench races` sees to.
+//! `cargo xtask bench races` builds.
 
 #[path = "explore/document.rs"]
 mod document;

@@ -2,7 +2,7 @@
 //!
 //! Not a criterion bench: a target runs for seconds, and what counts is the ratio to the same target
 //! without the recorder. Needs gcc and libpmemobj, and `powerfail` built in release mode, which
-//! `cargo xtask bench record` sees to.
+//! `cargo xtask bench record` builds.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
 /*
- * A loop with annotations in it, or without: what they cost where nobody records. Prints nanoseconds for each
+ * A loop with annotations in it, or without: what they cost without powerfail. Prints nanoseconds for each
  * round, the best of several.
  */
 #include <stdint.h>
@@ -23,7 +23,7 @@ struct slot {
 	uint64_t value;
 };
 
-/* Anybody may look at it: stores are not left out. */
+/* Visible to other files, so that the compiler keeps the stores. */
 struct slot table[SLOTS];
 
 /* As little as there can be around an annotation. */

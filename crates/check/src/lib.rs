@@ -4,7 +4,7 @@
 //! - [`crash()`]: recovery must succeed undisturbed; then the power fails at the chosen failure points,
 //!   and every failure of recovery is traced back to the stores that explain it.
 //!
-//! The parts are other crates: `detect` finds patterns, `explore` chooses failure points, `image` makes
+//! The parts are other crates: `lint` finds patterns, `explore` chooses failure points, `image` makes
 //! crash images, `oracle` runs recovery. Here they are put together, and their results grouped by
 //! root cause. Words for people that are not in a finding itself are `report`'s.
 //!
