@@ -384,7 +384,7 @@ impl Drain {
                 match (u32::try_from(id), tactic_from_number(tactic)) {
                     (Ok(id), Some(tactic)) => self.output.sites.define(SiteId(id), frame, tactic),
                     _ => {
-                        self.warn("a message of the target about an instruction is invalid".into())
+                        self.warn("a message of the target about an instruction is invalid".into());
                     }
                 }
                 Ok(())

@@ -20,6 +20,7 @@ pub(crate) mod path {
     pub(crate) mod option {
         use super::{Deserialize, Deserializer, OsString, PathBuf, Serialize, Serializer};
 
+        #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
         pub(crate) fn serialize<S: Serializer>(
             path: &Option<PathBuf>,
             serializer: S,
