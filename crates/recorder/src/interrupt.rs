@@ -2,7 +2,7 @@
 //!
 //! - [`watch`] notes an interruption instead of ending the process, so that everything can be ended and removed
 //!   first. A second one kills the process.
-//! - A [`Forwarder`] lives as long as a recording. It passes interruptions on to the target, so that the trace is
+//! - A `Forwarder` lives as long as a recording. It passes interruptions on to the target, so that the trace is
 //!   still finished. A signal from the terminal goes to the whole foreground process group, of which the target is
 //!   a member: it is not passed on.
 //!
