@@ -38,8 +38,10 @@ pub(crate) fn baseline(path: Option<&Path>) -> anyhow::Result<Option<Baseline>> 
 /// Which combinations of stores are tried. Seed and rules are filled in later.
 pub(crate) fn eager(settings: &EagerSettings) -> EagerOptions {
     let threshold = settings.threshold;
-    let threshold = threshold.map_or(EagerOptions::THRESHOLD, |count| count.get());
-    let sample = settings.sample.map_or(threshold, |count| count.get());
+    let threshold = threshold.map_or(EagerOptions::THRESHOLD, powerfail_config::Whole::get);
+    let sample = settings
+        .sample
+        .map_or(threshold, powerfail_config::Whole::get);
     EagerOptions {
         pass: PassOptions {
             coalesce: settings.coalesce,
@@ -59,7 +61,7 @@ pub(crate) fn lazy(settings: &LazySettings, time: LazyTime) -> LazyOptions {
         depth: settings.depth.to_u32(),
         fork: !settings.no_fork,
         limit: usual.limit.filter(|_| !settings.exhaustive),
-        max_executions: settings.max_executions.map(|count| count.get()),
+        max_executions: settings.max_executions.map(powerfail_config::Whole::get),
         robustness: false,
         time: if settings.exhaustive {
             LazyTime::Any
@@ -190,8 +192,10 @@ pub(crate) fn recovery(
         timeout: failures.timeout,
         ok_exit: recovery.ok_exit.clone(),
         fail_patterns: patterns.map(|it| it.0.clone()).collect(),
-        memory_bytes: recovery.memory_limit.map(|limit| limit.bytes()),
-        file_bytes: recovery.file_limit.map(|limit| limit.bytes()),
+        memory_bytes: recovery
+            .memory_limit
+            .map(powerfail_config::Mebibytes::bytes),
+        file_bytes: recovery.file_limit.map(powerfail_config::Mebibytes::bytes),
         working_directory: working_directory(trace),
         domain: domain_of(*domain, trace),
         atomicity: recovery.atomicity,

@@ -229,11 +229,11 @@ fn apply_to_recovery(settings: &FuzzSettings, options: &mut CampaignOptions) {
     }
     recovery.memory_bytes = given
         .memory_limit
-        .map(|it| it.bytes())
+        .map(powerfail_config::Mebibytes::bytes)
         .or(recovery.memory_bytes);
     recovery.file_bytes = given
         .file_limit
-        .map(|it| it.bytes())
+        .map(powerfail_config::Mebibytes::bytes)
         .or(recovery.file_bytes);
     if let Some(domain) = settings.domain {
         recovery.domain = domain;

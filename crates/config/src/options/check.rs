@@ -1,10 +1,5 @@
 //! `powerfail check`.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are help texts, and a terminal shows backticks as they are"
-)]
-
 use std::ffi::OsString;
 
 use super::record::workload;

@@ -1,10 +1,5 @@
 //! `powerfail crash`.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are help texts, and a terminal shows backticks as they are"
-)]
-
 use super::{
     EagerArgs, EagerSettings, LazyArgs, LazySettings, TestArgs, TestSettings, options, sections,
 };

@@ -36,11 +36,13 @@ impl LazyArgs {
         }
         let limited = self.max_executions.is_some();
         let limitless = self.exhaustive == Some(true);
-        let file = Self {
-            exhaustive: file.exhaustive.filter(|_| !limited),
-            max_executions: file.max_executions.filter(|_| !limitless),
-            ..file
-        };
+        let mut file = file;
+        if limited {
+            file.exhaustive = None;
+        }
+        if limitless {
+            file.max_executions = None;
+        }
         Ok(self.over(file).resolve())
     }
 }

@@ -1,10 +1,5 @@
 //! When the power fails, and how long recoveries may take.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are help texts, and a terminal shows backticks as they are"
-)]
-
 use std::time::Duration;
 
 use super::options;

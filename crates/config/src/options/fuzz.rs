@@ -3,11 +3,6 @@
 //! A campaign remembers its options, so most have no default here: the campaign knows it. `--resume` takes what no
 //! flag gives from the campaign, not from the configuration file.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are help texts, and a terminal shows backticks as they are"
-)]
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,10 +1,5 @@
 //! How recovery is run and judged, wherever that happens.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are help texts, and a terminal shows backticks as they are"
-)]
-
 use powerfail_model::Atomicity;
 
 use super::options;

@@ -1,10 +1,5 @@
 //! What is reported, where, and in which format.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are help texts, and a terminal shows backticks as they are"
-)]
-
 use std::path::PathBuf;
 
 use powerfail_finding::Code;

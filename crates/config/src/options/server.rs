@@ -1,10 +1,5 @@
 //! Recovery of a server, and all that `check`, `crash` and `races` have in common.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are help texts, and a terminal shows backticks as they are"
-)]
-
 use powerfail_model::Domain;
 use powerfail_oracle::Ready;
 

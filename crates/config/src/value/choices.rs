@@ -1,10 +1,5 @@
 //! Options that take one of a few words.
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are help texts, and a terminal shows backticks as they are"
-)]
-
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use powerfail_finding::{Class, Code};

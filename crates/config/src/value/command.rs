@@ -51,11 +51,10 @@ fn needs_shell(text: &str) -> bool {
             (Some(open), close) if open == close => quote = None,
             (None | Some('"'), '\\') => drop(letters.next()),
             (Some('"'), '$' | '`') => return true,
-            (Some(_), _) => {}
             (None, ' ' | '\t') => is_first_word = false,
             (None, '=') if is_first_word => return true,
             (None, other) if OPERATORS.contains(other) => return true,
-            (None, _) => {}
+            _ => {}
         }
     }
     false

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use powerfail_config::{Byte, Config, HeapSize, Only, Strategy, TestArgs};
+use powerfail_config::{Byte, Config, HeapSize, Only, Strategy, TestArgs, Whole};
 use powerfail_finding::{Class, Code};
 use powerfail_model::{Atomicity, Domain};
 use powerfail_oracle::Ready;
@@ -76,7 +76,7 @@ reason = "the order of eviction may be lost"
         assert_eq!(recover.words, ["./server", "--check", "{pool}"]);
         assert!(matches!(test.server.ready, Some(Ready::Port(None))));
         assert_eq!(test.failures.timeout, Some(Duration::from_secs(30)));
-        assert_eq!(test.failures.jobs.map(|jobs| jobs.get()), Some(4));
+        assert_eq!(test.failures.jobs.map(Whole::get), Some(4));
         assert_eq!(test.failures.seed, Some(42));
         assert_eq!(test.failures.fill, Some(Byte(0xff)));
         assert_eq!(test.recovery.ok_exit, Some(vec![0, 3]));
@@ -129,7 +129,7 @@ output = "my.trace"
 "#;
     let config = Config::parse(text).expect("sound");
     let of = |test: &TestArgs| {
-        let jobs = test.failures.jobs.map(|jobs| jobs.get());
+        let jobs = test.failures.jobs.map(Whole::get);
         (test.failures.timeout.map(|time| time.as_secs()), jobs)
     };
     assert_eq!(of(&config.check.test), (Some(30), Some(4)));

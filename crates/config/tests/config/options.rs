@@ -3,7 +3,7 @@
 use clap::{Args, Command, FromArgMatches, Parser};
 use powerfail_config::{
     CheckArgs, CheckSettings, Config, CrashArgs, Exploration, FuzzArgs, LintArgs, RacesArgs,
-    RecordArgs, SettingsError,
+    RecordArgs, SettingsError, Whole,
 };
 
 /// Options without the command that they belong to.
@@ -85,7 +85,7 @@ fn an_option_needs_another_wherever_that_is() {
 fn a_limit_and_none_take_each_other_back() {
     let lazy = |words: &[&str], file: &str| {
         let settings = check(words, file).expect("sound").lazy.expect("lazy");
-        let max = settings.max_executions.map(|count| count.get());
+        let max = settings.max_executions.map(Whole::get);
         (settings.exhaustive, max)
     };
     assert_eq!(lazy(&[], "exhaustive = true"), (true, None));
