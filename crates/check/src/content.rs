@@ -34,7 +34,7 @@ pub(crate) struct Contents {
     operations: Vec<Operation>,
     promises: bool,
     /// Several operations end at one moment: the program's output comes in bulk, and where each of them
-    /// ended nobody knows.
+    /// ended is unknown.
     is_bulk: bool,
     /// Content by the number of operations that have ended.
     known: BTreeMap<usize, Vec<u8>>,

@@ -249,7 +249,7 @@ impl RecoveryPlaces {
         }
     }
 
-    /// The place of a load, attributed to whoever asked for it; nothing if it is a trusted library's own
+    /// The place of a load, attributed to the frame that asked for it; nothing if it is a trusted library's own
     /// business.
     pub(crate) fn of_load(&mut self, frames: &[Frame]) -> Option<SourcePlace> {
         let user = if frames.is_empty() {

@@ -1,13 +1,13 @@
-//! The reads of recovery that are not safe, whether or not it survives them.
+//! Races: reads of recovery that are not safe, whether or not it survives them. `docs/design/races.md` has the route.
 //!
 //! At each failure point recovery runs once, on memory with every store before it, and its reads are watched:
 //!
 //! - a load of bytes that do not have the same value in all that the crash can have left is a
-//!   *cross-failure race* (a choice of a lazy exploration that nobody follows);
+//!   *cross-failure race* (a choice of lazy exploration that is not followed);
 //! - a read of bytes that a commit variable says are not valid is a *semantic bug*;
 //! - a read of memory that was allocated and never written is an *uninitialised read*.
 //!
-//! If that is asked for, variables that seem to commit others are looked for first ([`infer`]).
+//! If asked for, commit variables are inferred first ([`infer`]).
 //!
 //! Each pair of a reader and a writer, as lines of code, is one finding. Then it is tried whether it matters: the
 //! choice that makes the read see the other value is run, and where recovery fails, and fails again on that crash
@@ -15,7 +15,7 @@
 //! recovery validates what it reads ([`validated`]).
 //!
 //! ```text
-//! points ──driver──▶ watch ──▶ suspect_reads ──pairs──▶ pair ──confirm──▶ finding ──fold──▶ report
+//! points ──driver──▶ watch ──▶ suspect reads ──pairs──▶ pair ──confirm──▶ finding ──fold──▶ report
 //! ```
 
 mod confirm;
@@ -54,10 +54,10 @@ use watch::{WatchSettings, WatchedPoint, watch};
 
 pub(crate) use fold::fold;
 
-/// Where a worker is: its executor, and what a reader has to know there.
+/// What a worker has: an executor, and the shadow at its position.
 type WatchWorker<'w, 't> = (OracleExecutor<'w, 't>, ShadowPass<'t>);
 
-/// What watching recovery has shown.
+/// The result of the races analysis.
 #[derive(Debug, Default)]
 pub(crate) struct RacesResult {
     pub(crate) findings: Vec<Finding>,

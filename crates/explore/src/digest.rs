@@ -5,7 +5,7 @@
 //! the same images: silent stores, and stores that are undone, are seen before anything is run.
 //!
 //! Two sums of 64 bits each: among a million different images the odds that two of them share a
-//! digest are below one in 10^26. Not made to withstand somebody who wants a collision.
+//! digest are below one in 10^26. Not made to resist deliberate collisions.
 
 use std::fmt;
 
@@ -77,7 +77,7 @@ impl ImageDigest {
     }
 }
 
-/// Zero words count nothing, so that pages that nobody wrote need not be visited.
+/// Zero words count nothing, so that pages that were never written need not be visited.
 const fn lanes(key: u64, word: u64) -> [u64; 2] {
     if word == 0 {
         return [0; 2];

@@ -184,7 +184,7 @@ impl Contents {
         self.id_from(|page| page_hash(page))
     }
 
-    /// The same from hashes of pages that somebody remembers. It is asked for them in the order of files and
+    /// The same from remembered hashes of pages. It is asked for them in the order of files and
     /// of pages.
     pub fn id_from(&self, mut hash_of: impl FnMut(&Arc<PageBytes>) -> PageHash) -> ImageId {
         let mut hasher = blake3::Hasher::new();

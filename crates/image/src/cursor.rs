@@ -23,7 +23,7 @@ pub struct CursorOptions {
     pub rules: Option<Rules>,
     /// What fresh memory holds instead of zeros.
     pub fill: Option<Fill>,
-    /// Give up when pages take more memory than this. For traces that nobody vouches for: a small
+    /// Give up when pages take more memory than this. For untrusted traces: a small
     /// file can describe large pools.
     pub memory_limit_bytes: Option<u64>,
 }

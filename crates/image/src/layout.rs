@@ -59,7 +59,7 @@ impl Layout {
     pub fn of(trace: &Trace, companions: &[PathBuf]) -> Result<Self> {
         let mut files: Vec<(PathBuf, Vec<PoolIndex>)> = Vec::new();
         for (index, pool) in (0..).map(PoolIndex).zip(trace.pools()) {
-            // One that was recorded has a file, and an address; one that somebody wrote down has neither.
+            // One that was recorded has a file, and an address; one that was written by hand has neither.
             if pool.kind == PoolKind::AnonymousRange && pool.address == 0 {
                 continue;
             }

@@ -80,7 +80,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if let Some(base) = self.base {
-            // SAFETY: the mapping was made with this length by `new`, and nobody refers to it.
+            // SAFETY: the mapping was made with this length by `new`, and no reference to it is left.
             let _ = unsafe { rustix::mm::munmap(base.as_ptr(), (self.page_count * PAGE) as usize) };
         }
     }

@@ -43,7 +43,7 @@ impl PoolMemory {
         self.page_count
     }
 
-    /// Bytes that are written nowhere are `fill` from now on, in pages that somebody touches.
+    /// Bytes that are written nowhere are `fill` from now on, in pages that are touched.
     pub(crate) const fn set_fill(&mut self, fill: u8) {
         self.fill = fill;
     }

@@ -16,7 +16,7 @@ use crate::layout::Layout;
 use crate::slot::{Slot, remove_tree};
 
 const PREFIX: &str = "powerfail-";
-/// Directories of repeaters for which nobody has chosen one: the process and a number follow.
+/// Directories of repeaters without a chosen directory: the process and a number follow.
 const REPEAT_PREFIX: &str = "powerfail-repeat-";
 
 /// The directory of a run; removed with its slots when it is dropped.
@@ -72,7 +72,7 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        // Nobody is there to hear of an error; the next run sweeps.
+        // An error cannot be reported here; the next run sweeps.
         let _ = remove_tree(&self.path);
     }
 }
@@ -88,7 +88,7 @@ pub fn sweep_leftovers(parent: &Path) -> Result<Vec<PathBuf>> {
         let Some(owner) = name.to_str().and_then(owner_of) else {
             continue;
         };
-        // Somebody else may remove it at the same time: then there is nothing to do.
+        // Another process may remove it at the same time: then there is nothing to do.
         let Ok(metadata) = entry.path().symlink_metadata() else {
             continue;
         };

@@ -51,7 +51,7 @@ impl Slot {
         }
     }
 
-    /// From now on what is neither a pool nor a companion stays: somebody else uses the directory, too,
+    /// From now on what is neither a pool nor a companion stays: the directory is also used otherwise,
     /// and sees to what a recovery leaves there.
     pub fn leave_extras(&mut self) {
         self.leaves_extras = true;
@@ -225,7 +225,7 @@ fn remove(path: &Path) -> Result<()> {
     remove_tree(path)
 }
 
-/// Removes a directory even if somebody took away the right to.
+/// Removes a directory even if its permissions were taken away.
 pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -1,4 +1,4 @@
-//! To whom an event is attributed: the user's frame that asked for it, or nobody.
+//! Which frame an event is attributed to: the user's frame that asked for it, or none.
 
 use powerfail_trace::{Frame, Module, StackId, Trace};
 
@@ -11,7 +11,7 @@ pub enum Business {
     Callers,
     /// It works on what belongs to the library: `pmemobj_tx_commit`, `pthread_mutex_unlock`.
     Own,
-    /// Nobody knows: the standing of its module decides.
+    /// Unknown: the standing of its module decides.
     Unknown,
 }
 
@@ -74,11 +74,11 @@ pub(crate) struct User(u32);
 
 impl User {
     /// A trusted library's own business.
-    pub(crate) const NOBODY: Self = Self(u32::MAX);
+    pub(crate) const NONE: Self = Self(u32::MAX);
     const NOT_ASKED: Self = Self(u32::MAX - 1);
 
-    pub(crate) fn is_somebody(self) -> bool {
-        self != Self::NOBODY
+    pub(crate) fn is_attributed(self) -> bool {
+        self != Self::NONE
     }
 
     pub(crate) fn node(self) -> StackId {
@@ -94,7 +94,7 @@ pub(crate) struct Attribution<'t> {
     of_stores: Vec<User>,
     /// Flushes and fences.
     of_orders: Vec<User>,
-    /// Modules with persistent data of their own, whoever is trusted.
+    /// Modules with persistent data of their own, regardless of trust.
     libraries: Vec<bool>,
     /// Whether a stack has a frame in one of them.
     in_library: Vec<Option<bool>>,
@@ -141,7 +141,7 @@ impl<'t> Attribution<'t> {
         let user = self.user_of(stack);
         let site = self.trace.stack_node(stack).map(|node| node.frame);
         let order = match site {
-            Some(frame) if self.standing(frame) == Standing::Runtime => User::NOBODY,
+            Some(frame) if self.standing(frame) == Standing::Runtime => User::NONE,
             _ => user,
         };
         let slot = stack.0 as usize;
@@ -170,7 +170,7 @@ impl<'t> Attribution<'t> {
         }
         let standings = &self.standings;
         let user = attributed_frame(&frames, &|frame| standing(standings, frame), self.symbols);
-        user.map_or(User::NOBODY, |user| User(nodes[user].0))
+        user.map_or(User::NONE, |user| User(nodes[user].0))
     }
 
     fn standing(&self, frame: Frame) -> Standing {
@@ -199,7 +199,7 @@ impl<'t> Attribution<'t> {
         answer
     }
 
-    /// Whether two nodes have the same frame, whoever called it.
+    /// Whether two nodes have the same frame, regardless of the caller.
     pub(crate) fn same_frame(&self, one: StackId, other: StackId) -> bool {
         let frame = |node| self.trace.stack_node(node).map(|node| node.frame);
         one == other || frame(one) == frame(other)
@@ -231,7 +231,7 @@ pub fn attributed_frame(
     let mut outermost_trusted = None;
     let mut outermost_opaque = None;
     let mut numbered = frames.iter().copied().enumerate();
-    // A library that nobody seems to have called: only sites were recorded, or a thread of its own.
+    // A library without a visible caller: only sites were recorded, or a thread of its own.
     let (user, caller) = numbered.find(|(number, frame)| {
         let standing = standing(*frame);
         if standing == Standing::User {

@@ -89,7 +89,7 @@ fn add_loss(tallies: &mut Tallies, users: &mut Attribution<'_>, code: Code, stor
     let lost = Seen::new(store.event, store.stack, users.of_store(store.stack));
     if code == Code::FlushNotFenced && store.flush_event != NO_FLUSH {
         let user = users.of_order(store.flush_stack);
-        if user.is_somebody() {
+        if user.is_attributed() {
             let flush = Seen::new(store.flush_event, store.flush_stack, user);
             tallies.add(code, &[lost, flush]);
             return;
@@ -111,7 +111,7 @@ impl MeantToLast {
         for stack in 0..=trace.stack_count() {
             if pass.flushed_sites[stack as usize] {
                 let user = pass.users.of_store(StackId(stack));
-                if user.is_somebody() {
+                if user.is_attributed() {
                     frames.insert(frame(trace, user.node()));
                 }
             }

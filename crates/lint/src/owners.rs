@@ -28,6 +28,6 @@ impl<'t> Owners<'t> {
             Event::Resize { .. } => self.0.of_store(record.stack),
             _ => self.0.of_order(record.stack),
         };
-        !user.is_somebody()
+        !user.is_attributed()
     }
 }

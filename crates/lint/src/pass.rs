@@ -70,7 +70,7 @@ pub(crate) struct Pass<'t> {
     pub(crate) volatile_flushes: Calls,
     /// For each stack, whether a store of it was ever flushed.
     pub(crate) flushed_sites: Vec<bool>,
-    /// Overwrites in lines that nobody has flushed yet.
+    /// Overwrites in lines that are not flushed yet.
     pub(crate) overwrites: FxHashMap<(LineSlot, StackId, StackId), ([Seen; 2], u64)>,
     /// Stores of pointers that are not durable, by their events.
     publishes: FxHashMap<u64, Publish>,
@@ -86,7 +86,7 @@ struct Moment {
     event: u64,
     thread: u32,
     stack: StackId,
-    /// Nobody is to hear of it: it is a part of the creation of a pool, or annotations say so.
+    /// Not reported: it is a part of the creation of a pool, or annotations leave it out.
     silent: bool,
 }
 

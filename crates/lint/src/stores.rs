@@ -19,13 +19,13 @@ pub(crate) mod flag {
     pub(crate) const NONZERO: u8 = 2;
     /// An ordinary store instruction.
     pub(crate) const PLAIN: u8 = 4;
-    /// Nobody is to hear of it: a trusted library's, a part of the creation of a pool, or left out by annotations.
+    /// Not reported: a trusted library's, a part of the creation of a pool, or left out by annotations.
     pub(crate) const SILENT: u8 = 8;
     /// Inside a transaction.
     pub(crate) const TRANSACTION: u8 = 16;
     /// It made something reachable that is not durable; see `publish.rs`.
     pub(crate) const PUBLISH: u8 = 32;
-    /// The store goes on in another line.
+    /// The store continues in another line.
     pub(crate) const CROSSING: u8 = 64;
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Store {
     pub(crate) next: u32,
     pub(crate) stack: StackId,
     pub(crate) event: u64,
-    /// The bytes of the line that nobody has replaced.
+    /// The bytes of the line that no later store has replaced.
     pub(crate) live: u64,
     /// The bytes of the line that it wrote.
     pub(crate) written: u64,
@@ -71,7 +71,7 @@ impl Stores {
         &mut self.slots[slot as usize]
     }
 
-    /// Nobody is to hear of any of them.
+    /// None of them is reported from here on.
     pub(crate) fn silence(&mut self) {
         for store in &mut self.slots {
             store.flags |= flag::SILENT;

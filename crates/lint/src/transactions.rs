@@ -5,7 +5,7 @@
 //!
 //! - **PF0304**: a store of the user's in a transaction, to a pool of libpmemobj, of which a byte is neither
 //!   added to the transaction nor allocated in it. What was allocated otherwise since the transaction began,
-//!   or is only reserved, was nobody's before, so nothing has to be restored.
+//!   or is only reserved, was not in use before, so nothing has to be restored.
 //! - **PF0506**: an add all of whose bytes are part of the transaction already.
 //! - **PF0507**: an add to a transaction that is committed, of which no byte was stored to in that transaction.
 //!   Freeing an object counts as a store to it.
@@ -192,7 +192,7 @@ impl Transactions {
         for add in &transaction.adds {
             let is_used = transaction.stored.overlapping(add.range).next().is_some();
             if transaction.is_aborted && !is_used {
-                // Nobody knows what it would have stored.
+                // What it would have stored is unknown.
                 continue;
             }
             unused.add(add.seen, !is_used);

@@ -30,7 +30,7 @@ const RUNTIME: [&str; 5] = ["libc", "libpthread", "ld", "ld-linux", "ld-linux-x8
 
 impl Default for Trust {
     fn default() -> Self {
-        let mut trust = Self::nobody();
+        let mut trust = Self::none();
         for (names, standing) in [
             (&PRIMITIVES[..], Standing::Primitives),
             (&OPAQUE[..], Standing::Opaque),
@@ -45,8 +45,8 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// Trusts nobody: everything is reported at its innermost frame.
-    pub const fn nobody() -> Self {
+    /// Trusts no module: everything is reported at its innermost frame.
+    pub const fn none() -> Self {
         Self {
             patterns: Vec::new(),
         }
@@ -130,7 +130,7 @@ mod tests {
         );
         assert_eq!(trust.standing(Path::new("/l/libkv.so.2")), Standing::Opaque);
         assert_eq!(
-            Trust::nobody().standing(Path::new("/l/libc.so.6")),
+            Trust::none().standing(Path::new("/l/libc.so.6")),
             Standing::User
         );
     }

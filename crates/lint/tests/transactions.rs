@@ -260,7 +260,7 @@ fn reserved_objects_are_nobodys_until_they_are_published() {
 
 #[test]
 fn what_the_library_stores_is_its_business_whoever_is_trusted() {
-    for trust in [Trust::default(), Trust::nobody()] {
+    for trust in [Trust::default(), Trust::none()] {
         let trace = Script::opened()
             .line(9)
             .begin()

@@ -95,6 +95,6 @@ fn trust_can_be_changed() {
     let mut options = LintOptions::default();
     options.trust.add("program", Standing::Opaque);
     assert_eq!(hits_with(&trace, &options, &mut Functions), []);
-    options.trust = Trust::nobody();
+    options.trust = Trust::none();
     assert_eq!(hits_with(&trace, &options, &mut Functions).len(), 1);
 }

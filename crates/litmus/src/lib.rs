@@ -55,7 +55,7 @@ impl LitmusFile {
         }
     }
 
-    /// Reads a file of either kind from its bytes, which nobody has found to be text yet.
+    /// Reads a file of either kind from its bytes, which need not be text.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, FormatError> {
         Self::parse(std::str::from_utf8(bytes).map_err(FormatError::not_text)?)
     }

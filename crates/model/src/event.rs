@@ -2,7 +2,7 @@
 
 use crate::ids::{EventIndex, Place, PoolIndex, PoolOffset, ThreadIndex};
 
-/// One event on persistent memory. The bytes of a store are borrowed from whoever reads the trace.
+/// One event on persistent memory. The bytes of a store are borrowed from the reader of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// Bytes are written to a pool. Of any length: the model splits at line borders.

@@ -446,7 +446,7 @@ impl Shadow {
         }
     }
 
-    /// The program says that nobody has to care for the stores to a range.
+    /// The program says that the stores to a range need no flush.
     fn clean(&mut self, range: PoolRange) {
         if range.len == 0 {
             return;

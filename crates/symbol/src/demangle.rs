@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// Longer names are no help to anybody, and a few bytes of a mangled name can stand for gigabytes.
+/// Longer names do not help a reader, and a few bytes of a mangled name can stand for gigabytes.
 const MAX_NAME_BYTES: usize = 64 << 10;
 
 /// The name that a symbol stands for: the symbol itself if it is not mangled, nothing if it is absurdly

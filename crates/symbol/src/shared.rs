@@ -1,4 +1,4 @@
-//! Modules that were loaded before, for whoever resolves frames of many traces of one program in one process: a
+//! Modules that were loaded before, for resolving frames of many traces of one program in one process: a
 //! fuzzing campaign records the same program thousands of times, and reading its debug information takes longer
 //! than linting a small trace.
 
@@ -31,7 +31,7 @@ pub fn keep_modules() {
     KEEPS.store(true, Ordering::Relaxed);
 }
 
-/// Nobody panics half-way through a change of what these protect.
+/// No code panics half-way through a change of what these protect.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,7 +13,7 @@ pub struct Meta {
     pub command: Vec<OsString>,
     /// The directory in which it ran.
     pub working_directory: PathBuf,
-    /// When recording began, in milliseconds since 1970 UTC; zero if nobody said.
+    /// When recording began, in milliseconds since 1970 UTC; zero if unknown.
     pub started_unix_ms: u64,
     /// Anything else worth keeping, as names and values in order: kernel, CPU, recorder mode.
     pub notes: Vec<(String, String)>,

@@ -43,7 +43,7 @@ pub fn replay(trace: &Trace) -> Result<Vec<PoolReplay>> {
 }
 
 /// The same, but gives up with [`TraceError::TooLarge`] before pages take more than
-/// `memory_limit_bytes`. For traces that nobody vouches for: a small file can describe large pools.
+/// `memory_limit_bytes`. For untrusted traces: a small file can describe large pools.
 pub fn replay_within(trace: &Trace, memory_limit_bytes: u64) -> Result<Vec<PoolReplay>> {
     let mut memory = Memory {
         limit: memory_limit_bytes,

@@ -149,7 +149,7 @@ fn lost_events(diagnosis: &Diagnosis) -> Vec<u64> {
 }
 
 #[test]
-fn a_store_that_nobody_flushes() {
+fn a_store_that_is_never_flushed() {
     let ops = [
         Store(OTHER),
         Store(DATA),
@@ -185,7 +185,7 @@ fn a_store_that_nobody_flushes() {
 }
 
 #[test]
-fn a_flush_that_nobody_waits_for() {
+fn a_flush_that_is_never_fenced() {
     let ops = [Store(DATA), Flush(DATA), Store(VALID), Flush(VALID), Fence];
     let found = cause(&ops, 4, &[DATA], is_torn);
     assert_eq!(

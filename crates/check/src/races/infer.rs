@@ -1,4 +1,4 @@
-//! Commit variables that nobody has named.
+//! Inference of commit variables that no annotation names.
 //!
 //! The trace gives candidates: words whose stores are ordered on both sides. At a failure point at which
 //! such a store may be lost, recovery runs with the new value and with the old one, and all that the run has stored

@@ -279,7 +279,7 @@ impl Writers {
         let known = match self.lines.entry(stack) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(unknown) => {
-                // An allocation is asked for by the user, whoever does it.
+                // An allocation belongs to the user who asked for it, also if a library does it.
                 let is_allocation = suspect.kind == ReadKind::Uninitialised;
                 let user = places.user_of(stack);
                 let line = match user.or(is_allocation.then_some(stack)) {

@@ -1,5 +1,4 @@
-//! Recovery runs again with other values, at failure points that are known: the part that is the same whatever
-//! is tried.
+//! Runs recovery again with other values at known failure points: what confirmation, validation and inference share.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -19,7 +18,7 @@ use crate::lazy::reuse::{Changes, ExecutedPoint, Reads, Reuse};
 /// How many other values of a read are tried.
 pub(super) const CLASSES_MAX: u16 = 4;
 
-/// What came of all that was tried at a failure point.
+/// The outcomes of everything that was tried at one failure point.
 pub(super) struct RerunPoint<O> {
     pub(super) at: EventIndex,
     pub(super) executions: u64,
@@ -50,7 +49,7 @@ impl<O> ExecutedPoint for RerunPoint<O> {
     }
 }
 
-/// Tries what is to be tried at one failure point.
+/// Runs the tasks of one failure point.
 pub(super) type RerunAt<'a, T, O> = &'a (
         dyn Fn(
     &mut dyn Executor,
@@ -62,7 +61,7 @@ pub(super) type RerunAt<'a, T, O> = &'a (
     );
 
 impl Engine<'_, '_> {
-    /// Tries what there is to try, by the moment at which the power fails.
+    /// Runs all tasks, by the moment at which the power fails.
     pub(super) fn rerun_all<T: Sync, O: Send>(
         &mut self,
         step: Step,

@@ -1,5 +1,4 @@
-//! What a reader has to know of each byte, at the moment at which the power fails: a pass over the trace for each
-//! worker.
+//! The shadow of persistent memory at each failure point: a pass over the trace for each worker.
 
 use powerfail_explore::lazy::Remarks;
 use powerfail_model::{EventIndex, LineId, LineIndex};

@@ -26,12 +26,12 @@ use crate::lazy::executor::Executor;
 /// No more loads are tried at a failure point: then nothing is said to be validated.
 const LOADS_MAX: usize = 64;
 
-/// What recovery does if one of several values is missing.
+/// How recovery reacts if one of several values is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reaction {
-    /// It depends on which.
+    /// Differently, depending on which value is missing.
     Varies,
-    /// Always the same. Does it differ from what it does with the newest values?
+    /// Always in the same way. `is_noticed`: that differs from what it does with the newest values.
     Uniform { is_noticed: bool },
 }
 
@@ -103,7 +103,7 @@ fn ask(
     let table = executor.crash_table();
     let mut validation = PointValidation {
         lines: &pools.line_table(&table),
-        // Also what is stored later: that recovery goes on to read it shows that it has not stopped.
+        // Also what is stored later: if recovery reads it, recovery has not stopped.
         watches: &survey.watches(EventIndex(u64::MAX), &pools),
         settings,
         at,
@@ -200,7 +200,7 @@ impl PointValidation<'_> {
     }
 }
 
-/// What an execution does.
+/// What an execution does, for comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Behaviour {
     /// Bytes of lines of 64 bytes, by pool and offset.

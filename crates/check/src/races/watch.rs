@@ -30,7 +30,7 @@ pub(super) struct WatchSettings<'a> {
     pub(super) benign: &'a [(PoolIndex, Range<u64>)],
 }
 
-/// What was seen at a failure point.
+/// What watching recovery at one failure point has shown.
 #[derive(Debug)]
 pub(super) struct WatchedPoint {
     pub(super) at: EventIndex,
@@ -58,7 +58,7 @@ impl ExecutedPoint for WatchedPoint {
     }
 }
 
-/// What is wrong with a read.
+/// Why a read is suspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReadKind {
     /// It can see several values.
@@ -73,7 +73,7 @@ pub(super) enum ReadKind {
     Uninitialised,
 }
 
-/// How a read is made to see something else.
+/// How a read can be made to see another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OtherValue {
     /// By taking another class of a choice: which choice, and of how many classes.
@@ -84,7 +84,7 @@ pub(super) enum OtherValue {
     None,
 }
 
-/// A read that is not safe.
+/// A read that is not safe, at one failure point.
 #[derive(Clone, Debug)]
 pub(super) struct SuspectRead {
     pub(super) kind: ReadKind,
@@ -108,13 +108,13 @@ pub(super) struct SuspectRead {
     pub(super) other: OtherValue,
 }
 
-/// What came of an execution.
+/// The outcome of a watched execution.
 pub(super) enum WatchOutcome {
     Watched(Box<WatchedExecution>),
     Refused(String),
 }
 
-/// An execution that was watched.
+/// A watched execution, and what it read.
 pub(super) struct WatchedExecution {
     pub(super) execution: Execution,
     pub(super) read: Vec<PageMask>,
@@ -303,7 +303,7 @@ fn race(
     let begin = line.id.line.0 * table.line_bytes as u64;
     let taken = line.contents.get(choice.content as usize)?;
     let mut observed = Observed::from(choice).bytes;
-    // Whoever reads a commit variable is prepared for either value.
+    // Code that reads a commit variable is prepared for either value.
     for byte in Observed::from(choice).bytes.iter() {
         if variables.contain(line.id.pool, begin + byte as u64) {
             observed = observed.without(&ByteSet::range(byte, byte + 1));

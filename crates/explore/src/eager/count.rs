@@ -1,4 +1,4 @@
-//! Numbers of combinations: products that soon have more digits than anybody reads.
+//! Numbers of combinations: products that soon have too many digits to read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use powerfail_model::BigUint;
 /// Beyond this many digits only the logarithm is kept.
 const DIGITS_EXACT: f64 = 400.0;
 
-/// More digits are not read by anybody.
+/// More digits are of no use in a report.
 const DIGITS_READ: f64 = 15.0;
 
 /// A number that is exact while that is worth anything, and has a decimal logarithm in any case.

@@ -7,7 +7,7 @@ pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
     fold(bytes, 0x243f_6a88_85a3_08d3)
 }
 
-/// 128 bits, for where nobody compares the bytes themselves.
+/// 128 bits, because the bytes themselves are never compared.
 pub(crate) fn digest_bytes(bytes: &[u8]) -> u128 {
     let high = fold(bytes, 0x1319_8a2e_0370_7344);
     u128::from(high) << 64 | u128::from(hash_bytes(bytes))

@@ -25,7 +25,7 @@ use crate::lazy::initial_image::initial_image;
 const PAGE_BYTES: u64 = 4096;
 /// Lines with more versions than this are told apart by their stores instead of their contents.
 const VERSIONS_COMPARED: usize = 64;
-/// Stands for the digest of what nobody has touched or filled.
+/// The digest of memory that was neither touched nor filled.
 const UNTOUCHED: u128 = 0;
 
 /// Another set of contents is possible for a line.
@@ -73,13 +73,13 @@ impl ChangeLog {
         fill: Option<u8>,
         points: &[EventIndex],
     ) -> powerfail_trace::Result<Self> {
-        struct Nobody;
-        impl Remarks for Nobody {
+        struct NoRemarks;
+        impl Remarks for NoRemarks {
             fn record(&mut self, _: &Record<'_>) {}
 
             fn at_point(&mut self, _: &mut dyn FnMut(LineId, u128)) {}
         }
-        Self::with(trace, rules, fill, points, &mut Nobody)
+        Self::with(trace, rules, fill, points, &mut NoRemarks)
     }
 
     /// The same, where something else than its content matters to who reads a line.
@@ -148,7 +148,7 @@ pub struct ChangeLogBuilder<I> {
     /// Digests of the lines that were ever touched, as of the last failure point.
     known: FxHashMap<LineId, u128>,
     is_resized: bool,
-    /// Where memory is filled, the first store to a page changes all of it: nobody fills what is not
+    /// Where memory is filled, the first store to a page changes all of it: memory is not filled where it is not
     /// touched.
     is_filled: bool,
     pages: FxHashSet<(PoolIndex, u64)>,

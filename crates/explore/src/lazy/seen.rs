@@ -33,7 +33,7 @@ impl From<&Choice> for Observed {
     }
 }
 
-/// A choice that contradicts the table or the choices before it: whoever reports it is mistaken.
+/// A choice that contradicts the table or the choices before it: the report of the execution is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Impossible {
     /// Which of the choices.

@@ -1,7 +1,7 @@
 //! What a crash can leave at a failure point: the different contents of each open line.
 //!
 //! The frontier counts versions; recovery can only tell contents apart. A line whose versions all have
-//! the same bytes is not in the table: whatever survives of it, nobody can see a difference.
+//! the same bytes is not in the table: whatever survives of it, recovery cannot see a difference.
 
 use powerfail_model::{EventIndex, Frontier, Image, LineId};
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -14,7 +14,7 @@ impl Pass<'_> {
     pub(super) fn fence_event(&mut self, now: Moment, kind: FenceKind) {
         let user = self.users.of_order(now.stack);
         let thread = self.threads.get(now.thread);
-        let reported = user.is_somebody() && !now.silent;
+        let reported = user.is_attributed() && !now.silent;
         let worked = thread.worked;
         if kind != FenceKind::Locked {
             thread.worked = false;
@@ -42,7 +42,7 @@ impl Pass<'_> {
         let mut places = vec![Seen::new(now.event, now.stack, user)];
         for promise in [first, last] {
             let of_flush = self.users.of_store(promise.stack);
-            if of_flush.is_somebody() {
+            if of_flush.is_attributed() {
                 places.push(Seen::new(promise.up_to, promise.stack, of_flush));
             }
         }
@@ -132,7 +132,7 @@ impl Pass<'_> {
         let user = self.users.of_store(now.stack);
         let thread = self.threads.get(now.thread);
         thread.worked = false;
-        if self.domain == Domain::PageCache && user.is_somebody() && !now.silent {
+        if self.domain == Domain::PageCache && user.is_attributed() && !now.silent {
             self.flushes
                 .add(Seen::new(now.event, now.stack, user), !useful);
         }

@@ -40,7 +40,7 @@ impl Pass<'_> {
             self.count_flush(now, at.pool, number, useful);
         }
         self.flush_line(now, slot, Some((now.event, now.stack)));
-        let is_users = self.users.of_order(now.stack).is_somebody();
+        let is_users = self.users.of_order(now.stack).is_attributed();
         let line = self.lines.line_mut(slot);
         if is_users {
             line.flags |= line_flag::USER_FLUSHED;
@@ -67,7 +67,7 @@ impl Pass<'_> {
     pub(super) fn count_flush(&mut self, now: Moment, pool: PoolIndex, number: u64, useful: bool) {
         let user = self.users.of_order(now.stack);
         let thread = self.threads.get(now.thread);
-        let user = if now.silent { User::NOBODY } else { user };
+        let user = if now.silent { User::NONE } else { user };
         if let Some(call) = &mut thread.call
             && call.user == user
             && call.pool == pool
@@ -90,7 +90,7 @@ impl Pass<'_> {
 
     pub(super) fn end_call(&mut self, thread: u32) {
         if let Some(call) = self.threads.get(thread).call.take()
-            && call.user.is_somebody()
+            && call.user.is_attributed()
         {
             let seen = Seen::new(call.first_event, call.first_stack, call.user);
             self.flushes.add(seen, !call.useful);
@@ -154,7 +154,7 @@ impl Pass<'_> {
         let user = self.users.of_order(now.stack);
         let of_first = self.users.of_store(first.stack);
         let of_last = self.users.of_store(last.stack);
-        if user.is_somebody() && !self.users.same_frame(of_first.node(), of_last.node()) {
+        if user.is_attributed() && !self.users.same_frame(of_first.node(), of_last.node()) {
             let places = [
                 Seen::new(now.event, now.stack, user),
                 Seen::new(first.event, first.stack, of_first),
@@ -186,7 +186,7 @@ impl Pass<'_> {
         let user = self.users.of_order(now.stack);
         let thread = self.threads.get(now.thread);
         thread.worked = true;
-        if self.domain == Domain::Adr && user.is_somebody() && !now.silent {
+        if self.domain == Domain::Adr && user.is_attributed() && !now.silent {
             let seen = Seen::new(now.event, now.stack, user);
             self.volatile_flushes.add(seen, true);
         }

@@ -1,6 +1,6 @@
 //! What a program says by client requests of pmemcheck.
 //!
-//! Flushes that follow such a request count as flushes, and nobody judges them: they may stand beside
+//! Flushes that follow such a request count as flushes, and are not judged: they may be next to
 //! instructions of the same library that do the work, before them or after.
 
 use powerfail_model::PoolIndex;
@@ -67,7 +67,7 @@ impl Pass<'_> {
         true
     }
 
-    /// The stores to a range belong to an object that is gone: nobody has to make them durable.
+    /// The stores to a range belong to an object that is gone: they need not become durable.
     pub(super) fn forget_stores(&mut self, range: PoolRange) {
         let range = AnnotatedRange {
             pool: Some(range.pool),

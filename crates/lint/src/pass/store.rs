@@ -17,7 +17,7 @@ impl Pass<'_> {
         let user = self.users.of_store(now.stack);
         let thread = self.threads.get(now.thread);
         let mut flags = 0;
-        if !user.is_somebody() || now.silent {
+        if !user.is_attributed() || now.silent {
             flags |= flag::SILENT;
         }
         if thread.in_transaction {

@@ -90,7 +90,7 @@ impl Pass<'_> {
                         transaction.freed.push(range);
                         return;
                     }
-                    // Nobody will ever see it, however the transaction ends.
+                    // It is never visible, however the transaction ends.
                     self.transactions.objects.remove(range);
                     self.forget_stores(range);
                 }
@@ -124,7 +124,7 @@ impl Pass<'_> {
         };
         let before = transaction.cover(range, cover);
         let before = before.filter(|before| before.does_all_of(cover));
-        if !user.is_somebody() || now.silent {
+        if !user.is_attributed() || now.silent {
             return;
         }
         if before.is_none() {
@@ -163,7 +163,7 @@ impl Pass<'_> {
         transaction.store(range);
         if !is_known
             || now.silent
-            || !user.is_somebody()
+            || !user.is_attributed()
             || transaction.takes_care_of(range, reserved)
             || (!in_call && self.users.is_in_library(now.stack))
         {

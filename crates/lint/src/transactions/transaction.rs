@@ -97,7 +97,7 @@ impl Transaction {
         self.owners.remove(range);
     }
 
-    /// Whether the transaction takes care of all bytes, or nobody has to.
+    /// Whether the transaction covers all bytes, or they need no cover.
     pub(crate) fn takes_care_of(&self, range: PoolRange, reserved: &RangeMap<u64>) -> bool {
         let mut does = true;
         each_gap(&self.covered, range, |gap| {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_nobodys_needs_no_care() {
+    fn memory_that_was_not_in_use_needs_no_cover() {
         let mut transaction = Transaction::new(seen(0));
         let mut reserved = RangeMap::default();
         transaction.cover(range(0, 8), cover(1));

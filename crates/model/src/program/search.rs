@@ -12,8 +12,8 @@
 //!   a line that no other thread will touch need not be interleaved with anything.
 //!
 //! Visited states are remembered. Operations enter the buffer as soon as they are reached, because
-//! nobody can see that; fences complete as soon as they may; a load of a variable that nobody else
-//! will write, and a store to a line that nobody else will touch, go first and alone.
+//! no thread can see that; fences complete as soon as they may; a load of a variable that no other thread
+//! will write, and a store to a line that no other thread will touch, go first and alone.
 
 use std::collections::BTreeSet;
 
