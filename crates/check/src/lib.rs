@@ -1,14 +1,16 @@
-//! From a trace to findings: what `powerfail check`, `lint` and `crash` do once there is a trace.
+//! From a workload to findings: what `powerfail check`, `lint`, `crash`, `races` and `replay` do, and what `fuzz` does
+//! with each trace.
 //!
-//! - [`lint()`]: patterns of misuse, as findings with sources.
-//! - [`crash()`]: recovery must succeed undisturbed; then the power fails at the chosen failure points,
-//!   and every failure of recovery is traced back to the stores that explain it.
+//! - [`record_workload`] and [`record_schedules`] record a program or a server, once or in several orders of threads.
+//! - [`lint()`] finds patterns of misuse in a trace.
+//! - [`Checker`] runs recovery on crash images, and traces every failure back to the stores that explain it.
+//! - [`Sieve`] decides which findings are reported; [`output_directory`] keeps what [`Replay`] needs to show one again.
 //!
-//! The parts are other crates: `lint` finds patterns, `explore` chooses failure points, `image` makes
-//! crash images, `oracle` runs recovery. Here they are put together, and their results grouped by
-//! root cause. Words for people that are not in a finding itself are `report`'s.
+//! A caller hears what happens through an [`Observer`]. The parts are other crates: `lint` finds patterns, `explore`
+//! chooses failure points, `image` makes crash images, `oracle` runs recovery. Text that is not part of a finding is
+//! `report`'s.
 //!
-//! The way of a failure point:
+//! The route of a failure point:
 //!
 //! ```text
 //! plan ──▶ trial ──runner──▶ verdict ──judge──▶ symptom ──reason──▶ stores ──group──▶ finding
