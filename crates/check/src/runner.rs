@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use powerfail_explore::LostLines;
@@ -20,7 +21,7 @@ use crate::error::CheckError;
 
 mod pass;
 
-use pass::{Pass, PassKind, Workers};
+use pass::{Pass, PassKind, Workers, answer_unless_interrupted};
 
 /// A crash image to try.
 #[derive(Clone, Debug)]
@@ -313,18 +314,31 @@ impl<'t> Runner<'t> {
         })
     }
 
-    /// Runs recovery several times on one image, one after the other, without making it new.
+    /// Runs recovery several times on one image, one after the other, without making it new. An interruption does
+    /// not wait for the recovery to end.
     pub(crate) fn run_in_a_row(
         &mut self,
         trial: &Trial,
         times: usize,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Vec<Verdict>, CheckError> {
         self.prepare_first(trial)?;
-        let mut verdicts = Vec::new();
-        for _ in 0..times {
-            verdicts.push(self.recoveries[0].run_plain()?);
-            self.runs += 1;
-        }
+        let recovery = &mut self.recoveries[0];
+        let kill_handle = recovery.kill_handle();
+        let (sender, answers) = mpsc::channel();
+        let verdicts = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let verdicts = (0..times).map(|_| recovery.run_plain());
+                // The receiver is gone only after an interruption.
+                let _ = sender.send(verdicts.collect::<Result<Vec<_>, _>>());
+            });
+            let answer = answer_unless_interrupted(&answers, is_interrupted);
+            if matches!(answer, Err(CheckError::Interrupted)) {
+                kill_handle.kill();
+            }
+            answer
+        })??;
+        self.runs += times as u64;
         Ok(verdicts)
     }
 

@@ -231,10 +231,13 @@ pub(crate) fn conclude(work: &Work<'_>, crashed: Crashed) -> anyhow::Result<Exit
         &work.settings.output,
         work.out,
     )?;
-    if crashed.is_interrupted && exit == Exit::Clean {
-        complain("interrupted; everything that was started is ended and removed");
-        return Ok(Exit::Setup);
+    if !crashed.is_interrupted {
+        return Ok(exit);
     }
+    if exit == Exit::Clean {
+        return Ok(say_interrupted());
+    }
+    complain("interrupted; the report covers only what was tried until then");
     Ok(exit)
 }
 

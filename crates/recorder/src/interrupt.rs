@@ -33,6 +33,9 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static ARRIVED: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 static TO_FORWARD: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 
+/// How many of them the last forwarder has seen. What came later is for the next one.
+static SEEN: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+
 /// How many forwarders there are.
 static FORWARDERS: AtomicUsize = AtomicUsize::new(0);
 
@@ -88,17 +91,21 @@ pub(crate) struct Forwarder {
     is_active: bool,
     arrived: [u32; 2],
     forwarded: [u32; 2],
+    /// Signals that came before there was a target: it gets them all, those from the terminal too.
+    early: [bool; 2],
 }
 
 impl Forwarder {
     /// Begins to catch interruptions, unless signals are not to be forwarded.
     pub(crate) fn new(is_active: bool) -> Self {
+        let mut forwarder = Self {
+            is_active,
+            arrived: [0; 2],
+            forwarded: [0; 2],
+            early: [false; 2],
+        };
         if !is_active {
-            return Self {
-                is_active,
-                arrived: [0; 2],
-                forwarded: [0; 2],
-            };
+            return forwarder;
         }
         let mut replaced = REPLACED
             .lock()
@@ -108,14 +115,18 @@ impl Forwarder {
                 .into_iter()
                 .filter_map(|signal| Some((signal, install(signal)?)));
             replaced.extend(before);
+            forwarder.arrived = counts(&SEEN);
+        } else {
+            forwarder.arrived = counts(&ARRIVED);
         }
-        let count =
-            |counts: &[AtomicU32; 2]| counts.each_ref().map(|count| count.load(Ordering::Relaxed));
-        Self {
-            is_active,
-            arrived: count(&ARRIVED),
-            forwarded: count(&TO_FORWARD),
-        }
+        forwarder
+    }
+
+    /// The target was started: it gets what has come until now, and from now on what does not reach it by itself.
+    pub(crate) fn target_started(&mut self) {
+        self.forwarded = counts(&TO_FORWARD);
+        let now = counts(&ARRIVED);
+        self.early = [0, 1].map(|place| self.is_active && now[place] != self.arrived[place]);
     }
 
     /// The signals to pass on that came since the last call.
@@ -126,7 +137,7 @@ impl Forwarder {
         }
         for (place, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
             let now = TO_FORWARD[place].load(Ordering::Relaxed);
-            if now != self.forwarded[place] {
+            if std::mem::take(&mut self.early[place]) || now != self.forwarded[place] {
                 self.forwarded[place] = now;
                 pending.push(signal);
             }
@@ -139,11 +150,15 @@ impl Forwarder {
         if !self.is_active {
             return false;
         }
-        let now = ARRIVED
-            .each_ref()
-            .map(|count| count.load(Ordering::Relaxed));
+        let now = counts(&ARRIVED);
         std::mem::replace(&mut self.arrived, now) != now
     }
+}
+
+fn counts(counters: &[AtomicU32; 2]) -> [u32; 2] {
+    counters
+        .each_ref()
+        .map(|counter| counter.load(Ordering::Relaxed))
 }
 
 /// Installs the handler, unless the signal is ignored. Returns the action that it replaces.
@@ -177,6 +192,9 @@ impl Drop for Forwarder {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         if FORWARDERS.fetch_sub(1, Ordering::Relaxed) == 1 {
+            for (seen, arrived) in SEEN.iter().zip(&ARRIVED) {
+                seen.store(arrived.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
             for (signal, before) in replaced.drain(..) {
                 // SAFETY: restores the action that `install` has found.
                 unsafe {

@@ -100,6 +100,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         file_limit_bytes: options.file_limit_bytes,
     };
     let mut target = start(&executable, command, &fresh.arguments, inheritance)?;
+    forwarder.target_started();
     let drained = drain(
         &mut recording,
         &mut target,

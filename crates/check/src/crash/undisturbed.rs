@@ -20,7 +20,7 @@ pub(super) fn undisturbed(
     observer.progress(Step::Undisturbed, 0, 2);
     let end = Trial::prefix(EventIndex(trace.event_count()));
     let begun = Instant::now();
-    let verdicts = runner.run_in_a_row(&end, TIMES)?;
+    let verdicts = runner.run_in_a_row(&end, TIMES, &|| observer.is_interrupted())?;
     let each = begun.elapsed() / TIMES as u32;
     let images = [Undisturbed::Final, Undisturbed::FinalAgain];
     for (image, verdict) in images.into_iter().zip(&verdicts) {
@@ -34,7 +34,9 @@ pub(super) fn undisturbed(
     observer.progress(Step::Undisturbed, 1, 2);
     // A pool that had content existed before.
     if trace.initial_images().next_run()?.is_some() {
-        let verdicts = runner.run_in_a_row(&Trial::prefix(EventIndex(0)), 1)?;
+        let verdicts = runner.run_in_a_row(&Trial::prefix(EventIndex(0)), 1, &|| {
+            observer.is_interrupted()
+        })?;
         if let Some(symptom) = verdicts.first().and_then(symptom_of) {
             return Err(CheckError::Undisturbed {
                 image: Undisturbed::Initial,

@@ -139,18 +139,8 @@ impl<T> Pass<'_, '_, T> {
 
     /// Waits for one verdict.
     fn collect(&mut self) -> Result<(), CheckError> {
-        let (worker, verdict) = loop {
-            match self.workers.answers.recv_timeout(INTERRUPTION_INTERVAL) {
-                Ok(answer) => break answer,
-                Err(RecvTimeoutError::Timeout) if (self.is_interrupted)() => {
-                    return Err(CheckError::Interrupted);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(CheckError::Oracle(OracleError::ZygoteDied));
-                }
-            }
-        };
+        let (worker, verdict) =
+            answer_unless_interrupted(&self.workers.answers, self.is_interrupted)?;
         self.free.push(worker);
         *self.runs += 1;
         let running = self.running[worker].take();
@@ -167,5 +157,24 @@ impl<T> Pass<'_, '_, T> {
             }
         }
         Ok(())
+    }
+}
+
+/// Waits for an answer of a worker, and looks for interruptions meanwhile.
+pub(super) fn answer_unless_interrupted<T>(
+    answers: &Receiver<T>,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<T, CheckError> {
+    loop {
+        match answers.recv_timeout(INTERRUPTION_INTERVAL) {
+            Ok(answer) => return Ok(answer),
+            Err(RecvTimeoutError::Timeout) if is_interrupted() => {
+                return Err(CheckError::Interrupted);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(CheckError::Oracle(OracleError::ZygoteDied));
+            }
+        }
     }
 }

@@ -178,8 +178,9 @@ fn interrupt(scene: &Scene, moment: Moment, signal: Signal) -> Vec<String> {
         // Before it handled the signal.
         (None, Some(ended_by)) if ended_by == signal.as_raw() => {}
         (Some(SETUP), _) if errors.contains("error: interrupted") => {}
-        // What was found before is reported.
-        (Some(FINDINGS), _) if matches!(moment, Moment::Step(_)) => {}
+        // What was found before is reported, and the interruption too.
+        (Some(FINDINGS), _)
+            if matches!(moment, Moment::Step(_)) && errors.contains("error: interrupted") => {}
         _ => wrong.push(format!("{}: {errors}", output.status)),
     }
     let told = wrong.into_iter();
