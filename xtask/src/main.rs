@@ -220,7 +220,7 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Cargo for a build from nothing: where nobody will build again, what would make the next build faster costs time.
+/// Cargo for a build from nothing: incremental compilation costs time that no later build saves.
 fn ci_cargo(arguments: &[&str]) -> Command {
     let mut command = cargo(arguments);
     if std::env::var_os("CI").is_some() {

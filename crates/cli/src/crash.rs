@@ -291,7 +291,7 @@ fn finish(
                     width: width(),
                     base: &base,
                     out,
-                    // Whoever asks for races wants to see those that recovery survives.
+                    // A user who asks for races wants to see those that recovery survives.
                     warnings: settings.shows_warnings(),
                 };
                 Ok(findings::report(to, report, &options)?)

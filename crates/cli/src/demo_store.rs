@@ -4,7 +4,7 @@
 //! # Safety
 //!
 //! The pool is mapped for as long as the process lives; every access is inside of it, because the
-//! table has a fixed length. Nobody else has the file.
+//! table has a fixed length. No other process uses the file.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{_mm_clflush, _mm_sfence};

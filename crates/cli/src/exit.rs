@@ -71,7 +71,7 @@ pub(crate) fn explain(error: &anyhow::Error) -> Exit {
 /// One line on standard error.
 pub(crate) fn complain(message: &str) {
     let style = anstyle_error();
-    // If standard error is closed there is nobody to tell.
+    // If standard error is closed the message cannot be shown.
     let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {message}");
 }
 

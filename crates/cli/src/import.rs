@@ -70,7 +70,7 @@ fn replace(
         // As any new file: the umask decides.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)
-        // The name of a temporary file says nothing to anybody.
+        // The name of a temporary file means nothing to a user.
         .map_err(|error| io::Error::from(error.kind()))?;
     write(file.as_file_mut())?;
     file.persist(&output).map_err(|error| error.error)?;

@@ -29,7 +29,7 @@ pub(crate) fn info(args: &TraceFileArgs) -> anyhow::Result<Exit> {
 /// Opens a trace and warns if it is not complete.
 fn open_with_warning(path: &std::path::Path) -> anyhow::Result<Trace> {
     let trace = open_trace(path)?;
-    // If standard error is closed there is nobody to warn.
+    // If standard error is closed the warning cannot be shown.
     let _ = report::incompleteness(&mut anstream::stderr(), &trace);
     Ok(trace)
 }

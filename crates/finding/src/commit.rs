@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::place::SourcePlace;
 
-/// A variable that looks like a commit variable, although nobody has said so: a proposal.
+/// A variable that looks like a commit variable, but was not annotated as one: a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InferredCommitVariable {
     /// The pool.

@@ -6,7 +6,7 @@
 //! The mapping is shared with a file that recovery, another process, has mapped writable before. No
 //! reference to its bytes is ever made; `memcmp` reads them through raw pointers and the answer is
 //! only "differs or not". Pages are asked for only where the file was found to have data after its
-//! length was set, because touching a page beyond the end is a SIGBUS; that nobody cuts the file
+//! length was set, because touching a page beyond the end is a SIGBUS; that no other process truncates the file
 //! meanwhile is the contract of [`Slot::prepare`](crate::Slot::prepare): recovery has ended.
 
 #![allow(unsafe_code)]

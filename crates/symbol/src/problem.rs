@@ -77,7 +77,7 @@ pub enum Problem {
         found: BuildId,
     },
     /// Neither the trace nor the file has a build-id: the file is used, but if it was rebuilt since the
-    /// recording, its lines are wrong and nobody can tell.
+    /// recording, its lines are wrong, and that cannot be detected.
     #[error("{path}: has no build-id, so a rebuilt file would go unnoticed")]
     Unverified {
         /// The file.

@@ -55,7 +55,7 @@ pub(super) fn watches(shadow: &Shadow, pools: &Pools) -> Vec<Watch> {
         .collect()
 }
 
-/// Follows which bytes are watched from failure point to failure point: whoever reads others than at another
+/// Follows which bytes are watched from failure point to failure point: a read of other bytes than at another
 /// point has to be watched again, even if all contents are the same.
 pub(super) struct WatchChanges {
     shadow: Shadow,

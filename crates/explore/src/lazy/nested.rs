@@ -146,8 +146,8 @@ pub struct NestedPoint {
     /// The event of the last store before that. Crash states of this point are those of the moment just after
     /// it, too: what comes between leaves nothing behind.
     pub last_store: usize,
-    /// How many choices had been made before the last store. Those after it are open again: whoever shows
-    /// this failure by running recovery stops it after the last store, since what it does then can be
+    /// How many choices had been made before the last store. Those after it are open again: a run that shows
+    /// this failure stops recovery after the last store, since what it does then can be
     /// something else.
     pub choices: usize,
     /// What it has in common with equal ones of other executions.
