@@ -14,7 +14,6 @@ use crate::crash::{Crashed, crash};
 use crate::error::CheckError;
 use crate::event::Observer;
 use crate::options::{CrashOptions, RaceOptions};
-use crate::persistent::Persistent;
 use crate::recovery::Recovery;
 use crate::runner::{Runner, RunnerOptions};
 
@@ -98,13 +97,13 @@ impl<'t> Checker<'t> {
     }
 
     pub(crate) fn runner(&self, instruments: Instruments) -> Result<Runner<'t>, CheckError> {
-        let needs_runtime = instruments.runtime || Persistent::of(self.trace).is_any();
+        let plan = self.recovery.plan(self.trace);
         let settings = Settings {
-            runtime: needs_runtime.then(|| Arc::clone(&self.runtime)),
+            runtime: (instruments.runtime || plan.preload).then(|| Arc::clone(&self.runtime)),
             snapshot: instruments.snapshots,
             ..Settings::default()
         };
-        let oracle = Oracle::new(self.recovery.plan(self.trace), settings)?;
+        let oracle = Oracle::new(plan, settings)?;
         let parent = powerfail_image::default_parent();
         let options = RunnerOptions {
             jobs: self.jobs,

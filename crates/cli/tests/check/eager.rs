@@ -232,9 +232,9 @@ fn nonsense_is_refused() {
     refused(&with(["--segments", "99.."]), &["no segment 99"]);
     refused(
         &["--threshold", "9"],
-        &["--threshold is for --strategy eager"],
+        &["--threshold needs --strategy eager"],
     );
-    refused(&["--coalesce"], &["--coalesce is for --strategy eager"]);
+    refused(&["--coalesce"], &["--coalesce needs --strategy eager"]);
     for strategy in ["eager", "prefix"] {
         for flag in [
             &["--depth", "2"][..],
@@ -243,7 +243,7 @@ fn nonsense_is_refused() {
             &["--no-fork"],
         ] {
             let options = [&["--strategy", strategy][..], flag].concat();
-            let words = format!("{} is for --strategy lazy", flag[0]);
+            let words = format!("{} needs --strategy lazy", flag[0]);
             refused(&options, &[&words]);
         }
     }

@@ -24,7 +24,7 @@ fn a_recovery_command_that_cannot_be_run() {
     let folder = folder_with_bug();
     folder.write("text", "no program\n");
     for option in ["--recover", "--checker", "--dump"] {
-        check_is_refused(&folder, &[option, "./missing"], &["./missing", "not there"]);
+        check_is_refused(&folder, &[option, "./missing"], &["./missing", "was not found"]);
         check_is_refused(&folder, &[option, "./text"], &["./text", "not executable"]);
         check_is_refused(&folder, &[option, ""], &[option, "empty"]);
         check_is_refused(&folder, &[option, "  "], &[option, "empty"]);
@@ -36,7 +36,7 @@ fn a_workload_that_cannot_be_run() {
     let folder = folder_with_bug();
     folder.write("text", "no program\n");
     let check = |workload: &str| folder.powerfail(&["check", "--", workload, "{pool}"]);
-    check("./missing").is_refused_with(SETUP, &["./missing", "not there"]);
+    check("./missing").is_refused_with(SETUP, &["./missing", "was not found"]);
     check("./text").is_refused_with(SETUP, &["./text", "not executable"]);
     check("").is_refused_with(SETUP, &["no workload"]);
 }

@@ -179,7 +179,7 @@ fn all_annotations_arrive_in_a_trace() {
             assert_eq!(recording.output, "1\n");
             assert_eq!(annotations(&recording), expected, "{}", program.display());
             let warnings = recording.summary["warnings"].to_string();
-            assert!(warnings.contains("more than 1008 bytes"), "{warnings}");
+            assert!(warnings.contains("longer than 1008 bytes"), "{warnings}");
             assert_places(&recording, program);
         }
     }

@@ -22,9 +22,9 @@ fn statically_linked_programs() {
 #[test]
 fn a_program_that_is_not_there() {
     let recorder = Recorder::new("no-such-program", &["{pool}"]);
-    assert_refused(&recorder, 2, "no-such-program is not there");
+    assert_refused(&recorder, 2, "no-such-program was not found");
     let recorder = Recorder::new("./no-such-program", &["{pool}"]);
-    assert_refused(&recorder, 2, "no-such-program is not there");
+    assert_refused(&recorder, 2, "no-such-program was not found");
 }
 
 #[test]

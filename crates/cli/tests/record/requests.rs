@@ -149,7 +149,7 @@ fn all_requests_arrive() {
             let warnings = recording.summary["warnings"].as_array().expect("warnings");
             assert_eq!(warnings.len(), 1, "{warnings:?}");
             let sentence = warnings[0].as_str().expect("a sentence");
-            assert!(sentence.contains("2 client requests"), "{sentence}");
+            assert!(sentence.contains("2 unknown client requests"), "{sentence}");
             assert!(sentence.contains("0x5043000c"), "{sentence}");
         }
     }
@@ -191,7 +191,7 @@ fn threads_that_make_requests_while_they_are_being_patched() {
 fn memory_that_is_no_pool_is_named() {
     let recording = record(Mode::Patch, false, &["anonymous"]);
     let warnings = recording.summary["warnings"].to_string();
-    assert!(warnings.contains("calls 4096 bytes at 0x"), "{warnings}");
+    assert!(warnings.contains("registers 4096 bytes at 0x"), "{warnings}");
     assert!(warnings.contains("no recorded pool"), "{warnings}");
 }
 
