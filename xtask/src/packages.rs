@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::run;
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 13] = [
+const NEEDED: [(&str, &str); 14] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
@@ -15,6 +15,7 @@ const NEEDED: [(&str, &str); 13] = [
     ("libc6-dev", "the same"),
     ("g++", "a target of tests is C++"),
     ("clang", "a target of tests is instrumented by it"),
+    ("libclang-rt-dev", "the instrumented target is linked with it"),
     ("afl++", "a target of tests is instrumented by its compiler"),
     ("libpmem-dev", "targets of tests copy with it"),
     ("libpmemobj-dev", "targets of tests keep objects in it"),

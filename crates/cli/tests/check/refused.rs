@@ -24,7 +24,11 @@ fn a_recovery_command_that_cannot_be_run() {
     let folder = folder_with_bug();
     folder.write("text", "no program\n");
     for option in ["--recover", "--checker", "--dump"] {
-        check_is_refused(&folder, &[option, "./missing"], &["./missing", "was not found"]);
+        check_is_refused(
+            &folder,
+            &[option, "./missing"],
+            &["./missing", "was not found"],
+        );
         check_is_refused(&folder, &[option, "./text"], &["./text", "not executable"]);
         check_is_refused(&folder, &[option, ""], &[option, "empty"]);
         check_is_refused(&folder, &[option, "  "], &[option, "empty"]);

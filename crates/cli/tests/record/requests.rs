@@ -191,7 +191,10 @@ fn threads_that_make_requests_while_they_are_being_patched() {
 fn memory_that_is_no_pool_is_named() {
     let recording = record(Mode::Patch, false, &["anonymous"]);
     let warnings = recording.summary["warnings"].to_string();
-    assert!(warnings.contains("registers 4096 bytes at 0x"), "{warnings}");
+    assert!(
+        warnings.contains("registers 4096 bytes at 0x"),
+        "{warnings}"
+    );
     assert!(warnings.contains("no recorded pool"), "{warnings}");
 }
 
