@@ -15,7 +15,10 @@ const NEEDED: [(&str, &str); 14] = [
     ("libc6-dev", "the same"),
     ("g++", "a target of tests is C++"),
     ("clang", "a target of tests is instrumented by it"),
-    ("libclang-rt-dev", "the instrumented target is linked with it"),
+    (
+        "libclang-rt-dev",
+        "the instrumented target is linked with it",
+    ),
     ("afl++", "a target of tests is instrumented by its compiler"),
     ("libpmem-dev", "targets of tests copy with it"),
     ("libpmemobj-dev", "targets of tests keep objects in it"),

@@ -13,12 +13,36 @@ pub(crate) fn pattern(path: &Path) -> Option<GlobMatcher> {
     if !text.contains(['*', '?', '[']) {
         return None;
     }
-    let text = text.replace('{', "\\{").replace('}', "\\}");
-    let glob = GlobBuilder::new(&text)
+    let glob = GlobBuilder::new(&as_globset_reads_it(text))
         .literal_separator(true)
         .backslash_escape(true)
         .build();
     Some(glob.ok()?.compile_matcher())
+}
+
+/// Escapes braces, and adds the separator to negated classes, which would match it otherwise.
+fn as_globset_reads_it(text: &str) -> String {
+    let mut result = String::new();
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if matches!(character, '{' | '}') {
+            result.push('\\');
+        }
+        result.push(character);
+        match character {
+            '\\' => result.extend(characters.next()),
+            '[' => {
+                if let Some(negation) = characters.next_if(|next| matches!(next, '!' | '^')) {
+                    result.push(negation);
+                    // A closing bracket that comes first is a member of the class.
+                    result.extend(characters.next_if_eq(&']'));
+                    result.push('/');
+                }
+            }
+            _ => {}
+        }
+    }
+    result
 }
 
 #[cfg(test)]
@@ -37,6 +61,8 @@ mod tests {
             ("/mnt/**/pool", "/mnt/a/b/pool"),
             ("/a/pool?.[ab-d]", "/a/pool7.c"),
             ("/a/[!x]", "/a/y"),
+            ("/a/[!]]", "/a/y"),
+            ("/a/\\[!x*", "/a/[!xy"),
             ("/a/[]]", "/a/]"),
             ("/a/\\**", "/a/*b"),
             ("/a/{x,y}*", "/a/{x,y}z"),
@@ -47,6 +73,8 @@ mod tests {
             ("/a/?", "/a/"),
             ("/a/[!x]", "/a/x"),
             ("/a/[!x]", "/a//"),
+            ("/a[!x]b", "/a/b"),
+            ("/a/[!]]", "/a/]"),
             ("/a/[b-d]", "/a/e"),
             ("/a/\\**", "/a/b"),
             ("/a/{x,y}*", "/a/x"),

@@ -92,7 +92,7 @@ fn a_failure_that_needs_no_loss_is_a_note() {
     let report = run.report();
     let says = |words: &str| report.notes.iter().any(|note| note.contains(words));
     assert!(
-        says("although every store before them is durable"),
+        says("although every earlier store is durable"),
         "{:?}",
         report.notes
     );
