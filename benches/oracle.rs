@@ -247,7 +247,7 @@ fn trace() -> Trace {
 /// Crash states of the trace, one after another.
 struct States<'t> {
     cursor: ImageCursor<'t>,
-    image: powerfail_image::Slot,
+    image: powerfail_image::ImageSlot,
     recovery: Slot,
     next: u64,
     _directory: RunDirectory,

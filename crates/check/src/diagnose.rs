@@ -49,7 +49,7 @@ pub(crate) struct Failing {
 }
 
 /// Runs trials and judges them.
-pub(crate) trait Jury {
+pub(crate) trait TrialJudge {
     /// What is wrong with each of them, if anything is; nothing either for those that are not possible.
     fn judge_all(&mut self, trials: &[Trial]) -> Result<Vec<Option<Symptom>>, CheckError>;
 }
@@ -109,7 +109,7 @@ pub(crate) fn diagnose(
     trace: &Trace,
     rules: Rules,
     failures: &[Failing],
-    jury: &mut dyn Jury,
+    judge: &mut dyn TrialJudge,
 ) -> Result<Vec<Diagnosis>, CheckError> {
     let stores = stores_of(trace, rules, failures)?;
     let mut minimal: Vec<Minimal> = failures
@@ -117,13 +117,13 @@ pub(crate) fn diagnose(
         .zip(&stores)
         .map(|(failing, stores)| Minimal::new(failing, stores))
         .collect();
-    rounds(&mut minimal, jury)?;
+    rounds(&mut minimal, judge)?;
 
     let mut survivors = Vec::new();
     for (case, stores) in minimal.iter().zip(&stores) {
         survivors.push(SurvivorSearch::new(trace, case, stores)?);
     }
-    rounds(&mut survivors, jury)?;
+    rounds(&mut survivors, judge)?;
 
     let lost: Vec<Vec<EventIndex>> = survivors.iter().map(|it| it.lost().to_vec()).collect();
     let flushed = flushes::look_up(trace, rules, &minimal, &stores, &lost)?;
@@ -142,14 +142,14 @@ pub(crate) trait Inquiry {
 }
 
 /// Lets all inquiries go on until they are over, a batch of trials for each round.
-fn rounds(inquiries: &mut [impl Inquiry], jury: &mut dyn Jury) -> Result<(), CheckError> {
+fn rounds(inquiries: &mut [impl Inquiry], judge: &mut dyn TrialJudge) -> Result<(), CheckError> {
     loop {
         let probes: Vec<Vec<Trial>> = inquiries.iter().map(Inquiry::probes).collect();
         let trials: Vec<Trial> = probes.iter().flatten().cloned().collect();
         if trials.is_empty() {
             return Ok(());
         }
-        let mut symptoms = jury.judge_all(&trials)?.into_iter();
+        let mut symptoms = judge.judge_all(&trials)?.into_iter();
         for (inquiry, probes) in inquiries.iter_mut().zip(probes) {
             if !probes.is_empty() {
                 inquiry.answer(symptoms.by_ref().take(probes.len()).collect());

@@ -26,7 +26,7 @@ use crate::error::CheckError;
 use crate::event::{Event, Step};
 use crate::places::Places;
 use crate::runner::{Trial, TrialState};
-use failures::{Failures, Found};
+use failures::{FailingState, Failures};
 
 /// How many failures are diagnosed at a time, and how many times at most.
 const DIAGNOSED_AT_A_TIME: usize = 16;
@@ -36,7 +36,7 @@ const ROUNDS_MAX: usize = 8;
 const CHOICE: u64 = 64;
 
 /// What eager exploration has shown.
-pub(crate) struct Explored {
+pub(crate) struct EagerResult {
     pub(crate) findings: Vec<Finding>,
     /// Failures that need nothing to be lost: for the search that prefix crashes have.
     pub(crate) prefixes: Vec<Failed>,
@@ -61,7 +61,7 @@ pub(crate) fn explore(
     options: &EagerOptions,
     budget: Option<Duration>,
     places: &mut Places<'_>,
-) -> Result<Explored, CheckError> {
+) -> Result<EagerResult, CheckError> {
     engine
         .observer
         .progress(Step::Points, 0, engine.trace.event_count());
@@ -133,7 +133,7 @@ pub(crate) fn explore(
             ran.states
         ));
     }
-    let mut explored = Explored {
+    let mut explored = EagerResult {
         findings: Vec::new(),
         prefixes: Vec::new(),
         eager: totals,
@@ -317,7 +317,7 @@ fn notes(survey: &Survey, options: &EagerOptions) -> Vec<String> {
 fn conclude(
     engine: &mut Engine<'_, '_>,
     failures: Failures,
-    explored: &mut Explored,
+    explored: &mut EagerResult,
     places: &mut Places<'_>,
 ) -> Result<(), CheckError> {
     let (whole, mut left) = failures.into_parts();
@@ -384,8 +384,8 @@ fn conclude(
 
 /// Whether the cause of one failure is that of another.
 fn is_explained_by(
-    other: &Found,
-    found: &Found,
+    other: &FailingState,
+    found: &FailingState,
     diagnosis: &Diagnosis,
     sites: &[powerfail_trace::StackId],
 ) -> bool {
@@ -399,7 +399,7 @@ fn is_explained_by(
     sites.iter().all(|site| lost.binary_search(site).is_ok())
 }
 
-fn prefix_of(found: Found) -> Failed {
+fn prefix_of(found: FailingState) -> Failed {
     Failed {
         trial: Trial::prefix(found.state.at),
         state: CrashState::default(),
@@ -409,7 +409,7 @@ fn prefix_of(found: Found) -> Failed {
     }
 }
 
-fn failed_of(found: Found) -> Failed {
+fn failed_of(found: FailingState) -> Failed {
     Failed {
         trial: Trial {
             at: found.state.at,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use powerfail_explore::LostLines;
 use powerfail_image::{
-    CursorOptions, Fill, ImageCursor, Layout, Patch, PoolImages, RunDirectory, Slot as ImageSlot,
+    CursorOptions, Fill, ImageCursor, ImageSlot, Layout, Patch, PoolImages, RunDirectory,
 };
 use powerfail_model::{CrashState, EventIndex, Place, Rules};
 use powerfail_oracle::{Backtrace, KillHandle, Oracle, PoolMapping, Slot, Verdict};

@@ -146,9 +146,9 @@ fn is_sound(store: *mut Store) -> bool {
     // SAFETY: the fields are in the mapping.
     let count = unsafe { read(&raw const (*store).header.count) };
     (0..count.min(ENTRIES)).all(|at| {
-        // SAFETY: as above.
+        // SAFETY: `at` is below the number of entries, so the entry is in the mapping.
         let entry = unsafe { &raw const (*store).entries[at as usize] };
-        // SAFETY: as above.
+        // SAFETY: the entry is in the mapping.
         let (key, value) = unsafe {
             (
                 read(&raw const (*entry).key),

@@ -2,7 +2,7 @@
 //!
 //! - [`ImageCursor`]: a forward pass over a trace that holds the newest content of all pools and, if
 //!   asked, the frontier. Moves from one failure point to the next at the cost of the events between.
-//! - [`Slot`]: a directory with private copies of all pools. [`Slot::prepare`] makes them equal to a
+//! - [`ImageSlot`]: a directory with private copies of all pools. [`ImageSlot::prepare`] makes them equal to a
 //!   crash state at the cursor, byte for byte, whatever the last recovery did to them.
 //! - [`RunDirectory`]: where slots live; gone when dropped, and [`sweep_leftovers`] removes those of
 //!   processes that were killed.
@@ -63,4 +63,4 @@ pub use export::write_image;
 pub use layout::{Layout, find_companions};
 pub use pools::{Fill, FillExtent, PoolImages};
 pub use run_directory::{RunDirectory, default_parent, sweep_leftovers};
-pub use slot::{Prepared, Slot};
+pub use slot::{ImageSlot, Prepared};

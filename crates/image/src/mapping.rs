@@ -7,7 +7,7 @@
 //! reference to its bytes is ever made; `memcmp` reads them through raw pointers and the answer is
 //! only "differs or not". Pages are asked for only where the file was found to have data after its
 //! length was set, because touching a page beyond the end is a SIGBUS; that no other process truncates the file
-//! meanwhile is the contract of [`Slot::prepare`](crate::Slot::prepare): recovery has ended.
+//! meanwhile is the contract of [`ImageSlot::prepare`](crate::ImageSlot::prepare): recovery has ended.
 
 #![allow(unsafe_code)]
 
@@ -30,7 +30,7 @@ pub(crate) struct Mapping {
 
 // SAFETY: the mapping belongs to the process and not to a thread, and is only read.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; there is nothing to change through a shared reference.
+// SAFETY: the mapping is read-only, so nothing changes through a shared reference.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

@@ -13,7 +13,7 @@ use rustix::fs::FlockOperation;
 
 use crate::error::{Context, Result};
 use crate::layout::Layout;
-use crate::slot::{Slot, remove_tree};
+use crate::slot::{ImageSlot, remove_tree};
 
 const PREFIX: &str = "powerfail-";
 /// Directories of repeaters without a chosen directory: the process and a number follow.
@@ -65,8 +65,8 @@ impl RunDirectory {
     }
 
     /// A slot with a number of its own.
-    pub fn slot(&self, number: usize, layout: &Layout) -> Slot {
-        Slot::new(self.path.join(format!("slot-{number}")), layout.clone())
+    pub fn slot(&self, number: usize, layout: &Layout) -> ImageSlot {
+        ImageSlot::new(self.path.join(format!("slot-{number}")), layout.clone())
     }
 }
 

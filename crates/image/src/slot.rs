@@ -18,7 +18,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 
 /// Private copies of all pools in one directory, brought to one crash image after the other.
 #[derive(Debug)]
-pub struct Slot {
+pub struct ImageSlot {
     directory: PathBuf,
     layout: Layout,
     /// In the order of the layout's files; `None` before the first time.
@@ -40,7 +40,7 @@ pub struct Prepared {
     pub extras_removed: u64,
 }
 
-impl Slot {
+impl ImageSlot {
     pub(crate) fn new(directory: PathBuf, layout: Layout) -> Self {
         let files = layout.pool_files().iter().map(|_| None).collect();
         Self {

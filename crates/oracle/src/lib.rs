@@ -78,7 +78,7 @@ mod zygote;
 
 pub use error::OracleError;
 pub use lazy::{
-    Branch, Choice, Execution, ExploreRequest, Explored, LineTable, LogKind, Logged, Note,
+    Branch, Choice, Execution, ExploreRequest, LazyExecutions, LineTable, LogKind, Logged, Note,
     PageMask, StageStart, TableLine, Watch,
 };
 pub use oracle::{Oracle, PathMode, ProcessMode, Settings};

@@ -29,11 +29,11 @@ pub(crate) struct FreshPool {
     pub(crate) arguments: Vec<OsString>,
     pool: Option<PathBuf>,
     /// Removed when this is dropped.
-    _place: Option<Place>,
+    _place: Option<PoolDirectory>,
 }
 
 /// Where pool and input are.
-enum Place {
+enum PoolDirectory {
     /// In a directory for this recording.
     Fresh(Directory),
     /// In a directory that the caller chose.
@@ -96,7 +96,7 @@ impl FreshPool {
         let mut arguments = arguments.to_vec();
         let (mut pool, mut place) = (None, None);
         if is_needed {
-            let made = Place::new(options).map_err(failed)?;
+            let made = PoolDirectory::new(options).map_err(failed)?;
             let directory = made.path();
             let path = pool_path(directory);
             if let Some(contents) = &options.contents {
@@ -138,7 +138,7 @@ impl FreshPool {
     }
 }
 
-impl Place {
+impl PoolDirectory {
     /// Makes it, with an empty directory for the pool.
     fn new(options: &Options) -> io::Result<Self> {
         let place = if let Some(directory) = &options.directory {

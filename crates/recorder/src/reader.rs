@@ -17,7 +17,7 @@ use crate::shared_file::{ChunkIndex, SharedFile};
 
 /// A committed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct CommittedRecord {
     pub(crate) offset: u64,
     pub(crate) len: u32,
     pub(crate) stamp: Stamp,
@@ -34,7 +34,7 @@ pub(crate) struct Open {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// The committed records, in their order.
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<CommittedRecord>,
     /// What is reserved and not committed, with records behind it.
     pub(crate) open: Vec<Open>,
     /// Zeros up to the end: given up, or reserved and not described.
@@ -100,7 +100,7 @@ impl Scan {
             let stamp = shared.load(chunk, at + u64::from(STAMP_AT));
             let is_open = stamp == 0 || stamp & STAMP_TENTATIVE != 0 && opens != Opens::Settle;
             if !is_open {
-                self.found.push(Found {
+                self.found.push(CommittedRecord {
                     offset: at,
                     len: len as u32,
                     stamp: Stamp(stamp & !STAMP_TENTATIVE),

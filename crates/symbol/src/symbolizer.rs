@@ -30,12 +30,12 @@ pub enum AddressKind {
 ///
 /// It can be sent to another thread, but not be shared between threads.
 pub struct Symbolizer {
-    modules: Vec<Slot>,
+    modules: Vec<ModuleEntry>,
     debug_directories: Vec<PathBuf>,
     remembered: FxHashMap<(Frame, AddressKind), Arc<Resolved>>,
 }
 
-struct Slot {
+struct ModuleEntry {
     module: Module,
     name: Arc<str>,
     loaded: Option<SharedModule>,
@@ -48,7 +48,7 @@ impl Symbolizer {
     ///
     /// Nothing is read yet.
     pub fn new(modules: &[Module]) -> Self {
-        let slot = |module: &Module| Slot {
+        let slot = |module: &Module| ModuleEntry {
             name: module
                 .path
                 .file_name()
@@ -152,7 +152,7 @@ impl Symbolizer {
     }
 }
 
-impl Slot {
+impl ModuleEntry {
     /// Uses the module, which is loaded now if it was not yet.
     fn with<R>(
         &mut self,

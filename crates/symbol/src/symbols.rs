@@ -33,8 +33,8 @@ enum Rank {
     Global,
 }
 
-/// A function that was found.
-pub(crate) struct Found<'a> {
+/// A function and its name.
+pub(crate) struct NamedFunction<'a> {
     /// Its name, as the file has it.
     pub(crate) name: &'a [u8],
     /// Its first address.
@@ -124,9 +124,9 @@ impl SymbolTable {
     }
 
     /// The function that contains an address.
-    pub(crate) fn find(&self, address: u64) -> Option<Found<'_>> {
+    pub(crate) fn find(&self, address: u64) -> Option<NamedFunction<'_>> {
         let symbol = find_in(&self.sized, address).or_else(|| find_in(&self.labels, address))?;
-        Some(Found {
+        Some(NamedFunction {
             name: string_at(&self.names, symbol.name)?,
             start: symbol.start,
         })

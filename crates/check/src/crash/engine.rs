@@ -8,7 +8,7 @@ use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 
 use crate::content::Contents;
-use crate::diagnose::Jury;
+use crate::diagnose::TrialJudge;
 use crate::error::CheckError;
 use crate::event::{Event, Observer, Step};
 use crate::group::{Cause, cause_of};
@@ -27,7 +27,7 @@ pub(crate) struct Engine<'b, 't> {
     announced: HashSet<Cause>,
 }
 
-impl Jury for Engine<'_, '_> {
+impl TrialJudge for Engine<'_, '_> {
     fn judge_all(&mut self, trials: &[Trial]) -> Result<Vec<Option<Symptom>>, CheckError> {
         let results = self.run(Step::Reasons, trials)?;
         let results = trials.iter().zip(&results);

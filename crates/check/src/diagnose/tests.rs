@@ -10,7 +10,7 @@ use powerfail_trace::{
     Body, Meta, Pool, PoolKind, StackId, Thread, Trace, TraceWriter, WriterOptions,
 };
 
-use super::{Cause, Diagnosis, Failing, Jury, diagnose};
+use super::{Cause, Diagnosis, Failing, TrialJudge, diagnose};
 use crate::error::CheckError;
 use crate::runner::{Trial, state_at};
 use crate::symptom::Symptom;
@@ -90,7 +90,7 @@ fn symptom() -> Symptom {
     }
 }
 
-impl<F: Fn(&[u8]) -> bool> Jury for Rule<'_, F> {
+impl<F: Fn(&[u8]) -> bool> TrialJudge for Rule<'_, F> {
     fn judge_all(&mut self, trials: &[Trial]) -> Result<Vec<Option<Symptom>>, CheckError> {
         let judge = |trial: &Trial| {
             let options = CursorOptions {
@@ -132,11 +132,11 @@ fn cause(ops: &[Op], at: u64, lost: &[u64], is_bad: impl Fn(&[u8]) -> bool) -> D
         },
         symptom: symptom(),
     };
-    let mut jury = Rule {
+    let mut judge = Rule {
         trace: &trace,
         is_bad,
     };
-    let mut all = diagnose(&trace, Rules::default(), &[failing], &mut jury).unwrap();
+    let mut all = diagnose(&trace, Rules::default(), &[failing], &mut judge).unwrap();
     all.remove(0)
 }
 

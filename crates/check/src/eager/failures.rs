@@ -18,13 +18,13 @@ type Kind = (StackId, Code, Vec<StackId>);
 /// Keeps one failing state of each kind. Which state is kept does not depend on the order in which they come.
 #[derive(Default)]
 pub(super) struct Failures {
-    kinds: BTreeMap<Kind, Found>,
+    kinds: BTreeMap<Kind, FailingState>,
     groups: FxHashSet<GroupId>,
 }
 
 /// A state that fails, for all of its kind.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(super) struct FailingState {
     pub(super) state: EagerState,
     pub(super) symptom: Symptom,
     /// How many states of the kind fail.
@@ -32,7 +32,7 @@ pub(super) struct Found {
     pub(super) is_explained: bool,
 }
 
-impl Found {
+impl FailingState {
     pub(super) fn failing(&self) -> Failing {
         Failing {
             at: self.state.at,
@@ -51,7 +51,7 @@ impl Failures {
     pub(super) fn push(&mut self, state: EagerState, symptom: Symptom) {
         self.groups.insert(state.group);
         let kind = (state.stack, symptom.code, state.lost.clone());
-        let mut found = Found {
+        let mut found = FailingState {
             state,
             symptom,
             count: 1,
@@ -79,11 +79,11 @@ impl Failures {
 
     /// Those with nothing lost, and the others, which lose least first. What fails at a moment where
     /// recovery fails in the same way with nothing lost counts there.
-    pub(super) fn into_parts(self) -> (Vec<Found>, Vec<Found>) {
+    pub(super) fn into_parts(self) -> (Vec<FailingState>, Vec<FailingState>) {
         let all = self.kinds.into_values();
-        let (mut whole, mut lossy): (Vec<Found>, Vec<Found>) =
+        let (mut whole, mut lossy): (Vec<FailingState>, Vec<FailingState>) =
             all.partition(|found| found.state.state.versions.is_empty());
-        let same = |found: &Found, at: EventIndex, code: Code| {
+        let same = |found: &FailingState, at: EventIndex, code: Code| {
             found.state.at == at && found.symptom.code == code
         };
         lossy.retain(|lossy| {
@@ -94,13 +94,13 @@ impl Failures {
             known.count += lossy.count;
             false
         });
-        lossy.sort_by_key(Found::rank);
+        lossy.sort_by_key(FailingState::rank);
         (whole, lossy)
     }
 }
 
 /// The next failures to diagnose: one for each call stack and kind of failure that is not explained yet.
-pub(super) fn next_batch(left: &[Found], limit: usize) -> Vec<usize> {
+pub(super) fn next_batch(left: &[FailingState], limit: usize) -> Vec<usize> {
     let mut taken: Vec<(StackId, Code)> = Vec::new();
     let mut batch = Vec::new();
     for (number, found) in left.iter().enumerate() {

@@ -9,7 +9,7 @@ use powerfail_explore::lazy::{CrashTable, ReadLine, Seen};
 use powerfail_finding::Exploration;
 use powerfail_image::Patch;
 use powerfail_model::{CrashState, EventIndex, Place, Rules};
-use powerfail_oracle::{ExploreRequest, Explored, Stage, Verdict};
+use powerfail_oracle::{ExploreRequest, LazyExecutions, Stage, Verdict};
 use powerfail_trace::StackId;
 
 use super::driver::Progress;
@@ -144,9 +144,9 @@ impl<L: Executor> Executor for BudgetedExecutor<L> {
             return self.executor.explore(overlay, request);
         };
         if *left == 0 {
-            return Ok(Attempt::Explored(Explored {
+            return Ok(Attempt::Explored(LazyExecutions {
                 stopped: true,
-                ..Explored::default()
+                ..LazyExecutions::default()
             }));
         }
         let request = ExploreRequest {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use powerfail_explore::lazy::{CrashTable, PageLines, ReadLine, Seen};
-use powerfail_image::{CursorOptions, ImageCursor, Patch, Slot as ImageSlot};
+use powerfail_image::{CursorOptions, ImageCursor, ImageSlot, Patch};
 use powerfail_model::{CrashState, EventIndex, Place, PoolIndex, PoolOffset, Rules};
 use powerfail_oracle::{
     Backtrace, ExploreRequest, LineTable, OracleError, PageMask, Slot, Stage, TableLine,

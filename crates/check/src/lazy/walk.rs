@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use crate::error::CheckError;
 use powerfail_finding::RecoveryOutcome;
-use powerfail_oracle::{Branch, Execution, ExploreRequest, Explored, LineTable, PageMask, Verdict};
+use powerfail_oracle::{
+    Branch, Execution, ExploreRequest, LazyExecutions, LineTable, PageMask, Verdict,
+};
 
 /// How many executions a tree is tried with first.
 const FEW: u64 = 64;
@@ -23,7 +25,7 @@ pub(crate) trait Explorer {
 /// What became of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Attempt {
-    Explored(Explored),
+    Explored(LazyExecutions),
     /// The process cannot branch, and can be executed again.
     NotForkable,
     Refused {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::Scope;
 use std::time::Duration;
 
-use powerfail_image::{ImageCursor, Slot as ImageSlot};
+use powerfail_image::{ImageCursor, ImageSlot};
 use powerfail_model::CrashState;
 use powerfail_oracle::{OracleError, Slot, Verdict};
 

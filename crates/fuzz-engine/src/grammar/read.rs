@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::scan::{Place, Scanner, Token};
+use super::scan::{Scanner, TextPosition, Token};
 use super::{Grammar, Node, NodeNumber, Rule};
 
 /// An error in a grammar.
@@ -50,14 +50,14 @@ impl FromStr for Grammar {
 
 struct Name {
     text: String,
-    mentioned: Place,
+    mentioned: TextPosition,
     body: Option<NodeNumber>,
 }
 
 struct Reader<'a> {
     scanner: Scanner<'a>,
     token: Token,
-    place: Place,
+    place: TextPosition,
     nodes: Vec<Node>,
     names: HashMap<String, usize>,
     /// The nodes of rules, by their numbers.
@@ -92,7 +92,7 @@ impl Reader<'_> {
         NodeNumber(self.nodes.len() as u32 - 1)
     }
 
-    fn number_of(&mut self, name: String, place: Place) -> usize {
+    fn number_of(&mut self, name: String, place: TextPosition) -> usize {
         *self.names.entry(name).or_insert_with_key(|name| {
             self.bodies.push(Name {
                 text: name.clone(),

@@ -4,12 +4,12 @@ use super::GrammarError;
 
 /// A position in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TextPosition {
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
-impl Place {
+impl TextPosition {
     pub(super) fn error(self, message: impl Into<String>) -> GrammarError {
         GrammarError {
             line: self.line,
@@ -48,21 +48,21 @@ impl Token {
 
 pub(super) struct Scanner<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
-    place: Place,
+    place: TextPosition,
 }
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             rest: text.chars().peekable(),
-            place: Place { line: 1, column: 1 },
+            place: TextPosition { line: 1, column: 1 },
         }
     }
 
     fn next_char(&mut self) -> Option<char> {
         let next = self.rest.next()?;
         if next == '\n' {
-            self.place = Place {
+            self.place = TextPosition {
                 line: self.place.line + 1,
                 column: 1,
             };
@@ -73,7 +73,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next token and its position.
-    pub(super) fn next(&mut self) -> Result<(Token, Place), GrammarError> {
+    pub(super) fn next(&mut self) -> Result<(Token, TextPosition), GrammarError> {
         while let Some(&next) = self.rest.peek() {
             if next == '#' {
                 while self.rest.peek().is_some_and(|next| *next != '\n') {
@@ -122,7 +122,7 @@ impl<'a> Scanner<'a> {
         text
     }
 
-    fn literal(&mut self, start: Place) -> Result<Token, GrammarError> {
+    fn literal(&mut self, start: TextPosition) -> Result<Token, GrammarError> {
         let mut bytes = Vec::new();
         loop {
             match self.next_char() {
@@ -138,7 +138,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn class(&mut self, start: Place) -> Result<Token, GrammarError> {
+    fn class(&mut self, start: TextPosition) -> Result<Token, GrammarError> {
         let mut ranges: Vec<(u8, u8)> = Vec::new();
         let negated = self.rest.peek() == Some(&'^');
         if negated {
@@ -183,7 +183,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next byte of a class; `None` at its end.
-    fn class_byte(&mut self, start: Place) -> Result<Option<u8>, GrammarError> {
+    fn class_byte(&mut self, start: TextPosition) -> Result<Option<u8>, GrammarError> {
         let place = self.place;
         match self.next_char() {
             Some(']') => Ok(None),

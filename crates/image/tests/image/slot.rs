@@ -5,8 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use powerfail_image::{
-    CursorOptions, Fill, FillExtent, ImageCursor, ImageError, Layout, Patch, RunDirectory, Slot,
-    default_parent, write_image,
+    CursorOptions, Fill, FillExtent, ImageCursor, ImageError, ImageSlot, Layout, Patch,
+    RunDirectory, default_parent, write_image,
 };
 use powerfail_model::{
     CrashState, EventIndex, LineId, LineIndex, PoolIndex, Rules, SparseImage, StoreKind,
@@ -74,7 +74,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 }
 
 /// Does it, as far as what was done before lets it.
-fn recover(slot: &Slot, deed: &Deed) {
+fn recover(slot: &ImageSlot, deed: &Deed) {
     let paths: Vec<PathBuf> = slot.files().map(|(_, path)| path).collect();
     let directories: Vec<PathBuf> = slot.directories().map(|(_, path)| path).collect();
     let beside = |path: &Path, name: &str| path.with_file_name(name);
@@ -136,7 +136,7 @@ fn listing(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn assert_equal(slot: &Slot, expected: &Naive) {
+fn assert_equal(slot: &ImageSlot, expected: &Naive) {
     for ((_, path), expected) in slot.files().zip(&expected.0) {
         let metadata = path.symlink_metadata().unwrap();
         assert!(metadata.is_file());
@@ -339,7 +339,7 @@ fn several_threads_prepare_from_one_cursor() {
     let trace = trace_of(&two_pools(), &Vec::new(), &ops);
     let layout = Layout::of(&trace, &[]).unwrap();
     let run = RunDirectory::create_in(&default_parent()).unwrap();
-    let mut slots: Vec<Slot> = (0..4).map(|number| run.slot(number, &layout)).collect();
+    let mut slots: Vec<ImageSlot> = (0..4).map(|number| run.slot(number, &layout)).collect();
     let mut cursor = ImageCursor::new(&trace, CursorOptions::default()).unwrap();
     cursor.move_to_end().unwrap();
     std::thread::scope(|scope| {
@@ -404,7 +404,7 @@ fn bytes_on_top_of_a_crash_state() {
         patch(0, len_bytes - 1, &[9, 9]),
     ];
     slot.prepare_with(&cursor, &newest(), &overlay).unwrap();
-    let read = |slot: &Slot| std::fs::read(slot.path_of(PoolIndex(0)).unwrap()).unwrap();
+    let read = |slot: &ImageSlot| std::fs::read(slot.path_of(PoolIndex(0)).unwrap()).unwrap();
     let image = read(&slot);
     assert_eq!(image[4090..4100], [1, 1, 1, 1, 7, 8, 7, 7, 1, 1]);
     assert_eq!(image.len() as u64, len_bytes);

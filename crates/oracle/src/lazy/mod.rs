@@ -151,7 +151,7 @@ pub struct Logged {
 
 /// The result of a request to explore.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Explored {
+pub struct LazyExecutions {
     /// In the order in which they ended: with forks, those of the first class of the first choice first.
     pub executions: Vec<Execution>,
     /// Lines that any of them read, of pages with open or watched lines.

@@ -7,8 +7,8 @@ use powerfail_protocol::mark;
 
 use crate::error::OracleError;
 use crate::lazy::{
-    Branch, Choice, Execution, ExploreRequest, Explored, Note, Orders, Unfit, choices_of, log_of,
-    notes_of, read_masks, write_table,
+    Branch, Choice, Execution, ExploreRequest, LazyExecutions, Note, Orders, Unfit, choices_of,
+    log_of, notes_of, read_masks, write_table,
 };
 use crate::message::{ExploreReply, LazyOptions, LazyReply, Refusal, Request};
 use crate::plan::PoolMapping;
@@ -17,12 +17,12 @@ use crate::slot::Slot;
 impl Slot {
     /// Explores what recovery can observe on the private files, which must hold the newest content of
     /// everything. With forks they stay as they are; with [`Branch::Never`] they do, too, unless the plan has
-    /// more than a recovery or recovery does something that needs the files ([`Explored::kept`] says so);
+    /// more than a recovery or recovery does something that needs the files ([`LazyExecutions::kept`] says so);
     /// else the one execution changes them.
     ///
     /// Fails with [`OracleError::NotExplorable`] if that is not possible with this recovery, and with
     /// [`OracleError::NotForkable`] if it is possible only without forking.
-    pub fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<Explored, OracleError> {
+    pub fn explore(&mut self, request: &ExploreRequest<'_>) -> Result<LazyExecutions, OracleError> {
         let wants_private = match request.branch {
             Branch::Fork => true,
             Branch::Repeat => false,
@@ -43,7 +43,7 @@ impl Slot {
         &mut self,
         request: &ExploreRequest<'_>,
         private: bool,
-    ) -> Result<Explored, OracleError> {
+    ) -> Result<LazyExecutions, OracleError> {
         let fork = private && request.branch == Branch::Fork;
         let notes = request.branch == Branch::Never || !request.watches.is_empty();
         let Some(file) = &self.file else {
@@ -82,10 +82,10 @@ impl Slot {
             with_notes: notes,
             max_executions: request.max_executions,
         }))?;
-        let mut explored = Explored {
+        let mut explored = LazyExecutions {
             forked: fork,
             kept: private,
-            ..Explored::default()
+            ..LazyExecutions::default()
         };
         loop {
             match self.receive()? {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{
-    Branch, Choice, Execution, ExploreRequest, Explored, LineTable, Oracle, OracleError, PageMask,
-    PathMode, ProcessMode, Ready, RecoveryPlan, Server, Slot, Stage, StageStart, TableLine,
-    Verdict,
+    Branch, Choice, Execution, ExploreRequest, LazyExecutions, LineTable, Oracle, OracleError,
+    PageMask, PathMode, ProcessMode, Ready, RecoveryPlan, Server, Slot, Stage, StageStart,
+    TableLine, Verdict,
 };
 
 use crate::snapshots::assert_no_process_of;
@@ -82,7 +82,7 @@ pub(crate) fn told(execution: &Execution) -> (Vec<u16>, String) {
     (classes, verdict)
 }
 
-fn all_told(explored: &Explored) -> Vec<(Vec<u16>, String)> {
+fn all_told(explored: &LazyExecutions) -> Vec<(Vec<u16>, String)> {
     explored.executions.iter().map(told).collect()
 }
 

@@ -1,8 +1,8 @@
 //! One execution that takes the newest of everything and notes what is read first.
 
 use powerfail_oracle::{
-    Branch, CommandLine, Execution, ExploreRequest, Explored, LineTable, Note, Oracle, PathMode,
-    ProcessMode, RecoveryPlan, Slot, Stage, TableLine, Watch,
+    Branch, CommandLine, Execution, ExploreRequest, LazyExecutions, LineTable, Note, Oracle,
+    PathMode, ProcessMode, RecoveryPlan, Slot, Stage, TableLine, Watch,
 };
 use powerfail_protocol::mark;
 
@@ -52,7 +52,7 @@ fn watches() -> [Watch; 2] {
     })
 }
 
-fn explore(place: &Place, slot: &mut Slot, prefix: &[u32]) -> Explored {
+fn explore(place: &Place, slot: &mut Slot, prefix: &[u32]) -> LazyExecutions {
     let request = ExploreRequest {
         table: &table(place),
         prefix,
@@ -64,7 +64,7 @@ fn explore(place: &Place, slot: &mut Slot, prefix: &[u32]) -> Explored {
     slot.explore(&request).unwrap()
 }
 
-fn only(explored: &Explored) -> &Execution {
+fn only(explored: &LazyExecutions) -> &Execution {
     let [execution] = &explored.executions[..] else {
         panic!("{} executions", explored.executions.len());
     };

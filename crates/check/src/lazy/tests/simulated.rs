@@ -19,7 +19,7 @@ use crate::error::CheckError;
 use crate::lazy::executor::{Executor, LocatedFrames, Pools};
 use crate::lazy::walk::{Attempt, Explorer};
 use powerfail_oracle::{
-    Branch, Choice, Execution, ExploreRequest, Explored, LineTable, PageMask, StageStart,
+    Branch, Choice, Execution, ExploreRequest, LazyExecutions, LineTable, PageMask, StageStart,
 };
 
 const POOL: PoolIndex = PoolIndex(0);
@@ -193,7 +193,7 @@ impl Explorer for Simulated<'_> {
             return Ok(Attempt::NotForkable);
         }
         let mut read = BTreeMap::new();
-        let mut explored = Explored::default();
+        let mut explored = LazyExecutions::default();
         let mut pending = vec![request.prefix.to_vec()];
         while let Some(prefix) = pending.pop() {
             if explored.executions.len() as u64 >= request.max_executions {
