@@ -5,10 +5,6 @@
     clippy::doc_markdown,
     reason = "these comments are help texts, and a terminal shows backticks as they are"
 )]
-#![expect(
-    clippy::struct_excessive_bools,
-    reason = "a switch of the command line is a bool"
-)]
 
 mod fuzz;
 mod trace;

@@ -258,7 +258,7 @@ impl FailurePointsBuilder {
             }
             Body::Mark(mark) if !self.options.include_create => match mark.kind {
                 MarkKind::Annotation(Annotation::CreationBegin) => {
-                    self.creation.begin(record.thread)
+                    self.creation.begin(record.thread);
                 }
                 MarkKind::Annotation(Annotation::CreationEnd) => {
                     self.creation.end(record.thread, &mut self.stacks);

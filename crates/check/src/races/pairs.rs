@@ -85,7 +85,7 @@ impl Pair {
     }
 }
 
-/// What makes suspect_reads the same.
+/// What makes suspect reads the same.
 type FailureKey = (ReadKind, Line, Option<Line>);
 
 /// All pairs, in the order in which they were first seen in the trace.

@@ -1,5 +1,11 @@
 //! The text forms of typed values in `recovery.json`. Older files have the same texts.
 
+#![allow(
+    clippy::trivially_copy_pass_by_ref,
+    clippy::ref_option,
+    reason = "serde calls these functions with references to fields"
+)]
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
