@@ -141,23 +141,37 @@ fn binary_of_message(line: &str) -> Option<Binary> {
     })
 }
 
-/// Runs all parts, two at a time for each core, because many tests wait for processes and for timeouts. Shows each
-/// when it is done.
+/// Test binaries that run campaigns. A campaign keeps all cores busy by itself and is repeated thousands of times a
+/// second, so two of them at a time starve each other and everything else.
+const CAMPAIGNS: [(&str, &str); 5] = [
+    ("powerfail", "fuzz"),
+    ("powerfail", "fuzz_server"),
+    ("powerfail", "shell"),
+    ("powerfail-fuzz", "campaign"),
+    ("powerfail-runtime", "campaign"),
+];
+
+/// Runs all parts, one for each core at a time, and of the campaigns one at a time.
 fn run_all(parts: Vec<Part<'_>>) -> anyhow::Result<Vec<Report>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = parts.len();
-    let queue = Mutex::new(VecDeque::from(parts));
-    let next = || {
+    let is_campaign =
+        |part: &Part<'_>| CAMPAIGNS.contains(&(&part.binary.package, &part.binary.name));
+    let (campaigns, others): (VecDeque<_>, VecDeque<_>) = parts.into_iter().partition(is_campaign);
+    let (campaigns, others) = (Mutex::new(campaigns), Mutex::new(others));
+    let next = |queue: &Mutex<VecDeque<_>>| {
         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.pop_front()
     };
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..2 * cores {
+        for worker in 0..cores {
             let sender = sender.clone();
-            scope.spawn(|| {
-                let sender = sender;
-                while let Some(part) = next() {
+            let (campaigns, others) = (&campaigns, &others);
+            scope.spawn(move || {
+                // The first worker runs the campaigns before it helps with the others.
+                let campaign = || (worker == 0).then(|| next(campaigns)).flatten();
+                while let Some(part) = campaign().or_else(|| next(others)) {
                     if sender.send(part.run()).is_err() {
                         return;
                     }
