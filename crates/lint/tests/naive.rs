@@ -1,5 +1,5 @@
-//! The rules once more, as they are written in `docs/reference/findings`, by somebody who has all the time in
-//! the world: every question goes through the whole trace again. Shares no code with the lint.
+//! A second, naive implementation of the rules in `docs/reference/findings`: it answers every question by a pass over
+//! the whole trace. Shares no code with the lint.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The rules of cross-failure analysis once more, as `docs/reference/races-rules.md` states them, byte by byte, by somebody
-//! who has all the time in the world: every question goes through the whole trace again. There are no time stamps
+//! A second, naive implementation of the rules in `docs/reference/races-rules.md`, byte by byte: it answers every
+//! question by a pass over the whole trace. There are no time stamps
 //! here, only events before others. Shares no code with the shadow.
 
 #[path = "../../lint/tests/common/mod.rs"]
