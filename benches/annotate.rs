@@ -1,14 +1,14 @@
 //! The cost of annotations without powerfail: a load, a test and a branch that is not taken.
 //!
-//! Not a criterion bench: what counts is the ratio of one loop to the same loop without annotations, each compiled
-//! as a program of its own. Needs gcc. The loops of Rust are in this process, which is not recorded either.
+//! Not a criterion bench: it measures the ratio of one loop to the same loop without annotations, each compiled as a
+//! separate program. Needs gcc. The Rust loops run in this process, which is not recorded either.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// How often each measurement is made; the best counts.
+/// How often each measurement is repeated; the best one counts.
 const ROUNDS: usize = 5;
 const TIMES: u32 = 20_000_000;
 
@@ -52,7 +52,7 @@ fn compile(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// Nanoseconds for each round of a loop of C.
+/// Nanoseconds per iteration of a C loop.
 fn run(program: &Path, name: &str) -> f64 {
     let rounds = if name == "tight" { TIMES } else { TIMES / 100 };
     let output = Command::new(program)

@@ -1,5 +1,4 @@
-//! What a whole check costs: the btree-like program of the recorder's benchmark, 150,000 operations, with
-//! default options.
+//! What a whole check costs: the B-tree program of the recorder's benchmark, 150,000 operations, with default options.
 //!
 //! Not a criterion bench: it runs for seconds. Needs gcc and libpmemobj, and `powerfail` built in release
 //! mode, which `cargo xtask bench check` builds.
@@ -62,7 +61,7 @@ fn main() {
     );
 }
 
-/// Runs a command that has to succeed; what it wrote.
+/// Runs a command that must succeed, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().expect("powerfail runs");
     assert!(

@@ -1,8 +1,8 @@
-//! What it costs to keep ten thousand images of a pool of 8 MiB: room on disk, which is printed and checked,
-//! and time to keep, to load and to open them.
+//! What it costs to keep ten thousand images of a pool of 8 MiB: disk space, which is printed and checked, and the
+//! time to store, load and open them.
 //!
-//! A run changes a log, some words of tables and a few records, in about ten pages; every fourth image is the
-//! end of a run, and three are crash images of it.
+//! A run changes a log, some words of tables and a few records, in about ten pages. Of every four images, one is the
+//! end of a run and three are crash images of it.
 
 #![allow(
     missing_docs,
@@ -20,7 +20,7 @@ use powerfail_image::FileContents;
 const IMAGES: usize = 10_000;
 const POOL_BYTES: u64 = 8 << 20;
 const POOL_PAGES: u64 = POOL_BYTES / 4096;
-/// The promise of `powerfail fuzz`.
+/// The limit that `powerfail fuzz` promises.
 const LIMIT_BYTES: u64 = 500_000_000;
 
 fn new_pool(random: &mut Random) -> Contents {
@@ -41,7 +41,7 @@ fn new_pool(random: &mut Random) -> Contents {
     }
 }
 
-/// What a run has done to a pool after some of its twenty stores.
+/// The effect of a run on a pool after some of its twenty stores.
 fn run(from: &Contents, seed: u64, stores: u64) -> Contents {
     let mut random = Random::new(seed);
     let mut contents = from.clone();
@@ -49,7 +49,7 @@ fn run(from: &Contents, seed: u64, stores: u64) -> Contents {
     let heap = random.below(POOL_PAGES - 20) + 10;
     for store in 0..stores {
         let (page, len) = match store % 4 {
-            // The log, whose entries hold what was there before.
+            // The log, whose entries hold the old content.
             0 => (1, 96),
             // Words of tables.
             1 | 2 => (2 + random.below(8), 8),
@@ -90,7 +90,7 @@ fn fill(directory: &Path) -> Vec<ImageId> {
     let (first, _) = images.insert_root("pool", &pool).expect("room");
     let mut ids = vec![first];
     while ids.len() < IMAGES {
-        // Late images are chosen more often: campaigns go deep.
+        // Late images are chosen more often: the images of a campaign form long chains.
         let any = random.below(ids.len() as u64);
         let parent = ids[any.max(random.below(ids.len() as u64)) as usize];
         let from = images.load(parent).expect("it is kept");

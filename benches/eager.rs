@@ -1,5 +1,5 @@
-//! What eager exploration costs: crash states a second for a trivial recovery, with and without
-//! snapshots, and what counting and making the states takes by itself.
+//! What eager exploration costs: crash states per second for a trivial recovery, with and without snapshots, and the
+//! time to count and create the states alone.
 //!
 //! Not a criterion bench: it runs for seconds. Needs gcc, and `powerfail` built in release mode, which
 //! `cargo xtask bench eager` builds.
@@ -13,7 +13,7 @@ use powerfail_model::SparseImage;
 use powerfail_trace::Trace;
 use serde_json::Value;
 
-/// What was promised for one core.
+/// The promised number of states per second on one core.
 const STATES_FORKED: f64 = 1_500.0;
 const STATES_EXECUTED: f64 = 300.0;
 
@@ -54,7 +54,7 @@ fn main() {
         ("forked from a snapshot", &[][..], STATES_FORKED),
         ("executed", &["--no-snapshot"][..], STATES_EXECUTED),
     ] {
-        // What everything else takes is in both.
+        // Both times contain the cost of everything else.
         let little = crash(&[options, &["--segments", "0..2"]].concat());
         let much = crash(options);
         let rate = rate(much.0 - little.0, much.1.saturating_sub(little.1));
@@ -66,7 +66,7 @@ fn main() {
     }
 }
 
-/// What the strategy costs without any recovery.
+/// The cost of the strategy without any recovery.
 fn pure(path: &Path) {
     let trace = Trace::open(path).expect("a trace");
     let options = EagerOptions::default();
@@ -95,7 +95,7 @@ fn rate(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }
 
-/// Runs a command that has to succeed; what it wrote.
+/// Runs a command that must succeed, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().expect("powerfail runs");
     assert!(

@@ -1,9 +1,9 @@
-//! What lazy exploration costs: executions, time and the number of states that there are, for the programs in
+//! What lazy exploration costs: executions, time and the number of states, for the programs in
 //! `tests/targets/explore`.
 //!
-//! Not a criterion bench: what counts is how many executions there are, and what one of them takes. Writes
-//! its tables into `docs/figures/exploration.md`, between the comments that name them. Needs gcc, and `powerfail`
-//! built in release mode, which `cargo xtask bench explore` builds.
+//! Not a criterion bench: it measures the number of executions and the cost of each. Writes its tables into
+//! `docs/figures/exploration.md`, between the comments that name them. Needs gcc, and `powerfail` built in release
+//! mode, which `cargo xtask bench explore` builds.
 
 #[path = "explore/document.rs"]
 mod document;

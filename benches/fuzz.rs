@@ -1,5 +1,5 @@
-//! How well the fuzzer does on the key-value shell in `tests/targets/fuzz/kv`: which of its planted bugs it
-//! finds and when, and how it compares with AFL++.
+//! How well the fuzzer performs on the key-value shell in `tests/targets/fuzz/kv`: which of its planted bugs it finds
+//! and when, and how it compares with AFL++.
 //!
 //! ```text
 //! cargo xtask bench fuzz                          # 30 minutes for bugs, then 15 with each fuzzer
@@ -51,7 +51,7 @@ fn main() {
     }
 }
 
-/// Writes a file of `docs/figures`, if `--write` asks for it.
+/// Writes a file of `docs/figures` if `--write` is given.
 fn put(name: &str, text: &str, options: &Options) {
     if options.write {
         let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/figures");

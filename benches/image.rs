@@ -1,8 +1,7 @@
 //! What a crash image costs: finding failure points, moving a cursor, preparing a slot.
 //!
-//! A slot of a dense pool of 8 MiB and one of a sparse pool of 8 GiB are prepared after a recovery
-//! that changed 16 pages, and after one that changed nothing. Copying the dense pool whole is beside
-//! them for comparison.
+//! A slot of a dense pool of 8 MiB and one of a sparse pool of 8 GiB are prepared after a recovery that changed 16
+//! pages, and after one that changed nothing. For comparison, the whole dense pool is copied.
 
 #![allow(
     missing_docs,
@@ -39,7 +38,7 @@ fn workload_trace() -> Trace {
     Trace::from_bytes(file).expect("it is a trace")
 }
 
-/// A pool in which one store of a page lies every `stride` bytes.
+/// A pool with one page-sized store every `stride` bytes.
 fn pool_trace(len_bytes: u64, stride: u64) -> Trace {
     let mut file = Vec::new();
     let mut writer = TraceWriter::new(&mut file, &Meta::default(), WriterOptions::default())

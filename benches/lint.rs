@@ -1,4 +1,4 @@
-//! How fast the lint passes over a trace, with all of the reading.
+//! How fast the lint processes a trace, including reading it.
 
 #![allow(
     missing_docs,
@@ -18,7 +18,7 @@ use powerfail_trace::{
 
 const EVENTS: u64 = 2_000_000;
 
-/// An index under inserts: most of its lines are never flushed, so much is found.
+/// An index under inserts: most of its lines are never flushed, so there are many findings.
 fn untidy() -> Trace {
     let mut bytes = Vec::new();
     Workload::index_inserts(EVENTS as usize, 1)
@@ -27,8 +27,8 @@ fn untidy() -> Trace {
     Trace::from_bytes(bytes).expect("what was written is readable")
 }
 
-/// Operations that flush and fence all they store: eight stores to three lines of a pool of 16 MiB,
-/// three clwb, one sfence.
+/// Operations that flush and fence all of their stores: eight stores to three lines of a pool of 16 MiB, three clwb,
+/// one sfence.
 fn tidy() -> powerfail_trace::Result<Trace> {
     let mut writer = TraceWriter::new(Vec::new(), &Meta::default(), WriterOptions::default())?;
     let pool = writer.define_pool(&Pool {

@@ -1,8 +1,7 @@
-//! What a lazy execution costs a recovery that looks at its pool for long, as a multiple of the same without
-//! anything. Rounds alternate, and the best of each counts: the loops are shorter than what a busy machine takes
-//! away at a time.
+//! The slowdown of a recovery that reads its pool for a long time, when it runs as a lazy execution. Rounds alternate,
+//! and the best of each counts: the loops are shorter than the time slices that a busy machine takes away.
 //!
-//! Needs gcc. Builds the runtime by itself.
+//! Needs gcc. Builds the runtime itself.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,11 +22,11 @@ const BUDGET_RATIO: f64 = 5.0;
 /// Which lines are open.
 #[derive(Clone, Copy)]
 enum Open {
-    /// Ten lines in ten pages, which are read.
+    /// Ten lines in ten pages; they are read.
     Ten,
-    /// The same, and of all others one wants to know whether they are read.
+    /// The same, and all other lines are watched for reads.
     TenWatched,
-    /// One at the end of the page that is worked on. It is never read.
+    /// One line at the end of the page in use. It is never read.
     Near,
 }
 
@@ -98,12 +97,12 @@ fn table(open: Open, pool: &Path, image: &[u8]) -> LineTable {
     }
 }
 
-/// How long a run took, in milliseconds.
+/// The duration of a run, in milliseconds.
 #[derive(Clone, Copy)]
 struct Times {
-    /// What it was made for, by its own clock.
+    /// The measured loop, by the program's own clock.
     own: f64,
-    /// All of it, by ours.
+    /// The whole run, by our clock.
     all: f64,
 }
 
@@ -162,7 +161,7 @@ fn measure(name: &str, mode: &str, open: Open, program: &Path, settings: Setting
         std::fs::write(path("image/pool"), &image).expect("a pool");
         let explored = time(&result, || traps = explore(&mut slot, &table));
         std::fs::write(path("image/pool"), &image).expect("a pool");
-        // The first finds out which instructions there are.
+        // The first run discovers the instructions.
         if round > 0 {
             native.push(unwatched);
             lazy.push(explored);
@@ -184,7 +183,7 @@ fn measure(name: &str, mode: &str, open: Open, program: &Path, settings: Setting
     );
 }
 
-/// One execution; how many traps it had.
+/// Runs one execution, and returns its number of traps.
 fn explore(slot: &mut Slot, table: &LineTable) -> u64 {
     let request = ExploreRequest {
         table,

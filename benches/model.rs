@@ -1,4 +1,4 @@
-//! How fast the model passes over a trace, what asking it costs, and how long the litmus suite takes.
+//! How fast the model processes a trace, what a query costs, and how long the litmus suite takes.
 
 #![allow(
     missing_docs,
@@ -30,8 +30,8 @@ fn steps(workload: &Workload) -> Vec<Step<'_>> {
         .collect()
 }
 
-/// Operations that flush and fence all they store, so that few lines are open at a time: eight
-/// stores to three lines of a pool of 16 MiB, three clwb, one sfence.
+/// Operations that flush and fence all of their stores, so that few lines are open at a time: eight stores to three
+/// lines of a pool of 16 MiB, three clwb, one sfence.
 fn tidy_steps() -> Vec<Step<'static>> {
     const VALUE: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
     let place = |offset| Place::new(PoolIndex(0), PoolOffset(offset));

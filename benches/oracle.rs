@@ -1,8 +1,8 @@
-//! What a run of the oracle costs, as a multiple of starting and waiting for the same command with
-//! `posix_spawn`. Rounds alternate, and the median round counts, so a machine that slows down slows both.
+//! What a run of the oracle costs, relative to starting the same command with `posix_spawn` and waiting for it. Rounds
+//! alternate and the median round counts, so a slow machine slows both equally.
 //!
-//! Then how many crash states a second one core tries, each prepared in a slot and given to a recovery
-//! that does next to nothing: executed, forked from a snapshot, and explored lazily. Needs gcc.
+//! Then: how many crash states per second one core tries, each prepared in a slot and given to an almost empty
+//! recovery, which is executed, forked from a snapshot, or explored lazily. Needs gcc.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,9 +26,9 @@ use powerfail_trace::{
 const ROUNDS: usize = 15;
 const RUNS: u32 = 100;
 const BUDGET_RATIO: f64 = 2.0;
-/// How many states are tried in each way.
+/// How many states are tried with each method.
 const STATES: u32 = 3000;
-/// States a second and core.
+/// States per second and core.
 const BUDGET_EXECUTED: f64 = 300.0;
 const BUDGET_FORKED: f64 = 1500.0;
 const POOL_BYTES: u64 = 64 << 10;
@@ -37,7 +37,7 @@ const OPEN_LINES: u64 = 8;
 
 fn main() {
     powerfail_oracle::serve_if_zygote();
-    // As with other benchmarks, a word names what is wanted.
+    // As in other benchmarks, an argument selects the part to run.
     let wanted = std::env::args().skip(1).find(|it| !it.starts_with('-'));
     let wanted = wanted.unwrap_or_default();
     ratios(&wanted);
@@ -87,7 +87,7 @@ fn ratios(wanted: &str) {
     }
 }
 
-/// The time of one run, plain and by the oracle.
+/// The time of one run, plain and with the oracle.
 fn measure(settings: Settings) -> Result<(Duration, Duration), powerfail_oracle::OracleError> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| -> PathBuf { directory.path().join(name) };
@@ -135,7 +135,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// How many states a second one core tries.
+/// How many states per second one core tries.
 fn states_a_second(wanted: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let recovery = directory.path().join("recovery");
@@ -186,8 +186,8 @@ fn states_a_second(wanted: &str) {
     }
 }
 
-/// One line. What counts is processor time, of all processes: it says what a core does, however many of them
-/// share the work, and whatever else runs.
+/// One row. It counts the processor time of all processes: that is the load of one core, regardless of how many cores
+/// share the work and what else runs.
 fn report(name: &str, states: u32, start: Instant, used: f64, budget: Option<f64>) {
     let each = |seconds: f64| f64::from(states) / seconds;
     let (wall, processor) = (
@@ -202,13 +202,13 @@ fn report(name: &str, states: u32, start: Instant, used: f64, budget: Option<f64
     println!("{name:<30}{wall:>14.0}{processor:>14.0}{verdict}");
 }
 
-/// Processor time of this process and of all descendants that have ended.
+/// Processor time of this process and of all of its terminated descendants.
 fn processor_seconds() -> f64 {
     const TICKS_PER_SECOND: f64 = 100.0;
     let text = std::fs::read_to_string("/proc/self/stat").expect("/proc");
     let (_, after_name) = text.rsplit_once(") ").expect("a name");
     let fields: Vec<&str> = after_name.split(' ').collect();
-    // User and system, and the same of children.
+    // User and system time, then the same of the children.
     let ticks = fields[11..15].iter().map(|it| it.parse::<f64>());
     ticks.map(|it| it.expect("a number")).sum::<f64>() / TICKS_PER_SECOND
 }
@@ -308,7 +308,7 @@ impl<'t> States<'t> {
         self.recovery.run().expect("a verdict");
     }
 
-    /// How many executions that took.
+    /// The number of executions.
     fn explore(&mut self, fork: bool) -> u32 {
         let newest = CrashState::default();
         self.image.prepare(&self.cursor, &newest).expect("an image");

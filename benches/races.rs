@@ -1,5 +1,4 @@
-//! What watching the reads of recovery costs: a map of libpmemobj with one transaction per insert, recorded and
-//! analysed.
+//! What watching the reads of recovery costs: a libpmemobj map with one transaction per insert, recorded and analysed.
 //!
 //! Not a criterion bench: it runs for seconds. Prints a table and writes it into `docs/figures/races-figures.md`,
 //! between the comments that name it. Needs gcc and libpmemobj, and `powerfail` built in release mode, which
@@ -16,13 +15,13 @@ use document::Document;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How many keys are inserted.
+/// The numbers of inserted keys.
 const INSERTS: [u32; 4] = [1, 10, 100, 1000];
-/// Seconds that are the target for the first and the last of them.
+/// The target in seconds for the first and the last of them.
 const TARGETS: [(u32, f64); 2] = [(1, 1.0), (1000, 60.0)];
-/// How often a run without powerfail is timed; the best counts.
+/// How often a run without powerfail is timed; the best one counts.
 const NATIVE_RUNS: usize = 10;
-/// As many recoveries at a time as the figures are for.
+/// The number of parallel recoveries that the figures apply to.
 const JOBS: &str = "2";
 
 struct Bench {
@@ -31,7 +30,7 @@ struct Bench {
     folder: TempDir,
 }
 
-/// What one number of inserts took.
+/// The measurements for one number of inserts.
 struct Measured {
     events: u64,
     failure_points: u64,
@@ -170,7 +169,7 @@ impl Bench {
     }
 }
 
-/// Runs a command that has to succeed; what it wrote.
+/// Runs a command that must succeed, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().expect("powerfail runs");
     assert!(

@@ -1,13 +1,12 @@
-//! What recording costs: processor time of a target with and without the recorder, in one run.
+//! What recording costs: processor time of a target with and without the recorder.
 //!
-//! Not a criterion bench: a target runs for seconds, and what counts is the ratio to the same target
-//! without the recorder. Needs gcc and libpmemobj, and `powerfail` built in release mode, which
-//! `cargo xtask bench record` builds.
+//! Not a criterion bench: a target runs for seconds, and the result is the ratio to the same target without the
+//! recorder. Needs gcc and libpmemobj, and `powerfail` built in release mode, which `cargo xtask bench record` builds.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How often each measurement is made; the best counts.
+/// How often each measurement is repeated; the best one counts.
 const ROUNDS: usize = 3;
 
 struct Target {
@@ -88,7 +87,7 @@ fn compile(here: &Path, folder: &Path, name: &str) -> PathBuf {
     program
 }
 
-/// A pool in memory that is gone afterwards.
+/// A pool in memory, removed when it is dropped.
 struct PoolPath(PathBuf);
 
 impl PoolPath {
@@ -106,7 +105,7 @@ impl Drop for PoolPath {
     }
 }
 
-/// Processor time of the target alone, as the shell's `time` would say.
+/// Processor time of the target alone, as the shell's `time` reports it.
 fn native(program: &Path, target: &Target) -> f64 {
     let pool = PoolPath::new();
     let script = format!(

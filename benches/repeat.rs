@@ -1,6 +1,6 @@
 //! How fast the repeater is on the key-value shell in `tests/targets/fuzz/kv`: executions per second from one
-//! template, by the length of the input, what an image costs, and a process of its own for each execution beside
-//! it, without any recording.
+//! template, by the length of the input; the cost of an image; and, for comparison, one process per execution without
+//! any recording.
 //!
 //! ```text
 //! cargo xtask bench repeat
@@ -71,7 +71,7 @@ fn main() {
     }
 }
 
-/// So many commands, on all structures.
+/// This many commands, on all structures.
 fn input(commands: usize) -> Vec<u8> {
     let mut text = String::new();
     for number in 0..commands {
@@ -84,7 +84,7 @@ fn input(commands: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// How often something can be done in a second.
+/// How many times per second an action can be repeated.
 fn rate(mut once: impl FnMut()) -> f64 {
     once();
     let (begun, mut count) = (Instant::now(), 0u32);
@@ -95,7 +95,7 @@ fn rate(mut once: impl FnMut()) -> f64 {
     f64::from(count) / begun.elapsed().as_secs_f64()
 }
 
-/// Runs the shell as it is, on a pool that stays.
+/// Runs the uninstrumented shell on a pool that is kept.
 fn native(shell: &Path, pool: &Path, folder: &Path, input: &[u8]) {
     let path = folder.join("input");
     fs::write(&path, input).expect("an input");

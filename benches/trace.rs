@@ -1,4 +1,4 @@
-//! How fast traces are written and read on one core, and what an event takes.
+//! How fast traces are written and read on one core, and the size of an event.
 
 #![allow(
     missing_docs,

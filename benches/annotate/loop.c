@@ -1,6 +1,6 @@
 /*
- * A loop with annotations in it, or without: what they cost without powerfail. Prints nanoseconds for each
- * round, the best of several.
+ * A loop with or without annotations: what annotations cost without powerfail. Prints nanoseconds per
+ * iteration, the best of several runs.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ struct slot {
 /* Visible to other files, so that the compiler keeps the stores. */
 struct slot table[SLOTS];
 
-/* As little as there can be around an annotation. */
+/* The shortest possible loop around an annotation. */
 static __attribute__((noinline)) void tight(uint64_t rounds)
 {
 	for (uint64_t i = 0; i < rounds; i++) {
@@ -35,7 +35,7 @@ static __attribute__((noinline)) void tight(uint64_t rounds)
 	}
 }
 
-/* An insertion into a hash table that is made durable, annotated as one would. */
+/* A durable insertion into a hash table, annotated as a real program would be. */
 static __attribute__((noinline)) void insert(uint64_t rounds)
 {
 	for (uint64_t i = 0; i < rounds; i++) {

@@ -1,6 +1,6 @@
 /*
- * A log of records on lines of their own and a count, made durable with one fence for each record, so that each
- * segment has a handful of combinations. Recovery maps the pool and looks at the count: about the least that a
+ * A log of records, each on its own cache line, and a count. One fence makes each record durable, so each
+ * segment has only a few combinations. Recovery maps the pool and reads the count: almost the minimum that a
  * recovery can do.
  */
 #include <fcntl.h>

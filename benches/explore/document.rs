@@ -1,4 +1,4 @@
-//! A document with tables that are generated, each between two comments.
+//! A document with generated tables, each between two comments.
 
 use std::fmt::Write;
 use std::path::PathBuf;

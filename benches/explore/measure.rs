@@ -1,4 +1,4 @@
-//! Building a program, recording it, exploring what its crashes leave, and what that took.
+//! Builds a program, records it, explores its crash states, and measures the cost.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How often recovery runs without powerfail; the best counts.
+/// How often recovery runs without powerfail; the best run counts.
 const NATIVE_RUNS: usize = 50;
 
 pub(crate) struct Bench {
@@ -16,7 +16,7 @@ pub(crate) struct Bench {
     folder: TempDir,
 }
 
-/// What exploring a run took.
+/// The cost of exploring a run.
 pub(crate) struct Measured {
     pub(crate) events: u64,
     pub(crate) failure_points: u64,
@@ -25,24 +25,24 @@ pub(crate) struct Measured {
     /// Executions that were not needed.
     pub(crate) saved: u64,
     pub(crate) choices: u64,
-    /// How many crash states there are.
+    /// The number of crash states.
     pub(crate) states: String,
     pub(crate) time_s: f64,
     /// Processor time of powerfail and of all recoveries.
     processor_s: f64,
-    /// What recovery takes without powerfail, on the pool as the workload left it.
+    /// The time of recovery without powerfail, on the pool as the workload left it.
     pub(crate) native_ms: f64,
 }
 
 impl Measured {
-    /// Processor time of one execution, on average, with its share of everything else.
+    /// Average processor time of one execution, including its share of everything else.
     pub(crate) fn each_ms(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         let executions = self.executions.max(1) as f64;
         1000.0 * self.processor_s / executions
     }
 
-    /// Figures of an exploration that left something out would not mean anything.
+    /// The figures of an incomplete exploration would be meaningless.
     pub(crate) fn require_exhaustive(&self, name: &str) {
         assert_eq!(
             self.exhaustive, self.failure_points,
@@ -72,7 +72,7 @@ impl Bench {
         program
     }
 
-    /// Records a workload and explores all that its crashes leave. Recovery may fail nowhere.
+    /// Records a workload and explores all of its crash states. No recovery may fail.
     pub(crate) fn explore(&self, program: &Path, workload: &[&str], recover: &[&str]) -> Measured {
         let trace = self.folder.path().join("trace");
         let mut record = Command::new(&self.powerfail);
@@ -87,7 +87,7 @@ impl Bench {
         crash.args(["--strategy", "lazy", "--exhaustive"]);
         crash.args(["--format", "json", "--recover", &words.join(" "), "--out"]);
         crash.arg(self.folder.path().join("out"));
-        // The lint has its say about transient locks and the like; here only crashes count.
+        // The lint reports transient locks and the like; only crashes matter here.
         crash.args(["--only", "atomicity,ordering,recovery-crash,recovery-hang"]);
         let (text, time_s, processor_s) = timed(&crash);
 
@@ -127,8 +127,8 @@ impl Bench {
     }
 }
 
-/// Runs a command that has to succeed: what it wrote, how long it took, and its processor time with that of
-/// its children, as the shell's `time` would say.
+/// Runs a command that must succeed. Returns its output, how long it took, and its processor time including that of
+/// its children, as the shell's `time` reports it.
 fn timed(command: &Command) -> (String, f64, f64) {
     let mut shell = Command::new("bash");
     shell.args(["-c", "TIMEFORMAT='%R %U %S'; time \"$@\"", "bash"]);
@@ -148,7 +148,7 @@ fn timed(command: &Command) -> (String, f64, f64) {
     (text, whole, user + system)
 }
 
-/// Runs a command that has to succeed; what it wrote.
+/// Runs a command that must succeed, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().expect("powerfail runs");
     assert!(

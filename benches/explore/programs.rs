@@ -1,8 +1,8 @@
-//! The programs that are explored, and how large.
+//! The programs to explore, and their sizes.
 
 /// Indexes, each called with `insert N` and `recover`.
 pub(crate) const INDEXES: [&str; 4] = ["hash_table", "extendible_hash", "tree", "radix_tree"];
-/// How many keys are inserted into each of them.
+/// The number of keys inserted into each of them.
 pub(crate) const INSERTS: [u32; 3] = [8, 16, 32];
 /// Lengths of the array with a commit store.
 pub(crate) const ARRAY_LENGTHS: [u32; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
@@ -14,7 +14,7 @@ pub(crate) struct Figure {
     pub(crate) workload: &'static str,
     pub(crate) recover: &'static str,
     pub(crate) reads: &'static str,
-    /// How many executions the paper counts, over all failure points.
+    /// The number of executions that the paper counts, over all failure points.
     pub(crate) executions: u32,
 }
 

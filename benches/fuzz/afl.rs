@@ -1,7 +1,7 @@
 //! AFL++ on the same program.
 //!
-//! It runs with its deferred fork server: the process is forked when it is about to open its pool. It knows no
-//! images, so every execution makes a pool, in `/dev/shm`, as it would without a fuzzer.
+//! It runs with its deferred fork server: the process is forked when it is about to open its pool. AFL++ has no
+//! images, so every execution creates a pool in `/dev/shm`, as it would without a fuzzer.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -15,24 +15,24 @@ use std::time::Duration;
 
 use crate::shell::{JOBS, Shell};
 
-/// More than any execution takes, also on a machine that does something else as well.
+/// More than any execution takes, even on a busy machine.
 const TIMEOUT_MS: &str = "1000";
 
-/// An input that it kept.
+/// An input that AFL++ kept.
 pub(crate) struct Kept {
-    /// Since it began.
+    /// Since the start.
     pub(crate) time_s: f64,
     pub(crate) input: Vec<u8>,
 }
 
-/// What it left.
+/// The results of a run.
 pub(crate) struct Left {
     pub(crate) kept: Vec<Kept>,
     pub(crate) executions: u64,
     pub(crate) executions_per_s: f64,
 }
 
-/// Runs one instance for each processor, which exchange what they find.
+/// Runs one instance per processor; the instances exchange their finds.
 pub(crate) fn run(shell: &Shell, time: Duration) -> Left {
     let out = shell.folder.join("afl");
     let pools = tempfile::tempdir_in("/dev/shm").expect("a folder for pools");
@@ -78,7 +78,7 @@ fn start(shell: &Shell, out: &Path, pools: &Path, number: usize, time: Duration)
         "AFL_NO_UI",
         "AFL_SKIP_CPUFREQ",
         "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES",
-        // Otherwise every persist is an msync, which costs AFL++ time and powerfail none.
+        // Otherwise every persist is an msync, which costs time with AFL++ but not with powerfail.
         "PMEM_IS_PMEM_FORCE",
     ] {
         fuzz.env(variable, "1");
@@ -100,8 +100,9 @@ fn value(stats: &str, key: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {key} in the statistics of AFL++"))
 }
 
-/// The inputs of a folder. Their names say when they were found: `id:000001,src:000000,time:1234,...`, in
-/// milliseconds. What one instance takes from another is there twice, which does not matter.
+/// The inputs of a folder. Their names contain the time of discovery in milliseconds:
+/// `id:000001,src:000000,time:1234,...`. An input that one instance takes from another appears twice, which does not
+/// matter.
 fn kept(folder: &Path) -> Vec<Kept> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! The bugs that are planted in the key-value shell, read from the comments in its sources, and which findings
-//! show them. Used by the benchmark and by the test of the shell.
+//! The bugs planted in the key-value shell, read from the comments in its sources, and which findings show them. Used
+//! by the benchmark and by the test of the shell.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
 
-/// A line at which findings show the bug: those with these codes and, if it is one of correctness, all errors.
-/// Which of several symptoms is reported depends on the workload.
+/// A line at which findings show the bug: findings with these codes and, for a correctness bug, all errors. Which of
+/// several symptoms is reported depends on the workload.
 #[derive(Debug)]
 pub(crate) struct PlantedLine {
     pub(crate) file: String,
@@ -32,8 +32,8 @@ impl Bug {
 }
 
 impl PlantedLine {
-    /// A finding is where its first place is. Where the usual symptom is a failed recovery, the store that
-    /// should not have survived will do as well.
+    /// A finding is located at its first place. If the usual symptom is a failed recovery, the store that should not
+    /// have survived is accepted as well.
     fn shows(&self, finding: &Finding) -> bool {
         let is_usual = self.codes.contains(&finding.code);
         let is_error = |code: &Code| code.severity() == Severity::Error;

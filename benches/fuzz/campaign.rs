@@ -1,4 +1,4 @@
-//! A campaign of `powerfail fuzz`, and what it left.
+//! A campaign of `powerfail fuzz`, and its results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) struct Shown {
     pub(crate) input: String,
 }
 
-/// Runs a campaign; the directory of what it left.
+/// Runs a campaign, and returns its output directory.
 pub(crate) fn run(shell: &Shell, name: &str, time: Duration, flags: &[&str]) -> PathBuf {
     let out = shell.folder.join(name);
     let powerfail = std::env::var_os("POWERFAIL").map_or_else(
@@ -33,7 +33,7 @@ pub(crate) fn run(shell: &Shell, name: &str, time: Duration, flags: &[&str]) -> 
     fuzz.args(flags).arg("--").arg(&shell.plain).arg("{pool}");
     let status = fuzz.stdin(Stdio::null()).stdout(Stdio::null()).status();
     let code = status.expect("powerfail can be run").code();
-    // Findings are what is wanted.
+    // Findings are the expected result.
     assert!(
         matches!(code, Some(0 | 1)),
         "the campaign ended with {code:?}"
@@ -41,7 +41,7 @@ pub(crate) fn run(shell: &Shell, name: &str, time: Duration, flags: &[&str]) -> 
     out
 }
 
-/// All findings of a campaign, the first ones first.
+/// All findings of a campaign, in order of discovery.
 pub(crate) fn findings(out: &Path) -> Vec<Shown> {
     let mut shown = Vec::new();
     for entry in fs::read_dir(out.join("findings")).expect("findings") {

@@ -18,7 +18,7 @@ use crate::options::{Options, Part};
 use crate::paths::{self, Counter, Covered, Reached};
 use crate::shell::{JOBS, SEED, Shell};
 
-/// What came of one fuzzer.
+/// The results of one fuzzer.
 struct Row {
     name: &'static str,
     executions: u64,
@@ -33,10 +33,10 @@ impl Row {
     }
 }
 
-/// The document and its picture.
+/// The document and its diagram.
 pub(crate) fn document(shell: &Shell, options: &Options) -> (String, String) {
     let time = options.time(Part::Afl);
-    // AFL++ checks nothing, so powerfail does not either here.
+    // AFL++ checks nothing, so powerfail does not check here either.
     let out = campaign::run(shell, "paths", time, &["--check-with", "none"]);
     let left = afl::run(shell, time);
     let mut counter = Counter::new(shell);
@@ -114,7 +114,7 @@ fn of_campaign(counter: &mut Counter, out: &Path) -> Row {
     let last = stats.last().expect("a line of statistics");
     let images = Images::follow(out).expect("images");
     let mut cases = read_cases(out).expect("test cases");
-    // A process that has opened an image serves all of its inputs.
+    // A process that has opened an image runs all inputs on that image.
     cases.sort_by_key(|case| case.image);
     let mut covered: Vec<Covered> = Vec::new();
     let mut opened = None;

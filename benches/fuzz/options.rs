@@ -1,4 +1,4 @@
-//! What the benchmark is asked for.
+//! The command line of the benchmark.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) enum Part {
 pub(crate) struct Options {
     only: Option<Part>,
     minutes: Option<f64>,
-    /// Whether documents are written.
+    /// Whether to write documents.
     pub(crate) write: bool,
 }
 
@@ -30,7 +30,7 @@ impl Options {
         };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                // Cargo says so to every benchmark.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
                 "--write" => options.write = true,
                 "--minutes" => {
@@ -55,7 +55,7 @@ impl Options {
         self.only.is_none_or(|only| only == part)
     }
 
-    /// How long a part takes; the comparison twice.
+    /// How long a part takes; the comparison takes twice as long.
     pub(crate) fn time(&self, part: Part) -> Duration {
         let usual = match part {
             Part::Bugs => MINUTES_FOR_BUGS,

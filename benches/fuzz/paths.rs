@@ -1,5 +1,5 @@
-//! PM paths of test cases, counted by one map for both fuzzers: each test case is run once more by the repeater
-//! of powerfail, on the same program.
+//! PM paths of test cases, counted with the same map for both fuzzers: powerfail's repeater runs each test case once
+//! more, on the same program.
 
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
@@ -13,7 +13,7 @@ use powerfail_test_support::runtime;
 
 use crate::shell::Shell;
 
-/// What a test case covered.
+/// The coverage of a test case.
 pub(crate) struct Covered {
     /// When the fuzzer found it.
     pub(crate) time_s: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Covered {
     path: u64,
 }
 
-/// How much was reached by a moment.
+/// The coverage reached at some time.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Reached {
     pub(crate) time_s: f64,
@@ -48,7 +48,7 @@ impl Counter {
         }
     }
 
-    /// Goes on with this image.
+    /// Continues with this image.
     pub(crate) fn open(&mut self, image: &Contents) {
         let opened = self.repeater.open(image).expect("an image");
         self.ended = match opened {
@@ -57,7 +57,7 @@ impl Counter {
         };
     }
 
-    /// What an input covers on the image.
+    /// The coverage of an input on the image.
     pub(crate) fn cover(&mut self, time_s: f64, input: &[u8]) -> Covered {
         let mut map = match &self.ended {
             Some(map) => map.clone(),
@@ -78,7 +78,7 @@ impl Counter {
     }
 }
 
-/// How much was reached over time.
+/// The coverage over time.
 pub(crate) fn over_time(mut covered: Vec<Covered>) -> Vec<Reached> {
     covered.sort_by(|left, right| left.time_s.total_cmp(&right.time_s));
     let mut locations: HashSet<u32> = HashSet::new();

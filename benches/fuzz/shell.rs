@@ -1,4 +1,5 @@
-//! The key-value shell with all of its bugs, as it is and instrumented by AFL++, and what both fuzzers start with.
+//! The key-value shell with all of its bugs, uninstrumented and instrumented by AFL++, and the initial inputs of both
+//! fuzzers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,15 +14,15 @@ pub(crate) const JOBS: usize = 2;
 pub(crate) struct Shell {
     /// Where the sources are.
     pub(crate) sources: PathBuf,
-    /// As any compiler builds it.
+    /// Built by an ordinary compiler.
     pub(crate) plain: PathBuf,
-    /// With the instrumentation of AFL++.
+    /// Built with the instrumentation of AFL++.
     pub(crate) for_afl: PathBuf,
-    /// The words that it knows, for AFL++, which does not read them from the program by itself.
+    /// The words of its commands, for AFL++, which does not extract them from the program by itself.
     pub(crate) dictionary: PathBuf,
     /// A directory with the seed.
     pub(crate) seeds: PathBuf,
-    /// For results.
+    /// The directory for results.
     pub(crate) folder: PathBuf,
 }
 
@@ -38,7 +39,7 @@ impl Shell {
         };
         shell.compile("gcc", &shell.plain);
         shell.compile("afl-clang-fast", &shell.for_afl);
-        // What AFL++ notes while it compiles, and the names that the program compares in a loop.
+        // The words that AFL++ collects while it compiles, and the names that the program compares in a loop.
         let mut words = fs::read_to_string(&shell.dictionary).unwrap_or_default();
         words += "\"btree\"\n\"hash\"\n\"radix\"\n\"skip\"\n";
         fs::write(&shell.dictionary, words).expect("a dictionary that can be written");

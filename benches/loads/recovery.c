@@ -1,4 +1,4 @@
-// A recovery that looks at its pool for long: `recovery MODE POOL NANOSECONDS`. Writes how long that took.
+// A recovery that reads its pool for a long time: `recovery MODE POOL NANOSECONDS`. Prints how long that took.
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static double now(void) {
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-// All of the pool.
+// The whole pool.
 NOINLINE static uint64_t scan(volatile uint64_t *words, size_t count) {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)
@@ -24,7 +24,7 @@ NOINLINE static uint64_t scan(volatile uint64_t *words, size_t count) {
     return sum;
 }
 
-// A line of a page, again and again.
+// One line of a page, repeatedly.
 NOINLINE static uint64_t load(volatile uint64_t *words, size_t count) {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)
@@ -63,7 +63,7 @@ int main(int count, char **arguments) {
     unsigned char *pool = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (pool == MAP_FAILED)
         return 2;
-    // What the kernel does for the first touch of a page is not our subject.
+    // The cost of the first touch of a page in the kernel must not be measured.
     volatile unsigned char touched = pool[len - 1];
     (void)touched;
     const char *mode = arguments[1];

@@ -1,4 +1,4 @@
-// A recovery that does next to nothing: it opens the pool, maps it and looks at a few words of it.
+// An almost empty recovery: it opens the pool, maps it and reads a few words of it.
 
 #include <fcntl.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ int main(int count, char **words) {
     if (pool == MAP_FAILED) return 4;
     uint64_t sum = 0;
     for (int line = 0; line < 8; line++) sum += pool[8 * line];
-    // Something is written, as recoveries do.
+    // It also writes something, as recoveries do.
     pool[64 * 8] = sum;
     if (sum > 8) {
         printf("the sum is %lu\n", (unsigned long)sum);

@@ -1,4 +1,4 @@
-/* A B-tree of order 8 whose nodes are split on the way down; every insert is a transaction. */
+/* A B-tree of order 8 that splits full nodes on the way down; every insert is a transaction. */
 #include "map.h"
 
 #define KEYS 7
@@ -27,7 +27,7 @@ static PMEMoid new_node(int is_leaf)
 
 static void add(void *field, size_t len) { pmemobj_tx_add_range_direct(field, len); }
 
-/* Splits the full child at `at` of a node that has room. */
+/* Splits the full child at index `at` of a node that has room. */
 static void split(struct node *parent, int at)
 {
 	struct node *left = node_of(parent->child[at]);
@@ -90,7 +90,7 @@ static void insert(struct root *root, unsigned long key, unsigned long value)
 	root->count++;
 }
 
-/* How many keys a tree has, if they are in order; else ends the process. */
+/* The number of keys of a tree. Aborts if they are not in order. */
 static unsigned long verified(PMEMoid id, unsigned long *last)
 {
 	struct node *node = node_of(id);
@@ -107,7 +107,7 @@ static unsigned long verified(PMEMoid id, unsigned long *last)
 	return count;
 }
 
-/* Recovery: opens the pool, and looks whether the tree is one. */
+/* Recovery: opens the pool and checks the tree. */
 static int verify(const char *path)
 {
 	PMEMobjpool *pool = pmemobj_open(path, "btree");
@@ -121,7 +121,7 @@ static int verify(const char *path)
 	return is_sound ? 0 : 1;
 }
 
-/* Recovery that goes on: inserts one more key after the tree was looked at. */
+/* Recovery that continues: checks the tree and then inserts one more key. */
 static int resume(const char *path)
 {
 	int status = verify(path);

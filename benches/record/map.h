@@ -1,4 +1,4 @@
-/* What the maps have in common: a pool, and keys in a scattered order. */
+/* Shared by the maps: a pool, and keys in a scattered order. */
 #include <libpmemobj.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! Reproducible numbers that look random: `SplitMix64`, fast and good enough for workloads.
+//! Reproducible pseudorandom numbers: `SplitMix64`, fast and good enough for workloads.
 
 /// A generator with a seed.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use powerfail_trace::{
 
 use crate::random::Random;
 
-/// How many places in the code cause events.
+/// How many code locations cause events.
 pub const SITE_COUNT: u32 = 150;
 /// How many threads there are.
 pub const THREAD_COUNT: u32 = 4;
@@ -26,7 +26,7 @@ const NODES_START: u64 = 32 << 20;
 const NODE_COUNT: u64 = (POOL_BYTES - NODES_START) / NODE_BYTES;
 const POOL_ADDRESS: u64 = 0x7f3a_4000_0000;
 
-/// A sequence of events that can be gone through again and again without cost.
+/// A sequence of events that can be iterated repeatedly without cost.
 #[derive(Debug)]
 pub struct Workload {
     items: Vec<Item>,
@@ -60,11 +60,11 @@ struct Step {
     site: u8,
     action: Action,
     area: Area,
-    /// Where in a node or in the header it goes.
+    /// The field of the node or of the header that it writes.
     field: u64,
-    /// Out of 100 times that an operation comes here, how often it does something.
+    /// The probability in percent that an operation executes this step.
     percent: u64,
-    /// The most times it does that in one operation.
+    /// The maximum number of repetitions in one operation.
     repeats: u64,
 }
 
@@ -107,7 +107,7 @@ impl Workload {
             nodes: [0; 3],
         };
         while generator.workload.items.len() < event_count {
-            // Few operations are frequent, many are rare.
+            // A few operations are frequent, many are rare.
             let choice = generator.random.below(operations.len() as u64);
             let limit = generator.random.below(choice + 1);
             if let Some(operation) = usize::try_from(limit).ok().and_then(|n| operations.get(n)) {
@@ -158,7 +158,7 @@ impl Workload {
         })
     }
 
-    /// Writes all of it as a trace.
+    /// Writes all events as a trace.
     pub fn write<W: Write>(&self, sink: W, options: WriterOptions) -> Result<Summary> {
         let mut writer = TraceWriter::new(sink, &Meta::default(), options)?;
         writer.define_pool(&Pool {
@@ -197,7 +197,7 @@ impl Workload {
     }
 }
 
-/// The operations of the workload: their steps are fixed, what they do with them varies.
+/// The operations of the workload: their steps are fixed, their execution varies.
 fn operations(random: &mut Random) -> Vec<Vec<Step>> {
     let mut operations = Vec::new();
     let mut site = 0;
