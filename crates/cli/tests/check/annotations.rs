@@ -1,4 +1,4 @@
-//! What a program says about itself decides where the power fails and what is reported.
+//! Annotations of a program determine where crashes are simulated and what is reported.
 
 use crate::common::{CLEAN, FINDINGS, Folder, Run};
 
@@ -112,7 +112,7 @@ fn other_strategies_follow_too() {
         folder.powerfail(&[&arguments[..], &recover].concat())
     };
     record("skip");
-    // That the two numbers of one line come one after the other is found; what is skipped is not.
+    // A crash between the two numbers of one line is found; a crash in the skipped region is not.
     for (strategy, note) in [
         (
             "lazy",

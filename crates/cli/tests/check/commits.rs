@@ -1,4 +1,4 @@
-//! Commit variables that nobody has named: which are proposed, why, and what becomes of reads of them.
+//! Commit variables that no annotation names: which ones are proposed, why, and how reads of them are treated.
 
 use powerfail_finding::{InferredCommitVariable, ReadWith};
 
@@ -31,7 +31,7 @@ fn line(text: &str) -> u32 {
     u32::try_from(found.expect("the text is there") + 1).expect("few lines")
 }
 
-/// What is read only with one value, as offsets and lengths.
+/// The ranges that are read only with one value, as offsets and lengths.
 fn decided(variable: &InferredCommitVariable, with: ReadWith) -> Vec<(u64, u64)> {
     let ranges = variable.decides.iter().filter(|it| it.read_with == with);
     ranges.map(|it| (it.offset, it.len_bytes)).collect()
@@ -46,7 +46,7 @@ fn a_flag_that_makes_a_log_valid_is_proposed() {
     assert_eq!((variable.offset, variable.len_bytes), (VALID, 8));
     assert!(variable.confidence >= 80, "{variable:#?}");
     assert!(!variable.used);
-    // Both when it is set and when it is cleared. Where the log is valid, data is overwritten before it is read.
+    // Both when it is set and when it is cleared. If the log is valid, data is overwritten before it is read.
     let expected = [(LOG, 64), (DATA + 56, 8)];
     assert_eq!(decided(variable, ReadWith::New), expected);
     assert_eq!(decided(variable, ReadWith::Old), expected);

@@ -1,4 +1,4 @@
-//! A folder of its own for each test, in which programs are built and `powerfail` runs.
+//! One folder per test, in which programs are built and `powerfail` runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Run {
         found.remove(0)
     }
 
-    /// Checks that it was refused with one line of error that has all these words.
+    /// Checks that the run was refused with one error line that contains all these words.
     #[track_caller]
     pub(crate) fn is_refused_with(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
@@ -45,7 +45,7 @@ impl Run {
     }
 }
 
-/// See the module header. Everything is removed with it.
+/// See the module header. Removed with all of its content when dropped.
 pub(crate) struct Folder {
     folder: TempDir,
 }
@@ -69,18 +69,18 @@ impl Folder {
         fs::write(self.path(name), text).expect("a file that can be written");
     }
 
-    /// Builds one of the programs with planted bugs as `./name`: `build("bug", "fail/ordering/x.c")`.
+    /// Builds a program with a planted bug as `./name`: `build("bug", "fail/ordering/x.c")`.
     pub(crate) fn build_planted(&self, name: &str, source: &str) {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
         self.build(name, &tests.join(source), &[]);
     }
 
-    /// Builds one of the programs beside these tests as `./name`.
+    /// Builds a program from the folder of these tests as `./name`.
     pub(crate) fn build_own(&self, name: &str, source: &str, flags: &[&str]) {
         self.build_at(name, "check", source, flags);
     }
 
-    /// Builds one of the programs beside some of the tests of this crate as `./name`.
+    /// Builds a program from the folder of another test of this crate as `./name`.
     pub(crate) fn build_at(&self, name: &str, tests: &str, source: &str, flags: &[&str]) {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests")
@@ -111,7 +111,7 @@ impl Folder {
         assert!(output.status.success(), "{}: {errors}", source.display());
     }
 
-    /// A command that runs in this folder, with its own place for temporary files.
+    /// A command that runs in this folder, with its own directory for temporary files.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -125,7 +125,7 @@ impl Folder {
         Run::powerfail(self.command("timeout"), arguments)
     }
 
-    /// Runs `powerfail check` on `./bug {pool}`, with `./bug {pool} recover` as recovery, into JSON.
+    /// Runs `powerfail check` on `./bug {pool}`, with `./bug {pool} recover` as recovery and JSON output.
     pub(crate) fn check(&self, options: &[&str]) -> Run {
         let mut arguments = vec!["check", "--format", "json", "--recover", RECOVER];
         arguments.extend(options);
@@ -133,7 +133,7 @@ impl Folder {
         self.powerfail(&arguments)
     }
 
-    /// The same, into text.
+    /// The same, with text output.
     pub(crate) fn check_into_text(&self, options: &[&str]) -> Run {
         let mut arguments = vec!["check", "--recover", RECOVER];
         arguments.extend(options);
@@ -148,7 +148,7 @@ impl Folder {
     }
 }
 
-/// How `./bug` recovers.
+/// The recovery command of `./bug`.
 pub(crate) const RECOVER: &str = "./bug {pool} recover";
 
 /// All files below a folder.

@@ -1,15 +1,15 @@
-//! `powerfail.toml`: its values are used, flags win, and slips are told.
+//! `powerfail.toml`: its values are used, flags override them, and mistakes are reported.
 
 use crate::common::{CLEAN, FINDINGS, Folder, SETUP};
 
-/// The constructor needs `--fill` to fail, and has no finding of another kind.
+/// The constructor fails only with `--fill`, and has no finding of another kind.
 fn folder_with_constructor() -> Folder {
     let folder = Folder::new();
     folder.build_own("bug", "constructor.c", &[]);
     folder
 }
 
-/// `check` with nothing but these options.
+/// `check` with only these options.
 fn check(folder: &Folder, options: &[&str]) -> crate::common::Run {
     let mut arguments = vec!["check", "--format", "json"];
     arguments.extend(options);
@@ -42,7 +42,7 @@ fn what_else_decides_the_result() {
     folder.build_planted("bug", "fail/atomicity/between_plain_stores.c");
     let recover = "recover = \"./bug {pool} recover\"\n";
     let write = |more: &str| {
-        // What is lost between two stores is found without looking there.
+        // A loss between two stores is found without a failure point there.
         let text = format!("{COMMAND}{recover}lazy = false\n{more}\n");
         folder.write("powerfail.toml", &text);
     };

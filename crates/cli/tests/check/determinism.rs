@@ -1,8 +1,8 @@
-//! The same trace and the same seed give the same report, to the byte.
+//! The same trace and the same seed give byte-identical reports.
 
 use crate::common::{FINDINGS, Folder, RECOVER};
 
-/// All stacks of failure points have more points than are tried, so chance decides.
+/// Every stack has more failure points than are tried, so the choice is random.
 const CRASH: [&str; 10] = [
     "crash",
     "run.trace",

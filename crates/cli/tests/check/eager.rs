@@ -1,4 +1,4 @@
-//! `powerfail crash --strategy eager`: bugs that only a lost line shows, and what is said about them.
+//! `powerfail crash --strategy eager`: bugs that only a lost line shows, and how they are reported.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn crash(folder: &Folder, options: &[&str]) -> Run {
     folder.powerfail(&arguments)
 }
 
-/// The flushes of the program that a bug leaves out make others look redundant.
+/// A missing flush of a planted bug makes other flushes look redundant.
 const CORRECTNESS: &str = "durability,ordering,atomicity,recovery-crash,recovery-hang";
 
 fn eager(folder: &Folder, options: &[&str]) -> Run {
@@ -36,7 +36,7 @@ fn eager(folder: &Folder, options: &[&str]) -> Run {
     crash(folder, &arguments)
 }
 
-/// The line of the program with a comment.
+/// The line of the program with this comment.
 fn line_with(comment: &str) -> u32 {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/check/programs/lost.c");
     let text = fs::read_to_string(source).expect("a source");
@@ -83,7 +83,7 @@ fn what_no_prefix_shows_is_found_at_its_line_and_the_repaired_program_is_silent(
             Some(line_with("the count")),
             "{finding:?}"
         );
-        // Without the second store the record is not whole: losing the first is not needed.
+        // Without the second store the record is incomplete, so the loss of the first is not needed.
         let store = line_of(&finding, Role::Store);
         assert_eq!(store, Some(line_with("the second store")), "{finding:?}");
         let suggestion = finding.suggestion.expect("what to do");
@@ -136,7 +136,7 @@ fn the_table_comes_first_and_its_numbers_are_in_the_report() {
     // A segment for each fence: three contents of the record, two of the count.
     assert_eq!((totals.segments, totals.combinations.as_str()), (4, "24"));
     assert_eq!((totals.chosen, totals.exhaustive_combinations), (24, 24));
-    // What the next segment has with nothing of its own, this one has with everything.
+    // The next segment without its own stores has the same image as this one with all of its stores.
     assert_eq!((totals.run, totals.equal_images), (24 - 3, 3));
     let table: Vec<Vec<&str>> = run
         .stderr
@@ -166,11 +166,11 @@ fn snapshots_make_no_difference() {
         .report();
     assert_eq!(with.findings, without.findings);
     assert_eq!(with.totals, without.totals);
-    // A note says why it does not work, if it does not.
+    // If snapshots do not work, a note says why.
     assert_eq!(without.notes, [""; 0]);
 }
 
-/// Where the process that recoveries are forked from dies, its states are tried again without it.
+/// If the process from which recoveries are forked dies, its states are tried again without it.
 #[test]
 fn a_snapshot_that_dies_loses_no_state() {
     let folder = recorded(2);
@@ -211,7 +211,7 @@ fn samples_budgets_and_segments_leave_out_and_say_so() {
     assert!(budget.run < all.run, "{budget:?}");
     assert!(budget.groups_covered < budget.groups, "{budget:?}");
     has_note(&run, "budget");
-    // The two stores of a record are one.
+    // The two stores of a record count as one.
     let joined = numbers(&eager(&folder, &["--coalesce"]));
     assert!(joined.run < all.run, "{joined:?}");
 }
@@ -288,7 +288,7 @@ fn the_configuration_file_chooses_it_too() {
     );
 }
 
-/// Waits in the first recovery after one that failed: by then powerfail knows of the failure.
+/// Waits in the first recovery after a failed one: by then powerfail knows about the failure.
 const WAITING: &str = "sh -c 'test ! -e failed || { touch waiting; exec sleep 1000; }
     ./bug \"$0\" recover || { touch failed; exit 1; }' {pool}";
 

@@ -1,8 +1,8 @@
-//! However a check is interrupted, nothing of it stays: no process, no file, no mount.
+//! An interrupted check leaves nothing behind: no process, no file, no mount.
 //!
-//! The program and its recovery go one step at a time and wait for permission at each, so a test chooses the step at
-//! which the signal comes: spread over a whole run, and at points of the start before the first step. What powerfail
-//! itself does at that moment is left to chance; all of it has to be harmless.
+//! The program and its recovery execute one step at a time and wait for permission before each, so a test chooses the
+//! step at which the signal arrives: steps spread over the whole run, and points during startup, before the first
+//! step. What powerfail itself is doing at that moment is not controlled; every case must be harmless.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -15,14 +15,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{FINDINGS, Folder, SETUP};
 
-/// How often a run is interrupted, and how many are at it at a time.
+/// The number of interrupted runs, and how many of them run at the same time.
 const INTERRUPTIONS: usize = 100;
 const WORKERS: usize = 4;
 const KILLS: usize = 8;
-/// More permissions than a run takes.
+/// More permissions than any run uses.
 const ALL_STEPS: usize = 4096;
 
-/// What the environment of all processes of a run has.
+/// An environment variable that all processes of a run have.
 const MARK: &str = "POWERFAIL_TEST_MARK";
 
 /// When a run is interrupted.
@@ -30,34 +30,34 @@ const MARK: &str = "POWERFAIL_TEST_MARK";
 enum Moment {
     /// Just after it was started.
     Started,
-    /// When it has made the output directory.
+    /// When it has created the output directory.
     OutputMade,
-    /// When it has made the directory of the pool.
+    /// When it has created the directory of the pool.
     PoolMade,
-    /// When this many steps are done and the next one waits.
+    /// When this many steps are done and the next one is waiting.
     Step(usize),
 }
 
 impl Moment {
-    /// A moment for each of a number of rounds: a quarter of them early, because much happens in a short time there.
+    /// The moment for each round. A quarter of the rounds interrupt early, because much happens there in a short time.
     fn of_round(round: usize, rounds: usize, steps: usize) -> Self {
         match round % 12 {
             0 => Self::Started,
             4 => Self::OutputMade,
             8 => Self::PoolMade,
-            // Not the last steps: what comes after them may be done before the signal arrives.
+            // Not the last steps: the run may finish before the signal arrives.
             _ => Self::Step(round * (steps * 9 / 10) / rounds),
         }
     }
 }
 
-/// A folder with the program, and a mark of its own.
+/// A folder with the program, and its own mark.
 struct Scene {
     folder: Folder,
     mark: String,
 }
 
-/// A run that goes step by step.
+/// A run that advances step by step.
 struct Paced {
     child: Child,
     arrived: Pipe,
@@ -102,7 +102,7 @@ impl Scene {
         Paced { child, arrived, go }
     }
 
-    /// Runs a check to its end; gives its process id and the number of its steps.
+    /// Runs a check to its end, and returns its process id and its number of steps.
     fn run(&self) -> (u32, usize) {
         let Paced { child, arrived, go } = self.start();
         let id = child.id();
@@ -114,7 +114,7 @@ impl Scene {
         (id, arrived.count())
     }
 
-    /// Starts a check and sends it a signal at this moment; gives its process id and how it ended.
+    /// Starts a check and sends it a signal at this moment. Returns its process id and how it ended.
     fn signalled(&self, moment: Moment, signal: Signal) -> (u32, Output) {
         let paced = self.start();
         let id = paced.child.id();
@@ -134,7 +134,7 @@ impl Scene {
         }
         let process = i32::try_from(id).ok().and_then(Pid::from_raw);
         kill_process(process.expect("an id"), signal).expect("a process that was not waited for");
-        // What runs already may end by itself.
+        // Processes that are still running may end by themselves.
         paced.go.allow(ALL_STEPS);
         let output = paced.child.wait_with_output().expect("an end");
         self.wait_until_all_are_gone();
@@ -146,7 +146,7 @@ impl Scene {
         wait_until_none_has(&format!("{MARK}={}", self.mark));
     }
 
-    /// What is left in files and mounts of a run with this process id.
+    /// The remaining files and mounts of a run with this process id.
     fn leftovers(&self, id: u32) -> Vec<String> {
         let mut left = Vec::new();
         for folder in ["pm", "tmp"] {
@@ -169,16 +169,16 @@ fn names_in(folder: &Path) -> Vec<String> {
     names.map(|name| name.to_string_lossy().into()).collect()
 }
 
-/// Interrupts one run; gives what is wrong.
+/// Interrupts one run, and returns everything that is wrong.
 fn interrupt(scene: &Scene, moment: Moment, signal: Signal) -> Vec<String> {
     let (id, output) = scene.signalled(moment, signal);
     let errors = String::from_utf8_lossy(&output.stderr);
     let mut wrong = scene.leftovers(id);
     match (output.status.code(), output.status.signal()) {
-        // Before it handled the signal.
+        // Killed before it handled the signal.
         (None, Some(ended_by)) if ended_by == signal.as_raw() => {}
         (Some(SETUP), _) if errors.contains("error: interrupted") => {}
-        // What was found before is reported, and the interruption too.
+        // The earlier findings are reported, and so is the interruption.
         (Some(FINDINGS), _)
             if matches!(moment, Moment::Step(_)) && errors.contains("error: interrupted") => {}
         _ => wrong.push(format!("{}: {errors}", output.status)),
@@ -224,7 +224,7 @@ fn killed_and_started_again() {
         let (id, _) = scene.signalled(moment, Signal::KILL);
         runs.push(id);
     }
-    // The next one sweeps.
+    // The next run cleans up.
     runs.push(scene.run().0);
     for id in runs {
         assert_eq!(scene.leftovers(id), Vec::<String>::new(), "of {id}");

@@ -1,5 +1,5 @@
-//! Lost and reordered lines: what is found, how it is explained and shown again, and what is said about
-//! how far it went.
+//! Lost and reordered lines: what is found, how it is explained and replayed, and how the extent of the exploration is
+//! reported.
 
 use powerfail_finding::{Exploration, Finding, Report, Role};
 
@@ -231,7 +231,7 @@ fn the_number_of_executions_is_a_limit() {
     }
 }
 
-/// A script cannot have the runtime in it: its crash states are tried one by one, and a note says so.
+/// The runtime cannot be loaded into a script: its crash states are tried one by one, and a note says so.
 #[test]
 fn what_cannot_be_explored_is_sampled() {
     let folder = folder(1);

@@ -1,7 +1,7 @@
-//! `powerfail check` and what belongs to it, as a user meets them: findings shown again, the same result
-//! twice, interruptions, refusals, options and the configuration file.
+//! `powerfail check` and related commands from the user's side: replays of findings, reproducible results,
+//! interruptions, refusals, options and the configuration file.
 //!
-//! That planted bugs are found where they are is for the tests in `planted`.
+//! The tests in `planted` check that planted bugs are found at their lines.
 
 mod annotations;
 mod commits;

@@ -19,8 +19,8 @@ fn folder_with_own(source: &str) -> Folder {
 #[test]
 fn failure_points_and_a_bug_that_needs_more_of_them() {
     let folder = folder_with("fail/atomicity/between_plain_stores.c");
-    // Three rounds of two stores, a flush and a fence. Where nothing was stored since the last failure
-    // point there is no other.
+    // Three rounds of two stores, a flush and a fence. There is no failure point if nothing was stored since the last
+    // one.
     for (points, count, code) in [
         ("flush", 3, CLEAN),
         ("fence", 3, CLEAN),
@@ -33,7 +33,7 @@ fn failure_points_and_a_bug_that_needs_more_of_them() {
     }
     let run = folder.check(&["--no-lazy"]).ends_with(CLEAN);
     assert_eq!(run.report().totals.failure_points, 3);
-    // That one of the stores is lost is tried at any failure points.
+    // The loss of one store is tried with every kind of failure point.
     folder.check(&[]).ends_with(FINDINGS);
 }
 
@@ -102,7 +102,7 @@ fn a_constructor_that_counts_on_zeros() {
         let run = folder.check(&["--fill", fill]).ends_with(FINDINGS);
         assert_eq!(run.codes(), ["PF0301"], "{fill}");
     }
-    // A replay fills as the check did.
+    // A replay uses the same fill byte as the check.
     let id = folder.check(&["--fill", "0xff"]).finding("PF0301").id;
     folder.powerfail(&["replay", &id]).ends_with(FINDINGS);
 }
@@ -116,7 +116,7 @@ fn caches_that_survive() {
     assert_eq!(adr.codes(), ["PF0101"]);
     let eadr = folder.check(&["--domain", "eadr"]).ends_with(CLEAN);
     assert!(eadr.codes().is_empty(), "{}", eadr.stdout);
-    // Order is still order.
+    // The order of stores still matters.
     let folder = folder_with("fail/atomicity/count_before_entry.c");
     let eadr = folder.check(&["--domain", "eadr"]).ends_with(FINDINGS);
     assert_eq!(eadr.codes(), ["PF0301"]);
@@ -149,7 +149,7 @@ fn a_time_after_which_recovery_hangs() {
 fn a_seed_decides_what_is_tried() {
     let folder = folder_with_own("many.c");
     folder.record();
-    // Few of the points show the bug, and neither the first nor the last of a stack does.
+    // Only a few of the points show the bug, and they are neither the first nor the last of their stack.
     let is_found = |seed: u64| {
         let seed = seed.to_string();
         let recover = crate::common::RECOVER;

@@ -1,4 +1,4 @@
-//! What cannot be done is refused before anything is blamed on a crash, with a sentence that says why.
+//! Setups that cannot work are refused with a reason, before anything is blamed on a crash.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn folder_with_bug() -> Folder {
     folder
 }
 
-/// Runs `check` on the program with these options; it has to be refused with these words.
+/// Runs `check` on the program with these options; it must be refused with these words.
 #[track_caller]
 fn check_is_refused(folder: &Folder, options: &[&str], words: &[&str]) {
     let mut arguments = vec!["check"];
@@ -45,7 +45,7 @@ fn a_workload_that_cannot_be_run() {
     check("").is_refused_with(SETUP, &["no workload"]);
 }
 
-/// Two runs would write over each other's trace.
+/// Two runs would overwrite each other's trace.
 #[test]
 fn an_output_directory_that_another_run_uses() {
     let folder = folder_with_bug();
@@ -151,7 +151,7 @@ fn what_is_wrong_with_options_is_said_before_the_workload_runs() {
     ] {
         let mut arguments = vec!["check"];
         arguments.extend(options);
-        // It would leave a file if it ran.
+        // The program would create a file if it ran.
         arguments.extend(["--", "/usr/bin/touch", "ran"]);
         folder.powerfail(&arguments).is_refused_with(SETUP, &[]);
         assert!(!folder.path("ran").exists(), "{options:?}");

@@ -1,4 +1,4 @@
-//! A finding is shown again by the command that its text prints.
+//! The replay command that a finding prints reproduces the finding.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,7 @@ use crate::common::{CLEAN, FINDINGS, Folder, Run, SETUP, files_below};
 
 const COUNT_BEFORE_ENTRY: &str = "fail/atomicity/count_before_entry.c";
 
-/// The command lines that a report prints to show findings again.
+/// The replay commands that a report prints.
 fn replay_lines(run: &Run) -> Vec<&str> {
     let lines = run.stdout.lines();
     lines
@@ -16,7 +16,7 @@ fn replay_lines(run: &Run) -> Vec<&str> {
         .collect()
 }
 
-/// Runs a line as somebody would who copies it into a shell.
+/// Runs a line as a user would who copies it into a shell.
 fn run_in_shell(folder: &Folder, line: &str) -> Run {
     let binary = Path::new(env!("CARGO_BIN_EXE_powerfail"));
     let mut path = binary.parent().expect("a folder").as_os_str().to_owned();
@@ -26,7 +26,7 @@ fn run_in_shell(folder: &Folder, line: &str) -> Run {
     shell.output().expect("a shell").into()
 }
 
-/// Checks a program, runs the printed command, and compares.
+/// Checks a program, runs the printed command, and compares the findings.
 fn is_shown_again(source: &str, code: &str, options: &[&str]) {
     let folder = Folder::new();
     folder.build_planted("bug", source);
@@ -80,7 +80,7 @@ fn a_finding_of_the_lint_by_its_id() {
     let again = folder.powerfail(&["replay", &id]).ends_with(FINDINGS);
     assert!(again.stdout.contains("PF0501"), "{}", again.stdout);
     assert!(again.stdout.contains("twice.c:11"), "{}", again.stdout);
-    // It has no crash image that could be written.
+    // It has no crash image to write.
     let refused = folder.powerfail(&["replay", &id, "--image", "image"]);
     refused.is_refused_with(SETUP, &["no crash image"]);
     assert!(!folder.path("image").exists());
@@ -101,7 +101,7 @@ fn an_image_on_which_recovery_fails_by_hand() {
     let bytes = fs::read(pool).expect("the image of the pool");
     assert_eq!(bytes.len(), 4096);
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-    // One entry is counted, and it is not there.
+    // One entry is counted, but it is missing.
     assert_eq!((word(0), word(64)), (1, 0));
     assert!(bytes[8..].iter().all(|byte| *byte == 0));
     let status = folder.command("./bug").arg(pool).arg("recover").status();
@@ -141,7 +141,7 @@ fn an_exported_copy_stands_alone() {
     assert!(again.ends_with(FINDINGS).stdout.contains("PF0301"));
     let without = folder.powerfail(&["replay", &id]);
     without.is_refused_with(SETUP, &["no evidence", "powerfail-out"]);
-    // An export replaces nothing.
+    // An export does not overwrite anything.
     let onto = folder.powerfail(&["replay", &id, "--out", "copy", "--export", "tmp"]);
     onto.is_refused_with(SETUP, &["tmp"]);
 }

@@ -1,4 +1,4 @@
-//! What counts as a bug, and which of the bugs are reported.
+//! Which results count as bugs, and which bugs are reported.
 
 use crate::common::{CLEAN, FINDINGS, Folder, RECOVER};
 
@@ -22,7 +22,7 @@ fn an_exit_status_can_be_fine() {
 #[test]
 fn a_line_of_output_can_be_a_failure() {
     let folder = folder_with(COUNT_BEFORE_ENTRY);
-    // Recovery succeeds whatever the image is, and says what it thinks.
+    // Recovery succeeds on every image, and prints its opinion.
     let recover = "./bug {pool} recover || echo LOST an entry";
     let check = |more: &[&str]| {
         let mut arguments = vec!["check", "--format", "json", "--recover", recover];
@@ -81,13 +81,13 @@ fn a_baseline_leaves_what_is_new() {
     let new = new.ends_with(FINDINGS);
     assert_eq!(new.codes(), ["PF0501"]);
     assert_eq!(new.report().totals.in_baseline, 1);
-    // All is known.
+    // All findings are known.
     let all = folder.check(&[]).ends_with(FINDINGS);
     folder.write("all.json", &all.stdout);
     let none = folder.check(&["--baseline", "all.json"]).ends_with(CLEAN);
     assert_eq!(none.report().totals.in_baseline, 2);
     assert_eq!(none.report().totals.fixed, 0);
-    // What is repaired is counted.
+    // Fixed findings are counted.
     folder.build_planted("bug", "pass/atomicity/count_before_entry.c");
     let repaired = folder.check(&["--baseline", "all.json"]).ends_with(CLEAN);
     assert_eq!(repaired.report().totals.fixed, 2);
@@ -101,7 +101,7 @@ fn what_is_not_asked_for_is_not_repaired() {
     folder.write("all.json", &all.stdout);
     let options = ["--baseline", "all.json", "--only", "PF0501"];
     let totals = folder.check(&options).ends_with(CLEAN).report().totals;
-    // The other is still there, although it is not asked for.
+    // The other finding still exists, although it is filtered out.
     assert_eq!(totals.fixed, 0);
 }
 

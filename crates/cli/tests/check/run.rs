@@ -1,13 +1,13 @@
-//! What a run of `powerfail` gave: the part that tests of several folders need.
+//! The result of a run of `powerfail`: the part that tests of several folders need.
 
 use std::process::{Command, Output};
 
 use powerfail_finding::Report;
 
-/// Ends a run that hangs. Far beyond what any of them takes.
+/// Ends a run that hangs. Far longer than any run takes.
 const GUARD_SECONDS: &str = "120";
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: i32,
@@ -41,7 +41,7 @@ impl Run {
             .unwrap_or_else(|error| panic!("no report: {error}: {self:?}"))
     }
 
-    /// Checks the exit code, and shows all that was said if it is another.
+    /// Checks the exit code, and prints all output if it differs.
     #[track_caller]
     pub(crate) fn ends_with(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{}\n{}", self.stdout, self.stderr);

@@ -17,7 +17,7 @@ fn a_bug_of_another_order_is_found_and_shown_again() {
     let finding = run.finding("PF0301");
     let evidence = finding.evidence.as_ref().expect("a crash shows it");
     assert!(evidence.trace.is_some(), "a trace besides the first");
-    // All traces that show something are kept, and no others.
+    // All traces with findings are kept, and no others.
     let shown = report.findings.iter().filter_map(|it| it.evidence.as_ref());
     let mut shown: Vec<_> = shown.filter_map(|it| it.trace.clone()).collect();
     shown.push("run.trace".to_owned());
@@ -34,7 +34,7 @@ fn a_bug_of_another_order_is_found_and_shown_again() {
     let again = folder.powerfail(&["replay", &finding.id]);
     let again = again.ends_with(FINDINGS);
     assert!(again.stdout.contains("the same again"), "{}", again.stdout);
-    // A portable copy has the trace.
+    // An exported copy contains the trace.
     folder
         .powerfail(&["replay", &finding.id, "--export", "copy"])
         .ends_with(CLEAN);

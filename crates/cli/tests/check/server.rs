@@ -1,4 +1,5 @@
-//! A workload that is a server: it is stopped after its client, and a signal of the user is not mistaken for that.
+//! A workload that is a server: it is stopped after its client ends, and a signal from the user is not mistaken for
+//! that.
 
 use crate::common::{CLEAN, Folder, Run, SETUP};
 

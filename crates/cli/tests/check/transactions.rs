@@ -1,4 +1,4 @@
-//! Stores that a transaction does not know of: what a crash before the commit makes of them.
+//! Stores that a transaction did not add: the effect of a crash before the commit.
 
 use powerfail_finding::{RecoveryOutcome, Role, Severity};
 
@@ -25,7 +25,7 @@ fn a_value_that_survives_rollback_is_an_error() {
     assert_eq!(finding.count, 2);
     let roles: Vec<Role> = finding.places.iter().map(|place| place.role).collect();
     assert_eq!(roles, [Role::Store, Role::Transaction]);
-    // It is the second round that shows it.
+    // The second iteration shows it.
     let evidence = finding.evidence.expect("a crash has shown it");
     let RecoveryOutcome::Content { output } = &evidence.recovery else {
         panic!("{evidence:?}");
@@ -77,7 +77,7 @@ fn without_a_recovery_it_is_a_warning() {
     assert!(run.stdout.contains(CODE), "{}", run.stdout);
 }
 
-/// Whoever does not trust the library hears of the library's own flushes, and not that it stores without adding.
+/// With `--no-trust`, the library's own flushes are reported, but not that it stores without adding.
 #[test]
 fn a_library_that_is_not_trusted_adds_nothing_to_its_own_transactions() {
     let folder = Folder::new();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What a run of `powerfail` gave.
+/// The result of a run of `powerfail`.
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -34,7 +34,7 @@ pub(crate) fn powerfail(arguments: &[&str]) -> Run {
         .into()
 }
 
-/// Runs the binary with a standard output that nobody reads any more.
+/// Runs the binary with a standard output whose reader has closed it.
 pub(crate) fn powerfail_into_closed_pipe(arguments: &[&str]) -> Run {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -54,7 +54,7 @@ pub(crate) fn litmus(name: &str) -> String {
     suite.join(name).to_str().expect("text").to_owned()
 }
 
-/// Writes a file into a folder and gives its path.
+/// Writes a file into a folder and returns its path.
 pub(crate) fn write(
     folder: &tempfile::TempDir,
     name: &str,

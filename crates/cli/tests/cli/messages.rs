@@ -1,5 +1,5 @@
-//! What `powerfail` says when it refuses: bad inputs and situations, each with its standard error and exit code, in
-//! `messages/refusals.txt`. A change of a message shows there. `POWERFAIL_BLESS=1` writes the file anew.
+//! The messages of `powerfail` when it refuses: bad inputs and situations, each with its standard error and exit code,
+//! in `messages/refusals.txt`. A changed message shows up there. `POWERFAIL_BLESS=1` rewrites the file.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use powerfail_test_support::expected::assert_file;
 use tempfile::TempDir;
 
-/// A program that ends at once; no pool is opened.
+/// A program that ends immediately without opening a pool.
 const PROGRAM: &str = "/bin/true";
 
-/// The command lines, one a line, as a shell reads them. They run in one folder, in this order.
+/// The command lines, one per line, in shell syntax. They run in one folder, in this order.
 const COMMANDS: &[&str] = &[
     // Command lines.
     "powerfail frobnicate",

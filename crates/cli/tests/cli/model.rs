@@ -145,7 +145,7 @@ fn a_file_that_is_not_text_says_so() {
     assert_not_judged(&run, &path, "the file is not text: byte 10 is not UTF-8");
 }
 
-/// A limit of the tool says nothing about the file: it used to be counted as failed.
+/// A limit of the tool says nothing about the file: such a file used to be counted as failed.
 #[test]
 fn a_file_beyond_the_limits_is_an_error_and_not_a_failure() {
     let folder = tempfile::tempdir().expect("temporary folder");
@@ -173,7 +173,7 @@ fn a_file_beyond_the_limits_is_an_error_and_not_a_failure() {
     assert!(shown.stderr.contains(expected), "{}", shown.stderr);
 }
 
-/// It used to be `exit 0` for whatever was found.
+/// The exit code used to be 0 whatever was found.
 #[test]
 fn a_closed_standard_output_does_not_hide_a_failure() {
     let folder = tempfile::tempdir().expect("temporary folder");

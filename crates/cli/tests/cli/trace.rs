@@ -88,7 +88,7 @@ fn domains_and_atomicity_change_the_states() {
     };
     assert_eq!(combinations(&[]), 60);
     assert_eq!(combinations(&["--domain", "eadr"]), 1);
-    // One sector holds lines 401180 and 4011c0 with 5 stores; another the 4 of 001080.
+    // One sector contains lines 401180 and 4011c0 with 5 stores; another one contains the 4 stores of 001080.
     assert_eq!(combinations(&["--domain", "pagecache"]), 6 * 5);
     assert!(combinations(&["--atomicity", "8"]) > 60);
 }
@@ -125,7 +125,7 @@ fn events_can_be_filtered() {
     );
 }
 
-/// They used to be empty answers.
+/// They used to give empty answers.
 #[test]
 fn filters_that_name_nothing_are_errors() {
     let folder = tempfile::tempdir().expect("temporary folder");
@@ -195,7 +195,7 @@ fn a_sound_trace_passes_the_check() {
     assert_eq!(value["sound"], true);
 }
 
-/// Whether it was cut, or a bit flipped in it, the last line is the verdict and the code is 1.
+/// After a cut or a flipped bit, the last line is the verdict and the exit code is 1.
 #[test]
 fn an_unsound_trace_has_a_verdict() {
     let folder = tempfile::tempdir().expect("temporary folder");
@@ -325,7 +325,7 @@ fn bad_traces_are_one_sentence_and_exit_code_2() {
     let mut flipped = good.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 1;
-    // Damage is for `check` to judge; what is no trace at all is not.
+    // `check` judges damaged traces; a file that is not a trace at all is refused by every command.
     let cases: [(&str, &[u8], &[&str]); 3] = [
         ("empty", b"", &["info", "events", "states", "check"]),
         (
@@ -384,7 +384,7 @@ fn a_closed_standard_output_does_not_make_a_trace_sound() {
     assert_eq!(run.code, 1, "{}", run.stderr);
 }
 
-/// Opening a FIFO waits for somebody to write to it.
+/// Opening a FIFO blocks until there is a writer.
 #[test]
 fn a_fifo_is_refused_and_not_waited_for() {
     let folder = tempfile::tempdir().expect("temporary folder");
@@ -419,7 +419,7 @@ fn an_import_does_not_write_over_its_input() {
 fn an_import_that_fails_leaves_what_was_there() {
     let folder = tempfile::tempdir().expect("temporary folder");
     let long_mark = "x".repeat(1 << 21);
-    // The name goes into the meta information, which takes no text of this length.
+    // The name is stored in the metadata, which cannot hold a text of this length.
     let text = format!(r#"{{"name": "{}", "events": []}}"#, long_mark.repeat(3));
     let input = write(&folder, "input.json", &text);
     let output = write(&folder, "trace", "precious");

@@ -1,4 +1,4 @@
-//! An array with a commit store: executions do not depend on its length, the number of states does.
+//! An array with a commit store: the number of executions does not depend on its length, the number of states does.
 
 use crate::common::{Explored, Run, program};
 
@@ -12,7 +12,7 @@ fn explore(len: usize, bug: u32) -> Explored {
 fn executions_are_constant_in_the_length() {
     let small = explore(8, 0);
     assert!(small.is_silent(), "{small:?}");
-    // Once for nothing committed, twice for the commit store, once at the end; fewer if some are known.
+    // Once before the commit, twice at the commit store, once at the end; fewer if some results are known.
     assert!(small.exploration.executions <= 4, "{small:?}");
     for len in [64, 512, 4096] {
         let large = explore(len, 0);
@@ -26,7 +26,7 @@ fn executions_are_constant_in_the_length() {
 #[test]
 fn states_are_nine_to_the_power_of_the_lines() {
     let short = explore(16, 0);
-    // Before the fence of the array, before that of the commit store, and at the end where it counts.
+    // Before the fence of the array, before that of the commit store, and at the end if that is a failure point.
     let states: u64 = short.exploration.states.parse().expect("a small number");
     assert!((81 + 2..=81 + 2 + 1).contains(&states), "{states}");
 }

@@ -1,4 +1,4 @@
-//! Building a program, recording it, and exploring what its crashes leave.
+//! Builds a program, records it, and explores its crash states.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use powerfail_finding::{Exploration, Report};
 use tempfile::TempDir;
 
-/// Ends what hangs. Far beyond what any of it takes.
+/// Ends a process that hangs. Far longer than any of them takes.
 const GUARD_SECONDS: &str = "300";
 
 type Built = HashMap<String, Arc<OnceLock<PathBuf>>>;
 
-/// What was built in this run of the tests, by name and flags.
+/// The binaries built in this run of the tests, by name and flags.
 fn built() -> &'static (TempDir, Mutex<Built>) {
     static BUILT: OnceLock<(TempDir, Mutex<Built>)> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -22,7 +22,7 @@ fn built() -> &'static (TempDir, Mutex<Built>) {
     })
 }
 
-/// Builds a program, once for each bug; 0 is the right one.
+/// Builds a program, once per bug; 0 is the correct program.
 pub(crate) fn program(name: &str, bug: u32) -> PathBuf {
     let (folder, built) = built();
     let key = format!("{name}-{bug}");
@@ -73,7 +73,7 @@ impl Run {
         }
     }
 
-    /// Explores what a crash can leave. Flags say how far, and which findings are asked for.
+    /// Explores the crash states. Flags control the extent, and which findings are reported.
     pub(crate) fn explore(&self, recover: &[&str], flags: &[&str]) -> Explored {
         let mut words = vec![self.program.display().to_string(), "{pool}".to_owned()];
         words.extend(recover.iter().map(|&word| word.to_owned()));
@@ -93,7 +93,7 @@ fn powerfail() -> Command {
     command
 }
 
-/// What exploring gave.
+/// The result of an exploration.
 #[derive(Debug)]
 pub(crate) struct Explored {
     pub(crate) code: Option<i32>,

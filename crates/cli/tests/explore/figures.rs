@@ -1,11 +1,11 @@
-//! Figures 2, 3 and 4 of the Jaaru paper: no more executions than the paper counts, and not fewer than there
-//! are things to observe.
+//! Figures 2, 3 and 4 of the Jaaru paper: no more executions than the paper counts, and no fewer than there are
+//! distinguishable observations.
 
 use crate::common::{Explored, Run, program};
 
 fn explore(name: &str, workload: &str, recover: &str, flags: &[&str]) -> Explored {
     let run = Run::record(&program(name, 0), &[workload]);
-    // The last stores of figure 2 are never flushed, about which the lint is right.
+    // The last stores of figure 2 are never flushed, which the lint reports correctly.
     let crashes = [
         "--exhaustive",
         "--only",
@@ -16,7 +16,7 @@ fn explore(name: &str, workload: &str, recover: &str, flags: &[&str]) -> Explore
     explored
 }
 
-/// Forked and executed again: the same number.
+/// Forking and re-execution give the same number.
 fn executions(name: &str, workload: &str, recover: &str) -> u64 {
     let forked = explore(name, workload, recover, &[]).exploration;
     let again = explore(name, workload, recover, &["--no-fork"]).exploration;

@@ -1,17 +1,18 @@
-//! Indexes on raw persistent memory: right ones are explored to the end and silent, planted bugs are found.
+//! Indexes on raw persistent memory: correct ones are explored exhaustively without findings, and planted bugs are
+//! found.
 
 use crate::common::{Run, program};
 
-/// Everything is tried.
+/// Exhaustive exploration.
 const ALL: [&str; 1] = ["--exhaustive"];
-/// What a crash shows, and not what the lint says of locks in a pool and the like.
+/// Only findings of crashes, without those of the lint about locks in a pool and the like.
 const CRASHES: [&str; 2] = [
     "--only",
     "atomicity,durability,ordering,recovery-crash,recovery-hang",
 ];
 const FILL: [&str; 2] = ["--fill", "0xcc"];
 
-/// Explores the right program with a number of inserts, in fresh memory that holds zeros and that does not.
+/// Explores the correct program with a number of inserts, in fresh memory that is zeroed and in memory that is not.
 fn silent(name: &str, inserts: &str) {
     let run = Run::record(&program(name, 0), &["insert", inserts]);
     for flags in [&[][..], &FILL] {
@@ -24,7 +25,7 @@ fn silent(name: &str, inserts: &str) {
     }
 }
 
-/// Explores a program with a planted bug, within the limits that there are by default.
+/// Explores a program with a planted bug, within the default limits.
 fn found(name: &str, bug: u32, inserts: &str, flags: &[&str]) {
     let run = Run::record(&program(name, bug), &["insert", inserts]);
     let explored = run.explore(&["recover"], &[&CRASHES[..], flags].concat());

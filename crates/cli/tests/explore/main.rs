@@ -1,7 +1,7 @@
-//! All that a crash can leave, explored: the programs in `tests/targets/explore`.
+//! Exploration of all crash states of the programs in `tests/targets/explore`.
 //!
-//! Right programs are explored to the end and silent; planted bugs are found; the figures of the Jaaru paper
-//! take no more executions than the paper counts. Sizes and bugs are those that their README names.
+//! Correct programs are explored exhaustively without findings; planted bugs are found; the figures of the Jaaru paper
+//! take no more executions than the paper counts. Their README lists sizes and bugs.
 
 mod array;
 mod common;

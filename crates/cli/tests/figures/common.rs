@@ -1,4 +1,4 @@
-//! Building a figure, recording it, and what `powerfail races` says about it.
+//! Builds a figure, records it, and reads what `powerfail races` reports about it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use powerfail_finding::{Code, Finding, Report, Role};
 use tempfile::TempDir;
 
-/// Ends what hangs. Far beyond what any of it takes.
+/// Ends a process that hangs. Far longer than any of them takes.
 const GUARD_SECONDS: &str = "300";
 
 /// A figure: its program, built and recorded.
@@ -61,7 +61,7 @@ impl Figure {
         self.folder.path().join("trace.pft")
     }
 
-    /// The line with this name: the one that ends with it in a comment.
+    /// The line with this name: the one that ends with a comment with the name.
     pub(crate) fn line(&self, name: &str) -> u32 {
         let text = fs::read_to_string(&self.source).expect("the source of a figure");
         let comment = format!("// {name}");
@@ -70,7 +70,7 @@ impl Figure {
         found.expect("a line with this name").1
     }
 
-    /// What is found with this recovery: the whole report.
+    /// The whole report for this recovery.
     pub(crate) fn races(&self, recover: &str, flags: &[&str]) -> Report {
         let mut races = powerfail();
         races.arg("races").arg(self.trace());
@@ -94,7 +94,7 @@ impl Figure {
         report
     }
 
-    /// The findings with this recovery, each as the paper would report it.
+    /// The findings for this recovery, each as the paper would report it.
     pub(crate) fn found(&self, recover: &str, flags: &[&str]) -> Vec<Found> {
         let report = self.races(recover, flags);
         let mut found: Vec<_> = report.findings.iter().map(|it| self.reduce(it)).collect();
@@ -132,7 +132,7 @@ impl Figure {
     }
 }
 
-/// Whether the processor has no clwb, so that programs have to use clflushopt.
+/// Whether the processor lacks clwb, so that programs must use clflushopt.
 fn lacks_clwb() -> bool {
     let processors = fs::read_to_string("/proc/cpuinfo").expect("a list of processors");
     !processors.split_whitespace().any(|flag| flag == "clwb")
@@ -145,7 +145,7 @@ fn powerfail() -> Command {
     command
 }
 
-/// Runs a command that has to succeed.
+/// Runs a command that must succeed.
 fn run(command: &mut Command) {
     let output = command.output().expect("the command is there");
     let errors = String::from_utf8_lossy(&output.stderr);

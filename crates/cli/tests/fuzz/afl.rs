@@ -1,8 +1,9 @@
-//! afl-fuzz's side of `powerfail fuzz afl`: what it prepares for its target, and what it hears.
+//! afl-fuzz's side of `powerfail fuzz afl`: what it provides to its target, and what the target answers.
 //!
 //! # Safety
 //!
-//! The segment is this test's own, is attached until the process ends, and is only read while the other side waits.
+//! The segment belongs to this test, stays attached until the process ends, and is only read while the other side
+//! waits.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -17,15 +18,15 @@ use crate::common::Folder;
 use crate::folder;
 use crate::running::wait_until;
 
-/// What a greeting says: that it says something, how long the map is, that inputs come by shared memory.
+/// The flags of a greeting: options are valid, the size of the map, inputs in shared memory.
 const ENABLED: u32 = 0x8000_0001;
 const MAP_LEN: u32 = 0x4000_0000;
 const SHARED_INPUTS: u32 = 0x0100_0000;
 
-/// How long afl-fuzz makes its map while it does not know how long it has to be.
+/// The size of afl-fuzz's map before it knows the required size.
 const SEGMENT_LEN: usize = 1 << 23;
 
-/// Shared memory that goes away with its last user.
+/// Shared memory that is removed with its last user.
 struct Segment {
     id: i32,
     start: *mut u8,
@@ -50,7 +51,7 @@ impl Segment {
     }
 
     fn clear(&self) {
-        // SAFETY: the segment is that long.
+        // SAFETY: the segment is at least this long.
         unsafe { self.start.write_bytes(0, SEGMENT_LEN) };
     }
 
@@ -82,7 +83,7 @@ impl Drop for Segment {
     }
 }
 
-/// afl-fuzz, as far as its target can tell.
+/// afl-fuzz, as seen by its target.
 struct Afl {
     child: Child,
     orders: ChildStdin,
@@ -93,7 +94,7 @@ struct Afl {
     map_len: usize,
 }
 
-/// How an execution went.
+/// The result of an execution.
 struct Executed {
     status: ExitStatus,
     map: Vec<u8>,
@@ -174,11 +175,11 @@ impl Afl {
             .expect("a listener");
     }
 
-    /// Runs an input; whether it takes too long is known before it has begun.
+    /// Runs an input; the caller knows in advance whether it takes too long.
     fn execute(&mut self, input: &[u8], takes_too_long: bool) -> Executed {
         match &self.inputs {
             Some(inputs) => inputs.write_input(input),
-            // The same file, as afl-fuzz does it: the target has it open.
+            // Reuses the same file, like afl-fuzz: the target has it open.
             None => {
                 let file = fs::OpenOptions::new()
                     .write(true)
@@ -201,7 +202,7 @@ impl Afl {
         }
     }
 
-    /// Goes away; gives how the target ends.
+    /// Closes the pipes, and returns how the target ends.
     fn end(self) -> ExitStatus {
         let Self {
             mut child,
@@ -230,8 +231,8 @@ fn speaks_the_protocol(has_shared_inputs: bool) {
     assert_eq!(crash.status.signal(), Some(libc::SIGABRT));
     let hang = afl.execute(b"HANG", true);
     assert_eq!(hang.status.signal(), Some(libc::SIGKILL));
-    // afl-fuzz times out just when the execution ends: either may be first, and the next execution is none
-    // the worse for it.
+    // afl-fuzz times out just when the execution ends: either may come first, and the next execution must not be
+    // affected.
     let late = afl.execute(b"a", true).status;
     assert!(
         late.success() || late.signal() == Some(libc::SIGKILL),
@@ -262,7 +263,7 @@ fn it_ends_when_it_is_told_to() {
     assert_eq!(afl.child.wait().expect("an end").code(), Some(0));
 }
 
-/// What a process has made where pools are.
+/// The files that a process has created in the directory for pools.
 fn directories_of(id: u32) -> Vec<String> {
     let names = fs::read_dir("/dev/shm").expect("a folder").flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());

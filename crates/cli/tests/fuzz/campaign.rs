@@ -1,11 +1,11 @@
-//! A short campaign, the files that it leaves, and resuming it.
+//! A short campaign, the files that it creates, and resuming it.
 
 use std::fs;
 
 use crate::common::{CLEAN, FINDINGS, Folder, Run, SETUP};
 use crate::{folder, fuzz, has_run, summary, write_seeds};
 
-/// Until the planted bug is found; the times are guards, far beyond what it takes.
+/// Runs until the planted bug is found; the time limits are far longer than that takes.
 const UNTIL_FOUND: [&str; 9] = [
     "--timeout",
     "5s",
@@ -49,7 +49,7 @@ fn a_planted_bug_is_found_and_shown_again() {
             .contains("paid for nothing")
     );
 
-    // What it leaves can be listed, drawn, and gone on with.
+    // Its output can be listed, plotted and resumed.
     let shown = folder
         .powerfail(&["fuzz", "show", "out", "--cases", "--images"])
         .ends_with(CLEAN);
@@ -94,7 +94,7 @@ fn images_are_written_where_people_can_use_them() {
     folder.powerfail(&write).ends_with(CLEAN);
     let pool = fs::read(folder.path("image/pool")).expect("a pool");
     assert_eq!(pool.len(), 8192);
-    // A second time it would be overwritten.
+    // A second campaign would overwrite it.
     folder.powerfail(&write).is_refused_with(SETUP, &["image"]);
     let run = folder.powerfail(&["fuzz", "show", "out", "--image", "xyz", "--to", "other"]);
     run.is_refused_with(SETUP, &["xyz"]);
@@ -111,7 +111,7 @@ fn a_directory_belongs_to_one_campaign() {
     folder
         .powerfail(&other)
         .is_refused_with(SETUP, &["another command", "./shop {pool}"]);
-    // The same command is no other one.
+    // The same command is accepted.
     let flags = ["--resume", "--execs", "400", "--check-with", "none"];
     has_run(&fuzz(&folder, &flags));
 }
@@ -146,7 +146,7 @@ fn lines_where_there_is_no_terminal() {
 fn fewer_and_shorter_test_cases() {
     let folder = folder();
     fs::create_dir(folder.path("seeds")).expect("a folder");
-    // What does nothing is longer than what does something.
+    // Most bytes of this input have no effect.
     folder.write(
         "seeds/long",
         "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzaxxxxxxxxxxxxxxxxxxxxxx",

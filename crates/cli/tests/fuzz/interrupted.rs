@@ -18,7 +18,7 @@ fn the_first_signal_ends_it_with_its_summary() {
         let mark = mark(&format!("first-{number}"));
         let mut child = start_shop(&folder, &mark, &["--json"]);
         let id = child.id();
-        // A closed standard error must not disturb it.
+        // A closed standard error must not disturb the campaign.
         drop(wait_until_it_runs(&mut child));
         send(&child, signal);
         let output = child.wait_with_output().expect("an end");
@@ -41,7 +41,7 @@ fn the_second_signal_ends_it_at_once() {
     fs::create_dir(folder.path("seeds")).expect("a folder");
     folder.write("seeds/hangs", "HANG");
     let mark = mark("second");
-    // It would wait for its execution, which takes an hour.
+    // Without a second signal it would wait for its execution, which takes an hour.
     let flags = ["--seeds", "seeds", "--timeout", "1h"];
     let mut child = start_shop(&folder, &mark, &flags);
     let id = child.id();

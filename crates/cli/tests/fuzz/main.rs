@@ -1,7 +1,7 @@
-//! `powerfail fuzz` as a user meets it: a short campaign, what it leaves, going on with it, interruptions and kills,
-//! ways into a target, several instances, refusals, pictures, and afl-fuzz's side of `fuzz afl`.
+//! `powerfail fuzz` from the user's side: a short campaign, its output, resuming it, interruptions and kills, input
+//! channels, several instances, refusals, plots, and afl-fuzz's side of `fuzz afl`.
 //!
-//! How good a campaign is, is not judged here: that is for the benchmarks and for the tests of its crates.
+//! The quality of campaigns is measured by the benchmarks and by the tests of its crates, not here.
 
 mod afl;
 mod campaign;
@@ -39,7 +39,7 @@ fn fuzz(folder: &Folder, flags: &[&str]) -> Run {
     folder.powerfail(&arguments)
 }
 
-/// What `--json` says.
+/// The output of `--json`.
 fn summary(run: &Run) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
 }
@@ -51,7 +51,7 @@ fn write_seeds(folder: &Folder) {
     folder.write("seeds/two", "aop\n");
 }
 
-/// Checks that a campaign came to its end. What it has found by then is a matter of luck.
+/// Checks that a campaign ended normally. What it has found by then is random.
 #[track_caller]
 fn has_run(run: &Run) {
     assert!([CLEAN, FINDINGS].contains(&run.code), "{run:?}");

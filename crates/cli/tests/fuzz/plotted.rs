@@ -1,4 +1,4 @@
-//! Pictures of campaigns.
+//! Plots of campaigns.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn folder() -> Folder {
             )
         });
         let lines: String = lines.collect();
-        // A campaign that runs may be writing a line.
+        // A running campaign may be writing a line.
         fs::write(folder.path(name).join("stats.jsonl"), lines + "{\"time").expect("a file");
     }
     folder
@@ -45,7 +45,7 @@ fn campaigns_are_lines_of_one_picture() {
         assert!(svg.contains(text), "no {text} in {svg}");
     }
     assert_eq!(svg.matches("<path ").count(), 2);
-    // One at 30 s and one at 60 s of each, and what they are.
+    // One value at 30 s and one at 60 s of each, with their labels.
     assert_eq!(svg.matches("<circle ").count(), 5);
 }
 

@@ -1,4 +1,4 @@
-//! What cannot be done is refused with a sentence, before anything runs.
+//! Setups that cannot work are refused with a reason, before anything runs.
 
 use std::fs;
 use std::net::TcpListener;
@@ -148,13 +148,13 @@ fn commands_that_cannot_be_run() {
     assert!(!folder.path("out").exists(), "nothing was begun");
 }
 
-/// What is found out when everything is set up leaves nothing that is in the way of the next try.
+/// A late refusal, after the setup, leaves nothing that blocks the next attempt.
 #[test]
 fn what_is_refused_late_was_never_begun() {
     let folder = folder();
     folder.write("grammar", "start = unknown ;");
     folder.write("words", "word\n");
-    // Nobody listens there: the port is another one's.
+    // The port is taken by another process, so the broker cannot listen there.
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener
         .local_addr()
@@ -169,7 +169,7 @@ fn what_is_refused_late_was_never_begun() {
         fuzz(&folder, &[flag, value]).is_refused_with(SETUP, &[word]);
         assert!(!folder.path("out").exists(), "{flag}");
     }
-    // A directory of the user stays, with all that is in it.
+    // A directory of the user is kept with all of its content.
     fs::create_dir(folder.path("out")).expect("a folder");
     folder.write("out/notes", "mine");
     fuzz(&folder, &["--grammar", "grammar"]).is_refused_with(SETUP, &["unknown"]);

@@ -1,4 +1,4 @@
-//! Resuming a campaign: after kills at any moment, and with other flags.
+//! Resuming a campaign: after kills at any time, and with other flags.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,10 +10,10 @@ use crate::common::{CLEAN, FINDINGS};
 use crate::running::{kill_group, leftovers, mark, start, wait_until, wait_until_all_are_gone};
 use crate::{folder, fuzz, has_run, summary, write_seeds};
 
-/// How often it is killed.
+/// The number of kills.
 const KILLS: u64 = 20;
 
-/// What is on disk: lines that are complete, and findings.
+/// The state on disk: complete lines, and findings.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     queue: String,
@@ -78,8 +78,8 @@ fn killed_at_any_moment_it_loses_nothing() {
         }
         let child = start(&folder, &mark, &arguments);
         let id = child.id();
-        // Some time after it has begun: at once, with the next image or test case, or with the next statistics,
-        // which come every second.
+        // At some time after the start: immediately, at the next image or test case, or at the next statistics, which
+        // are written every second.
         let moment = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
         wait_until(&folder.path(""), &["out"], "something happens", || {
             let now = Kept::read(&out);
@@ -154,7 +154,7 @@ fn flags_replace_the_old_ones_and_stay() {
     assert_eq!(checks["prefix"], false, "{checks}");
     assert_eq!(timeout["secs"], 7, "{timeout}");
     assert_eq!(jobs, 2);
-    // Without flags, all options stay, except for how long it runs.
+    // Without flags, all options are kept except the time limit.
     let (more_execs, again) = resume(&[]);
     assert_eq!(again, [checks, timeout, jobs, seed]);
     assert!(more_execs > execs, "{execs:?} and then {more_execs:?}");
@@ -177,7 +177,7 @@ fn without_checks_nothing_is_found() {
     let summary = summary(&fuzz(&folder, &flags).ends_with(CLEAN));
     assert!(summary["stats"]["crashes"].as_u64() > Some(0), "{summary}");
     assert_eq!(summary["findings"].as_array().map(Vec::len), Some(0));
-    // Failures are explained when it is resumed with checks.
+    // Failures are explained when the campaign is resumed with checks.
     let run = folder.powerfail(&[
         "fuzz",
         "--resume",
@@ -194,13 +194,13 @@ fn without_checks_nothing_is_found() {
     assert_eq!(found["findings"][0]["finding"]["code"], "PF0801", "{found}");
 }
 
-/// What a target writes to a pool at its beginning is on a disk that is full.
+/// The target writes its pool at the start, and the disk is full.
 #[test]
 fn a_full_disk_stops_it_and_it_goes_on() {
     let folder = folder();
     write_seeds(&folder);
     fs::create_dir(folder.path("disk")).expect("a folder");
-    // Root may mount in a mount namespace of its own; others need a user namespace, too.
+    // Root may mount in a new mount namespace; other users also need a user namespace.
     let namespaces: [&[&str]; 2] = [&["--mount"], &["--user", "--map-root-user", "--mount"]];
     let namespace = namespaces.into_iter().find(|namespace| {
         let mut mount = folder.command("unshare");

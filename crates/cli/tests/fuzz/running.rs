@@ -1,4 +1,4 @@
-//! Campaigns in the background: starts them, waits for what they do, and stops them. All waiting is for events.
+//! Campaigns in the background: starts them, waits for their effects, and stops them. All waiting is for events.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ use crate::common::Folder;
 
 /// The environment variable that all processes of a campaign inherit.
 const MARK: &str = "POWERFAIL_TEST_MARK";
-/// How long something may take that is certain to happen.
+/// The time limit for an event that is certain to happen.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// `powerfail fuzz` with these arguments, in a process group of its own.
@@ -45,12 +45,12 @@ pub(crate) fn start_shop(folder: &Folder, mark: &str, flags: &[&str]) -> Child {
     start(folder, mark, &arguments)
 }
 
-/// A name for the processes of a test.
+/// A unique mark for the processes of a test.
 pub(crate) fn mark(test: &str) -> String {
     format!("{}-{test}", std::process::id())
 }
 
-/// Reads standard error until the campaign has made executions.
+/// Reads standard error until the campaign reports executions.
 pub(crate) fn wait_until_it_runs(child: &mut Child) -> impl BufRead + use<> {
     let mut errors = BufReader::new(child.stderr.take().expect("standard error"));
     wait_for_line(&mut errors, " executions, ");
@@ -72,7 +72,7 @@ pub(crate) fn send(child: &Child, signal: Signal) {
     kill_process(id(child), signal).expect("it runs");
 }
 
-/// Ends everything in its process group at once.
+/// Kills its whole process group immediately.
 pub(crate) fn kill_group(mut child: Child) {
     kill_process_group(id(&child), Signal::KILL).expect("it runs");
     child.wait().expect("an end");
@@ -83,7 +83,7 @@ fn id(child: &Child) -> Pid {
     Pid::from_raw(id).expect("an id")
 }
 
-/// Waits for something that is certain to happen, and that changes files in these directories below `base`. They need
+/// Waits for an event that is certain to happen and that changes files in these directories below `base`. They need
 /// not exist yet.
 #[track_caller]
 pub(crate) fn wait_until(
@@ -96,18 +96,18 @@ pub(crate) fn wait_until(
     let deadline = Instant::now() + PATIENCE;
     loop {
         watch(&changes, base, directories);
-        // Whatever happens from here on is an event.
+        // Every change from here on is an event.
         if has_happened() {
             return;
         }
         assert!(wait_for(&changes, deadline), "not in {PATIENCE:?}: {what}");
-        // What the events say does not matter.
+        // The content of the events does not matter.
         rustix::io::read(&changes, &mut [0; 4096]).expect("events");
     }
 }
 
-/// Watches directories, with all that lead to them, from the outside to the inside: what is created after its parent
-/// is watched is an event, and what was created before is watched itself.
+/// Watches directories and all of their parents, from the outermost to the innermost: a directory created after its
+/// parent is watched is an event, and one created before is watched itself.
 fn watch(changes: &OwnedFd, base: &Path, directories: &[&str]) {
     let events = WatchFlags::CREATE
         | WatchFlags::MODIFY
@@ -126,7 +126,7 @@ fn watch(changes: &OwnedFd, base: &Path, directories: &[&str]) {
     }
 }
 
-/// Waits until a descriptor can be read; returns false if it is too late.
+/// Waits until a descriptor is readable; returns false on timeout.
 fn wait_for(descriptor: &OwnedFd, deadline: Instant) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -149,7 +149,7 @@ pub(crate) fn wait_until_all_are_gone(mark: &str) {
     }
 }
 
-/// A process whose environment has this, with its command line.
+/// A process whose environment has this entry, with its command line.
 fn process_with(mark: &str) -> Option<(OwnedFd, String)> {
     let entries = fs::read_dir("/proc").expect("processes").flatten();
     entries.into_iter().find_map(|entry| {
@@ -164,7 +164,7 @@ fn process_with(mark: &str) -> Option<(OwnedFd, String)> {
         }
         let id = entry.file_name().to_str()?.parse().ok()?;
         let process = pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()).ok()?;
-        // The number may be that of another process by now.
+        // The id may belong to another process by now.
         has_mark().then(|| {
             (
                 process,
@@ -174,7 +174,7 @@ fn process_with(mark: &str) -> Option<(OwnedFd, String)> {
     })
 }
 
-/// What a process has left where pools are.
+/// The files that a process has left in the directory for pools.
 pub(crate) fn leftovers(id: u32) -> Vec<String> {
     let names = fs::read_dir("/dev/shm").expect("a folder").flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());

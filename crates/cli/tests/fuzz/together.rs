@@ -1,4 +1,4 @@
-//! Several instances: what one has found arrives in the others.
+//! Several instances: a find of one instance reaches the others.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use crate::running::{mark, send, start, wait_until, wait_until_all_are_gone};
 use crate::ways::queue_has;
 use crate::{folder, has_run, summary};
 
-/// No mutation makes this word by chance, and the target does something new with it.
+/// No mutation creates this word by chance, and the target reacts to it with new coverage.
 const WORD: &str = "SALE";
 
 /// A directory with the word as a seed.

@@ -11,7 +11,7 @@ use crate::running::{
 };
 use crate::{folder, fuzz, has_run, summary, write_seeds};
 
-/// Checks that the planted bug is found and shown again, with the target as its own recovery.
+/// Checks that the planted bug is found and replayed, with the target as its own recovery.
 fn is_found(flags: &[&str], command: &[&str]) {
     let folder = folder();
     write_seeds(&folder);
@@ -65,7 +65,7 @@ fn inputs_as_arguments() {
     );
 }
 
-/// Its recovery is the server, too, and ends although no client connects.
+/// Its recovery is the server as well, and ends although no client connects.
 #[test]
 fn inputs_from_clients() {
     is_found(&["--desock"], &["./shop", "{pool}", "serve"]);
@@ -104,7 +104,7 @@ fn pools_to_begin_with() {
     }
 }
 
-/// No mutation makes these words by chance.
+/// No mutation creates these words by chance.
 #[test]
 fn words_of_a_dictionary_and_inputs_of_a_grammar() {
     let folder = folder();
@@ -166,12 +166,12 @@ fn call_stacks_and_real_time() {
         more_locations > locations,
         "{more_locations:?} {locations:?}"
     );
-    // A microsecond passes with each question.
+    // Each query of the clock advances it by a microsecond.
     assert_eq!(made, 1_700_000_000);
     assert!(made_really > made + 1_000_000, "{made_really}");
 }
 
-/// What the first pool of a campaign says of when it was made.
+/// The creation time in the first pool of a campaign.
 fn time_of_pool(folder: &Folder) -> u64 {
     const MADE_AT: usize = 11 * 64;
     let shown = shown(folder);
@@ -182,7 +182,7 @@ fn time_of_pool(folder: &Folder) -> u64 {
     u64::from_le_bytes(pool[MADE_AT..][..8].try_into().expect("a word"))
 }
 
-/// All that a campaign has.
+/// All inputs of a campaign.
 fn shown(folder: &Folder) -> Value {
     let run = folder.powerfail(&["fuzz", "show", "out", "--json"]);
     summary(&run.ends_with(CLEAN))

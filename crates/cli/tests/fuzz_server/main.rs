@@ -1,5 +1,5 @@
-//! Repeated targets, with real processes: an execution does what a recording and a plain run of the same test case
-//! do, and nothing of it is left.
+//! Repeated targets, with real processes: an execution has the same effects as a recording and as a plain run of the
+//! same test case, and leaves nothing behind.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 static RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
 
-/// A workload that touches most of what the target can do.
+/// A workload that covers most features of the target.
 const COMMANDS: &[u8] = b"i 1\ni 2\ns 7\nr\ng\ni 3\n";
 
 /// The target, built once.
@@ -40,7 +40,7 @@ fn target() -> &'static Path {
     path
 }
 
-/// A directory for pools, and what repeats the target in it.
+/// A directory for pools, and the repeater of the target in it.
 struct Place {
     directory: TempDir,
     options: ExecutorOptions,
@@ -53,7 +53,7 @@ impl Place {
         command.extend(arguments.iter().map(OsString::from));
         let mut options = ExecutorOptions::new(command, way);
         options.directory = directory.path().join("slot");
-        // Machines that run tests are busy.
+        // Test machines may be busy.
         options.timeout = Duration::from_secs(5);
         options.file_limit_bytes = 16 << 20;
         Self { directory, options }
@@ -68,7 +68,7 @@ fn stdin() -> Place {
     Place::new(&["{pool}", "stdin"], InputChannel::Stdin)
 }
 
-/// What the target makes of nothing with an input.
+/// The pool that the target creates from nothing with an input.
 fn image_after(repeater: &mut Executor, input: &[u8]) -> Contents {
     assert_eq!(
         repeater.open(&Contents::default()).expect("opened"),
@@ -178,8 +178,8 @@ fn an_execution_leaves_what_a_plain_run_leaves() {
     assert!(!differing_words(&image, &left).is_empty());
 }
 
-/// Where two pools differ. libpmemobj has addresses in its pools, which nobody uses after the run: in the page of
-/// its descriptor, and elsewhere; they are left out.
+/// The offsets at which two pools differ, except for addresses that libpmemobj keeps in its pools and that are not
+/// used after the run: in the page of its descriptor, and elsewhere.
 fn differing_words(one: &Contents, other: &Contents) -> Vec<(u64, u64, u64)> {
     const DESCRIPTOR_PAGE: u64 = 1;
     let zeros = [0; 4096];
@@ -259,7 +259,7 @@ fn ends_of_all_kinds() {
         (b"e 17\n", End::Exit(17)),
         (b"i 1\nl\n", End::Timeout),
         (b"f 2\ni 2\n", End::Exit(0)),
-        // The file is as long as it may get.
+        // The file reaches its maximum length.
         (b"b\n", End::Signal(25)),
         (b"u\ni 3\n", End::Exit(0)),
         (b"T 5\n", End::Exit(0)),
@@ -275,7 +275,7 @@ fn ends_of_all_kinds() {
         );
         assert_eq!(again.2, reference.2);
     }
-    // A target that kills whoever forked it.
+    // A target that kills the process that forked it.
     repeater.run(b"k\ni 1\n").expect("an execution");
     let again = run(&mut repeater, COMMANDS);
     assert_eq!((again.1, again.2), (reference.1, reference.2));
@@ -364,7 +364,7 @@ fn a_thousand_executions_leave_nothing() {
         };
         repeater.run(input).expect("an execution");
     }
-    // Other tests have descriptors, too.
+    // Other tests have open descriptors, too.
     assert!(descriptors() < before + 100, "{before} before");
     assert!(
         processes().iter().filter(|id| mine(id)).count() <= 2,

@@ -1,4 +1,4 @@
-//! A folder of its own for each test, in which programs are built and `powerfail` runs.
+//! One folder per test, in which programs are built and `powerfail` runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Run {
             .collect()
     }
 
-    /// The summary of a recording on standard output, of a target that has succeeded.
+    /// The summary of a recording on standard output; the target must have succeeded.
     #[track_caller]
     pub(crate) fn summary(&self) -> serde_json::Value {
         let from = self.stdout.find("{\n").expect("a summary");
@@ -34,7 +34,7 @@ impl Run {
     }
 }
 
-/// See the module header. Everything is removed with it.
+/// See the module header. Removed with all of its content when dropped.
 pub(crate) struct Folder {
     folder: TempDir,
 }
@@ -56,14 +56,15 @@ impl Folder {
         self.folder.path().join(name)
     }
 
-    /// Builds one of the programs beside these tests as `./name`.
+    /// Builds a program from the folder of these tests as `./name`.
     pub(crate) fn build(&self, name: &str, source: &str, flags: &[&str]) {
         let compiler = match Path::new(source).extension() {
             Some(extension) if extension == "cpp" => ["g++", "-std=c++17"],
             _ => ["gcc", "-std=gnu11"],
         };
         let mut command = Command::new(compiler[0]);
-        // No lazy binding: it takes locks, and a locked operation is a fence. Calls that allocate stay.
+        // No lazy binding: it takes locks, and a locked operation is a fence. The compiler must not remove
+        // allocations.
         command
             .arg(compiler[1])
             .args(["-Wall", "-Wextra", "-Werror"]);
@@ -89,7 +90,8 @@ impl Folder {
         Run::powerfail(timeout, arguments)
     }
 
-    /// Runs `powerfail check` on a program, with its own `recover` as recovery, into JSON and `out`.
+    /// Runs `powerfail check` on a program, with its own `recover` as recovery, with JSON output and output directory
+    /// `out`.
     pub(crate) fn check(&self, program: &str, options: &[&str]) -> Run {
         let program = format!("./{program}");
         let recover = format!("{program} recover");
@@ -100,7 +102,7 @@ impl Folder {
         self.powerfail(&arguments)
     }
 
-    /// Names of what lies in `out`, sorted.
+    /// The names of the files in `out`, sorted.
     pub(crate) fn out(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("out")).expect("a folder");
         let name = |entry: fs::DirEntry| entry.file_name().into_string().expect("text");
@@ -117,7 +119,7 @@ fn source_path(source: &str) -> PathBuf {
     programs.join(source)
 }
 
-/// The line of a program that is planted.
+/// The line of a program with the planted bug.
 pub(crate) fn planted(source: &str) -> u32 {
     let text = fs::read_to_string(source_path(source)).expect("a source");
     let found = text.lines().position(|line| line.contains("// planted"));
@@ -130,7 +132,7 @@ pub(crate) fn line_of_store(finding: &Finding) -> Option<u32> {
     places.find(|place| place.role == Role::Store)?.line
 }
 
-/// Checks that a planted bug is found at its line, in the program with BUG, and nothing without.
+/// Checks that a planted bug is found at its line with BUG, and that nothing is found without BUG.
 #[track_caller]
 pub(crate) fn is_found_and_its_twin_is_silent(source: &str, flags: &[&str], options: &[&str]) {
     let folder = Folder::with("good", source, flags);

@@ -1,4 +1,4 @@
-//! `--heap`: what a program allocates is persistent memory.
+//! `--heap`: memory that a program allocates is persistent.
 
 use crate::common::{
     CLEAN, FINDINGS, Folder, UNSUPPORTED, is_found_and_its_twin_is_silent, line_of_store, planted,
@@ -33,7 +33,7 @@ fn recovery_finds_what_was_acknowledged() {
     ];
     let run = folder.check("good", &options).ends_with(CLEAN);
     assert!(run.report().findings.is_empty(), "{}", run.stdout);
-    // And it is looked for.
+    // It is also checked for bugs.
     let options = ["--heap", "--ack", "(stored) ", "--dump", "./good dump"];
     folder.check("good", &options).ends_with(FINDINGS);
 }
@@ -88,7 +88,7 @@ fn reads_of_recovery_are_watched_in_the_heap() {
     let races = run.errors();
     let lines: Vec<_> = races.iter().filter_map(line_of_store).collect();
     let first = planted("hash.c");
-    // The stores of the node, and of nothing else.
+    // Only the stores to the node.
     assert!(!lines.is_empty(), "{}", run.stdout);
     for line in lines {
         assert!((first..first + 3).contains(&line), "{}", run.stdout);
@@ -211,7 +211,7 @@ fn programs_run_unchanged_without_powerfail() {
     for program in ["hash", "tree", "static"] {
         folder.run(program, &[]).ends_with(0);
     }
-    // Under powerfail, but without a heap, what is allocated is ordinary memory.
+    // Under powerfail, but without a persistent heap, allocated memory is ordinary memory.
     let run = folder.powerfail(&["record", "--json", "--", "./hash"]);
     let run = run.ends_with(CLEAN);
     assert_eq!(run.summary()["pools"], serde_json::json!([]));

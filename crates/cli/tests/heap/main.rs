@@ -1,4 +1,4 @@
-//! Persistent memory that is no file: the heap of `--heap`, and ranges that a program registers.
+//! Persistent memory that is not a file: the heap of `--heap`, and ranges that a program registers.
 
 mod common;
 mod heap;

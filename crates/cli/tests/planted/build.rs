@@ -1,4 +1,4 @@
-//! Building programs, each once.
+//! Builds each program once.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,19 +9,19 @@ use tempfile::TempDir;
 
 use crate::program::{Kind, Program};
 
-/// Where binaries go.
+/// The directory for binaries.
 fn folder() -> &'static TempDir {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder for programs"))
 }
 
-/// Whether the processor has no clwb, so that programs have to use clflushopt.
+/// Whether the processor lacks clwb, so that programs must use clflushopt.
 fn lacks_clwb() -> bool {
     let processors = fs::read_to_string("/proc/cpuinfo").expect("a list of processors");
     !processors.split_whitespace().any(|flag| flag == "clwb")
 }
 
-/// The flags of the compiler that are the same for all programs of a language.
+/// The compiler flags that all programs of a language share.
 fn compiler(language: &str) -> Command {
     let (name, flags): (_, &[_]) = match language {
         "c" => ("gcc", &["-std=gnu11"]),
@@ -46,7 +46,7 @@ fn compiler(language: &str) -> Command {
     compiler
 }
 
-/// Builds a program; it belongs to one test, so this happens once.
+/// Builds a program. It belongs to one test, so this happens once.
 pub(crate) fn binary(program: &Program) -> PathBuf {
     let kind = match program.kind {
         Kind::Fail => "fail",

@@ -1,4 +1,4 @@
-//! What was found against what was planted.
+//! Compares findings with expectations.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const CLEAN: i32 = 0;
 const FINDINGS: i32 = 1;
 const SETUP: i32 = 2;
 
-/// All that is wrong with what `check` said: sentences.
+/// All differences between the output of `check` and the expectations, as sentences.
 pub(crate) fn complaints(program: &Program, attempt: &Attempt) -> Vec<String> {
     let expected_code = match program.kind {
         Kind::Fail if program.is_refused() => SETUP,
@@ -86,8 +86,8 @@ fn line_of(program: &Program, place: &SourcePlace) -> Option<u32> {
     file.ends_with(program.name()).then_some(place.line)?
 }
 
-/// A finding is where its first place is; one that a crash shows, where its survivor is, unless the
-/// program says which store is lost.
+/// A finding is located at its first place. One that a crash shows is located at its survivor, unless the program
+/// marks the lost store.
 fn meets(program: &Program, expectation: &Expectation, finding: &Finding) -> bool {
     let first = finding.places.first();
     let place = if expectation.is_lost {
@@ -112,7 +112,7 @@ fn is_allowed(program: &Program, finding: &Finding) -> bool {
         || at.is_some_and(|at| program.allowances.contains(&at))
 }
 
-/// The comparison itself, on reports made up for a program that is there.
+/// The comparison itself, on made-up reports for an existing program.
 mod tests {
     use powerfail_finding::Report;
     use serde_json::json;
@@ -127,12 +127,12 @@ mod tests {
         found.expect("the program is there")
     }
 
-    /// What `check` would say if it found these codes at these lines of the program.
+    /// The output of `check` if it found these codes at these lines of the program.
     fn attempt(program: &Program, code: i32, found: &[(&str, u32)]) -> Attempt {
         attempt_with(program, code, found, "error")
     }
 
-    /// The same, with a severity of the findings.
+    /// The same, with a severity for the findings.
     fn attempt_with(
         program: &Program,
         code: i32,

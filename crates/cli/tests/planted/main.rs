@@ -1,6 +1,6 @@
 //! Programs with planted bugs: each bug is found at its line, and nothing is found in the repaired twin.
 //!
-//! The programs and what their comments mean are described in `tests/README.md`.
+//! `tests/README.md` describes the programs and their comments.
 
 mod build;
 mod compare;
@@ -12,21 +12,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use powerfail_finding::{Class, Code};
 use program::{Expectation, Kind, Program};
 
-/// How many programs there are at least for each code.
+/// The minimum number of programs for each code.
 const PROGRAMS_PER_CODE: usize = 5;
 
-/// What the bugs in a folder are, where it is not named after their class.
+/// The classes of the bugs in a folder that is not named after their class.
 fn classes(folder: &str) -> Option<&'static [Class]> {
     match folder {
         "races" => Some(&[Class::CrossFailureRace]),
         "semantic" => Some(&[Class::CrossFailureSemantic]),
-        // What is wrong with a transaction is that it keeps too little or too much.
+        // A transaction bug adds too little or too much.
         "transactions" => Some(&[Class::Atomicity, Class::UnneededAdd]),
         _ => None,
     }
 }
 
-/// Checks all programs of a class in a language, and their twins; says all that is wrong at once.
+/// Checks all programs of a class in a language, and their twins. Reports all problems at once.
 fn check_group(class: &str, language: &str) {
     let programs: Vec<_> = [Kind::Fail, Kind::Pass]
         .into_iter()
@@ -147,7 +147,7 @@ fn a_program_expects_findings_of_its_class_or_refusal_and_a_twin_nothing() {
                 |classes| classes.contains(&code.class()),
             )
         };
-        // A bug may be several things at once: one of them is that of its folder.
+        // A bug may have several classes: one of them is that of its folder.
         assert!(
             program.is_refused() || planted.any(is_of_class),
             "{}",
@@ -155,7 +155,7 @@ fn a_program_expects_findings_of_its_class_or_refusal_and_a_twin_nothing() {
         );
     }
     for program in program::all(Kind::Pass) {
-        // A warning that no run confirms is no bug: the twin asks for it, so that it is known.
+        // A warning that no run confirms is not a bug: the twin declares it, so that it is documented.
         assert!(
             program.expectations.iter().all(Expectation::is_unconfirmed),
             "{}",
@@ -176,8 +176,7 @@ fn every_code_has_its_programs() {
             programs.insert(program.name());
         }
     }
-    // These need no power failure but an input that `powerfail fuzz` has to find: the tests of the campaign plant
-    // them.
+    // These need no power failure but an input that `powerfail fuzz` must find: the tests of the campaign plant them.
     let fuzzed = [Code::ProgramCrashes, Code::ProgramHangs];
     for code in Code::ALL.iter().filter(|code| !fuzzed.contains(code)) {
         let count = programs_by_code.get(code).map_or(0, BTreeSet::len);

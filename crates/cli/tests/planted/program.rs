@@ -1,4 +1,4 @@
-//! A program as its source describes it: how it is run, and what has to be found where.
+//! A program as its source describes it: how it is run, and which findings are expected at which lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -40,20 +40,20 @@ impl Kind {
     }
 }
 
-/// A finding that has to be there, at one of these lines.
+/// A required finding, at one of these lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expectation {
     pub(crate) code: Code,
-    /// Whether the lines are those of the store that is lost, wherever the survivor is.
+    /// Whether the lines are those of the lost store, wherever the survivor is.
     pub(crate) is_lost: bool,
-    /// How much it has to matter: what the code says, or a warning where no run can confirm it.
+    /// The required severity: that of the code, or a warning if no run can confirm it.
     pub(crate) severity: Severity,
     label: Option<String>,
     pub(crate) lines: BTreeSet<u32>,
 }
 
 impl Expectation {
-    /// Whether a bug of this kind is asked for that no run confirms. The program is right then.
+    /// Whether the finding is a warning that no run confirms. The program is correct then.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.severity != self.code.severity()
     }
@@ -65,7 +65,7 @@ impl Expectation {
     }
 }
 
-/// What a comment asks for.
+/// What a comment expects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     /// A finding that begins here.
@@ -76,7 +76,7 @@ enum Asked {
     Unconfirmed,
 }
 
-/// What the comments with findings begin with.
+/// How comments with expectations begin.
 const ASKED: [(&str, Asked); 3] = [
     ("expect: ", Asked::Here),
     ("lost: ", Asked::Lost),
@@ -88,12 +88,12 @@ const ASKED: [(&str, Asked); 3] = [
 pub(crate) struct Program {
     pub(crate) kind: Kind,
     pub(crate) class: String,
-    /// The end of its file's name.
+    /// Its file extension.
     pub(crate) language: String,
     pub(crate) source: PathBuf,
     directives: BTreeMap<String, String>,
     pub(crate) expectations: Vec<Expectation>,
-    /// Findings that may be there.
+    /// Optional findings.
     pub(crate) allowances: Vec<(Code, u32)>,
 }
 
@@ -205,12 +205,12 @@ impl Program {
         self.directives.get(name).map(String::as_str)
     }
 
-    /// The words of a directive; none if it is not there.
+    /// The words of a directive; empty if it is absent.
     pub(crate) fn words(&self, name: &str) -> impl Iterator<Item = &str> {
         self.directive(name).unwrap_or_default().split_whitespace()
     }
 
-    /// Whether the set-up has to be refused.
+    /// Whether the setup must be refused.
     pub(crate) fn is_refused(&self) -> bool {
         self.directive("refused").is_some()
     }

@@ -1,4 +1,4 @@
-//! Running `powerfail check` on a program.
+//! Runs `powerfail check` on a program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::program::Program;
 
-/// Ends a check that hangs. Far beyond what any of them takes.
+/// Ends a check that hangs. Far longer than any check takes.
 const GUARD_SECONDS: &str = "300";
 
 /// Directives that are options of `check`.
@@ -21,7 +21,7 @@ const OPTIONS: [&str; 8] = [
     "stop",
 ];
 
-/// What a run of `powerfail check` gave.
+/// The result of a run of `powerfail check`.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) code: Option<i32>,
@@ -29,7 +29,7 @@ pub(crate) struct Attempt {
     pub(crate) stderr: String,
 }
 
-/// A pool whose path is part of a program: there is none before the test and none after it.
+/// A pool whose path is part of a program: it does not exist before the test and is removed after it.
 struct OwnPath(Option<PathBuf>);
 
 impl OwnPath {
@@ -52,7 +52,7 @@ impl Drop for OwnPath {
     }
 }
 
-/// Checks a program, whatever comes of it.
+/// Checks a program, whatever the result is.
 pub(crate) fn check(program: &Program, binary: &Path) -> Attempt {
     let folder = tempfile::tempdir().expect("a folder for the results");
     let _own_path = OwnPath::of(program);

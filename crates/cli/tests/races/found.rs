@@ -1,4 +1,4 @@
-//! What is found, at which lines, and how much it matters.
+//! Which races are found, at which lines, and with which severity.
 
 use powerfail_finding::{Code, NotDurable, Role};
 
@@ -103,7 +103,7 @@ fn a_read_of_what_is_not_committed_is_an_error_without_a_run() {
     );
 }
 
-/// The value is the same in all that a crash can leave: only the strict rule minds.
+/// The value is the same in all crash states: only the strict rule reports it.
 #[test]
 fn equal_values_are_for_the_strict_rule() {
     let folder = folder(5);

@@ -1,4 +1,4 @@
-//! Budgets and interruptions: what is known is reported, and what was not tried is said.
+//! Budgets and interruptions: the known findings are reported, and so is what was not tried.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use crate::{folder, line, pairs, races};
 
 #[test]
 fn a_budget_leaves_out_and_says_so() {
-    // More failure points than anybody can watch recovery at in a millisecond.
+    // Recovery cannot be watched at so many failure points in a millisecond.
     let folder = Folder::new();
     folder.build_at("bug", "check", "many.c", &[]);
     folder.record();
@@ -22,11 +22,11 @@ fn a_budget_leaves_out_and_says_so() {
     assert_eq!(all.totals.races.map(|it| it.not_tried), Some(0));
 }
 
-/// Recovery says when it waits, at a failure point behind one that has shown something.
+/// Recovery reports that it is waiting, at a failure point after one with a finding.
 #[test]
 fn an_interruption_keeps_what_is_known() {
     let folder = folder(8);
-    // Whoever runs the tests in the background has the signal ignored, and so would powerfail.
+    // If the tests run in the background, the signal is ignored, and powerfail would inherit that.
     let mut command = folder.command("env");
     command
         .args([
@@ -46,7 +46,7 @@ fn an_interruption_keeps_what_is_known() {
     wait_for_file(&folder.path("waiting"), &child);
     let id = i32::try_from(child.id()).expect("an id");
     let id = rustix::process::Pid::from_raw(id).expect("an id");
-    // Passed on by timeout.
+    // timeout forwards the signal.
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it waits");
     let run = Run::from(child.wait_with_output().expect("an end"));
     assert_eq!(run.code, SETUP, "{run:?}");

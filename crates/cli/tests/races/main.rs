@@ -1,7 +1,7 @@
-//! `powerfail races` and `powerfail check --races`, as a user meets them: what is found at which lines, what is an
-//! error and what a warning, findings shown again, refusals, budgets and interruptions.
+//! `powerfail races` and `powerfail check --races` from the user's side: which races are found at which lines, which
+//! are errors and which are warnings, replays of findings, refusals, budgets and interruptions.
 //!
-//! That planted bugs are found where they are is for the tests in `planted`.
+//! The tests in `planted` check that planted bugs are found at their lines.
 
 #[path = "../check/common.rs"]
 #[allow(dead_code, reason = "these tests need less of it than those of check")]
@@ -27,7 +27,7 @@ fn folder(case: u32) -> Folder {
     folder
 }
 
-/// Runs `powerfail races` on the trace, into JSON.
+/// Runs `powerfail races` on the trace, with JSON output.
 fn races(folder: &Folder, more: &[&str]) -> Run {
     let mut arguments = vec![
         "races",
@@ -42,7 +42,7 @@ fn races(folder: &Folder, more: &[&str]) -> Run {
     folder.powerfail(&arguments)
 }
 
-/// The line of `programs/record.c` that has this text at its end.
+/// The line of `programs/record.c` that ends with this text.
 fn line(text: &str) -> u32 {
     let source = include_str!("programs/record.c");
     let found = source.lines().position(|line| line.ends_with(text));
@@ -54,7 +54,7 @@ fn line_of(finding: &Finding, role: Role) -> Option<u32> {
     places.find(|place| place.role == role)?.line
 }
 
-/// Writer, reader and whether it is an error, of each finding.
+/// Writer, reader, and whether it is an error, for each finding.
 fn pairs(run: &Run) -> Vec<(Option<u32>, Option<u32>, bool)> {
     let report = run.report();
     let mut pairs: Vec<_> = report

@@ -28,7 +28,7 @@ fn a_read_of_memory_that_nobody_has_written_is_named() {
         line_of(&finding, Role::Allocation),
         Some(line("allocates it"))
     );
-    let reads = line("reads what nobody has written");
+    let reads = line("reads what was never written");
     assert_eq!(line_of(&finding, Role::Load), Some(reads));
     assert!(finding.evidence.is_none(), "{}", run.stdout);
 }

@@ -1,4 +1,4 @@
-//! What cannot be judged is refused with a sentence.
+//! Setups that cannot be judged are refused with a reason.
 
 use crate::common::{CLEAN, RECOVER, SETUP};
 use crate::{folder, line, pairs, races};
@@ -49,7 +49,7 @@ fn strict_belongs_to_races() {
     assert!(run.stderr.contains("--races"), "{}", run.stderr);
 }
 
-/// Nothing is looked at, so that nothing can be said: that is no clean result.
+/// Nothing is watched, so nothing can be reported: that is not a clean result.
 #[test]
 fn a_recovery_that_is_linked_statically_is_refused() {
     let folder = folder(0);
@@ -59,7 +59,7 @@ fn a_recovery_that_is_linked_statically_is_refused() {
         .is_refused_with(SETUP, &["cannot be watched", "statically"]);
 }
 
-/// Recovery is a shell that reads the pool by other programs: nothing of that can be watched, and that is said.
+/// Recovery is a shell that runs other programs to read the pool: their reads cannot be watched, and a note says so.
 #[test]
 fn what_cannot_be_watched_is_named_and_counted() {
     let folder = folder(0);
@@ -84,7 +84,7 @@ fn what_cannot_be_watched_is_named_and_counted() {
     );
 }
 
-/// With every store in place recovery fails at some failure points. That is for `crash`; what was read is reported.
+/// Recovery fails at some failure points with all stores in place. `crash` reports that; here the reads are reported.
 #[test]
 fn a_failure_that_needs_no_loss_is_a_note() {
     let folder = folder(7);
@@ -96,7 +96,7 @@ fn a_failure_that_needs_no_loss_is_a_note() {
         "{:?}",
         report.notes
     );
-    // Where it fails in any case, the other value shows nothing.
+    // If recovery fails with either value, the other value shows nothing.
     let value = (
         Some(line("stores the value")),
         Some(line("reads the value")),

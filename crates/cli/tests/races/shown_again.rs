@@ -1,4 +1,4 @@
-//! `powerfail replay` of findings about reads.
+//! `powerfail replay` of race findings.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ fn a_recovery_that_reads_no_more_is_told() {
     let folder = folder(0);
     let report = races(&folder, &[]).report();
     let id = report.findings[0].id.as_str();
-    // Another program of the same name.
+    // Another program with the same name.
     folder.build_at("bug", "races", "record.c", &["-DCASE=6"]);
     let again = folder
         .powerfail(&["replay", id, "--out", "out"])

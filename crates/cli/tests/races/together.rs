@@ -1,4 +1,4 @@
-//! Races as a part of `powerfail check`: one recording, and one bug once.
+//! Races as a part of `powerfail check`: one recording, and each bug is reported once.
 
 use powerfail_finding::Role;
 
@@ -28,7 +28,7 @@ fn a_bug_that_other_crashes_show_is_said_once() {
     assert!(race.evidence.is_some() && race.suggestion.is_some());
     let totals = both.report().totals;
     assert!(totals.races.is_some() && totals.exploration.is_some());
-    // Shown again from the directory of check.
+    // Replayed from the output directory of `check`.
     let again = folder.powerfail(&["replay", &race.id]).ends_with(FINDINGS);
     assert!(again.stdout.contains("the same again"), "{}", again.stdout);
 }

@@ -1,4 +1,4 @@
-//! A recovery that is a function of what it loads.
+//! A simulated recovery: a function of the values that it loads.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const POOL: PoolIndex = PoolIndex(0);
 const LINE: usize = 64;
 const WORD: usize = 8;
 
-/// What a traced program does to words of its pool.
+/// The effects of a traced program on words of its pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Store(u64, u64),
@@ -81,13 +81,13 @@ pub(crate) fn trace_of(ops: &[Op]) -> Trace {
 /// How executions branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
-    /// All in one request.
+    /// All executions in one request.
     Fork,
-    /// One for each request.
+    /// One execution per request.
     RecoveryCrash,
-    /// Branches at the first choices only; the others are left.
+    /// Branches at the first choices only; the others remain unexplored.
     ForkHalf,
-    /// Not at all.
+    /// Does not branch at all.
     Refuse(&'static str),
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Simulated<'t> {
     recovery: Recovery,
     pub(crate) engine: Engine,
     pub(crate) succeeds_without_exploration: bool,
-    /// While it is explored, the execution with the newest content fails, whatever it does.
+    /// During exploration, the execution with the newest content always fails.
     pub(crate) newest_fails_in_exploration: bool,
 }
 
@@ -206,7 +206,7 @@ impl Explorer for Simulated<'_> {
                 .iter()
                 .map(|choice| choice.class.into())
                 .collect();
-            // What is deepest comes first, as if by forking.
+            // Deepest first, as with forking.
             for (number, choice) in execution.choices.iter_mut().enumerate() {
                 let is_new = number >= prefix.len();
                 if number >= request.prefix.len() && !forks(number) {
@@ -298,7 +298,7 @@ impl Executor for Simulated<'_> {
     }
 }
 
-/// What a recovery sees.
+/// The memory that a recovery sees.
 pub(crate) struct Memory<'a> {
     executor: &'a Simulated<'a>,
     table: &'a LineTable,
@@ -311,7 +311,7 @@ pub(crate) struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// Loads a word of 8 bytes, which lies in one line.
+    /// Loads a word of 8 bytes within one line.
     pub(crate) fn load(&mut self, offset: u64) -> u64 {
         if let Some(word) = self.stored.get(&offset) {
             return *word;
@@ -377,7 +377,7 @@ impl Memory<'_> {
         self.stored.insert(offset, word);
     }
 
-    /// What a line surely holds, or what the crash state says.
+    /// The content that a line is known to hold, or the one that the crash state gives it.
     fn content(&self, start: u64) -> Vec<u8> {
         let cursor = &self.executor.cursor;
         let version = self

@@ -1,6 +1,6 @@
-// Two numbers of one line that belong together, stored one after the other: only a failure between them, which no
-// flush marks, shows it. Then a pair on lines of its own, which any failure between its flushes shows. What the
-// program says about itself is its second argument.
+// Two numbers of one line that must be equal, stored one after the other: only a failure between the two stores
+// shows the bug, and there is no flush between them. Then a pair on separate lines: any failure between their
+// flushes shows that bug. The second argument selects the annotation.
 #include "../../../../../include/powerfail.h"
 #include "../../../../../tests/programs/pm.h"
 

@@ -1,5 +1,5 @@
-// A constructor whose object is in use before its length is set. In a file that is new, the length happens
-// to be zero; in memory that was used before, it is anything.
+// A constructor whose object is in use before its length is set. In a new file, the length happens to be
+// zero; in memory that was used before, it is arbitrary.
 #include "../../../../../tests/programs/pm.h"
 
 struct pool {

@@ -1,6 +1,6 @@
 /*
- * Two threads on a counter of five. The second one has something else to do first; if it comes in between
- * nevertheless, the workload itself notices. Nothing that a crash leaves is wrong.
+ * Two threads increment a counter five times each. The second thread does something else first. If the
+ * threads interfere anyway, the workload itself notices. No crash state is wrong.
  */
 #include <pthread.h>
 #include <time.h>

@@ -1,8 +1,8 @@
-// Records in a log, and how many there are, on lines of their own. Recovery reads that many records, and
-// all stores are made in the right order: only a lost line shows what is wrong.
+// Records in a log, and their count, on separate lines. Recovery reads that many records, and all stores are
+// in the right order: only a lost line shows the bug.
 //
-// Planted by -DBUG=...: 0 nothing, 1 the flush of a record is missing, 2 the fence after it is, 3 the record is
-// flushed after the count, 4 two counts that have to agree become durable in any order.
+// Planted by -DBUG=...: 0 none, 1 the flush of a record is missing, 2 the fence after it is missing, 3 the
+// record is flushed after the count, 4 two counts that must be equal become durable in any order.
 #include "../../../../../tests/programs/pm.h"
 
 #include <signal.h>

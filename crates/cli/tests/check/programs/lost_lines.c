@@ -1,8 +1,8 @@
-// Bugs that only lost and reordered lines show, chosen by -DBUG=N. Without it there is none.
+// Bugs that only lost and reordered lines show, selected with -DBUG=N. By default there is none.
 //
 //  1  flag and data are flushed under one fence: the flag can survive without the data
-//  2  recovery does the same when it repairs: it takes a second power failure
-//  3  recovery reads both and gets along with either: not robust, and no failure
+//  2  recovery makes the same mistake in its repair: it takes a second power failure
+//  3  recovery reads both and accepts either: not robust, but no failure
 #include "../../../../../tests/programs/pm.h"
 
 #ifndef BUG

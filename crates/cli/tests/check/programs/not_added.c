@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
-// A transaction that adds the head of a list and not its length. How recovery takes that, the macro says:
-// REPAIRS it counts again, REFUSES it does not accept a length without a head, and otherwise it does not look.
+// A transaction that adds the head of a list but not its length. The macro selects how recovery reacts: with
+// REPAIRS it counts again, with REFUSES it rejects a length without a head, otherwise it does not check.
 #include "../../../../../tests/programs/objects.h"
 
 struct root {
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 		return recover(argv[1]);
 	PMEMobjpool *pool = objects_create(argv[1]);
 	struct root *root = pmemobj_direct(pmemobj_root(pool, sizeof(struct root)));
-	/* The first one stores what is there. */
+	/* The first transaction stores the value that is already there. */
 	for (uint64_t round = 0; round < 2; round++) {
 		TX_BEGIN(pool) {
 			pmemobj_tx_add_range_direct(&root->head, sizeof(root->head));

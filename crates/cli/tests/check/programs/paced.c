@@ -1,5 +1,5 @@
-// As many.c, but program and recovery go one step at a time: they write a byte to the pipe `arrived` and wait for
-// one from the pipe `go`. Recovery leaves a process behind in a session of its own, which never ends by itself.
+// Like many.c, but program and recovery execute one step at a time: they write a byte to the pipe `arrived` and
+// wait for a byte from the pipe `go`. Recovery leaves a process in another session, which never ends by itself.
 #include "../../../../../tests/programs/pm.h"
 
 struct pool {

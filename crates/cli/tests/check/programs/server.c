@@ -1,5 +1,5 @@
-// A server that stores a value in its pool, says that it is ready, and waits until a signal ends it. It is its own
-// recovery.
+// A server that stores a value in its pool, reports that it is ready, and waits until a signal ends it. It is also
+// its own recovery.
 #include "../../../../../tests/programs/pm.h"
 
 struct pool {

@@ -1,18 +1,18 @@
-// A store that is small enough to be fuzzed for a second: one letter is one command. They come on standard input, or
+// A store that is small enough to be fuzzed in a second: each letter is a command. They come on standard input, or
 //
 //   shop POOL file PATH      from a file
 //   shop POOL args WORD...   as arguments
-//   shop POOL serve          from those who connect
+//   shop POOL serve          from clients that connect
 //
 // The commands:
 //
-//   a..h  counts, each letter on a line of its own
-//   o, p  an order, and its payment: the flag of a payment is durable before what was paid for (planted)
-//   SALE  a sale, by instructions of its own: nobody guesses the word
+//   a..h  increments a counter; each letter has its own line
+//   o, p  an order, and its payment: the payment's flag is durable before the paid order (planted)
+//   SALE  a sale, with separate instructions: mutation cannot guess the word
 //   KILL  crashes
 //   HANG  hangs
 //
-// A pool knows when it was made. Opening one checks it, which is all its recovery.
+// A pool contains its creation time. Opening a pool checks it; that is the whole recovery.
 
 #include <fcntl.h>
 #include <netinet/in.h>

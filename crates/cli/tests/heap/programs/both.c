@@ -1,4 +1,4 @@
-/* A pool that is a file, and memory of the persistent heap that it points to. */
+/* A pool in a file, and memory of the persistent heap that it points to. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>

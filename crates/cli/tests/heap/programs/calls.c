@@ -1,4 +1,4 @@
-/* What the functions that allocate promise, and where their memory is. */
+/* The guarantees of the allocation functions, and where their memory is. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
@@ -17,7 +17,7 @@
 	} while (0)
 
 static uintptr_t base;
-/* More than there is; the compiler must not know. */
+/* More than is available; the compiler must not know the size. */
 static volatile size_t huge = (size_t)1 << 60;
 
 static int persistent(const void *address)
@@ -35,7 +35,7 @@ int main(void)
 {
 	base = (uintptr_t)powerfail_root(0) & ~(uintptr_t)0xfffff;
 
-	/* Freed memory is used again, with what it held. */
+	/* Freed memory is reused with its old content. */
 	char *one = malloc(100);
 	MUST(persistent(one) && aligned(one, 16) && malloc_usable_size(one) >= 100);
 	strcpy(one, "held");
@@ -52,7 +52,7 @@ int main(void)
 		MUST(zeros[i] == 0);
 	MUST(calloc(huge, 64) == NULL && errno == ENOMEM);
 
-	/* What is resized keeps its content. */
+	/* Resized memory keeps its content. */
 	char *text = malloc(10);
 	strcpy(text, "resized");
 	for (size_t length = 10; length < 300000; length = length * 3 / 2) {
@@ -86,7 +86,7 @@ int main(void)
 	MUST(persistent(copy) && persistent(part));
 	MUST(!strcmp(copy, "copy") && !strcmp(part, "co"));
 
-	/* Large objects are used again, too, and objects share no line. */
+	/* Large objects are reused as well, and objects do not share a line. */
 	char *large = malloc(200000);
 	large[199999] = 1;
 	free(large);
@@ -96,7 +96,7 @@ int main(void)
 	MUST(malloc(0) != malloc(0));
 	free(NULL);
 
-	/* What is asked for in vain. */
+	/* Requests that must fail. */
 	errno = 0;
 	MUST(malloc(huge) == NULL && errno == ENOMEM);
 	return 0;

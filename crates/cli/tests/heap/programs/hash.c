@@ -1,5 +1,5 @@
-/* A hash table for which malloc is persistent memory. With BUG a node is published before it is durable. Without
- * an argument it stores keys; `recover` checks them and goes on, `dump` prints them. */
+/* A hash table on persistent malloc. With BUG a node is published before it is durable. Without an argument it
+ * stores keys; `recover` checks them and inserts more, `dump` prints them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
 	if (argc > 1) {
 		if (check(table, 0))
 			return 1;
-		/* Goes on with what is there, and gets nothing that is in use. */
+		/* Continues with the existing content, and must not be given memory that is in use. */
 		for (uint64_t key = 100; key < 110; key++)
 			insert(table, key);
 		return check(table, 0);

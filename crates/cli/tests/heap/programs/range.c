@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 				     MAP_PRIVATE | MAP_ANONYMOUS | PLACE, -1, 0);
 	if (memory == MAP_FAILED)
 		return 2;
-	/* What is there when it is registered belongs to it. */
+	/* The content at the time of registration belongs to the range. */
 	memory->records[63] = 77;
 	if (powerfail_register_pool((char *)memory + 8, LENGTH, "odd") > 0 ||
 	    powerfail_register_pool(memory, LENGTH, "a/b") > 0)

@@ -1,4 +1,4 @@
-/* A node lies in memory that was used before, and nobody writes all of it. Without BUG somebody does. */
+/* A node in memory that was used before. With BUG not all of it is written; without BUG all of it is. */
 #include <stdlib.h>
 
 #include "pm.h"

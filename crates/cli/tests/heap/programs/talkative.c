@@ -1,4 +1,4 @@
-/* Lets the C library allocate what it likes, and allocates nothing. */
+/* Makes the C library allocate, and allocates nothing itself. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <locale.h>

@@ -1,4 +1,4 @@
-/* Threads and a child allocate and free at the same time; nobody gets what another one has. */
+/* Threads and a child allocate and free at the same time; no memory is given to two of them. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ int main(void)
 	}
 	waitpid(child, &status, 0);
 	failed |= status != 0;
-	/* The child has freed it, and must not have got it again. */
+	/* The child has freed it, and must not have been given it again. */
 	failed |= strcmp(before, "before") != 0;
 	return failed;
 }

@@ -1,4 +1,4 @@
-// An object of libpmemobj of which one field is never written. With -DFAILS recovery depends on its highest bit.
+// A libpmemobj object of which one field is never written. With -DFAILS recovery depends on the field's highest bit.
 // powerfail: needs = "-lpmemobj"
 #include <libpmemobj.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 struct object {
 	uint64_t written;
-	char gap[2000]; // libpmemobj keeps things of its own where the first objects come to lie
+	char gap[2000]; // libpmemobj uses the space of the first objects for its own data
 	uint64_t forgotten;
 };
 
@@ -27,7 +27,7 @@ int main(int argc, char **argv)
 		object = pmemobj_direct(root->object);
 		if (object == NULL)
 			return 0;
-		uint64_t forgotten = object->forgotten; // reads what nobody has written
+		uint64_t forgotten = object->forgotten; // reads what was never written
 		printf("%d %d\n", (int)object->written, (int)forgotten);
 #ifdef FAILS
 		return forgotten >> 63;

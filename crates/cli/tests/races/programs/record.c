@@ -1,14 +1,14 @@
-// A value and the bit that says that it is there, each on its line. -DCASE=N chooses what is wrong.
+// A value and the bit that says that it is valid, each on its own line. -DCASE=N selects the bug.
 //
-//  0  nothing: the bit is stored when the value is durable
+//  0  none: the bit is stored when the value is durable
 //  1  both are flushed under one fence, and recovery trusts the bit
-//  2  the same, and recovery gets along with either value
-//  3  nothing, and the bit is annotated as what commits the value
+//  2  the same, but recovery accepts either value
+//  3  none, and the bit is annotated as the commit variable of the value
 //  4  recovery reads the value whatever the annotated bit says
-//  5  the value is stored once more, as it was, and not flushed
-//  6  nothing, and recovery says that its reads of the bit are its own business
-//  7  as 1, and recovery fails with every store in place after the bit is stored
-//  8  as 0, and later recovery says that it waits, and waits
+//  5  the value is stored again, unchanged, and not flushed
+//  6  none, and recovery declares its reads of the bit as intended
+//  7  as 1, but recovery also fails with all stores in place after the bit is stored
+//  8  as 0, but later recovery reports that it waits, and then waits
 #include "../../../../../include/powerfail.h"
 #include "../../../../../tests/programs/pm.h"
 
