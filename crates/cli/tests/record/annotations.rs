@@ -1,4 +1,4 @@
-//! Annotated programs: they run unchanged without powerfail, and what they say arrives with it.
+//! Annotated programs: they run unchanged without powerfail, and with powerfail their annotations are recorded.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Mode, Recorder, Recording, native, target, target_with};
 
-/// How programs are built; the last two know nobody who is loaded at run time.
+/// How programs are built; the last two are static and cannot use a library that is loaded at run time.
 const BUILDS: [&[&str]; 6] = [
     &["-O0"],
     &["-O2"],
@@ -39,7 +39,7 @@ fn annotate_crate(flags: &[&str]) -> PathBuf {
     target_with(source, "rlib", &[&library, flags].concat())
 }
 
-/// All annotated programs: C, C++ and Rust, in all builds, and whether they can hear of powerfail.
+/// All annotated programs: C, C++ and Rust, in all builds, and whether powerfail can reach them.
 fn programs() -> Vec<(PathBuf, bool)> {
     let mut programs = Vec::new();
     for flags in BUILDS {
@@ -56,7 +56,7 @@ fn programs() -> Vec<(PathBuf, bool)> {
     programs
 }
 
-/// Runs a program alone, perhaps with a library in front of it: what it wrote to both outputs.
+/// Runs a program alone, optionally with a preloaded library, and returns its output and error output.
 fn alone(program: &Path, preloaded: Option<&Path>) -> (String, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let pool = folder.path().join("pool");
@@ -76,7 +76,7 @@ fn alone(program: &Path, preloaded: Option<&Path>) -> (String, String) {
 #[test]
 fn without_powerfail_programs_run_unchanged() {
     let listener = target("listener.c", &["-shared", "-fPIC"]);
-    // What is said, as code, value, lengths and stage.
+    // The annotations, as code, value, lengths and stage.
     let said = [
         "0x200 0 0 0 2",
         "0x200 0 0 0 1",
@@ -111,7 +111,7 @@ fn without_powerfail_programs_run_unchanged() {
         let (stdout, stderr) = alone(&program, Some(&listener));
         assert_eq!(stdout, "1\n", "{name}");
         if hears {
-            // The region of recovery ends with the scope that it is in.
+            // The recovery region ends with its scope.
             let stderr = stderr.strip_suffix("0x201 0 0 0 2\n").unwrap_or(&stderr);
             assert_eq!(stderr, expected, "{name}");
         } else {
@@ -185,7 +185,7 @@ fn all_annotations_arrive_in_a_trace() {
     }
 }
 
-/// Each annotation has the call stack of the program's line that makes it, and its place among stores.
+/// Each annotation has the call stack of the line of the program that makes it, and its position among the stores.
 fn assert_places(recording: &Recording, program: &Path) {
     let trace = Trace::open(recording.trace()).expect("a trace");
     let mut records = trace.records_from(powerfail_model::EventIndex(0));
@@ -239,7 +239,7 @@ fn code_that_is_annotated_for_xfdetector() {
     assert_eq!(annotations(&recording), expected);
 }
 
-/// The headers that the binary carries are those that were compiled here.
+/// The headers in the binary are those that were compiled here.
 #[test]
 fn the_binary_gives_its_headers() {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");

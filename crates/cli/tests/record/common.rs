@@ -1,4 +1,4 @@
-//! Building targets, recording them, and reading what was recorded.
+//! Builds targets, records them, and reads the recordings.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Ends a recording that hangs. Far beyond what any of them takes.
+/// Ends a recording that hangs. Far longer than any recording takes.
 const GUARD_SECONDS: &str = "120";
 
-/// How stores are caught.
+/// How stores are intercepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Patch,
@@ -30,10 +30,10 @@ impl Mode {
     }
 }
 
-/// By compiler line: where the binary is, and its number.
+/// By compiler command line: the path of the binary, and its number.
 type Built = HashMap<String, (Arc<OnceLock<PathBuf>>, usize)>;
 
-/// What was built in this run of the tests, by compiler line.
+/// The binaries built in this run of the tests, by compiler command line.
 fn built() -> &'static (TempDir, Mutex<Built>) {
     static BUILT: OnceLock<(TempDir, Mutex<Built>)> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -94,7 +94,7 @@ fn compile(source: &str, flags: &[&str], binary: &Path) {
     );
 }
 
-/// Where the sources of targets are.
+/// The directory of the sources of targets.
 pub(crate) fn targets() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/targets")
 }
@@ -109,7 +109,7 @@ pub(crate) fn native(program: &Path, arguments: &[&str]) -> Output {
         .expect("the target runs")
 }
 
-/// A recording about to be made. `{pool}` in an argument is a fresh pool.
+/// A recording to be made. `{pool}` in an argument is a fresh pool.
 pub(crate) struct Recorder {
     folder: TempDir,
     options: Vec<OsString>,
@@ -140,7 +140,7 @@ impl Recorder {
         self
     }
 
-    /// As `option`, of one that has no value.
+    /// Like `option`, for an option without a value.
     pub(crate) fn flag(mut self, name: &str) -> Self {
         self.options.push(name.into());
         self
@@ -151,13 +151,13 @@ impl Recorder {
         self.folder.path()
     }
 
-    /// Adds an argument, for those that name something in the folder.
+    /// Adds an argument, for arguments that name something in the folder.
     pub(crate) fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.command.push(argument.into());
         self
     }
 
-    /// The command as it stands, for a test that must talk to the target while it runs.
+    /// The command itself, for a test that must communicate with the target while it runs.
     pub(crate) fn to_command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_powerfail"));
         self.complete(&mut command);
@@ -177,7 +177,7 @@ impl Recorder {
         self.folder.path().join("trace")
     }
 
-    /// Runs the target, whatever comes of it.
+    /// Runs the target, whatever the result is.
     pub(crate) fn attempt(&self) -> Attempt {
         let mut command = Command::new("timeout");
         command
@@ -221,7 +221,7 @@ pub(crate) fn record(mode: Mode, program: &Path, arguments: &[&str]) -> Recordin
     recording
 }
 
-/// What a run of `powerfail record` gave.
+/// The result of a run of `powerfail record`.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) code: i32,
@@ -240,7 +240,7 @@ impl From<Output> for Attempt {
 }
 
 impl Attempt {
-    /// What the target wrote, and behind it the summary.
+    /// The output of the target, followed by the summary.
     fn split(&self) -> (String, Value) {
         let at = self
             .stdout
@@ -253,7 +253,7 @@ impl Attempt {
     }
 }
 
-/// A recording that is sound.
+/// A sound recording.
 pub(crate) struct Recording {
     mode: Mode,
     /// Standard output of the target.
@@ -295,7 +295,7 @@ impl Recording {
         assert_eq!(self.summary["signal"], signal, "{}", self.summary);
     }
 
-    /// How many events there are of a kind.
+    /// The number of events of a kind.
     pub(crate) fn count(&self, kind: &str) -> u64 {
         self.summary["counts"][kind].as_u64().expect("a count")
     }
@@ -309,7 +309,7 @@ impl Recording {
         events.iter().map(Event::parse).collect()
     }
 
-    /// Events as they are told, with further options.
+    /// Events as `trace events` prints them, with further options.
     pub(crate) fn json_events_of(&self, filter: &[&str]) -> Vec<Value> {
         let arguments = [&["events", "--json"], filter].concat();
         self.look(&arguments)
@@ -318,7 +318,7 @@ impl Recording {
             .collect()
     }
 
-    /// All events as they are told, in order.
+    /// All events as `trace events` prints them, in order.
     pub(crate) fn json_events(&self) -> Vec<Value> {
         self.json_events_of(&[])
     }
@@ -328,31 +328,31 @@ impl Recording {
         self.events_of(&[])
     }
 
-    /// What the target did to its pools: no outputs, no beginnings and ends of threads.
+    /// The effects of the target on its pools: no outputs, no starts and ends of threads.
     pub(crate) fn pool_events(&self) -> Vec<Event> {
         let mut events = self.events();
         events.retain(|event| !event.is_mark());
         events
     }
 
-    /// What was stored, in order.
+    /// The stores, in order.
     pub(crate) fn stores(&self) -> Vec<Event> {
         self.events_of(&["--kind", "stores"])
     }
 
-    /// What was written to the outside, in order.
+    /// The outputs, in order.
     pub(crate) fn outputs(&self) -> Vec<Event> {
         self.events_of(&["--kind", "output"])
     }
 }
 
-/// One event of a trace, without where in the code it happened.
+/// One event of a trace, without its code location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) thread: u64,
     pub(crate) kind: String,
     pub(crate) pool: u64,
-    /// In the pool; of an output, the descriptor.
+    /// The offset in the pool; for an output, the descriptor.
     pub(crate) offset: u64,
     pub(crate) len_bytes: u64,
     pub(crate) bytes: Vec<u8>,
@@ -382,7 +382,7 @@ impl Event {
         ["output", "thread-start", "thread-end"].contains(&self.kind.as_str())
     }
 
-    /// What was stored, as a number.
+    /// The stored value as a number.
     pub(crate) fn value(&self) -> u64 {
         let mut word = [0; 8];
         word[..self.bytes.len()].copy_from_slice(&self.bytes);
@@ -411,7 +411,7 @@ pub(crate) fn assert_same_events(one: &Recording, other: &Recording) {
     assert_eq!(left.len(), right.len());
 }
 
-/// Records in both modes, which must give the same events, and gives the recording by patching.
+/// Records in both modes, which must give the same events, and returns the patched recording.
 pub(crate) fn record_both(program: &Path, arguments: &[&str]) -> Recording {
     let [patch, trap] = Mode::BOTH.map(|mode| record(mode, program, arguments));
     assert_same_events(&patch, &trap);

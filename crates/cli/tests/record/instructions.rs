@@ -1,4 +1,4 @@
-//! Every kind of instruction, against what the program itself says that it did.
+//! Every kind of instruction, compared with the log that the program writes.
 
 use crate::common::{Event, Mode, Recording, parse_hex, record, record_both, target};
 
@@ -27,8 +27,7 @@ fn log(recording: &Recording) -> Vec<Logged> {
     recording.output.lines().map(parse).collect()
 }
 
-/// Takes the plain stores at the head of `events`, which must write the logged bytes together, or
-/// some of them.
+/// Takes the plain stores at the head of `events`, which together must write all or some of the logged bytes.
 fn take_bulk<'a>(events: &'a [Event], logged: &Logged) -> &'a [Event] {
     let mut written = vec![None; logged.bytes.len()];
     let range = logged.offset..logged.offset + logged.bytes.len() as u64;
@@ -96,7 +95,7 @@ fn instructions_of_an_unoptimised_program() {
     check(&record_both(&program, &["{pool}"]));
 }
 
-/// Stores that have no trampoline: popped, masked, saved state.
+/// Stores without a trampoline: popped, masked, saved state.
 #[test]
 fn rare_instructions() {
     let program = target("rare.c", &["-O1"]);

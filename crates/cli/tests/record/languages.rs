@@ -2,7 +2,7 @@
 
 use crate::common::{Mode, Recorder, native, record, record_both, target};
 
-/// Records in both modes; the target must say the same as without powerfail.
+/// Records in both modes; the target must print the same as without powerfail.
 fn check_build(source: &str, flags: &[&str]) {
     let program = target(source, flags);
     let recording = record_both(&program, &["{pool}"]);
@@ -73,7 +73,7 @@ fn a_rust_program() {
     }
 }
 
-/// The content of the pool before the target came is part of the trace.
+/// The content of the pool before the target started is part of the trace.
 #[test]
 fn a_pool_that_has_content_already() {
     let program = target("ledger.c", &["-O2"]);

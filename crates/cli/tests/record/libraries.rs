@@ -1,4 +1,4 @@
-//! Code that is loaded or generated after the pool was mapped.
+//! Code that is loaded or generated after the pool is mapped.
 
 use crate::common::{Event, Mode, Recorder, Recording, record, record_both, target};
 

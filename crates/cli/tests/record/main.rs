@@ -1,7 +1,7 @@
-//! `powerfail record` on real programs: what it says about them must be what they did.
+//! `powerfail record` on real programs: the recording must match what they did.
 //!
-//! Targets are in `tests/targets` and are built here. Every recording checks itself (its stores must
-//! give the pool as the target left it), and every trace is checked once more by `trace check`.
+//! Targets are in `tests/targets` and are built here. Every recording checks itself (its stores must give the pool as
+//! the target left it), and `trace check` checks every trace once more.
 
 mod annotations;
 mod common;

@@ -1,4 +1,4 @@
-//! Pools mapped in all the ways that mmap has.
+//! Pools mapped in all the ways that mmap offers.
 
 use serde_json::json;
 
@@ -190,7 +190,7 @@ fn moved_and_resized_with_mremap() {
     assert_eq!(recording.count("clflush"), 1);
 }
 
-/// What else lies among the reserved addresses is not recorded, and works.
+/// Other mappings among the reserved addresses are not recorded, and work.
 #[test]
 fn a_pool_at_an_address_that_was_reserved() {
     let recording = run("reserved");

@@ -1,4 +1,4 @@
-//! What is noted of calls of libpmemobj: which, from which line, and about which bytes.
+//! The recorded calls of libpmemobj: which function, from which line, and for which bytes.
 
 use serde_json::Value;
 
@@ -15,8 +15,8 @@ fn annotations(recording: &Recording) -> Vec<Value> {
         .collect()
 }
 
-/// What is noted about memory and transactions, in words: the call that a line of the source makes, the
-/// kind of note, its flags, and the length of its range.
+/// The records of memory and transactions, in words: the call in a line of the source, the kind of record, its flags,
+/// and the length of its range.
 fn notes(annotations: &[Value], source: &str) -> Vec<String> {
     let lines: Vec<&str> = source.lines().collect();
     let about = annotations.iter().filter(|note| {
@@ -50,7 +50,7 @@ fn notes(annotations: &[Value], source: &str) -> Vec<String> {
         .collect()
 }
 
-/// What the program makes of libpmemobj, in order.
+/// The program's calls of libpmemobj, in order.
 const EXPECTED: &[&str] = &[
     "create: open 1",
     "root: allocate zeroed 112",
@@ -96,7 +96,7 @@ fn assert_calls(recording: &Recording) {
     let source = std::fs::read_to_string(targets().join("object_calls.c")).expect("the source");
     let notes = notes(&annotations, &source);
     assert_eq!(notes, EXPECTED, "{notes:#?}");
-    // Each call begins and ends, also those that the library jumps out of, and none inside of another.
+    // Each call has an enter and a leave, even if the library jumps out of it, and calls do not nest.
     let mut open = None;
     let mut functions = Vec::new();
     for note in &annotations {
@@ -116,7 +116,7 @@ fn assert_calls(recording: &Recording) {
     }
     assert_eq!(open, None);
     let count = |name: &str| functions.iter().filter(|it| *it == name).count();
-    // The commit of the inner transaction is a call, too. What constructors call is not marked.
+    // The commit of the inner transaction is a call as well. Calls from constructors are not marked.
     assert_eq!(count("pmemobj_tx_commit"), 2);
     assert_eq!(count("pmemobj_tx_abort"), 1);
     assert_eq!(count("pmemobj_persist"), 0);

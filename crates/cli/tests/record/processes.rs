@@ -1,4 +1,4 @@
-//! Children, programs started by programs, and all the ways to end.
+//! Children, programs started by programs, and all ways to end.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ fn run(mode: Mode, what: &str) -> Recording {
     record(mode, &program, &[what, "{pool}"])
 }
 
-/// Records in both modes, whatever the target's end is.
+/// Records in both modes, however the target ends.
 fn run_to_its_end(what: &str) -> [Recording; 2] {
     let program = target("processes.c", &["-O2"]);
     Mode::BOTH.map(|mode| Recorder::new(&program, &[what, "{pool}"]).mode(mode).run())
@@ -60,7 +60,7 @@ fn children_that_store_at_once() {
     }
 }
 
-/// A child that ended by itself has made its last store, whatever the pool holds afterwards.
+/// A child that ended by itself has made its last store, whatever the pool contains afterwards.
 #[test]
 fn last_stores_of_children_that_the_next_store_over() {
     for mode in Mode::BOTH {
@@ -201,7 +201,7 @@ fn children_killed_in_the_middle_of_stores() {
     }
 }
 
-/// What a killed recording leaves the next one removes.
+/// The next recording removes the files that a killed recording leaves.
 #[test]
 fn a_killed_recording_leaves_nothing_for_long() {
     let program = target("processes.c", &["-O2"]);

@@ -1,4 +1,4 @@
-//! What cannot be recorded is said in one sentence, before anything runs.
+//! Setups that cannot be recorded are refused in one sentence, before anything runs.
 
 use crate::common::{Recorder, target, targets};
 

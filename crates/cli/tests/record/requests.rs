@@ -1,4 +1,4 @@
-//! Client requests of Valgrind: all of them arrive, and whoever asks is told what was wanted.
+//! Client requests of Valgrind: all of them are recorded, and the target gets the answers that it expects.
 
 use std::path::PathBuf;
 
@@ -35,8 +35,8 @@ fn record(mode: Mode, with_flag: bool, what: &[&str]) -> Recording {
     recording
 }
 
-/// Everything but outputs, beginnings and ends of threads: the kind, or the code and the value of a mark,
-/// and the place. Payloads that are text are given as that.
+/// Everything except outputs and starts and ends of threads: the kind, or the code and the value of a mark, and the
+/// location. Text payloads are given as text.
 fn events(recording: &Recording) -> Vec<String> {
     let describe = |event: &Value| {
         let payload = event["payload"].as_str().map(parse);
@@ -202,7 +202,7 @@ fn asking() -> PathBuf {
     target("asking.c", &["-O2", "-shared", "-fPIC"])
 }
 
-/// Records a program that says what its library was told: in its constructor (running, pmemcheck), and now.
+/// Records a program that prints the answers its library got: in its constructor (running, pmemcheck), and now.
 fn answers(program: &PathBuf, arguments: &[&str], mode: Mode, with_flag: bool) -> String {
     let recorder = Recorder::new(program, arguments).mode(mode);
     let recorder = if with_flag {
@@ -236,7 +236,7 @@ fn constructors_are_answered() {
     }
 }
 
-/// The libraries of PMDK make requests when they are told that they should, and what they do is the same.
+/// The PMDK libraries make requests when they are configured to, and behave the same otherwise.
 #[test]
 fn libpmemobj_makes_requests() {
     let program = target("object_map.c", &["-O2", "-pthread", "-lpmemobj"]);

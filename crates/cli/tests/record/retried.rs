@@ -1,18 +1,17 @@
-//! Locked operations that have to be tried again long after they were announced: only what they came to is
-//! recorded.
+//! Locked operations that are retried long after they were announced: only their final result is recorded.
 
 use std::collections::BTreeMap;
 
 use crate::common::{Mode, Recorder, target};
 
 const SIGNALS: &str = "60";
-/// Behind this the target stores for other reasons.
+/// Beyond this offset the target stores for other reasons.
 const PAGES_END: u64 = 4096 << 14;
 
 fn check(operation: &str) {
     let program = target("retried.c", &["-O2"]);
     for mode in Mode::BOTH {
-        // Where pages are written back to a disk, most signals come at the moment that matters.
+        // If pages are written back to a disk, most signals arrive at the critical moment.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         let pool = folder.path().join("pool");
         let pool = pool.to_str().expect("text");

@@ -1,4 +1,4 @@
-//! Scheduled threads: nothing hangs, nothing is recorded wrongly, and a seed decides the order.
+//! Scheduled threads: nothing hangs, nothing is recorded incorrectly, and a seed determines the order.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ fn scheduled(mode: Mode, scenario: &str, seed: u64) -> Recording {
     recording
 }
 
-/// Who stored, in order: each thread has a place of its own.
+/// The order in which threads stored: each thread has its own offset.
 fn order(recording: &Recording) -> Vec<u64> {
     let stores = recording.stores();
     stores.iter().map(|store| store.offset).collect()
 }
 
-/// How often time decided who goes on.
+/// How often the scheduler timed out.
 fn lapses(recording: &Recording) -> u64 {
     recording.summary["schedule_lapses"].as_u64().unwrap()
 }
@@ -49,8 +49,8 @@ fn threads_that_wait_for_each_other_hold_nobody_up() {
     }
 }
 
-/// Where the clock had no part in it, the order is the same every time; and where threads only wait for
-/// mutexes and for each other's ends, that is the rule.
+/// Without timeouts, the order is the same every time; and there are usually none if threads only wait for mutexes and
+/// for each other's ends.
 #[test]
 fn a_seed_gives_the_same_order_again() {
     const TIMES: usize = 6;
@@ -80,7 +80,7 @@ fn other_seeds_give_other_orders() {
     assert!(orders.len() > 3, "{orders:?}");
 }
 
-/// In some order a thread comes in between two stores of another.
+/// In some order, a thread runs between two stores of another thread.
 #[test]
 fn threads_change_in_the_middle_of_their_work() {
     const STORES: usize = 8;
@@ -105,7 +105,7 @@ fn a_thread_that_is_alone_is_left_alone() {
     }
 }
 
-/// Threads of Rust wait by calling the kernel themselves.
+/// Threads of Rust wait by calling the kernel directly.
 #[test]
 fn threads_of_rust_hold_nobody_up() {
     let program = target("scheduled.rs", &["-O"]);

@@ -1,4 +1,4 @@
-//! Signals that come at any moment, and handlers of the target that work as ever.
+//! Signals that arrive at any time, and handlers of the target that work as usual.
 
 use crate::common::{Event, Mode, Recorder, Recording, native, record, target};
 
@@ -142,7 +142,7 @@ fn masks_are_read_back_as_they_were_set() {
     }
 }
 
-/// What was announced and faulted is not in the trace.
+/// A store that was announced and then faulted is not in the trace.
 #[test]
 fn stores_behind_the_end_of_the_file() {
     for mode in Mode::BOTH {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{Mode, Recorder, native, target};
 use crate::oracle::{Observed, Part, observe, recorded};
 
-/// `{pool}` in an argument is a file of this name in a folder of its own.
+/// `{pool}` in an argument is a file with this name in the target's folder.
 const POOL: &str = "pool";
 
 fn filled(arguments: &[&str], folder: &Path) -> Vec<String> {
@@ -17,7 +17,7 @@ fn filled(arguments: &[&str], folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A fresh folder, with the files that a target wants to find there.
+/// A fresh folder, with the files that a target expects there.
 fn folder_with(files: &[(&str, &Path)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir_in("/dev/shm").expect("a folder for pools");
     for (name, content) in files {
@@ -26,11 +26,11 @@ fn folder_with(files: &[(&str, &Path)]) -> tempfile::TempDir {
     folder
 }
 
-/// What is compared of a run, and what it begins with.
+/// Which part of a run is compared, and its initial files.
 struct Comparison<'a> {
     program: PathBuf,
     arguments: &'a [&'a str],
-    /// Files that are there before the target runs.
+    /// Files that exist before the target runs.
     files: &'a [(&'a str, &'a Path)],
     part: Part,
 }
@@ -59,7 +59,7 @@ impl Comparison<'_> {
         assert_eq!(recorded, observed, "number of events in {mode:?} mode");
     }
 
-    /// Fails unless both modes say what the oracle says; gives the latter.
+    /// Fails unless both modes agree with the oracle; returns the events of the oracle.
     fn run(&self) -> Observed {
         let observed = self.observe();
         for mode in Mode::BOTH {
@@ -79,8 +79,8 @@ fn check(program: PathBuf, arguments: &[&str]) -> Observed {
     comparison.run()
 }
 
-/// One family of instructions, of which there must be so many events: counted in the source, so that
-/// an oracle and a recorder that are blind in the same way do not agree on nothing.
+/// One family of instructions, which must cause this many events. The number is counted in the source, so that an
+/// oracle and a recorder with the same blind spot do not pass by agreeing on nothing.
 fn check_family(name: &str, expected: usize) {
     let observed = check(target("steps.c", &["-O2"]), &[name, "{pool}"]);
     assert_eq!(observed.events.len(), expected);
@@ -95,10 +95,10 @@ macro_rules! families {
     )*};
 }
 
-/// How often the target goes through each family.
+/// How often the target executes each family.
 const ROUNDS: usize = 3;
 
-// Instructions that store, flush or order; of compare and order: and locked fences.
+// Instructions that store, flush or order; in `compare` and `order` also locked fences.
 families! {
     plain: 21,
     addresses: 8 + 2 * 14,
@@ -112,7 +112,7 @@ families! {
     locked: 7 * 8 + 4 * 4 + 10,
 }
 
-/// These depend on what the processor has, and on how the C library uses it.
+/// These depend on the features of the processor, and on how the C library uses them.
 fn check_group(name: &str) {
     let observed = check(target("steps.c", &["-O2"]), &[name, "{pool}"]);
     assert!(!observed.events.is_empty());
@@ -179,7 +179,7 @@ fn copies_and_flushes_of_libpmem() {
     check(program, &["{pool}"]);
 }
 
-/// The pool is made before, so that its random identifiers are the same in all runs.
+/// The pool is created first, so that its random identifiers are the same in all runs.
 #[test]
 fn transactions_of_libpmemobj() {
     let program = target("object_steps.c", &["-O2", "-lpmemobj"]);

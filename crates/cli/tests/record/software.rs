@@ -1,4 +1,4 @@
-//! Real software: PMDK, LMDB, memcached and fio, as Debian has them.
+//! Real software: PMDK, LMDB, memcached and fio, as packaged by Debian.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use crate::common::{
     Event, Mode, Recorder, Recording, assert_same_events, native, record, record_both, target,
 };
 
-/// The target must say the same as without powerfail.
+/// The target must print the same as without powerfail.
 fn assert_same_output(recording: &Recording, program: &Path, arguments: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
     let pool = folder.path().join("pool");
@@ -29,8 +29,7 @@ fn assert_same_output(recording: &Recording, program: &Path, arguments: &[&str])
     assert_eq!(recording.output, String::from_utf8_lossy(&alone.stdout));
 }
 
-/// Pools of PMDK have random identifiers and times of creation: those bytes differ from run to
-/// run, and nothing else does.
+/// Pools of PMDK have random identifiers and creation times: only those bytes differ between runs.
 fn assert_same_shape(one: &Recording, other: &Recording) {
     let shape = |recording: &Recording| -> Vec<(String, u64, u64)> {
         let shape = |event: Event| (event.kind, event.offset, event.len_bytes);
@@ -73,7 +72,7 @@ fn atomic_lists_in_libpmemobj() {
     assert_same_output(&recording, &program, &["{pool}"]);
 }
 
-/// The target compares what is there after each call with what should be.
+/// The target compares the content with the expected content after each call.
 #[test]
 fn copies_of_libpmem_with_all_flags() {
     let program = target("copies.c", &["-O2", "-lpmem"]);
@@ -114,7 +113,7 @@ fn pmempool_makes_a_pool() {
     assert!(checked.status.success(), "{checked:?}");
 }
 
-/// A pool whose header has a wrong checksum: checking it stores nothing, repairing it does.
+/// A pool whose header has a wrong checksum: checking it stores nothing, repairing it stores.
 #[test]
 fn pmempool_checks_and_repairs_a_pool() {
     const CHECKSUM_AT: u64 = 4096 - 8;
@@ -143,7 +142,7 @@ fn pmempool_checks_and_repairs_a_pool() {
     assert!(checked.status.success(), "{checked:?}");
 }
 
-/// Both parts are pools of their own; offsets are those in the files.
+/// Both parts are separate pools; offsets are those in the files.
 #[test]
 fn a_pool_set_of_two_parts() {
     const PART_LEN: u64 = 16 << 20;
@@ -167,7 +166,7 @@ fn a_pool_set_of_two_parts() {
     });
     let [patch, trap] = &recordings;
     assert_same_shape(patch, trap);
-    // Where the ends of the five blocks lie.
+    // The offsets of the ends of the five blocks.
     for (pool, block_marks) in [(0, 2), (1, 3)] {
         let stores = patch.stores();
         let marks = stores.iter().filter(|store| {
@@ -184,7 +183,7 @@ fn lmdb_in_write_map_mode() {
         let arguments = ["{pool}", flags];
         let recordings = Mode::BOTH.map(|mode| {
             let recorder = Recorder::new(&program, &["{pool}", flags]).mode(mode);
-            // Its lock file holds process ids.
+            // Its lock file contains process ids.
             let recording = recorder.option("--pool", "/dev/shm/*/pool").run();
             recording.assert_exit(0);
             assert_eq!(recording.pool_count(), 1);
@@ -197,7 +196,7 @@ fn lmdb_in_write_map_mode() {
     }
 }
 
-/// Reads what the server says until it listens; it must not end before.
+/// Reads the output of the server until it listens; it must not end before.
 fn wait_until_it_listens(errors: &mut impl BufRead) {
     let mut line = String::new();
     while !line.contains("server listening") {

@@ -1,5 +1,5 @@
-//! Stress: everything at once, in real processes. The targets check their pools themselves, and every
-//! recording must replay to the pool as it is.
+//! Stress: everything at once, in real processes. The targets check their pools themselves, and the replay of every
+//! recording must give the final pool.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn values_at(stores: &[Event], offset: u64) -> impl Iterator<Item = u64> {
         .map(Event::value)
 }
 
-/// Thousands of instructions that were never executed before, by all threads at once.
+/// Thousands of instructions that are executed for the first time, by all threads at once.
 fn race_through_new_sites(mode: Mode, threads: u64) {
     const PLACES: u64 = 1024;
     const AREA_LEN: u64 = 64 << 10;
@@ -66,7 +66,7 @@ fn threads_race_through_thousands_of_sites_that_trap() {
     race_through_new_sites(Mode::Trap, 4);
 }
 
-/// What each child left in its own line, up to where it waits for its end.
+/// The values that each child left in its own line, up to the point where it waits to be killed.
 fn check_lines(recording: &Recording, children: u64) {
     const AREA: u64 = 4096;
     const STRIDE: u64 = 64;
@@ -90,7 +90,7 @@ fn check_lines(recording: &Recording, children: u64) {
     }
 }
 
-/// They end by `_exit`, by `exit`, by a signal of their own and by one of their parent's.
+/// They end by `_exit`, by `exit`, by their own signal, and by a signal of their parent.
 fn check_children(mode: Mode, children: u64) {
     let recording = storm(mode, "children", children);
     assert_eq!(recording.summary["processes"], children + 1);
@@ -107,7 +107,7 @@ fn trapped_children_that_end_and_are_killed_eight_at_a_time() {
     check_children(Mode::Trap, 16);
 }
 
-/// Children that have children that have children.
+/// Three generations of children.
 fn check_generations(mode: Mode, depth: u64) {
     let recording = storm(mode, "generations", depth);
     let all: u64 = recording.output.trim().parse().expect("a number");
@@ -127,7 +127,7 @@ fn generations_of_trapped_children_at_once() {
     check_generations(Mode::Trap, 2);
 }
 
-/// Two threads, each interrupted every 100 microseconds by a timer of its own.
+/// Two threads, each interrupted every 100 microseconds by its own timer.
 fn check_timers(mode: Mode, count: u64) {
     let recording = storm(mode, "timers", count);
     let ticks: u64 = recording.output.trim().parse().expect("a number");

@@ -1,4 +1,4 @@
-//! What the kernel does to a pool for the target, and what the target tells the outside.
+//! What the kernel writes to a pool on behalf of the target, and what the target outputs.
 
 use crate::common::{Event, Mode, Recorder, Recording, assert_same_events, record_both, target};
 
@@ -7,7 +7,7 @@ fn run(what: &str) -> Recording {
     record_both(&program, &[what, "{pool}"])
 }
 
-/// Offsets and bytes of what the kernel stored.
+/// Offsets and bytes that the kernel stored.
 fn system_stores(events: &[Event]) -> Vec<(u64, &str)> {
     events
         .iter()
@@ -122,7 +122,7 @@ fn syncs_of_other_mappings_and_descriptors() {
         ("store", 4096, 8),
         ("sync", 4096, 4096),
         ("store", 0, 8),
-        // Of a file there is one for each of its mappings.
+        // For a file there is one per mapping.
         ("sync", 0, 1 << 20),
         ("sync", 4096, 8192),
         ("store", 8, 8),

@@ -24,7 +24,7 @@ fn check_counter(mode: Mode, threads: u64) {
     let events = recording.events();
     let expected: Vec<u64> = (1..=threads * ROUNDS).collect();
     assert_eq!(values_at(&events, 0), expected);
-    // What a thread got it stored next, and flushed and fenced it.
+    // Each thread then stored the value that it got, and flushed and fenced it.
     for thread in 0..threads {
         let place = 4096 + 64 * thread;
         let number = events
@@ -71,7 +71,7 @@ fn contended_compare_and_swap() {
     }
 }
 
-/// The self-check would see a store in the wrong place.
+/// The self-check would detect a store at the wrong position.
 #[test]
 fn racing_stores_are_in_the_order_of_memory() {
     for mode in Mode::BOTH {

@@ -1,5 +1,5 @@
-//! Figures 1, 3 and 7 of the `PMFuzz` paper as programs: their bugs are found on the test cases that reach them, and
-//! nothing in their clean twins.
+//! Figures 1, 3 and 7 of the `PMFuzz` paper as programs: their bugs are found with the test cases that reach them, and
+//! nothing is found in their clean twins.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

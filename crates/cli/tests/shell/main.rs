@@ -1,7 +1,7 @@
-//! The key-value shell that the fuzzer is tried on: each of its planted bugs is found at its line when the
-//! workload that triggers it is checked, and nothing is found in the clean twin with the same workloads.
+//! The key-value shell for testing the fuzzer: each of its planted bugs is found at its line when the workload that
+//! triggers it is checked, and nothing is found in the clean twin with the same workloads.
 //!
-//! That a fuzzer finds these workloads is for `cargo xtask bench fuzz`.
+//! `cargo xtask bench fuzz` measures whether the fuzzer finds these workloads.
 
 #[path = "../../../../benches/fuzz/bugs.rs"]
 mod bugs;
@@ -29,7 +29,7 @@ fn build(flags: &[&str]) -> (TempDir, PathBuf) {
     (folder, binary)
 }
 
-/// What is checked for a structure: its triggers, together where that is possible.
+/// The workloads that are checked for a structure: its triggers, combined where possible.
 fn workloads(structure: &str) -> Vec<Trigger> {
     let mut workloads: Vec<Trigger> = Vec::new();
     for bug in bugs::planted(&trigger::sources()).into_keys() {
@@ -47,7 +47,7 @@ fn workloads(structure: &str) -> Vec<Trigger> {
 }
 
 fn check(binary: &Path, workload: &Trigger, flags: &[&str]) -> Report {
-    // Making a pool is a workload of its own.
+    // Creating a pool is a separate workload.
     let makes_pool = workload.before.is_empty() && workload.is_alone && workload.bugs == [CREATION];
     let pool = if makes_pool {
         Pool::absent(binary, CHECK)
@@ -60,10 +60,10 @@ fn check(binary: &Path, workload: &Trigger, flags: &[&str]) -> Report {
     pool.check(workload, flags)
 }
 
-/// What the shell is told to check everything.
+/// The commands that make the shell check everything.
 const CHECK: &str = "--check";
 
-/// The bug that is there before any command.
+/// The bug that shows before any command.
 const CREATION: u32 = 39;
 
 #[test]
@@ -78,7 +78,7 @@ fn there_are_forty_bugs() {
     }
 }
 
-/// Flags for triggers that need no lost lines, which take longest; a failure point of each call stack will do.
+/// Flags for triggers that do not need lost lines, which take longest; one failure point per call stack is enough.
 const QUICK: &[&str] = &["--no-lazy", "--failure-points", "fence", "--per-stack", "1"];
 
 /// Checks the triggers of a structure with all bugs of the shell, and with none.

@@ -1,4 +1,4 @@
-//! A pool of a program in a folder of its own, and what is done to it before it is checked.
+//! A pool of a program in its own folder, and the steps that are applied to it before it is checked.
 
 use std::fs;
 use std::io::Write;
@@ -14,13 +14,13 @@ use tempfile::TempDir;
 
 use crate::trigger::{Step, Trigger};
 
-/// Ends a command that hangs. Far beyond what any of them takes.
+/// Ends a command that hangs. Far longer than any command takes.
 const GUARD_SECONDS: &str = "900";
 
 /// See the module header.
 pub(crate) struct Pool<'a> {
     binary: &'a Path,
-    /// What recovery is told beside the path of the pool.
+    /// Further arguments of recovery after the path of the pool.
     recovery: &'a str,
     folder: TempDir,
 }
@@ -36,7 +36,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// A pool with nothing in it, so that making one need not be recorded.
+    /// An empty pool, so that its creation need not be recorded.
     pub(crate) fn empty(binary: &'a Path, recovery: &'a str) -> Self {
         let pool = Self::absent(binary, recovery);
         // A command that changes nothing, or that the program does not know.
@@ -71,7 +71,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Records a run, and puts the pool as it was before a fence in its place.
+    /// Records a run, and replaces the pool by its content before a fence.
     fn crash(&self, function: &str, fence: usize, commands: &str) {
         let path = self.folder.path().join("run.trace");
         let mut record = powerfail(&["record", "-o"]);
@@ -94,7 +94,7 @@ impl<'a> Pool<'a> {
         fs::remove_dir_all(&images).expect("no images");
     }
 
-    /// What `powerfail check` says of the last step.
+    /// The output of `powerfail check` for the last step.
     pub(crate) fn check(&self, trigger: &Trigger, flags: &[&str]) -> Report {
         let out = self.folder.path().join("out");
         let [binary, pool] = self.command();
@@ -117,12 +117,12 @@ fn powerfail(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command with this on its standard input.
+/// Runs a command with this standard input.
 fn feed(mut command: Command, input: &str) -> Output {
     let pipes = command.stdin(Stdio::piped());
     let pipes = pipes.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().expect("a command that can be run");
-    // Dropped at the end of the statement, which is the end of the input. It fits into a pipe.
+    // Dropped at the end of the statement, which closes the input. It fits into a pipe.
     let written = child
         .stdin
         .take()
@@ -132,7 +132,7 @@ fn feed(mut command: Command, input: &str) -> Output {
     child.wait_with_output().expect("a command that ends")
 }
 
-/// The fence that is the `number`-th with this function on its stack.
+/// The `number`-th fence with this function on its stack.
 fn fence_in(trace: &Trace, function: &str, number: usize) -> Option<EventIndex> {
     let mut symbolizer = Symbolizer::new(trace.modules());
     let mut records = trace.records_from(EventIndex(0));

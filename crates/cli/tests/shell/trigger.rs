@@ -1,14 +1,14 @@
 //! Triggers: for each planted bug, the workload that shows it.
 //!
-//! A trigger is a file of steps. `= run` runs commands on the pool. `= crash FUNCTION N` runs commands and leaves
-//! the pool as it is before the fence that is the N-th one with this function on its call stack. `= check`, the
-//! last step, is what `powerfail check` is given; with `alone`, not together with other triggers, with `lost`,
-//! with lost lines explored as well.
+//! A trigger is a file of steps. `= run` runs commands on the pool. `= crash FUNCTION N` runs commands and leaves the
+//! pool as it is before the N-th fence with this function on its call stack. `= check`, the last step, is the workload
+//! for `powerfail check`: with `alone`, it is not combined with other triggers; with `lost`, lost lines are explored
+//! as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is done to the pool before the workload that is checked.
+/// A step that is applied to the pool before the workload that is checked.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Run {
@@ -24,7 +24,7 @@ pub(crate) enum Step {
 /// See the module header.
 #[derive(Clone, Debug)]
 pub(crate) struct Trigger {
-    /// The bugs that have to be found.
+    /// The bugs that must be found.
     pub(crate) bugs: Vec<u32>,
     pub(crate) before: Vec<Step>,
     pub(crate) commands: String,
@@ -87,8 +87,8 @@ impl Trigger {
         self.before.is_empty() && !self.is_alone
     }
 
-    /// Adds a trigger of the same structure. Each begins with an empty structure. Keys of the radix tree begin
-    /// with letters of their own in each trigger, so nothing has to be removed there.
+    /// Adds a trigger of the same structure. Each trigger begins with an empty structure. In the radix tree, the keys
+    /// of each trigger begin with different letters, so nothing has to be removed there.
     pub(crate) fn append(&mut self, other: &Self) {
         let steps = "del 0\n".repeat(HASH_STEPS);
         let reset = match self.structure() {
@@ -102,5 +102,5 @@ impl Trigger {
     }
 }
 
-/// So many commands end any resize that triggers begin.
+/// This many commands complete any resize that triggers begin.
 const HASH_STEPS: usize = 17;

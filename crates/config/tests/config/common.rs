@@ -1,4 +1,4 @@
-//! Findings to try things on.
+//! Sample findings.
 
 use powerfail_finding::{Code, Finding, Role, SourcePlace, StackFrame};
 

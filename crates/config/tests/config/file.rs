@@ -18,7 +18,7 @@ fn an_empty_file_says_nothing() {
     assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
 }
 
-/// A file that was written before the other sections existed.
+/// A file from before the other sections existed.
 #[test]
 fn a_section_for_all_commands() {
     let text = r#"
@@ -159,7 +159,7 @@ fn a_switch_and_its_opposite() {
         sentence("[check]\nlazy = 1"),
         "line 2: `lazy`: expected true or false"
     );
-    // No switch: it takes modules.
+    // Not a switch: it takes modules.
     assert!(Config::parse("[check]\nno-trust = \"a.so\"").is_ok());
 }
 

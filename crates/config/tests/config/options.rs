@@ -1,4 +1,4 @@
-//! Options over each other, and what does not fit together.
+//! Options that override each other, and conflicting options.
 
 use clap::{Args, Command, FromArgMatches, Parser};
 use powerfail_config::{
@@ -49,7 +49,7 @@ fn a_client_needs_to_know_when_its_server_is_ready() {
     assert_eq!(refused(&["--ready", "port"], "client = \"true\""), None);
 }
 
-/// The port of a client in the file was 0.
+/// The port of a client in the file used to be 0.
 #[test]
 fn a_client_in_the_file_uses_a_port_as_well() {
     let uses_port = |words: &[&str], file: &str| {
@@ -77,7 +77,7 @@ fn an_option_needs_another_wherever_that_is() {
         needs("--schedule-depth", "--schedules")
     );
     assert_eq!(refused(&["--schedule-depth", "2"], "schedules = 9"), None);
-    // In the file it waits for the other.
+    // In the file, an option may stand without the option that it needs.
     assert_eq!(refused(&[], "strict = true\nschedule-depth = 2"), None);
 }
 
@@ -109,7 +109,7 @@ fn options_of_another_strategy() {
     assert_eq!(error, Some(expected));
     let settings = crash(&["--depth", "2"], "[crash]\nstrategy = \"lazy\"").expect("sound");
     assert!(matches!(settings.exploration, Exploration::Lazy(lazy) if lazy.depth.get() == 2));
-    // In the file they wait for their strategy.
+    // In the file, options may stand without their strategy.
     let settings = crash(&[], "[check]\nthreshold = 9\ndepth = 2").expect("sound");
     assert!(matches!(settings.exploration, Exploration::Prefix));
 }

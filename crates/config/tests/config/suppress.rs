@@ -1,4 +1,4 @@
-//! Suppressions over findings.
+//! Suppressions applied to findings.
 
 use powerfail_config::{Config, Suppression, sift};
 use powerfail_finding::Code;

@@ -1,4 +1,4 @@
-//! What has changed between failure points of a trace, with and without a fill byte.
+//! Changes between failure points of a trace, with and without a fill byte.
 
 use powerfail_explore::lazy::ChangeLog;
 use powerfail_model::{EventIndex, FlushKind, Rules, StoreKind};
@@ -34,7 +34,7 @@ fn lines_change_when_something_else_can_be_there() {
         store(128, 5),
         flush(0),
         store(640, 1),
-        flush(640), // nobody has looked meanwhile
+        flush(640), // no failure point since the store
         store(128, 0),
         store(128, 5), // the same two contents, and the same newest
         (0, 1, Op::ThreadEnd),
@@ -48,7 +48,7 @@ fn lines_change_when_something_else_can_be_there() {
 fn a_fill_byte_makes_zeros_and_whole_pages_news() {
     let lines = [store(0, 5), store(64, 0), store(65, 0), flush(0)];
     let page: Vec<u64> = (0..64).collect();
-    // The page is touched, which fills it; then one byte becomes zero, and another.
+    // The first touch fills the page; then one byte becomes zero, and then another.
     let expected = [page, vec![1], vec![1]];
     assert_eq!(changed(&lines, Some(0xaa), &[1, 2, 3]), expected);
     assert_eq!(changed(&lines, None, &[1, 2, 3]), [vec![0], vec![], vec![]]);

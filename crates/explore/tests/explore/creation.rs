@@ -1,4 +1,4 @@
-//! What happens while a pool is being created is left out.
+//! Failure points during the creation of a pool are left out.
 
 use powerfail_explore::{FailurePointOptions, FailurePointsByStack};
 use powerfail_trace::Annotation;
@@ -32,7 +32,7 @@ fn points_inside_are_left_out_and_counted() {
     lines.push(begin(0));
     lines.extend(pair(0, 1)); // 4
     lines.extend(pair(0, 2)); // 6
-    // Another thread's crash would find the half-made pool as well.
+    // A crash in another thread would leave the half-created pool as well.
     lines.extend(pair(1, 3)); // 8
     lines.push(end(0));
     lines.extend(pair(0, 1)); // 11
@@ -81,7 +81,7 @@ fn a_creation_that_never_ends_leaves_out_nothing() {
     lines.push(begin(1));
     lines.extend(pair(1, 3));
     lines.push(end(1));
-    // The thread took its creation with it; the next one counts for itself.
+    // The creation ended with its thread; the next thread has its own.
     assert_eq!(kept(&lines, options()), [(1, vec![2]), (1, vec![4])]);
 }
 

@@ -64,7 +64,7 @@ fn states(trace: &Trace, options: &EagerOptions) -> (Survey, Vec<EagerState>, u6
     (survey, found, equal)
 }
 
-/// A pass that knows nothing but the model.
+/// A pass that only runs the model.
 struct Naive<'t> {
     frontier: Frontier,
     len_bytes: u64,
@@ -246,7 +246,7 @@ fn plain(offset: u64, len: usize, byte: u8) -> Op {
     Op::Store(StoreKind::Plain, offset, vec![byte; len])
 }
 
-/// Figure 3 of the paper. Its third write is printed at 201184 and counted at 401184.
+/// Figure 3 of the paper. Its third write is printed as 201184 but counted as 401184.
 fn yat() -> Trace {
     let ops = [
         plain(0x40_1182, 6, 1),
@@ -282,8 +282,8 @@ fn figure_3_of_yat_has_59_and_47_combinations_and_the_empty_one() {
     assert_eq!(counts, [(9, 59 + 1), (14, 47 + 1)]);
     assert_eq!((survey.writes, survey.flushes, survey.fences), (12, 2, 2));
     assert_eq!(survey.exhaustive_segments, 2);
-    // With nothing of the line at 10c0 the second segment has what the first has with all of the line
-    // at 1080: 4 times 3 images that run once.
+    // Without the line at 10c0, the second segment equals the first one with all of the line at 1080: 4 times 3 images
+    // that run once.
     assert_eq!(equal, 12);
     assert_eq!(states.len(), 60 + 48 - 12);
 }
@@ -297,22 +297,22 @@ fn coalescing_joins_writes_that_touch_and_are_not_ordered() {
         let survey = Survey::of(&trace_of(&lines), SparseImage::new(), &options).unwrap();
         survey.segments.last().unwrap().combinations
     };
-    // A string that is copied byte by byte is there or it is not.
+    // A string that is copied byte by byte is present or absent as a whole.
     let string = (0..10).map(|at| plain(100 + at, 1, 1));
     assert_eq!(count(string.collect()), 2);
     // A gap, or another store of the line in between: two writes.
     assert_eq!(count(vec![plain(0, 4, 1), plain(5, 4, 1)]), 3);
     let between = vec![plain(0, 4, 1), plain(32, 4, 1), plain(4, 4, 1)];
     assert_eq!(count(between), 4);
-    // Another line in between changes nothing for this one.
+    // A store to another line in between makes no difference for this line.
     let elsewhere = vec![plain(0, 4, 1), plain(64, 4, 1), plain(4, 4, 1)];
     assert_eq!(count(elsewhere), 4);
-    // What is ordered stays apart: here by a fence, and by a flush of another line.
+    // Ordered writes stay separate: here by a fence, and by a flush of another line.
     let fenced = vec![plain(0, 4, 1), Op::Fence, plain(4, 4, 1)];
     assert_eq!(count(fenced), 3);
     let flush = Op::Flush(FlushKind::Clwb, 640);
     assert_eq!(count(vec![plain(0, 4, 1), flush, plain(4, 4, 1)]), 3);
-    // A write that touches what was joined before the last one.
+    // A write that touches writes joined before the last one.
     let back = vec![plain(8, 4, 1), plain(12, 4, 1), plain(4, 4, 1)];
     assert_eq!(count(back), 2);
     // Figure 3: two writes, one write, two writes.
@@ -354,7 +354,7 @@ fn only_the_segments_that_are_wanted() {
     assert_eq!(survey.segments.len(), 6);
     assert_eq!((survey.chosen.clone(), survey.segment_count()), (2..4, 2));
     assert!(states.iter().all(|state| (2..4).contains(&state.segment)));
-    // Segment 3 with its store lost is segment 2 with everything.
+    // Segment 3 with its store lost equals segment 2 with all of its stores.
     assert_eq!(states.len(), 3);
 }
 
@@ -383,7 +383,7 @@ fn segments_in_which_a_pool_is_created_are_left_out() {
 
 #[test]
 fn states_of_one_update_behaviour_are_one_group() {
-    // The same code runs four times: a store and its publication, on lines of their own.
+    // The same code runs four times: a store and its publication, on separate lines.
     let lines: Vec<Line> = (0..4)
         .flat_map(|round| {
             let at = 256 * round;

@@ -1,4 +1,4 @@
-//! Since when durable content was there, in a trace.
+//! Since when content has been durable in a trace.
 
 use powerfail_explore::lazy::History;
 use powerfail_model::{EventIndex, FlushKind, LineId, Rules, SparseImage, StoreKind};

@@ -1,4 +1,4 @@
-//! Recordings of one workload are told apart by the order of what their threads did.
+//! Recordings of one workload are distinguished by the order of their threads' events.
 
 use powerfail_explore::Interleaving;
 use powerfail_model::FlushKind;
@@ -10,7 +10,7 @@ fn of(lines: &[Line]) -> Interleaving {
     Interleaving::of(&trace_of(lines)).unwrap()
 }
 
-/// Two threads that store to a place each, and flush it.
+/// Two threads that each store to one location and flush it.
 fn lines() -> Vec<Line> {
     vec![
         (0, 1, store(0, 1)),
@@ -65,7 +65,7 @@ fn what_is_no_operation_does_not_count() {
 
 #[test]
 fn operations_count_while_there_are_several_threads() {
-    // From the first to the last of the second thread.
+    // From the first to the last event of the second thread.
     assert_eq!(of(&lines()).operations, 3);
     let alone: Vec<Line> = lines().into_iter().filter(|line| line.0 == 0).collect();
     assert_eq!(of(&alone).operations, 0);

@@ -1,4 +1,4 @@
-//! Failure points and plans of small traces, against naive readings of their definitions.
+//! Failure points and plans of small traces, compared with naive implementations of their definitions.
 
 mod change_log;
 mod common;

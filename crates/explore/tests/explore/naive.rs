@@ -1,4 +1,4 @@
-//! The tree against naive readings: which moments are failure points, and whose images are equal.
+//! The tree compared with naive implementations: which moments are failure points, and which images are equal.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ fn points(tree: &FailurePointsByStack) -> Vec<FailurePoint> {
     points
 }
 
-/// The moments before events that `wanted` names, with a change since the last such event.
+/// The moments before events that match `wanted`, with a change since the last such event.
 fn naive_points(lines: &[Line], wanted: fn(&Event<'_>) -> bool) -> Vec<u64> {
     let mut found = Vec::new();
     let mut changed = false;
@@ -98,7 +98,7 @@ proptest! {
         prop_assert_eq!(found(Granularity::FlushAndFence), of_the_model);
     }
 
-    /// Where lost lines are looked for: the model's moments that cover all others, and the end.
+    /// Where lost lines are explored: the model's covering moments, and the end.
     #[test]
     fn covering_failure_points_are_those_of_the_model(
         lines in prop::collection::vec(line(), 0..60),

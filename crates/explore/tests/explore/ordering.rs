@@ -6,7 +6,7 @@ use powerfail_trace::Annotation;
 
 use crate::common::{Line, Op, store, trace_of};
 
-/// The call stack of what a trusted library does.
+/// The call stack of events in a trusted library.
 const LIBRARY: u32 = 9;
 
 fn say(annotation: Annotation) -> Line {
@@ -21,7 +21,7 @@ fn clwb(offset: u64) -> Op {
     Op::Flush(FlushKind::Clwb, offset)
 }
 
-/// The failure points, and what happens next at each of them.
+/// The failure points, and the next event at each of them.
 fn points_in(domain: Domain, lines: &[Line]) -> Vec<(u64, Trigger)> {
     let trace = trace_of(lines);
     let rules = Rules {
@@ -94,7 +94,7 @@ fn a_clflush_counts_where_it_makes_something_durable() {
         points(&lines),
         [(3, Trigger::Flush), (4, Trigger::Flush), (6, Trigger::End)]
     );
-    // Where caches survive nothing is flushed, and the end is what is left.
+    // If caches survive, flushes have no effect, and only the end is left.
     assert_eq!(points_in(Domain::Eadr, &lines), [(6, Trigger::End)]);
 }
 
@@ -165,7 +165,7 @@ fn creations_and_annotations_leave_points_out() {
         (0, 1, Op::Fence),
         say(Annotation::CreationEnd),
         (0, 1, store(0, 2)),
-        say(Annotation::SkipFailureBegin), // 5: what was stored is not looked at any more
+        say(Annotation::SkipFailureBegin), // 5: what was stored is out of scope from here on
         (0, 1, Op::Fence),
         say(Annotation::SkipFailureEnd),
         (0, 1, Op::Fence),             // 8

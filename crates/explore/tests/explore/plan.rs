@@ -1,4 +1,4 @@
-//! Plans: what is tried, in which order of value, and what is left out.
+//! Plans: what is tried, in which order of priority, and what is left out.
 
 use powerfail_explore::{FailurePointOptions, FailurePointsByStack, Plan, PlanOptions};
 

@@ -1,4 +1,4 @@
-//! What annotations of the program leave out, and what they add.
+//! Failure points that annotations of the program remove or add.
 
 use powerfail_explore::{
     EagerOptions, EagerStates, FailurePointOptions, FailurePointsByStack, Survey, Trigger,
@@ -32,7 +32,7 @@ fn all(tree: &FailurePointsByStack) -> Vec<u64> {
     points
 }
 
-/// Failure points, and how many annotations leave out: by granularity, covering, and of segments.
+/// Failure points, and how many are removed by annotations: by granularity, covering, and of segments.
 fn points(lines: &[Line]) -> [(Vec<u64>, u64); 3] {
     let trace = trace_of(lines);
     let tree = FailurePointsByStack::of(&trace, options()).unwrap();
@@ -90,7 +90,7 @@ fn a_region_that_comes_last_leaves_out_everything_before() {
     for found in points(&lines) {
         assert_eq!(found, (vec![], 2));
     }
-    // In the middle of a creation, too.
+    // Also in the middle of a creation.
     let mut lines = vec![say(0, Annotation::CreationBegin)];
     lines.extend(pair(0, 0));
     lines.push(say(0, Annotation::InterestBegin));
@@ -111,7 +111,7 @@ fn nothing_after_the_end_of_interest() {
     lines.push(say(0, Annotation::InterestBegin));
     lines.extend(pair(0, 2));
     let [granular, covering, eager] = points(&lines);
-    // A region begins after all is over: so nothing is inside of any.
+    // A region begins after the end of interest: so nothing is inside any region.
     for found in [granular, covering, eager] {
         assert_eq!(found, (vec![], 3));
     }
@@ -156,12 +156,12 @@ fn failure_points_of_the_programs_own() {
     assert_eq!(point.trigger, Trigger::Annotation);
     assert!(point.digest.is_some());
     let [_, covering, eager] = points(&lines);
-    // Where failures stop to count, and at the end, is what may be lost as well.
+    // The points where failures stop counting, and the end, are points for lost lines as well.
     assert_eq!(covering, (vec![1, 2, 3, 5, 7], 1));
     assert_eq!(eager, (vec![1, 2, 3, 5, 7], 1));
 }
 
-/// The flush that a region does not see any more would have been the moment to try.
+/// The flush outside of the region would have been the point to try.
 #[test]
 fn what_may_be_lost_in_a_region_is_tried_at_its_end() {
     let lines = [

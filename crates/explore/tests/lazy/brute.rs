@@ -1,5 +1,5 @@
-//! Brute force: the recovery runs on every crash state, and for nested failures is stopped at every moment.
-//! Knows nothing of tables, classes or choices.
+//! Brute force: the recovery runs on every crash state, and for nested failures is stopped at every moment. Does not
+//! use tables, classes or choices.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(crate) fn behaviour_on(program: &Program, pool: &[u8]) -> (Behaviour, Vec<Lo
     run(program, &mut Plain(pool.to_vec()))
 }
 
-/// The frontier of a recovery that began with a pool, after its first effects.
+/// The frontier of a recovery that started with a pool, after its first effects.
 pub(crate) fn recovery_frontier(rules: Rules, pool: &[u8], log: &[Logged]) -> Frontier {
     let mut frontier = Frontier::new(rules, image_of(pool));
     for (index, logged) in log.iter().enumerate() {
@@ -45,8 +45,8 @@ pub(crate) fn recovery_frontier(rules: Rules, pool: &[u8], log: &[Logged]) -> Fr
     frontier
 }
 
-/// Every pool that is left when a recovery that began with one of these pools is stopped by a power failure,
-/// at any moment. All of `pools` are among them.
+/// Every pool that remains when a power failure stops a recovery that started with one of these pools, at any moment.
+/// It includes all of `pools`.
 pub(crate) fn interrupted(
     rules: Rules,
     program: &Program,
@@ -63,7 +63,7 @@ pub(crate) fn interrupted(
     left
 }
 
-/// What a recovery can show on any of these pools.
+/// The behaviours of a recovery on any of these pools.
 pub(crate) fn behaviours(program: &Program, pools: &BTreeSet<Vec<u8>>) -> BTreeSet<Behaviour> {
     pools
         .iter()

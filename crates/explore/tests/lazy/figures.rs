@@ -1,4 +1,4 @@
-//! The examples of the paper on Jaaru (ASPLOS '21), with no more executions than it counts.
+//! The examples of the Jaaru paper (ASPLOS '21), with no more executions than it counts.
 
 use std::collections::BTreeSet;
 
@@ -90,8 +90,8 @@ fn add_child() -> Workload {
     ]
 }
 
-/// Executions before the first flush, before the second one, and at the end. The paper counts 1, 2 and 1;
-/// what can be read at the end can be read before the second flush, too, so the end is no failure point.
+/// Executions before the first flush, before the second one, and at the end. The paper counts 1, 2 and 1; all that can
+/// be read at the end can also be read before the second flush, so the end is not a failure point.
 #[test]
 fn figure_4_a_commit_store_keeps_executions_few() {
     let read_child = vec![

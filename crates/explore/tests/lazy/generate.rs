@@ -1,4 +1,4 @@
-//! Random workloads and recoveries. Few places and few values, so that lines are shared, loads cross
+//! Random workloads and recoveries. They use few addresses and few values, so that lines are shared, loads cross
 //! lines, and contents repeat.
 
 use powerfail_explore::Random;
@@ -44,7 +44,7 @@ impl Generator {
         of[self.random.below(of.len() as u64) as usize]
     }
 
-    /// A place for this many bytes: near the begin or the end of a line, sometimes across it.
+    /// An address for this many bytes: near the start or the end of a line, sometimes across it.
     fn place(&mut self, len: u64) -> u64 {
         let line = self.below(self.lines) * self.line_bytes;
         let at = match self.below(4) {

@@ -1,5 +1,5 @@
-//! Runs a recovery lazily, as the runtime does: at a load from an open line it asks what can be observed,
-//! and where that is several values it chooses. Branches by running again with a longer list of choices.
+//! Runs a recovery lazily, like the runtime: at a load from an open line it asks which values can be observed, and
+//! chooses if there are several. Branches by running again with a longer list of choices.
 
 use std::collections::BTreeSet;
 
@@ -26,13 +26,13 @@ impl OpenLine {
     }
 }
 
-/// Memory whose open lines are decided when they are loaded.
+/// Memory whose open lines are decided on when they are loaded.
 struct LazyMemory<'t> {
     table: &'t CrashTable,
     pool: Vec<u8>,
     lines: Vec<OpenLine>,
     prefix: &'t [u32],
-    /// What was taken at each choice, and how many values there were.
+    /// The value taken at each choice, and the number of possible values.
     taken: Vec<(u32, u32)>,
     observed: Vec<Observed>,
 }
@@ -58,7 +58,7 @@ impl<'t> LazyMemory<'t> {
         }
     }
 
-    /// The lines that a range touches: place in the table, first byte of the line, range in it.
+    /// The lines that a range touches: index in the table, first byte of the line, range in it.
     fn open_parts(&self, at: u64, len: usize) -> Vec<(usize, usize, usize, usize)> {
         let line_bytes = self.table.line_bytes;
         let (at, end) = (at as usize, at as usize + len);
@@ -159,7 +159,7 @@ pub(crate) fn explore(program: &Program, crash: &CrashPoint, pool: &[u8]) -> Vec
                 work.push(taken.chain([class]).collect());
             }
         }
-        // Who follows the choices from outside knows as much as the recovery itself.
+        // Following the choices from outside gives the same knowledge as the recovery itself has.
         let seen = Seen::of(table, memory.observed.iter().copied()).expect("choices fit");
         let mut lines = memory.lines;
         for (number, line) in lines.iter_mut().enumerate() {

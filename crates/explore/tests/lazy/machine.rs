@@ -1,4 +1,4 @@
-//! A little language for recoveries: they load, branch on what they loaded, store, flush and stop.
+//! A small language for recoveries: they load, branch on loaded values, store, flush and stop.
 
 use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
@@ -55,14 +55,14 @@ pub(crate) enum Instruction {
 
 pub(crate) type Program = Vec<Instruction>;
 
-/// All that can be told apart from outside and inside: the values loaded, and how it ended.
+/// Everything that is observable from outside and inside: the loaded values, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Behaviour {
     pub(crate) loaded: Vec<Vec<u8>>,
     pub(crate) outcome: u8,
 }
 
-/// What a recovery did to its pool.
+/// The effects of a recovery on its pool.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     Store(StoreKind, u64, Vec<u8>),
@@ -101,7 +101,7 @@ pub(crate) struct Logged {
     pub(crate) choices: usize,
 }
 
-/// What a program runs on.
+/// The memory that a program runs on.
 pub(crate) trait Memory {
     fn load(&mut self, at: u64, out: &mut [u8]);
     fn store(&mut self, at: u64, bytes: &[u8]);
@@ -109,7 +109,7 @@ pub(crate) trait Memory {
     fn choices(&self) -> usize;
 }
 
-/// Memory that holds what it holds.
+/// Memory with fixed content.
 pub(crate) struct Plain(pub(crate) Vec<u8>);
 
 impl Memory for Plain {

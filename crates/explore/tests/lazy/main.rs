@@ -1,4 +1,4 @@
-//! Lazy exploration against brute force: simulated recoveries run on every crash state, and lazily.
+//! Lazy exploration compared with brute force: simulated recoveries run on every crash state, and lazily.
 
 mod brute;
 mod figures;

@@ -1,5 +1,5 @@
-//! Failures during recovery, against brute force over every crash state, every moment of recovery, every
-//! crash state of that, and so on.
+//! Failures during recovery, compared with brute force over every crash state, every moment of recovery, every crash
+//! state of that moment, and so on.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -50,7 +50,7 @@ fn points_of(
     .unwrap()
 }
 
-/// What can be shown by the last recovery with up to this many failures of recovery before it.
+/// The behaviours of the last recovery after up to this many failures of earlier recoveries.
 fn lazily(
     rules: Rules,
     program: &Program,
@@ -92,11 +92,11 @@ fn brute(
     behaviours(program, &images)
 }
 
-/// How many cases a comparison has seen.
+/// How many cases a comparison covered.
 #[derive(Default)]
 struct Compared {
     points: usize,
-    /// Where the failures of recovery have shown something new.
+    /// Cases in which failures of recovery gave a new behaviour.
     with_news: usize,
 }
 
@@ -153,8 +153,7 @@ fn three_failures_show_what_brute_force_shows() {
     assert!(with_news > 0);
 }
 
-/// Each failure brings this recovery one step further: it needs as many failures as it has steps to show
-/// the last one.
+/// Each failure takes this recovery one step further: it needs as many failures as it has steps to show the last one.
 #[test]
 fn depth_is_what_it_takes_to_get_deep() {
     let byte = |at, value| Instruction::Store {

@@ -1,5 +1,5 @@
-//! Soundness and completeness for one crash: lazy exploration shows what brute force shows, and no execution
-//! more.
+//! Soundness and completeness for one crash: lazy exploration gives the same behaviours as brute force, without a
+//! redundant execution.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn compare(frontier: &Frontier, program: &Program, len: usize, compared: &mut Co
     let images = crash_images(frontier, len);
     assert_eq!(lazily, behaviours(program, &images));
 
-    // The crash states of the executions are all there are, each once, and they show what was shown.
+    // The executions cover all crash states, each exactly once, and these give the observed behaviours.
     let mut covered = BTreeSet::new();
     for execution in &executions {
         let seen = Seen::of(&crash.table, execution.observed.iter().copied()).unwrap();
@@ -84,7 +84,7 @@ fn lazy_shows_what_all_crash_states_show_in_every_domain_and_atomicity() {
     for rules in all_rules() {
         let mut compared = Compared::default();
         compare_random(rules, &mut compared);
-        // The comparison means something: there are choices, and fewer executions than states.
+        // The comparison is meaningful: there are choices, and fewer executions than states.
         assert!(compared.with_choices > 100, "{rules:?}");
         assert!(compared.executions < compared.states, "{rules:?}");
     }

@@ -1,4 +1,4 @@
-//! A failure point that needs no run would have shown what the earlier one showed.
+//! A failure point that needs no run would have given the results of the earlier one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,7 +15,7 @@ use crate::lazily::explore;
 use crate::machine::{Behaviour, Effect, Instruction, Program};
 use crate::workload::{Workload, newest, step};
 
-/// What a failure point shows, how many executions it takes, and what they read.
+/// The behaviours at a failure point, the number of executions, and the lines that they read.
 fn explored(
     program: &Program,
     frontier: &Frontier,
@@ -32,7 +32,7 @@ fn explored(
     (shown, executions.len() as u64, read)
 }
 
-/// Those of the lines that are watched: of the others the runtime need not hear.
+/// Only the watched lines: the runtime need not report the others.
 fn reported(read: BTreeSet<LineId>, watched: &[PageLines], line_bytes: usize) -> Vec<PageLines> {
     let mut read = PageLines::of(read, line_bytes);
     for page in &mut read {
@@ -46,8 +46,7 @@ fn reported(read: BTreeSet<LineId>, watched: &[PageLines], line_bytes: usize) ->
     read
 }
 
-/// Decides for all failure points as a driver does, and checks each decision against what a run would
-/// have shown.
+/// Decides for all failure points as a driver does, and compares each decision with the result of a run.
 fn check(
     rules: Rules,
     workload: &Workload,
@@ -136,7 +135,7 @@ fn clflush(at: u64) -> (u32, Effect) {
     (0, Effect::Flush(FlushKind::Clflush, at))
 }
 
-/// Ten failure points, at each of which another line of the same page was stored to.
+/// Ten failure points; before each, another line of the same page is stored to.
 fn ten_lines() -> Workload {
     (0..10)
         .flat_map(|line| [store(64 * line, 1), clflush(64 * line)])
@@ -153,10 +152,10 @@ fn counts(workload: &Workload, program: &Program, limits: ReuseLimits) -> (usize
 
 #[test]
 fn lines_of_one_page_are_told_apart() {
-    // The first is run, and the two whose line was just stored to or made durable.
+    // The first one is run, and the two whose line was just stored to or made durable.
     let (points, saved) = counts(&ten_lines(), &load(5 * 64), ReuseLimits::default());
     assert_eq!((points, saved.points), (10, 7));
-    // Another line of the page is of no interest to anybody.
+    // Another line of the page is irrelevant.
     let (points, saved) = counts(&ten_lines(), &load(20 * 64), ReuseLimits::default());
     assert_eq!((points, saved.points, saved.executions), (10, 9, 9));
 }
@@ -172,7 +171,7 @@ fn what_was_not_watched_may_have_been_read() {
         look_ahead: 3,
         ..ReuseLimits::default()
     };
-    // Each run serves for the three that follow.
+    // Each run is reused for the next three.
     assert_eq!(counts(&ten_lines(), &load(20 * 64), limits).1.points, 7);
 }
 
@@ -181,8 +180,8 @@ fn a_line_that_changes_back_is_the_same_again() {
     let set = |value| [store(0, value), clflush(0), store(640, value), clflush(640)];
     let workload: Workload = [1, 2, 1, 2, 1, 2].into_iter().flat_map(set).collect();
     let (points, saved) = counts(&workload, &load(0), ReuseLimits::default());
-    // Of line 0 there is to be seen: 0 or 1, then 1, then 1 or 2, then 2, then 2 or 1; and from then on
-    // only what has been seen.
+    // The observable contents of line 0 are: 0 or 1, then 1, then 1 or 2, then 2, then 2 or 1; from then on only
+    // contents that have been seen.
     assert_eq!((points, saved.points), (12, 7));
 }
 
@@ -213,7 +212,7 @@ fn another_length_of_a_pool_is_another_pool() {
     assert_eq!(sets.decide(2), same);
 }
 
-/// What is said of a line counts as its content does.
+/// A changed remark about a line counts like changed content.
 #[test]
 fn another_remark_about_a_line_that_is_read_is_a_change() {
     let line = powerfail_model::LineId {

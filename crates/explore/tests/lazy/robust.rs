@@ -1,4 +1,4 @@
-//! Robustness, against brute force over all moments.
+//! Robustness, compared with brute force over all moments.
 
 use std::collections::BTreeSet;
 
@@ -66,14 +66,14 @@ fn explains(moments: &[Moment], line: &ReadLine) -> bool {
     })
 }
 
-/// Whether any moments of two runs explain all of these lines.
+/// Whether some moments of two runs explain all of these lines.
 fn brute(lines: &[&ReadLine]) -> bool {
     let all = |one: u64| (0..MOMENTS).map(move |other| [moment(one), moment(other)]);
     let mut all = (0..MOMENTS).flat_map(all);
     all.any(|moments| lines.iter().all(|line| explains(&moments, line)))
 }
 
-/// How far the explanations of two lines that exclude each other are apart, at least, in one run.
+/// The minimum distance between the explanations of two mutually exclusive lines, in one run.
 fn smallest_distance(lines: &[ReadLine]) -> u64 {
     let number = |wanted: Moment| (0..MOMENTS).find(|at| moment(*at) == wanted).unwrap();
     let mut smallest = u64::MAX;
@@ -128,7 +128,7 @@ fn a_moment_is_found_where_there_is_one_and_else_lines_that_exclude_each_other()
                     }
                     pairs += 1;
                 } else {
-                    // Only where no two lines exclude each other.
+                    // Only if no two lines exclude each other.
                     for one in &lines {
                         assert!(lines.iter().all(|other| brute(&[one, other])));
                     }
@@ -248,7 +248,7 @@ fn robust_is_what_some_prefix_of_the_run_shows() {
             let read = all_read_lines(&history, &seen, &words, at);
             let expected = prefixes.contains(&execution.behaviour);
             assert_eq!(robust(&read).is_ok(), expected, "{workload:?} {words:?}");
-            // Who knows only of choices misses some, and accuses nobody wrongly.
+            // Choices alone miss some violations, but report no false ones.
             let of_choices = robust(&history.read_lines(&seen, at));
             assert!(of_choices.is_ok() || !expected);
             assert!(robust(&seen.read_lines(at)).is_ok() || of_choices.is_err());
@@ -259,7 +259,7 @@ fn robust_is_what_some_prefix_of_the_run_shows() {
     assert!(robust_count > 500 && not > 500, "{robust_count} {not}");
 }
 
-/// Data, then a flag that says it is valid; nobody flushes the data.
+/// Data, then a flag that says it is valid; the data is never flushed.
 #[test]
 fn the_missing_flush_is_named() {
     let workload = [store(0, 1), store(64, 2)];
@@ -311,8 +311,7 @@ fn points_of(crash: &CrashPoint, execution: &Execution, pool: &[u8]) -> Vec<Nest
     failure_points(rules, &interrupted, &image, limits, &mut |_| false).unwrap()
 }
 
-/// Whether moments of the run and of its recovery explain what was read after the second crash, and before
-/// it.
+/// Whether moments of the run and of its recovery explain what was read before and after the second crash.
 fn robust_nested(
     first: &CrashPoint,
     outer_seen: &Seen<'_>,
@@ -361,8 +360,8 @@ fn random_recovery(generator: &mut Generator) -> Program {
     instructions.collect()
 }
 
-/// What a recovery shows that is interrupted after an effect and begins again, if all that was stored is
-/// durable in order: the loads of the first one up to its `last_store`, and all of the second.
+/// The behaviours of a recovery that is interrupted after an effect and restarts, if all stores become durable in
+/// order: the loads of the first one up to its `last_store`, and all loads of the second.
 fn strictly(
     workload: &Workload,
     program: &Program,
@@ -387,7 +386,7 @@ fn strictly(
     shown
 }
 
-/// What a machine that keeps everything in order can show is never said to need a flush.
+/// A behaviour that is possible with in-order persistence is never reported as missing a flush.
 #[test]
 fn nested_failures_accuse_nobody_wrongly() {
     let (mut explained, mut accused) = (0, 0);
@@ -422,8 +421,8 @@ fn nested_failures_accuse_nobody_wrongly() {
     assert!(explained > 300 && accused > 100, "{explained} {accused}");
 }
 
-/// Recovery stores to two lines without a flush between; after the second failure the later store is
-/// there and the earlier one is not.
+/// Recovery stores to two lines without a flush between; after the second failure the later store has survived and the
+/// earlier one has not.
 #[test]
 fn a_missing_flush_in_recovery_is_named() {
     let program = vec![

@@ -45,7 +45,7 @@ pub(crate) fn frontier_at(rules: Rules, workload: &[(u32, Effect)]) -> Frontier 
     frontier
 }
 
-/// The first bytes of the pool, everything newest.
+/// The first bytes of the pool, with the newest content.
 pub(crate) fn newest(frontier: &Frontier, len: usize) -> Vec<u8> {
     let mut pool = vec![0; len];
     frontier.newest().read(place(0), &mut pool);

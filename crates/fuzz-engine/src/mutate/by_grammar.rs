@@ -1,4 +1,4 @@
-//! Mutations by a grammar: replaces parts of inputs, and inserts, removes and swaps items of repetitions.
+//! Mutations based on a grammar: they replace parts of inputs, and insert, remove and swap items of repetitions.
 
 use super::dice::Dice;
 use super::numbers::block_len;
@@ -36,7 +36,7 @@ pub(crate) fn mutate(
     }
 }
 
-/// For inputs that do not match the grammar: inserts a generated input at some line.
+/// For inputs that do not match the grammar: inserts a generated input at a random line.
 fn insert_something(grammar: &Grammar, input: &mut Vec<u8>, dice: &mut Dice<'_>, max_bytes: usize) {
     let new = grammar.generate_all(dice, PART_BYTES.min(max_bytes));
     if dice.one_in(4) {
@@ -48,7 +48,7 @@ fn insert_something(grammar: &Grammar, input: &mut Vec<u8>, dice: &mut Dice<'_>,
     }
 }
 
-/// Replaces a part with a part of another input that the same node matches.
+/// Replaces a part with a part of another input that matches the same node.
 fn take_part(
     input: &mut Vec<u8>,
     found: &InputMatch,

@@ -1,7 +1,7 @@
 //! Mutations of inputs that are lines of commands: `put 1 2`, `del 1`.
 //!
-//! What makes data structures grow, split, shrink and merge are many similar commands and commands on keys
-//! that exist. Bytes that are changed at random hardly ever are that.
+//! Many similar commands, and commands on existing keys, make data structures grow, split, shrink and merge. Random
+//! byte changes hardly ever produce such commands.
 
 use std::ops::Range;
 
@@ -49,7 +49,7 @@ pub(crate) const KINDS: [(Kind, u32); 15] = [
     (Kind::InsertForm, 10),
 ];
 
-/// Lengths of words that fill something.
+/// Word lengths around common buffer and node sizes.
 const STRETCHED: [usize; 8] = [8, 16, 32, 63, 64, 128, 255, 1024];
 
 /// One mutation of an input.
@@ -63,7 +63,7 @@ pub(crate) struct Commands<'a, 'b> {
 }
 
 impl Commands<'_, '_> {
-    /// Does it. Says whether it has changed anything.
+    /// Applies a mutation. Returns whether it has changed anything.
     pub(crate) fn apply(&mut self, kind: Kind) -> bool {
         let done = match kind {
             Kind::InsertLine => self.insert_line(),
@@ -83,7 +83,7 @@ impl Commands<'_, '_> {
             Kind::InsertForm => self.insert_form(),
         };
         if self.input.len() > self.max_bytes {
-            // Half a command would be another one.
+            // Cuts at the end of a line: half a command would be another command.
             let end = self.input[..self.max_bytes]
                 .iter()
                 .rposition(|byte| *byte == b'\n');
@@ -98,7 +98,7 @@ impl Commands<'_, '_> {
         self.dice.pick(&lines).cloned()
     }
 
-    /// Some neighbouring lines, at most this many.
+    /// Some adjacent lines, at most this many.
     fn some_lines(&mut self, most: usize) -> Option<(Vec<Range<usize>>, Range<usize>)> {
         let lines = lines(self.input);
         let first = self.dice.below(lines.len());
@@ -109,7 +109,8 @@ impl Commands<'_, '_> {
         (first < last).then_some((lines, first..last))
     }
 
-    /// Where a line may be inserted: at the end in every third case, since programs end there.
+    /// A position for inserting a line: in one of three cases the end, because that is where a program of commands
+    /// grows.
     fn position(&mut self) -> usize {
         let lines = lines(self.input);
         if self.dice.one_in(3) {
@@ -129,7 +130,7 @@ impl Commands<'_, '_> {
         self.input.splice(at..at, block);
     }
 
-    /// A line to make others of: of this input, or of any other.
+    /// A line to derive others from: of this input, or of any other.
     fn model(&mut self) -> Option<Vec<u8>> {
         if self.dice.percent(35)
             && let Some(line) = self.vocabulary.line(&mut self.dice)
@@ -257,7 +258,7 @@ impl Commands<'_, '_> {
         let from = self.dice.below(theirs.len());
         let line = theirs.get(from)?;
         if self.dice.one_in(2) {
-            // The beginning of this one and the end of the other.
+            // The beginning of this input and the end of the other.
             let at = self.position();
             self.input.truncate(at);
             self.insert(at, self.other[line.start..].to_vec());
@@ -296,7 +297,7 @@ impl Commands<'_, '_> {
         Some(())
     }
 
-    /// A word of another line of this input, in the same column: a key that was used.
+    /// A word of another line of this input, in the same column: a key that was already used.
     fn same_column(&mut self, column: usize) -> Option<Vec<u8>> {
         let line = self.line()?;
         let line = &self.input[line];
@@ -313,7 +314,7 @@ impl Commands<'_, '_> {
         Some(())
     }
 
-    /// Many lines like one, with other numbers.
+    /// Many lines similar to one, with other numbers.
     fn insert_block(&mut self) -> Option<()> {
         let line = self.model()?;
         let count = block_len(&mut self.dice).min(self.max_bytes / line.len().max(1));
@@ -335,7 +336,7 @@ impl Commands<'_, '_> {
                 }
             }
             None => {
-                // Keys are words: they become words with numbers.
+                // Keys that are words get numbers appended.
                 let words = words(&line);
                 let end = words.get(1).map(|word| word.end);
                 for number in series(0, count, &mut self.dice) {
@@ -440,7 +441,7 @@ impl Commands<'_, '_> {
         Some(())
     }
 
-    /// A word more or less in a line.
+    /// Adds a word to a line or removes one.
     fn arity(&mut self) -> Option<()> {
         let line = self.line()?;
         let words = words(&self.input[line.clone()]);
@@ -460,7 +461,7 @@ impl Commands<'_, '_> {
         Some(())
     }
 
-    /// A long word instead of one.
+    /// Replaces a word by a long one.
     fn stretch(&mut self) -> Option<()> {
         let line = self.line()?;
         let words = words(&self.input[line.clone()]);
@@ -480,10 +481,10 @@ impl Commands<'_, '_> {
     }
 }
 
-/// Makes an input as short as it must be.
+/// Shortens an input to the maximum length.
 pub(crate) fn cut(input: &mut Vec<u8>, max_bytes: usize) {
     if input.len() > max_bytes {
-        // Half a command would be another one.
+        // Cuts at the end of a line: half a command would be another command.
         let end = input[..max_bytes].iter().rposition(|byte| *byte == b'\n');
         input.truncate(end.map_or(max_bytes, |end| end + 1));
     }

@@ -1,4 +1,4 @@
-//! Random decisions, all from the random numbers of the engine.
+//! Random decisions, all based on the engine's random numbers.
 
 use libafl_bolts::rands::{Rand, StdRand};
 
@@ -6,12 +6,12 @@ use libafl_bolts::rands::{Rand, StdRand};
 pub(crate) struct Dice<'a>(pub(crate) &'a mut StdRand);
 
 impl Dice<'_> {
-    /// A number below a bound; 0 if the bound is.
+    /// A number below a bound; 0 if the bound is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0.below_or_zero(bound)
     }
 
-    /// A number between two, both included.
+    /// A number between two bounds, both inclusive.
     pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
@@ -31,12 +31,12 @@ impl Dice<'_> {
         self.0.next()
     }
 
-    /// One of them, if there are any.
+    /// A random element, if there is one.
     pub(crate) fn pick<'a, T>(&mut self, list: &'a [T]) -> Option<&'a T> {
         list.get(self.below(list.len()))
     }
 
-    /// The index of a weight, by weights.
+    /// A random index, weighted.
     pub(crate) fn weighted(&mut self, weights: &[u32]) -> usize {
         let all = weights.iter().map(|weight| *weight as usize).sum();
         let mut at = self.below(all);
@@ -49,7 +49,7 @@ impl Dice<'_> {
         0
     }
 
-    /// Any order.
+    /// Shuffles the elements.
     pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
         for at in (1..list.len()).rev() {
             list.swap(at, self.below(at + 1));

@@ -1,8 +1,8 @@
-//! The commands that a program understands, learnt from what it compares its input with.
+//! The commands that a program understands, learnt from the values that it compares its input with.
 //!
-//! A program that reads a line of unknown words compares the first one with all its commands with that number of words.
-//! After a known command, it compares the next words with the names that may stand there. None of that is visible in its
-//! accesses to the pool, so random mutation would take long.
+//! A program that reads a line of unknown words compares the first one with all commands that take this number of
+//! words. After a known command, it compares the next words with the names that are allowed there. None of that is
+//! visible in its accesses to the pool, so random mutation would take long.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -14,16 +14,16 @@ use super::text::{first_word, words};
 
 /// Words that no program knows.
 const UNKNOWN: [&[u8]; 4] = [b"zqa", b"zqb", b"zqc", b"zqd"];
-/// Limits: what has more is not a set of commands.
+/// Limits: a larger set does not consist of commands.
 const COMMANDS_MAX: usize = 128;
 const NAMES_MAX: usize = 64;
 const PROBES_MAX: usize = 512;
 const LONGEST_NAME: usize = 32;
 
-/// What a program compares an operand with.
+/// An operand, and the value that the program compares it with.
 pub type Comparison = (Vec<u8>, Vec<u8>);
 
-/// A command with so many arguments: what each of them may be. Nothing is known of numbers and keys.
+/// A command with a given number of arguments: the names allowed for each. It is empty for numbers and keys.
 #[derive(Debug, Default)]
 struct Form {
     arguments: Vec<Vec<Box<[u8]>>>,
@@ -41,7 +41,7 @@ pub(crate) struct Forms {
     commands: Vec<Command>,
     numbers: FxHashMap<Box<[u8]>, usize>,
     probes: VecDeque<Vec<u8>>,
-    /// How many there were.
+    /// The number of probes so far.
     probed: usize,
 }
 
@@ -58,12 +58,12 @@ impl Default for Forms {
 }
 
 impl Forms {
-    /// An input that is worth running for what the program compares it with.
+    /// An input whose comparisons are worth observing.
     pub(crate) fn probe(&mut self) -> Option<Vec<u8>> {
         self.probes.pop_front()
     }
 
-    /// Learns from what a program has compared when it got a line.
+    /// Learns from the comparisons that a program made on a line.
     pub(crate) fn learn(&mut self, line: &[u8], comparisons: &[Comparison]) {
         let words: Vec<&[u8]> = words(line).into_iter().map(|word| &line[word]).collect();
         if words.is_empty() || words.len() > UNKNOWN.len() {
@@ -92,7 +92,7 @@ impl Forms {
             return;
         }
         self.probed += 1;
-        // What comes behind is unknown, whatever it was.
+        // The following words are unknown, whatever they were.
         let line = words
             .iter()
             .enumerate()
@@ -106,7 +106,7 @@ impl Forms {
         self.probes.push_back(probe);
     }
 
-    /// Whether that is new.
+    /// Adds a form. Returns whether it is new.
     fn add_form(&mut self, name: &[u8], arguments: usize) -> bool {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
@@ -130,7 +130,7 @@ impl Forms {
         true
     }
 
-    /// The same.
+    /// Adds a name for an argument. Returns whether it is new.
     fn add_argument(&mut self, command: &[u8], count: usize, place: usize, name: &[u8]) -> bool {
         let Some(number) = self.numbers.get(command) else {
             return false;
@@ -175,7 +175,7 @@ impl Forms {
         Some(line)
     }
 
-    /// What may stand in the place of a word of a line.
+    /// The words that are allowed instead of a word of a line.
     pub(crate) fn name_in(
         &self,
         line: &[u8],
@@ -191,7 +191,7 @@ impl Forms {
     }
 }
 
-/// An argument: one of its names, a number that was used, or any.
+/// An argument: one of its names, a number that was used, or any number.
 fn argument(names: &[Box<[u8]>], keys: &[u64], dice: &mut Dice<'_>) -> Vec<u8> {
     if dice.percent(90)
         && let Some(name) = dice.pick(names)
@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// What a shell with `use btree|hash`, `put KEY VALUE` and `count` compares.
+    /// The comparisons of a shell with `use btree|hash`, `put KEY VALUE` and `count`.
     fn compare(line: &[u8]) -> Vec<Comparison> {
         let words: Vec<&[u8]> = words(line).into_iter().map(|word| &line[word]).collect();
         let mut compared = Vec::new();

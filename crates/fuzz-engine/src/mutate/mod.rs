@@ -1,4 +1,4 @@
-//! Mutators: those of `LibAFL` on bytes, and ours on command lines and by grammars.
+//! Mutators: those of `LibAFL` on bytes, and our own on command lines and by grammars.
 
 mod by_grammar;
 mod commands;
@@ -36,7 +36,7 @@ type Havoc = HavocScheduledMutator<
     ),
 >;
 
-/// Of a hundred mutations of text, this many change bytes and not commands.
+/// Of a hundred mutations of text, this many change bytes instead of commands.
 const HAVOC_PERCENT: usize = 12;
 
 /// Of a hundred mutations, this many are made by the grammar if there is one.
@@ -63,7 +63,7 @@ impl Mutators {
         }
     }
 
-    /// Learns from a test case that is kept.
+    /// Learns from a kept test case.
     pub(crate) fn learn(&mut self, input: &[u8]) {
         if is_text(input) {
             self.vocabulary.learn(input);
@@ -77,12 +77,12 @@ impl Mutators {
         }
     }
 
-    /// An input that is worth running for what the program compares it with.
+    /// An input whose comparisons are worth observing.
     pub(crate) fn probe(&mut self) -> Option<Vec<u8>> {
         self.vocabulary.forms.probe()
     }
 
-    /// Learns from what a program has compared when it got an input.
+    /// Learns from the comparisons that a program made on an input.
     pub(crate) fn learn_comparisons(&mut self, input: &[u8], comparisons: &[Comparison]) {
         // With several lines, it is unknown which one was compared.
         if is_text(input) && lines(input).len() == 1 {
@@ -102,7 +102,7 @@ impl Mutators {
             self.havoc
                 .mutate(state, input)
                 .expect("LibAFL mutates whatever bytes there are");
-            // Some mutators of LibAFL look at the size before they add to it.
+            // Some mutators of LibAFL check the size before they add to it.
             input.bytes.truncate(state.max_size());
             return Origin::Havoc;
         }
@@ -127,7 +127,7 @@ impl Mutators {
 
     fn mutate_commands(&mut self, state: &mut State, input: &mut CaseInput) {
         let mut left = 1 << Dice(state.rand_mut()).below(STACKED);
-        // Some mutations are impossible, such as deleting what is not there.
+        // Some mutations are impossible, such as deleting from an empty input.
         for _ in 0..4 * left {
             let weights = KINDS.map(|(_, weight)| weight);
             let kind = KINDS[Dice(state.rand_mut()).weighted(&weights)].0;

@@ -25,7 +25,7 @@ const EDGES: [u64; 16] = [
 /// Steps between keys: neighbours, buckets of hash tables, bits of radix trees.
 const STRIDES: [u64; 12] = [2, 3, 4, 7, 8, 10, 16, 64, 100, 256, 1000, 65_536];
 
-/// A replacement for a number, in an input with these numbers.
+/// A replacement for a number in an input with these numbers.
 pub(crate) fn change(value: u64, others: &[u64], dice: &mut Dice<'_>) -> u64 {
     match dice.weighted(&[20, 10, 5, 15, 15, 8, 4, 20, 3]) {
         0 if dice.one_in(2) => value.wrapping_add(1),

@@ -1,8 +1,8 @@
-//! The look of inputs: lines, words and numbers in bytes.
+//! The structure of inputs: lines, words and numbers in bytes.
 
 use std::ops::Range;
 
-/// Whether bytes are lines of text, with some bytes that havoc has left in them.
+/// Whether bytes are lines of text; a few other bytes, left by havoc, are allowed.
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
     let plain = |byte: &&u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
     let odd = bytes.len() - bytes.iter().filter(plain).count();
@@ -20,7 +20,7 @@ pub(crate) fn lines(bytes: &[u8]) -> Vec<Range<usize>> {
     lines
 }
 
-/// Whether a byte is between words.
+/// Whether a byte separates words.
 fn separates(byte: u8) -> bool {
     byte.is_ascii_whitespace()
         || matches!(byte, b',' | b';' | b':' | b'=' | b'(' | b')' | b'"' | b'\'')
@@ -38,8 +38,8 @@ pub(crate) fn first_word(line: &[u8]) -> Option<Range<usize>> {
     Some(start..len.map_or(line.len(), |len| start + len))
 }
 
-/// The numbers of a line, those at the end of words included. The digits of its first word count only if
-/// there are no others, because it is the name of a command.
+/// The numbers of a line, including those at the end of words. The digits of its first word count only if there are no
+/// others, because it is the name of a command.
 pub(crate) fn numbers(line: &[u8]) -> Vec<Range<usize>> {
     let mut numbers = runs(line, |byte| byte.is_ascii_digit());
     if let (Some(word), Some(last)) = (first_word(line), numbers.last())
@@ -50,7 +50,7 @@ pub(crate) fn numbers(line: &[u8]) -> Vec<Range<usize>> {
     numbers
 }
 
-/// The value of digits, if it has 64 bits.
+/// The value of digits, if it fits into 64 bits.
 pub(crate) fn value(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |value, digit| {
         value

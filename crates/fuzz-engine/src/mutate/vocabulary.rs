@@ -1,4 +1,4 @@
-//! What was seen in test cases that were kept: lines by their commands, and words by their columns.
+//! The content of kept test cases: lines by command, and words by column.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -6,7 +6,7 @@ use super::dice::Dice;
 use super::forms::Forms;
 use super::text::{first_word, lines, words};
 
-/// Limits. Old lines make way for new ones; words are few or no words.
+/// Limits. New lines replace old ones. More than a few words in a column are not names.
 const LINES_RECENT: usize = 512;
 const LINES_PER_COMMAND: usize = 16;
 const LINES_PER_CASE: usize = 8;
@@ -49,10 +49,10 @@ impl Words {
     }
 }
 
-/// Everything that was learnt.
+/// Everything learnt so far.
 #[derive(Debug, Default)]
 pub(crate) struct Vocabulary {
-    /// One line of each command of each case: commands that are useful are here often.
+    /// One line of each command of each case: useful commands occur often.
     recent: Ring,
     commands: Vec<Ring>,
     numbers: FxHashMap<Box<[u8]>, usize>,
@@ -95,7 +95,7 @@ impl Vocabulary {
         }
         for (column, range) in words(line).into_iter().enumerate() {
             let word = &line[range];
-            // Numbers are made, not remembered.
+            // Numbers are generated, not remembered.
             if word.len() <= LONGEST_WORD && !word.iter().all(u8::is_ascii_digit) {
                 self.columns[column.min(COLUMNS - 1)].add(word, WORDS_PER_COLUMN);
             }
@@ -107,7 +107,7 @@ impl Vocabulary {
         self.tokens.add(token, usize::MAX);
     }
 
-    /// A line of any test case: often of a command that is common, sometimes of any command.
+    /// A line of any test case: often of a common command, sometimes of any command.
     pub(crate) fn line(&self, dice: &mut Dice<'_>) -> Option<&[u8]> {
         let ring = if dice.one_in(3) {
             dice.pick(&self.commands)?

@@ -1,4 +1,4 @@
-//! What tests of the engine share.
+//! Shared by the tests of the engine.
 
 use powerfail_fuzz_engine::{Discovery, Engine, EngineOptions, TestCase};
 use powerfail_image::ImageId;
@@ -33,7 +33,7 @@ pub(crate) fn step(engine: &mut Engine, toy: &mut Toy) -> Vec<Discovery> {
     engine.step(toy).unwrap_or_else(|never| match never {})
 }
 
-/// Steps until a location is new in a discovery, or until there were too many executions.
+/// Steps until a discovery contains a new location, or until the limit of executions is reached.
 pub(crate) fn until(
     engine: &mut Engine,
     toy: &mut Toy,

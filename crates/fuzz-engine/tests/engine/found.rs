@@ -1,4 +1,4 @@
-//! What is deep in a program is reached, and always in the same way.
+//! Deep states of a program are reached, and always in the same way.
 
 use powerfail_fuzz_engine::{
     End, Engine, EngineOptions, EngineStats, Execution, Grammar, KnownCase, Origin, Priority,
@@ -225,7 +225,7 @@ fn a_campaign_goes_on_where_it_was() {
     }
 }
 
-/// A toy that cannot be run any more after some runs.
+/// A toy that fails after some number of runs.
 struct Failing {
     toy: Toy,
     left: u32,
@@ -258,7 +258,7 @@ fn what_a_step_found_before_it_failed_is_not_lost() {
     let (mut engine, ..) = failed(left);
     let taken = engine.take_found();
     assert!(engine.take_found().is_empty());
-    // It comes with the next step, too.
+    // It is reported with the next step as well.
     let (mut engine, mut failing, _) = failed(left);
     failing.left = u32::MAX;
     let next = engine.step(&mut failing).expect("it runs again");

@@ -1,4 +1,4 @@
-//! The engine on programs that exist only here.
+//! The engine on simulated programs.
 
 mod common;
 mod found;

@@ -1,4 +1,4 @@
-//! What an instruction will do to memory, by its operands.
+//! The effect of an instruction on memory, computed from its operands.
 
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -9,7 +9,7 @@ use powerfail_model::{FenceKind, FlushKind, StoreKind};
 
 use super::process::Process;
 
-/// An instruction that concerns the oracle.
+/// An instruction that is relevant for the oracle.
 pub(super) struct Effect {
     pub(super) kind: EffectKind,
     /// Where it writes or flushes.
@@ -20,7 +20,7 @@ pub(super) struct Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EffectKind {
     Store(StoreKind),
-    /// One element of a string operation at a step.
+    /// One element of a string operation per step.
     String,
     Masked(StoreKind, Mask),
     Flush(FlushKind),
@@ -28,7 +28,7 @@ pub(super) enum EffectKind {
     SystemCall,
 }
 
-/// Which register selects bytes, by the top bit of each element.
+/// The register that selects bytes by the top bit of each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mask {
     register: usize,
@@ -78,7 +78,7 @@ impl Effect {
         )
     }
 
-    /// What it is about to write or flush.
+    /// The ranges that it is about to write or flush.
     pub(super) fn ranges(&self, process: &Process, registers: &user_regs_struct) -> Vec<Range> {
         let instruction = &self.instruction;
         if self.kind == EffectKind::String {
@@ -156,7 +156,7 @@ fn kind(instruction: &Instruction, writes_nothing: bool) -> Option<EffectKind> {
     })
 }
 
-/// How many bytes beyond its operand a bit operation works whose bit number is in a register.
+/// For a bit operation with the bit number in a register: the distance of the accessed bytes from its operand.
 fn far_bit(instruction: &Instruction, registers: &user_regs_struct) -> i64 {
     let is_bit = matches!(
         instruction.mnemonic(),

@@ -1,4 +1,4 @@
-//! What the oracle and a trace both say, in one form.
+//! The common form of the events of the oracle and of a trace.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,7 +26,7 @@ impl fmt::Debug for Seen {
     }
 }
 
-/// What happened. Offsets are in the pool of the number, in the order of their first mapping.
+/// What happened. Offsets are in the pool with this number; pools are numbered in the order of their first mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Store {
@@ -43,7 +43,7 @@ pub(crate) enum What {
     Fence(FenceKind),
 }
 
-/// Joins the stores of string instructions that follow each other and touch, upwards or downwards.
+/// Joins consecutive, adjacent stores of string instructions, upwards or downwards.
 pub(crate) fn join_strings(events: Vec<Seen>, strings: &HashSet<Site>) -> Vec<Seen> {
     let mut joined: Vec<Seen> = Vec::with_capacity(events.len());
     for event in events {
@@ -57,7 +57,7 @@ pub(crate) fn join_strings(events: Vec<Seen>, strings: &HashSet<Site>) -> Vec<Se
     joined
 }
 
-/// Adds a store to its neighbour; false if they are none.
+/// Merges a store into its neighbour; returns false if they are not adjacent.
 fn absorb(run: &mut What, next: &What) -> bool {
     let (
         What::Store {

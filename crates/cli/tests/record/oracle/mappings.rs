@@ -1,4 +1,4 @@
-//! What is mapped where in a process, as the kernel says.
+//! The mappings of a process, as the kernel reports them.
 
 use std::path::{Path, PathBuf};
 
@@ -25,14 +25,14 @@ impl Mappings {
         Self(text.lines().filter_map(parse).collect())
     }
 
-    /// The pool in which an address lies, and the offset in its file.
+    /// The pool that contains an address, and the offset in its file.
     pub(super) fn in_pool(&self, address: u64, pools: &[PathBuf]) -> Option<(usize, u64)> {
         let mapping = self.at(address).filter(|mapping| mapping.may_be_pool())?;
         let pool = pools.iter().position(|pool| *pool == mapping.path)?;
         Some((pool, address - mapping.start + mapping.file_offset))
     }
 
-    /// Of the files in a folder: those that are mapped as pools.
+    /// The files in a folder that are mapped as pools.
     pub(super) fn pools_in<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = &'a Path> {
         self.0
             .iter()

@@ -1,9 +1,9 @@
 //! A process under ptrace.
 //!
 //! # Safety
-//! ptrace and `process_vm_readv` write only to the buffers that they are given here, which live until
-//! the call returns and are as long as the call says; so do the calls on processors. Between fork and exec the child makes two
-//! system calls and nothing else.
+//! ptrace and `process_vm_readv` write only to the buffers that are passed here, which live until the call returns and
+//! are as long as the call says; the same holds for the calls on processor sets. Between fork and exec the child makes
+//! only two system calls.
 #![allow(unsafe_code)]
 
 use std::os::unix::process::CommandExt;
@@ -11,20 +11,20 @@ use std::process::{Child, Command};
 
 use libc::{c_long, c_void, user_regs_struct};
 
-/// Where the instruction pointer is in `struct user`.
+/// The offset of the instruction pointer in `struct user`.
 const INSTRUCTION_POINTER_AT: usize = std::mem::offset_of!(user_regs_struct, rip);
 const NT_X86_XSTATE: usize = 0x202;
-/// More than any processor's state takes.
+/// Larger than the state of any processor.
 const STATE_LEN: usize = 16 << 10;
 
-/// A stopped child. Whoever started it must be the thread that uses it. It is killed when dropped.
+/// A stopped child. Only the thread that started it may use it. It is killed when dropped.
 pub(super) struct Process {
     child: Child,
-    /// Where this thread may run when the child is no more.
+    /// The processors that this thread may use again after the child has ended.
     processors: libc::cpu_set_t,
 }
 
-/// Why a process has stopped.
+/// Why a process stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// After a step.
@@ -33,15 +33,15 @@ pub(super) enum Stop {
     SystemCall,
     /// A signal is about to be delivered.
     Signal(i32),
-    /// It has exited with this code, or a signal has ended it: that signal, negative.
+    /// It has exited with this code, or was killed by a signal, which is given as a negative number.
     Ended(i32),
 }
 
 impl Process {
-    /// Starts a program, with its addresses not randomised, and stops it before it runs.
+    /// Starts a program with address space randomisation disabled, and stops it before it runs.
     pub(super) fn start(mut command: Command) -> Self {
         let prepare = || {
-            // SAFETY: neither call has a memory operand; see the head of the file.
+            // SAFETY: neither call has a memory operand; see the module header.
             let done = unsafe {
                 libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) >= 0
                     && libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) == 0
@@ -68,7 +68,7 @@ impl Process {
     }
 
     fn request(&self, request: libc::c_uint, address: usize, data: usize) -> c_long {
-        // SAFETY: callers give a number, or the address of a buffer that fits the request.
+        // SAFETY: callers pass a number, or the address of a buffer that fits the request.
         let result = unsafe { libc::ptrace(request, self.child.id(), address, data) };
         let error = std::io::Error::last_os_error();
         assert!(
@@ -97,13 +97,13 @@ impl Process {
         }
     }
 
-    /// One instruction, and before it the delivery of a signal if that is not zero.
+    /// Executes one instruction; delivers a signal first if it is not zero.
     pub(super) fn step(&self, signal: i32) -> Stop {
         self.request(libc::PTRACE_SINGLESTEP, 0, signal.cast_unsigned() as usize);
         self.wait()
     }
 
-    /// Runs to the next beginning or end of a system call.
+    /// Runs to the next entry or exit of a system call.
     pub(super) fn to_system_call(&self, signal: i32) -> Stop {
         self.request(libc::PTRACE_SYSCALL, 0, signal.cast_unsigned() as usize);
         self.wait()
@@ -117,7 +117,7 @@ impl Process {
     pub(super) fn registers(&self) -> user_regs_struct {
         let mut registers = std::mem::MaybeUninit::zeroed();
         self.request(libc::PTRACE_GETREGS, 0, registers.as_mut_ptr() as usize);
-        // SAFETY: numbers only, for which zeros are values too.
+        // SAFETY: numbers only, for which zero is a valid value.
         unsafe { registers.assume_init() }
     }
 
@@ -145,7 +145,7 @@ impl Process {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: len,
         };
-        // The kernel reads up to the first page that is not there, part by part.
+        // The kernel reads in parts, up to the first unmapped page.
         let page_end = (address | 0xfff) + 1;
         let first = len.min((page_end - address) as usize);
         let parts = [(address, first), (page_end, len - first)];
@@ -154,7 +154,7 @@ impl Process {
             iov_len: len,
         });
         let id = self.child.id().cast_signed();
-        // SAFETY: `bytes` is as long as it says; the remote side is read.
+        // SAFETY: `bytes` has this length; the remote side is only read.
         let read =
             unsafe { libc::process_vm_readv(id, &raw const local, 1, remote.as_ptr(), 2, 0) };
         let read = usize::try_from(read).expect("the memory of a child can be read");
@@ -163,13 +163,12 @@ impl Process {
     }
 }
 
-/// Keeps this thread, and the children that it starts, on the processor on which it is: two that
-/// take turns need not wake each other's processor, which takes far longer than a step. Gives where it
-/// was allowed to run before.
+/// Pins this thread and the children that it starts to its current processor: two that take turns need not wake each
+/// other's processor, which takes far longer than a step. Returns the processors that it was allowed to use before.
 fn stay_here() -> libc::cpu_set_t {
     let mut before = std::mem::MaybeUninit::zeroed();
     let len = size_of::<libc::cpu_set_t>();
-    // SAFETY: the sets are as long as it says, and zeros are a set too.
+    // SAFETY: the sets have this length, and all zeros is a valid set.
     unsafe {
         let got = libc::sched_getaffinity(0, len, before.as_mut_ptr());
         assert_eq!(got, 0, "the processors of this thread are known");
@@ -184,9 +183,9 @@ fn stay_here() -> libc::cpu_set_t {
 impl Drop for Process {
     fn drop(&mut self) {
         let len = size_of::<libc::cpu_set_t>();
-        // SAFETY: the set is as long as it says. If it fails, a test runs slower.
+        // SAFETY: the set has this length. If the call fails, tests only run slower.
         unsafe { libc::sched_setaffinity(0, len, &raw const self.processors) };
-        // Both fail if it has ended and was waited for, which is as good.
+        // Both fail if the child has ended and was waited for, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

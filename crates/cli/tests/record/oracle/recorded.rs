@@ -1,4 +1,4 @@
-//! What a trace says, in the form of the oracle.
+//! The events of a trace, in the form of the oracle.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use powerfail_trace::{Body, Frame, Mark, Record, Trace};
 use super::event::{Seen, Site, What, join_strings};
 use super::run::{BEGIN, END, Observed, Part};
 
-/// Stores by instructions, flushes and fences of a trace, joined as the oracle joined its own.
+/// Stores by instructions, flushes and fences of a trace, joined in the same way as the oracle's.
 pub(crate) fn recorded(trace: &Path, observed: &Observed) -> Vec<Seen> {
     let trace = Trace::open(trace).expect("a trace");
     let mut events = Vec::new();
@@ -58,7 +58,7 @@ fn site(trace: &Trace, record: &Record<'_>) -> Site {
         .expect("every event has a site");
     match node.frame {
         Frame::Module { module, offset } => {
-            // The loader names the link, the kernel the file.
+            // The loader reports the symbolic link, the kernel the file.
             let path = &trace.modules()[module.0 as usize].path;
             let path = path.canonicalize().expect("a module is a file");
             let name = path.file_name().expect("a file");

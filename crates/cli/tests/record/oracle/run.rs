@@ -15,24 +15,24 @@ use super::process::{Process, Stop};
 
 /// The longest instruction of the architecture.
 const INSTRUCTION_LEN_MAX: usize = 15;
-/// Far more than any target here takes; a target that hangs ends the test.
+/// Far more than any target here takes; stops a target that hangs.
 const STEPS_MAX: u64 = 30_000_000;
 const ZERO_FLAG: u64 = 1 << 6;
 
-/// Which part of a run is looked at.
+/// Which part of a run is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// From the first mapping of a pool on.
     Whole,
-    /// Between the two moments at which the target writes [`BEGIN`] and [`END`] to anywhere, for
-    /// programs of which the rest would take too many steps. No flush may be under way at the first.
+    /// Between the writes of [`BEGIN`] and [`END`] by the target to any descriptor, for programs whose remaining part
+    /// would take too many steps. No flush may be pending at the first.
     Marked,
 }
 
 pub(super) const BEGIN: &[u8] = b"begin";
 pub(super) const END: &[u8] = b"end";
 
-/// What a run did to its pools.
+/// The effects of a run on its pools.
 pub(crate) struct Observed {
     pub(crate) part: Part,
     pub(crate) events: Vec<Seen>,
@@ -79,10 +79,10 @@ struct Run<'a> {
     mappings: Mappings,
     /// In the order of their first mapping.
     pools: Vec<PathBuf>,
-    /// What is at an address. Targets here neither unload nor change code.
+    /// The effect of the instruction at an address. Targets here neither unload nor change code.
     effects: HashMap<u64, Option<Effect>>,
     info: InstructionInfoFactory,
-    /// Whether something of this thread waits for a fence.
+    /// Whether this thread has something that waits for a fence.
     is_pending: bool,
     events: Vec<Seen>,
     strings: HashSet<Site>,
@@ -94,8 +94,7 @@ fn check_end(code: i32) {
 }
 
 impl Run<'_> {
-    /// At full speed, to the beginning or the end of a system call that is wanted. False if the
-    /// process ends before.
+    /// Runs at full speed to the entry or exit of a wanted system call. Returns false if the process ends before.
     fn run_to(&mut self, mut is_wanted: impl FnMut(&mut Self) -> bool) -> bool {
         let mut signal = 0;
         loop {
@@ -113,7 +112,7 @@ impl Run<'_> {
         }
     }
 
-    /// To where steps begin to matter. False if that never comes.
+    /// Runs to the part that is compared. Returns false if the process ends before.
     fn run_to_begin(&mut self) -> bool {
         match self.part {
             Part::Whole => self.run_to(|run| {
@@ -152,7 +151,7 @@ impl Run<'_> {
     fn step_to_end(&mut self) {
         loop {
             let address = self.process.instruction_pointer();
-            // Taken out meanwhile, so that it can be looked at while events are added.
+            // Taken out temporarily, so that it can be read while events are added.
             let effect = match self.effects.remove(&address) {
                 Some(effect) => effect,
                 None => {
@@ -171,7 +170,7 @@ impl Run<'_> {
         }
     }
 
-    /// One instruction. True if the process has ended.
+    /// Executes one instruction. Returns true if the process has ended.
     fn step(&mut self) -> bool {
         self.steps += 1;
         assert!(self.steps < STEPS_MAX, "the target does not end");
@@ -185,7 +184,7 @@ impl Run<'_> {
         }
     }
 
-    /// One instruction that may mean something.
+    /// Executes one instruction that may be relevant.
     fn step_with(&mut self, effect: &Effect, address: u64) -> bool {
         let before = self.process.registers();
         let ranges = effect.ranges(&self.process, &before);
@@ -211,7 +210,7 @@ impl Run<'_> {
             EffectKind::SystemCall => self.after_system_call(&before),
             EffectKind::Fence(kind) => self.fence(kind, address),
             EffectKind::Flush(kind) => {
-                // Of volatile memory, too: the recorder does not look where it is.
+                // Also for volatile memory: the recorder does not check the address.
                 self.is_pending |= kind != FlushKind::Clflush;
                 for (_, pool, offset) in in_pool {
                     self.flush(kind, pool, offset, address);
