@@ -178,7 +178,9 @@ fn example() -> anyhow::Result<()> {
 }
 
 /// Benchmarks that run the binary.
-const BENCHES_OF_BINARY: [&str; 6] = ["record", "check", "explore", "eager", "races", "fuzz"];
+const BENCHES_OF_BINARY: [&str; 7] = [
+    "record", "check", "failures", "explore", "eager", "races", "fuzz",
+];
 
 fn bench(name: Option<&str>, options: &[&str]) -> anyhow::Result<()> {
     if name.is_none_or(|name| BENCHES_OF_BINARY.contains(&name)) {

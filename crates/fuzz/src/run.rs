@@ -68,7 +68,6 @@ pub fn run(
     observer: &dyn Observer,
 ) -> Result<Summary, CampaignError> {
     let options = Arc::new(options.clone());
-    powerfail_symbol::keep_modules();
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
     let existed = options.out.exists();
     let campaign = open(&options)?;

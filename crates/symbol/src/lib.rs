@@ -29,8 +29,9 @@
 //!   of these is a [`Problem`]. Files are read and not mapped, because a mapped file that is cut is a
 //!   `SIGBUS`, and at most [`MAX_DEBUG_BYTES`] of one file are kept. Debug information itself is
 //!   trusted to be made by a compiler: its inlined calls may not nest deeper than the stack allows.
-//! - **Nothing is read before it is asked for.** A module is opened when the first frame in it is
-//!   resolved; its units, line tables and functions are parsed when an address falls into them.
+//! - **Nothing is read before it is asked for, and nothing twice.** A module is opened when the first frame in it
+//!   is resolved; its units, line tables and functions are parsed when an address falls into them. All symbolizers
+//!   of a process share what was read ([`module_loads`] counts).
 //!
 //! What this crate does not do: it does not unwind (frames come from the recorder), does not show
 //! source text, and does not fetch debug files from the network.
@@ -54,5 +55,5 @@ pub use elf::MAX_DEBUG_BYTES;
 pub use module::{LineSource, ModuleReport, NameSource};
 pub use problem::{NoSource, Problem};
 pub use resolved::{Resolved, SourceFrame};
-pub use shared::keep_modules;
+pub use shared::module_loads;
 pub use symbolizer::{AddressKind, DEFAULT_DEBUG_DIRECTORY, Symbolizer};

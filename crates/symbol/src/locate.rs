@@ -101,13 +101,23 @@ impl Supplement {
         }))
     }
 
-    /// Opens the file, if it is there and is the right one.
-    pub(crate) fn open(&self, debug_file: &Path, debug_directories: &[PathBuf]) -> Option<Elf> {
+    /// Where the file can be.
+    pub(crate) fn candidates(
+        &self,
+        debug_file: &Path,
+        debug_directories: &[PathBuf],
+    ) -> Vec<PathBuf> {
         let debug_file = debug_file
             .canonicalize()
             .unwrap_or_else(|_| debug_file.into());
-        let mut candidates = vec![debug_file.parent()?.join(&self.path)];
+        let beside = debug_file.parent().map(|it| it.join(&self.path));
+        let mut candidates: Vec<PathBuf> = beside.into_iter().collect();
         candidates.extend(by_build_id(&self.build_id, debug_directories));
+        candidates
+    }
+
+    /// Opens the file, if one of these is the right one.
+    pub(crate) fn open(&self, candidates: &[PathBuf]) -> Option<Elf> {
         candidates
             .iter()
             .filter_map(|path| Elf::open(path).ok())

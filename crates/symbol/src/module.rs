@@ -63,6 +63,8 @@ pub(crate) struct LoadedModule {
     report: ModuleReport,
     /// Why there are no lines at all.
     no_lines: Option<Arc<Problem>>,
+    /// The files that were looked for, whether they are there or not.
+    files: Vec<PathBuf>,
 }
 
 impl LoadedModule {
@@ -73,6 +75,7 @@ impl LoadedModule {
             recorded: BuildId(module.build_id.clone()),
             debug_directories,
             report: ModuleReport::default(),
+            files: Vec::new(),
         };
         let file = loader.open_module();
         let (debug_info, debug_file) = loader.load_debug_info(file.as_ref());
@@ -81,6 +84,7 @@ impl LoadedModule {
             Some(base) => loader.note(base),
             None => None,
         };
+        let files = loader.files;
         let mut report = loader.report;
         if debug_info.is_none() {
             let path = module.path.clone();
@@ -99,7 +103,13 @@ impl LoadedModule {
             symbols,
             imports: OnceCell::new(),
             report,
+            files,
         }
+    }
+
+    /// The files that were looked for, whether they are there or not.
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// What is known about the files.
@@ -151,6 +161,7 @@ impl LoadedModule {
                 debug_directories: &[],
                 // What is wrong with the file was reported when it was opened first.
                 report: ModuleReport::default(),
+                files: Vec::new(),
             };
             let imports = Imports::load(loader.open_module()?);
             loader.note(imports)
@@ -218,12 +229,14 @@ struct Loader<'a> {
     recorded: BuildId,
     debug_directories: &'a [PathBuf],
     report: ModuleReport,
+    files: Vec<PathBuf>,
 }
 
 impl Loader<'_> {
     /// Opens the module's own file, if it is the one that was recorded.
     fn open_module(&mut self) -> Option<Elf> {
         let path = &self.module.path;
+        self.files.push(path.clone());
         let file = Elf::open(path).and_then(|file| Ok((file.build_id()?, file)));
         let (found, file) = self.note(file)?;
         if found != self.recorded {
@@ -253,6 +266,7 @@ impl Loader<'_> {
         }
         let mut only_symbols = None;
         for (path, link) in self.debug_file_candidates(file) {
+            self.files.push(path.clone());
             // Most of these do not exist, which is no problem.
             if !path.exists() {
                 continue;
@@ -315,9 +329,11 @@ impl Loader<'_> {
 
     fn debug_info_of(&mut self, file: &Elf) -> Option<DebugInfo> {
         let link = self.note(Supplement::read(file)).flatten();
-        let supplement = link
-            .as_ref()
-            .and_then(|it| it.open(file.path(), self.debug_directories));
+        let supplement = link.as_ref().and_then(|it| {
+            let candidates = it.candidates(file.path(), self.debug_directories);
+            self.files.extend_from_slice(&candidates);
+            it.open(&candidates)
+        });
         if let Some(link) = link
             && supplement.is_none()
         {

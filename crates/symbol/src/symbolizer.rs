@@ -1,4 +1,4 @@
-//! The symbolizer: modules are loaded when they are needed, and no address is looked up twice.
+//! The symbolizer: modules are loaded when they are needed, once in a process, and no address is looked up twice.
 
 use std::path::PathBuf;
 use std::sync::Arc;
