@@ -125,7 +125,7 @@ impl Naive<'_> {
             .unwrap_or(false)
     }
 
-    /// Whether a piece is surely durable after the events before `end`.
+    /// Whether a piece is guaranteed to be durable after the events before `end`.
     fn durable(&self, piece: &Piece, end: usize) -> bool {
         let line = piece.line;
         if self.domain == Domain::Eadr
@@ -152,7 +152,7 @@ impl Naive<'_> {
         })
     }
 
-    /// The bytes of a piece that no event before `end` has replaced.
+    /// The bytes of a piece that no event before `end` has overwritten.
     fn live(&self, piece: &Piece, end: usize) -> Vec<u64> {
         let bytes = piece.start..piece.start + piece.bytes.len() as u64;
         bytes
@@ -295,7 +295,7 @@ impl Naive<'_> {
 
     fn redundant_flushes(&self, found: &mut Found) {
         for thread in 0..3 {
-            // The call that is going on: its site, the line after it, whether it was useful.
+            // The current call: its site, the line after it, whether it was useful.
             let mut call: Option<(u64, u64, bool)> = None;
             for (event, step) in self.steps.iter().enumerate() {
                 if step.thread != thread {
@@ -408,8 +408,8 @@ impl Naive<'_> {
         })
     }
 
-    /// Whether an event is a fence of a thread that has flushed the line or stored past the cache:
-    /// what it does besides comes after that.
+    /// Whether an event is a fence of a thread that has flushed the line or stored past the cache: its other effects
+    /// come after that.
     fn completes(&self, event: usize, line: u64) -> bool {
         (0..event).any(|flush| {
             (self.flushes(flush, line) || self.streams(flush, line))
@@ -450,7 +450,7 @@ impl Naive<'_> {
             let Some(sure) = (event + 1..=end).find(|end| self.durable(pointer, *end)) else {
                 continue;
             };
-            // A locked operation is a fence first and a store then.
+            // A locked operation is first a fence and then a store.
             let whole = self.live(pointer, sure - 1).len() == 8;
             if whole || sure == event + 1 {
                 let sites = vec![self.site(data.event), self.site(event)];

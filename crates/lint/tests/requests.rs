@@ -1,4 +1,4 @@
-//! Client requests of pmemcheck: they are flushes and fences, and nobody is blamed for them.
+//! Client requests of pmemcheck: they act as flushes and fences, and cause no findings themselves.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn mark(script: &mut Script, annotation: Annotation, value: u64, offset: u64, le
     }));
 }
 
-/// As the runtime records a request to flush.
+/// A request to flush, as the runtime records it.
 fn request_flush(script: &mut Script, offset: u64, len: u64) {
     mark(
         script,
@@ -43,7 +43,7 @@ fn request_flush(script: &mut Script, offset: u64, len: u64) {
     }
 }
 
-/// As the runtime records a request to fence, if something is pending.
+/// A request to fence, as the runtime records it if something is pending.
 fn request_fence(script: &mut Script) {
     mark(script, Annotation::ClientRequest, pmemcheck::FENCE, 0, 0);
     script.pm(Event::Fence(FenceKind::Locked));

@@ -96,7 +96,7 @@ fn a_store_that_was_replaced_by_a_durable_one_is_not_missed() {
         )
     };
     assert_eq!(replaced(&mut script()), []);
-    // One byte of it remains and nobody flushes it.
+    // One byte of it remains and is never flushed.
     let bug = found(
         script()
             .line(10)
@@ -148,7 +148,7 @@ fn data_that_nobody_flushes_is_transient() {
             .persist(0),
     );
     assert_eq!(bug, [(Code::TransientData, vec![20], 1)]);
-    // The line beside it says nothing, as in examples/forgotten_flush.c.
+    // A flush of the adjacent line makes no difference, as in examples/forgotten_flush.c.
     let beside = found(
         script()
             .line(10)
@@ -281,7 +281,7 @@ fn a_non_temporal_store_needs_a_fence() {
 }
 
 fn list(script: &mut Script) -> &mut Script {
-    // A node, and a head that has content already.
+    // A node, and a head that already has content.
     script
         .line(10)
         .store(4096, 7)
@@ -367,7 +367,7 @@ fn what_nothing_refers_to_may_be_built_in_any_order() {
             .mark(Annotation::TransactionEnd),
     );
     assert_eq!(transaction, []);
-    // A pointer that nobody flushes is lost anyway.
+    // A pointer that is never flushed is lost anyway.
     let unflushed = found(list(&mut Script::with_image(head)).line(30).persist(4096));
     assert_eq!(unflushed, [(Code::TransientData, vec![20], 1)]);
 }
@@ -395,7 +395,7 @@ fn a_flush_of_what_is_flushed_is_redundant() {
     assert_eq!(helping, []);
 }
 
-/// Two threads with words of their own in one line: one flush may take both, but nobody can rely on that.
+/// Two threads with separate words in one line: one flush may write back both, but a thread cannot rely on that.
 #[test]
 fn a_thread_flushes_what_it_stored_whoever_has_flushed_the_line() {
     let both = || {
@@ -467,7 +467,7 @@ fn a_fence_with_nothing_to_wait_for_is_redundant() {
         );
         assert_eq!(other, []);
     }
-    // The locked operation was not made for the flush.
+    // The purpose of the locked operation was not the flush.
     let locked = found(
         script()
             .line(10)

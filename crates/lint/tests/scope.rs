@@ -1,4 +1,4 @@
-//! What annotations leave out of the lint.
+//! Events that annotations exclude from the lint.
 
 mod common;
 
@@ -9,14 +9,14 @@ use powerfail_trace::Annotation;
 
 type Found = Vec<(Code, Vec<u64>, u64)>;
 
-/// How many stores, flushes and fences [`bugs`] makes.
+/// The number of stores, flushes and fences in [`bugs`].
 const EVENTS: u64 = 15;
 
-/// A bug of each kind, on lines of the program and of the pool that begin at a number.
+/// A bug of each kind, on lines of the program and of the pool that start at a number.
 fn bugs(script: &mut Script, line: u64) -> &mut Script {
     let at = 64 * line;
     script
-        // Overwritten before it was flushed, in a line that is flushed after all.
+        // Overwritten before it was flushed, in a line that is flushed later.
         .line(line)
         .store(at, 1)
         .line(line + 1)
@@ -60,7 +60,7 @@ fn found(script: &mut Script) -> (Found, u64) {
     (summary(&trace, &linted.hits), linted.out_of_scope)
 }
 
-/// What is found without any annotation.
+/// The findings without any annotation.
 fn expected(line: u64) -> Found {
     let (found, left_out) = found(bugs(&mut Script::default(), line));
     assert_eq!(left_out, 0);
@@ -105,7 +105,7 @@ fn threads_skip_for_themselves() {
 
 #[test]
 fn only_what_is_inside_of_a_region_of_interest_counts() {
-    // Threads of their own: a fence outside would make the end of what is inside durable.
+    // Separate threads: a fence outside would make the last stores inside durable.
     let mut script = Script::default();
     bugs(script.thread(1), 40).mark(Annotation::InterestBegin);
     bugs(script.thread(0), 10).mark(Annotation::InterestEnd);
@@ -128,7 +128,7 @@ fn nothing_counts_after_complete() {
     assert_eq!(found(&mut script), (expected(10), EVENTS));
 }
 
-/// Skipping failures is for crashes; the lint needs none.
+/// Skipped failures only concern crashes, which the lint does not simulate.
 #[test]
 fn skipped_failures_do_not_concern_the_lint() {
     let mut script = Script::default();
@@ -137,7 +137,7 @@ fn skipped_failures_do_not_concern_the_lint() {
     assert_eq!(found(&mut script), (expected(10), 0));
 }
 
-/// What happened outside decides about what is inside.
+/// Events outside of a region affect findings inside.
 #[test]
 fn flushes_outside_of_a_region_count_for_stores_inside() {
     let mut script = Script::default();

@@ -1,5 +1,5 @@
-//! The rules about transactions, on made-up records: the bug is found at its line, and the repaired twin is
-//! silent.
+//! The rules about transactions, on made-up records: the bug is found at its line, and the repaired twin has no
+//! finding.
 
 mod common;
 
@@ -10,11 +10,11 @@ use powerfail_protocol::mark;
 use powerfail_trace::annotation::{add, allocation};
 use powerfail_trace::{Annotation, Body, Mark, MarkKind};
 
-/// Where the objects of these tests are: on lines of their own, flushed by the commits.
+/// The objects of these tests: on separate lines, flushed by the commits.
 const FIRST: u64 = 4096;
 const SECOND: u64 = 4096 + 64;
 
-/// What programs do with transactions.
+/// The operations of programs on transactions.
 trait Does {
     fn value_mark(&mut self, annotation: Annotation, value: u64) -> &mut Self;
     fn call(&mut self, function: &str) -> &mut Self;
@@ -35,7 +35,7 @@ impl Does for Script {
         }))
     }
 
-    /// A call in which nothing happens that a trace shows.
+    /// A call without effects in the trace.
     fn call(&mut self, function: &str) -> &mut Self {
         self.value_mark(Annotation::LibraryEnter, mark::function(function))
             .value_mark(Annotation::LibraryLeave, mark::function(function))
@@ -67,7 +67,7 @@ impl Does for Script {
         )
     }
 
-    /// The commit flushes all that these tests store to.
+    /// The commit flushes all stores of these tests.
     fn commit(&mut self) -> &mut Self {
         let commit = mark::function("pmemobj_tx_commit");
         self.mark(Annotation::TransactionCommit)
@@ -214,7 +214,7 @@ fn what_was_allocated_in_the_transaction_needs_no_add() {
             .commit(),
     );
     assert_eq!(silent, []);
-    // It is another one's in the next transaction.
+    // In the next transaction it is not its allocation any more.
     let bug = found(
         Script::opened()
             .line(9)
@@ -340,7 +340,7 @@ fn stores_in_other_stages_and_other_pools_are_no_part_of_it() {
             .persist(SECOND),
     );
     assert_eq!(silent, []);
-    // Nothing says that the pool is one of libpmemobj.
+    // Nothing identifies the pool as one of libpmemobj.
     let silent = found(Script::default().line(9).begin().store(FIRST, 1).commit());
     assert_eq!(silent, []);
 }
@@ -537,7 +537,7 @@ fn an_object_that_only_its_library_flushed_is_not_persisted() {
         found(&mut script),
         [(Code::ObjectNotPersisted, vec![10], 1)]
     );
-    // Where the program flushes the line at other times, the flush is what was forgotten.
+    // If the program flushes the line at other times, the missing flush is the bug.
     let mut script = Script::opened();
     allocated(&mut script);
     script
@@ -580,8 +580,8 @@ fn a_transaction_of_ten_thousand_inserts_is_silent() {
     );
 }
 
-/// What a transaction allocates is gone if it is rolled back, if it is freed again, or if a reservation is
-/// cancelled: nobody flushes what was stored there, and nobody has to.
+/// Memory that a transaction allocates is discarded if the transaction is rolled back, if the memory is freed again,
+/// or if a reservation is cancelled: stores to it are not flushed and need no flush.
 #[test]
 fn an_object_that_is_gone_needs_no_flush() {
     const FREED: u64 = 8192;
@@ -606,7 +606,7 @@ fn an_object_that_is_gone_needs_no_flush() {
         },
     ];
     for way in ways {
-        // The memory was used before, so what is stored there is meant to last.
+        // The memory was used before, so stores to it are not transient.
         let used = || {
             let mut script = Script::opened();
             for offset in [FREED, LIVE] {
@@ -616,7 +616,7 @@ fn an_object_that_is_gone_needs_no_flush() {
             script
         };
         assert_eq!(found(&mut used()), []);
-        // Its neighbour, and what comes there next, are not gone.
+        // Stores to its neighbour, and later stores to it, are not discarded.
         for offset in [FREED, LIVE] {
             let bug = found(used().line(13).store(offset, 2));
             assert_eq!(bug, [(Code::StoreNotFlushed, vec![13], 1)]);

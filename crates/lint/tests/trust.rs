@@ -1,4 +1,4 @@
-//! What trusted libraries do among themselves is silent; what the user has them do is his.
+//! Internal flushes of trusted libraries are not reported; flushes that the user requests from them are.
 
 mod common;
 
@@ -7,8 +7,7 @@ use powerfail_finding::Code;
 use powerfail_lint::{Business, LintOptions, Standing, Symbols, Trust};
 use powerfail_trace::{Frame, ModuleIndex};
 
-/// `pmemobj_persist` is at 500, a function of the C library for locks at 600. The program calls
-/// `pmemobj_flush` at 40.
+/// `pmemobj_persist` is at 500, a locking function of the C library at 600. The program calls `pmemobj_flush` at 40.
 struct Functions;
 
 impl Symbols for Functions {
@@ -55,7 +54,7 @@ fn a_flush_is_its_callers_unless_the_library_makes_it_for_itself() {
     let users = [(Code::RedundantFlush, vec![20], 1)];
     assert_eq!(flush_by(&[(LIBPMEM, 7), (LIBPMEM, 8), USER]), users);
     assert_eq!(flush_by(&[(LIBPMEM, 7), (LIBPMEMOBJ, 9), USER]), []);
-    // The function that the user called decides, whatever lies below it.
+    // The function that the user called is decisive, whatever is below it.
     assert_eq!(
         flush_by(&[(LIBPMEM, 7), (LIBPMEMOBJ, 9), (LIBPMEMOBJ, 500), USER]),
         users
@@ -69,7 +68,7 @@ fn a_flush_is_its_callers_unless_the_library_makes_it_for_itself() {
         flush_by(&[(LIBPMEM, 7), (LIBPMEMOBJ, 9), (PROGRAM, 40)]),
         [(Code::RedundantFlush, vec![40], 1)]
     );
-    // A constructor of the user's, called by the library.
+    // A constructor of the user, called by the library.
     assert_eq!(flush_by(&[USER, (LIBPMEMOBJ, 9), (PROGRAM, 30)]), users);
     // Only the site is known.
     assert_eq!(flush_by(&[(LIBPMEM, 7)]), []);

@@ -1,4 +1,4 @@
-//! Every file of the suite in `tests/litmus` is met exactly.
+//! The model matches every file of the suite in `tests/litmus` exactly.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
-//! Mistakes in litmus files are named, and not passed over in silence.
+//! Mistakes in litmus files are reported, not ignored.
 
 use powerfail_litmus::{CheckError, LitmusFile, check};
 
-/// What is said of a file, whether reading or checking it finds the mistake.
+/// The error for a file, whether reading or checking finds the mistake.
 fn complaint(text: &str) -> String {
     let file = match LitmusFile::parse(text) {
         Ok(file) => file,

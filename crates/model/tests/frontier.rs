@@ -1,5 +1,5 @@
-//! What the frontier promises beyond the sets of states: failure points, big numbers, bounded
-//! memory, files that change their length.
+//! Guarantees of the frontier beyond the sets of states: failure points, big numbers, bounded memory, files that
+//! change their length.
 
 use powerfail_model::{
     Atomicity, BigUint, Domain, Event, EventIndex, FailurePoints, FenceKind, FlushKind, Frontier,

@@ -1,5 +1,4 @@
-//! Nanoseconds per access to memory that is elsewhere: a loop around one instruction, as it is and by its
-//! trampoline.
+//! Nanoseconds per access to moved memory: a loop around one instruction, unpatched and with its trampoline.
 
 #![expect(missing_docs, reason = "criterion's macros make functions without")]
 
@@ -26,7 +25,7 @@ const COUNT_DOWN: [u8; 3] = [0x49, 0xff, 0xcf];
 /// RSI points to the pool. All are long enough for a jump.
 const INSTRUCTIONS: &[(&str, &[u8])] = &[
     ("load 8", &[0x48, 0x8b, 0x96, 0x40, 0x00, 0x00, 0x00]),
-    // mov rsi, [rsi + 64], which holds its own address: each waits for the one before.
+    // mov rsi, [rsi + 64], which contains its own address: each load waits for the previous one.
     ("load 8, dependent", &[0x48, 0x8b, 0xb6, 0x40, 0x00, 0x00, 0x00]),
     ("vmovdqu 32", &[0xc5, 0xfe, 0x6f, 0x86, 0x40, 0x00, 0x00, 0x00]),
     ("vmovdqu 32, two lines", &[0xc5, 0xfe, 0x6f, 0x86, 0x70, 0x00, 0x00, 0x00]),
@@ -48,7 +47,7 @@ struct Loop {
 
 impl Loop {
     fn new(code: &[u8], way: Way) -> Self {
-        // As in a recovery: tables for all addresses, somewhere.
+        // As in a recovery: tables for all addresses, at any address.
         let layout = Layout::Near;
         let settings = AccessSettings {
             base: 0,

@@ -1,4 +1,4 @@
-//! Nanoseconds per recorded event: a loop around one instruction, as it is and patched.
+//! Nanoseconds per recorded event: a loop around one instruction, unpatched and patched.
 
 #![expect(missing_docs, reason = "criterion's macros make functions without")]
 
@@ -20,7 +20,7 @@ const NOP: u8 = 0x90;
 const COUNT_DOWN: [u8; 3] = [0x49, 0xff, 0xcf];
 
 #[rustfmt::skip]
-/// What comes before, and the instruction. RSI points to the pool.
+/// The preceding code, and the instruction. RSI points to the pool.
 const INSTRUCTIONS: &[(&str, &[u8], &[u8])] = &[
     ("mov 8", &[], &[0x48, 0x89, 0x96, 0x40, 0x00, 0x00, 0x00]),
     ("mov 8 from rax", &[], &[0x48, 0x89, 0x86, 0x40, 0x00, 0x00, 0x00]),
@@ -54,7 +54,7 @@ impl Loop {
             .unwrap();
         machine.write_code(stub, &out[..len]);
 
-        // The instruction ends where a jump that begins with it would end, or further on.
+        // The instruction ends where a jump that begins with it would end, or after that.
         let entry = Machine::code_address(SNIPPET_AT);
         machine.write_code(entry, setup);
         let jump_at = entry + setup.len() as u64;

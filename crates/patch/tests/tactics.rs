@@ -1,5 +1,5 @@
-//! Every tactic, and what must stay true when many are mixed: each patched site leads to its own
-//! trampoline, whatever was patched before or after, and every other instruction is untouched.
+//! Every tactic, and the invariants when many are mixed: each patched site leads to its own trampoline, whatever was
+//! patched before or after, and every other instruction is unchanged.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use powerfail_patch::{Classifier, MAX_RELOCATED_LEN, Means, Site};
 const CODE: u64 = 0x5555_5555_0000;
 const TRAMPOLINE_LEN: usize = 300;
 
-/// Code with patches, and room for trampolines in some places.
+/// Code with patches, and room for trampolines at some addresses.
 struct Text {
     original: Vec<u8>,
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ struct World {
     branch_targets: BTreeSet<u64>,
     unsettled: BTreeSet<u64>,
     boundaries: BTreeSet<u64>,
-    /// Where trampolines may be: from, to. Anywhere near if empty.
+    /// Where trampolines may be: start and end. Anywhere near if empty.
     arenas: Vec<(u64, u64)>,
     taken: RefCell<Vec<(u64, usize)>>,
 }
@@ -138,7 +138,7 @@ impl Text {
         plan
     }
 
-    /// Where control goes from an address, through jumps inside the text.
+    /// Where execution continues from an address, through jumps inside the text.
     fn follow(&self, mut address: u64) -> u64 {
         for _ in 0..4 {
             let Some(offset) = address
@@ -196,7 +196,7 @@ fn long_instruction_takes_a_jump() {
     assert_eq!(plan.tactic, Tactic::Jump);
     assert_eq!(plan.depends_on().count(), 0);
     text.check(&plan);
-    // What is left of the instruction stays.
+    // The rest of the instruction is unchanged.
     assert_eq!(text.bytes[5..], text.original[5..]);
 }
 
@@ -217,7 +217,7 @@ fn short_instruction_puns_on_what_follows() {
 
 #[test]
 fn padding_moves_the_pun() {
-    // 0x90 as the top byte leads 1.9 GB down, where there is no room; behind it there is 0x05.
+    // 0x90 as the top byte leads 1.9 GB down, where there is no room; the byte after it is 0x05.
     let mut text = text(&[&STORE_4, &[0x90, 0x05, 1, 0, 0, 0]]);
     text.world.arenas = vec![(CODE, CODE + 0x2000_0000)];
     let plan = text.patch(0);
@@ -248,7 +248,7 @@ fn successor_makes_room() {
 
 #[test]
 fn neighbour_makes_room() {
-    // The successor is a call, which cannot move. Further on there is a long load.
+    // The successor is a call, which cannot move. After it there is a long load.
     let call: &[u8] = &[0xe8, 0x90, 0x90, 0x90, 0x90];
     let load: &[u8] = &[0x48, 0x8b, 0x84, 0x8b, 0x90, 0x90, 0x90, 0x90];
     let long: &[u8] = &[0x64, 0x48, 0xc7, 0x84, 0x8b, 1, 0, 0, 0, 2, 0, 0, 0];
@@ -265,7 +265,7 @@ fn neighbour_makes_room() {
 
 #[test]
 fn padding_behind_a_return_makes_room() {
-    // Nothing can move but the padding, which nobody executes.
+    // Only the padding can move, which is never executed.
     let padding: &[u8] = &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
     let mut text = text(&[&STORE_2, &[0xc3], padding]);
     text.world.arenas = vec![
@@ -276,7 +276,7 @@ fn padding_behind_a_return_makes_room() {
     assert_eq!(plan.tactic, Tactic::NeighbourEviction);
     assert_eq!(plan.evicted.unwrap().instruction.ip(), CODE + 3);
     text.check(&plan);
-    // Behind a return that is followed by something else, nothing is touched.
+    // After a return that is followed by something else, nothing is changed.
     let mut other = Text::new(
         &[
             &STORE_2[..],
@@ -339,12 +339,12 @@ fn victim_with_a_branch_target_inside_stays() {
 
 #[test]
 fn end_of_code_is_not_read() {
-    // Four bytes, and nothing known behind them.
+    // Four bytes, and nothing is known after them.
     let mut short = Text::new(&STORE_4);
     assert_eq!(short.patch(0).tactic, Tactic::Fault);
     let mut fence = Text::new(&[0x0f, 0xae, 0xf8]);
     assert_eq!(fence.patch(0).tactic, Tactic::Breakpoint);
-    // An instruction that fills the region to its end needs nothing behind it.
+    // An instruction that fills the region to its end needs nothing after it.
     let mut long = Text::new(&[0x48, 0x89, 0x83, 0x00, 0x10, 0x00, 0x00]);
     assert_eq!(long.patch(0).tactic, Tactic::Jump);
 }
@@ -358,7 +358,7 @@ fn patching_behind_a_pun_keeps_it_right() {
     let second = text.patch(4);
     assert_eq!(second.tactic, Tactic::Fault);
     text.check(&first);
-    // A fence there could not even get a breakpoint.
+    // A fence there could not even be replaced by a breakpoint.
     let mut fenced = Text::new(
         &[
             &STORE_4[..],
@@ -383,7 +383,7 @@ fn unsettled_neighbour_comes_first() {
     text.check(&second);
 }
 
-/// Instructions as compilers make them, of many lengths: stores and others.
+/// Instructions as compilers emit them, of many lengths: stores and others.
 const POOL: &[&[u8]] = &[
     &STORE_2,
     &STORE_3,
@@ -485,7 +485,7 @@ fn any_order_of_patches_keeps_all_of_them_right() {
         for index in (1..order.len()).rev() {
             order.swap(index, random(index + 1));
         }
-        // Some stay as they are.
+        // Some stay unchanged.
         for offset in order.into_iter().skip(random(3)) {
             patch_with_neighbours(&mut text, offset, &mut plans);
         }
@@ -515,7 +515,7 @@ fn any_order_of_patches_keeps_all_of_them_right() {
             }
         }
     }
-    // Of everything there is something.
+    // Each of them occurs.
     for tactic in [
         "Jump",
         "Pun",

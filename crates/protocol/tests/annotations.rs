@@ -1,5 +1,5 @@
-//! The header and the crate with annotations depend on nothing, so they spell codes, and how many roots there are, as
-//! numbers. Here these are compared.
+//! The C header and the annotation crate have no dependencies, so they repeat the codes and the number of roots as
+//! literals. This test compares them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const HEADER: &str = include_str!("../../../include/powerfail.h");
 const CRATE: &str = include_str!("../../annotate/src/lib.rs");
 const POOL: &str = include_str!("../../annotate/src/pool.rs");
 
-/// What each function says.
+/// The code that each function sends.
 fn expected() -> BTreeMap<String, u32> {
     let codes = [
         ("interest_begin", mark::INTEREST_BEGIN),

@@ -1,4 +1,4 @@
-//! Stores that are ordered on both sides.
+//! Stores with ordering before and after them.
 
 #[path = "../../lint/tests/common/mod.rs"]
 mod common;
@@ -23,7 +23,7 @@ fn candidates_in(trace: &Trace, domain: Domain) -> Vec<Candidate> {
     candidates.finish()
 }
 
-/// Offset, length, and of each store: when, until when it may be lost, whether all was durable before it.
+/// Offset, length, and for each store: when it happens, until when it may be lost, whether all before it was durable.
 type Told = (u64, u64, Vec<(u64, u64, bool)>);
 
 fn candidates(script: &mut Script) -> Vec<Told> {
@@ -108,7 +108,7 @@ fn a_word_may_be_stored_in_two_parts() {
     script.store_as(StoreKind::Plain, FLAG, &[1; 4]);
     script.store_as(StoreKind::Plain, FLAG + 4, &[1; 4]);
     script.clwb(FLAG).sfence();
-    // Not one word.
+    // Not within one word.
     for (first, second) in [(68, 72), (128, 136), (196, 192)] {
         script.store_as(StoreKind::Plain, FLAG + first, &[1; 4]);
         script.store_as(StoreKind::Plain, FLAG + second, &[1; 4]);
@@ -122,7 +122,7 @@ fn a_word_may_be_stored_in_two_parts() {
 fn threads_are_ordered_each_for_itself() {
     let mut script = Script::default();
     script.store(DATA, 1).clwb(DATA).sfence();
-    // Another thread's store is open all the time.
+    // A store of another thread is open all the time.
     script.thread(1).store(DATA + 64, 1).thread(0);
     script.store(FLAG, 1).clwb(FLAG).sfence();
     let expected = [(FLAG, 8, vec![(4, 6, true)])];
@@ -142,7 +142,7 @@ fn streamed_and_locked_stores_can_be_candidates() {
     assert_eq!(candidates(&mut script), expected);
 }
 
-/// Where every store is durable in its order, order says nothing.
+/// If every store becomes durable in order, the order carries no information.
 #[test]
 fn with_durable_caches_there_are_none() {
     let mut script = Script::default();

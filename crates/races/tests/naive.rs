@@ -1,6 +1,6 @@
 //! A second, naive implementation of the rules in `docs/reference/races-rules.md`, byte by byte: it answers every
-//! question by a pass over the whole trace. There are no time stamps
-//! here, only events before others. Shares no code with the shadow.
+//! question by a pass over the whole trace. It has no time stamps, only the order of events. Shares no code with the
+//! shadow.
 
 #[path = "../../lint/tests/common/mod.rs"]
 mod common;
@@ -16,13 +16,13 @@ use powerfail_races::{
 use powerfail_trace::{Annotation, Record, Trace};
 use proptest::prelude::*;
 
-/// The bytes that traces are about.
+/// The bytes that traces use.
 const BYTES: u64 = 208;
 
 /// Commit variables: first byte and length.
 const VARIABLES: [(u64, u64); 3] = [(0, 8), (8, 16), (40, 4)];
 
-/// What they may decide about: variable, first byte and length. One range has another variable in it.
+/// The ranges that they may decide about: variable, first byte and length. One range contains another variable.
 const RANGES: [(usize, u64, u64); 6] = [
     (0, 64, 64),
     (0, 130, 10),
@@ -49,10 +49,10 @@ enum Act {
     Flush(FlushKind, u64),
     Fence,
     Sync(u64, u64),
-    /// Cut, and made as long as before.
+    /// Truncated, and extended to the previous length.
     Cut(u64),
     Library,
-    /// An annotation about what is of interest.
+    /// An annotation about regions of interest.
     Interest(Annotation),
     Variable(usize),
     Range(usize),
@@ -89,7 +89,7 @@ struct Naive<'a> {
     sure: Vec<Vec<Vec<bool>>>,
 }
 
-/// What is expected of a byte.
+/// The expected result for a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     Fine,
@@ -172,7 +172,7 @@ impl<'a> Naive<'a> {
         )
     }
 
-    /// Whether a store to a line is surely durable just before step `at`.
+    /// Whether a store to a line is guaranteed to be durable just before step `at`.
     fn is_sure(&self, store: usize, line: u64, at: usize) -> bool {
         self.sure[store][usize::try_from(line).unwrap()][at]
     }
@@ -186,7 +186,7 @@ impl<'a> Naive<'a> {
             return true;
         }
         let start = line * self.line_bytes();
-        // Some step that asks for the line, or stores to it past the cache, and a fence of its thread after it.
+        // Some step that flushes the line, or stores to it past the cache, and a later fence of its thread.
         let fenced = |asked: usize| {
             let thread = self.steps[asked].thread;
             (asked + 1..at).any(|it| self.steps[it].thread == thread && self.is_fence(it))
@@ -212,7 +212,7 @@ impl<'a> Naive<'a> {
         })
     }
 
-    /// Who wrote a byte last before step `at`, if it was not cut off since.
+    /// The last writer of a byte before step `at`, if the byte was not truncated since.
     fn writer(&self, byte: u64, at: usize) -> Option<usize> {
         let last = (0..at).rev().find(|it| self.stores_to(*it, byte))?;
         let cut = |it: usize| matches!(self.steps[it].act, Act::Cut(len) if byte >= len);
@@ -225,7 +225,7 @@ impl<'a> Naive<'a> {
 
     fn why(&self, writer: usize, byte: u64, at: usize) -> NotDurable {
         let line = byte / 64;
-        // All that was stored to the line before a step is durable when its fence is done.
+        // Everything stored to the line before a step is durable when its fence is complete.
         let all_durable = |it: usize| {
             (64 * line..64 * line + 64).all(|byte| match self.writer(byte, it) {
                 None => true,
@@ -266,7 +266,7 @@ impl<'a> Naive<'a> {
         })
     }
 
-    /// Which variable decides about a byte.
+    /// The variable that decides about a byte.
     fn decides(&self, byte: u64, at: usize) -> Option<usize> {
         if self.is_own(byte, at) {
             return None;
@@ -284,7 +284,7 @@ impl<'a> Naive<'a> {
         }
     }
 
-    /// Whether a step stores to a variable that is known.
+    /// Whether a step stores to a known variable.
     fn commits(&self, at: usize, variable: usize) -> bool {
         let (first, bytes) = VARIABLES[variable];
         let known = self.known(variable, at).is_some();
@@ -293,7 +293,7 @@ impl<'a> Naive<'a> {
                 if from < first + bytes && from + len > first)
     }
 
-    /// Whether commit writes at step `at` or later are others than those before it.
+    /// Whether commit writes at step `at` or later differ from those before it.
     fn orders(&self, at: usize) -> bool {
         let fences = self.domain != Domain::PageCache;
         let is_plain = match self.steps[at].act {
@@ -331,7 +331,7 @@ impl<'a> Naive<'a> {
         writes
     }
 
-    /// What the transaction of a thread restores when a step begins.
+    /// The bytes that the transaction of a thread restores when a step begins.
     fn is_restored(&self, byte: u64, thread: u32, at: usize) -> bool {
         let mut is_restored = false;
         for step in self.steps[..at].iter().filter(|it| it.thread == thread) {
@@ -356,7 +356,7 @@ impl<'a> Naive<'a> {
             })
     }
 
-    /// Whether annotations want no findings about what a step did, as far as they are known before step `at`.
+    /// Whether annotations known before step `at` exclude findings about a step.
     fn is_left_out(&self, step: usize, at: usize) -> bool {
         let said = |from: usize, to: usize, annotation: Annotation| {
             let steps = self.steps[from..to].iter();
@@ -399,7 +399,7 @@ impl<'a> Naive<'a> {
                     since = (!is_written(value)).then_some(it);
                 }
                 Act::End => {
-                    // The transaction's own allocations or frees, whichever did not happen after all.
+                    // The transaction's own allocations or frees, whichever did not take effect.
                     let begin = (0..it).rev().find(|before| {
                         let before = &self.steps[*before];
                         before.thread == step.thread && matches!(before.act, Act::Begin | Act::End)
@@ -443,7 +443,7 @@ impl<'a> Naive<'a> {
                 Expected::Fine
             };
         }
-        // What nobody decided about when it was durable is unmodified.
+        // A byte for which no variable decided when it became durable is unmodified.
         let durable = (writer + 1..=at).filter(|it| self.is_durable(writer, byte, *it));
         let mut deciding = None;
         for moment in durable {
@@ -463,7 +463,7 @@ impl<'a> Naive<'a> {
         let Some(last) = backwards.next() else {
             return Expected::Uncommitted(writer as u64, None);
         };
-        // A fence that is a part of the commit write comes before its store.
+        // A fence that is part of the commit write comes before its store.
         let waits_for_it = writer < last[0] && self.is_durable(writer, byte, last[0] + 1);
         if !waits_for_it {
             let early = (writer < last[0]).then_some(last[0] as u64);
@@ -595,7 +595,7 @@ fn acts() -> impl Strategy<Value = Act> {
 fn scripts() -> impl Strategy<Value = Vec<Step>> {
     let step = (0..3_u32, acts()).prop_map(|(thread, act)| Step { thread, act });
     prop::collection::vec(step, 1..32).prop_map(|steps| {
-        // Stores end where a pool ends: after a cut it is made as long as before.
+        // Stores end at the end of a pool: after a truncation it is extended to the previous length.
         let with_growth = steps.into_iter().flat_map(|step| {
             let grow = matches!(step.act, Act::Cut(_)).then(|| Step {
                 thread: step.thread,
@@ -631,7 +631,7 @@ fn follow(
     at(shadow, position, None);
 }
 
-/// What the shadow says of each byte, by way of judging whole lines.
+/// The shadow's result for each byte, obtained by judging whole lines.
 fn judged(shadow: &Shadow) -> Vec<Expected> {
     let lines = BYTES.div_ceil(64);
     let mut bytes = vec![Expected::Fine; usize::try_from(64 * lines).unwrap()];
@@ -720,7 +720,7 @@ proptest! {
                 let is_own = shadow.is_commit_variable(PoolIndex(0), PoolOffset(byte), 1);
                 assert_eq!(is_own, naive.is_own(byte, at));
             }
-            // What is watched is what would be judged, in order and each line once.
+            // The watched lines are those that would be judged, in order and each once.
             let watches = shadow.watches();
             assert!(watches.is_sorted_by_key(|watch| watch.offset), "{watches:?}");
             let mut bytes = vec![false; judged.len()];

@@ -40,7 +40,7 @@ fn shadow_at(trace: &Trace, options: &ShadowOptions, at: u64) -> Shadow {
     shadow
 }
 
-/// What a read of the word at `offset` just before event `at` is. What is judged is watched.
+/// The result of a read of the word at `offset` just before event `at`. Judged lines are watched.
 fn read(trace: &Trace, options: &ShadowOptions, at: u64, offset: u64) -> Vec<Judgement> {
     let shadow = shadow_at(trace, options, at);
     let line = PoolOffset(offset / 64 * 64);
@@ -110,7 +110,7 @@ fn race(writer: u64, why: NotDurable) -> Vec<Judgement> {
     }]
 }
 
-/// Figure 2, with the values of the valid bit left out: they decide what recovery reads, not what it may read.
+/// Figure 2, without the values of the valid bit: they decide what recovery reads, not what it may read.
 fn update() -> Trace {
     Script::default()
         .mark_ranges(Annotation::CommitVariable, 0, &[(VALID, 8)]) // 0
@@ -151,7 +151,7 @@ fn figure_2_with_the_wrong_valid_bit_reads_what_is_not_persisted_and_then_what_i
     };
     assert_eq!(read(&trace, &strict(), 9, ARRAY), race(7, flushed));
     assert_eq!(read(&trace, &adr(), 9, ARRAY), []);
-    // And in the end it says that there is one.
+    // At the end it says that there is one.
     assert_eq!(read(&trace, &adr(), 12, BACKUP), stale(1, [4, 10]));
     assert_eq!(read(&trace, &strict(), 12, BACKUP), stale(1, [4, 10]));
 }
@@ -302,7 +302,7 @@ fn ranges_say_what_a_variable_decides_about() {
         .mark_ranges(Annotation::CommitRange, 0, &[(VALID, 8), (ARRAY, 8)]) // 0
         .mark_ranges(Annotation::CommitRange, 0, &[(other, 8), (BACKUP, 8)]) // 1
         .store(ARRAY, 1) // 2
-        .store(ARRAY + 8, 1) // 3: nobody decides about it
+        .store(ARRAY + 8, 1) // 3: no variable decides about it
         .clwb(ARRAY) // 4
         .store(BACKUP, 1) // 5
         .persist(BACKUP) // 6, 7

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use powerfail_recorder::{Options, RecordError, Unsupported, inspect, record};
 
-/// Builds an empty program. `None` if the compiler cannot do what the flags ask for.
+/// Builds an empty program. `None` if the compiler does not support the flags.
 fn build(directory: &Path, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = directory.join("empty.c");
     std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();

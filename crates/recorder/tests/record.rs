@@ -1,4 +1,4 @@
-//! Recordings of a target that speaks the protocol by itself, with known traces.
+//! Recordings of a target that speaks the protocol itself, with known traces.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -553,7 +553,7 @@ fn no_descriptor_is_left_open() {
     let setup = Setup::new();
     let pool = setup.pool("pool", 1);
     setup.record("create", &[&pool]);
-    // Other tests run at the same time; what is looked for is named.
+    // Other tests run at the same time, so the search is for a specific name.
     let leaked = || {
         std::fs::read_dir("/proc/self/fd")
             .unwrap()

@@ -1,4 +1,4 @@
-//! Interrupts go to the target. Alone in its process, which gets the signal.
+//! Interrupts are forwarded to the target. The only test in its process, which receives the signal.
 
 use powerfail_recorder::{Options, TargetStatus, record};
 use powerfail_trace::RecordKind;

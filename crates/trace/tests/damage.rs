@@ -1,4 +1,4 @@
-//! Whatever happens to the bytes of a trace: a typed error, or exactly what is still there.
+//! Whatever happens to the bytes of a trace: a typed error, or exactly the remaining records.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn file_header(major: u16, flags: u32) -> Vec<u8> {
     header
 }
 
-/// What a forged block header claims.
+/// The claims of a forged block header.
 struct Claim {
     kind: u8,
     codec: u8,
@@ -42,7 +42,7 @@ struct Claim {
     raw_len: u32,
 }
 
-/// Appends a block whose checksums are right, whatever else is not.
+/// Appends a block with correct checksums, whatever else is wrong.
 fn forge_block(file: &mut Vec<u8>, claim: &Claim, payload: &[u8]) {
     let offset = file.len() as u64;
     let mut header = b"PFBK".to_vec();
@@ -61,7 +61,7 @@ fn forge_block(file: &mut Vec<u8>, claim: &Claim, payload: &[u8]) {
     file.extend_from_slice(payload);
 }
 
-/// The same for a block that is stored as it is.
+/// The same for an uncompressed block.
 fn forge_raw(file: &mut Vec<u8>, kind: u8, event_count: u32, payload: &[u8]) {
     let claim = Claim {
         kind,
@@ -72,7 +72,7 @@ fn forge_raw(file: &mut Vec<u8>, kind: u8, event_count: u32, payload: &[u8]) {
     forge_block(file, &claim, payload);
 }
 
-/// A forged trace with meta information, one pool and one thread.
+/// A forged trace with metadata, one pool and one thread.
 fn forged_start() -> Vec<u8> {
     let mut file = file_header(FORMAT_MAJOR, 0);
     forge_raw(&mut file, 1, 0, &[]);
@@ -95,7 +95,7 @@ fn cut_at_every_byte() {
     let (bytes, records) = small_trace();
     let trace = Trace::from_bytes(bytes.clone()).expect("the trace is good");
     let blocks = trace.blocks().to_vec();
-    // Where each block ends, and how many records are readable from there on.
+    // The end of each block, and how many records are readable from there on.
     let mut ends = vec![(FILE_HEADER_LEN as u64, 0)];
     for block in &blocks {
         let end = block.offset + BLOCK_HEADER_LEN as u64 + u64::from(block.stored_len_bytes);
@@ -134,7 +134,7 @@ fn cut_at_every_byte() {
     }
 }
 
-/// What a crash of the host leaves: the length of the file is there, its last bytes are not.
+/// The result of a crash of the host: the file has its length, but its last bytes are missing.
 #[test]
 fn zeros_after_the_last_complete_block_are_an_incomplete_trace() {
     let (bytes, records) = small_trace();
@@ -161,7 +161,7 @@ fn zeros_after_the_last_complete_block_are_an_incomplete_trace() {
             }
         }
     }
-    // Behind the index stands the trailer.
+    // The trailer follows the index.
     let mut left = bytes[..bytes.len() - 32].to_vec();
     left.resize(bytes.len() + 4096, 0);
     assert_eq!(read_all(&left).expect("every block is there"), records);
@@ -257,7 +257,7 @@ fn a_removed_repeated_or_moved_block_is_an_error() {
         assert!(read_all(&removed).is_err());
         let repeated = [&bytes[..end], &bytes[start..]].concat();
         assert!(read_all(&repeated).is_err());
-        // Without trailer there is no index that could notice it.
+        // Without the trailer there is no index that could detect it.
         assert!(read_all(&repeated[..repeated.len() - 40]).is_err());
     }
 }
@@ -330,7 +330,7 @@ fn unknown_codes_are_named() {
 
 #[test]
 fn forged_records_are_corrupt() {
-    // A good one first, so that the others fail for the reason that they should.
+    // A valid one first, so that the others fail for the intended reason.
     let cases: [(&str, [&[u8]; 5], bool); 10] = [
         ("a fence", [&[35], &[], &[0], &[], &[]], true),
         ("an unknown stack", [&[35], &[], &[1], &[], &[]], false),

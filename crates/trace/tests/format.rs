@@ -1,4 +1,4 @@
-//! The bytes of a version stay what they are: a committed trace is read and written the same.
+//! The bytes of a version do not change: a committed trace is read and written identically.
 
 mod common;
 
@@ -10,7 +10,7 @@ use powerfail_trace::{
 /// Written with `POWERFAIL_BLESS=1`. Only a new version of the format may change it.
 const VERSION_1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.trace");
 
-/// A trace with one of everything. Not compressed: another zstd may compress otherwise.
+/// A trace with every kind of record. Not compressed: another version of zstd may compress differently.
 fn write() -> Vec<u8> {
     let mut bytes = Vec::new();
     let options = WriterOptions {

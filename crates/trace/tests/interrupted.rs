@@ -1,4 +1,4 @@
-//! A writer that dies leaves a trace that is readable up to its last complete block.
+//! A writer that is killed leaves a trace that is readable up to its last complete block.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Replaying the stores over the initial image gives the final image, and only if nothing is wrong.
+//! Replaying the stores over the initial image gives the final image, but only if nothing is wrong.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn hash(image: &[u8]) -> ImageHash {
     hasher.finish()
 }
 
-/// Writes a trace of two pools; gives it and what the pools hold afterwards.
+/// Writes a trace of two pools; returns it and the final content of the pools.
 fn record(initial: &[u8], changes: &[Change], tamper: Option<usize>) -> (Trace, [Vec<u8>; 2]) {
     let mut images = [initial.to_vec(), vec![0; initial.len()]];
     let mut bytes = Vec::new();

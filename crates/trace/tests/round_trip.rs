@@ -1,4 +1,4 @@
-//! What is written comes back: in order, from any place, and block by block.
+//! Written records are read back: in order, from any position, and block by block.
 
 mod common;
 

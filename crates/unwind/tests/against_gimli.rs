@@ -1,5 +1,5 @@
-//! Every function of real libraries, at every change of its rules, against another reader of the
-//! same tables.
+//! Every function of real libraries, at every change of its unwind rules, compared with another reader of the same
+//! tables.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, LittleEndian, RegisterRule, UnwindContext, UnwindSection,
@@ -8,7 +8,7 @@ use gimli::{
 use object::{Object, ObjectSection};
 use powerfail_unwind::{Cfa, Description, cie_distance, row_at};
 
-/// What both must agree on: none where this crate does not follow the table.
+/// The rule that both must agree on: none if this crate does not support the table.
 type Facts = Option<(Cfa, Option<i64>, Option<i64>)>;
 
 fn register(register: gimli::Register) -> Option<u64> {
@@ -39,7 +39,7 @@ fn expected(row: &gimli::UnwindTableRow<usize>) -> Facts {
     Some((cfa, rbp, return_address))
 }
 
-/// Functions and rows compared, and rows that this crate does not follow.
+/// Functions and rows compared, and rows that this crate does not support.
 fn compare(path: &str) -> (u64, u64, u64) {
     let bytes = std::fs::read(path).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -94,7 +94,7 @@ fn the_c_library_and_this_test() {
     for path in paths {
         let (functions, rows, unfollowed) = compare(path);
         assert!(functions > 10, "{path}");
-        // What is not followed is rare: the table for lazily bound calls, signal frames.
+        // Unsupported rows are rare: the table for lazily bound calls, signal frames.
         assert!(unfollowed * 100 <= rows, "{path}: {unfollowed} of {rows}");
     }
 }

@@ -1,5 +1,4 @@
-//! A key-value shell in this process. It counts PM path locations as a recorded program would: location and
-//! predecessor.
+//! A key-value shell in this process. It counts PM path locations like a recorded program: location and predecessor.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,9 +7,9 @@ use std::time::Duration;
 use powerfail_fuzz_engine::{End, Execution, Target};
 use powerfail_image::ImageId;
 
-/// Reached when a key is deleted that exists, while there are more than 16.
+/// Reached when an existing key is deleted while there are more than 16.
 pub(crate) const SHRINK: u32 = 4000;
-/// Reached when, on the image with this name only, a key is read that does not exist.
+/// Reached when a missing key is read, but only on the image with this name.
 pub(crate) const RECOVERED: u32 = 4100;
 /// The image on which [`RECOVERED`] can be reached.
 pub(crate) const CRASH_IMAGE: ImageId = ImageId([7; 32]);
@@ -24,7 +23,7 @@ pub(crate) struct Toy {
     touched: Vec<usize>,
     previous: u32,
     pub(crate) runs: u64,
-    /// How many opened images there were.
+    /// The number of opened images.
     pub(crate) opened: u64,
     image: Option<ImageId>,
     /// A location that is touched in every second run.

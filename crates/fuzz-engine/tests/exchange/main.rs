@@ -1,14 +1,14 @@
-//! Campaigns that tell each other what they have found, over the loopback interface.
+//! Campaigns that exchange their finds over the loopback interface.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use powerfail_fuzz_engine::exchange::Exchange;
 
-/// Long enough for any machine: nothing is measured, a message that is lost never comes.
+/// Long enough for any machine: nothing is measured, and only a lost message reaches the limit.
 const LONG: Duration = Duration::from_mins(2);
 
-/// Message number of a sender, some of them longer than a page of LLMP.
+/// Message number of a sender; some messages are longer than a page of LLMP.
 fn message(sender: u8, number: u32) -> Vec<u8> {
     let len = if number % 16 == 3 {
         700_000

@@ -1,4 +1,4 @@
-//! One process at a time, and a campaign that is what it was.
+//! One process at a time, and a campaign that is restored unchanged.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -88,7 +88,7 @@ fn statistics_go_on_where_they_stopped() -> TestResult {
         });
         campaign.stats.append(&lines[number as usize])?;
     }
-    // A plot reads it while it is written, and sees nothing but numbers.
+    // A plot reads the file while it is written, and sees only numbers.
     assert_eq!(read_stats(directory)?, lines);
     let text = std::fs::read_to_string(directory.join("stats.jsonl"))?;
     assert!(text.starts_with(r#"{"time_s":0.1,"execs":0,"#), "{text}");
@@ -102,7 +102,7 @@ fn statistics_go_on_where_they_stopped() -> TestResult {
     Ok(())
 }
 
-/// Takes the lock, says so, and waits for the end of its input.
+/// Takes the lock, reports it, and waits for the end of its input.
 fn hold(directory: &Path) -> TestResult {
     let _lock = Lock::take(directory)?;
     println!("\nlocked");
@@ -110,8 +110,7 @@ fn hold(directory: &Path) -> TestResult {
     Ok(())
 }
 
-/// Waits for what a process says when it has the lock. What it says later is read by the one who keeps the
-/// result.
+/// Waits until a process reports that it has the lock. Returns its output, so that later output can be read.
 fn wait_for_lock(process: &mut Child) -> TestResult<BufReader<ChildStdout>> {
     let mut stdout = BufReader::new(process.stdout.take().ok_or("it is piped")?);
     let mut lines = stdout.by_ref().lines().map_while(Result::ok);
@@ -137,7 +136,7 @@ fn two_processes_do_not_have_one_lock() -> TestResult {
         Err(StoreError::Locked { by, .. }) => Some(by),
         _ => None,
     };
-    // One that ends as it should.
+    // A process that ends normally.
     let mut other = start()?;
     let mut rest = wait_for_lock(&mut other)?;
     assert_eq!(locked_by(), Some(format!("process {}", other.id())));
@@ -145,14 +144,14 @@ fn two_processes_do_not_have_one_lock() -> TestResult {
     rest.read_to_end(&mut Vec::new())?;
     assert!(other.wait()?.success());
     drop(Lock::take(directory)?);
-    // One that is killed.
+    // A process that is killed.
     let mut other = start()?;
     let _rest = wait_for_lock(&mut other)?;
     other.kill()?;
     other.wait()?;
     let record = std::fs::read_to_string(directory.join("lock"))?;
     drop(Lock::take(directory)?);
-    // One that is killed and has left a process that was forked from it: the kernel's lock is still held.
+    // A process that is killed and has left a forked child: the kernel's lock is still held.
     std::fs::write(directory.join("lock"), record)?;
     let mut left = Command::new("flock")
         .arg(directory.join("lock"))

@@ -1,4 +1,4 @@
-//! Pools that change as those of programs do, and a program that changes them.
+//! Pools that change like those of real programs, and a program that changes them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +13,7 @@ pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 pub(crate) const PAGE: usize = 4096;
 pub(crate) const POOL_BYTES: u64 = 8 << 20;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers that are the same in every run.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// A pool as a library of transactions leaves it: a header, a log, tables, and a heap of records.
+/// A pool as a transaction library leaves it: a header, a log, tables, and a heap of records.
 pub(crate) fn new_pool() -> Contents {
     let mut random = Random::new(1);
     let mut pool = FileContents {
@@ -54,8 +54,8 @@ pub(crate) fn new_pool() -> Contents {
     }
 }
 
-/// What a run of a few commands does to a pool: some records in a handful of pages, the log, and a counter.
-/// The same input does the same every time; a failure leaves the first part of it.
+/// The effect of a run of a few commands on a pool: some records in a handful of pages, the log, and a counter. The
+/// same input always has the same effect; a failure leaves the first part of it.
 pub(crate) fn run(from: &Contents, edge: &Edge) -> Contents {
     if from.files.is_empty() {
         return new_pool();
@@ -68,7 +68,7 @@ pub(crate) fn run(from: &Contents, edge: &Edge) -> Contents {
     let pool = contents.files.get_mut("pool").expect("a pool");
     let stores = edge.failure_point.unwrap_or(8);
     for store in 0..stores {
-        // The log is always in the same place; records are anywhere, some in pages that were not used yet.
+        // The log is always at the same location; records are anywhere, some in pages that were not used yet.
         let (page, at) = match store % 4 {
             0 => (0, 512 + 64 * (store as usize / 4)),
             _ => (random.below(2048), 64 * random.below(64) as usize),
@@ -82,7 +82,7 @@ pub(crate) fn run(from: &Contents, edge: &Edge) -> Contents {
     contents
 }
 
-/// Runs the program, and counts how often.
+/// Runs the program, and counts the runs.
 #[derive(Default)]
 pub(crate) struct Program {
     pub(crate) runs: usize,
@@ -117,12 +117,12 @@ pub(crate) fn open(directory: &Path) -> Result<Images, StoreError> {
     Images::open(directory).map(|(images, _)| images)
 }
 
-/// The files of a directory that images consist of, in the order in which they are written.
+/// The files that images consist of, in the order in which they are written.
 pub(crate) fn image_files(directory: &Path) -> [PathBuf; 3] {
     ["images.pack", "inputs.pack", "images.jsonl"].map(|name| directory.join(name))
 }
 
-/// A few pages, for tests that make many images.
+/// A few pages, for tests that create many images.
 pub(crate) fn small(value: u64) -> Contents {
     let mut pool = FileContents {
         len_bytes: 3 * PAGE as u64,
@@ -137,7 +137,7 @@ pub(crate) fn small(value: u64) -> Contents {
     }
 }
 
-/// This program once more, with one test only, which finds the variable and plays the other part.
+/// Runs this test program again with one test only, which finds the variable and takes the other role.
 pub(crate) fn other_process(test: &str, variable: &str, value: impl AsRef<OsStr>) -> Command {
     let own = std::env::current_exe().expect("this program has a path");
     let mut command = Command::new(own);

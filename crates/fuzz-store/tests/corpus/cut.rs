@@ -1,4 +1,4 @@
-//! Files that end anywhere, and files that are damaged anywhere.
+//! Files that are cut anywhere, and files that are damaged anywhere.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{Random, TestResult, edge, entry, image_files, open, small};
 
-/// Sizes of the files after each image, and what was told of it.
+/// Sizes of the files after each image, and the expected properties of the image.
 struct Step {
     sizes: [u64; 3],
     id: ImageId,
@@ -54,8 +54,8 @@ fn copy_cut(from: &Path, to: &Path, sizes: [u64; 3]) -> TestResult {
     Ok(())
 }
 
-/// A kill comes between two writes, or in the middle of one. Files are written in their order, so that one
-/// ends anywhere, those before it are complete and those behind it are as they were.
+/// A kill happens between two writes or in the middle of one. Files are written in order: one is cut anywhere, those
+/// before it are complete and those after it are unchanged.
 #[test]
 fn whatever_a_kill_tears_nothing_is_lost_that_was_reported() -> TestResult {
     let directory = tempfile::tempdir()?;
@@ -70,7 +70,7 @@ fn whatever_a_kill_tears_nothing_is_lost_that_was_reported() -> TestResult {
                     std::cmp::Ordering::Greater => before[file],
                 };
                 let sizes = [size(0), size(1), size(2)];
-                // Every length near an end, and some of the others.
+                // Every length near a boundary, and some of the others.
                 let near = len < before[torn] + 6 || len + 6 > step.sizes[torn];
                 if !near && len % 29 != 0 {
                     continue;
@@ -90,7 +90,7 @@ fn check_cut(whole: &Path, cut: [u64; 3], kept: &[Step]) -> TestResult {
     copy_cut(whole, directory.path(), cut)?;
     let (images, cuts) = Images::open(directory.path())?;
     assert_eq!(images.len(), kept.len() + 1);
-    // All that is not reported is cut off, and said.
+    // Everything after the last complete image is cut off and reported.
     let end = kept.last().map_or([8, 8, 0], |step| step.sizes);
     let lost: u64 = cuts.iter().map(|cut| cut.lost_bytes).sum();
     assert_eq!(lost, cut.iter().sum::<u64>() - end.iter().sum::<u64>());
@@ -99,7 +99,7 @@ fn check_cut(whole: &Path, cut: [u64; 3], kept: &[Step]) -> TestResult {
         assert_eq!(*images.load(step.id)?, small(step.value));
         assert_eq!(images.path(step.id)?, step.path);
     }
-    // And it goes on.
+    // The store can be used again.
     let (id, new) = images.insert(Images::empty(), &edge("more", None), &small(1000))?;
     assert!(new);
     drop(images);
@@ -156,7 +156,7 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_image() -> TestResul
             let at = random.below(original.len() as u64);
             let bit = 1 << random.below(8);
             file.write_all_at(&[original[at as usize] ^ bit], at)?;
-            // A reader, because one that may write cuts off a last line that is wrong.
+            // A reader, because a writer cuts off a wrong last line.
             let checked = Images::follow(directory.path()).and_then(|images| {
                 for step in &steps {
                     assert_eq!(*images.load(step.id)?, small(step.value));
@@ -170,7 +170,7 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_image() -> TestResul
                 ) => {
                     assert_eq!(named, path);
                 }
-                // The last line is taken for one that is being written.
+                // The last line is treated as one that is still being written.
                 Err(StoreError::UnknownImage(_)) => {
                     assert_eq!(path, image_files(directory.path())[2]);
                 }

@@ -1,7 +1,7 @@
-//! A disk that is full: what cannot be kept is refused, and everything else goes on.
+//! A full disk: what cannot be stored is refused, and everything else continues.
 //!
-//! The limit of file sizes stands for the disk: a write that reaches it is done in part, and the next one
-//! fails. It is a limit of a process, so this test runs itself again in another one.
+//! The limit of file sizes simulates the disk: a write that reaches it is done in part, and the next one fails. It is
+//! a limit of a process, so this test runs itself again in another process.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::common::{PAGE, Random, TestResult, entry, other_process, small};
 const VARIABLE: &str = "POWERFAIL_CORPUS_TEST_FULL";
 
 const ROUNDS: u64 = 6;
-/// So many failures are seen at least, or the test tests nothing.
+/// The minimum number of failures; otherwise the test checks nothing.
 const FAILURES: u64 = 100;
 
 fn limit(bytes: Option<u64>) -> TestResult {
@@ -38,7 +38,7 @@ fn a_full_disk_refuses_and_loses_nothing() -> TestResult {
         VARIABLE,
         directory.path(),
     );
-    // The signal that comes with the limit is ignored, as it is where disks are full.
+    // The signal for the limit is ignored, because a full disk sends none.
     let output = Command::new("sh")
         .args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"])
         .arg(other.get_program())
@@ -72,7 +72,7 @@ fn noisy_pool(value: u64) -> Contents {
     }
 }
 
-/// Keeps something, such that one file meets the limit before the others.
+/// Stores something, such that one file reaches the limit before the others.
 fn keep(campaign: &Campaign, file: &str, round: u64) -> Result<(), StoreError> {
     let long = Edge {
         input: noise(round, 3000),
@@ -96,7 +96,7 @@ fn keep(campaign: &Campaign, file: &str, round: u64) -> Result<(), StoreError> {
     }
 }
 
-/// How much there is of what [`keep`] keeps, and that it is good.
+/// How many items [`keep`] has stored, all of which must be intact.
 fn count(campaign: &Campaign, file: &str) -> TestResult<u64> {
     Ok(match file {
         "queue.jsonl" | "input" => {

@@ -1,4 +1,4 @@
-//! Images are kept once, found again, and made again from the tree.
+//! Images are stored once, found again, and rebuilt from the tree.
 
 use std::fs;
 use std::io;
@@ -54,7 +54,7 @@ fn loaded_images_share_their_pages() -> TestResult {
     let (child, _) = images.insert(id, &set, &run(&pool, &set))?;
     drop(images);
     let images = open(directory.path())?;
-    // The child first: what it is a difference to is kept on the way.
+    // The child first: its base is stored on the way.
     let (child, pool) = (images.load(child)?, images.load(id)?);
     let pages = |contents: &Contents| contents.files["pool"].pages.clone();
     let same = |number: &u64| Arc::ptr_eq(&pages(&pool)[number], &pages(&child)[number]);
@@ -68,7 +68,7 @@ fn loaded_images_share_their_pages() -> TestResult {
     Ok(())
 }
 
-/// Hashes of pages are remembered while pages are kept, and never those of other pages.
+/// Hashes of pages are cached while pages are stored, and are never used for other pages.
 #[test]
 fn an_image_is_identified_by_its_bytes_whatever_is_remembered() -> TestResult {
     let directory = tempfile::tempdir()?;
@@ -77,7 +77,7 @@ fn an_image_is_identified_by_its_bytes_whatever_is_remembered() -> TestResult {
     let (mut id, _) = images.insert_root("pool", &contents)?;
     for number in 0..16 {
         let step = edge(&format!("{number}"), None);
-        // Some with pages of the image that is kept, some with pages of their own; some are forgotten at once.
+        // Some contents share pages with the stored image, some have their own pages; some are evicted immediately.
         let from = if number % 3 == 0 {
             (*images.load(id)?).clone()
         } else {
@@ -89,7 +89,7 @@ fn an_image_is_identified_by_its_bytes_whatever_is_remembered() -> TestResult {
         assert_eq!(images.identify(&contents), contents.id());
         (id, _) = images.insert(id, &step, &contents)?;
         assert_eq!(id, contents.id());
-        // What belongs to nobody else may change where it is.
+        // A page without another owner may change in place.
         let pool = contents.files.get_mut("pool").ok_or("a pool")?;
         for page in pool.pages.values_mut() {
             Arc::make_mut(page)[17] ^= 1;
@@ -100,7 +100,7 @@ fn an_image_is_identified_by_its_bytes_whatever_is_remembered() -> TestResult {
     Ok(())
 }
 
-/// A chain of images much longer than differences may be chained, and many children at its end.
+/// A chain of images much longer than the limit for chained differences, and many children at its end.
 #[test]
 fn deep_images_load_and_are_rebuilt() -> TestResult {
     let directory = tempfile::tempdir()?;
@@ -130,7 +130,7 @@ fn deep_images_load_and_are_rebuilt() -> TestResult {
         assert_eq!(*images.load(*id)?, *contents);
     }
     assert_eq!(images.cache_bytes(), 0);
-    // The tree alone is enough.
+    // The tree alone is sufficient.
     fs::remove_file(directory.path().join("images.pack"))?;
     let images = open(directory.path())?;
     let mut program = Program::default();
@@ -138,7 +138,7 @@ fn deep_images_load_and_are_rebuilt() -> TestResult {
     assert!(matches!(images.load(*id), Err(StoreError::Missing { .. })));
     assert_eq!(images.rebuild(*id, &mut program)?, *contents);
     assert_eq!(program.runs, 50);
-    // What was made again is kept, and a base for those that come.
+    // A rebuilt image is stored, and is a base for later ones.
     assert_eq!(*images.load_or_rebuild(*id, &mut program)?, *contents);
     assert_eq!(*images.load(*id)?, *contents);
     let step = edge("more\n", None);
@@ -161,7 +161,7 @@ fn the_shortest_way_is_the_path() -> TestResult {
     let (three, _) = images.insert(two, &a, &small(3))?;
     let (four, _) = images.insert(three, &a, &small(4))?;
     assert_eq!(images.depth(four)?, 4);
-    // A longer way, a circle and one of equal length are not taken.
+    // A longer path, a cycle and a path of equal length are ignored.
     assert_eq!(
         images.insert(four, &edge("b", None), &small(2))?,
         (two, false)
@@ -175,11 +175,11 @@ fn the_shortest_way_is_the_path() -> TestResult {
         (two, false)
     );
     assert_eq!(images.path(four)?, vec![a.clone(); 4]);
-    // A shorter one is, and helps what is behind it.
+    // A shorter path is used, also for the images after it.
     let short = edge("c", Some(9));
     assert_eq!(images.insert(one, &short, &small(3))?, (three, false));
     assert_eq!(images.path(four)?, [a.clone(), short.clone(), a.clone()]);
-    // As many edges, but fewer bytes.
+    // The same number of edges, but fewer bytes.
     let shorter = edge("", Some(10));
     assert_eq!(images.insert(one, &shorter, &small(3))?, (three, false));
     let path = [a.clone(), shorter, a.clone()];
@@ -187,7 +187,7 @@ fn the_shortest_way_is_the_path() -> TestResult {
     let images = open(directory.path())?;
     assert_eq!(images.path(four)?, path);
     assert_eq!(*images.load(four)?, small(4));
-    // What is given needs no way at all.
+    // A root image needs no path at all.
     assert_eq!(images.insert_root("three", &small(3))?, (three, false));
     assert_eq!(images.path(four)?, [a]);
     let images = open(directory.path())?;
@@ -223,14 +223,14 @@ fn long_inputs_are_kept_once_and_need_no_pack_of_images() -> TestResult {
     };
     images.insert(id, &edge, &small(77))?;
     assert!(images.bytes_on_disk()? < 400_000);
-    // Without the inputs the tree says what is wrong.
+    // Without the inputs, the tree reports the error.
     fs::remove_file(directory.path().join("inputs.pack"))?;
     let images = open(directory.path())?;
     assert!(matches!(images.path(id), Err(StoreError::Damaged { .. })));
     Ok(())
 }
 
-/// A program that does something else now, or cannot be run.
+/// A program that behaves differently now, or cannot be run.
 struct Elsewhere(Option<Contents>);
 
 impl Rebuild for Elsewhere {
@@ -295,7 +295,7 @@ fn threads_share_the_images() -> TestResult {
             scope.spawn(move || {
                 let mut id = Images::empty();
                 for number in 0..40 {
-                    // Every second image is one that the others find too.
+                    // Every second image is also found by the other threads.
                     let value = if number % 2 == 0 {
                         number
                     } else {
@@ -339,7 +339,7 @@ fn damaged_contents_are_made_again() -> TestResult {
     let mut program = Program::default();
     assert_eq!(*images.load_or_rebuild(id, &mut program)?, pool);
     assert_eq!(program.runs, 1);
-    // The child is a difference to what is whole again.
+    // The child is a difference to the repaired image.
     assert_eq!(*images.load(child_id)?, child);
     assert_eq!(open(directory.path())?.verify().len(), 0);
     Ok(())

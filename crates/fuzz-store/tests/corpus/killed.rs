@@ -1,4 +1,4 @@
-//! A campaign that is killed at random moments, again and again.
+//! A campaign that is killed repeatedly at random moments.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::common::{Random, TestResult, edge, entry, other_process, small};
 
 const VARIABLE: &str = "POWERFAIL_CORPUS_TEST_KILLED";
 
-/// The campaign: keeps an image, a test case and a line, and then says so, until it is killed.
+/// The campaign: stores an image, a test case and a line, and then reports it, until it is killed.
 fn work_forever(directory: &Path) -> TestResult {
     let campaign = Campaign::resume(directory)?;
     let cases = campaign.queue.cases();
@@ -66,11 +66,11 @@ fn a_killed_campaign_has_all_that_it_reported() -> TestResult {
             };
             let words: Vec<_> = words.split(' ').collect();
             let [number, image, value] = words[..] else {
-                // The last line may be torn too.
+                // The last line may be incomplete as well.
                 continue;
             };
             reported.push((CaseNumber(number.parse()?), image.parse()?, value.parse()?));
-            // What is reported between the kill and the end of the lines counts too.
+            // Reports between the kill and the end of the output count as well.
             rest = rest.saturating_sub(1);
             if rest == 0 {
                 other.kill()?;

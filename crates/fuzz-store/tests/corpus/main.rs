@@ -1,4 +1,4 @@
-//! What a campaign keeps, used as a campaign uses it.
+//! The store of a campaign, used as a campaign uses it.
 
 mod campaign;
 mod common;

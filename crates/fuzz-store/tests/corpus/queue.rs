@@ -1,4 +1,4 @@
-//! Test cases are found again as they were.
+//! Test cases are read back unchanged.
 
 use std::fs;
 

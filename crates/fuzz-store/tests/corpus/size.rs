@@ -1,10 +1,10 @@
-//! Images take the room of their differences. The benchmark `corpus` has the figures for ten thousand.
+//! Images only take the space of their differences. The benchmark `corpus` has the figures for ten thousand.
 
 use powerfail_fuzz_store::{Contents, Images};
 
 use crate::common::{Random, TestResult, edge, open, run};
 
-/// 500 MB for ten thousand would be 50 kB for each; they take a hundredth of it.
+/// 500 MB for ten thousand would be 50 kB for each; they take a hundredth of that.
 const BYTES_PER_IMAGE: u64 = 500;
 
 #[test]
@@ -19,7 +19,7 @@ fn a_thousand_images_of_8_mib_take_half_a_megabyte() -> TestResult {
     let mut random = Random::new(7);
     let mut ids = vec![first];
     while ids.len() < IMAGES {
-        // Campaigns go deep: late images are chosen more often.
+        // Late images are chosen more often: the images of a campaign form long chains.
         let any = random.below(ids.len() as u64);
         let parent = ids[any.max(random.below(ids.len() as u64)) as usize];
         let from = images.load(parent)?;

@@ -1,4 +1,4 @@
-//! Test cases of other instances are taken over with their images, whatever state these are in.
+//! Test cases of other instances are imported with their images, whatever state these are in.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -15,7 +15,7 @@ fn campaign(parent: &Path, name: &str) -> Result<Campaign, StoreError> {
     Campaign::create(&parent.join(name), vec![name.to_owned()], json!(null))
 }
 
-/// Keeps an image below another and a test case on it.
+/// Stores an image below another one, and a test case on it.
 fn add(campaign: &Campaign, parent: ImageId, value: u64) -> Result<TestCase, StoreError> {
     let edge = edge(&format!("{value}"), Some(value));
     let (image, _) = campaign.images.insert(parent, &edge, &small(value))?;
@@ -35,7 +35,7 @@ fn cases(pulled: &Pulled) -> Vec<TestCase> {
 fn test_cases_come_with_the_ways_to_their_images() -> TestResult {
     let parent = tempfile::tempdir()?;
     let (ours, theirs) = (campaign(parent.path(), "a")?, campaign(parent.path(), "b")?);
-    // Their images: from the empty one, from one that was given, and one that we have too.
+    // Their images: one from the empty image, one from a given image, and one that we have as well.
     let create = edge("create", None);
     let pool = run(&small(0), &create);
     let (given, _) = theirs.images.insert_root("seed.pool", &pool)?;
@@ -67,7 +67,7 @@ fn test_cases_come_with_the_ways_to_their_images() -> TestResult {
     assert_eq!(pulled.new_images, 10);
     assert_eq!(pulled.cases[0].entry, entry("havoc"));
     assert_eq!(pulled.cases[2].number, CaseNumber(4));
-    // They are ours now, and need nobody else.
+    // They are ours now and do not need the other campaign.
     drop(theirs);
     fs::remove_dir_all(parent.path().join("b"))?;
     assert_eq!(*ours.images.load(image)?, contents);
@@ -90,7 +90,7 @@ fn what_was_read_is_not_read_again() -> TestResult {
     let mut sync = Sync::open(ours.directory(), &sources)?;
     let pulled = sync.pull(&ours.images, &ours.queue, 4)?;
     assert_eq!((pulled.cases.len(), pulled.more), (4, true));
-    // Killed before they were taken over: they come again.
+    // Killed before they were imported: they are delivered again.
     let mut sync = Sync::open(ours.directory(), &sources)?;
     assert_eq!(
         cases(&sync.pull(&ours.images, &ours.queue, 4)?),
@@ -104,7 +104,7 @@ fn what_was_read_is_not_read_again() -> TestResult {
     assert_eq!(sync.pull(&ours.images, &ours.queue, 100)?.cases.len(), 0);
     add(&theirs, Images::empty(), 10)?;
     assert_eq!(sync.pull(&ours.images, &ours.queue, 100)?.cases.len(), 1);
-    // Another campaign in the same place is read from its beginning.
+    // Another campaign in the same directory is read from its beginning.
     drop(theirs);
     fs::remove_dir_all(&sources[0])?;
     assert_eq!(sync.pull(&ours.images, &ours.queue, 100)?.cases.len(), 0);
@@ -140,7 +140,7 @@ fn a_campaign_that_is_running_is_read_as_it_goes() -> TestResult {
             let pulled = sync.pull(&ours.images, &ours.queue, 7).expect("room");
             assert!(pulled.problems.is_empty(), "{:?}", pulled.problems);
             received.extend(cases(&pulled));
-            // One more look after the writer has ended.
+            // One more pull after the writer has ended.
             if last && pulled.cases.is_empty() {
                 break;
             }
@@ -176,7 +176,7 @@ fn a_damaged_line_costs_one_test_case() -> TestResult {
     let pulled = sync.pull(&ours.images, &ours.queue, 100)?;
     assert_eq!(cases(&pulled), expected);
     assert!(matches!(&pulled.problems[..], [StoreError::Damaged { path, .. }] if *path == queue));
-    // It is said once.
+    // It is reported once.
     assert!(
         sync.pull(&ours.images, &ours.queue, 100)?
             .problems
@@ -199,7 +199,7 @@ fn damaged_images_cost_those_that_need_them() -> TestResult {
     let pulled = sync.pull(&ours.images, &ours.queue, 100)?;
     assert_eq!(cases(&pulled), [first]);
     assert_eq!(pulled.problems.len(), 2, "{:?}", pulled.problems);
-    // A tree that is damaged is good up to there.
+    // A damaged tree is usable up to the damage.
     let tree = theirs.directory().join("images.jsonl");
     let third = add(&theirs, Images::empty(), 3)?;
     let at = tree.metadata()?.len() + 40;
@@ -231,7 +231,7 @@ fn what_is_not_copied_yet_is_waited_for_and_given_up_in_the_end() -> TestResult 
     }
     fs::rename(&aside, &path)?;
     assert_eq!(cases(&sync.pull(&ours.images, &ours.queue, 100)?), expected);
-    // One that never comes.
+    // An image that never arrives.
     let mut sync = Sync::open(ours.directory(), &[parent.path().to_owned()])?;
     fs::remove_file(&path)?;
     let mut problems = Vec::new();

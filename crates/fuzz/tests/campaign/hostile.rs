@@ -1,5 +1,4 @@
-//! Targets that do not behave. A few images are enough: the inputs to begin with have been executed and recorded by
-//! then.
+//! Misbehaving targets. A few images are enough: by then, the initial inputs have been executed and recorded.
 
 use crate::Campaign;
 

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use powerfail_test_support::runtime;
 use tempfile::TempDir;
 
-/// The time limit of a campaign that does not find what it should; far more than is needed.
+/// The time limit of a campaign that does not find the expected bug; far longer than needed.
 const GUARD_MS: u64 = 240_000;
 
 /// The store, built once.
@@ -32,14 +32,14 @@ fn store() -> &'static Path {
     })
 }
 
-/// A campaign in a directory of its own.
+/// A campaign in its own directory.
 struct Campaign {
-    /// The bugs that its store has.
+    /// The bugs of its store.
     planted: &'static str,
     directory: TempDir,
 }
 
-/// What a run of one has told.
+/// The output of a run of a campaign.
 #[derive(Debug)]
 struct Told {
     code: Option<i32>,
@@ -63,7 +63,7 @@ impl Told {
 }
 
 impl Campaign {
-    /// On a store with these bugs, and with these inputs to begin with.
+    /// On a store with these bugs, and with these initial inputs.
     fn new(planted: &'static str, seeds: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         fs::create_dir(directory.path().join("seeds")).expect("a directory");
@@ -78,7 +78,7 @@ impl Campaign {
         self.directory.path().join("out")
     }
 
-    /// Lets the helper do something.
+    /// Runs the helper with a command.
     fn helper(&self, words: &[&str]) -> Told {
         let output = Command::new(env!("CARGO_BIN_EXE_powerfail-fuzz-helper"))
             .arg(runtime::path())
@@ -94,7 +94,7 @@ impl Campaign {
         }
     }
 
-    /// Runs it until all of these codes were found.
+    /// Runs it until all of these codes are found.
     fn until(&self, codes: &str) -> Told {
         let guard = GUARD_MS.to_string();
         let store = store().to_str().expect("a name");

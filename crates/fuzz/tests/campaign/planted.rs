@@ -1,4 +1,4 @@
-//! What is planted is found, and nothing that was told is missing on disk.
+//! Planted bugs are found, and everything that was reported is on disk.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ fn what_a_crash_leaves_is_blamed_on_the_crash() {
     let campaign = Campaign::new("w", &["a!w\n", "ab\n"]);
     let told = campaign.until("PF0401");
     assert!(told.codes().contains("PF0401"), "{told:#?}");
-    // The program never fails but for a crash.
+    // The program only fails after a crash.
     assert!(!told.codes().contains("PF0801"), "{told:#?}");
     for words in told.of("finding") {
         let directory = campaign.directory.path().join(words[4]);
@@ -27,7 +27,7 @@ fn what_a_crash_leaves_is_blamed_on_the_crash() {
 
 #[test]
 fn a_crash_that_only_some_inputs_show_is_found() {
-    // Opening the pool is fine after the crash: it takes a command to fail.
+    // Opening the pool succeeds after the crash: a command is needed for the failure.
     let campaign = Campaign::new("u", &["ru\n", "u\n", "ar\n"]);
     let told = campaign.until("PF0401");
     let finding = told.of("finding").find(|words| words[1] == "PF0401");
@@ -39,7 +39,7 @@ fn a_crash_that_only_some_inputs_show_is_found() {
 
 #[test]
 fn a_program_that_crashes_by_itself_is_said_to() {
-    // No crash does any harm to this store, however long it is fuzzed.
+    // No crash damages this store, however long it is fuzzed.
     let campaign = Campaign::new("xh", &["a!x\n", "a!h\n"]);
     let told = campaign.until("PF0801,PF0802");
     let codes = told.codes();

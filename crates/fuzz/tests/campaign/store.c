@@ -1,16 +1,16 @@
 /*
- * A store with planted bugs. Arguments: the pool, and the letters of the bugs that it has. A fuzzer that is
- * to find one of them would sooner or later find all others, too. Commands on standard input, one letter each:
+ * A store with planted bugs. Arguments: the pool, and the letters of its bugs. A fuzzer that searches for one
+ * of them would sooner or later find all others, too. Commands on standard input, one letter each:
  *
- *   a..e  count an item; the sum is kept beside the counts
- *   u     uses what is reserved
- *   r     reserves, which can be interrupted
+ *   a..e  count an item; the sum is stored beside the counts
+ *   u     uses the reservation
+ *   r     reserves; can be interrupted
  *
- * Bugs, which do nothing where they are not planted:
+ * Bugs, which have no effect unless they are planted:
  *
- *   u     aborts if a reservation was interrupted (and nothing else does)
+ *   u     aborts if a reservation was interrupted (nothing else aborts)
  *   !w    swaps the two halves of a pair, in an order that a crash shows: recovery aborts
- *   !x    aborts       !h    runs for ever       !f    leaves a process behind
+ *   !x    aborts       !h    runs forever        !f    leaves a process behind
  *   !g    writes a large file beside the pool
  */
 #define _GNU_SOURCE
@@ -65,7 +65,7 @@ static void open_pool(const char *path)
 		pool->magic = MAGIC;
 		persist(&pool->magic, 8);
 	}
-	/* Recovery: one of each must be there. */
+	/* Recovery: the two halves must differ. */
 	if (pool->left == pool->right)
 		abort();
 }

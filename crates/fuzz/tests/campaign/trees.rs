@@ -1,4 +1,4 @@
-//! Images can be made again from the tree alone.
+//! Images can be rebuilt from the tree alone.
 
 use crate::Campaign;
 

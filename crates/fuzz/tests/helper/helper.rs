@@ -1,4 +1,4 @@
-//! A program for tests: a zygote, or a campaign whose events are lines.
+//! A test program: a zygote, or a campaign that prints its events as lines.
 //!
 //! ```text
 //! helper RUNTIME OUT new MILLISECONDS JOBS UNTIL COMMAND...
@@ -6,8 +6,8 @@
 //! helper RUNTIME OUT rebuild
 //! ```
 //!
-//! `UNTIL` is when to stop before: codes with commas between them that all have been found, or `images=N`.
-//! Inputs to begin with are in the directory `seeds`, if there is one.
+//! `UNTIL` says when to stop early: when a comma-separated list of codes is found, or `images=N`. The initial inputs
+//! are in the directory `seeds`, if it exists.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -22,7 +22,7 @@ use powerfail_fuzz::{
     CampaignError, CampaignOptions, Observer, Stats, rebuild_all, resumed_options, run,
 };
 
-/// Tells everything on standard output.
+/// Prints every event on standard output.
 struct Lines {
     codes: Mutex<Vec<String>>,
     images: Option<u64>,
@@ -122,7 +122,7 @@ fn act(arguments: &[OsString]) -> Result<(), CampaignError> {
     };
     options.jobs = word(4).parse().unwrap_or(1);
     options.time = word(3).parse().ok().map(Duration::from_millis);
-    // Machines that run tests are slow at times; but it takes five times as long to tell a hang.
+    // Test machines are sometimes slow; but a hang is only reported after five times this time.
     options.timeout = Duration::from_secs(1);
     options.file_limit_bytes = 64 << 20;
     let seeds = PathBuf::from("seeds");

@@ -1,5 +1,5 @@
-//! The bytes between the end of a file and the end of its last page can be changed through a mapping.
-//! They are in no file, but the next mapping shows them, and so may a later extension of the file.
+//! The bytes between the end of a file and the end of its last page can be changed through a mapping. They do not
+//! belong to the file, but the next mapping shows them, and so may a later extension of the file.
 //!
 //! # Safety
 //!
@@ -21,12 +21,12 @@ use crate::slot::{newest, run_directories, store};
 
 const LEN: usize = 4096 + 100;
 
-/// Reads the bytes behind the end, and fills them with `byte` if there is one.
+/// Reads the bytes after the end, and fills them with `byte` if there is one.
 fn behind_end(path: &Path, byte: Option<u8>) -> Vec<u8> {
     let file = File::options().read(true).write(true).open(path).unwrap();
     assert_eq!(file.metadata().unwrap().len(), LEN as u64);
-    // SAFETY: a new mapping at an address of the kernel's choice, of two pages that the file reaches
-    // into, is used within its bounds and given back. The slot's own mapping is not used meanwhile.
+    // SAFETY: a new mapping of two pages at an address chosen by the kernel; the file reaches into both, and it is
+    // used within its bounds and unmapped. The slot's own mapping is not used meanwhile.
     unsafe {
         let flags = ProtFlags::READ | ProtFlags::WRITE;
         let base = mmap(ptr::null_mut(), 8192, flags, MapFlags::SHARED, &file, 0).unwrap();
@@ -53,7 +53,7 @@ fn bytes_behind_the_end_do_not_reach_the_next_recovery() {
     for (run, _disk) in run_directories() {
         let mut slot = run.slot(0, &layout);
         let mut cursor = ImageCursor::new(&trace, CursorOptions::default()).unwrap();
-        // Once with a last page that holds nothing, once with one that does.
+        // Once with an empty last page, once with one that has content.
         for at in [1, 2] {
             cursor.move_to(EventIndex(at)).unwrap();
             slot.prepare(&cursor, &newest()).unwrap();

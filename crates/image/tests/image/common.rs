@@ -1,4 +1,4 @@
-//! Random traces, and the pools at each of their moments by a naive replay.
+//! Random traces, and the pools at each moment, computed by a naive replay.
 
 use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, Rules, StoreKind, ThreadIndex,
@@ -78,7 +78,7 @@ pub(crate) fn initial() -> impl Strategy<Value = Initial> {
         bytes.truncate((POOL_BYTES[pool as usize] - offset) as usize);
         (pool, offset, bytes)
     });
-    // A trace holds each byte of an initial image once, so what overlaps is put together here.
+    // A trace has each byte of an initial image once, so overlapping parts are merged here.
     prop::collection::vec(run, 0..4).prop_map(|runs| {
         let pools = (0..).zip(Naive::new(&runs).0);
         pools.map(|(pool, bytes)| (pool, 0, bytes)).collect()
@@ -94,7 +94,7 @@ pub(crate) fn pool_at(path: &str, len_bytes: u64) -> Pool {
     }
 }
 
-/// A trace of pools of these paths and lengths, all events by one thread.
+/// A trace of pools with these paths and lengths, all events by one thread.
 pub(crate) fn trace_of(pools: &[Pool], initial: &Initial, ops: &[Op]) -> Trace {
     let meta = Meta {
         working_directory: "/nowhere/run".into(),
@@ -164,7 +164,7 @@ impl Naive {
     }
 }
 
-/// The parameters that the tests track frontiers with.
+/// The parameters with which the tests track frontiers.
 pub(crate) fn rules() -> impl Strategy<Value = Rules> {
     use powerfail_model::{Atomicity, Domain};
     let domain = prop_oneof![Just(Domain::Adr), Just(Domain::PageCache)];

@@ -1,4 +1,4 @@
-//! The cursor knows the pools at each moment.
+//! The cursor gives the pools at each moment.
 
 use powerfail_image::{CursorOptions, Fill, FillExtent, ImageCursor, ImageError};
 use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset, Rules, StoreKind};

@@ -1,4 +1,4 @@
-//! Which file stands for which pool, and what goes with them.
+//! Which file belongs to which pool, and which other files are copied.
 
 use std::fs;
 use std::path::Path;

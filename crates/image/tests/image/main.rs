@@ -1,4 +1,4 @@
-//! Crash images against a naive replay, on real files.
+//! Crash images compared with a naive replay, on real files.
 
 mod behind_end;
 mod common;

@@ -1,4 +1,4 @@
-//! Run directories go away.
+//! Run directories are removed.
 
 use std::fs;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn leftovers_of_the_dead_are_swept_and_nothing_else() {
         path
     };
     let leftover = make(format!("powerfail-{dead}-123-0"));
-    // The number of a process is used again: what counts is when it started.
+    // Process ids are reused: the start time identifies the process.
     let recycled = make(format!("powerfail-{}-1-0", std::process::id()));
     let repeated = make(format!("powerfail-repeat-{dead}-0"));
     let repeating = make(format!("powerfail-repeat-{}-0", std::process::id()));
@@ -51,7 +51,7 @@ fn a_locked_directory_is_in_use_even_if_its_process_is_not_seen() {
     let lock = fs::File::open(&path).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     assert!(sweep_leftovers(parent.path()).unwrap().is_empty());
-    // Closing it would not be enough: a child that another test is starting may share the descriptor.
+    // Closing it would not be enough: a child of another test may share the descriptor.
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).unwrap();
     assert_eq!(sweep_leftovers(parent.path()).unwrap(), [path]);
 }

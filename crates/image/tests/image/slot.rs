@@ -31,7 +31,7 @@ pub(crate) fn run_directories() -> Vec<(RunDirectory, Option<tempfile::TempDir>)
     ]
 }
 
-/// What a recovery may do to the files of its slot.
+/// An action of a recovery on the files of its slot.
 #[derive(Clone, Debug)]
 enum Deed {
     Write(usize, u64, Vec<u8>),
@@ -73,7 +73,7 @@ fn deed() -> impl Strategy<Value = Deed> {
     ]
 }
 
-/// Does it, as far as what was done before lets it.
+/// Performs the action, as far as earlier actions allow it.
 fn recover(slot: &ImageSlot, deed: &Deed) {
     let paths: Vec<PathBuf> = slot.files().map(|(_, path)| path).collect();
     let directories: Vec<PathBuf> = slot.directories().map(|(_, path)| path).collect();
@@ -167,7 +167,7 @@ fn apply_state(pools: &mut Naive, ops: &[Op], initial: &Initial, rules: Rules, s
     for (op, index) in ops.iter().zip(0..) {
         let mut op = op.clone();
         match &mut op {
-            // What lies beyond the end never gets into the file.
+            // Bytes beyond the end never get into the file.
             Op::Store(_, pool, offset, bytes) => {
                 bytes.truncate(lens[*pool as usize].saturating_sub(*offset) as usize);
             }
@@ -382,7 +382,7 @@ fn an_image_to_keep_replaces_nothing() {
     assert!(matches!(again, Err(ImageError::File { .. })));
 }
 
-/// What a recovery had written lies on top of what the crash left, and is cut where the pool ends.
+/// Bytes written by a recovery are applied on top of the crash state, and are cut at the end of the pool.
 #[test]
 fn bytes_on_top_of_a_crash_state() {
     let ops = [store(0, 4090, &[1; 20]), store(1, 0, &[2; 8])];

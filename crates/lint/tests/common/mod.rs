@@ -15,7 +15,7 @@ use powerfail_trace::{
 pub(crate) const POOL_ADDRESS: u64 = 0x7f00_0000_0000;
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
 
-/// Modules: their place here is the module's index.
+/// Modules: their position here is the module's index.
 pub(crate) const MODULES: [&str; 4] = [
     "/opt/program",
     "/lib/libpmem.so.1",
@@ -85,7 +85,7 @@ impl Script {
         self
     }
 
-    /// The next events happen at this line of the program, called by main.
+    /// The next events are at this line of the program, called by main.
     pub(crate) fn line(&mut self, line: u64) -> &mut Self {
         self.stack(&[(PROGRAM, line), (PROGRAM, 1)])
     }
@@ -212,7 +212,7 @@ pub(crate) fn hits_with(
     linted.expect("the trace is good").hits
 }
 
-/// Hits as codes, the offsets of the frames to blame, and counts.
+/// Findings as codes, the offsets of the blamed frames, and counts.
 pub(crate) fn summary(trace: &Trace, hits: &[Hit]) -> Vec<(Code, Vec<u64>, u64)> {
     let line = |node| match trace.stack_node(node).map(|node| node.frame) {
         Some(Frame::Module { offset, .. }) => offset,

@@ -1,6 +1,6 @@
-//! The model against the semantics once more, written from `tests/litmus/README.md` alone and as
-//! plainly as possible: whole histories, no reductions. The naive modules share no code with the
-//! model and serve as its judges.
+//! The model compared with a second implementation of the semantics, written from `tests/litmus/README.md` alone and
+//! as plainly as possible: whole histories, no reductions. The naive modules share no code with the model and serve as
+//! its reference.
 
 mod naive_program;
 mod naive_trace;

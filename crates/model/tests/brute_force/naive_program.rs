@@ -12,8 +12,7 @@ struct Thread {
     /// Operations in the buffer with the value they store.
     buffer: Vec<(usize, i64)>,
     registers: Vec<i64>,
-    /// Non-temporal stores that are visible and become sure at the next fence: line, and how much of
-    /// its history.
+    /// Non-temporal stores that are visible and become durable at the next fence: line, and length of its history.
     promises: Vec<(usize, usize)>,
 }
 
@@ -24,7 +23,7 @@ struct Machine {
     lines: Vec<Line>,
 }
 
-/// A line: everything it ever held in the cache, and how much of that is sure.
+/// A line: all of its contents in the cache so far, and how many of them are guaranteed to be durable.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Line {
     history: Vec<Vec<i64>>,
@@ -51,7 +50,7 @@ pub(crate) struct Results {
     pub(crate) memory: BTreeSet<Vec<i64>>,
 }
 
-/// The table of the README, for entries of a buffer: row earlier, column later.
+/// The table of the README, for entries of a buffer: the row is the earlier one, the column the later one.
 fn ordered(earlier: Op, later: Op, same_line: bool, reading: NonTemporal) -> bool {
     #[derive(Clone, Copy)]
     enum Kind {
@@ -166,7 +165,7 @@ fn record(program: &Program, moment: CrashMoment, machine: &Machine, results: &m
     }
 }
 
-/// Every combination of contents of the lines, from what is sure to the newest.
+/// Every combination of contents of the lines, from the durable to the newest.
 fn memories(
     program: &Program,
     machine: &Machine,
@@ -274,14 +273,14 @@ fn fence(machine: &mut Machine, t: usize) {
     }
 }
 
-/// A store reaches the cache; where caches are durable it is sure, with everything before it.
+/// A store reaches the cache; if caches are durable, it is durable with everything before it.
 fn store(program: &Program, machine: &mut Machine, variable: usize, stored: i64) {
     let line = appear(program, machine, variable, stored);
     let newest = machine.lines[line].history.len() - 1;
     machine.lines[line].sure_eadr = newest;
 }
 
-/// A value is seen by all.
+/// A value becomes visible to all threads.
 fn appear(program: &Program, machine: &mut Machine, variable: usize, stored: i64) -> usize {
     machine.cache[variable] = stored;
     let line = program.lines[variable];

@@ -1,11 +1,11 @@
-//! All crash states of a recorded trace, from the definition: each line holds the result of a
-//! prefix of its stores that contains at least the sure ones.
+//! All crash states of a recorded trace, from the definition: each line holds the result of a prefix of its stores
+//! that contains at least those that are guaranteed to be durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_model::{Atomicity, Domain, Event, FlushKind, Rules, Step, StoreKind};
 
-/// The pieces of one store, each of which is durable as a whole: (address, byte values).
+/// The pieces of one store, each of which becomes durable as a whole: (address, byte values).
 type Piece = (u64, Vec<u8>);
 
 fn pieces(rules: Rules, at: u64, bytes: &[u8]) -> Vec<Piece> {
@@ -41,10 +41,10 @@ pub(crate) fn states(
 ) -> BTreeSet<Vec<u8>> {
     let line_of = |address: u64| address / line_bytes(rules);
     let mut initial = initial.to_vec();
-    // Every piece ever stored, with its line; and for each line how many of its pieces are sure.
+    // Every piece stored so far, with its line; and for each line how many of its pieces are durable.
     let mut stored: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
     let mut sure: BTreeMap<u64, usize> = BTreeMap::new();
-    // Promises of each thread: (line, how many pieces).
+    // Pending write-backs of each thread: (line, number of pieces).
     let mut promises: Vec<(u32, u64, usize)> = Vec::new();
     for step in steps {
         let thread = step.thread.0;

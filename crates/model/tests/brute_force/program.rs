@@ -1,4 +1,4 @@
-//! On random small programs the explorer, with all its reductions, gives the sets of the naive one.
+//! On random small programs the explorer, with all of its reductions, gives the same sets as the naive one.
 
 use powerfail_model::program::{
     CrashMoment, NonTemporal, Op, Operand, Program, RegisterId, ThreadCode, VariableId,

@@ -1,5 +1,5 @@
-//! On random small traces the incremental model gives, at every position, the sets of the naive one,
-//! and the failure points cover them.
+//! On random small traces the incremental model gives the same sets as the naive one at every position, and the
+//! failure points cover them.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::naive_trace;
 
 const POOL: PoolIndex = PoolIndex(0);
-/// Large enough for two sectors, so that stores can cross their border.
+/// Large enough for two sectors, so that stores can cross their boundary.
 const MEMORY_BYTES: usize = 1024;
 /// Around this offset lines, words and sectors meet.
 const CENTRE: u64 = 512;
@@ -154,7 +154,7 @@ proptest! {
         let mut at_failure_points = BTreeSet::new();
         for position in 0..=steps.len() {
             let expected = naive_trace::states(rules, MEMORY_BYTES, &initial, &steps[..position]);
-            // The odometer of large products is a matter of states.rs; here the sets count.
+            // The order of states in large products is tested in states.rs; only the sets matter here.
             prop_assume!(frontier.crash_state_count() <= BigUint::from(20_000u32));
             let found = memories(&frontier);
             prop_assert_eq!(&found, &expected, "position {}", position);

@@ -1,4 +1,4 @@
-//! A program for tests: a zygote, or an oracle with a recovery that never ends.
+//! A test program: a zygote, or an oracle with a recovery that never ends.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Lazy executions, with a stand-in for the runtime that a recovery tells where it chooses.
+//! Lazy executions, with a fake runtime that recovery tells where it chooses.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn slot(place: &Place, plan: &RecoveryPlan, way: Way) -> Slot {
     oracle.slot(&[place.mapping()]).unwrap()
 }
 
-/// The stand-in does not look at contents, so any will do.
+/// The fake runtime ignores contents, so they are arbitrary.
 fn table(place: &Place, lines: u64) -> LineTable {
     LineTable {
         line_bytes: 64,
@@ -50,7 +50,7 @@ fn request<'a>(table: &'a LineTable, prefix: &'a [u32], fork: bool) -> ExploreRe
     }
 }
 
-/// A command before which so many choices were made.
+/// A command that started after this many choices.
 fn begun(stage: Stage, choices: u32) -> StageStart {
     StageStart {
         stage,
@@ -59,7 +59,7 @@ fn begun(stage: Stage, choices: u32) -> StageStart {
     }
 }
 
-/// What was observed and what became of it.
+/// The observed values and the outcome.
 pub(crate) fn told(execution: &Execution) -> (Vec<u16>, String) {
     let classes = execution.choices.iter().map(|it| it.class).collect();
     let verdict = match &execution.verdict {
@@ -217,8 +217,8 @@ fn a_branch_that_ends_others_is_not_forked() {
     }
 }
 
-/// Branches that wait say that the one that refused has ended; nobody takes that for the end of the whole
-/// execution, or the real one for the end of the next.
+/// Waiting branches report the end of the branch that refused. That must not be mistaken for the end of the whole
+/// execution, nor the end of the execution for the end of the next one.
 #[test]
 fn a_refusal_deep_in_a_tree_leaves_nothing_for_the_next_execution() {
     let place = Place::new();
@@ -262,7 +262,7 @@ fn it_stops_when_it_is_enough() {
             assert_eq!(explored.stopped, most < 16);
         }
         assert_eq!(by_fork(&mut slot, &lines), all);
-        // Eager runs and lazy ones use the same snapshot.
+        // Eager and lazy runs use the same snapshot.
         for _ in 0..4 {
             let verdict = slot.run().unwrap();
             assert!(matches!(verdict, Verdict::Failure(_)));
@@ -277,7 +277,7 @@ fn what_was_asked_for_is_told() {
     let place = Place::new();
     let words = "open={pool} warn=careful choose=1/2 warn=careful choose=3/2";
     let mut slot = slot(&place, &recovery(words), WAYS[0]);
-    // In another order than in the pool, in which they are numbered in the file.
+    // In another order than in the pool; the file numbers them in the order of the pool.
     let mut lines = table(&place, 4);
     lines.lines.reverse();
     let explored = slot.explore(&request(&lines, &[1], true)).unwrap();
@@ -296,7 +296,7 @@ fn what_was_asked_for_is_told() {
     };
     assert_eq!(explored.read, [read]);
     assert_eq!(explored.traps, 2);
-    // Where a choice was made can be resolved.
+    // The location of a choice can be resolved.
     let modules = slot.modules().unwrap();
     let [(Stage::Recovery, modules)] = &modules[..] else {
         panic!("{modules:?}");
@@ -320,8 +320,8 @@ fn later_commands_go_on_with_the_choices_of_earlier_ones() {
     for way in WAYS {
         let mut slot = slot(&place, &plan, way);
         let told = set(one_by_one(&place, &mut slot, &table(&place, 5)));
-        // The first choice, the second, and then: the checker fails, or it chooses once more if it sees what
-        // recovery wrote, and the dump chooses.
+        // The first choice, the second, and then: the checker fails, or it chooses once more if it sees what recovery
+        // wrote, and the dump chooses.
         let of_each = |first: u16| if first == 1 { 1 + 2 * 2 } else { 1 + 2 };
         assert_eq!(told.len(), 2 * of_each(0) + 2 * of_each(1));
         let failed = told
@@ -334,7 +334,7 @@ fn later_commands_go_on_with_the_choices_of_earlier_ones() {
         let explored = slot
             .explore(&request(&lines, &[1, 1, 0, 1, 1], true))
             .unwrap();
-        // There is more than a recovery, so it cannot be forked.
+        // The plan has more commands than a recovery, so it cannot be forked.
         assert!(!explored.forked);
         let stages = [
             begun(Stage::Recovery, 0),

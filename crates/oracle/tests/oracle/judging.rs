@@ -1,4 +1,4 @@
-//! Exit statuses, signals, patterns, output, checker, dump, limits; and what is no verdict.
+//! Exit statuses, signals, patterns, output, checker, dump, limits; and results that are not verdicts.
 
 use std::time::Duration;
 
@@ -175,7 +175,7 @@ fn every_stage_has_a_timeout() {
     }
 }
 
-/// Whatever the load: the command never ends, so only its timeout can end it.
+/// Independent of the load: the command never ends, so only its timeout can end it.
 #[test]
 fn time_alone_ends_a_command() {
     let place = Place::new();
@@ -252,7 +252,7 @@ fn a_wrong_set_up_is_an_error_in_one_sentence() {
             .to_string()
             .starts_with("/no/checker (the checker command)")
     );
-    // The kernel finds out about this one.
+    // The kernel detects this one.
     std::fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     for way in WAYS {
         let mut slot = place.slot(&plan(CommandLine::new([name])), way);

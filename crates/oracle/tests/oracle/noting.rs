@@ -1,4 +1,4 @@
-//! One execution that takes the newest of everything and notes what is read first.
+//! One execution with the newest content everywhere, which notes first reads.
 
 use powerfail_oracle::{
     Branch, CommandLine, Execution, ExploreRequest, LazyExecutions, LineTable, Note, Oracle,
@@ -42,7 +42,7 @@ fn table(place: &Place) -> LineTable {
     }
 }
 
-/// Two lines of which everything is watched.
+/// Two lines that are watched completely.
 fn watches() -> [Watch; 2] {
     [4096, 128].map(|offset| Watch {
         pool: 0,

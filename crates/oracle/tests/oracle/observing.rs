@@ -1,4 +1,4 @@
-//! Snapshots and lazy executions with the runtime itself, which sees what a recovery loads.
+//! Snapshots and lazy executions with the real runtime, which observes the loads of a recovery.
 
 use std::collections::BTreeSet;
 
@@ -110,7 +110,7 @@ fn one_by_one(place: &Place, slot: &mut Slot) -> BTreeSet<Told> {
     told_all
 }
 
-/// Files are not copied where processes are: what one branch makes, another one would find.
+/// Files are not copied with processes: a branch would find files that another branch creates.
 #[test]
 fn a_recovery_that_makes_files_is_executed_for_each_value() {
     let place = Place::new();
@@ -224,7 +224,7 @@ fn what_recovery_reads_and_stores_is_told() {
         (0, 8000, &[3][..])
     );
     assert_eq!(store.choices, 1);
-    // Where the choice was made.
+    // The location of the choice.
     let modules = slot.modules().unwrap();
     let (_, modules) = modules.iter().find(|it| it.0 == Stage::Recovery).unwrap();
     let frames = &explored.executions[0].choices[0].frames;

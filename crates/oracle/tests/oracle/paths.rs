@@ -21,7 +21,7 @@ fn a_hard_coded_path_leads_to_the_image() {
             path.display()
         );
         std::fs::write(place.private(), "image").unwrap();
-        // Out of reach of any substitution.
+        // Not reachable by any substitution.
         let file = place.path("elsewhere/script");
         std::fs::write(&file, script).unwrap();
         let line = CommandLine::new(["/bin/sh".into(), file.into_os_string()]);
@@ -56,7 +56,7 @@ fn paths_are_substituted_in_arguments_and_environment() {
     }
 }
 
-/// Runs a script that does what it likes with its pool, and gives the content of the image after it.
+/// Runs a script on its pool, and returns the content of the image after it.
 fn handle(place: &Place, script: &str) -> Vec<String> {
     let mut results = Vec::new();
     for way in WAYS {
@@ -80,7 +80,7 @@ fn a_pool_can_be_renamed_removed_and_made_again() {
         ["again"; 4]
     );
     assert_eq!(handle(&place, "mv {pool} {pool}.old"), [""; 4]);
-    // The next recovery does not find what this one left.
+    // The next recovery does not find files of this one.
     assert_eq!(handle(&place, "test ! -e {pool}.old"), ["image"; 4]);
     let left: Vec<_> = std::fs::read_dir(place.path("pools")).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");

@@ -1,5 +1,5 @@
-//! Nothing is left behind. What a recovery starts holds the writing end of a pipe: its reader knows when
-//! the last of them is gone.
+//! Nothing is left behind. All processes that a recovery starts hold the write end of a pipe: its reader knows when
+//! the last of them has ended.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -21,7 +21,7 @@ fn pipe(path: &Path) -> File {
         .unwrap()
 }
 
-/// Whether the pipe said something, and nobody holds its other end any more.
+/// Whether the pipe delivered the expected text and has no writer any more.
 fn is_deserted(mut pipe: &File, expected: &str) -> bool {
     let mut text = String::new();
     match pipe.read_to_string(&mut text) {
@@ -34,7 +34,7 @@ fn is_deserted(mut pipe: &File, expected: &str) -> bool {
     }
 }
 
-/// A child, a grandchild and a daemon with a session of its own, whose parent is gone.
+/// A child, a grandchild and a daemon in its own session, whose parent has ended.
 const FAMILY: &str = "(sleep 1111 & sleep 1111) & \
     setsid sh -c 'trap \"\" TERM HUP INT; sleep 1111 & sleep 1111 & exit' & \
     sleep 1111 &";
@@ -92,7 +92,7 @@ fn nothing_survives_an_oracle_that_is_killed() {
         reader.read_exact(&mut up).unwrap();
         oracle.kill().unwrap();
         oracle.wait().unwrap();
-        // Returns when the last of the family is gone.
+        // Returns when the last descendant has ended.
         let mut rest = Vec::new();
         reader.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, b"");

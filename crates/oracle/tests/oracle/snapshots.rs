@@ -1,4 +1,4 @@
-//! Recoveries that are forked from a snapshot: the same verdicts as if they were executed.
+//! Recoveries forked from a snapshot: the same verdicts as for executed ones.
 
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{
@@ -16,7 +16,7 @@ fn slot(place: &Place, plan: &RecoveryPlan, way: Way) -> Slot {
     oracle.slot(&[place.mapping()]).unwrap()
 }
 
-/// Runs a slot until it does not compare any more.
+/// Runs a slot until it has finished its comparison.
 fn past_comparison(place: &Place, slot: &mut Slot) {
     for _ in 0..3 {
         std::fs::write(place.private(), "image").unwrap();
@@ -64,8 +64,8 @@ fn the_program_is_executed_once() {
     let plan = recovery("pid open={pool} exit=1");
     let mut slot = slot(&place, &plan, WAYS[0]);
     let note = |slot: &Slot| slot.snapshot_note().map(str::to_owned);
-    // The process number is written before the snapshot, so it tells how often the program began. It
-    // differs each time when it is executed, which is no reason not to fork.
+    // The process id is written before the snapshot, so it shows how often the program started. It differs each time
+    // when the program is executed, which must not prevent forking.
     past_comparison(&place, &mut slot);
     assert_eq!(note(&slot), None);
     let first = output(&failure(slot.run().unwrap())).to_owned();
@@ -242,7 +242,7 @@ fn a_recovery_that_behaves_differently_is_executed() {
     let place = Place::new();
     let mut slot = slot(&place, &recovery("open={pool} kill-parent say=x"), WAYS[0]);
     for _ in 0..4 {
-        // The first process of a namespace does not care.
+        // The first process of a namespace ignores the signal.
         assert!(is_success(&slot.run().unwrap()));
     }
     let note = slot.snapshot_note().unwrap();
@@ -296,7 +296,7 @@ fn snapshots_end_with_their_slot() {
     }
 }
 
-/// Arguments name the directory of the test.
+/// Arguments contain the directory of the test.
 pub(crate) fn assert_no_process_of(place: &Place) {
     let marker = place.directory.path().to_str().unwrap();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {

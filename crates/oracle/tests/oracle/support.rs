@@ -12,8 +12,8 @@ use powerfail_oracle::{
 };
 use powerfail_test_support::runtime;
 
-/// The timeout of all commands: long enough for a busy machine. A hang makes it pass at once, with
-/// [`Place::expiring`].
+/// The timeout of all commands: long enough for a busy machine. A program that hangs on purpose expires it
+/// immediately, with [`Place::expiring`].
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// The ways in which recoveries are isolated.
 pub(crate) const WAYS: [(PathMode, ProcessMode); 4] = [
@@ -37,7 +37,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The pool says `pool`, the image says `image`.
+    /// The pool contains `pool`, the image contains `image`.
     pub(crate) fn new() -> Self {
         let place = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -69,7 +69,7 @@ impl Place {
         }
     }
 
-    /// The same plan with a FIFO in the variable `EXPIRE`: a byte in it makes the timeout of a command pass.
+    /// The same plan with a FIFO in the variable `EXPIRE`: a byte in it expires the timeout of a command.
     pub(crate) fn expiring(&self, plan: &RecoveryPlan) -> RecoveryPlan {
         let fifo = self.path("elsewhere/expire");
         if !fifo.exists() {
@@ -123,7 +123,7 @@ pub(crate) fn output(failure: &Failure) -> &str {
     }
 }
 
-/// Settings with the runtime itself.
+/// Settings with the real runtime.
 pub(crate) fn with_real_runtime(way: (PathMode, ProcessMode)) -> Settings {
     Settings {
         runtime: Some(runtime::bytes().into()),
@@ -132,7 +132,7 @@ pub(crate) fn with_real_runtime(way: (PathMode, ProcessMode)) -> Settings {
     }
 }
 
-/// Settings with the stand-in for the runtime.
+/// Settings with the fake runtime.
 pub(crate) fn with_runtime(way: (PathMode, ProcessMode)) -> Settings {
     Settings {
         runtime: Some(std::fs::read(program("runtime")).unwrap().into()),
@@ -141,7 +141,7 @@ pub(crate) fn with_runtime(way: (PathMode, ProcessMode)) -> Settings {
     }
 }
 
-/// A plan whose recovery does what these words say.
+/// A plan whose recovery executes these words.
 pub(crate) fn recovery(words: &str) -> RecoveryPlan {
     plan(recovery_command(words))
 }

@@ -1,10 +1,9 @@
-//! Random instances of every instruction with a memory operand, run as they are and by the trampoline
-//! of an access: all registers, flags, vectors, the stack with its red zone, and memory must come out
-//! the same.
+//! Random instances of every instruction with a memory operand, run unpatched and with the trampoline of an access:
+//! all registers, flags, vectors, the stack with its red zone, and memory must be the same afterwards.
 //!
-//! Which way an access went is seen too. If it should go to the copy, the page is inaccessible where the
-//! program sees it. If it should not, the tables send it to where nothing is. The wrong way is a fault,
-//! which ends the test program.
+//! The route of an access is checked as well. If it must use the copy, the page is inaccessible at the program's
+//! address. If it must not, the tables point to unmapped memory. The wrong route is a fault, which ends the test
+//! program.
 
 use iced_x86::{Code, Decoder, Encoder, EncodingKind, Mnemonic, OpKind, Register};
 use powerfail_patch::{
@@ -21,12 +20,12 @@ use crate::random::Random;
 
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
-/// What trampolines use below the red zone.
+/// The stack that trampolines use below the red zone.
 const USED_BELOW: usize = 32;
 const USED_BELOW_STRINGS: usize = 48;
-/// Where lines that were read are noted.
+/// The words that record which lines were read.
 const READ_WORDS: u64 = 0x7600_0000;
-/// Far from everything.
+/// Far from all other memory.
 const NOWHERE: u64 = 0x0123_4567_8000;
 
 struct Tables {
@@ -36,27 +35,27 @@ struct Tables {
     delta: u64,
 }
 
-/// What the tables say of an access.
+/// The state of the tables for an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ways {
     /// All lines may be moved.
     Moved,
-    /// None may.
+    /// No line may be moved.
     Unknown,
-    /// The first may, the second may not.
+    /// The first line may be moved, the second may not.
     First,
-    /// The other way round.
+    /// The second line may be moved, the first may not.
     Second,
-    /// All may, but the copies of the pages are not next to each other.
+    /// All lines may be moved, but the copies of the pages are not adjacent.
     Apart,
-    /// Loads may, stores may not.
+    /// Loads may be moved, stores may not.
     LoadsOnly,
-    /// All may, once a load of the first line is noted.
+    /// All lines may be moved, once a load of the first line is noted.
     Unread,
 }
 
 impl Tables {
-    /// With the tables where code is shortest, or anywhere.
+    /// With the tables at the addresses that give the shortest code, or anywhere.
     fn new(bench: &mut Bench) -> Self {
         let window = bench.layout.window();
         let (line_table, page_table, mark_table) = match bench.layout {
@@ -106,7 +105,7 @@ impl Tables {
         self.settings.mark_table + (address - self.settings.base) / PAGE * 8
     }
 
-    /// The lines that were noted to be read, by page.
+    /// The lines noted as read, by page.
     fn read(machine: &mut Machine) -> Vec<u64> {
         let words = machine.table(READ_WORDS, MEMORY_LEN / PAGE as usize * 8);
         words
@@ -124,7 +123,7 @@ impl Tables {
         machine.table(word, 8).copy_from_slice(&delta.to_le_bytes());
     }
 
-    /// Says `ways` for an access. Whether it must go to the copy.
+    /// Sets the tables for an access. Returns whether it must go to the copy.
     fn say(&self, machine: &mut Machine, ways: Ways, first: u64, len: u64, stores: bool) -> bool {
         machine.table(READ_WORDS, PAGE as usize).fill(0);
         let last = first + len - 1;
@@ -133,7 +132,7 @@ impl Tables {
             self.set_page(machine, self.pool + page * PAGE, NOWHERE);
         }
         for line in 0..MEMORY_LEN as u64 / LINE {
-            // What others say must not matter.
+            // The entries of other lines must not matter.
             let other = if line % 2 == 0 { 3 } else { 0 };
             self.set_line(machine, self.pool + line * LINE, other);
         }
@@ -159,7 +158,7 @@ impl Tables {
     }
 }
 
-/// Instructions that cannot be run with random memory, or not by everybody.
+/// Instructions that cannot run with random memory, or not without privileges.
 fn is_unfit(code: Code) -> bool {
     use Mnemonic as M;
     code.is_privileged()
@@ -186,7 +185,7 @@ fn stores(case: &Case) -> bool {
     !matches!(case.site.action, powerfail_patch::Action::Quiet)
 }
 
-/// Runs a case natively and by its trampoline, if it can have one.
+/// Runs a case natively and with its trampoline, if it can have one.
 fn check(
     bench: &mut Bench,
     tables: &mut Tables,
@@ -225,15 +224,15 @@ fn check(
     }
     let mut patched = run(bench, case, at, seed, equal_to);
     if flags_dead && instruction.rflags_read() == 0 {
-        // Flags that the instruction leaves alone are what the code before made of them.
+        // Flags that the instruction does not change have the values from the code before.
         let own = STATUS_FLAGS & !u64::from(status_bits(instruction.rflags_modified()));
         patched.state.flags = patched.state.flags & !own | native.state.flags & own;
     }
-    // What a shift by zero or an undefined flag leaves depends on the flags before.
+    // The result of a shift by zero, and undefined flags, depend on the flags before.
     if flags_dead && instruction.rflags_undefined() != 0 {
         patched.state.flags = native.state.flags;
     }
-    // Below the red zone the stack is nobody's.
+    // Below the red zone, the content of the stack is undefined.
     let red_zone = (case.state.registers[4] - 128 - Machine::stack_address()) as usize;
     let below = red_zone - USED_BELOW..red_zone;
     patched.stack[below.clone()].copy_from_slice(&native.stack[below]);
@@ -257,7 +256,7 @@ fn check(
     Ok(moves)
 }
 
-/// The decoder's bits of flags, as the processor has them.
+/// The decoder's flag bits, converted to the processor's.
 fn status_bits(bits: u32) -> u32 {
     use iced_x86::RflagsBits as R;
     [
@@ -274,7 +273,7 @@ fn status_bits(bits: u32) -> u32 {
     .sum()
 }
 
-/// Anywhere, or at the end of a line or of a page.
+/// A random address, or one at the end of a line or of a page.
 fn offset(random: &mut Random) -> u64 {
     match random.below(4) {
         0 => random.below(PAGE),
@@ -342,7 +341,7 @@ fn tables_anywhere() {
     );
 }
 
-/// `div qword [rbx]` reads and writes RAX and RDX, and random numbers do not divide.
+/// `div qword [rbx]` reads and writes RAX and RDX; random operands would overflow.
 #[test]
 fn division() {
     let mut bench = Bench::new(Layout::Near, |_| {});
@@ -371,7 +370,7 @@ fn division() {
     }
 }
 
-/// What a fault at the moved instruction leaves is enough to show the program's own state.
+/// The state after a fault at the moved instruction is sufficient to reconstruct the program's own state.
 #[test]
 fn a_fault_on_the_copy_can_be_undone() {
     let mut bench = Bench::new(Layout::Near, |_| {});
@@ -434,7 +433,7 @@ fn verdict(emitter: &mut AccessEmitter, code: Code, random: &mut Random) -> Opti
     emitter.check(&instruction).err()
 }
 
-/// What is left to single steps, by name.
+/// Instructions that are left to single-stepping, by name.
 #[test]
 fn refusals() {
     let settings = AccessSettings {
@@ -480,8 +479,8 @@ fn refusals() {
     assert_eq!(verdict(&mut emitter, Code::Mov_r64_rm64, &mut random), None);
 }
 
-/// AVX-512 does not exist on every machine. There the code is checked by reading it: both instances of the
-/// instruction have its registers, mask and length, and each has the memory operand that it should.
+/// Not every machine has AVX-512. On others the code is checked by reading it: both instances of the instruction have
+/// its registers, mask and length, and each has the correct memory operand.
 #[test]
 fn avx512_code_is_what_it_should_be() {
     let settings = AccessSettings {
@@ -546,8 +545,8 @@ fn avx512_code_is_what_it_should_be() {
     assert!(checked > 1000, "only {checked}");
 }
 
-/// String instructions, with tables for all addresses: volatile memory is where it is. Either every line of the
-/// pool can be moved, and the pool is inaccessible; or some cannot, and the instruction itself goes on.
+/// String instructions, with tables for all addresses: volatile memory is not moved. Either every line of the pool can
+/// be moved, and the pool is inaccessible; or some cannot, and the original instruction continues.
 #[test]
 fn string_instructions() {
     for (layout, seed) in [(Layout::Near, 27), (Layout::Far, 28)] {
@@ -579,7 +578,7 @@ fn string_instructions() {
                 let Some(mut case) = random_instance(&mut bench, code, &mut random, offset) else {
                     break;
                 };
-                // There is no operand that it could be part of.
+                // It cannot be part of an operand.
                 case.state.registers[4] = Machine::stack_address() + MEMORY_LEN as u64 / 2;
                 if tables.emitter.check(&case.site.instruction).is_err() {
                     continue;
@@ -620,7 +619,7 @@ fn check_string(
         let value = if punched && random.one_in(6) { 0 } else { 3 };
         tables.set_line(&mut bench.machine, tables.pool + line * LINE, value);
     }
-    // An element in two pages is the instruction's own business.
+    // The original instruction handles an element that crosses a page boundary.
     let size = case.site.instruction.memory_size().size() as u64;
     let is_whole = [6, 7].iter().all(|register| {
         let address: u64 = case.state.registers[*register];
@@ -636,7 +635,7 @@ fn check_string(
     compare(case, &native, &patched);
 }
 
-/// In the middle of a string instruction, the program's registers are what it would see.
+/// In the middle of a string instruction, the reconstructed registers are those that the program would see.
 #[test]
 fn a_string_instruction_can_be_undone() {
     let mut bench = Bench::new(Layout::Near, |_| {});
@@ -657,7 +656,7 @@ fn a_string_instruction_can_be_undone() {
     ] {
         bench.machine.map_table(table / PAGE * PAGE, PAGE as usize);
     }
-    // rep movsq and rep stosw, of which the second page would be next.
+    // rep movsq and rep stosw, which would reach the second page next.
     for (code, size) in [(&[0xf3, 0x48, 0xa5][..], 8), (&[0xf3, 0x66, 0xab], 2)] {
         let mut state = random_state(&mut Random(29));
         state.flags &= !DIRECTION_FLAG;
@@ -680,7 +679,7 @@ fn a_string_instruction_can_be_undone() {
             let at = (at - Machine::stack_address()) as usize;
             u64::from_le_bytes(stack[at..at + 8].try_into().unwrap())
         };
-        // As if four elements were done.
+        // As if four elements had been processed.
         stopped.registers[1] -= 4;
         made.undo(&mut stopped.registers, &mut stopped.flags, word);
         let mut expected = state.registers;

@@ -1,4 +1,4 @@
-//! A machine, a classifier and an emitter, ready to work together.
+//! A machine, a classifier and an emitter, configured for each other.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use powerfail_patch::{Classifier, Emitter, Settings};
@@ -55,7 +55,7 @@ pub(crate) fn decode(code: &[u8], at: u64) -> Vec<Instruction> {
         .collect()
 }
 
-/// Whether a jump in the place of an instruction would cover another one that something jumps to.
+/// Whether a jump that replaces an instruction would cover another one that is a jump target.
 pub(crate) fn is_jumped_over(instruction: &Instruction, all: &[Instruction]) -> bool {
     let covered = instruction.ip() + 1..instruction.ip() + 5;
     all.iter()

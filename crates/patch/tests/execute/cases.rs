@@ -1,5 +1,5 @@
-//! Random cases: an instruction, a machine state, and registers that make the one address the other's
-//! memory.
+//! Random cases: an instruction, a machine state, and registers such that the instruction addresses the memory of the
+//! state.
 
 use iced_x86::{Code, Encoder, EncodingKind, Instruction, Mnemonic, Register};
 use powerfail_patch::{Action, Means, Site, StoreForm};
@@ -14,7 +14,7 @@ use crate::random::Random;
 pub(crate) const STATUS_FLAGS: u64 = 0x8d5;
 pub(crate) const DIRECTION_FLAG: u64 = 0x400;
 
-/// A place for an instance's memory operand.
+/// A location for an instance's memory operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aim {
     pub(crate) address: u64,
@@ -75,7 +75,7 @@ fn number(register: Register) -> usize {
     register.full_register().number()
 }
 
-/// A random memory operand that points to the aim, with the registers that make it do so.
+/// A random memory operand that points to the target address, with the register values for it.
 fn aim_operand(aim: Aim, state: &mut State, random: &mut Random, moffs: bool) -> Memory {
     let mut memory = Memory::simple();
     if moffs {
@@ -98,7 +98,7 @@ fn aim_operand(aim: Aim, state: &mut State, random: &mut Random, moffs: bool) ->
     }
     let pick = random.below(10);
     if pick == 0 && memory.segment == Register::None && low {
-        // Relative to the instruction: the encoder wants the target itself.
+        // Relative to the instruction: the encoder expects the target itself.
         return Memory {
             base: Register::RIP,
             displacement: target,
@@ -164,7 +164,7 @@ fn alignment(instruction: &Instruction, len: u64) -> u64 {
         | M::Vmovntdq
         | M::Vmovntdqa
         | M::Cmpxchg16b => len,
-        // Of the older encoding, all but a few want it.
+        // In the older encoding, all but a few require alignment.
         _ if len >= 16 && instruction.code().encoding() == EncodingKind::Legacy => {
             match instruction.mnemonic() {
                 M::Movups | M::Movupd | M::Movdqu | M::Lddqu => 1,
@@ -203,14 +203,13 @@ fn can_lock(mnemonic: Mnemonic) -> bool {
     )
 }
 
-/// A random case of an instruction, or nothing if this try cannot be encoded or is not for a
-/// trampoline.
+/// A random case of an instruction, or nothing if this attempt cannot be encoded or needs no trampoline.
 pub(crate) fn random_case(bench: &mut Bench, code: Code, random: &mut Random) -> Option<Case> {
     let case = random_instance(bench, code, random, |random| random.below(0x1000))?;
     (case.site.means == Means::Trampoline).then_some(case)
 }
 
-/// As `random_case`, for any instruction, at an offset of the caller's in a page.
+/// Like `random_case`, for any instruction, at a given offset in a page.
 pub(crate) fn random_instance(
     bench: &mut Bench,
     code: Code,
@@ -301,8 +300,8 @@ fn bench_form(bench: &mut Bench, instruction: &Instruction) -> Option<StoreForm>
     }
 }
 
-/// Gives the register with the number of a bit a value that stays in the memory, and returns how
-/// far away the operand is then. Nothing if the register is part of the address.
+/// Gives the register with the bit number a value that stays within the memory, and returns the resulting distance of
+/// the operand. Nothing if the register is part of the address.
 fn aim_bit(instruction: &Instruction, state: &mut State, random: &mut Random) -> Option<u64> {
     let bit = instruction.op1_register();
     let own = bit.full_register();
@@ -317,12 +316,12 @@ fn aim_bit(instruction: &Instruction, state: &mut State, random: &mut Random) ->
         4 => (0xffff_ffff, 32),
         _ => (u64::MAX, 64),
     };
-    // What is above the operand does not count.
+    // Bits above the operand size are ignored.
     state.registers[number(own)] = value.cast_unsigned() & mask | random.next() & !mask;
     Some((value.div_euclid(bits) * (bits / 8)).cast_unsigned())
 }
 
-/// Source, destination and count of a string operation: apart, overlapping, forward, backward.
+/// Source, destination and count of a string operation: disjoint, overlapping, forward, backward.
 fn aim_string(aim: Aim, state: &mut State, random: &mut Random, layout: Layout, repeats: bool) {
     state.registers[7] = aim.address;
     let distance = random.below(40).wrapping_sub(20);

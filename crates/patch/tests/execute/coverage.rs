@@ -1,5 +1,5 @@
-//! Every instruction that exists in 64-bit mode has a verdict, and emitted code for machines that
-//! this one is not is at least what it should be, instruction by instruction.
+//! Every instruction that exists in 64-bit mode has a verdict, and code for other machines, which cannot run here, is
+//! compared with the expected code, instruction by instruction.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, Encoder, EncodingKind, Instruction, InstructionInfoFactory,
@@ -25,8 +25,8 @@ fn encode(instruction: &Instruction) -> Option<Vec<u8>> {
     Some(encoder.take_buffer())
 }
 
-/// The target of a random branch cannot be encoded in all forms. None of these writes memory but
-/// the call, whose other forms are there.
+/// The target of a random branch cannot be encoded in all forms. Of these only the call writes memory, and its other
+/// forms are tested.
 fn is_known_gap(code: Code) -> bool {
     use iced_x86::FlowControl as F;
     code == Code::Call_rel16
@@ -42,7 +42,7 @@ fn all_sites() -> Vec<Site> {
     let mut classifier = Classifier::new();
     let mut sites = Vec::new();
     for code in Code::values() {
-        // Instructions of a coprocessor that shares no encoding with any processor of today.
+        // Instructions of a coprocessor whose encoding no current processor has.
         if code.encoding() == EncodingKind::MVEX {
             continue;
         }
@@ -253,7 +253,7 @@ const OTHERS: &[Line] = &[
     (&[0x48, 0x39, 0x18], Action::Quiet, Means::Nothing),
     (&[0x0f, 0x18, 0x08], Action::Quiet, Means::Nothing),
     (&[0x0f, 0xae, 0xe8], Action::Quiet, Means::Nothing),
-    // push es, which is no instruction in 64-bit mode
+    // push es, which is not an instruction in 64-bit mode
     (&[0x06], Action::Quiet, Means::Refused(Refusal::Invalid)),
 ];
 
@@ -267,9 +267,8 @@ fn table_of_forms() {
     }
 }
 
-/// AVX-512 does not exist on every machine. There the code is checked by reading it: the
-/// instruction appears with the same registers and mask on the record (twice if masked), on the
-/// alias, and as it was.
+/// Not every machine has AVX-512. On others the code is checked by reading it: the instruction appears with the same
+/// registers and mask on the record (twice if masked), on the alias, and unchanged.
 #[test]
 fn avx512_code_is_what_it_should_be() {
     let window = PoolWindow {

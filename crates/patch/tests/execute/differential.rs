@@ -1,6 +1,6 @@
-//! Random instances of every form that a trampoline supports, run as they are and patched: all
-//! registers, flags, vectors, the stack with its red zone, and memory must come out the same, and
-//! the records must say what was written.
+//! Random instances of every form that a trampoline supports, run unpatched and patched: all registers, flags,
+//! vectors, the stack with its red zone, and memory must be the same afterwards, and the records must describe what
+//! was written.
 
 use iced_x86::{Code, Mnemonic};
 use powerfail_patch::{Action, LockedFences, Settings, StampOrder, Store, StoreForm, Turns};
@@ -13,7 +13,7 @@ use crate::instances;
 use crate::machine::{Layout, MEMORY_LEN, Machine, TRAMPOLINE_AT};
 use crate::random::Random;
 
-/// Everything that a run leaves behind.
+/// The complete state after a run.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) state: State,
@@ -53,14 +53,14 @@ pub(crate) fn run(
     }
 }
 
-/// Leaves out where the last x87 instruction was, and which components are in use.
+/// Leaves out the address of the last x87 instruction, and which components are in use.
 fn comparable(mut state: State) -> State {
     state.extended[6..24].fill(0);
     state.extended[464..576].fill(0);
     state
 }
 
-/// What a compare-and-swap must find to succeed.
+/// The value that a compare-and-swap must find to succeed.
 pub(crate) fn expected_words(case: &Case) -> [u64; 2] {
     let [rax, rdx] = [case.state.registers[0], case.state.registers[2]];
     match case.site.instruction.mnemonic() {
@@ -98,7 +98,7 @@ fn check(bench: &mut Bench, case: &Case, random: &mut Random) {
     let other = masked.then(|| run(bench, case, at, !seed, None));
     bench.machine.protect_pool(false);
 
-    // Patched: enter where the jump in its place would lead.
+    // Patched: enters where the jump that replaces it would lead.
     let mut trampoline = [0; powerfail_patch::MAX_TRAMPOLINE_LEN];
     let trampoline_at = Machine::code_address(TRAMPOLINE_AT);
     let flags_dead = random.one_in(8);
@@ -159,7 +159,7 @@ pub(crate) fn compare(case: &Case, native: &Outcome, patched: &Outcome) {
     assert!(native.pool == patched.pool, "pool of {}", what());
 }
 
-/// Runs this many instances of every form that this machine has; returns how many ran.
+/// Runs this many instances of every form that this machine supports; returns how many ran.
 fn sweep(layout: Layout, seed: u64, instances: usize, change: impl FnOnce(&mut Settings)) -> usize {
     let mut bench = Bench::new(layout, change);
     let mut random = Random(seed);
@@ -169,7 +169,7 @@ fn sweep(layout: Layout, seed: u64, instances: usize, change: impl FnOnce(&mut S
         if !instances::runs_here(code) {
             continue;
         }
-        // Of string operations there are few, and each has many cases.
+        // There are few string operations, and each has many cases.
         let instances = if code.is_string_instruction() {
             8 * instances
         } else {
@@ -224,7 +224,7 @@ fn turns_are_asked_for() {
     assert!(ran > 1500, "only {ran} instances ran");
 }
 
-/// The same stack again is found in the table; a changed word of it is another stack.
+/// The same stack is found again in the table; a stack with a changed word is another stack.
 #[test]
 fn a_known_stack_is_not_asked_for_again() {
     let mut bench = Bench::new(Layout::Near, |settings| settings.names_stacks = true);

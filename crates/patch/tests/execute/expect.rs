@@ -1,4 +1,4 @@
-//! What the records of a run must say.
+//! The expected records of a run.
 
 use iced_x86::Mnemonic;
 use powerfail_patch::{Action, LockedFences, Store, StoreForm, Turns};
@@ -13,12 +13,12 @@ use crate::random::Random;
 pub(crate) const SITE: SiteId = SiteId(0x89ab_cdef);
 const ZERO_FLAG: u64 = 0x40;
 
-/// What is known of a run from the outside.
+/// The known facts about a run.
 pub(crate) struct Evidence<'a> {
     pub(crate) case: &'a Case,
-    /// Makes the memory before the run.
+    /// Creates the memory before the run.
     pub(crate) seed: u64,
-    /// What was put where the instruction compares.
+    /// The value that was put where the instruction compares.
     pub(crate) equal_to: Option<[u64; 2]>,
     /// Whether the thread had flushes to complete.
     pub(crate) pending: u32,
@@ -70,7 +70,7 @@ impl Evidence<'_> {
             bench.machine.turns(),
         );
         let records = bench.machine.records();
-        // Once, whatever the number of records. What is only a fence because it is locked needs none.
+        // Once, whatever the number of records. An operation that is a fence only because it is locked needs none.
         let is_operation = records
             .iter()
             .any(|record| record.address.is_some() || record.header.kind != EventKind::FenceLocked);
@@ -87,7 +87,7 @@ impl Evidence<'_> {
                 "{what}"
             );
         }
-        // Replay gives what the run gave.
+        // The replay gives the result of the run.
         let mut replayed = self.initial_pool();
         for record in records.iter().filter(|record| is_store(record.header.kind)) {
             let at = record.address.unwrap() - pool_at;
@@ -171,8 +171,8 @@ impl Evidence<'_> {
             assert_eq!(record.value(), after, "{what}");
             return;
         };
-        // A byte that comes out the same over two different contents was written. That all such
-        // bytes are in the record, replay has shown.
+        // A byte that is the same after the store over two different contents was written. The replay has shown that
+        // all such bytes are in the record.
         let other = &other[range];
         for (offset, bytes) in record.runs() {
             let run = offset..offset + bytes.len();

@@ -17,7 +17,7 @@ pub(crate) struct State {
     pub(crate) extended: Vec<u8>,
 }
 
-/// What the frame loads and stores, at a fixed address below 2 GiB.
+/// The memory that the frame loads and stores, at a fixed address below 2 GiB.
 #[repr(C, align(64))]
 pub(crate) struct Context {
     pub(crate) extended: [u8; XSAVE_LEN],
@@ -36,7 +36,7 @@ const HOST_STACK_AT: usize = offset_of!(Context, host_stack);
 const ENTRY_AT: usize = offset_of!(Context, entry);
 const STOPPED_AT: usize = offset_of!(Context, stopped);
 
-/// What the C calling convention wants back.
+/// The registers that the C calling convention requires to be preserved.
 const SAVED: [Register; 6] = [
     Register::RBX,
     Register::RBP,
@@ -143,7 +143,7 @@ pub(crate) fn epilogue(context: u64) -> Vec<u8> {
     ];
     let vectors = [
         Instruction::with1(Code::Xsave64_mem, MemoryOperand::with_base(Register::RCX)),
-        // What the host expects.
+        // The state that the host expects.
         Ok(Instruction::with(Code::Fninit)),
         Ok(Instruction::with(Code::VEX_Vzeroupper)),
     ];
@@ -163,7 +163,7 @@ pub(crate) fn epilogue(context: u64) -> Vec<u8> {
     )
 }
 
-/// Notes that the run ended early, and goes to the epilogue.
+/// Notes that the run ended early, and jumps to the epilogue.
 pub(crate) fn stop(at: u64, epilogue: u64, context: u64) -> Vec<u8> {
     let stopped = absolute(context + STOPPED_AT as u64, 4);
     let note = Instruction::with2(Code::Mov_rm64_imm32, stopped, 1);

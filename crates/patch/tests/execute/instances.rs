@@ -85,7 +85,7 @@ fn is_memory(kind: Kind) -> bool {
 }
 
 fn register(kind: Kind, code: Code, random: &mut Random) -> Option<Register> {
-    // Registers 16 to 31 of the vectors exist only where EVEX can name them.
+    // Vector registers 16 to 31 exist only where EVEX can encode them.
     let vectors = if code.encoding() == iced_x86::EncodingKind::EVEX {
         32
     } else {

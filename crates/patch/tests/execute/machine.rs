@@ -1,15 +1,13 @@
-//! A piece of address space in which snippets run, patched and as they are.
+//! A piece of address space in which snippets run, patched and unpatched.
 //!
 //! # Safety
 //!
-//! Snippets are machine code that was made from random instructions. They run on a stack, with
-//! registers and in memory of their own: the frame loads and stores every register around them,
-//! and every address that they use lies in mappings that only [`Machine`] owns. All of these have
-//! fixed addresses, so one machine exists at a time ([`LOCK`]). A snippet that is wrong can only
-//! fault, which ends the test program.
+//! Snippets are machine code made from random instructions. They run on their own stack, with their own registers and
+//! memory: the frame loads and stores every register around them, and every address that they use is in mappings that
+//! only [`Machine`] owns. All of these have fixed addresses, so only one machine exists at a time ([`LOCK`]). A wrong
+//! snippet can only fault, which ends the test program.
 //!
-//! GS is no segment that Rust or the C library use on this architecture: a thread may change its
-//! base at will.
+//! Rust and the C library do not use GS on this architecture: a thread may change its base freely.
 
 #![allow(unsafe_code)]
 
@@ -30,9 +28,9 @@ static LOCK: Mutex<()> = Mutex::new(());
 pub(crate) const MEMORY_LEN: usize = 0x4000;
 /// Length of the code.
 pub(crate) const CODE_LEN: usize = 0x20000;
-/// Where snippets begin in the code.
+/// Offset of snippets in the code.
 pub(crate) const SNIPPET_AT: usize = 0x2000;
-/// Where trampolines begin in the code.
+/// Offset of trampolines in the code.
 pub(crate) const TRAMPOLINE_AT: usize = 0x10000;
 
 const EPILOGUE_AT: usize = 0x1000;
@@ -54,12 +52,12 @@ const CHUNK_COUNT: u64 = 2;
 const USED_START_LEN: usize = 0x3000;
 const USED_END_LEN: usize = 0x100;
 
-/// Where the window and its alias lie.
+/// The location of the window and its alias.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Layout {
-    /// Window below 4 GiB, aligned, the alias in reach of 32 bits.
+    /// Window below 4 GiB, aligned, the alias within 32-bit range.
     Near,
-    /// Window anywhere, not aligned, the alias far away.
+    /// Window anywhere, not aligned, the alias out of that range.
     Far,
 }
 
@@ -95,8 +93,8 @@ pub(crate) struct Machine {
 
 /// Called by the refill stub: exchanges the chunks and counts.
 extern "C" fn refill(block: *mut ThreadBlock) {
-    // SAFETY: the stub passes the block at the GS base, which `Machine` mapped and nobody borrows
-    // while a snippet runs; the same holds for the context.
+    // SAFETY: the stub passes the block at the GS base, which `Machine` mapped and which is not borrowed while a
+    // snippet runs; the same holds for the context.
     unsafe {
         if core::mem::take(&mut (*block).scratch[Slot::Turn.index()]) != 0 {
             (*(CONTEXT as *mut Context)).turns += 1;
@@ -108,12 +106,12 @@ extern "C" fn refill(block: *mut ThreadBlock) {
             (*block).cursor = CHUNKS + (used + 1) % CHUNK_COUNT * chunk::ALIGNMENT;
             (*(CONTEXT as *mut Context)).refills += 1;
         }
-        // Whatever this function may leave in vector registers must not matter.
+        // Values that this function leaves in vector registers must not matter.
         asm!("vpxor xmm0, xmm0, xmm0", "vpcmpeqd ymm1, ymm1, ymm1", out("ymm0") _, out("ymm1") _);
     }
 }
 
-/// The answer to a client request: any number that depends on all that it may depend on.
+/// The answer to a client request: some number that depends on all of its inputs.
 pub(crate) fn answer(site: SiteId, words: [u64; request::WORDS], default: u64) -> u64 {
     words
         .into_iter()
@@ -127,7 +125,7 @@ pub(crate) fn answer(site: SiteId, words: [u64; request::WORDS], default: u64) -
 /// # Safety
 /// As `refill`; RAX points to the words of the request.
 unsafe fn answer_request(block: *mut ThreadBlock) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let scratch = &mut (*block).scratch;
         let asked = core::mem::take(&mut scratch[Slot::Request.index()]);
@@ -141,10 +139,10 @@ unsafe fn answer_request(block: *mut ThreadBlock) {
     }
 }
 
-/// How many words of the stack the number of a call stack depends on.
+/// How many words of the stack determine the number of a call stack.
 const STACK_WORDS: usize = 3;
 
-/// Any number that depends on all that a call stack depends on.
+/// Some number that depends on everything that determines a call stack.
 fn stack_number(site: u32, rsp: u64, rbp: u64, words: [u64; STACK_WORDS]) -> u32 {
     words
         .into_iter()
@@ -155,12 +153,12 @@ fn stack_number(site: u32, rsp: u64, rbp: u64, words: [u64; STACK_WORDS]) -> u32
         .wrapping_shr(33) as u32
 }
 
-/// If a call stack was asked for, adds an entry for it to the table.
+/// If a call stack was requested, adds an entry for it to the table.
 ///
 /// # Safety
 /// As `refill`.
 unsafe fn remember_stack(block: *mut ThreadBlock) {
-    // SAFETY: the caller's; the table is mapped and long enough for what a test adds.
+    // SAFETY: guaranteed by the caller; the table is mapped and long enough for the entries of a test.
     unsafe {
         let asked = &mut (*block).scratch[Slot::StackSite.index()];
         let Some(site) = core::mem::take(asked).checked_sub(1) else {
@@ -198,7 +196,7 @@ unsafe fn remember_stack(block: *mut ThreadBlock) {
 }
 
 impl Machine {
-    /// The number of the call stack in a state, with the stack as it is now.
+    /// The number of the call stack in a state, with the current stack.
     pub(crate) fn stack_number(&mut self, site: u32, state: &State) -> u32 {
         let words = core::array::from_fn(|index| {
             let word = self.memory(STACK + 8 * index as u64, 8);
@@ -207,7 +205,7 @@ impl Machine {
         stack_number(site, state.registers[4], state.registers[5], words)
     }
 
-    /// Forgets all call stacks; how many were known.
+    /// Clears all call stacks; returns how many were known.
     pub(crate) fn forget_stacks(&mut self) -> u64 {
         let table = self.memory(STACK_TABLE, STACK_TABLE_LEN);
         let used = u64::from_le_bytes(table[..8].try_into().unwrap());
@@ -275,7 +273,7 @@ impl Machine {
         block.refill_function = refill as extern "C" fn(*mut ThreadBlock) as usize as u64;
         block.slow_stack_top = SLOW_STACK + SLOW_STACK_LEN as u64;
         machine.write_frame();
-        // SAFETY: see the head of the file; the CPU and the kernel allow it, as was asserted.
+        // SAFETY: see the module header; the CPU and the kernel allow it, as was asserted.
         unsafe { asm!("wrgsbase {}", in(reg) BLOCK) };
         machine
     }
@@ -335,17 +333,17 @@ impl Machine {
         self.memory(VOLATILE, MEMORY_LEN)
     }
 
-    /// Where that is.
+    /// The address of this memory.
     pub(crate) fn volatile_address() -> u64 {
         VOLATILE
     }
 
-    /// The memory that snippets have as a stack.
+    /// The memory that snippets use as their stack.
     pub(crate) fn stack(&mut self) -> &mut [u8] {
         self.memory(STACK, MEMORY_LEN)
     }
 
-    /// Where that is.
+    /// The address of this memory.
     pub(crate) fn stack_address() -> u64 {
         STACK
     }
@@ -365,18 +363,17 @@ impl Machine {
         self.memory(at, len).to_vec()
     }
 
-    /// Where the refill stub goes.
+    /// The address of the refill stub.
     pub(crate) fn stub_address() -> u64 {
         CODE + STUB_AT as u64
     }
 
-    /// The length to save for all components that this machine has.
+    /// The length of the save area for all components of this machine.
     pub(crate) fn xsave_len() -> u32 {
         core::arch::x86_64::__cpuid_count(13, 0).ebx
     }
 
-    /// The parts of the ring that runs which begin at the start or near the end of a chunk can
-    /// reach.
+    /// The parts of the ring that a run can reach if it begins at the start or near the end of a chunk.
     fn used_parts() -> impl Iterator<Item = (u64, usize)> {
         (0..CHUNK_COUNT)
             .map(|index| CHUNKS + index * chunk::ALIGNMENT)
@@ -412,7 +409,7 @@ impl Machine {
         self.context().refills
     }
 
-    /// How often a turn was asked for since the ring was reset.
+    /// How often a turn was requested since the ring was reset.
     pub(crate) fn turns(&mut self) -> u64 {
         self.context().turns
     }
@@ -429,7 +426,7 @@ impl Machine {
         records
     }
 
-    /// Lets the target's view of the pool be written, or not.
+    /// Makes the target's view of the pool writable or read-only.
     pub(crate) fn protect_pool(&mut self, writable: bool) {
         let flags = if writable {
             MprotectFlags::READ | MprotectFlags::WRITE
@@ -447,12 +444,12 @@ impl Machine {
         unsafe { mprotect(self.layout.pool() as *mut c_void, MEMORY_LEN, flags) }.unwrap();
     }
 
-    /// Maps memory that is zero at first.
+    /// Maps zeroed memory.
     pub(crate) fn map_table(&mut self, at: u64, len: usize) {
         self.map(at, len, ProtFlags::READ | ProtFlags::WRITE);
     }
 
-    /// Such memory.
+    /// Zeroed memory.
     pub(crate) fn table(&mut self, at: u64, len: usize) -> &mut [u8] {
         self.memory(at, len)
     }
@@ -471,7 +468,7 @@ impl Machine {
         );
     }
 
-    /// Where code jumps that ends a run early.
+    /// The address to which code jumps to end a run early.
     pub(crate) fn stop_address() -> u64 {
         EXIT + STOP_AFTER_EXIT
     }
@@ -481,7 +478,7 @@ impl Machine {
         self.context().stopped != 0
     }
 
-    /// Where a snippet jumps when it is done.
+    /// The address to which a snippet jumps when it is done.
     pub(crate) fn exit_address() -> u64 {
         EXIT
     }
@@ -495,9 +492,9 @@ impl Machine {
         context.flags = state.flags;
         context.entry = entry;
         context.stopped = 0;
-        // SAFETY: the frame follows the C calling convention: it saves what must be saved, and gives
-        // back the stack, a clear direction flag and the default states of x87 and MXCSR (snippets
-        // do not change the latter). For the snippet see the head of the file.
+        // SAFETY: the frame follows the C calling convention: it saves the required registers, and restores the stack,
+        // a clear direction flag and the default states of x87 and MXCSR (snippets do not change the latter). For the
+        // snippet see the module header.
         unsafe { core::mem::transmute::<u64, extern "C" fn()>(CODE)() };
         let context = self.context();
         State {
@@ -507,8 +504,8 @@ impl Machine {
         }
     }
 
-    /// Calls the function at `entry` with the address of the pool, a number and a count of rounds,
-    /// in two threads at once, each with a block of its own. Returns the chunk of each.
+    /// Calls the function at `entry` with the address of the pool, a number and a count of iterations, in two threads
+    /// at once, each with its own block. Returns the chunk of each.
     pub(crate) fn race(&mut self, entry: u64, rounds: u64) -> Vec<Vec<u8>> {
         let pool = self.layout.pool();
         // A barrier that sleeps would let one thread finish before the other wakes.
@@ -533,9 +530,9 @@ impl Machine {
                             scratch: [0; powerfail_protocol::SCRATCH_SLOTS],
                         });
                         let base = &raw mut *block as u64;
-                        // SAFETY: the chunks are mapped, each is this thread's alone, and the rounds
-                        // fit into it; the block lives until the base is changed back. The function
-                        // keeps to the C calling convention.
+                        // SAFETY: the chunks are mapped, each is used by this thread only, and the records fit into
+                        // it; the block lives until the base is changed back. The function follows the C calling
+                        // convention.
                         unsafe {
                             asm!("wrgsbase {}", in(reg) base);
                             let function =
@@ -560,7 +557,7 @@ impl Machine {
         })
     }
 
-    /// The base of FS, which belongs to the C library.
+    /// The FS base, which belongs to the C library.
     pub(crate) fn fs_base() -> u64 {
         let base: u64;
         // SAFETY: reads a register.
@@ -571,10 +568,10 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the block any more.
+        // SAFETY: the block is not in use any more.
         unsafe { asm!("wrgsbase {}", in(reg) 0u64) };
         for (at, len) in self.mappings.drain(..) {
-            // SAFETY: the machine's own mappings, to which nothing refers any more.
+            // SAFETY: the machine's own mappings, which are not referenced any more.
             unsafe { munmap(at as *mut c_void, len) }.unwrap();
         }
     }

@@ -1,4 +1,4 @@
-//! Runs what the crate emits.
+//! Runs the code that the crate emits.
 
 mod access;
 mod bench;

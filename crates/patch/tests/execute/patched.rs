@@ -14,7 +14,7 @@ use crate::random::Random;
 
 const PAGE: u64 = 0x1000;
 
-/// Where trampolines may lie: wherever the machine maps nothing else.
+/// Where trampolines may be: wherever the machine maps nothing else.
 const ARENAS: [(u64, u64); 4] = [
     (0x6100_0000, 0x6f00_0000),
     (0x4880_0000, 0x5f00_0000),
@@ -122,7 +122,7 @@ impl Patcher {
         }
     }
 
-    /// Maps what is missing and writes, page by page.
+    /// Maps missing pages and writes, page by page.
     fn write(&mut self, mut at: u64, mut bytes: &[u8]) {
         self.map(at, bytes.len());
         while !bytes.is_empty() {
@@ -225,7 +225,7 @@ fn round(seed: u64, tally: &mut BTreeMap<String, usize>) {
     let native_pool = bench.machine.pool().to_vec();
     bench.machine.protect_pool(false);
 
-    // With less room, the rarer tactics have more to do.
+    // With less room, the rarer tactics are used more often.
     let arenas = if seed.is_multiple_of(2) {
         &ARENAS[..]
     } else {
@@ -262,7 +262,7 @@ fn round(seed: u64, tally: &mut BTreeMap<String, usize>) {
     for (tactic, count) in &patcher.tally {
         *tally.entry(tactic.clone()).or_default() += count;
     }
-    // What could not be patched stays as it is, unrecorded, and must be allowed to write.
+    // Instructions that could not be patched stay unchanged and unrecorded, and must be allowed to write.
     let left =
         ["Fault", "Breakpoint"].map(|tactic| patcher.tally.get(tactic).copied().unwrap_or(0));
     let left: usize = left.into_iter().sum();
@@ -305,8 +305,8 @@ fn patched_code_does_what_it_did() {
     }
 }
 
-/// Stores and client requests in turn, patched in any order; each store keeps what the request before it
-/// has given.
+/// Alternating stores and client requests, patched in any order; each store stores the answer to the request before
+/// it.
 #[test]
 fn requests_among_stores() {
     /// mov [rsi+disp8], rdx

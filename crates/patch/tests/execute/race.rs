@@ -1,5 +1,5 @@
-//! Locked operations of two threads on one word: every value is recorded exactly, and stamps are
-//! in the order in which the values were made.
+//! Locked operations of two threads on one word: every value is recorded exactly, and stamps are in the order in which
+//! the values were written.
 
 use powerfail_patch::MAX_TRAMPOLINE_LEN;
 use powerfail_protocol::{EventKind, Records, SiteId};
@@ -8,10 +8,10 @@ use crate::bench::Bench;
 use crate::machine::{Layout, Machine, SNIPPET_AT, TRAMPOLINE_AT};
 
 const ROUNDS: u64 = 8000;
-/// Whether threads meet is for the scheduler to decide; of several races some are close.
+/// Whether threads collide depends on the scheduler; among several races some are close.
 const RACES: usize = 8;
 
-/// Repeats `body` (which has the address in RDI and the number in RAX) as often as RDX says.
+/// Repeats `body` (with the address in RDI and the number in RAX) as often as RDX says.
 fn check(body: &[u8]) {
     let mut bench = Bench::new(Layout::Near, |_| {});
     let at = Machine::code_address(SNIPPET_AT);

@@ -1,4 +1,4 @@
-//! A small generator of random numbers, so that a failure repeats from its seed.
+//! A small random number generator, so that a failure can be reproduced from its seed.
 
 /// `SplitMix64`.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Client requests: what the runtime answers arrives in RDX, and nothing else changes.
+//! Client requests: the runtime's answer is returned in RDX, and nothing else changes.
 
 use powerfail_patch::{Action, Classifier, MAX_TRAMPOLINE_LEN, Means, Turns};
 use powerfail_protocol::{SiteId, request};

@@ -1,5 +1,5 @@
-//! Memory that changes at every instruction of a locked operation's trampoline: what a reader may believe
-//! of its record stays as it is, and what is believed in the end has happened.
+//! Memory that changes at every instruction of a locked operation's trampoline: a record that a reader may trust does
+//! not change, and the record that is trusted in the end describes what happened.
 
 use iced_x86::Code;
 use powerfail_patch::{Action, LockedFences, MAX_TRAMPOLINE_LEN, StoreForm};
@@ -12,7 +12,7 @@ use crate::instances;
 use crate::machine::{Layout, Machine, TRAMPOLINE_AT};
 use crate::random::Random;
 
-/// A record that is committed.
+/// A committed record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Committed {
     header: Header,
@@ -32,14 +32,14 @@ impl Committed {
     }
 }
 
-/// How often records were seen before their operation was over.
+/// How many records were seen before their operation was complete.
 #[derive(Default)]
 struct Seen {
-    /// Believed at once.
+    /// Final immediately.
     final_already: usize,
-    /// Tentative, and left as they were.
+    /// Tentative, and unchanged.
     confirmed: usize,
-    /// Tentative, and made anew.
+    /// Tentative, and rewritten.
     retried: usize,
 }
 
@@ -122,7 +122,7 @@ fn only_what_has_happened_is_final() {
     let mut seen = Seen::default();
     let mut cases = 0;
     for code in Code::values().filter(|code| instances::runs_here(*code)) {
-        // Whether there is a lock is for chance to decide.
+        // Whether there is a lock is random.
         for _ in 0..8 {
             if let Some(case) = random_case(&mut bench, code, &mut random)
                 && case.aim.in_pool

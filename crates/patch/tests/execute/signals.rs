@@ -1,8 +1,8 @@
-//! A handler that stores to a pool by itself, delivered at every instruction of a trampoline: the
-//! interrupted store comes out as if nothing had been, and both are recorded.
+//! A handler that itself stores to a pool, delivered at every instruction of a trampoline: the interrupted store has
+//! the same result as without it, and both are recorded.
 //!
-//! The signal is simulated: the run stops, the handler's trampoline runs, with the duties of
-//! whoever delivers a signal done around it, and the first run goes on from where it stopped.
+//! The signal is simulated: the run stops, the handler's trampoline runs between the steps that the deliverer of a
+//! signal must take, and the first run continues from where it stopped.
 
 use iced_x86::Code;
 use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};
@@ -39,7 +39,7 @@ fn write_handler(bench: &mut Bench) -> u64 {
     entry
 }
 
-/// What must be the same with and without the signal.
+/// The state that must be the same with and without the signal.
 fn essence(state: &State) -> (&[u64], u64, &[u8], &[u8]) {
     (
         &state.registers,
@@ -85,7 +85,7 @@ fn check(bench: &mut Bench, handler: u64, case: &Case, random: &mut Random) -> u
             continue;
         }
         Random(seed).fill(bench.machine.pool());
-        // Now and then the handler, or the code that it interrupts, finds the chunk full.
+        // Sometimes the handler, or the code that it interrupts, finds the chunk full.
         bench
             .machine
             .reset_ring(random.one_in(3).then(|| 8 * random.below(12)));

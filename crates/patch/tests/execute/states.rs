@@ -1,5 +1,5 @@
-//! At every instruction of a trampoline up to the one that does the work, the map of states finds
-//! the target's registers as they were.
+//! At every instruction of a trampoline up to the one that does the work, the state map gives the target's original
+//! registers.
 
 use iced_x86::Code;
 use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};

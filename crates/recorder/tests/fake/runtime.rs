@@ -1,4 +1,4 @@
-//! The runtime's side of the protocol, as small as it can be.
+//! The runtime's side of the protocol, as small as possible.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,7 +23,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::thread::futex;
 
-/// Where the first pool goes.
+/// The address of the first pool.
 pub(crate) const POOL_ADDRESS: u64 = WINDOW_ADDRESS + (1 << 30);
 
 /// The shared file and the socket.
@@ -33,7 +33,7 @@ pub(crate) struct Runtime {
     socket: BorrowedFd<'static>,
 }
 
-// SAFETY: only atomics and chunks of the using thread are touched through it.
+// SAFETY: only atomics and chunks of the calling thread are accessed through it.
 unsafe impl Send for Runtime {}
 
 fn descriptor(variable: &str) -> BorrowedFd<'static> {
@@ -41,7 +41,7 @@ fn descriptor(variable: &str) -> BorrowedFd<'static> {
         .expect(variable)
         .parse()
         .expect("a number");
-    // SAFETY: the host says that it is open, and nobody here closes it.
+    // SAFETY: the host guarantees that it is open, and it is never closed here.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 
@@ -54,7 +54,7 @@ impl Runtime {
             .st_size
             .cast_unsigned() as usize;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: a new mapping at an address chosen by the kernel.
         let base = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
@@ -85,7 +85,7 @@ impl Runtime {
     }
 
     fn slot(&self, index: u32) -> *mut ThreadSlot {
-        // SAFETY: slots lie in the file from there on.
+        // SAFETY: slots are in the file from this offset on.
         unsafe {
             self.base
                 .as_ptr()
@@ -146,7 +146,7 @@ impl Runtime {
         assert_eq!(sent.expect("a message"), header.len() + text.len());
     }
 
-    /// Says that the process is there.
+    /// Announces the process.
     pub(crate) fn hello(&self) {
         let words = [
             u64::from(PROTOCOL_VERSION),
@@ -158,7 +158,7 @@ impl Runtime {
         self.send(MessageKind::Hello, words, b"/fake", None);
     }
 
-    /// Says that a site is there.
+    /// Announces a site.
     pub(crate) fn site(&self, id: u32, address: u64, tactic: SiteTactic) {
         self.send(
             MessageKind::Site,
@@ -168,7 +168,7 @@ impl Runtime {
         );
     }
 
-    /// Says that a module is there.
+    /// Announces a module.
     pub(crate) fn module(&self, address: u64, len: u64, build_id: &[u8], path: &str) {
         let text = [build_id, path.as_bytes()].concat();
         self.send(
@@ -179,7 +179,7 @@ impl Runtime {
         );
     }
 
-    /// Makes the calling thread a recorded one.
+    /// Registers the calling thread as recorded.
     pub(crate) fn thread(&self) -> Appender {
         // SAFETY: an atomic of the control page.
         let number = unsafe { &(*self.control()).next_thread }.fetch_add(1, Ordering::AcqRel);
@@ -213,7 +213,7 @@ impl Runtime {
     }
 }
 
-/// A pool in the window and where this process can write it.
+/// A pool in the window, and the address where this process can write it.
 #[derive(Clone, Copy)]
 pub(crate) struct Mapped {
     pub(crate) address: u64,
@@ -225,7 +225,7 @@ pub(crate) struct Mapped {
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// Writes bytes where an address of the window stands for.
+    /// Writes bytes to the location of an address of the window.
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
         let offset = (address - self.address) as usize;
         assert!(offset + bytes.len() <= self.len);
@@ -240,11 +240,11 @@ pub(crate) struct Appender {
     pub(crate) number: u32,
     slot: u32,
     taken: u64,
-    /// Ends without a word.
+    /// Whether it ends without a message.
     pub(crate) muted: bool,
 }
 
-/// Where a record was reserved.
+/// The position of the reserved record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reserved {
     chunk: u32,
@@ -257,13 +257,13 @@ impl Appender {
         unsafe { AtomicU64::from_ptr(&raw mut (*self.runtime.slot(self.slot)).block.cursor) }
     }
 
-    /// How many handlers are active.
+    /// The number of active handlers.
     pub(crate) fn depth(&self) -> &AtomicU32 {
         // SAFETY: an aligned word of this thread's slot.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.runtime.slot(self.slot)).block.signal_depth) }
     }
 
-    /// Asks for a pool, and maps it if it is to be recorded.
+    /// Requests a pool, and maps it if it is to be recorded.
     pub(crate) fn map(&self, path: &Path, address: u64, len: u64, offset: u64) -> Option<Mapped> {
         let file = File::options()
             .read(true)
@@ -287,7 +287,7 @@ impl Appender {
             return None;
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: a new mapping at an address chosen by the kernel.
         let memory = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
@@ -305,7 +305,7 @@ impl Appender {
         })
     }
 
-    /// Reserves, as emitted code does.
+    /// Reserves a record, like emitted code.
     pub(crate) fn reserve(&mut self, len: u32) -> Reserved {
         loop {
             if self.cursor().load(Ordering::Acquire) == 0 {
@@ -320,7 +320,7 @@ impl Appender {
         }
     }
 
-    /// Retires the chunk that is full and takes a free one.
+    /// Retires the full chunk and takes a free one.
     fn refill(&mut self) {
         self.retire();
         // SAFETY: an atomic of the control page.
@@ -351,7 +351,7 @@ impl Appender {
         if cursor == 0 {
             return;
         }
-        // The cursor may lie anywhere behind the end, but not beyond the alignment.
+        // The cursor may be anywhere after the end, but not beyond the alignment.
         let (index, _) = chunk_of(cursor);
         self.runtime
             .chunk_state(index)
@@ -363,7 +363,7 @@ impl Appender {
         let _ = futex::wake(retired, futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Describes what was reserved.
+    /// Describes the reserved record.
     pub(crate) fn describe(
         &self,
         at: Reserved,
@@ -385,7 +385,7 @@ impl Appender {
         }
     }
 
-    /// Commits it.
+    /// Commits the reserved record.
     pub(crate) fn commit(&self, at: Reserved, stamp: u64) {
         self.put(at, 8, stamp);
     }
@@ -396,7 +396,7 @@ impl Appender {
             .store(word, Ordering::Release);
     }
 
-    /// The whole of an append.
+    /// A complete append.
     pub(crate) fn append(
         &mut self,
         header: Header,
@@ -409,7 +409,7 @@ impl Appender {
         at
     }
 
-    /// Turns a record into one of nothing.
+    /// Turns a record into an empty one.
     pub(crate) fn void(&self, at: Reserved, header: Header) {
         self.put(
             at,
@@ -422,18 +422,18 @@ impl Appender {
         );
     }
 
-    /// Writes what is no record.
+    /// Writes bytes that are not a record.
     pub(crate) fn nonsense(&self, at: Reserved) {
         self.put(at, 0, 0xff);
     }
 
-    /// A store, recorded and made.
+    /// Makes and records a store.
     pub(crate) fn store(&mut self, site: u32, pool: &Mapped, address: u64, bytes: &[u8]) {
         self.append(store(site, bytes.len()), Some(address), &[bytes]);
         pool.write(address, bytes);
     }
 
-    /// A masked store, recorded and made.
+    /// Makes and records a masked store.
     pub(crate) fn masked(
         &mut self,
         site: u32,
@@ -502,7 +502,7 @@ pub(crate) fn store(site: u32, len: usize) -> Header {
     }
 }
 
-/// Now.
+/// The current time stamp.
 pub(crate) fn stamp() -> u64 {
     // SAFETY: only reads a counter.
     unsafe { core::arch::x86_64::_rdtsc() }

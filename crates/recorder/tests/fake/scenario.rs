@@ -1,4 +1,4 @@
-//! What the fake target does; the tests know what to expect.
+//! The scenarios of the fake target; the tests know what to expect.
 
 use std::os::unix::process::CommandExt;
 use std::sync::atomic::Ordering;
@@ -137,7 +137,7 @@ fn turns(pool: &str) {
     }
 }
 
-/// Far more than the chunks hold.
+/// Far more than the chunks can hold.
 fn long(pool: &str) {
     let (_, mut thread) = begin();
     let mapped = map(&thread, pool, 1);
@@ -157,14 +157,14 @@ fn killed(pool: &str) {
     thread.store(0, &mapped, POOL_ADDRESS, &[1; 8]);
     let open = thread.reserve(store(0, 8).record_len());
     thread.describe(open, store(0, 8), Some(POOL_ADDRESS + 8), &[&[2; 8]]);
-    // As if a handler had interrupted the append; then one that is recorded and not made.
+    // As if a handler had interrupted the append; then a store that is recorded but not made.
     thread.store(0, &mapped, POOL_ADDRESS + 16, &[3; 8]);
     thread.append(store(0, 8), Some(POOL_ADDRESS + 24), &[&[4; 8]]);
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
     unreachable!("killed");
 }
 
-/// One file at two places, with an offset, and longer the second time.
+/// One file at two addresses, with an offset, and longer the second time.
 fn twice(pool: &str) {
     let (_, mut thread) = begin();
     let first = map(&thread, pool, 2);
@@ -183,7 +183,7 @@ fn twice(pool: &str) {
     thread.store(0, &second, address + 2 * PAGE, &[3; 8]);
 }
 
-/// A store over the border of two pools.
+/// A store across the boundary of two pools.
 fn neighbours(one: &str, other: &str) {
     let (runtime, mut thread) = begin();
     let first = map(&thread, one, 1);
@@ -224,11 +224,11 @@ fn forked_child(pool: &str) {
     for number in 0..5000u64 {
         thread.store(0, &mapped, POOL_ADDRESS, &number.to_le_bytes());
     }
-    // Ends without a word.
+    // Ends without a message.
     thread.muted = true;
 }
 
-/// Waits until the parent of this process is gone.
+/// Waits until the parent of this process has ended.
 fn wait_until_gone(parent: rustix::process::Pid) {
     // SAFETY: an empty set of signals is all zeros; this process has one thread and handles no signals.
     unsafe {
@@ -236,7 +236,7 @@ fn wait_until_gone(parent: rustix::process::Pid) {
         libc::sigaddset(&raw mut signals, libc::SIGUSR1);
         libc::sigprocmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGUSR1);
-        // If the parent was gone before that, no signal comes.
+        // If the parent had ended before, there is no signal.
         if rustix::process::getppid() == Some(parent) {
             let mut signal = 0;
             libc::sigwait(&raw const signals, &raw mut signal);
@@ -244,7 +244,7 @@ fn wait_until_gone(parent: rustix::process::Pid) {
     }
 }
 
-/// Goes on in a grandchild whose parent is gone, without exec.
+/// Continues in a grandchild whose parent has ended, without exec.
 fn daemon(pool: &str) {
     let (runtime, mut thread) = begin();
     let mapped = map(&thread, pool, 1);
@@ -252,7 +252,7 @@ fn daemon(pool: &str) {
     // SAFETY: this process has one thread.
     let child = unsafe { libc::fork() };
     if child != 0 {
-        // SAFETY: waits for that child, and wants to know nothing.
+        // SAFETY: waits for that child, and ignores its status.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         return;
     }
@@ -304,7 +304,7 @@ fn sites(pool: &str) {
     }
 }
 
-/// The same addresses for two pools in turn.
+/// The same addresses for two pools alternately.
 fn reuse(one: &str, other: &str) {
     let (runtime, mut thread) = begin();
     for number in 0..200u64 {
@@ -319,7 +319,7 @@ fn reuse(one: &str, other: &str) {
     }
 }
 
-/// An append is interrupted; the handler fills chunks; then the append goes on.
+/// An append is interrupted; the handler fills chunks; then the append continues.
 fn interrupted(pool: &str) {
     let (_, mut thread) = begin();
     let mapped = map(&thread, pool, 1);
@@ -351,8 +351,8 @@ fn locked() -> Header {
     }
 }
 
-/// Returns when the host has read all that there was to read: it answers after it has looked where threads
-/// are, and reads before it answers again.
+/// Returns when the host has read everything: it answers after it has checked the positions of threads, and reads
+/// before it answers again.
 fn wait_for_host(thread: &Appender, pool: &str) {
     for round in 1..=2 {
         let address = POOL_ADDRESS + (round << 20);
@@ -360,7 +360,7 @@ fn wait_for_host(thread: &Appender, pool: &str) {
     }
 }
 
-/// A locked operation that another thread gets ahead of after it was announced and seen.
+/// A locked operation that another thread overtakes after it was announced and seen.
 fn tentative(pool: &str) {
     let (runtime, mut thread) = begin();
     let mut other = runtime.thread();
@@ -382,7 +382,7 @@ fn tentative(pool: &str) {
     other.store(0, &mapped, POOL_ADDRESS, &[3; 8]);
 }
 
-/// A handler gets ahead of it, and fills chunks.
+/// A handler overtakes it, and fills chunks.
 fn tentative_held(pool: &str) {
     let (_, mut thread) = begin();
     let mapped = map(&thread, pool, 1);
@@ -405,7 +405,7 @@ fn tentative_held(pool: &str) {
     thread.store(0, &mapped, POOL_ADDRESS, &[3; 8]);
 }
 
-/// Killed between operations and their ends: one that has happened, one that has not, one that failed.
+/// Killed between operations and their completion: one that has happened, one that has not, one that failed.
 fn tentative_killed(pool: &str) {
     let (runtime, thread) = begin();
     let mapped = map(&thread, pool, 1);
@@ -425,9 +425,9 @@ fn tentative_killed(pool: &str) {
     unreachable!("killed");
 }
 
-/// Asks its parent to be ended, as somebody outside could.
+/// Makes its parent receive SIGTERM, as another process could.
 fn signalled(pool: &str) {
-    // SAFETY: a set of signals in a local, and calls that only read and write it.
+    // SAFETY: a local set of signals, and calls that only read and write it.
     let wait = unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -449,7 +449,7 @@ fn signalled(pool: &str) {
     std::process::exit(7);
 }
 
-/// Speaks a protocol that nobody knows, and waits forever.
+/// Uses an unknown protocol version, and waits forever.
 fn wrong_version(note: &str) {
     let runtime = Runtime::attach();
     std::fs::write(note, std::process::id().to_string()).unwrap();
@@ -459,7 +459,7 @@ fn wrong_version(note: &str) {
     }
 }
 
-/// Stores more than it says.
+/// Makes a store that it does not record.
 fn unrecorded(pool: &str) {
     let (_, mut thread) = begin();
     let mapped = map(&thread, pool, 1);
@@ -467,7 +467,7 @@ fn unrecorded(pool: &str) {
     mapped.write(POOL_ADDRESS + 100, &[7, 7]);
 }
 
-/// Says what it sees around itself.
+/// Writes a description of its environment.
 fn surroundings(note: &str) {
     use std::os::fd::AsRawFd;
     let runtime = Runtime::attach();
@@ -485,7 +485,7 @@ fn surroundings(note: &str) {
     std::fs::write(note, text).unwrap();
 }
 
-/// Makes its pool by itself.
+/// Creates its pool itself.
 fn create(pool: &str) {
     std::fs::write(pool, vec![0; PAGE as usize]).unwrap();
     let (_, mut thread) = begin();
@@ -493,7 +493,7 @@ fn create(pool: &str) {
     thread.store(0, &mapped, POOL_ADDRESS, &[1; 8]);
 }
 
-/// A record whose header is nonsense.
+/// A record with an invalid header.
 fn damaged(pool: &str) {
     let (_, mut thread) = begin();
     let mapped = map(&thread, pool, 1);

@@ -1,10 +1,10 @@
-//! Stands in for a target with the runtime in it: speaks the protocol by itself, as the arguments
-//! say. Used by the tests of this crate only.
+//! A fake target that speaks the protocol of the runtime itself, as the arguments say. Used only by the tests of this
+//! crate.
 //!
 //! # Safety
 //!
-//! The mapping of the shared file lives as long as the process, and is only used as atomics, or as
-//! memory of a chunk that this process has taken. Pools are mapped as long as the process lives.
+//! The mapping of the shared file lives as long as the process, and is only used for atomics, or as memory of a chunk
+//! that this process has taken. Pools stay mapped as long as the process lives.
 
 #![allow(unsafe_code)]
 

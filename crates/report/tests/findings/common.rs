@@ -1,4 +1,4 @@
-//! Findings to show, and expected texts in files.
+//! Sample findings, and expected texts in files.
 
 use std::path::{Path, PathBuf};
 
@@ -21,14 +21,14 @@ pub(crate) fn options(base: &Path) -> Options<'_> {
     }
 }
 
-/// A finding as it is shown without colour.
+/// A finding as text without colour.
 pub(crate) fn shown(finding: &Finding, options: &Options<'_>) -> String {
     let mut out = Vec::new();
     powerfail_report::findings::finding(&mut out, finding, options).expect("memory");
     plain(out)
 }
 
-/// A report as it is shown without colour.
+/// A report as text without colour.
 pub(crate) fn shown_report(report: &Report, options: &Options<'_>) -> String {
     let mut out = Vec::new();
     powerfail_report::findings::report(&mut out, report, options).expect("memory");
@@ -82,7 +82,7 @@ pub(crate) fn finding(code: Code, message: &str, places: Vec<SourcePlace>) -> Fi
     }
 }
 
-/// A store that is lost: an inlined function, flushed only sometimes.
+/// A lost store: an inlined function, flushed only sometimes.
 pub(crate) fn lost_store() -> Finding {
     let map = "sources/map.c";
     let mut store = place(Role::Store, map, 6, "set_count");
@@ -130,7 +130,7 @@ pub(crate) fn lost_store() -> Finding {
     finding
 }
 
-/// Recovery that is ended by a signal, in another file than the store.
+/// Recovery that is killed by a signal, in another file than the store.
 pub(crate) fn recovery_crash() -> Finding {
     let (map, recover) = ("sources/map.c", "sources/recover.c");
     let mut store = place(Role::Store, map, 13, "insert");
@@ -183,7 +183,7 @@ pub(crate) fn recovery_crash() -> Finding {
     finding
 }
 
-/// A read of what may not be durable, in another file than the store.
+/// A read of data that may not be durable, in another file than the store.
 pub(crate) fn race() -> Finding {
     let (map, recover) = ("sources/map.c", "sources/recover.c");
     let mut store = place(Role::Store, map, 6, "set_count");

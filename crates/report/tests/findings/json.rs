@@ -1,4 +1,4 @@
-//! JSON for machines.
+//! JSON output.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ fn the_schema_in_the_documentation_is_up_to_date() {
     assert_file(&reference().join("findings-schema.json"), &(schema + "\n"));
 }
 
-/// The page has a line for every field of every type, and for no field that is gone.
+/// The page has a line for every field of every type, and for no removed field.
 #[test]
 fn every_field_is_explained() {
     let schema = serde_json::to_value(report_schema()).expect("JSON");

@@ -1,4 +1,4 @@
-//! The text for people.
+//! Text output.
 
 use std::path::Path;
 
@@ -151,7 +151,7 @@ fn control_characters_in_names_are_not_printed() {
             frame.module = Some(evil.to_owned());
         }
     }
-    // Not stripped: only our own styles may be there.
+    // Not stripped: only our own styles may occur.
     let mut out = Vec::new();
     powerfail_report::findings::finding(&mut out, &subject, &options(&folder())).expect("memory");
     let text = String::from_utf8(out).expect("text");
@@ -179,7 +179,7 @@ fn narrow_terminals_cut_sources() {
         .filter(|line| line.contains('|'))
         .map(|line| line.chars().count());
     assert!(longest.max() < Some(100), "{text}");
-    // Whatever the width, it is shown.
+    // It is shown at every width.
     for width in 0..40 {
         let narrow = Options {
             width: Some(width),

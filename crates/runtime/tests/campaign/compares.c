@@ -1,4 +1,4 @@
-// Reads words and compares them in many ways; stores to its pool what it has recognised.
+// Reads words and compares them in many ways; stores the recognised words in its pool.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// The compiler must not know what is compared.
+// The compiler must not know the compared values.
 static const char *volatile words[] = { "alpha-word", "beta-word", "GAMMA-word", "delta-word",
     "epsilon\001word", "zeta-word", "eta-word", "theta-word" };
 

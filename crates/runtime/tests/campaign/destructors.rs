@@ -1,12 +1,11 @@
-//! Which functions may return at once in an execution: those that do nothing but free their argument and what
-//! belongs to it.
+//! Which functions may return immediately in an execution: those that only free their argument and what belongs to it.
 
 #[path = "../../src/fuzz/frees.rs"]
 mod frees;
 
 const ADDRESS: u64 = 0x10_0000;
 const FREE: u64 = 0xf2ee;
-/// Where the word with the address of `free` is.
+/// The address of the word with the address of `free`.
 const WORD: u64 = 0x20_0000;
 
 /// Code of a function.
@@ -58,7 +57,7 @@ const CLEAR_ENTRY: [u8; 12] = [0x48, 0xc7, 0x43, 0xe0, 0, 0, 0, 0, 0x0f, 0x11, 0
 /// `cmp rbx, r12`
 const COMPARE: [u8; 3] = [0x4c, 0x39, 0xe3];
 
-/// `jne` to the beginning of so many bytes before it.
+/// `jne` to the beginning of this many bytes before it.
 fn again(body_len: usize) -> [u8; 2] {
     [0x75, (body_len as u8 + 2).wrapping_neg()]
 }
@@ -88,7 +87,7 @@ fn freeing_the_object_is_nothing_else() {
 fn the_object_must_be_freed() {
     // Returns.
     assert!(!Code::new().then(&[0xc3]).frees_only());
-    // Frees what lies behind its beginning: `add rdi, 8`.
+    // Frees an address after its beginning: `add rdi, 8`.
     let inside = Code::new().then(&[0x48, 0x83, 0xc7, 8]);
     assert!(!inside.with_word(&JMP_FREE).frees_only());
     // Frees half of its address: `mov edi, edi`.
@@ -103,28 +102,28 @@ fn places_in_the_object_may_be_gone_through() {
 
 #[test]
 fn a_loop_must_end() {
-    // The end is no entry: `lea r12, [rdi + 0x841]`.
+    // The end is not an entry: `lea r12, [rdi + 0x841]`.
     let never = [0x4c, 0x8d, 0xa7, 0x41, 8, 0, 0];
     assert!(!table(&never, &[], &COMPARE).frees_only());
-    // Whether it ends here nobody knows: `test rbx, rbx`.
+    // It is unknown whether the loop ends: `test rbx, rbx`.
     assert!(!table(&END, &CLEAR_ENTRY, &[0x48, 0x85, 0xdb]).frees_only());
-    // What is compared is not what the flags are from: `cmp rbx, r12; add rax, 1`.
+    // The flags do not come from the comparison: `cmp rbx, r12; add rax, 1`.
     let other = [0x4c, 0x39, 0xe3, 0x48, 0x83, 0xc0, 1];
     assert!(!table(&END, &CLEAR_ENTRY, &other).frees_only());
 }
 
 #[test]
 fn only_the_object_may_be_written() {
-    // Before its beginning: `mov qword [rbx - 0x61], 0`, which is that in the first turn.
+    // Before its beginning, in the first iteration: `mov qword [rbx - 0x61], 0`.
     let before = [0x48, 0xc7, 0x43, 0x9f, 0, 0, 0, 0];
     assert!(!table(&END, &before, &COMPARE).frees_only());
-    // What the object points to: `mov qword [rdi], 0` behind the call, where nobody knows what is in it.
+    // Memory that the object points to: `mov qword [rdi], 0` after the call, where the value of RDI is unknown.
     let other = [0x48, 0xc7, 0x07, 0, 0, 0, 0];
     assert!(!table(&END, &other, &COMPARE).frees_only());
-    // Somewhere in it, or not: `mov qword [rbx + rax], 0`.
+    // Inside or outside of it: `mov qword [rbx + rax], 0`.
     let indexed = [0x48, 0xc7, 0x04, 0x03, 0, 0, 0, 0];
     assert!(!table(&END, &indexed, &COMPARE).frees_only());
-    // Far behind it: `mov qword [rbx + 0x100000], 0`.
+    // Far after its end: `mov qword [rbx + 0x100000], 0`.
     let far = [0x48, 0xc7, 0x83, 0, 0, 0x10, 0, 0, 0, 0, 0];
     assert!(!table(&END, &far, &COMPARE).frees_only());
 }

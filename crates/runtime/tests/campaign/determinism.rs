@@ -1,4 +1,4 @@
-//! What differs between runs is the same in every run.
+//! Sources of nondeterminism give the same values in every run.
 
 use powerfail_model::EventIndex;
 use powerfail_recorder::TargetStatus;
@@ -16,7 +16,7 @@ fn run(derandomise: bool) -> Recording {
     recording
 }
 
-/// What the target did, in its order. When threads begin and end is up to the machine.
+/// The events of the target, in order. When threads start and end is not deterministic.
 fn events(trace: &Trace) -> Vec<String> {
     let mut events = Vec::new();
     let mut records = trace.records_from(EventIndex(0));

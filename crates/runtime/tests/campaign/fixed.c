@@ -1,4 +1,4 @@
-// Asks for everything that differs between runs, and creates a pool of libpmemobj.
+// Queries everything that differs between runs, and creates a libpmemobj pool.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <libpmemobj.h>

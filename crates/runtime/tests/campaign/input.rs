@@ -1,4 +1,4 @@
-//! Contents and inputs reach the target.
+//! Contents and inputs are passed to the target.
 
 use powerfail_image::{Contents, FileContents};
 use powerfail_model::{PoolIndex, PoolOffset};
@@ -64,7 +64,7 @@ fn an_input_comes_in_three_ways() {
             recording.output,
             format!("old: found 'before' at {}\n", path.display())
         );
-        // The trace has what was there, and what came of it.
+        // The trace has the initial content and the result.
         let pools = recording.trace.pools();
         assert_eq!(pools.len(), 1);
         assert_eq!((&pools[0].path, pools[0].len_bytes), (&path, 8192));
@@ -73,7 +73,7 @@ fn an_input_comes_in_three_ways() {
         assert_eq!(run.offset, PoolOffset(0));
         assert!(run.bytes.starts_with(b"before\0"));
         assert_eq!(recording.pool_begins(taken.len()), taken.as_bytes());
-        // Nothing stays.
+        // Nothing is left behind.
         assert!(!pool_directory(&directory).exists() && !input_path(&directory).exists());
     }
 }

@@ -1,4 +1,4 @@
-//! Targets as a campaign runs them: recorded on given contents, with an input, the same in every run.
+//! Targets as a campaign runs them: recorded on given contents, with an input, and deterministic.
 
 mod destructors;
 mod determinism;
@@ -43,10 +43,10 @@ struct Campaign {
     directory: TempDir,
 }
 
-/// What a recording has shown.
+/// The result of a recording.
 struct Recording {
     summary: Summary,
-    /// What the target has written to standard output.
+    /// The standard output of the target.
     output: String,
     trace: Trace,
 }
@@ -92,7 +92,7 @@ impl Campaign {
 }
 
 impl Recording {
-    /// What the first pool begins with in the end, by the trace.
+    /// The beginning of the first pool at the end of the trace.
     fn pool_begins(&self, len: usize) -> Vec<u8> {
         let mut cursor = ImageCursor::new(&self.trace, CursorOptions::default()).expect("a pass");
         cursor.move_to_end().expect("the end");

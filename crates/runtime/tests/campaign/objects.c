@@ -1,5 +1,5 @@
-// Appends the lines of its input to a list in a pool of libpmemobj, under a lock that lies in the pool, each with
-// the time, the process and a random number.
+// Appends the lines of its input to a list in a libpmemobj pool, under a lock in the pool, each with the time,
+// the process id and a random number.
 #include <libpmemobj.h>
 #include <stdio.h>
 #include <stdlib.h>

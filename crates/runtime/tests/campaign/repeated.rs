@@ -1,4 +1,4 @@
-//! What is seen of a repeated target besides its pools: comparisons and branches, and connections.
+//! Observations of a repeated target besides its pools: comparisons and branches, and connections.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{Campaign, build, runtime};
 
-/// A target that begins without a pool, and the directory for that.
+/// A target that starts without a pool, and the directory for the pool.
 fn repeat(
     program: &Path,
     arguments: &[&str],
@@ -20,7 +20,7 @@ fn repeat(
     let mut command = vec![program.as_os_str().to_owned()];
     command.extend(arguments.iter().map(Into::into));
     let mut options = ExecutorOptions::new(command, InputChannel::Stdin);
-    // Only what hangs takes so long, however busy the machine is.
+    // Only a hang takes this long, however busy the machine is.
     options.timeout = std::time::Duration::from_mins(1);
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
     options.directory = directory.path().into();
@@ -56,13 +56,13 @@ fn operands_of_comparisons() {
             "{text} in {seen:?}"
         );
     }
-    // They lead the way, and functions still say what they should.
+    // These inputs take the guarded branches, and functions still return the correct results.
     let words = b"alpha-word\nbeta-words\ngamma-WORD\nDELTA-WORDs\nepsilon\x01word\na zeta-word\n\
         an eta-word\ntheta-words\n";
     assert_eq!(repeater.run(words).unwrap().end, End::Exit(0));
     let contents = repeater.contents().unwrap();
     let page = &contents.files["pool"].pages[&0];
-    // The sixth word ends the eighth and others, too.
+    // The sixth word is also the end of the eighth and of others.
     assert_eq!(page[..5], [1, 1, 1, 1, 1]);
     assert!(
         page[5..8].iter().all(|count| *count > 0),
@@ -121,7 +121,7 @@ fn branches_of_clang() {
     let flag = "-fsanitize-coverage=trace-pc-guard";
     let ours = instrumented("guards", "clang", &[flag], &["-rdynamic", "-Wl,-z,undefs"]);
     counts_branches(&ours);
-    // With functions of its own, which were linked into it.
+    // With its own functions, which were linked into it.
     counts_branches(&instrumented("guards-clang", "clang", &[flag], &[flag]));
 }
 
@@ -176,7 +176,7 @@ fn recorded_and_repeated_a_target_does_the_same() {
     options.derandomise = true;
     let directory = options.directory.clone().unwrap();
     let mut image = Contents::default();
-    // First the pool is made, then it is found.
+    // First the pool is created, then it is opened.
     for bytes in [&b"first\nsecond\n"[..], b"third\n"] {
         let mut repeater = {
             let command = options.command.clone();
@@ -186,7 +186,7 @@ fn recorded_and_repeated_a_target_does_the_same() {
             Executor::start(&options, runtime::bytes()).unwrap()
         };
         repeater.open(&image).unwrap();
-        // What others leave makes no difference.
+        // The effects of other inputs make no difference.
         repeater.run(b"something else\n").unwrap();
         assert_eq!(repeater.run(bytes).unwrap().end, End::Exit(0));
         let left = repeater.contents().unwrap();

@@ -1,4 +1,4 @@
-// A server that appends what it receives to its pool: server poll|select|epoll|accept|threads POOL
+// A server that appends received data to its pool: server poll|select|epoll|accept|threads POOL
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ static void at_end(void)
     printf("end after %d connections, %zu bytes\n", connections, used - 8);
 }
 
-// Reads once; whether the connection is over.
+// Reads once; returns whether the connection has ended.
 static int serve(int fd)
 {
     static char answer[200000];
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
     if (argc < 3)
         return 2;
     way = argv[1];
-    // As servers do.
+    // Like real servers.
     close(0);
     check(open("/dev/null", O_RDONLY) == 0, "descriptor 0");
     int file = open(argv[2], O_RDWR | O_CREAT, 0600);

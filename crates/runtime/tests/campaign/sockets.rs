@@ -1,4 +1,4 @@
-//! Servers are fed from the input.
+//! Servers receive the input through sockets.
 
 use powerfail_recorder::InputChannel;
 use powerfail_recorder::{Input, TargetStatus};

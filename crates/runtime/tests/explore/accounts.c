@@ -1,5 +1,5 @@
-// A pool of libpmemobj: `accounts create POOL` makes it and leaves a transaction unfinished, `accounts open
-// POOL` recovers and prints what is there.
+// A libpmemobj pool: `accounts create POOL` creates it and leaves a transaction unfinished, `accounts open
+// POOL` recovers and prints the content.
 #include <libpmemobj.h>
 #include <stdio.h>
 #include <stdlib.h>

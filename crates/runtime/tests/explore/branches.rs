@@ -1,4 +1,4 @@
-//! Branches: what ends one does not end the others.
+//! Branches: the end of one does not end the others.
 
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,7 @@ fn a_hang_is_ended_from_outside() {
             return;
         }
         killed = true;
-        // Until the branch has made its choice, and sleeps.
+        // Until the branch has made its choice and sleeps.
         let is_there = || {
             let process = zygote.control().active.load(Ordering::Relaxed);
             let wait = std::fs::read_to_string(format!("/proc/{process}/syscall"));
@@ -51,7 +51,7 @@ fn a_hang_is_ended_from_outside() {
             std::thread::yield_now();
         }
         let process = zygote.control().active.load(Ordering::Relaxed);
-        // SAFETY: a signal to a process of ours.
+        // SAFETY: a signal to one of our processes.
         unsafe { libc::kill(process as i32, libc::SIGKILL) };
     });
     let outcomes = outcomes.unwrap();
@@ -139,7 +139,7 @@ fn a_tree_can_be_stopped() {
     zygote.order(Order::Run);
     let first = zygote.hear().unwrap();
     assert!(first.is(MessageKind::Ended) && first.sender != snapshot);
-    // Everybody who waits says that his child has ended, and is told to end, too.
+    // Every waiting process reports that its child has ended, and is then told to end.
     loop {
         zygote.order(Order::Stop);
         let next = zygote.hear().unwrap();

@@ -1,4 +1,4 @@
-// Recoveries that do the same thing often: `hot MODE POOL`. The second page has an open line at its end.
+// Recoveries that repeat the same accesses often: `hot MODE POOL`. The second page has an open line at its end.
 #define _GNU_SOURCE
 #include <emmintrin.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static unsigned char *map(void *address, int flags) {
 NOINLINE static uint64_t load(const volatile uint64_t *from) { return *from; }
 NOINLINE static void store(volatile uint64_t *to, uint64_t value) { *to = value; }
 
-// Many kinds of loops. No result depends on where the pool is.
+// Many kinds of loops. No result depends on the address of the pool.
 
 NOINLINE static uint64_t sum(volatile uint64_t *p, size_t n) {
     uint64_t sum = 0;
@@ -151,7 +151,7 @@ static void loops(unsigned char *pool) {
     printf("%lx\n", all);
 }
 
-// The same instruction, at last on the open line.
+// The same instruction, finally on the open line.
 static void later(unsigned char *pool) {
     uint64_t sum = 0;
     for (int i = 0; i < OFTEN; i++)
@@ -177,7 +177,7 @@ static void handle(void) {
     sigaction(SIGSEGV, &action, NULL);
 }
 
-// The same instruction, at last where nothing is.
+// The same instruction, finally on unmapped memory.
 static void handled(unsigned char *pool) {
     handle();
     uint64_t sum = 0;
@@ -188,7 +188,7 @@ static void handled(unsigned char *pool) {
     printf("%lx\n", sum);
 }
 
-// A mapping that may not be written any more.
+// A mapping that has become read-only.
 static void read_only(unsigned char *pool) {
     handle();
     for (int i = 0; i < OFTEN; i++)
@@ -199,7 +199,7 @@ static void read_only(unsigned char *pool) {
     printf("%lx\n", load((void *)(pool + 4096)));
 }
 
-// Where the pool was is other memory.
+// Other memory is now at the address of the pool.
 static void replaced(unsigned char *pool) {
     for (int i = 0; i < OFTEN; i++)
         store((void *)(pool + 4096), load((void *)(pool + 4096)) + 1);
@@ -214,7 +214,7 @@ static void replaced(unsigned char *pool) {
     printf("%lx\n", load((void *)(again + 4096)));
 }
 
-// Two mappings show the same.
+// Two mappings show the same memory.
 static void twice(unsigned char *pool) {
     unsigned char *other = map(NULL, 0);
     uint64_t sum = 0;

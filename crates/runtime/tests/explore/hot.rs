@@ -1,4 +1,4 @@
-//! Instructions that meet hidden pages often: they are patched, and nobody can tell.
+//! Instructions that access hidden pages often: they are patched, without a visible difference.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use powerfail_protocol::explore::{Choice, flag};
 
 use super::zygote::{Outcome, Table, Zygote, build};
 
-/// Without one for a choice that is to be made.
+/// Not counting the one for a choice.
 const FIRST_ONLY: u32 = flag::LAZY | flag::PRIVATE;
 
 fn program(name: &str, optimisation: &str) -> std::path::PathBuf {
@@ -44,7 +44,7 @@ fn start(table: Table, program: &Path, mode: &str) -> (Zygote, i32) {
     (zygote, snapshot)
 }
 
-/// One execution, and how many times it was stopped.
+/// One execution, and how often it was stopped.
 fn run(zygote: &mut Zygote, snapshot: i32, flags: u32) -> (Outcome, u64) {
     zygote.prepare();
     zygote.begin(flags, &[]);
@@ -55,7 +55,7 @@ fn run(zygote: &mut Zygote, snapshot: i32, flags: u32) -> (Outcome, u64) {
     (outcomes.remove(0), traps)
 }
 
-/// What the program prints without us.
+/// The output of the program without powerfail.
 fn native(program: &Path, mode: &str) -> String {
     let zygote = Zygote::new(table());
     zygote.prepare();
@@ -68,8 +68,8 @@ fn native(program: &Path, mode: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// An execution prints what the program prints without us, whether the snapshot has patched it or not.
-/// Gives how often the last one was stopped.
+/// An execution prints the same as the program without powerfail, whether the snapshot has patched it or not. Returns
+/// how often the last one was stopped.
 fn same(program: &Path, mode: &str, flags: u32) -> u64 {
     let expected = native(program, mode);
     let (mut zygote, snapshot) = start(table(), program, mode);
@@ -123,12 +123,12 @@ fn a_patched_load_still_chooses() {
     for round in 0..3 {
         let (outcome, traps) = run(&mut zygote, snapshot, FIRST_ONLY);
         assert_eq!(outcome.output, "0 1\n");
-        // The first execution patches in the middle; the second one stops for the choice only.
+        // The first execution patches on the way; the second one stops only for the choice.
         assert!(round == 0 || traps == 1, "stopped {traps} times");
         choices.extend(zygote.choices());
     }
     assert_eq!(choices.len(), 3);
-    // The instruction and its callers are what they were.
+    // The instruction and its callers are unchanged.
     assert_eq!(choices[0].frames, choices[1].frames);
     assert_eq!(choices[0].frames, choices[2].frames);
     zygote.begin(flag::LAZY | flag::FORK | flag::PRIVATE, &[]);
@@ -148,13 +148,13 @@ fn a_patched_load_notes_what_it_reads() {
         let (outcome, traps) = run(&mut zygote, snapshot, FIRST_ONLY);
         assert_eq!(outcome.output, "0\n");
         assert_eq!(zygote.read_lines(0), lines);
-        // Where two lines are crossed is what is left.
+        // Only accesses that cross two lines are left.
         assert!(round == 0 || traps <= 1, "stopped {traps} times");
     }
     zygote.stop();
 }
 
-/// The log of an execution that comes after others which did not log is that of one that comes first.
+/// The log of an execution after others that did not log equals the log of a first execution.
 #[test]
 fn a_log_has_the_stores_of_patched_instructions() {
     let logged = FIRST_ONLY | flag::LOG;

@@ -12,7 +12,7 @@ fn three() -> Table {
 
 #[test]
 fn loads_of_all_sizes_observe_what_they_read() {
-    // The first load tells whether byte 0 was written; the last one whether byte 8 was.
+    // The first load shows whether byte 0 was written; the last one whether byte 8 was.
     let expected = ["1 0 0 2\n", "1 0 0 0\n", "0 0 0 0\n"];
     assert_eq!(outputs(&three(), "mixed"), expected);
 }

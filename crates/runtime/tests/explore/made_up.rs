@@ -1,5 +1,4 @@
-//! Made-up recoveries on made-up crashes: exploring must observe what running them on every crash state
-//! does, no more and no less.
+//! Made-up recoveries on made-up crashes: exploration must observe exactly what runs on all crash states observe.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,7 +10,7 @@ use super::zygote::{Table, Zygote, program};
 
 const LINE: u64 = 64;
 
-/// Numbers that look random, and are the same each time.
+/// Pseudorandom numbers that are the same in every run.
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
@@ -57,7 +56,7 @@ pub(super) fn table(numbers: &mut Numbers) -> Table {
     table
 }
 
-/// Watches bytes of some lines, open and other ones.
+/// Watches bytes of some lines, open and others.
 pub(super) fn note_some(numbers: &mut Numbers, table: &mut Table) {
     for line in [0, 64, 128, 4032, 4096, 8128, 12288] {
         if numbers.below(2) == 0 {
@@ -86,7 +85,7 @@ fn script(numbers: &mut Numbers, lines: &[u64]) -> String {
         let at = numbers.place(lines, 128);
         let value = match what {
             "move" | "equal" => numbers.place(lines, 128),
-            // The kernel does not promise anything if source and destination overlap.
+            // The kernel guarantees nothing if source and destination overlap.
             "push" => 12288 + numbers.below(1024),
             _ => numbers.below(256),
         };
@@ -95,7 +94,7 @@ fn script(numbers: &mut Numbers, lines: &[u64]) -> String {
     script
 }
 
-/// What the recovery prints on each crash state.
+/// The output of the recovery on each crash state.
 fn all_states(table: &Table, command: &mut Command) -> BTreeSet<String> {
     let counts: Vec<usize> = table.lines.values().map(Vec::len).collect();
     let mut zygote = Zygote::new(table.clone());
@@ -116,7 +115,7 @@ fn all_states(table: &Table, command: &mut Command) -> BTreeSet<String> {
     outputs
 }
 
-/// The log, played on the pool as it was, must give the pool as it is.
+/// The log, applied to the original pool, must give the final pool.
 fn check_log(table: &Table, command: &mut Command, name: &str) {
     let mut zygote = Zygote::new(table.clone());
     zygote.prepare();

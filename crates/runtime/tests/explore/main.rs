@@ -1,8 +1,8 @@
-//! Explore mode, with a test in the place of the oracle: what recoveries observe, and all of it.
+//! Explore mode, with the test in the role of the oracle: what recoveries observe, completely.
 //!
 //! # Safety
 //!
-//! The file that is shared with a recovery is reached by pointers, at the places that the protocol names.
+//! The file that is shared with a recovery is accessed by pointers, at the offsets that the protocol defines.
 #![allow(unsafe_code)]
 #![allow(
     clippy::cast_sign_loss,
@@ -22,7 +22,7 @@ mod zygote;
 
 use zygote::{Outcome, Table, Zygote};
 
-/// What all executions print, by both engines, which must agree.
+/// The output of all executions, by both engines, which must agree.
 fn outputs(table: &Table, mode: &str) -> Vec<String> {
     let forked = Zygote::fork_all(table, mode).unwrap();
     let mut sorted = forked.clone();

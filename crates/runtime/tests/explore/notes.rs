@@ -19,7 +19,7 @@ fn notes_of(table: &Table, mode: &str) -> Vec<Note> {
     zygote.start_mode(mode);
     let snapshot = zygote.snapshot();
     let mut all = Vec::new();
-    // Instructions that were noted the first time are patched the second time.
+    // Instructions that were noted in the first run are patched in the second.
     for flags in [flag::PRIVATE, 0, flag::PRIVATE, 0] {
         zygote.prepare();
         let before = std::fs::read(&zygote.pool).unwrap();
@@ -38,15 +38,15 @@ fn notes_of(table: &Table, mode: &str) -> Vec<Note> {
     all.swap_remove(0)
 }
 
-/// What was noted, in the order of places: line, bytes. In which order arguments of a call are computed is
-/// the compiler's business.
+/// The notes, ordered by location: line, bytes. The compiler decides in which order the arguments of a call are
+/// computed.
 fn sorted(table: &Table, mode: &str) -> Vec<(u64, u64)> {
     let mut noted = noted(table, mode);
     noted.sort_unstable();
     noted
 }
 
-/// What was noted: line, bytes.
+/// The notes: line, bytes.
 fn noted(table: &Table, mode: &str) -> Vec<(u64, u64)> {
     let notes = notes_of(table, mode);
     assert!(notes.iter().all(|it| (it.code, it.pool) == (0, 0)));
@@ -57,7 +57,7 @@ fn everything() -> Table {
     Table::default().note(0, ALL).note(64, ALL)
 }
 
-/// So many bytes of a line from one on.
+/// This many bytes of a line, from one on.
 fn bytes(from: u32, count: u32) -> u64 {
     (ALL >> (64 - count)) << from
 }
@@ -104,7 +104,7 @@ fn a_load_that_crosses_lines_and_pages_is_noted_in_each() {
 #[test]
 fn what_was_overwritten_is_not_noted() {
     assert_eq!(noted(&everything(), "overwriting"), [(0, 1 << 8)]);
-    // Bytes beside what was stored are.
+    // Bytes beside the stored ones are.
     let expected = [(0, 0b1111_0011), (64, 0b1011)];
     assert_eq!(noted(&everything(), "two_stores"), expected);
     // By the kernel, in the file and in memory.
@@ -113,7 +113,7 @@ fn what_was_overwritten_is_not_noted() {
     assert_eq!(noted(&everything(), "received"), [(0, 1 << 8)]);
 }
 
-/// The C library reads strings in pieces, and what lies behind their ends does not matter to it.
+/// The C library reads strings in pieces, and ignores bytes after their ends.
 #[test]
 fn a_string_is_noted_up_to_its_end() {
     let mut table = everything().note(128, ALL).note(256, ALL);
@@ -136,7 +136,7 @@ fn a_string_is_noted_up_to_its_end() {
 
 #[test]
 fn what_is_behind_the_end_of_a_string_is_left_to_who_reads_it() {
-    // The byte that may differ, and how long the string is if it does.
+    // The byte that may differ, and the length of the string if it does.
     for (byte, class, expected) in [
         (10, 0, &[][..]),
         (5, 0, &[(0, 6)]),
@@ -157,7 +157,7 @@ fn what_is_behind_the_end_of_a_string_is_left_to_who_reads_it() {
         let choices = zygote.choices();
         let told: Vec<(u16, u16)> = choices.iter().map(|it| (it.from, it.to)).collect();
         assert_eq!(told, expected);
-        // With another byte in the place of its end the string is longer.
+        // With another byte instead of its terminator the string is longer.
         let len = if class == 1 { 14 } else { 6 };
         let noted = zygote.notes().into_iter().filter(|it| it.offset == 0);
         let noted = noted.fold(0, |all, it| all | it.bytes);
@@ -204,7 +204,7 @@ fn notes_name_the_code_that_reads() {
     assert_eq!(notes[0].frames[1..], notes[3].frames[1..]);
 }
 
-/// The state of watched bytes goes on with the next program of an execution.
+/// The state of watched bytes is passed to the next program of an execution.
 #[test]
 fn another_program_goes_on_with_what_was_noted() {
     let mut zygote = Zygote::new(everything());
@@ -258,7 +258,7 @@ fn annotations_say_what_is_of_interest() {
     assert_eq!(notes[10].frames[1..], notes[13].frames[1..]);
 }
 
-/// What has begun twice ends when it has ended twice; an end without a beginning is none.
+/// A region that was begun twice ends when it has been ended twice; an end without a beginning is ignored.
 #[test]
 fn regions_overlap_and_skipping_nests() {
     let table = Table::default()
@@ -273,12 +273,12 @@ fn regions_overlap_and_skipping_nests() {
     assert_eq!(skipped, bytes.map(|(byte, it)| (1 << byte, it)));
 }
 
-/// What a made-up recovery does to the pool, byte by byte.
+/// The effects of a made-up recovery on the pool, byte by byte.
 struct Model {
     memory: Vec<u8>,
     /// Watched bytes that were neither read nor overwritten.
     unread: Vec<bool>,
-    /// Pages of a private mapping that were written: nobody sees what is read there.
+    /// Written pages of a private mapping: reads there are not visible.
     lost: Vec<u64>,
 }
 
@@ -302,7 +302,7 @@ impl Model {
         }
     }
 
-    /// Which bytes are noted when these are read.
+    /// The bytes that are noted for a read.
     fn read(&mut self, at: u64, len: u64) -> Vec<u64> {
         let is_seen = |at: &u64| !self.lost.contains(&(at / 4096));
         let all = (at..at + len).filter(is_seen);
@@ -316,7 +316,7 @@ impl Model {
         self.unread[range].fill(false);
     }
 
-    /// Does what a word says; which bytes are noted.
+    /// Executes a word; returns which bytes are noted.
     fn step(&mut self, what: &str, at: u64, len: u64, value: u64) -> Vec<u64> {
         let source = at as usize..(at + len) as usize;
         match what {
@@ -358,7 +358,7 @@ impl Model {
     }
 }
 
-/// A recovery of words, and what must be noted at each.
+/// A recovery of words, and the expected notes at each.
 fn made_up(numbers: &mut Numbers, table: &Table) -> (String, Vec<Vec<u64>>) {
     const WORDS: [&str; 18] = [
         "load", "load", "load", "store", "store", "vector", "copy", "move", "set", "rep", "repset",
@@ -383,7 +383,7 @@ fn made_up(numbers: &mut Numbers, table: &Table) -> (String, Vec<Vec<u64>>) {
         let at = numbers.place(&lines, 128);
         let value = match what {
             "move" => numbers.place(&lines, 128),
-            // The kernel does not promise anything if source and destination overlap.
+            // The kernel guarantees nothing if source and destination overlap.
             "push" => 14336 + numbers.below(1024),
             _ => numbers.below(256),
         };
@@ -398,7 +398,7 @@ fn made_up(numbers: &mut Numbers, table: &Table) -> (String, Vec<Vec<u64>>) {
     (script, expected)
 }
 
-/// Bytes in the order in which they were noted: those of one word in order.
+/// Bytes in the order in which they were noted; those of one word are in ascending order.
 fn bytes_of(notes: &[Note], expected: &[Vec<u64>]) -> Vec<Vec<u64>> {
     let mut all = notes.iter().flat_map(|note| {
         let bytes = (0..64).filter(|bit| note.bytes >> bit & 1 == 1);

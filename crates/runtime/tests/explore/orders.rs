@@ -1,4 +1,4 @@
-//! Snapshots, executions that just run, and logs.
+//! Snapshots, executions without exploration, and logs.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -77,7 +77,7 @@ fn programs_of_a_script_follow_each_other() {
         assert!(message.text.contains("child process"));
     }
     assert_eq!(zygote.wait().code(), Some(0));
-    // What the first one has observed holds for the second one.
+    // Observations of the first one hold for the second one.
     assert_eq!(zygote.output(), "fine\n0 0 0 0\n");
     assert_eq!(zygote.choices().len(), 1);
 }
@@ -145,8 +145,8 @@ fn each_branch_has_its_own_log() {
     zygote.stop();
 }
 
-/// A locked operation runs alone because it is a fence, and then meets a page that is hidden: in a branch, which
-/// is another thread, and again when it is executed once more from the snapshot.
+/// A locked operation runs alone because it is a fence, and then accesses a hidden page: in a branch, which is another
+/// thread, and again when it is executed once more from the snapshot.
 #[test]
 fn a_locked_operation_that_is_logged_can_be_a_choice() {
     let mut zygote = Zygote::new(two());
@@ -166,7 +166,7 @@ fn a_locked_operation_that_is_logged_can_be_a_choice() {
         let expected = expected.map(|(kind, offset, bytes)| (kind as u32, offset, bytes));
         assert_eq!(outcome.log, expected);
     };
-    // The first time nothing is patched, later what was noted is.
+    // The first time nothing is patched, later the noted instructions are.
     for _ in 0..3 {
         zygote.prepare();
         zygote.begin(flag::LAZY | flag::LOG | flag::FORK | flag::PRIVATE, &[]);

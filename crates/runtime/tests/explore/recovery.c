@@ -1,4 +1,4 @@
-// Recoveries of the tests of explore mode: `recovery MODE POOL`. Each prints what it has read.
+// Recoveries for the tests of explore mode: `recovery MODE POOL`. Each prints the values that it has read.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -98,7 +98,7 @@ static void crossing(void) {
 static void overwriting(void) {
     unsigned char *pool = map();
     LOAD(uint64_t, 0) = 0x77;
-    // What was there cannot be observed any more; what is beside it can.
+    // The overwritten content cannot be observed any more; the bytes beside it can.
     printf("%lx %x\n", LOAD(uint64_t, 0), LOAD(uint8_t, 8));
 }
 
@@ -110,7 +110,7 @@ static void locked(void) {
 
 static void stored(void) {
     unsigned char *pool = map();
-    // Closes a line by what it reads, and works on with the page.
+    // Closes a line by its reads, and continues to use the page.
     LOAD(uint64_t, 128) = LOAD(uint8_t, 0) + 1;
     memset(pool + 192, LOAD(uint8_t, 0), 16);
     printf("%lx %x\n", LOAD(uint64_t, 128), LOAD(uint8_t, 207));
@@ -125,7 +125,7 @@ static void written(void) {
 
 static void printed(void) {
     unsigned char *pool = map();
-    // Too much for the buffer of the stream: goes to the kernel past every symbol.
+    // Too much for the buffer of the stream: passed to the kernel without a symbol that can be replaced.
     fwrite(pool, 1, 8192, stdout);
 }
 
@@ -320,7 +320,7 @@ static void logged(void) {
 
 static void exchanged(void) {
     unsigned char *pool = map();
-    // Nothing has read or overwritten the line before: the locked operation itself is the choice.
+    // Nothing has read or overwritten the line before: the locked operation itself makes the choice.
     uint64_t before = __atomic_exchange_n((uint64_t *)pool, 0x10, __ATOMIC_SEQ_CST);
     LOAD(uint64_t, 8192) = before;
     _mm_clflush(pool + 8192);
@@ -340,7 +340,7 @@ static void streamed(void) {
 static void looked_at(void) {
     struct stat first, second;
     struct statx third;
-    // By a path that is spelt in another way.
+    // By a path that is spelt differently.
     char other[4096];
     char *name = strrchr(path, '/');
     snprintf(other, sizeof other, "%.*s/.//%s", (int)(name - path), path, name + 1);
@@ -362,7 +362,7 @@ static void tidy(void) {
 }
 
 static void linked(void) {
-    // A link to the pool, made before it is touched, from its directory.
+    // A link to the pool, created before it is opened, from its directory.
     char link[4096];
     snprintf(link, sizeof link, "%s.link", path);
     symlink(path, link);
@@ -376,7 +376,7 @@ static void linked(void) {
     printf("%x\n", LOAD(uint8_t, 0));
 }
 
-// A program in words: what it does is read from the environment, so that tests can make it up.
+// A program in words: it is read from the environment, so that tests can make it up.
 __attribute__((target("avx2"))) static void scripted(void) {
     unsigned char *pool = map();
     unsigned char bytes[4096];
@@ -453,7 +453,7 @@ __attribute__((target("avx2"))) static void scripted(void) {
             memcpy(bytes, own + at, count = len);
             munmap(own, LEN);
         } else if (!strcmp(what, "sum")) {
-            // Often enough to be noticed.
+            // Often enough to be detected.
             for (size_t i = 0; i < 40; i++)
                 bytes[i % 32] = LOAD(uint8_t, at + i % len);
             count = 32;
@@ -490,7 +490,7 @@ static void annotated(void) {
     printf("%lx\n", sum);
 }
 
-/* Regions overlap and skipping nests, before there is a pool as well. */
+/* Regions overlap and skipping nests, also before there is a pool. */
 static void nested(void) {
     powerfail_interest_begin(1, POWERFAIL_AFTER);
     powerfail_interest_begin(1, POWERFAIL_AFTER);
@@ -519,7 +519,7 @@ static void other_sizes(void) {
     unsigned char *pool = map();
     uint8_t low;
     uint64_t high;
-    // A comparison, an operand of arithmetic, a sign that is extended, and a byte of RBX.
+    // A comparison, an operand of arithmetic, a sign extension, and a byte of RBX.
     __asm__ volatile("cmpw $1, (%0)" : : "r"(pool) : "cc");
     __asm__ volatile("addl 8(%0), %%eax" : : "r"(pool) : "cc", "eax");
     __asm__ volatile("movslq 16(%1), %0" : "=r"(high) : "r"(pool));

@@ -20,7 +20,7 @@ fn libpmemobj_rolls_back_whatever_reached_memory() {
         .parse()
         .unwrap();
     let image = std::fs::read(&pool).unwrap();
-    // The line of the root: as it is, with one of the two stores, and with none.
+    // The line of the root: complete, with one of the two stores, and with none.
     let start = place / 64 * 64;
     let newest: [u8; 64] = image[start as usize..start as usize + 64]
         .try_into()
@@ -36,7 +36,7 @@ fn libpmemobj_rolls_back_whatever_reached_memory() {
         ..Table::default()
     };
     table.lines.insert(start, vec![newest, older, oldest]);
-    // And watched pages all over the pool, so that much of it is stepped.
+    // Also watched pages all over the pool, so that much of it is single-stepped.
     for page in 0..table.image.len() as u64 / 4096 {
         table.watched.insert(page * 4096, u64::MAX);
     }
@@ -48,7 +48,7 @@ fn libpmemobj_rolls_back_whatever_reached_memory() {
     let forked = Zygote::fork_all_of(&table, &mut command()).unwrap();
     assert!(!forked.is_empty());
     for outcome in &forked {
-        // The undo log restores both, without looking at them.
+        // The undo log restores both without reading them.
         assert_eq!(outcome.output, "100 0\n", "{outcome:?}");
     }
     let mut repeated = Zygote::reexecute_all_of(&table, &mut command()).unwrap();

@@ -1,4 +1,4 @@
-//! Plays the oracle: makes the file, starts a recovery, gives orders.
+//! Plays the role of the oracle: creates the file, starts a recovery, sends orders.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -47,14 +47,14 @@ pub(crate) fn build(name: &str, flags: &[&str]) -> PathBuf {
     path
 }
 
-/// What a crash may have left: open lines with their contents, the newest first.
+/// The possible results of a crash: open lines with their contents, the newest first.
 #[derive(Clone, Default)]
 pub(crate) struct Table {
     pub(crate) lines: BTreeMap<u64, Vec<[u8; LINE]>>,
     pub(crate) watched: BTreeMap<u64, u64>,
     /// Bytes whose first reads are noted, by line.
     pub(crate) noted: BTreeMap<u64, u64>,
-    /// The pool, but for the open lines; zeros if it is empty.
+    /// The pool without the open lines; zeros if it is empty.
     pub(crate) image: Vec<u8>,
 }
 
@@ -83,7 +83,7 @@ impl Table {
         self
     }
 
-    /// The flags that it takes to explore it.
+    /// The flags that are needed to explore it.
     fn flags(&self) -> u32 {
         if self.noted.is_empty() {
             flag::LAZY
@@ -93,7 +93,7 @@ impl Table {
     }
 }
 
-/// What an execution did.
+/// The result of an execution.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Outcome {
     pub(crate) output: String,
@@ -101,9 +101,9 @@ pub(crate) struct Outcome {
     pub(crate) end: Result<i32, i32>,
     /// The classes that it took.
     pub(crate) classes: Vec<u16>,
-    /// What was logged: kind, offset, bytes.
+    /// The log: kind, offset, bytes.
     pub(crate) log: Vec<(u32, u64, Vec<u8>)>,
-    /// What was noted: how many choices were made before, line, bytes.
+    /// The notes: number of choices before, line, bytes.
     pub(crate) notes: Vec<(u32, u64, u64)>,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct Zygote {
     output: File,
     output_end: Option<OwnedFd>,
     child: Option<Child>,
-    /// Output that is not asked for yet.
+    /// Output that has not been read yet.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -169,7 +169,7 @@ impl Zygote {
         let directory = tempfile::tempdir().unwrap();
         let pool = directory.path().join("pool");
         let name = CString::new("explore").unwrap();
-        // SAFETY: plain calls with pointers to what lives here.
+        // SAFETY: plain calls with pointers to live variables.
         unsafe {
             let file = owned(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC));
             check(libc::ftruncate(file.as_raw_fd(), FILE_LEN as i64));
@@ -221,21 +221,21 @@ impl Zygote {
     }
 
     pub(crate) fn control(&self) -> &mut Control {
-        // SAFETY: the file begins with it, and the recovery changes what is atomic only.
+        // SAFETY: the file begins with it, and the recovery only changes the atomic fields.
         unsafe { &mut *self.memory.cast() }
     }
 
     fn put<T>(&self, at: u64, index: usize, value: T) {
-        // SAFETY: inside of the file.
+        // SAFETY: inside the file.
         unsafe {
             let place = self.memory.add(at as usize).cast::<T>();
             place.add(index).write(value);
         }
     }
 
-    /// Something of the file, by its place.
+    /// A part of the file, by its offset.
     fn get<T: Copy>(&self, at: u64, index: usize) -> T {
-        // SAFETY: inside of the file.
+        // SAFETY: inside the file.
         unsafe { self.memory.add(at as usize).cast::<T>().add(index).read() }
     }
 
@@ -308,18 +308,18 @@ impl Zygote {
         self.get(at, 0)
     }
 
-    /// Forgets which lines of a page of the table were read.
+    /// Clears which lines of a page of the table were read.
     pub(crate) fn forget_reads(&self, page: usize) {
         let at = OPEN_PAGES_AT + (page * size_of::<OpenPage>() + offset_of!(OpenPage, read)) as u64;
         self.put(at, 0, 0u64);
     }
 
-    /// Makes the pool as the failure point left it: a new file with the newest content.
+    /// Creates the pool as the failure point left it: a new file with the newest content.
     pub(crate) fn prepare(&self) {
         self.prepare_with(|_| 0);
     }
 
-    /// Makes a pool in which each line, by its number, has one of its contents.
+    /// Creates a pool in which each line, by its number, has one of its contents.
     pub(crate) fn prepare_with(&self, content: impl Fn(usize) -> usize) {
         let mut image = self.table.image.clone();
         image.resize(image.len().max(POOL_LEN), 0);
@@ -374,7 +374,7 @@ impl Zygote {
             .env(SOCKET_VARIABLE, theirs.as_raw_fd().to_string())
             .stdin(Stdio::null())
             .stdout(output)
-            // A file would be one that is open for writing.
+            // A file would be open for writing.
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -392,11 +392,11 @@ impl Zygote {
         (text(program()), text(&self.pool))
     }
 
-    /// What somebody says next; none if nobody is there any more.
+    /// The next message; none if all senders have ended.
     pub(crate) fn hear(&mut self) -> Option<Message> {
         let mut bytes = [0u8; MESSAGE_LEN];
         let mut space = [0u64; 8];
-        // SAFETY: the kernel writes to what lives here.
+        // SAFETY: the kernel writes to live variables.
         let len = unsafe {
             let mut part = libc::iovec {
                 iov_base: bytes.as_mut_ptr().cast(),
@@ -480,7 +480,7 @@ impl Zygote {
 
     pub(crate) fn output(&mut self) -> String {
         let mut bytes = Vec::new();
-        // Nobody writes now: what there is is all, and then there is nothing, or the end.
+        // There is no writer now: all output is available, followed by an empty read or the end.
         let _ = self.output.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -500,14 +500,14 @@ impl Zygote {
         }
     }
 
-    /// Waits for the snapshot; its process.
+    /// Waits for the snapshot, and returns its process id.
     pub(crate) fn snapshot(&mut self) -> i32 {
         let message = self.hear().expect("a snapshot");
         assert!(message.is(MessageKind::AtSnapshot), "{message:?}");
         message.words[0] as i32
     }
 
-    /// Runs one execution from the snapshot, or a tree of branches; all outcomes, or why it is refused.
+    /// Runs one execution from the snapshot, or a tree of branches; returns all outcomes, or why it is refused.
     /// `watch` is called while an execution runs.
     pub(crate) fn run(
         &mut self,
@@ -520,7 +520,7 @@ impl Zygote {
             watch(self);
             let message = self.hear().expect("an end");
             if message.is(MessageKind::Refused) {
-                // Everybody who waits is to end.
+                // All waiting processes must end.
                 while self
                     .hear()
                     .is_some_and(|message| message.sender != snapshot)
@@ -551,7 +551,7 @@ impl Zygote {
         Self::fork_all_of(table, command.arg(mode))
     }
 
-    /// All outcomes of a command, to which the pool is added.
+    /// All outcomes of a command, to which the pool is appended.
     pub(crate) fn fork_all_of(
         table: &Table,
         command: &mut Command,
@@ -568,13 +568,13 @@ impl Zygote {
         Ok(outcomes)
     }
 
-    /// All outcomes, one execution for each.
+    /// All outcomes, one execution each.
     pub(crate) fn reexecute_all(table: &Table, mode: &str) -> Result<Vec<Outcome>, Refused> {
         let mut command = Command::new(program());
         Self::reexecute_all_of(table, command.arg(mode))
     }
 
-    /// All outcomes of a command, to which the pool is added, one execution for each.
+    /// All outcomes of a command, to which the pool is appended, one execution each.
     pub(crate) fn reexecute_all_of(
         table: &Table,
         command: &mut Command,
@@ -604,7 +604,7 @@ impl Zygote {
         Ok(outcomes)
     }
 
-    /// The snapshot is of no more use.
+    /// Discards the snapshot.
     pub(crate) fn stop(&mut self) {
         self.order(Order::Stop);
         let status = self.child.as_mut().unwrap().wait().unwrap();
@@ -622,7 +622,7 @@ impl Drop for Zygote {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // SAFETY: mapped in `new`, and nobody has a reference.
+        // SAFETY: mapped in `new`, and there is no reference to it.
         unsafe { libc::munmap(self.memory.cast(), FILE_LEN as usize) };
     }
 }

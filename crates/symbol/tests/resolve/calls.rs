@@ -1,4 +1,4 @@
-//! Calls of functions in other modules.
+//! Calls to functions in other modules.
 
 use powerfail_trace::{Frame, ModuleIndex};
 
@@ -31,7 +31,7 @@ fn a_call_through_a_slot_has_the_name_of_the_function_in_the_other_module() {
         );
         assert_eq!(called("behind_near"), None, "{options:?}");
         assert_eq!(called("behind_pointer"), None, "{options:?}");
-        // No call at all.
+        // Not a call.
         assert_eq!(called("main"), None, "{options:?}");
     }
 }
@@ -51,7 +51,7 @@ fn a_call_that_nobody_has_seen_has_no_name() {
     assert_eq!(symbolizer.called(elsewhere), None);
     let address = behind_stub;
     assert_eq!(symbolizer.called(Frame::Absolute { address }), None);
-    // Another file took its place.
+    // Another file has replaced it.
     let mut symbolizer = program.symbolizer();
     let other = Program::compile("gcc", &["-g"], &["labels.S"]);
     std::fs::copy(&other.path, &program.path).unwrap();

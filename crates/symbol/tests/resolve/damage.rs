@@ -1,5 +1,4 @@
-//! Files that vanished, are cut, were rebuilt or were never right: a reason each time, never a panic and
-//! never a wrong line.
+//! Files that were removed, truncated, rebuilt or never valid: always a reason, never a panic and never a wrong line.
 
 use std::fs;
 use std::io;
@@ -12,7 +11,7 @@ use powerfail_trace::{Module, ModuleIndex};
 
 use crate::program::{Program, expect_chain, instruction};
 
-/// Resolves an address in a module that cannot be used, and gives the reason.
+/// Resolves an address in an unusable module, and returns the reason.
 fn problem_of(module: &Module) -> Problem {
     let mut symbolizer =
         Symbolizer::new(std::slice::from_ref(module)).with_debug_directories([""; 0]);
@@ -106,7 +105,7 @@ fn a_rebuilt_file_gives_no_lines() {
     };
     assert_eq!(problem_of(&recorded), expected);
 
-    // A build-id that came or went is another file, too.
+    // A build-id that was added or removed also means another file.
     let without = Module {
         build_id: Vec::new(),
         ..recorded.clone()
@@ -146,12 +145,12 @@ fn a_file_without_build_id_is_used_with_a_warning() {
     assert_eq!(problems, [(ModuleIndex(0), &Problem::Unverified { path })]);
 }
 
-/// A library whose file is changed again and again.
+/// A library whose file is changed repeatedly.
 struct Patient {
     _program: Program,
     module: Module,
     bytes: Vec<u8>,
-    /// Some places in it.
+    /// Some addresses in it.
     offsets: Vec<u64>,
 }
 
@@ -168,7 +167,7 @@ impl Patient {
         }
     }
 
-    /// Resolves the places with what is now in the file.
+    /// Resolves the addresses with the current content of the file.
     fn resolve(&self) -> Vec<Arc<Resolved>> {
         let modules = std::slice::from_ref(&self.module);
         let mut symbolizer = Symbolizer::new(modules).with_debug_directories([""; 0]);
@@ -178,13 +177,13 @@ impl Patient {
             .collect()
     }
 
-    /// Resolves the places with another content of the file.
+    /// Resolves the addresses with another content of the file.
     fn resolve_with(&self, bytes: &[u8]) -> Vec<Arc<Resolved>> {
         fs::write(&self.module.path, bytes).unwrap();
         self.resolve()
     }
 
-    /// Where the table of sections is, the last thing in the file.
+    /// The offset of the section table, the last part of the file.
     fn section_table(&self) -> usize {
         u64::from_le_bytes(self.bytes[40..48].try_into().unwrap()) as usize
     }
@@ -198,7 +197,7 @@ fn a_file_can_be_cut_anywhere() {
     assert!(whole.iter().all(|resolved| resolved.no_source.is_none()));
     for len in (0..bytes.len()).step_by(61).chain(0..130) {
         for (cut, whole) in patient.resolve_with(&bytes[..len]).iter().zip(&whole) {
-            // The table of sections is at the end: without it nothing is known.
+            // The section table is at the end: without it nothing is known.
             assert_eq!(cut.frames, []);
             assert_eq!(cut.offset(), whole.offset());
             let Some(NoSource::Module(problem)) = &cut.no_source else {
@@ -227,7 +226,7 @@ fn any_byte_of_a_file_can_be_wrong() {
         .write(true)
         .open(&patient.module.path)
         .unwrap();
-    // Headers, tables and debug information; the code and the data are of no interest.
+    // Headers, tables and debug information; the code and the data do not matter.
     let interesting = (0..1024).chain(0x3000..patient.bytes.len());
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for at in interesting.step_by(5) {
@@ -253,7 +252,7 @@ fn absurd_lengths_are_not_believed() {
     let bytes = &patient.bytes;
     for header in (patient.section_table()..bytes.len()).step_by(64) {
         for len in [u64::MAX, 1 << 60, 1 << 40, bytes.len() as u64] {
-            // The length of a section; and the same as the length of what is compressed in it.
+            // The length of a section; and the same for the uncompressed length in it.
             let mut changed = bytes.clone();
             changed[header + 32..][..8].copy_from_slice(&len.to_le_bytes());
             patient.resolve_with(&changed);

@@ -185,7 +185,7 @@ fn rust_functions_have_the_names_of_the_source() {
         let options = [&["-g", "--edition=2021"], options].concat();
         let program = Program::compile("rustc", &options, &["hash.rs"]);
         let offsets = program.offsets();
-        // Which mangling is the default depends on the compiler. Only one of them knows type arguments.
+        // The default mangling depends on the compiler. Only one of them has type arguments.
         let is_v0 = offsets
             .keys()
             .any(|it| it.starts_with("_R") && it.contains("5Table6insert"));
@@ -252,7 +252,7 @@ fn split_debug_information_is_read_from_its_files() {
         let program = Program::compile("gcc", &options, &["btree.c", "main.c"]);
         expect_btree(&program, &program.said_offsets());
 
-        // Without them there are lines still, and a word about the loss.
+        // Without them there are still lines, and a note about the loss.
         for entry in std::fs::read_dir(program.directory()).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|it| it == "dwo") {

@@ -1,6 +1,6 @@
 //! Compiles small programs and resolves addresses in them.
 //!
-//! Needs gcc, g++, rustc and the binutils, as the tools that this crate must understand; nothing else.
+//! Needs only gcc, g++, rustc and the binutils, whose output this crate must understand.
 
 mod calls;
 mod damage;

@@ -1,4 +1,4 @@
-//! Programs that are compiled for a test, and what tests know about them without asking the crate.
+//! Programs compiled for a test, and facts about them that tests know without the crate.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use powerfail_symbol::{AddressKind, Resolved, SourceFrame, Symbolizer};
 use powerfail_trace::{Frame, Module, ModuleIndex};
 use tempfile::TempDir;
 
-/// Where a source is. An absolute path stays what it is.
+/// The path of a source. An absolute path is returned unchanged.
 pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/resolve/programs")
@@ -32,7 +32,7 @@ pub(crate) fn marked(source_name: &str, mark: &str) -> (u32, String) {
     (number, line.into())
 }
 
-/// Runs a tool, which must succeed, and gives what it printed.
+/// Runs a tool, which must succeed, and returns its output.
 pub(crate) fn run<I>(tool: &str, arguments: I) -> String
 where
     I: IntoIterator,
@@ -48,7 +48,7 @@ where
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A compiled program or library, in a directory of its own.
+/// A compiled program or library, in its own directory.
 pub(crate) struct Program {
     directory: TempDir,
     pub(crate) path: PathBuf,
@@ -79,7 +79,7 @@ impl Program {
         Self::compile("gcc", &["-g", "-O2"], &["btree.c", "main.c"])
     }
 
-    /// The directory that it is in, and that vanishes with it.
+    /// Its directory, which is removed with it.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -115,7 +115,7 @@ impl Program {
             .collect()
     }
 
-    /// Gives it another name.
+    /// Renames it.
     pub(crate) fn renamed(mut self, name: &str) -> Self {
         let path = self.directory().join(name);
         fs::rename(&self.path, &path).unwrap();
@@ -138,13 +138,13 @@ impl Program {
         Symbolizer::new(&[self.module()]).with_debug_directories([""; 0])
     }
 
-    /// What is at the instruction with a symbol.
+    /// The frames at the instruction with a symbol.
     pub(crate) fn resolve(&self, symbol: &str) -> Arc<Resolved> {
         instruction(&mut self.symbolizer(), self.offsets()[symbol])
     }
 }
 
-/// A place in the first module.
+/// An address in the first module.
 pub(crate) fn at(offset: u64) -> Frame {
     Frame::Module {
         module: ModuleIndex(0),
@@ -152,7 +152,7 @@ pub(crate) fn at(offset: u64) -> Frame {
     }
 }
 
-/// What is at an instruction of the first module.
+/// The frames at an instruction of the first module.
 pub(crate) fn instruction(symbolizer: &mut Symbolizer, offset: u64) -> Arc<Resolved> {
     symbolizer.resolve(at(offset), AddressKind::Instruction)
 }
@@ -169,7 +169,7 @@ pub(crate) fn expect(frame: &SourceFrame, function: &str, source_name: &str, mar
     );
 }
 
-/// Checks the frames of a place, innermost first: all but the last are inlined.
+/// Checks the frames of an address, innermost first: all but the last are inlined.
 #[track_caller]
 pub(crate) fn expect_chain(resolved: &Resolved, source_name: &str, chain: &[(&str, &str)]) {
     assert_eq!(resolved.frames.len(), chain.len(), "{resolved}");

@@ -16,11 +16,11 @@ const INLINED: [(&str, &str); 3] = [
     ("update", "update"),
 ];
 
-/// A program whose debug information was moved to a file beside it.
+/// A program whose debug information was moved to a separate file.
 struct Stripped {
     program: Program,
     debug_file: PathBuf,
-    /// Of the instruction with the inlined calls.
+    /// The address of the instruction with the inlined calls.
     offset: u64,
 }
 
@@ -43,7 +43,7 @@ impl Stripped {
         objcopy(&[&link], &self.program.path, &self.program.path);
     }
 
-    /// Moves the debug file to where the build-id leads to, below the directory of debug files.
+    /// Moves the debug file to the path for its build-id, below the directory of debug files.
     fn install_by_build_id(&self) -> PathBuf {
         let path = self.path_by_build_id();
         move_file(&self.debug_file, &path);
@@ -77,7 +77,7 @@ impl Stripped {
         assert_eq!(report.problems, problems);
     }
 
-    /// The lines are not known, and the reason is this.
+    /// The lines are unknown, for this reason.
     fn expect_problem(&self, module: Module, problem: Problem) {
         let mut symbolizer = self.symbolizer(module);
         let resolved = instruction(&mut symbolizer, self.offset);
@@ -223,7 +223,7 @@ fn compressed_sections_are_read() {
     }
 }
 
-/// Done by hand, because only new linkers and tools know this compression.
+/// Written by hand, because only recent linkers and tools support this compression.
 #[test]
 fn sections_compressed_with_zstd_are_read() {
     let program = Program::btree();
@@ -237,7 +237,7 @@ fn sections_compressed_with_zstd_are_read() {
         compressed.extend(1u64.to_le_bytes());
         compressed.extend(zstd::bulk::compress(&content, 3).unwrap());
         let at = bytes.len() as u64;
-        // Flags, place and length of the section.
+        // Flags, offset and length of the section.
         let flags = header + 8;
         bytes[flags + 1] |= 0x08;
         bytes[header + 24..][..8].copy_from_slice(&at.to_le_bytes());
@@ -248,7 +248,7 @@ fn sections_compressed_with_zstd_are_read() {
     expect_chain(&program.resolve("here_persist"), "btree.c", &INLINED);
 }
 
-/// Where the header of a section is, and the section's content.
+/// The offset of a section header, and the section's content.
 fn raw_section(bytes: &[u8], name: &str) -> (usize, Vec<u8>) {
     use object::{Object as _, ObjectSection as _};
     let file = ElfFile64::<LittleEndian>::parse(bytes).unwrap();
@@ -280,7 +280,7 @@ fn what_debug_files_share_is_found_or_missed() {
     let source = LineSource::BuildId(path.clone());
     stripped.expect_lines(module.clone(), &source, std::slice::from_ref(&problem));
 
-    // A file of another build is not taken for it.
+    // A file of another build is not accepted.
     let beside = path.parent().unwrap().join("../shared.debug");
     fs::copy(&path, &beside).unwrap();
     stripped.expect_lines(module.clone(), &source, &[problem]);

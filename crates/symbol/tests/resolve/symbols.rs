@@ -1,4 +1,4 @@
-//! Modules without debug information: names from symbol tables, or nothing but offsets.
+//! Modules without debug information: names from symbol tables, or only offsets.
 
 use powerfail_symbol::{NameSource, NoSource, Problem, SourceFrame};
 use powerfail_trace::ModuleIndex;

@@ -158,7 +158,7 @@ pub fn frame(offset: u64) -> Frame {
     }
 }
 
-/// The records of a small trace that has one of everything.
+/// The records of a small trace with every kind of record.
 pub fn small_records() -> Vec<Owned> {
     let record = |thread, stack, body| Owned {
         thread,

@@ -1,4 +1,4 @@
-/* Makes the timeout of the running command pass: for programs that hang on purpose. */
+/* Expires the timeout of the running command: for programs that hang on purpose. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

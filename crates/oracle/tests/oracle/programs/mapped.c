@@ -1,4 +1,4 @@
-// A recovery that maps its pool and does what its arguments say, one after another.
+// A recovery that maps its pool and executes its arguments, one after another.
 
 #define _GNU_SOURCE
 #include "expire.h"
@@ -38,7 +38,7 @@ int main(int count, char **words) {
         } else if (strcmp(word, "store") == 0) {
             pool[number] = atoi(strchr(argument, ':') + 1);
         } else if (strcmp(word, "if") == 0) {
-            // Skips the next word unless that was loaded.
+            // Skips the next word unless this was loaded.
             if (last != number) i++;
         } else if (strcmp(word, "say") == 0) {
             dprintf(2, "%s", argument);

@@ -1,4 +1,4 @@
-// A recovery that does what its arguments say, one after another.
+// A recovery that executes its arguments, one after another.
 
 #define _GNU_SOURCE
 #include "expire.h"
@@ -59,10 +59,10 @@ int main(int count, char **words) {
             last = chosen(line, classes);
             dprintf(1, "[%d:%d]", line, last);
         } else if (strcmp(word, "if") == 0) {
-            // Skips the next word unless that was observed.
+            // Skips the next word unless this was observed.
             if (last != atoi(argument)) i++;
         } else if (strcmp(word, "when") == 0) {
-            // Skips the next word unless the pool begins so.
+            // Skips the next word unless the pool begins with this.
             char bytes[64] = {0};
             if (pread(pool, bytes, strlen(argument), 0) < 0) return 96;
             if (strcmp(bytes, argument) != 0) i++;

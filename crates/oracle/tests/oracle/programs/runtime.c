@@ -1,5 +1,5 @@
-// A stand-in for the runtime: it speaks the protocol of powerfail_protocol::explore, and a program says by itself,
-// with `choose`, where it loads from an open line.
+// A fake runtime: it speaks the protocol of powerfail_protocol::explore, and a program itself declares with
+// `choose` where it loads from an open line.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -77,7 +77,7 @@ __attribute__((constructor)) static void begin(void) {
     control()->begun = 1;
 }
 
-// Goes on as an execution, once for each order.
+// Continues as an execution, once for each order.
 static void snapshot(void) {
     if (at_snapshot++) return;
     const char *wrong = getenv("NO_SNAPSHOT");
@@ -119,7 +119,7 @@ int open(const char *path, int flags, ...) {
     return real(path, flags, mode);
 }
 
-// A load from a line that can observe so many values: which it observes.
+// A load from a line that can observe this many values: returns the one that it observes.
 int choose(int line, int classes) {
     if (!file || !(control()->flags & LAZY)) return 0;
     struct control *c = control();

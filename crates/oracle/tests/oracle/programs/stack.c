@@ -1,4 +1,4 @@
-/* Crashes or hangs in a function whose name a test looks for. */
+/* Crashes or hangs in a function whose name a test searches for. */
 #include "expire.h"
 #include <pthread.h>
 #include <sched.h>
@@ -46,7 +46,7 @@ static void *crashing_worker(void *argument) {
     return 0;
 }
 
-/* Returns when the shell that has started this program waits for it. */
+/* Returns when the shell that started this program waits for it. */
 static void until_parent_waits(void) {
     char path[32], state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", getppid());

@@ -1,4 +1,4 @@
-/* A map that counts before it writes. Only an example: nobody compiles it. */
+/* A map that counts before it writes. Only an example: it is not compiled. */
 #include "map.h"
 
 static inline void set_count(struct map *map, uint64_t count)

@@ -1,7 +1,7 @@
 // A store two inlined calls deep, a call that returns and one that does not.
 //
-// A comment `at: NAME` marks the line that a test expects. HERE makes a symbol for the very next
-// instruction, so that tests need not guess what the compiler made of a line.
+// A comment `at: NAME` marks the line that a test expects. HERE defines a symbol for the very next
+// instruction, so that tests need not guess how the compiler translated a line.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ NEVER_INLINE void update(volatile long *value) { // at: update begins
     HERE(here_update); // at: update after
 }
 
-// Says to where it returns, as a distance from where the module is loaded.
+// Prints its return address, relative to the load address of the module.
 NEVER_INLINE void say_caller(const char *name) {
     printf("%s %lx\n", name, (long)((const char *)__builtin_return_address(0) - __ehdr_start));
     fflush(stdout);
@@ -46,7 +46,7 @@ NEVER_INLINE void call_and_return(void) {
     HERE(here_after_call); // at: after call
 }
 
-// The call is its last instruction: what is behind it belongs to somebody else.
+// The call is its last instruction: the code after it belongs to another function.
 NEVER_INLINE void call_without_return(void) {
     give_up(); // at: last call
 }

@@ -1,4 +1,4 @@
-// Calls of every kind, each with a symbol behind it. Never run.
+// Calls of every kind, each with a symbol after it. Never run.
 
         .text
         .globl  main

@@ -1,6 +1,6 @@
 //! Rust: a method, a generic method and a closure.
 
-// The labels are what tests look for.
+// Tests search for the labels.
 #![allow(named_asm_labels)]
 
 use std::arch::asm;

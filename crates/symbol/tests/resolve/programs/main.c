@@ -1,4 +1,4 @@
-// Runs what is in btree.c, in the same module or in a library.
+// Runs the code of btree.c, in the same module or in a library.
 
 void run(void);
 
