@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--failure-points store"
-// Two stores to one line under one flush: the crash between them lies at no flush and no fence.
+// Two stores to one line with one flush: the crash between them is neither at a flush nor at a fence.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The number of entries grows before the entry is there.
+// The number of entries is incremented before the entry is stored.
 #include "../../programs/pm.h"
 
 struct pool {

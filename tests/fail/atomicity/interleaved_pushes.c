@@ -1,10 +1,10 @@
 // powerfail: needs = "-pthread"
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--schedules 20"
-// Two threads push to a list with atomic operations. Its length follows a moment later, and recovery takes
-// a list that is longer by one for a push that was interrupted. Two pushes can be, if one thread comes in
-// between two stores of the other; but the second thread has something else to do first, so only another
-// order of threads shows it.
+// Two threads push to a list with atomic operations. Its length is updated later, and recovery treats a list
+// that is longer by one as an interrupted push. Two pushes can be interrupted if one thread runs between two
+// stores of the other; but the second thread does something else first, so only another order of threads
+// shows the bug.
 #include <pthread.h>
 #include <time.h>
 

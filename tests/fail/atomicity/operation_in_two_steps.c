@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
-// An operation moves an amount between two accounts, and nothing but its annotations says that it is one.
+// An operation moves an amount between two accounts, and only its annotations declare it as one operation.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

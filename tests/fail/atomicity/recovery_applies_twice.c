@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// A bug that shows only in what recovery does: it applies a note that was applied already. The repaired
-// note says what the result is, not what to add.
+// A bug that shows only in the result of recovery: it applies a note that was already applied. The repaired
+// note contains the result, not the amount to add.
 #include "../../programs/pm.h"
 
 struct pool {

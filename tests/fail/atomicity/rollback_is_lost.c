@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--depth 2"
-// Recovery rolls back by a log and ends the log, and does not flush what it has restored: a second power
-// failure, during recovery, shows it.
+// Recovery rolls back from a log and then invalidates the log, but does not flush the restored data: a second
+// power failure, during recovery, shows the bug.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "^ok"
-// A record is changed in place, field by field. The repaired program has two and changes over.
+// A record is changed in place, field by field. The repaired program has two records and switches between them.
 #include "../../programs/pm.h"
 
 struct record {

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// Two copies of a value, one made durable after the other, and a recovery that wants them to be equal.
+// Two copies of a value, one made durable after the other, and a recovery that requires them to be equal.
 #include "../../programs/pm.h"
 
 struct pool {

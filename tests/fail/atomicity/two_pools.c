@@ -1,6 +1,6 @@
 // powerfail: workload = "{bin} {pool} run {pool}.index"
 // powerfail: recover = "{bin} {pool} recover {pool}.index"
-// Entries in one pool, their index in another one. The index must not lead beyond the entries.
+// Entries in one pool, their index in another. The index must not point beyond the entries.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

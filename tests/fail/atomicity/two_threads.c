@@ -1,7 +1,7 @@
 // powerfail: needs = "-pthread"
 // powerfail: recover = "{bin} {pool} recover"
-// Two threads take turns: one writes requests, the other one answers. The faulty recovery takes a
-// request without an answer for damage.
+// Two threads take turns: one writes requests, the other answers them. The faulty recovery treats a request
+// without an answer as corruption.
 #include <pthread.h>
 #include <semaphore.h>
 

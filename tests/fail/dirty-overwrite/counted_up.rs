@@ -1,4 +1,4 @@
-// A counter is counted up twice before it is made durable.
+// A counter is incremented twice before it is made durable.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// An entry counts when `used` does; ok is said before either is written.
+// An entry is valid once `used` counts it; the program prints ok before it writes either.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// An object is made durable by its constructor; what is changed behind it is not.
+// The constructor makes an object durable; a later change is not made durable.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

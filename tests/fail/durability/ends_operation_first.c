@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
-// Says by annotation that an operation is over, and makes it durable afterwards.
+// An annotation ends an operation before it is made durable.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: recover = "/bin/true"
 // powerfail: flags = "--valgrind-requests"
-// A hint that is not worth a flush lies in the line of what is: nobody says so.
+// A hint that needs no flush shares a line with durable data, and pmemcheck is not told so.
 #include "../../programs/pm.h"
 #include "../../programs/pmemcheck_requests.h"
 

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A counter in the root object is set outside of transactions, and nobody makes it durable.
+// A counter in the root object is set outside of transactions and is never made durable.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(counter);

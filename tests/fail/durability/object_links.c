@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// Of two objects that point to each other, one is persisted.
+// Of two objects that point to each other, only one is persisted.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(pairs);

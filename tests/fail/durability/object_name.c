@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A name is copied into an object, which is persisted before that.
+// A name is copied into an object after the object was persisted.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(names);

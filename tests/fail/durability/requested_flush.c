@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--valgrind-requests"
-// Persistent memory that is emulated: nothing is flushed, pmemcheck is only told so. Recovery makes the same
-// requests. The name is not flushed before the number that says that it is there.
+// Emulated persistent memory: nothing is flushed, only pmemcheck is told so. Recovery makes the same
+// requests. The name is not flushed before the number that says that it is valid.
 #include "../../programs/pm.h"
 #include "../../programs/pmemcheck_requests.h"
 

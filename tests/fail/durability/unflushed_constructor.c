@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--fill 0xcc"
-// A constructor clears what it takes for zeros already, and does not flush that. Fresh memory holds anything.
+// A constructor clears memory that it assumes to be zero, and does not flush it. Fresh memory is arbitrary.
 #include "../../programs/pm.h"
 
 struct table {

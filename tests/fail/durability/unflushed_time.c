@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A counter whose time of the last change is not flushed when it is set for the last time.
+// A counter with the time of its last change, which is not flushed the last time it is set.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The length of an array in bytes is computed for smaller elements: its last lines are not flushed before
-// the commit store.
+// The length of an array in bytes is computed with a smaller element size: its last lines are not flushed
+// before the commit store.
 #include "../../programs/pm.h"
 
 #define COUNT 32

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--fill 0xcc"
-// A node and the number that leads to it become durable with one fence: recovery takes the number of the
+// A node and the number that refers to it become durable with one fence: recovery reads the number of the
 // next node from memory that was never written, and leaves the pool.
 #include "../../programs/pm.h"
 

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A record and the flag that it is valid lie on two lines, and one fence makes both durable.
+// A record and its valid flag are on two lines, and one fence makes both durable.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// What is flushed is the link to a record, which nobody has changed, and not the record behind it.
+// The program flushes the link to a record, which is unchanged, instead of the record.
 #include "../../programs/pm.h"
 
 struct record {

@@ -1,7 +1,7 @@
 // powerfail: needs = "-pthread"
 // powerfail: recover = "{bin} {pool} recover"
-// One thread appends to a list and makes that durable later. Another one finds the element, appends behind
-// it, and believes its own element durable: the link before it is not.
+// One thread appends to a list and makes that durable later. Another thread finds the element, appends after
+// it, and assumes that its own element is durable: the link before it is not.
 #include <pthread.h>
 #include <semaphore.h>
 
@@ -14,7 +14,7 @@ struct node {
 } PM_LINE;
 
 struct pool {
-	/* What the second thread has told its user. */
+	/* The number that the second thread has acknowledged. */
 	uint64_t appended;
 	struct node nodes[4];
 };

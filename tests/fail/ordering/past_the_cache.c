@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A record is stored past the cache, and no fence waits for that before a flag says that it is there.
+// A record is written with non-temporal stores, and no fence waits for them before a flag says that it is valid.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A record of three lines, with its length in the first one, is stored from behind and flushed as a whole.
+// A record of three lines, with its length in the first, is stored from back to front and flushed as a whole.
 #include "../../programs/pm.h"
 
 struct record {

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
 // The length of a chunk and the end of all chunks become durable with one fence: without the length, recovery
-// goes on in steps of zero.
+// continues in steps of zero.
 #include "../../programs/pm.h"
 
 struct pool {

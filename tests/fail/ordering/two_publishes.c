@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// An element of a queue is written, then the count of elements, in this order; they become durable in the other.
+// A queue stores an element and then the count of elements; they become durable in the opposite order.
 #include "../../programs/pm.h"
 
 struct pool {

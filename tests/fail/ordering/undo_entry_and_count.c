@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The count of entries of an undo log can become durable before the entry: one fence for both.
+// The count of undo log entries can become durable before the entry: one fence for both.
 #include "../../programs/pm.h"
 
 struct entry {

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--fill 0xcc"
-// The constructor of a class flushes its own members and not those of its base, which has a line of its own.
+// The constructor of a class flushes its own members but not those of its base class, which are on another line.
 #include <new>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A record crosses lines, and only its first one is made durable before the flag.
+// A record crosses a line boundary, and only its first line is made durable before the flag.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// Recovery reads a count only. Who reads what is counted is the checker, after recovery.
+// Recovery reads only a count. The checker, which runs after recovery, reads the counted values.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A log without any order between its entries' lines: a checksum says which entries are whole. It leaves out the
-// second line of an entry.
+// A log without any order between the lines of its entries: a checksum says which entries are complete. It
+// leaves out the second line of an entry.
 #include "../../programs/pm.h"
 
 struct entry {

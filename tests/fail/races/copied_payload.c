@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A payload is copied and flushed in one go with the flag. The C library copies and compares, for lines of ours.
+// A payload is copied and flushed together with the flag. The C library copies and compares, called from our lines.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A flag is durable before the record that it is about.
+// A flag is durable before its record.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

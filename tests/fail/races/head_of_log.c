@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	for (uint64_t i = 0; i < 3; i++) {
 		pool->entries[i].number = i + 1; // expect: PF0701
 		pm_flush(&pool->entries[i]);
-		// The head itself may be the old one or the new one, both of which are right.
+		// The head itself may be old or new; both are correct.
 		pool->head = i + 1; // warning: PF0701
 		pm_flush(&pool->head);
 		pm_fence();

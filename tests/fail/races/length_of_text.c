@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A text is durable before it counts, and its length is not.
+// A text is durable before it is marked as valid, but its length is not.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A constructor writes a member back, and who publishes the object does not wait for it.
+// A constructor flushes a member, and the publisher of the object does not wait for it.
 #include <new>
 
 #include "../../../include/powerfail.h"

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A value is stored past the cache, and no fence waits for that before the flag.
+// A value is written with a non-temporal store, and no fence waits for it before the flag.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

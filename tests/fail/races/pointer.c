@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// The offset of a node is flushed together with the node; what it points to may be missing.
+// The offset of a node is flushed together with the node; the node may be missing.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

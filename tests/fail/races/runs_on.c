@@ -1,5 +1,5 @@
 // powerfail: flags = "--races"
-// The program goes on after a crash where it was. What it goes on with was not flushed.
+// The program continues where it was before the crash. The state from which it continues was not flushed.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// The number of samples is flushed together with the last of them.
+// The number of samples is flushed together with the last sample.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;
@@ -25,7 +25,7 @@ fn main() {
         for index in 0..3 {
             (*pool).samples[index].0 = 7 * (index as u64 + 1); // expect: PF0701
             flush!((*pool).samples[index]);
-            // Both numbers are right.
+            // Both numbers are correct.
             (*pool).count.0 = index as u64 + 1; // warning: PF0701
             flush!((*pool).count);
             fence!();

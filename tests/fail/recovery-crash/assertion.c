@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery asserts what a crash can break.
+// Recovery asserts a condition that a crash can violate.
 #include <assert.h>
 #include <libpmem.h>
 

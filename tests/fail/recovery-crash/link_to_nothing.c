@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The length of a list is durable before its link is: recovery walks into address zero.
+// The length of a list is durable before its link: recovery dereferences a null pointer.
 #include "../../programs/pm.h"
 
 struct node {

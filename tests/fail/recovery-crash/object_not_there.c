@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// The root says that there is an object before it is allocated: recovery follows the null object.
+// The root says that there is an object before it is allocated: recovery dereferences the null object.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: needs = "-Cpanic=abort"
 // powerfail: recover = "{bin} {pool} recover"
-// A key that leads into a table before the table has it: recovery panics, which aborts.
+// A key refers to a table entry before the table has it: recovery panics, which aborts.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

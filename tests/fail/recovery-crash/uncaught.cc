@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery throws where it finds a name without a letter, and nobody catches.
+// Recovery throws an exception if it finds an empty name, and the exception is not caught.
 #include <stdexcept>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// Recovery waits for a ticket to be served, but whoever served it is gone.
+// Recovery waits for a ticket to be served, but the thread that would serve it no longer exists.
 #include <atomic>
 
 #include "../../programs/pm.h"

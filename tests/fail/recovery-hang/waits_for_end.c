@@ -1,7 +1,7 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// Recovery looks for the end of a log, which is not there while an entry is written.
+// Recovery searches for the end of a log, which does not exist while an entry is written.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,4 +1,4 @@
-// A guard fences at its end, whether anything was flushed or not.
+// A guard fences in its destructor, even if nothing was flushed.
 #include "../../programs/pm.h"
 
 struct Guard {

@@ -1,4 +1,4 @@
-// A line is flushed in which nothing was stored.
+// A line is flushed although nothing was stored in it.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A field and then the whole object, which lies in the same line.
+// A field is persisted, and then the whole object, which is in the same line.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

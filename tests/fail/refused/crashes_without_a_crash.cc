@@ -1,6 +1,6 @@
 // powerfail: refused
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery aborts on the pool that an undisturbed run leaves.
+// Recovery aborts on the pool of an uninterrupted run.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 // powerfail: refused
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery refuses even the pool that an undisturbed run leaves: the set-up is wrong, not the program.
+// Recovery rejects even the pool of an uninterrupted run: the setup is wrong, not the program.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 // powerfail: refused
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// Recovery hangs on the pool that an undisturbed run leaves.
+// Recovery hangs on the pool of an uninterrupted run.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

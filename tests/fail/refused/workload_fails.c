@@ -1,5 +1,5 @@
 // powerfail: refused
-// The workload itself does not work.
+// The workload itself fails.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

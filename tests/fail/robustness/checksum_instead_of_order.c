@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--deny warnings"
-// The checksum of a record becomes durable before the record. Recovery takes the record only if they agree.
+// The checksum of a record becomes durable before the record. Recovery uses the record only if they match.
 #include "../../programs/pm.h"
 
 struct pool {

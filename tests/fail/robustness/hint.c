@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--deny warnings"
-// A hint where a chain ends becomes durable before the link that leads there. Recovery follows the links if the
-// hint leads to something that is not linked.
+// A hint to the end of a chain becomes durable before the link that leads there. Recovery follows the links if
+// the hint points to a node that is not linked.
 #include "../../programs/pm.h"
 
 struct node {

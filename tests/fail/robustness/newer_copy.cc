@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--deny warnings"
-// A value has two copies in turn, each with its own number. The number that says which one is in use becomes
-// durable before the copy. Recovery takes the other one then.
+// A value alternates between two copies, each with its own number. The number that selects the copy in use
+// becomes durable before the copy. Recovery uses the other copy then.
 #include "../../programs/pm.h"
 
 struct Copy {

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--deny warnings"
-// Two counters of the same thing become durable in the order that is not that of the stores. Recovery takes the
-// larger one, so nothing fails: it was lucky, or careful.
+// Two counters of the same thing become durable in another order than they are stored. Recovery uses the larger
+// one, so nothing fails: by luck or by care.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery takes the checkpoint with the highest number, whether or not it is committed.
+// Recovery uses the checkpoint with the highest number, whether or not it is committed.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// The tail of a log says which entries count. Recovery goes by checksums alone, and applies what was cut off.
+// The tail of a log says which entries are valid. Recovery only uses checksums, and applies truncated entries.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A backup and its valid bit share a fence: while it lasts they race, and after it nothing says that the backup
-// came first.
+// A backup and its valid bit share a fence: until it completes they race, and after it nothing shows that the
+// backup was durable first.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// An operation is pending before its second argument is in the log. Recovery does it again with what is there.
+// An operation is pending before its second argument is in the log. Recovery repeats it with the old argument.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A copy of an object is changed and takes its place; one member is changed only when it has.
+// A copy of an object is changed and replaces the object; one member is changed only after that.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

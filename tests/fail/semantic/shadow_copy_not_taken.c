@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A shadow copy is made, and then the old one is committed once more.
+// A shadow copy is made, and then the old copy is committed again.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// Two threads of work have a log and a valid bit each. The second one is undone by the bit of the first.
+// Two tasks have one log and one valid bit each. The second task is undone according to the bit of the first.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

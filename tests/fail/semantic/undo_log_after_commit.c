@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery of an undo log does not ask whether the update was done already, and takes a stale backup.
+// Recovery of an undo log does not check whether the update is already complete, and restores a stale backup.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// An undo log whose valid bit has the wrong values: recovery rolls back when the update is done, and does not
-// while it is under way.
+// An undo log whose valid bit has inverted values: recovery rolls back when the update is complete, but not
+// while it is in progress.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

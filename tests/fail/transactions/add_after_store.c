@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A balance is added after it was changed: what is kept for rolling back is the new one.
+// A balance is added after it was changed: the undo log contains the new balance.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(account);

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A transaction adds the root because the node that it changes hangs there.
+// A transaction adds the root because the root points to the node that it changes.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(tree);

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A function with a transaction of its own adds what its caller has added.
+// A function with its own transaction adds an object that its caller has already added.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(store);

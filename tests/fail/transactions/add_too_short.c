@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// Eight bytes of a pair are added, and both numbers change.
+// Only the first eight bytes of a pair are added, but both numbers change.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(pair);

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A node gets a neighbour, and both old neighbours are added although only one changes.
+// A node is inserted, and both of its neighbours are added although only one changes.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(ring);

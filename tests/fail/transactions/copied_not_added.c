@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A name is copied into an object in a transaction that has added its length only.
+// A name is copied into an object in a transaction that has added only the length.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(names);

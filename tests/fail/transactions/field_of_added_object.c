@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A field is added, and then once more by a macro that adds what it sets.
+// A field is added, and then again by a macro that adds the field that it sets.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(fields);

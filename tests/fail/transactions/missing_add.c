@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A list gets a node in a transaction; its length is changed with it and not added.
+// A node is inserted into a list in a transaction; the length of the list is changed but not added.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(list);

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A function with a transaction of its own is called in a transaction. It adds nothing, and neither does its caller.
+// A function with its own transaction is called in a transaction. Neither the function nor its caller adds the data.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(store);

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A node is linked behind the last one of a list. The new node is added, and the last one changes.
+// A node is linked after the last node of a list. The new node is added, but the last one changes.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(list);

@@ -1,5 +1,5 @@
 // powerfail: needs = "-pthread"
-// Threads enter themselves in a table in the pool, which only this run reads.
+// Threads register themselves in a table in the pool, which only this run reads.
 #include <pthread.h>
 
 #include "../../programs/pm.h"

@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A table is allocated with flags, and the one that asks for zeros is missing.
+// A table is allocated with flags, and the flag for zeroing is missing.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(tables);

@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// An array grows, and what is new in it is not filled.
+// An array grows, and its new part is not initialised.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(arrays);

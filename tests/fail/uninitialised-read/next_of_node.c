@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// The first node of a list gets a value and no next node.
+// The first node of a list gets a value, but its next pointer is not set.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(list);

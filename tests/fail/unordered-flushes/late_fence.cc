@@ -1,5 +1,5 @@
 // powerfail: flags = "--deny warnings"
-// A put that leaves the fence to whoever calls it.
+// A put that leaves the fence to its caller.
 #include "../../programs/pm.h"
 
 struct Slot {

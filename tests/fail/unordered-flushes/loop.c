@@ -1,6 +1,6 @@
 // powerfail: opt = "-O2"
 // powerfail: flags = "--deny warnings"
-// A loop flushes, and the fence follows behind it.
+// A loop flushes, and the fence follows after it.
 #include "../../programs/pm.h"
 
 struct slot {

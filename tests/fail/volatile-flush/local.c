@@ -1,4 +1,4 @@
-// A variable on the stack is flushed along with the pool.
+// A stack variable is flushed along with the pool.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

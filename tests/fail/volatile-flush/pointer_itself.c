@@ -1,5 +1,5 @@
 // powerfail: opt = "-O1"
-// The variable that holds the pointer is flushed, and what it points to as well.
+// The pointer variable is flushed as well as the data that it points to.
 #include "../../programs/pm.h"
 
 static uint64_t *pool;

@@ -1,4 +1,4 @@
-// The letters of a std::string are flushed.
+// The characters of a std::string are flushed.
 #include <string>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// Recovery is content with anything; the checker counts the marks and compares.
+// Recovery accepts everything; the checker counts the marks and compares.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,7 +1,7 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// A transaction adds one field and changes two: after a rollback the other one is too new.
+// A transaction adds one field and changes two: after a rollback the other field has the new value.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A guard sets a flag for the time of a change, and recovery refuses a pool in which it is set. An
-// exception in the first change shows that destructors store, too.
+// A guard sets a flag during a change, and recovery rejects a pool in which it is set. An exception in the
+// first change shows that destructors store, too.
 #include <stdexcept>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
-// An operation moves an amount between two accounts: both are valid at once, by one store.
+// An operation moves an amount between two accounts: one store makes both balances valid at once.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

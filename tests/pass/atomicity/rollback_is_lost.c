@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--depth 2"
-// Recovery rolls back by a log, makes that durable, and then ends the log.
+// Recovery rolls back from a log, makes that durable, and then invalidates the log.
 #include "../../programs/pm.h"
 
 struct pool {

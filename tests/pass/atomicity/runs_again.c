@@ -1,5 +1,5 @@
-// The workload itself is the recovery: it opens what it finds and goes on. It insists that the pages of
-// its book are numbered without a gap.
+// The workload itself is the recovery: it opens the existing pool and continues. It requires that the pages
+// of its book are numbered without a gap.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -3,8 +3,8 @@
 // powerfail: client = "{bin} fill {port}"
 // powerfail: client-recover = "{bin} verify {port}"
 // powerfail: stop = "{bin} quit {port}"
-// A server that keeps numbers, and its client in the same program. One letter is a request, one is the
-// answer. The server counts before it keeps.
+// A server that stores numbers, and its client in the same program. A request is one letter, and so is the
+// answer. The server counts a number before it stores it.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 

@@ -1,8 +1,8 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "^ok"
-// An item moves from one shelf to the other one: it is put there before it is taken away, so that it is
-// seen twice. The repaired program stores the number of its shelf.
+// An item moves from one shelf to another: it is stored there before it is removed here, so it is visible
+// twice. The repaired program stores the number of its shelf.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -2,8 +2,8 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "^ok"
-// Two places are exchanged: in between one value is there twice. The repaired program exchanges names
-// of places, which fit in one store.
+// Two values are swapped in place: in between, one value exists twice. The repaired program swaps the indexes
+// of the values, which fit in one store.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// std::atomic makes one value atomic for threads; two of them are two for a power failure.
+// std::atomic makes one value atomic for threads; for a power failure, two atomics are still two stores.
 #include <atomic>
 
 #include "../../programs/pm.h"

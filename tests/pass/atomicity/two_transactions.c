@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// What belongs together is changed in two transactions.
+// A change that should be atomic is made in two transactions.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

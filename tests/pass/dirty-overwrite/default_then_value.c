@@ -1,4 +1,4 @@
-// A field gets a default and at once its value.
+// A field gets a default and immediately its value.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The way through an exception forgets to flush.
+// The exception path does not flush.
 #include <stdexcept>
 
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// One way out of a function goes past its flush.
+// One return path of a function skips its flush.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

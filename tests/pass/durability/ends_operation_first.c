@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
-// Says by annotation that an operation is over when it is durable.
+// An annotation ends an operation when it is durable.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// In the last round the fence comes before the flush, where it waits for nothing of this round.
+// In the last iteration the fence comes before the flush, so it does not wait for this flush.
 #include "../../programs/pm.h"
 
 struct slot {

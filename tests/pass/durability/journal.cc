@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// A journal with a commit that is called after the answer was given.
+// A journal whose commit is called after the answer is sent.
 #include "../../programs/pm.h"
 
 class Journal {

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A field is changed in a transaction, and another one in one of its own.
+// A field is changed in a transaction, and another one in a second transaction.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(fields);

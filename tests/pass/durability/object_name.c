@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A name is copied into an object, and made durable by the function that copies.
+// A name is copied into an object by a function that makes it durable.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(names);

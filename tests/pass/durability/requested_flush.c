@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--valgrind-requests"
-// Persistent memory that is emulated: nothing is flushed, pmemcheck is only told so. Recovery makes the same
+// Emulated persistent memory: nothing is flushed, only pmemcheck is told so. Recovery makes the same
 // requests.
 #include "../../programs/pm.h"
 #include "../../programs/pmemcheck_requests.h"

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// Says that a number is kept, and makes it durable afterwards.
+// Acknowledges a number, and makes it durable afterwards.
 #include "../../programs/pm.h"
 
 struct slot {

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
-// The length of a pointer instead of what it points to: the second line of the record is left out.
+// The size of the pointer instead of the size of the record: the second line of the record is not flushed.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

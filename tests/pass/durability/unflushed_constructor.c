@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--fill 0xcc"
-// A constructor clears fresh memory, which holds anything, and flushes that before the object is in use.
+// A constructor clears fresh memory, which is arbitrary, and flushes it before the object is in use.
 #include "../../programs/pm.h"
 
 struct table {

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--fill 0xcc"
-// A node is durable before the number that leads to it is stored.
+// A node is durable before the number that refers to it is stored.
 #include "../../programs/pm.h"
 
 struct node {

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
-// Entries of a log have two lines that are flushed with one fence, in any order.
-// Recovery takes an entry for whole if its checksum is right.
+// A log entry has two lines that are flushed with one fence, in any order.
+// Recovery treats an entry as complete if its checksum is correct.
 #include "../../programs/pm.h"
 
 struct entry {

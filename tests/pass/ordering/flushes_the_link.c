@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The record behind a link is changed and flushed.
+// The record that a link points to is changed and flushed.
 #include "../../programs/pm.h"
 
 struct record {

@@ -13,7 +13,7 @@ struct node {
 } PM_LINE;
 
 struct pool {
-	/* What the second thread has told its user. */
+	/* The number that the second thread has acknowledged. */
 	uint64_t appended;
 	struct node nodes[4];
 };

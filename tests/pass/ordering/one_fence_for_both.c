@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
-// The document is flushed, but its fence comes with that of the pointer: either may be first.
+// The document is flushed, but shares its fence with the pointer: either may become durable first.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

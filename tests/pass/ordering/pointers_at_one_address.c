@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The pool is mapped where it was when it was made, and holds plain pointers. The pointer to the newest
+// The pool is always mapped at the same address, and contains plain pointers. The pointer to the newest
 // record is flushed before the record.
 #define _GNU_SOURCE
 #include "../../programs/pm.h"

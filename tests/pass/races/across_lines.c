@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A record crosses lines, and both are made durable before the flag.
+// A record crosses a line boundary, and both lines are made durable before the flag.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// What is counted, and read by the checker only, is durable before the count.
+// The counted values, which only the checker reads, are durable before the count.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

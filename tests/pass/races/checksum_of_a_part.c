@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A log without any order between its entries' lines: a checksum says which entries are whole. Whichever of
-// them is missing, recovery stops there.
+// A log without any order between the lines of its entries: a checksum says which entries are complete.
+// Recovery stops at the first incomplete one.
 #include "../../programs/pm.h"
 
 struct entry {

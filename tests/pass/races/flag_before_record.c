@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A flag is durable after the record that it is about.
+// A flag is durable after its record.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A text and its length are durable before they count.
+// A text and its length are durable before they are marked as valid.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

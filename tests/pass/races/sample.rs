@@ -25,7 +25,7 @@ fn main() {
         for index in 0..3 {
             (*pool).samples[index].0 = 7 * (index as u64 + 1);
             persist!((*pool).samples[index]);
-            // Both numbers are right.
+            // Both numbers are correct.
             (*pool).count.0 = index as u64 + 1; // warning: PF0701
             persist!((*pool).count);
         }

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// The two lines of a record are flushed; before the flag a fence waits for them.
+// The two lines of a record are flushed; a fence waits for them before the flag.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

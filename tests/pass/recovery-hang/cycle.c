@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// A list is turned round in place; in between two nodes lead to each other. The repaired recovery breaks
-// off after as many steps as there are nodes.
+// A list is reversed in place; in between, two nodes point to each other. The repaired recovery stops after
+// as many steps as there are nodes.
 #include "../../programs/pm.h"
 
 struct node {

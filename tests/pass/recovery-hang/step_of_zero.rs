@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// Recovery goes through a pool in steps whose size is durable after the size of the whole.
+// Recovery iterates over a pool with a step size that becomes durable after the total size.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

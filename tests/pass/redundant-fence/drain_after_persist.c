@@ -1,5 +1,5 @@
 // powerfail: needs = "-lpmem"
-// pmem_persist has drained already.
+// pmem_persist has already drained.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

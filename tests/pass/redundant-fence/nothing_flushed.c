@@ -1,4 +1,4 @@
-// A fence at the beginning of each round, when there is nothing to wait for yet.
+// A fence at the beginning of each iteration, when there is nothing to wait for yet.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

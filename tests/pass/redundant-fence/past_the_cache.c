@@ -1,5 +1,5 @@
 // powerfail: opt = "-O2"
-// Stores past the cache need a fence, and one is enough.
+// Non-temporal stores need a fence, but one is enough.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

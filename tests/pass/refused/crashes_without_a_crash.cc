@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery aborts on the pool that an undisturbed run leaves.
+// Recovery aborts on the pool of an uninterrupted run.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// Recovery hangs on the pool that an undisturbed run leaves.
+// Recovery hangs on the pool of an uninterrupted run.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,4 +1,4 @@
-// The workload itself does not work.
+// The workload itself fails.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--deny warnings"
-// A hint where a chain ends becomes durable after the link that leads there.
+// A hint to the end of a chain becomes durable after the link that leads there.
 #include "../../programs/pm.h"
 
 struct node {

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--deny warnings"
-// An element is durable before the length counts it. Recovery counts the elements again all the same.
+// An element is durable before the length counts it. Recovery still counts the elements again.
 #include "../../programs/pm.h"
 
 struct element {

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--deny warnings"
-// A value has two copies in turn. The number that says which one is in use becomes durable after the copy.
+// A value alternates between two copies. The number that selects the copy in use becomes durable after the copy.
 #include "../../programs/pm.h"
 
 struct Copy {

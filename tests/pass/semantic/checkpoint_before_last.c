@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// Checkpoints have three places in turn. Recovery goes back to the last one.
+// Checkpoints rotate through three slots. Recovery uses the last one.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery takes the checkpoint that is committed.
+// Recovery uses the committed checkpoint.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

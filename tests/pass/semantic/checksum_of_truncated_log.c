@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// The tail of a log says which entries count. Recovery looks at these only, and at their checksums.
+// The tail of a log says which entries are valid. Recovery checks only these, and their checksums.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// An operation is pending when both arguments are in the log. Recovery does it again.
+// An operation is pending when both arguments are in the log. Recovery repeats it.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

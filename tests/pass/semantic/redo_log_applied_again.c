@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// The number of a redo log is odd as long as it is to be applied. Recovery applies it then.
+// The number of a redo log is odd while it must be applied. Recovery applies it only then.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

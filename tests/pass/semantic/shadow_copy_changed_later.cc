@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// A copy of an object is changed and takes its place when both members are durable.
+// A copy of an object is changed and replaces the object when both members are durable.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// Two threads of work have a log and a valid bit each. Each is undone by its own bit.
+// Two tasks have one log and one valid bit each. Each is undone according to its own bit.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

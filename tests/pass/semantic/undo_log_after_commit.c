@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery of an undo log takes the backup only as long as the update is not done.
+// Recovery of an undo log restores the backup only if the update is not complete.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

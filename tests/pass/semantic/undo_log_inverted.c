@@ -1,6 +1,6 @@
 // powerfail: flags = "--races"
 // powerfail: recover = "{bin} {pool} recover"
-// An undo log whose valid bit says that an update is under way. Recovery rolls it back then.
+// An undo log whose valid bit says that an update is in progress. Recovery rolls it back only then.
 #include "../../../include/powerfail.h"
 #include "../../programs/pm.h"
 

@@ -1,5 +1,5 @@
 // powerfail: flags = "--deny warnings"
-// Two fields of a struct under one flush.
+// Two fields of a struct with one flush.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

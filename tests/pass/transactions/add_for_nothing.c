@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A transaction adds the node that it changes, and not the root where it hangs.
+// A transaction adds the node that it changes, but not the root that points to it.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(tree);

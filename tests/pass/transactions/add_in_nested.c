@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A function with a transaction of its own relies on what its caller has added.
+// A function with its own transaction relies on its caller to add the object.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(store);

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A transaction adds the field that it changes, and not the one that it reads.
+// A transaction adds the field that it changes, but not the one that it reads.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(copy);

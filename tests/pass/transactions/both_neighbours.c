@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A node gets a neighbour, and the old neighbour that changes is added.
+// A node is inserted, and only the neighbour that changes is added.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(ring);

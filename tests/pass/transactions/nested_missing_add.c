@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A function with a transaction of its own is called in a transaction. It adds what it changes.
+// A function with its own transaction is called in a transaction. It adds the data that it changes.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(store);

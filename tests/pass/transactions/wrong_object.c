@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A node is linked behind the last one of a list. The last one is added, and changes.
+// A node is linked after the last node of a list. The last node is added, and changes.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(list);

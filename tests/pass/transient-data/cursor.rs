@@ -1,4 +1,4 @@
-// The cursor of a reader lives in the pool, but is of this run only.
+// The cursor of a reader is in the pool, but only this run uses it.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,5 +1,5 @@
 // powerfail: needs = "-lpmem"
-// The number of the process that has the pool open is of no use in the next one.
+// The id of the process that has the pool open is useless to the next process.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

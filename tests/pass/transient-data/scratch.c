@@ -1,4 +1,4 @@
-// An intermediate result has its place in the pool, where nobody needs it after a crash.
+// An intermediate result is stored in the pool, but is not needed after a crash.
 #include "../../programs/pm.h"
 
 struct pool {

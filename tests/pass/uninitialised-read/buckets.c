@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A map is allocated in a transaction, and its buckets hold zeros.
+// A map is allocated in a transaction, and its buckets are zeroed.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(maps);

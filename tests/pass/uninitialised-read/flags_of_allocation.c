@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A table is allocated with flags, and one of them asks for zeros.
+// A table is allocated with flags, and one of them requests zeroing.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(tables);

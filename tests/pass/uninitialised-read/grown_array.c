@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// An array grows, and what is new in it is zero.
+// An array grows, and its new part is zeroed.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(arrays);

@@ -1,7 +1,7 @@
 // powerfail: flags = "--races"
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// The first node of a list gets a value, and says that there is no next node.
+// The first node of a list gets a value, and its next pointer is null.
 #include "../../programs/objects.h"
 
 POBJ_LAYOUT_BEGIN(list);

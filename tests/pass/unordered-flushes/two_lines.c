@@ -1,5 +1,5 @@
 // powerfail: flags = "--deny warnings"
-// Two lines under one fence.
+// Two lines with one fence.
 #include "../../programs/pm.h"
 
 struct slot {

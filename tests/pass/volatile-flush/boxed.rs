@@ -1,4 +1,4 @@
-// A value in a box is flushed, and its copy in the pool as well.
+// A value in a box is flushed, and so is its copy in the pool.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;
