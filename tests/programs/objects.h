@@ -1,6 +1,6 @@
 /*
- * What the programs with transactions of libpmemobj share: a pool, and a recovery that only opens it, which
- * rolls back what was not committed.
+ * Shared by the programs with libpmemobj transactions: a pool, and a recovery that only opens it, which rolls
+ * back uncommitted transactions.
  */
 #ifndef OBJECTS_H
 #define OBJECTS_H
@@ -18,7 +18,7 @@ static inline PMEMobjpool *objects_create(const char *path)
 	return pool;
 }
 
-/* Nothing is recovered from a pool that does not exist yet. */
+/* There is nothing to recover from a pool that does not exist yet. */
 static inline PMEMobjpool *objects_open(const char *path)
 {
 	PMEMobjpool *pool = pmemobj_open(path, OBJECTS_LAYOUT);

@@ -1,8 +1,8 @@
 /*
- * What the programs with planted bugs share: a pool in a mapped file, flushes and fences.
+ * Shared by the programs with planted bugs: a pool in a mapped file, flushes and fences.
  *
- * Flushes and fences are macros, not functions: a finding has to point to the line of the program that
- * uses them. The instruction is clwb; -DPM_CLFLUSHOPT takes clflushopt, for processors without clwb.
+ * Flushes and fences are macros, not functions: a finding must point to the line of the program that uses
+ * them. The instruction is clwb; -DPM_CLFLUSHOPT selects clflushopt, for processors without clwb.
  */
 #ifndef PM_H
 #define PM_H
@@ -29,7 +29,7 @@
 #define PM_FLUSH_NAME "clwb"
 #endif
 
-/* A field that begins a line of its own. */
+/* A field that begins a new line. */
 #define PM_LINE __attribute__((aligned(64)))
 
 /* Writes the line of an address back. */
@@ -55,11 +55,11 @@
 			pm_flush(pm_line); \
 	} while (0)
 
-/* Stores eight bytes past the cache. */
+/* Stores eight bytes with a non-temporal store. */
 #define pm_store_past_cache(at, value) \
 	__asm__ volatile("movnti %1, %0" : "=m"(*(at)) : "r"((uint64_t)(value)) : "memory")
 
-/* Ends the program if something that must work does not. */
+/* Ends the program if something that must work fails. */
 #define PM_REQUIRE(condition) \
 	do { \
 		if (!(condition)) { \
@@ -68,7 +68,7 @@
 		} \
 	} while (0)
 
-/* Maps a pool, which is made if it is missing and extended with zeros if it is too short. */
+/* Maps a pool, which is created if it is missing and extended with zeros if it is too short. */
 static inline void *pm_open(const char *path, size_t len)
 {
 	struct stat status;
@@ -91,8 +91,8 @@ static inline int pm_mode(int argc, char **argv, const char *mode)
 }
 
 /*
- * Tells the user that an operation is done. write() may take a lock, and a locked operation is a fence:
- * a flush before it may be over when the user reads the answer, a store may not.
+ * Tells the user that an operation is complete. write() may take a lock, and a locked operation is a fence: a
+ * flush before it may be complete when the user reads the answer, a store may not.
  */
 static inline void pm_acknowledge(unsigned long number)
 {

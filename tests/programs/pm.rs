@@ -1,8 +1,8 @@
-//! What the Rust programs with planted bugs share: a pool in a mapped file, flushes and fences.
+//! Shared by the Rust programs with planted bugs: a pool in a mapped file, flushes and fences.
 //!
-//! Flushes and fences are macros whose debug information collapses to the line that uses them: a
-//! finding has to point to the program. The instruction is clwb; `--cfg pm_clflushopt` takes
-//! clflushopt, for processors without clwb.
+//! Flushes and fences are macros whose debug information collapses to the line that uses them: a finding must
+//! point to the program. The instruction is clwb; `--cfg pm_clflushopt` selects clflushopt, for processors without
+//! clwb.
 #![allow(dead_code, unused_macros)]
 
 use std::ffi::{CString, c_int, c_long, c_void};
@@ -24,7 +24,7 @@ unsafe extern "C" {
     ) -> *mut c_void;
 }
 
-/// Writes the line of a place back.
+/// Writes the line of a location back.
 #[cfg(not(pm_clflushopt))]
 #[collapse_debuginfo(yes)]
 macro_rules! flush {
@@ -33,7 +33,7 @@ macro_rules! flush {
     };
 }
 
-/// Writes the line of a place back.
+/// Writes the line of a location back.
 #[cfg(pm_clflushopt)]
 #[collapse_debuginfo(yes)]
 macro_rules! flush {
@@ -50,7 +50,7 @@ macro_rules! fence {
     };
 }
 
-/// Makes the line of a place durable.
+/// Makes the line of a location durable.
 #[collapse_debuginfo(yes)]
 macro_rules! persist {
     ($place:expr) => {
@@ -59,12 +59,12 @@ macro_rules! persist {
     };
 }
 
-/// A value that begins a line of its own.
+/// A value that begins a new line.
 #[repr(C, align(64))]
 pub struct Line<T>(pub T);
 
-/// Maps the pool that the command line names; it is made if it is missing and extended with zeros
-/// if it is too short.
+/// Maps the pool that the command line names; it is created if it is missing and extended with zeros if it is too
+/// short.
 pub fn open_pool<T>() -> *mut T {
     let path = std::env::args().nth(1).expect("the path of a pool");
     let path = CString::new(path).expect("no zero in the path");
@@ -88,15 +88,15 @@ pub fn mode(name: &str) -> bool {
     std::env::args().nth(2).is_some_and(|mode| mode == name)
 }
 
-/// Tells the user that an operation is done. `write` may take a lock, and a locked operation is a
-/// fence: a flush before it may be over when the user reads the answer, a store may not.
+/// Tells the user that an operation is complete. `write` may take a lock, and a locked operation is a fence: a flush
+/// before it may be complete when the user reads the answer, a store may not.
 pub fn acknowledge(number: u64) {
     let text = format!("ok {number}\n");
     let written = unsafe { write(1, text.as_ptr(), text.len()) };
     assert_eq!(written, text.len() as isize);
 }
 
-/// Ends the program at once, without the locks that the C library takes at the end.
+/// Ends the program immediately, without the locks that the C library takes at exit.
 pub fn leave() -> ! {
     unsafe { _exit(0) }
 }

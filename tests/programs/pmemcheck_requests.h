@@ -1,6 +1,6 @@
 /*
- * Client requests as they are made to pmemcheck, a tool of Valgrind: written for our tests, with the
- * sequence and the numbers that every such program uses.
+ * Client requests to pmemcheck, a tool of Valgrind: written for our tests, with the instruction sequence and
+ * the numbers that every such program uses.
  */
 #ifndef PMEMCHECK_REQUESTS_H
 #define PMEMCHECK_REQUESTS_H
@@ -9,7 +9,7 @@
 
 /*
  * Makes a request; natively its result is the default. A macro, so that the request belongs to the line that
- * makes it.
+ * uses it.
  */
 #define request(fallback, number, first, second, third, fourth)                                         \
 	__extension__({                                                                                 \

@@ -1,4 +1,4 @@
-/* Every annotation once, in C and in C++, and some that must not arrive. */
+/* Every annotation once, in C and in C++, and some that must not be recorded. */
 #include "../../include/powerfail.h"
 #include "pool.h"
 

@@ -1,6 +1,6 @@
 /*
- * Says what a library was told in its constructor: `asked POOL linked`, if the program is linked with
- * it, or `asked POOL LIBRARY`, which is opened after the pool was mapped; with a third argument, before.
+ * Prints the answers that a library got in its constructor: `asked POOL linked` if the program is linked with
+ * it, or `asked POOL LIBRARY`, which is opened after the pool is mapped; with a third argument, before.
  */
 #include "pool.h"
 

@@ -1,6 +1,6 @@
 /*
- * A library whose constructor asks whether it runs under Valgrind, and whether the tool is pmemcheck, as
- * the libraries of PMDK do, and remembers the answer.
+ * A library whose constructor asks whether it runs under Valgrind, and whether the tool is pmemcheck, like
+ * the PMDK libraries, and remembers the answer.
  */
 #include "../programs/pmemcheck_requests.h"
 
@@ -19,7 +19,7 @@ __attribute__((constructor)) static void ask(void)
 	REMOVE_MAPPING(probe, sizeof(probe));
 }
 
-/* What it was told, and what it is told now. */
+/* The answers in the constructor, and the answers now. */
 unsigned answers(void);
 unsigned answers(void)
 {

@@ -1,4 +1,4 @@
-// Exceptions that pass through functions which store to a pool, with destructors that store, too.
+// Exceptions that unwind through functions that store to a pool, with destructors that store, too.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 	REQUIRE(mprotect(page, 4096, PROT_READ | PROT_EXEC) == 0);
 	for (uint64_t round = 1; round <= 3; round++)
 		as_function(page)(pool + 64, 10 * round);
-	/* The program finds its code as it wrote it, and writes other code. */
+	/* The program reads its code back unchanged, and writes other code. */
 	REQUIRE(mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0);
 	REQUIRE(memcmp(page, code, sizeof(code)) == 0);
 	memset(page, 0, 4096);

@@ -25,7 +25,7 @@ static void put_hex(uint64_t value, int digits)
 		log_text[log_len++] = "0123456789abcdef"[value >> (4 * at) & 15];
 }
 
-/* Something of this kind has just happened to these bytes. */
+/* An event of this kind has just happened to these bytes. */
 static void did(const char *kind, const volatile void *at, size_t len)
 {
 	put_text(kind);
@@ -68,7 +68,7 @@ static void plain(char *at)
 	DID("store", at + 63, 2, "movw %1, %0", "r"((short)0x5a5b));
 	DID("store", at + 125, 8, "movq %1, %0", "r"(0xa1a2a3a4a5a6a7a8));
 	DID("store", at + 4096 - 3, 8, "movq %1, %0", "r"(0xb1b2b3b4b5b6b7b8));
-	/* The high byte registers and a register that needs a prefix. */
+	/* The high byte registers, and a register that needs a prefix. */
 	__asm__ volatile("movl $0xabcd, %%ebx\n\tmovb %%bh, %0" : "+m"(at[200]) : : "rbx");
 	did("store", at + 200, 1);
 	__asm__ volatile("movl $0x77, %%r13d\n\tmovb %%r13b, %0" : "+m"(at[201]) : : "r13");
@@ -143,7 +143,7 @@ static void modify(char *at)
 	DID("store", at + 24, 4, "btsl $9, %0", "r"(0));
 	DID("store", at + 24, 4, "btcl $3, %0", "r"(0));
 	DID("store", at + 32, 8, "shldq $8, %1, %0", "r"(0xffeeddccbbaa9988));
-	/* Flags and results that the program goes on with must be the true ones. */
+	/* Flags and results that the program uses afterwards must be correct. */
 	unsigned char carry, zero;
 	unsigned long old = 40;
 	V(uint64_t, at + 40) = ~0UL;
@@ -221,7 +221,7 @@ static void locked(char *at)
 	REQUIRE(!__atomic_compare_exchange_n((uint64_t *)at, &expected, 1, 0, __ATOMIC_SEQ_CST,
 					     __ATOMIC_SEQ_CST));
 	REQUIRE(expected == 4321);
-	/* It found another value: a fence, and nothing is stored. */
+	/* The comparison fails: a fence, and nothing is stored. */
 	put_text("locked-fence 0 0 \n");
 	uint64_t low = 0, high = 0;
 	__asm__ volatile("lock cmpxchg16b %0"
@@ -246,7 +246,7 @@ static void flushes(char *at)
 {
 	__asm__ volatile("clflush %0" : "+m"(at[0]));
 	did("clflush", at, 0);
-	/* Any address in the line will do; the one that was given is recorded. */
+	/* Any address in the line is possible; the given address is recorded. */
 	__asm__ volatile("clflush %0" : "+m"(at[64 + 63]));
 	did("clflush", at + 64 + 63, 0);
 	if (has_clflushopt) {
@@ -286,7 +286,7 @@ static void bulk(char *at)
 		copy(to, source + i, len);
 		did("bulk", to, len);
 		fence();
-		/* Forwards and backwards over itself. */
+		/* Forwards and backwards, overlapping. */
 		move(to + 5, to, len);
 		did("bulk", to + 5, len);
 		fence();
@@ -350,7 +350,7 @@ int main(int argc, char **argv)
 	flushes(pool + 32768);
 	bulk(pool + 65536);
 	strings(pool + 131072);
-	/* The same instructions again, now that they are known. */
+	/* The same instructions again, when they are already known. */
 	plain(pool + 262144);
 	vector(pool + 270336);
 	modify(pool + 278528);

@@ -1,6 +1,6 @@
 /*
- * Plain C without a line of assembly, to be built in all the ways that compilers know: what it does
- * to its pool depends only on the source.
+ * Plain C without assembly, to be built with many compilers and options: its effects on the pool depend only
+ * on the source.
  */
 #include "pool.h"
 
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
 	REQUIRE(argc == 2);
 	struct account *accounts = (struct account *)map_pool(argv[1], MIB);
 	for (int at = 0; at < ACCOUNTS; at++) {
-		/* The position, not the address: that differs from run to run. */
+		/* The position, not the address, which differs between runs. */
 		accounts[at] = (struct account){.number = (uint64_t)at, .next = (void *)(uintptr_t)at};
 	}
 	for (int round = 0; round < ROUNDS; round++) {

@@ -1,4 +1,4 @@
-/* Stands in for powerfail: says which annotations come. */
+/* A stand-in for powerfail: prints the annotations that arrive. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

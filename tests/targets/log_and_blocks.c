@@ -1,4 +1,4 @@
-/* libpmemlog and libpmemblk, a pool each. */
+/* libpmemlog and libpmemblk, with one pool each. */
 #include <libpmemblk.h>
 #include <libpmemlog.h>
 #include <sys/uio.h>

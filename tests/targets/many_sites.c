@@ -1,7 +1,7 @@
 /*
- * Thousands of store instructions that no thread has executed yet, and threads that run through all
- * of them at once. Arguments: pool, threads. Each thread has an area of its own, and there is one
- * word that all of them add to.
+ * Thousands of store instructions that no thread has executed yet, and threads that execute all of them at
+ * once. Arguments: pool, threads. Each thread has its own area, and there is one word that all of them add
+ * to.
  */
 #include <pthread.h>
 
@@ -13,8 +13,8 @@ static char *pool;
 static pthread_barrier_t barrier;
 
 /*
- * Instructions of two to eleven bytes, so that jumps to trampolines are made in every way. The long
- * ones have the place in them, the short ones go on from the last.
+ * Instructions of two to eleven bytes, so that jumps to trampolines are made in every way. The long ones
+ * contain the offset, the short ones continue from the last one.
  */
 #define LONG_SITES(number) \
 	at[(number) * PER_SITE] = (char)((number) + 1); \

@@ -1,4 +1,4 @@
-//! A Rust program that keeps a small log in a pool, with nothing but the C library's functions.
+//! A Rust program that keeps a small log in a pool, and only uses functions of the C library.
 
 use std::ffi::{CString, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-/* Pools mapped in all the ways that mmap has. The first argument says which, the others are pools. */
+/* Pools mapped in all the ways that mmap offers. The first argument selects one, the others are pools. */
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -40,10 +40,10 @@ static void parts(void)
 	store8(far + 16, 3);
 	flush(far + 16);
 	sfence();
-	/* A length that is no multiple of a page. */
+	/* A length that is not a multiple of a page. */
 	char *odd = map_fd(fd, 5000, 131072);
 	store8(odd + 4990, 4);
-	/* Written through the file, where it is mapped. */
+	/* Written through the file while it is mapped. */
 	REQUIRE(pwrite(fd, "x", 1, 65536 + 100) == 1);
 }
 
@@ -68,7 +68,7 @@ static void unmapped_in_part(void)
 	REQUIRE(munmap(pool + 65536, 65536) == 0);
 	store8(pool + 65536 - 8, 4);
 	store8(pool + 131072, 5);
-	/* Something else in the gap is no pool. */
+	/* Other memory in the gap is not a pool. */
 	char *gap = mmap(pool + 65536, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
 			 -1, 0);
 	REQUIRE(gap == pool + 65536);
@@ -95,7 +95,7 @@ static void not_pools(void)
 	sfence();
 }
 
-/* A private and a read-only mapping of a file that is a pool, too. */
+/* A private and a read-only mapping of a file that is also mapped as a pool. */
 static void pool_and_others(void)
 {
 	int fd = open_pool(paths[0], MIB);
@@ -103,7 +103,7 @@ static void pool_and_others(void)
 	char *private = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	char *reader = mmap(NULL, MIB, PROT_READ, MAP_SHARED, fd, 0);
 	REQUIRE(private != MAP_FAILED && reader != MAP_FAILED);
-	/* One instruction for both. */
+	/* One instruction stores to both. */
 	char *places[] = {pool, private, pool, private};
 	for (uint64_t at = 0; at < 4; at++)
 		store8(places[at] + 64, at + 1);
@@ -122,7 +122,7 @@ static void sparse(void)
 	sfence();
 }
 
-/* The protection is taken away and given back. */
+/* The protection is removed and restored. */
 static void protected(void)
 {
 	char *pool = map_pool(paths[0], MIB);
@@ -137,7 +137,7 @@ static void protected(void)
 	store8(pool + 4096, 4);
 }
 
-/* The file is gone before the program is. */
+/* The file is deleted before the program ends. */
 static void removed(void)
 {
 	char *pool = map_pool(paths[0], MIB);
@@ -152,7 +152,7 @@ __attribute__((noinline)) static void put(char *at, uint64_t value)
 	store8(at, value);
 }
 
-/* mremap in all its ways. */
+/* mremap in all variants. */
 static void remapped(void)
 {
 	char *pool = map_pool(paths[0], MIB);
@@ -161,11 +161,11 @@ static void remapped(void)
 	/* Shorter. */
 	REQUIRE(mremap(pool, MIB, MIB / 2, 0) == pool);
 	put(pool + MIB / 2 - 8, 3);
-	/* Longer, where it is. */
+	/* Longer, in place. */
 	REQUIRE(mremap(pool, MIB / 2, MIB, 0) == pool);
 	REQUIRE(*(volatile uint64_t *)(pool + MIB - 8) == 2);
 	put(pool + MIB - 16, 4);
-	/* Something is in the way. */
+	/* Another mapping is in the way. */
 	char *next = map_pool(paths[0], MIB);
 	REQUIRE(mremap(pool, MIB, 64 * MIB, 0) == MAP_FAILED);
 	char *moved = mremap(pool, MIB, 64 * MIB, MREMAP_MAYMOVE);
@@ -174,7 +174,7 @@ static void remapped(void)
 	REQUIRE(*(volatile uint64_t *)(next + 8) == 5);
 	flush(moved + 8);
 	sfence();
-	/* To a place that the program has chosen: over another mapping. */
+	/* To an address that the program has chosen: over another mapping. */
 	char *fixed = mremap(moved, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, next);
 	REQUIRE(fixed == next);
 	put(next + 16, 6);

@@ -1,6 +1,6 @@
 /*
- * One call of libpmemobj on each line, so that what is noted of it can be told by its line. Argument: the
- * pool. With -DPLUGIN it is a library that others load.
+ * One call of libpmemobj on each line, so that its record can be identified by its line. Argument: the pool.
+ * With -DPLUGIN it is a library that others load.
  */
 #include <libpmemobj.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@ static int construct(PMEMobjpool *pool, void *at, void *argument)
 	return 0;
 }
 
-/* A transaction that is given up by the target, and one that the library gives up. */
+/* A transaction that the target aborts, and one that the library aborts. */
 static int aborted(PMEMobjpool *pool, struct root *root)
 {
 	volatile int count = 0;

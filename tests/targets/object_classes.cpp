@@ -1,4 +1,4 @@
-// Transactions as the C++ bindings of libpmemobj make them: without a place to jump to, and with exceptions.
+// Transactions as the C++ bindings of libpmemobj make them: without a jump buffer, and with exceptions.
 // Argument: the pool.
 #include <libpmemobj.h>
 

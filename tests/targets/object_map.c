@@ -1,6 +1,6 @@
 /*
- * A hash map in libpmemobj, changed in transactions. Arguments: pool, threads, operations of each
- * thread. Every thread has keys of its own, so what is in the map at the end is known.
+ * A hash map in libpmemobj, changed in transactions. Arguments: pool, threads, operations per thread. Every
+ * thread has its own keys, so the final content of the map is known.
  */
 #include <libpmemobj.h>
 #include <pthread.h>
@@ -85,7 +85,7 @@ static void delete(uint64_t key)
 	TX_END
 }
 
-/* A transaction that is given up leaves nothing behind. */
+/* An aborted transaction leaves nothing behind. */
 static void give_up(uint64_t key)
 {
 	struct bucket *bucket = bucket_of(key);

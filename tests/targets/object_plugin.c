@@ -1,4 +1,4 @@
-/* Loads a library that uses libpmemobj, for itself alone. Arguments: the library, and the pool. */
+/* Loads a library that uses libpmemobj, with local symbols. Arguments: the library, and the pool. */
 #include <dlfcn.h>
 
 #include "pool.h"

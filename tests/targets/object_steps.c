@@ -1,7 +1,7 @@
 /*
- * One small transaction and one that is given up in a pool of libpmemobj. Nothing is allocated: the
- * first allocation looks through the whole heap.
- * Arguments: "create" or "use", and the pool.
+ * One small transaction and an aborted one in a pool of libpmemobj. Nothing is allocated:
+ * the first allocation would scan the whole heap. Arguments: "create" or "use", and the
+ * pool.
  */
 #include <libpmemobj.h>
 
@@ -27,7 +27,7 @@ int main(int argc, char **argv)
 	REQUIRE(objects != NULL);
 	PMEMoid root = pmemobj_root(objects, sizeof(struct root));
 	struct root *fields = pmemobj_direct(root);
-	/* Only what is between the marks is looked at in steps: opening the pool takes millions. */
+	/* Only the part between the marks is single-stepped: opening the pool takes millions of steps. */
 	sfence();
 	REQUIRE(write(2, "begin", 5) == 5);
 	TX_BEGIN(objects)

@@ -1,4 +1,4 @@
-/* libpmem on a pool, in few steps: copies of some lengths and flags, and all ways to make durable. */
+/* libpmem on a pool, in few steps: copies of some lengths and flags, and all ways to make data durable. */
 #include <libpmem.h>
 
 #include "pool.h"

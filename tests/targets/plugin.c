@@ -1,4 +1,4 @@
-/* A library that stores to and flushes what it is given. */
+/* A library that stores to the memory that it is given, and flushes it. */
 #include "pool.h"
 
 void plugin_store(char *at, uint64_t value);

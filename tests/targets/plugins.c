@@ -1,4 +1,4 @@
-/* Opens a library (the second argument) after its pool, and again and again. */
+/* Opens a library (the second argument) after its pool, repeatedly. */
 #include <dlfcn.h>
 
 #include "pool.h"

@@ -1,4 +1,4 @@
-/* What targets share: a pool, fences and flushes. */
+/* Shared by targets: a pool, fences and flushes. */
 #ifndef POOL_H
 #define POOL_H
 
@@ -12,7 +12,7 @@
 
 #define MIB (1UL << 20)
 
-/* Ends the target if something that must work does not. */
+/* Ends the target if something that must work fails. */
 #define REQUIRE(condition) \
 	do { \
 		if (!(condition)) { \

@@ -1,6 +1,6 @@
 /*
- * A pool of libpmemobj in the parts of a pool set. Argument: the file that describes the set. An
- * allocation is larger than the first part, so that both parts are written.
+ * A pool of libpmemobj in the parts of a pool set. Argument: the file that describes the set. One allocation
+ * is larger than the first part, so that both parts are written.
  */
 #include <libpmemobj.h>
 
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 		REQUIRE(pmemobj_alloc(objects, &root->blocks[at], BLOCK_LEN, 1, NULL, NULL) == 0);
 		char *block = pmemobj_direct(root->blocks[at]);
 		pmemobj_memset_persist(objects, block, at + 1, 200);
-		/* The end of the block may lie in another part than its beginning. */
+		/* The end of the block may be in another part than its beginning. */
 		store8(block + BLOCK_LEN - 8, (uint64_t)at + 1000);
 		pmemobj_persist(objects, block + BLOCK_LEN - 8, 8);
 	}

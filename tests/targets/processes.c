@@ -1,4 +1,4 @@
-/* Children of all kinds, and ends of all kinds. The first argument says which. */
+/* Children of all kinds, and all ways to end. The first argument selects one. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <spawn.h>
@@ -19,7 +19,7 @@ static void wait_for(pid_t child, int expected)
 	REQUIRE(status == expected);
 }
 
-/* Parent and children store in turn, to the same and to other places. */
+/* Parent and children store alternately, to the same and to other locations. */
 static void fork_children(void)
 {
 	for (uint64_t at = 0; at < 4; at++) {
@@ -60,7 +60,7 @@ static void fork_at_once(void)
 	REQUIRE(*(uint64_t *)pool == 2500);
 }
 
-/* What a child stores last the next one stores over. */
+/* The next child overwrites the last store of a child. */
 static void last_stores(void)
 {
 	for (uint64_t at = 0; at < 20; at++) {
@@ -105,7 +105,7 @@ static void grandchildren(void)
 	store8(pool + 32, 5);
 }
 
-/* This program once more, on the same pool, started in every way there is. */
+/* This program again, on the same pool, started in every possible way. */
 static void leaf(void)
 {
 	store8(pool, *(uint64_t *)pool + 1);
@@ -175,7 +175,7 @@ static void exec_self(void)
 	_exit(97);
 }
 
-/* Ends. */
+/* All ways to end. */
 static void end_by_exit(void)
 {
 	store8(pool, 1);
@@ -212,7 +212,7 @@ static void end_by_kill(void)
 	pause();
 }
 
-/* The child stores without end, and is killed in the middle of it. */
+/* The child stores endlessly, and is killed in the middle of it. */
 static void kill_child(void)
 {
 	for (uint64_t round = 0; round < 10; round++) {
@@ -235,7 +235,7 @@ static void kill_child(void)
 	store8(pool + 128, 1);
 }
 
-/* It kills itself out of a timer, in the middle of stores. */
+/* It kills itself from a timer, in the middle of stores. */
 static void on_alarm(int number)
 {
 	(void)number;
@@ -254,7 +254,7 @@ static void kill_in_store(void)
 	}
 }
 
-/* Lives until it is ended. */
+/* Runs until it is killed. */
 static void waiting(void)
 {
 	store8(pool, 1);

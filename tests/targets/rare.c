@@ -1,5 +1,5 @@
-/* Stores by instructions that are rarely used for stores. Each line of output is what was stored:
-   kind, offset, length, bytes. */
+/* Stores by instructions that are rarely used for stores. Each line of output describes a store: kind,
+   offset, length, bytes. */
 #include <cpuid.h>
 
 #include "pool.h"
@@ -15,7 +15,7 @@ static void tell(const char *kind, size_t offset, size_t len)
 	printf("\n");
 }
 
-/* What any number of stores wrote, until the next fence. */
+/* The bytes that any number of stores wrote, until the next fence. */
 static void tell_all(const char *kind, size_t offset, size_t len)
 {
 	sfence();
@@ -23,8 +23,8 @@ static void tell_all(const char *kind, size_t offset, size_t len)
 	printf("sfence 0 0 \n");
 }
 
-/* Where the state of the processor goes, by length: what was written must be what the instruction
-   writes to other memory. */
+/* Areas for the processor state, by length: the written bytes must equal those that the instruction writes to
+   other memory. */
 static void compare(size_t offset, size_t len)
 {
 	REQUIRE(memcmp(pool + offset, buffer, len) == 0);
@@ -66,7 +66,7 @@ static void masks(void)
 	tell("ntstore", 0x240, 1);
 	tell("ntstore", 0x243, 3);
 	printf("sfence 0 0 \n");
-	/* A mask of nothing writes nothing. */
+	/* An empty mask writes nothing. */
 	__asm__ volatile("pxor %%xmm2, %%xmm2; maskmovdqu %%xmm2, %%xmm2" : : "D"(pool + 0x260) : "xmm2", "memory");
 	sfence();
 	printf("sfence 0 0 \n");
@@ -97,11 +97,11 @@ static void states(void)
 	long double pi = 0;
 	memcpy(&pi, pool + 0x400 + 28, 10);
 	REQUIRE(pi > 3.14L && pi < 3.15L);
-	/* The rest of the area is the program's own and stays. */
+	/* The rest of the area belongs to the program and is unchanged. */
 	memset(pool + 0x800, 0x5a, 512);
 	memset(buffer, 0x5a, 512);
 	tell_all("bulk", 0x800, 512);
-	/* What is left in registers that nobody uses depends on how it is recorded. */
+	/* The content of unused registers depends on the recording mode. */
 	__asm__ volatile("pxor %%xmm4, %%xmm4; pxor %%xmm5, %%xmm5; pxor %%xmm6, %%xmm6; pxor %%xmm7, %%xmm7" ::: "xmm4", "xmm5", "xmm6", "xmm7");
 	__asm__ volatile("pxor %%xmm0, %%xmm0; pxor %%xmm1, %%xmm1; pxor %%xmm2, %%xmm2; pxor %%xmm3, %%xmm3" ::: "xmm0", "xmm1", "xmm2", "xmm3");
 	__asm__ volatile("pxor %%xmm8, %%xmm8; pxor %%xmm9, %%xmm9; pxor %%xmm10, %%xmm10; pxor %%xmm11, %%xmm11" ::: "xmm8", "xmm9", "xmm10", "xmm11");

@@ -1,9 +1,9 @@
-// A program to be repeated: commands on standard input, in a file or as arguments, on a libpmemobj pool with a
-// list of numbers. Each line is a command and a number.
+// A program that is run repeatedly: commands on standard input, in a file or as arguments, on a libpmemobj
+// pool with a list of numbers. Each line is a command and a number.
 //
-// i N insert, r remove the first, s N set the value of the first, g grow a table, and things that a fuzzer's
-// target does: c crash, a abort, l loop, f fork and loop, w write beside the pool, t truncate the pool, u unlink
-// it, e N exit with N, b write endlessly, T make a thread and store in it, k kill the parent.
+// i N insert, r remove the first, s N set the value of the first, g grow a table, and typical behaviour of
+// fuzzing targets: c crash, a abort, l loop, f fork and loop, w write beside the pool, t truncate the pool, u
+// unlink it, e N exit with N, b write endlessly, T create a thread and store in it, k kill the parent.
 #include <libpmemobj.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
- * Client requests of all kinds, with the pool in the first argument; the second one says what else:
+ * Client requests of all kinds, with the pool in the first argument. The second argument selects the test:
  * "all" makes every request once, "many" makes as many flushes as the third argument says, "anonymous"
- * calls memory persistent that is no pool, "threads" makes requests while the pool is being mapped.
+ * declares memory persistent that is not a pool, "threads" makes requests while the pool is being mapped.
  */
 #include "pool.h"
 #include "../programs/pmemcheck_requests.h"
@@ -45,7 +45,7 @@ static void all(char *pool)
 	ADD_TO_GLOBAL_TX_IGNORE(line + 24, 8);
 	SET_CLEAN(line, 64);
 	WRITE_STATS();
-	/* Of another tool, of pmemcheck but reserved, and of nobody. */
+	/* Of another tool, of pmemcheck but reserved, and of no tool. */
 	printf("memcheck %lu\n", (unsigned long)request(11, 0x4d430001, 0, 0, 0, 0));
 	printf("reserved %lu\n", (unsigned long)request(12, PMEMCHECK + 0x0c, 0, 0, 0, 0));
 	printf("unknown %lu\n", (unsigned long)request(13, 0x58590000, 0, 0, 0, 0));
@@ -55,7 +55,7 @@ static void all(char *pool)
 static atomic_int started;
 static atomic_bool is_over;
 
-/* Asks until it is over, and at least once; whether the answer was always the default. */
+/* Makes requests until the end, and at least once; returns whether the answer was always the default. */
 static void *ask(void *argument)
 {
 	uint64_t fallback = (uint64_t)(uintptr_t)argument;

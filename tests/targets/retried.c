@@ -1,13 +1,13 @@
 /*
- * Locked operations that a handler interrupts between their load and their exchange, and in which it changes
- * what they have loaded, so that they have to be tried again.
+ * Locked operations that a handler interrupts between their load and their exchange. The handler changes the
+ * loaded value, so that they must be retried.
  *
- * Every operation is the first on its page: what it loads makes the page readable only, if the pool lies in a
- * file system that keeps account of changes, so its exchange takes the time of a page fault, and nearly every
- * signal comes there. (Where that is not so, few do.)
+ * Every operation is the first on its page: its load makes the page readable only, if the pool is in a file
+ * system that tracks changes, so its exchange takes the time of a page fault, and nearly every signal arrives
+ * there. (On other file systems, few do.)
  *
- * The arguments are the operation, the pool, and how many signals there are to be. Prints how many operations
- * there were.
+ * The arguments are the operation, the pool, and the required number of signals. Prints the number of
+ * operations.
  */
 #include <signal.h>
 #include <time.h>
@@ -17,9 +17,9 @@
 enum {
 	PAGE = 4096,
 	PAGES = 1 << 14,
-	/* More than a buffer of records takes. */
+	/* More than a buffer of records can hold. */
 	BULK_LEN = 300 << 10,
-	/* Every how manieth handler makes so many stores. */
+	/* One of this many handlers makes that many stores. */
 	BULK_EVERY = 8,
 };
 
@@ -62,8 +62,8 @@ static void swap_pair(void)
 
 static void (*operation)(void);
 
-/* Returns when the host has read all that was recorded before. It answers who maps a pool after it has looked
- * where threads are, and reads what they have recorded before it answers again. */
+/* Returns when the host has read everything recorded so far. It answers a request to map a pool after it has
+ * checked the positions of threads, and reads their records before it answers again. */
 static void wait_for_host(void)
 {
 	for (int round = 0; round < 2; round++) {
@@ -72,7 +72,7 @@ static void wait_for_host(void)
 	}
 }
 
-/* The next signal comes soon, at another moment each time. */
+/* The next signal arrives soon, at another moment each time. */
 static void set_timer(void)
 {
 	struct itimerspec soon = {.it_value.tv_nsec = 20000 + 1237 * (handled % 64)};

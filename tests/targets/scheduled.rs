@@ -1,4 +1,4 @@
-//! Threads of Rust that wait for each other by a mutex, a condition, a channel and parking.
+//! Rust threads that wait for each other by a mutex, a condition variable, a channel and parking.
 
 use std::ffi::{CString, c_int, c_long, c_void};
 use std::sync::{Arc, Condvar, Mutex, mpsc};

@@ -1,8 +1,8 @@
 /*
  * Threads that wait for each other in all sorts of ways between their stores: SCENARIO POOL.
  *
- * Every store writes a number that says who made it and which of his it is, so that the order of a
- * recording can be told.
+ * Every store writes a number that identifies its thread and its position in the thread, so that the order of
+ * a recording can be determined.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -57,7 +57,7 @@ static void *locked(void *who)
 	return NULL;
 }
 
-/* Each in its turn, told by a condition. */
+/* The threads take turns, signalled by a condition variable. */
 static void *in_turn(void *who)
 {
 	for (uint64_t i = 0; i < STORES; i++) {
@@ -104,7 +104,7 @@ static void *sleeping(void *who)
 	return NULL;
 }
 
-/* The first waits for the last, by spinning on memory that is no pool. */
+/* The first thread waits for the last by spinning on memory outside the pool. */
 static void *spinning(void *who)
 {
 	if ((uintptr_t)who == 1)
@@ -170,7 +170,7 @@ static void unlock(void *unused)
 	pthread_mutex_unlock(&mutex);
 }
 
-/* A thread that is ended by others in the middle of waiting. */
+/* A thread that is cancelled by others while it waits. */
 static void *cancelled(void *who)
 {
 	store((uintptr_t)who, 0);

@@ -1,4 +1,4 @@
-/* Signals and stores to a pool. The first argument says which. */
+/* Signals and stores to a pool. The first argument selects the test. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static void handle(int number, void (*handler)(int, siginfo_t *, void *), int fl
 	REQUIRE(sigaction(number, &action, NULL) == 0);
 }
 
-/* A timer that interrupts the program wherever it is, until it has come often enough. */
+/* A timer that interrupts the program anywhere, until it has fired often enough. */
 enum { TICKS = 100 };
 static volatile uint64_t ticks;
 
@@ -61,7 +61,7 @@ static void timer(void)
 	printf("%lu\n", round);
 }
 
-/* All signals blocked, by all three functions that do that, in a thread, too. */
+/* All signals blocked, by each of the three functions for that, and also in a thread. */
 static void *store_blocked(void *nothing)
 {
 	sigset_t all, now;
@@ -87,7 +87,7 @@ static void blocked(void)
 	pthread_t thread;
 	REQUIRE(pthread_create(&thread, NULL, store_blocked, NULL) == 0);
 	REQUIRE(pthread_join(thread, NULL) == 0);
-	/* It stays pending until it is let through. */
+	/* It stays pending until it is unblocked. */
 	REQUIRE(raise(SIGUSR1) == 0);
 	sigset_t pending;
 	REQUIRE(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1) == 1);
@@ -148,7 +148,7 @@ __attribute__((noinline)) static char fault_read(volatile char *at)
 	return value;
 }
 
-/* Stores to the pool at first, and to nowhere afterwards: by then it is patched. */
+/* Stores to the pool first, and to unmapped memory afterwards: by then it is patched. */
 __attribute__((noinline)) static void fault_later(volatile uint64_t *at)
 {
 	__asm__ volatile(".globl fault_known\nfault_known:\n\tmovq %1, %0" : "=m"(*at) : "r"(5UL));
@@ -181,7 +181,7 @@ static void own_faults(void)
 	store8(pool + 16, 2);
 }
 
-/* A fault that nobody handles ends the target as it would without powerfail. */
+/* An unhandled fault ends the target as it would without powerfail. */
 static void fatal_fault(void)
 {
 	store8(pool, 1);
@@ -213,7 +213,7 @@ static void own_traps(void)
 	printf("%d\n", traps);
 }
 
-/* Handlers on a stack of their own. */
+/* Handlers on an alternate stack. */
 static char alternate[64 << 10];
 
 static void on_alternate(int number, siginfo_t *info, void *context)
@@ -237,7 +237,7 @@ static void alternate_stack(void)
 	}
 }
 
-/* A handler that leaves by a jump, out of the middle of a store. */
+/* A handler that is left with a jump, from the middle of a store. */
 static void on_jump(int number)
 {
 	(void)number;
@@ -380,7 +380,7 @@ static void masks_read_back(void)
 	expect_blocked(0, 0, 0);
 }
 
-/* Stores behind the end of the file. */
+/* Stores beyond the end of the file. */
 static void bus_errors(void)
 {
 	handle(SIGBUS, on_fault, 0);

@@ -1,10 +1,10 @@
 /*
- * Small programs for a comparison with a run in single steps: each stores, flushes and orders a pool
- * in one family of instructions. The first argument says which. Every family runs a few times, since
- * the first execution of an instruction is recorded in another way than the ones after it.
+ * Small programs for a comparison with a single-stepped run: each stores to, flushes and orders a pool with
+ * one family of instructions. The first argument selects it. Every family runs a few times, since the first
+ * execution of an instruction is recorded differently from later ones.
  *
- * Nothing is checked here, and all sources of data are static: what happens must not depend on where
- * the stack is.
+ * Nothing is checked here, and all sources of data are static: the behaviour must not depend on the address
+ * of the stack.
  */
 #include <cpuid.h>
 
@@ -44,7 +44,7 @@ static void plain(char *at)
 	WITH(8, at + 4096 - 3, "movq %1, %0", "r", 0xb1b2b3b4b5b6b7b8);
 	/* The same bytes again are a store again. */
 	WITH(8, at + 8, "movq %1, %0", "r", 0x8887868584838281);
-	/* High byte registers, those that need a prefix, and bytes turned round. */
+	/* High byte registers, those that need a prefix, and swapped bytes. */
 	__asm__ volatile("movl $0xabcd, %%ebx\n\tmovb %%bh, %0" : "+m"(at[300]) : : "rbx");
 	__asm__ volatile("movl $0x77, %%r13d\n\tmovb %%r13b, %0" : "+m"(at[301]) : : "r13");
 	WITH(2, at + 302, "movbew %1, %0", "r", (short)0x0102);
@@ -230,7 +230,7 @@ static void strings(char *at)
 	STRING("std\n\trep stosb\n\tcld", at + 5300, source, 150);
 	STRING("std\n\trep movsb\n\tcld", at + 7000, source + 1400, 1400);
 	STRING("std\n\trep movsq\n\tcld", at + 8992, source + 1400, 150);
-	/* Over itself: a pattern spreads. Then from the pool to the outside, which is nothing. */
+	/* Overlapping: a pattern spreads. Then from the pool to other memory, which is not recorded. */
 	STRING("rep movsb", at + 6001, at + 6000, 1300);
 	STRING("rep movsb", at + 6003, at + 6000, 700);
 	STRING("rep movsb", source + 4096, at, 200);
@@ -269,11 +269,11 @@ static void modify(char *at)
 	ALL_SIZES_BY("dec", "", at);
 	ALL_SIZES_BY("neg", "", at);
 	ALL_SIZES_BY("not", "", at);
-	/* Nothing but a comparison: no store. */
+	/* Only a comparison: no store. */
 	ON(8, at, "cmpq $1, %0");
 	ON(8, at, "testq $1, %0");
 	ON(8, at, "btq $1, %0");
-	/* Two in a row, and flags that come from one and go into the next. */
+	/* Two in a row, and flags that are passed from one to the next. */
 	ON(16, at + 128, "addq $-1, %0\n\tadcq $0, 8+%0");
 	ON(16, at + 128, "addq $1, %0\n\tadcq $0, 8+%0");
 }
@@ -303,7 +303,7 @@ static void bits(char *at)
 	ON(2, at, "btsw $9, %0");
 	ON(4, at, "btcl $3, %0");
 	ON(8, at, "btrq $9, %0");
-	/* The number of the bit may lie far beyond the operand, on both sides. */
+	/* The bit number may be far beyond the operand, in both directions. */
 	WITH(2, at, "btsw %1, %0", "r", (short)21);
 	WITH(4, at, "btsl %1, %0", "r", 5);
 	WITH(4, at, "btsl %1, %0", "r", 999);
@@ -447,7 +447,7 @@ static void locked(char *at)
 	__asm__ volatile("lock xaddq %1, %0" : "+m"(BYTES(8, at + 16)), "+r"(value) : : "cc");
 	__asm__ volatile("lock xaddb %b1, %0" : "+m"(BYTES(1, at + 16)), "+q"(value) : : "cc");
 	__asm__ volatile("xaddl %k1, %0" : "+m"(BYTES(4, at + 16)), "+r"(value) : : "cc");
-	/* What came back goes on into the pool. */
+	/* The returned value is stored in the pool. */
 	AT(uint64_t, at + 24) = value;
 }
 
@@ -481,7 +481,7 @@ static void order(char *at)
 {
 	lock_outside();
 	ON(1, at + 70, "clflush %0");
-	/* It waits for nobody. */
+	/* A clflush needs no fence. */
 	lock_outside();
 	if (has_clflushopt) {
 		ON(1, at + 128, "clflushopt %0");
@@ -503,7 +503,7 @@ static void order(char *at)
 		ON(1, at + 256, "clwb %0");
 		EXCHANGE(uint64_t, "lock cmpxchgq", at + 320, AT(uint64_t, at + 320) + 1, 0);
 		lock_outside();
-		/* Of no pool: nothing, and nothing waits. */
+		/* Not a pool: no event, and nothing is pending. */
 		ON(1, &word, "clwb %0");
 		lock_outside();
 	}
@@ -520,7 +520,7 @@ static void order(char *at)
 	__asm__ volatile("mfence" ::: "memory");
 }
 
-/* What the C library does for these depends on the processor, and so on the lengths. */
+/* The C library's implementation of these depends on the processor, and so do the lengths. */
 static void library(char *at)
 {
 	static const size_t lengths[] = {0,   1,   2,   3,   4,	  7,   8,   9,	  15,	16,   17,   31,	  32,	33,

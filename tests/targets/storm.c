@@ -1,8 +1,8 @@
 /*
- * Storms of children and of signals. Arguments: what, pool, how many.
+ * Storms of children and of signals. Arguments: test, pool, count.
  *
- * Children store to the pool of their parent and end by themselves or by a signal, several at a time.
- * What all of them left is checked by the parent.
+ * Children store to the pool of their parent and end by themselves or by a signal, several at a time. The
+ * parent checks their results.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -23,7 +23,7 @@ static uint64_t read8(const char *at)
 	return *(const volatile uint64_t *)at;
 }
 
-/* What a child does to its own line before it ends. */
+/* The stores of a child to its own line before it ends. */
 static void leave_trace(int number)
 {
 	char *line = pool + AREA + STRIDE * number;
@@ -54,7 +54,7 @@ static void end(int number)
 		raise(SIGKILL);
 		break;
 	}
-	/* Stores until it is killed, and lets others run in between: a trace need not be long. */
+	/* Stores until it is killed, and yields in between, to keep the trace short. */
 	char *line = pool + AREA + STRIDE * number;
 	for (uint64_t round = 1;; round++) {
 		store8(line + 16, round);
@@ -91,7 +91,7 @@ static void children(void)
 	REQUIRE(read8(pool + COUNTER) == (uint64_t)count);
 }
 
-/* Children have children, down to a depth: all of them store, and the parents do not wait. */
+/* Children have children, down to a given depth: all of them store, and the parents do not wait. */
 static int next_number(void)
 {
 	return (int)__atomic_fetch_add((uint64_t *)(pool + 64), 1, __ATOMIC_SEQ_CST);

@@ -1,4 +1,4 @@
-/* System calls that write to a pool, resize it, make it durable or speak to the outside. */
+/* System calls that write to a pool, resize it, make it durable or write output. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static void into_pool(void)
 	struct iovec parts[] = {{pool + 128, 2}, {aside, 3}, {pool + 190, 4}};
 	REQUIRE(readv(file, parts, 3) == 9);
 	REQUIRE(preadv(file, parts, 3, 1) == 9);
-	/* The end of the file comes first, then nothing at all. */
+	/* First the data up to the end of the file, then nothing at all. */
 	REQUIRE(pread(file, pool + 256, 100, 20) == 6);
 	REQUIRE(pread(file, pool + 256, 100, 26) == 0);
 	REQUIRE(pread(-1, pool + 256, 100, 0) == -1);
@@ -54,7 +54,7 @@ static void buffered_into_pool(void)
 	REQUIRE(fread(pool, 1, 11, stream) == 11);
 	REQUIRE(fgets(pool + 64, 64, stream) != NULL);
 	rewind(stream);
-	/* Without a buffer of its own, it reads into the pool. */
+	/* The stream is unbuffered, so it reads directly into the pool. */
 	setvbuf(stream, NULL, _IONBF, 0);
 	REQUIRE(fread(pool + 128, 1, 11, stream) == 11);
 	fclose(stream);
@@ -105,14 +105,14 @@ static void durable(void)
 	REQUIRE(fsync(-1) == -1);
 }
 
-/* Through another mapping, another descriptor, and for files that are no pools. */
+/* Through another mapping, another descriptor, and for files that are not pools. */
 static void durable_elsewhere(void)
 {
 	char *part = map_fd(fd, 8192, 4096);
 	store8(part + 4096, 1);
 	REQUIRE(msync(part + 4096, 4096, MS_SYNC) == 0);
 	store8(part, 2);
-	/* The kernel knows pages only. */
+	/* The kernel works with whole pages. */
 	REQUIRE(msync(part, 100, MS_SYNC) == 0);
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -156,7 +156,7 @@ static void told(void)
 
 static char *path;
 
-/* Writes that make the file longer, beyond what is mapped. */
+/* Writes that extend the file beyond the mapped part. */
 static void appended(void)
 {
 	int end = open(path, O_RDWR | O_APPEND);
@@ -167,7 +167,7 @@ static void appended(void)
 	struct iovec parts[] = {{"thr", 3}, {"ee", 2}};
 	REQUIRE(writev(end, parts, 2) == 5);
 	REQUIRE(pwrite(fd, "far", 3, 3 * MIB) == 3);
-	/* What was written behind the mapping is mapped now. */
+	/* The part that was written beyond the mapping is mapped now. */
 	char *all = map_fd(fd, 4 * MIB, 0);
 	REQUIRE(memcmp(all + MIB, "onetwothree", 11) == 0);
 	store8(all + MIB + 16, 4);
@@ -193,7 +193,7 @@ static void punched(void)
 	REQUIRE(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 100, 5000) == 0);
 	REQUIRE(pool[99] == 'x' && pool[100] == 0 && pool[5099] == 0 && pool[5100] == 'x');
 	store8(pool + 4096, 1);
-	/* Most of this is zero already. */
+	/* Most of this is already zero. */
 	REQUIRE(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)MIB) == 0);
 	REQUIRE(*(volatile uint64_t *)(pool + 4096) == 0 && pool[3 * 4096 - 1] == 0);
 	REQUIRE(fallocate(fd, 0, 0, 2 * (off_t)MIB) == 0);
@@ -209,7 +209,7 @@ static inline long own_call(long number, long a, long b, long c, long d)
 	return result;
 }
 
-/* System calls past the functions for them. */
+/* System calls without their library functions. */
 static void raw(void)
 {
 	int source = file_with("abcdefgh");
@@ -242,7 +242,7 @@ static int in_clone(void *number)
 	return 0;
 }
 
-/* Threads and processes made with clone, and processes made with system calls. */
+/* Threads and processes created with clone, and processes created with system calls. */
 static char stacks[4][64 << 10] __attribute__((aligned(64)));
 
 static void cloned(void)

@@ -1,4 +1,4 @@
-/* Threads on one pool. The first argument says what they do, the third how many there are. */
+/* Threads on one pool. The first argument selects the test, the third is the number of threads. */
 #include <pthread.h>
 
 #include "pool.h"
@@ -17,7 +17,7 @@ static void run(void *(*routine)(void *))
 		REQUIRE(pthread_join(threads[at], NULL) == 0);
 }
 
-/* All add to one counter, and each keeps what it saw. */
+/* All add to one counter, and each stores the value that it saw. */
 static void *add(void *number)
 {
 	uint64_t *counter = (uint64_t *)pool;
@@ -31,7 +31,7 @@ static void *add(void *number)
 	return NULL;
 }
 
-/* All swap one word for its successor; the ones that lose try again. */
+/* All replace one word with its successor; the ones that fail try again. */
 static void *swap(void *number)
 {
 	uint64_t *word = (uint64_t *)(pool + 128);
@@ -45,7 +45,7 @@ static void *swap(void *number)
 	return NULL;
 }
 
-/* Plain stores of all threads to one word: whichever comes last must be last in the trace. */
+/* Plain stores of all threads to one word: the last one must be last in the trace. */
 static void *race(void *number)
 {
 	for (int round = 0; round < COUNTER_ROUNDS; round++) {
@@ -124,7 +124,7 @@ static void *pass_on(void *number)
 	return NULL;
 }
 
-/* Many threads that live for one store each. */
+/* Many threads that make only one store each. */
 static void *live_shortly(void *number)
 {
 	store8(pool + 8 * (long)number, (uint64_t)(long)number + 1);
@@ -165,7 +165,7 @@ static void *with_destructor(void *number)
 	return NULL;
 }
 
-/* Threads that nobody waits for, the last of which ends the process. */
+/* Threads that are never joined, the last of which ends the process. */
 static void *detached(void *number)
 {
 	store8(pool + 64 * (long)number, 7);

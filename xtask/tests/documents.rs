@@ -1,5 +1,5 @@
-//! The repository's Markdown: every relative link leads to a file or folder, every `#fragment` to a heading; what
-//! ARCHITECTURE.md and the design pages say of the code is there.
+//! The repository's Markdown: every relative link leads to a file or folder, every `#fragment` to a heading; the code
+//! that ARCHITECTURE.md and the design pages mention exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,7 +28,8 @@ fn every_relative_link_resolves() {
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
 }
 
-/// A path in `code` may be followed by a name, as in `crates/model/src/frontier.rs:Frontier`: the file has that word.
+/// A path in `code` may be followed by a name, as in `crates/model/src/frontier.rs:Frontier`: the file must contain
+/// that word.
 #[test]
 fn every_path_and_name_in_the_design_exists() {
     let mut wrong = Vec::new();
@@ -115,7 +116,7 @@ fn headings_are_named_as_github_names_them() {
     );
 }
 
-/// All Markdown files of the repository, except those that a build leaves behind.
+/// All Markdown files of the repository, except those that a build creates.
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
     let mut folders = vec![root()];
@@ -144,7 +145,7 @@ fn design() -> Vec<PathBuf> {
     design
 }
 
-/// What stands between backquotes in a line.
+/// The texts between backquotes in a line.
 fn codes(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }

@@ -1,18 +1,18 @@
 /*
- * The example of the Jaaru paper's introduction: an array of integers is filled, flushed, and committed.
+ * The example in the introduction of the Jaaru paper: an array of integers is filled, flushed, and committed.
  *
  *     array POOL fill N      N integers of eight bytes, N a multiple of eight
- *     array POOL recover N   reads the array if it is committed, and then it has to be whole
+ *     array POOL recover N   reads the array if it is committed; it must be complete then
  *
- * Before the fence of the array, each of its N/8 lines has nine contents, the first one and those after each
- * of its eight stores: 9 to the power of N/8 states, all of which an eager explorer has to try. Recovery
- * asks for the commit store first, so it observes
+ * Before the fence of the array, each of its N/8 lines has nine contents, the initial one and those after
+ * each of its eight stores: 9 to the power of N/8 states, all of which an eager explorer must try. Recovery
+ * reads the commit store first, so it observes
  *
  *     before the fence of the array            nothing committed     1 execution
  *     before the fence of the commit store     committed or not      2 executions
  *     at the end                               committed             1 execution, seen before
  *
- * which is 4, or fewer, whatever N is.
+ * which is at most 4, whatever N is.
  *
  * -DBUG=1: the array is flushed after the commit store.
  */

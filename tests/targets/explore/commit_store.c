@@ -1,11 +1,11 @@
 /*
- * Figure 4 of the Jaaru paper: a child is made and flushed, then a commit store makes it reachable.
+ * Figure 4 of the Jaaru paper: a child is created and flushed, then a commit store makes it reachable.
  *
  *     commit_store POOL add         addChild
- *     commit_store POOL read        readChild: looks at the data only if there is a child
- *     commit_store POOL read-data   looks at the data without asking whether there is a child
+ *     commit_store POOL read        readChild: reads the data only if there is a child
+ *     commit_store POOL read-data   reads the data without checking whether there is a child
  *
- * There are three failure points: before each clflush, and at the end. Executions that the paper counts:
+ * There are three failure points: before each clflush, and at the end. The paper counts these executions:
  *
  *                                   read                                      read-data
  *     before the first clflush      1: no child                               2: the data may be there
@@ -13,9 +13,9 @@
  *     at the end                    1: the child with its data                1: the same
  *     together                      4                                         4
  *
- * The execution at the end is one that was seen before, so fewer are enough. The paper's remark on reading
- * without the commit store is that with n lines of data there would be 2 to the power of n executions: build
- * with -DLINES=n for that.
+ * The execution at the end has been seen before, so fewer are enough. The paper remarks that reading without
+ * the commit store would take 2 to the power of n executions for n lines of data: build with -DLINES=n for
+ * that.
  */
 #include "../pool.h"
 
@@ -30,7 +30,7 @@ struct child {
 };
 
 struct pool {
-	/* Offset of the child in the pool; zero is none. */
+	/* Offset of the child in the pool; zero if there is none. */
 	uint64_t child;
 	struct child place __attribute__((aligned(64)));
 };

@@ -1,20 +1,20 @@
 /*
- * Extendible hashing with segments and a directory (after the idea of CCEH).
+ * Extendible hashing with segments and a directory (based on the idea of CCEH).
  *
- * The first bits of a key's hash select an entry of the directory, which leads to a segment. The segment
- * knows how many of these bits all its keys share, and which they are: one word, changed at once. A key
- * whose bits are others does not count, so that a split need not erase what it has moved.
+ * The first bits of a key's hash select an entry of the directory, which points to a segment. The segment
+ * stores how many of these bits all of its keys share, and their values: one word, changed atomically. A key
+ * with other bits is ignored, so that a split need not erase the keys that it has moved.
  *
- * A split copies half of the keys to a new segment, which becomes durable; then the upper half of the
- * directory's entries leads to it; then, when that is durable, the old segment's word says that it has one
- * bit more. Until then the old segment still has all keys: recovery finds entries that disagree with the word
- * and leads them back. If the directory has only one entry for the segment, a new one of twice the length
- * is made and one pointer is exchanged.
+ * A split copies half of the keys to a new segment and makes it durable; then the upper half of the
+ * directory's entries is changed to point to it; then, when that is durable, the word of the old segment is
+ * changed to one bit more. Until then the old segment still has all keys: recovery finds entries that
+ * disagree with the word and resets them. If the directory has only one entry for the segment, a new
+ * directory of twice the length is created and one pointer is replaced.
  *
  * Planted bugs:
  *   1  constructor: the first segments are not flushed
  *   2  constructor: the directory is not flushed
- *   3  split: the new segment is made durable last, when everything leads to it
+ *   3  split: the new segment is made durable last, when all entries point to it
  *   4  split: no fence between the entries of the directory and the word of the old segment
  *   5  doubling: the new directory is published before it is durable
  */
@@ -23,7 +23,7 @@
 #define BUCKETS 2UL
 #define SLOTS_IN_BUCKET 4UL
 #define SLOTS (BUCKETS * SLOTS_IN_BUCKET)
-/* How many slots, from the first one of a bucket on, a key may be in. */
+/* How many slots, starting with the first slot of a bucket, may contain a key. */
 #define PROBES (2 * SLOTS_IN_BUCKET)
 #define FIRST_DEPTH 1UL
 #define DEPTH_MAX 12UL
@@ -34,7 +34,7 @@ struct slot {
 };
 
 struct segment {
-	/* Number of bits in the lowest byte, the bits above it. */
+	/* Number of bits in the lowest byte, their values above it. */
 	LINE uint64_t prefix;
 	LINE struct slot slots[SLOTS];
 };
@@ -65,7 +65,7 @@ static uint64_t first_bits(uint64_t key, uint64_t depth)
 	return mix(key) >> (64 - depth);
 }
 
-/* Whether a key, which lies in the segment, belongs to it. */
+/* Whether a key in the segment belongs to it. */
 static bool counts(const struct segment *segment, uint64_t key)
 {
 	uint64_t depth = depth_of(segment);
@@ -135,7 +135,7 @@ static void check_directory(const struct directory *directory)
 	}
 }
 
-/* Leads entries of splits that were not finished back to the old segment. */
+/* Resets the entries of unfinished splits to the old segment. */
 static void repair(struct directory *directory)
 {
 	uint64_t entries = 1UL << directory->depth;
@@ -177,7 +177,7 @@ static bool index_find(uint64_t key, uint64_t *value)
 	return false;
 }
 
-/* Lets the entries with the bits of a new segment lead to it, and flushes them. */
+/* Changes the entries with the bits of a new segment to point to it, and flushes them. */
 static void lead_to(struct directory *directory, struct segment *upper)
 {
 	uint64_t shift = directory->depth - depth_of(upper);
@@ -230,7 +230,7 @@ static void split(struct segment *segment)
 #endif
 }
 
-/* A key that is there gets the value; otherwise the first slot does that holds nothing that counts. */
+/* An existing key gets the value; otherwise the first slot that is free or contains an ignored key does. */
 static bool insert_in_segment(struct segment *segment, uint64_t key, uint64_t value)
 {
 	struct slot *free = NULL;

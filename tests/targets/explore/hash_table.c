@@ -1,18 +1,18 @@
 /*
- * A hash table whose buckets are cache lines, changed in place (after the idea of P-CLHT).
+ * A hash table whose buckets are cache lines, changed in place (based on the idea of P-CLHT).
  *
- * A bucket has a lock, three keys, their values and a link. A value is stored before its key: in one line,
- * the order of stores is the order in which they become durable, so a key never appears without its value.
- * A full bucket gets another one behind it, which is durable before it is linked. When too many have been
- * added, everything is copied to a table of twice the length, and one pointer is exchanged.
+ * A bucket has a lock, three keys, their values and a link. A value is stored before its key: within one
+ * line, stores become durable in order, so a key never appears without its value. A full bucket is followed
+ * by another one, which is durable before it is linked. When too many have been added, everything is copied
+ * to a table of twice the length, and one pointer is replaced.
  *
- * Locks lie in the pool but mean nothing after a crash: whoever opens the pool releases them all, and
- * nobody flushes that.
+ * Locks are in the pool but mean nothing after a crash: opening the pool releases all of them, without
+ * flushing them.
  *
  * Planted bugs:
  *   1  constructor: the descriptor of the table is not flushed
  *   2  constructor: the array of buckets is not flushed
- *   3  a further bucket is linked before it is durable
+ *   3  an additional bucket is linked before it is durable
  *   4  growing: the new table is published with the same fence that makes its buckets durable
  */
 #include "index.h"
@@ -56,7 +56,7 @@ static void unlock(struct bucket *bucket)
 	STORE(bucket->lock, 0);
 }
 
-/* A table without keys; the caller makes it durable. */
+/* An empty table; the caller makes it durable. */
 static struct table *make_table(uint64_t count)
 {
 	struct table *table = heap_allocate(sizeof(*table));
@@ -126,7 +126,7 @@ static struct bucket *make_bucket(uint64_t key, uint64_t value)
 	return bucket;
 }
 
-/* Copies a key to a table that nobody sees yet. */
+/* Copies a key to a table that is not visible yet. */
 static void copy_to(struct table *table, uint64_t key, uint64_t value, uint64_t *added_there)
 {
 	struct bucket *at = head_of(table, key);
@@ -173,7 +173,7 @@ static void grow(void)
 	added = added_there;
 }
 
-/* Stores a key in the first free slot of a chain. False if there is none. */
+/* Stores a key in the first free slot of a chain. Returns false if there is none. */
 static bool insert_in_place(struct bucket *head, uint64_t key, uint64_t value)
 {
 	for (struct bucket *at = head; at; at = at->next) {
@@ -203,7 +203,7 @@ static bool update(struct bucket *head, uint64_t key, uint64_t value)
 	return false;
 }
 
-/* Links a further bucket with the key behind a full chain. */
+/* Links an additional bucket with the key to a full chain. */
 static void insert_behind(struct bucket *head, uint64_t key, uint64_t value)
 {
 	struct bucket *last = head;

@@ -1,10 +1,10 @@
 /*
- * A persistent heap: a pool at the same address in every process, so that plain pointers can be kept in it.
+ * A persistent heap: a pool at the same address in every process, so that it can contain plain pointers.
  *
- * An allocator that moves a cursor forward, and one pointer to begin with. The cursor is durable before the
- * memory is handed out: memory behind the durable cursor was never written, whatever a crash leaves, and
- * nothing is handed out twice. What is allocated when the power fails and not linked yet is lost for good,
- * which is what such indexes live with. Fresh memory holds anything: whoever allocates it has to fill it.
+ * An allocator that moves a cursor forward, and one root pointer. The cursor is durable before the memory is
+ * handed out: memory after the durable cursor was never written, whatever a crash leaves, and nothing is
+ * handed out twice. Memory that is allocated but not linked when the power fails is lost, which is acceptable
+ * for such indexes. Fresh memory is arbitrary: the caller must fill it.
  */
 #ifndef HEAP_H
 #define HEAP_H
@@ -25,21 +25,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Which planted bug is built in: 0 is none. Each program has its list. */
+/* The planted bug that is built in: 0 is none. Each program has its list. */
 #ifndef BUG
 #define BUG 0
 #endif
 
 #define LINE_BYTES 64UL
-/* Something that begins a line of its own. */
+/* Data that begins a new line. */
 #define LINE __attribute__((aligned(64)))
 
-/* Where programs have nothing of their own, and where the recorder can map pools. */
+/* An address range that programs do not use, and where the recorder can map pools. */
 #define HEAP_ADDRESS ((void *)0x100040000000UL)
 #define HEAP_BYTES (1UL << 20)
 #define HEAP_MAGIC 0x31706165682d6670UL
 
-/* Ends the program if something that has nothing to do with crashes does not work. */
+/* Ends the program if something that is unrelated to crashes fails. */
 #define REQUIRE(condition) \
 	do { \
 		if (!(condition)) { \
@@ -48,7 +48,7 @@
 		} \
 	} while (0)
 
-/* Ends recovery if the pool is not what any crash may leave. */
+/* Ends recovery if the pool is not a possible result of a crash. */
 #define INTACT(condition) \
 	do { \
 		if (!(condition)) { \
@@ -61,13 +61,13 @@
 #define STORE(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELEASE)
 
 struct heap {
-	/* Written last when the pool is made. */
+	/* Written last when the pool is created. */
 	LINE uint64_t magic;
-	/* Address of the first byte that was not handed out. */
+	/* Address of the first byte that is not handed out. */
 	LINE uint64_t cursor;
-	/* What the program begins with. */
+	/* The root of the program. */
 	LINE void *root;
-	/* How many inserts have returned. */
+	/* The number of completed inserts. */
 	LINE uint64_t acknowledged;
 };
 
@@ -117,8 +117,8 @@ static inline void choose_flush_instruction(void)
 	flush_instruction = ebx & bit_CLWB ? CLWB : ebx & bit_CLFLUSHOPT ? CLFLUSHOPT : CLFLUSH;
 }
 
-/* Whether an address can be that of something on the heap. Does not ask the cursor: that would be one more
- * thing that recovery observes. */
+/* Whether an address can be that of an object on the heap. Does not read the cursor: that would be another
+ * observation of recovery. */
 static inline bool heap_holds(const void *at, size_t len)
 {
 	uintptr_t first = (uintptr_t)heap + sizeof(*heap), place = (uintptr_t)at;
@@ -126,7 +126,7 @@ static inline bool heap_holds(const void *at, size_t len)
 	return place >= first && place % 8 == 0 && place < end && len <= end - place;
 }
 
-/* Maps the pool, which is made if it is missing or was not finished. */
+/* Maps the pool, which is created if it is missing or incomplete. */
 static inline void heap_open(const char *path)
 {
 	struct stat status;
@@ -150,7 +150,7 @@ static inline void heap_open(const char *path)
 	persist(&heap->magic, sizeof(heap->magic));
 }
 
-/* Whole lines, whatever they hold. */
+/* Whole lines, with arbitrary content. */
 static inline void *heap_allocate(size_t len)
 {
 	uint64_t start = heap->cursor;

@@ -1,4 +1,4 @@
-/* What every index needs: keys, their values, and the heap. The program around it is in judge.h. */
+/* Shared by all indexes: keys, their values, and the heap. The program around them is in judge.h. */
 #ifndef INDEX_H
 #define INDEX_H
 

@@ -1,13 +1,13 @@
 /*
  * The workload and the judge that all indexes share.
  *
- *     PROGRAM POOL insert N    opens or makes the pool and inserts the keys that are missing up to N;
+ *     PROGRAM POOL insert N    opens or creates the pool and inserts the missing keys up to N;
  *                              each is durable before it is counted as acknowledged
  *     PROGRAM POOL recover     opens the pool, repairs and judges it, and repeats the insert that may
  *                              have been interrupted
  *
- * Recovery succeeds if everything acknowledged is there, once and with its value, nothing else is there but
- * the insert that was under way, the index is in order by its own rules, and the next insert works.
+ * Recovery succeeds if all acknowledged keys exist, once and with their values, nothing else exists except
+ * the insert that was in progress, the index satisfies its own rules, and the next insert works.
  *
  * An index includes this file last and defines before that: index_open, which also repairs; index_insert;
  * index_find; and index_walk, which checks the rules of the index and visits each key once.
@@ -35,10 +35,10 @@ static void visit(uint64_t key, uint64_t value)
 		seen[i] = 1;
 		return;
 	}
-	INTACT(!"a key that nobody inserted");
+	INTACT(!"a key that was never inserted");
 }
 
-/* Everything up to a number is there, and nothing but perhaps the next one. */
+/* All keys up to a number exist, and nothing else except possibly the next one. */
 static void judge(uint64_t count)
 {
 	uint64_t value;

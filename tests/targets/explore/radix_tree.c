@@ -1,33 +1,33 @@
 /*
- * A radix tree whose nodes grow with the number of their children (after the idea of P-ART).
+ * A radix tree whose nodes grow with the number of their children (based on the idea of P-ART).
  *
- * A node stands for a byte of the key, and for a few bytes before it that all its keys share. Nodes have room
- * for 4, 16, 48 or 256 children. What leads to a child is a word: the address of a node, or of a record
- * with the whole key if its lowest bit is set. Records and nodes are durable before a word leads to them,
- * and the store of that word is all that commits an insert. In nodes for 4 and 16 children the byte is stored
- * before the word; the node for 48 has an index of bytes, which is stored after the word and commits instead
- * of it. A node that is full, or whose shared bytes have to be divided, is copied, and one word is exchanged.
- * So there is nothing to repair after a crash.
+ * A node represents a byte of the key, and a few bytes before it that all of its keys share. Nodes have room
+ * for 4, 16, 48 or 256 children. The link to a child is a word: the address of a node, or of a record with
+ * the whole key if its lowest bit is set. Records and nodes are durable before a word points to them, and the
+ * store of that word alone commits an insert. In nodes for 4 and 16 children the byte is stored before the
+ * word; the node for 48 has an index of bytes, which is stored after the word and commits instead of it. A
+ * node that is full, or whose shared bytes must be split, is copied, and one word is replaced. So there is
+ * nothing to repair after a crash.
  *
  * Planted bugs:
  *   1  constructor: a record is not flushed
  *   2  a larger node is published with the same fence that makes it durable
  *   3  no fence between the byte and the word in nodes for 16 children
  *   4  no fence between the word and the index of bytes in nodes for 48 children
- *   5  dividing shared bytes: the shortened copy of the node is not flushed
+ *   5  splitting shared bytes: the shortened copy of the node is not flushed
  */
 #include "index.h"
 
-/* Half of the keys differ in their last byte only, so that there are nodes of all kinds. */
+/* Half of the keys differ only in their last byte, so that there are nodes of all kinds. */
 #define KEY(number) ((number) % 4 == 3 ? mix(number) : 0x6b65790000000001UL + (number))
 #define KEY_BYTES 8U
 
 enum kind { NODE4 = 4, NODE16 = 16, NODE48 = 48, NODE256 = 256 };
 
-/* How every node begins. */
+/* The header of every node. */
 struct node {
 	uint16_t kind;
-	/* How many bytes of the key all children share, from this node's first byte on. */
+	/* How many bytes of the key all children share, starting with this node's first byte. */
 	uint8_t shared_len;
 	uint8_t shared[KEY_BYTES];
 };
@@ -46,7 +46,7 @@ struct node16 {
 
 struct node48 {
 	LINE struct node node;
-	/* The number of the word of a byte, and one; zero if there is none. */
+	/* The index of the word of a byte, plus one; zero if there is none. */
 	LINE uint8_t numbers[256];
 	LINE uint64_t words[48];
 };
@@ -109,7 +109,7 @@ static struct node *node_of(uint64_t word)
 	return node;
 }
 
-/* Where the word of a byte is, or NULL. */
+/* The address of the word of a byte, or NULL. */
 static uint64_t *child_of(struct node *node, uint8_t byte)
 {
 	uint8_t *bytes = NULL;
@@ -160,14 +160,14 @@ static uint64_t make_record(uint64_t key, uint64_t value)
 	return (uint64_t)record + 1;
 }
 
-/* Exchanges the word that leads to a part of the tree. */
+/* Replaces the word that points to a part of the tree. */
 static void lead_to(uint64_t *place, uint64_t word)
 {
 	STORE(*place, word);
 	persist(place, sizeof(*place));
 }
 
-/* Adds to a node that has words and bytes in the same order. False if it is full. */
+/* Adds a child to a node that has words and bytes in the same order. Returns false if it is full. */
 static bool add_in_order(uint8_t *bytes, uint64_t *words, unsigned kind, uint8_t byte, uint64_t word)
 {
 	unsigned at = 0;
@@ -188,7 +188,7 @@ static bool add_in_order(uint8_t *bytes, uint64_t *words, unsigned kind, uint8_t
 	return true;
 }
 
-/* Words that the index does not lead to are free, whatever they hold. */
+/* Words that the index does not refer to are free, whatever they contain. */
 static bool add_by_number(struct node48 *node, uint8_t byte, uint64_t word)
 {
 	bool taken[48] = {false};
@@ -213,7 +213,7 @@ static bool add_by_number(struct node48 *node, uint8_t byte, uint64_t word)
 	return true;
 }
 
-/* Adds a child to a node. False if there is no room. */
+/* Adds a child to a node. Returns false if there is no room. */
 static bool add(struct node *node, uint8_t byte, uint64_t word)
 {
 	switch (node->kind) {
@@ -233,7 +233,7 @@ static bool add(struct node *node, uint8_t byte, uint64_t word)
 	}
 }
 
-/* Adds a child to a node that nobody sees yet. */
+/* Adds a child to a node that is not visible yet. */
 static void put(struct node *node, unsigned at, uint8_t byte, uint64_t word)
 {
 	switch (node->kind) {
@@ -254,7 +254,7 @@ static void put(struct node *node, unsigned at, uint8_t byte, uint64_t word)
 	}
 }
 
-/* Copies all children of a node to one that nobody sees yet; returns how many. */
+/* Copies all children of a node to one that is not visible yet; returns how many. */
 static unsigned put_all(struct node *to, struct node *from)
 {
 	unsigned count = 0;
@@ -266,7 +266,7 @@ static unsigned put_all(struct node *to, struct node *from)
 	return count;
 }
 
-/* Replaces a full node by a larger one with one more child. */
+/* Replaces a full node with a larger one with one more child. */
 static void grow(uint64_t *place, struct node *node, uint8_t byte, uint64_t word)
 {
 	enum kind kind = node->kind == NODE4 ? NODE16 : node->kind == NODE16 ? NODE48 : NODE256;
@@ -280,7 +280,7 @@ static void grow(uint64_t *place, struct node *node, uint8_t byte, uint64_t word
 	lead_to(place, (uint64_t)larger);
 }
 
-/* Divides the bytes that a node shares, before the one with this number. */
+/* Splits the bytes that a node shares, before the one with this number. */
 static void divide(uint64_t *place, struct node *node, unsigned at, uint8_t byte, uint64_t word)
 {
 	struct node *above = make_node(NODE4, node->shared, at);
@@ -297,7 +297,7 @@ static void divide(uint64_t *place, struct node *node, unsigned at, uint8_t byte
 	lead_to(place, (uint64_t)above);
 }
 
-/* Puts a node above a record where another key is inserted; `at` bytes of the keys are decided. */
+/* Puts a node above a record where another key is inserted; the keys share the first `at` bytes. */
 static void branch(uint64_t *place, uint64_t old_word, unsigned at, uint64_t key, uint64_t word)
 {
 	uint64_t old_key = record_of(old_word)->key;
@@ -331,7 +331,7 @@ static void index_open(void)
 	INTACT(heap_holds(index_root, sizeof(*index_root)));
 }
 
-/* How many of the bytes that a node shares a key has too. */
+/* How many of the bytes that a node shares match a key. */
 static unsigned match(const struct node *node, uint64_t key, unsigned at)
 {
 	unsigned len = 0;
@@ -394,7 +394,7 @@ static void index_insert(uint64_t key, uint64_t value)
 	}
 }
 
-/* Everything below a word, all of whose keys begin with `at` bytes of `prefix`. */
+/* Visits everything below a word; all of its keys begin with `at` bytes of `prefix`. */
 static void walk(uint64_t word, unsigned at, uint64_t prefix, visitor *visit)
 {
 	if (is_record(word)) {

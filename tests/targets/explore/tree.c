@@ -1,22 +1,22 @@
 /*
- * A B+-tree whose nodes are sorted arrays, changed in place (after the ideas of FAST and FAIR).
+ * A B+-tree whose nodes are sorted arrays, changed in place (based on the ideas of FAST and FAIR).
  *
- * An entry is a key and a word: a value in a leaf, a child in the levels above. An entry whose word is the
- * same as that of its left neighbour does not count, and the first entry without a word ends the node. So
- * entries can be shifted to the right one store after the other, first the word, then the key: whatever
- * prefix of these stores a crash leaves, one entry at most is there twice and none is missing. The stores to
- * a line become durable in their order; a line is made durable before the next one is touched.
- * (Values of neighbours have to differ. In an index they are addresses of records.)
+ * An entry is a key and a word: a value in a leaf, a child in the levels above. An entry whose word equals
+ * that of its left neighbour is ignored, and the first entry without a word ends the node. So entries can be
+ * shifted to the right one store after the other, first the word, then the key: whatever prefix of these
+ * stores a crash leaves, at most one entry is duplicated and none is missing. The stores to a line become
+ * durable in order; a line is made durable before the next one is changed. (Values of neighbours must differ.
+ * In an index they are addresses of records.)
  *
- * A split makes a right sibling with the upper half, durable before it is linked, cuts the node, and then
- * tells the level above. Every node knows its lowest key, so whoever comes too far to the left goes on to
- * the sibling: a split that was interrupted costs time, not keys. Recovery finishes it.
+ * A split creates a right sibling with the upper half, makes it durable, links it, truncates the node, and
+ * then updates the level above. Every node stores its lowest key, so a search that ends too far to the left
+ * continues to the sibling: an interrupted split costs time, but no keys. Recovery completes it.
  *
  * Planted bugs:
  *   1  constructor: the header of a node is not flushed
  *   2  split: one fence for the new node and for the link to it
- *   3  split: no fence between linking the sibling and cutting the node
- *   4  shifting: a line is not made durable before the next one is touched
+ *   3  split: no fence between linking the sibling and truncating the node
+ *   4  shifting: a line is not made durable before the next one is changed
  */
 #include "index.h"
 
@@ -24,7 +24,7 @@
 /* The last slot always ends the node. */
 #define ENTRIES_MAX (SLOTS - 1)
 #define LEVELS_MAX 16UL
-/* The word in front of the first entry of a leaf: no value. */
+/* The word before the first entry of a leaf: no value. */
 #define NO_CHILD 1UL
 
 struct entry {
@@ -35,10 +35,10 @@ struct entry {
 struct node {
 	/* Leaves are level 0. */
 	LINE uint64_t level;
-	/* No key of this node, or of nodes to the right of it, is less. */
+	/* All keys of this node, and of nodes to the right of it, are at least this. */
 	uint64_t lowest;
 	struct node *sibling;
-	/* The child of keys that are less than that of the first entry. */
+	/* The child for keys that are less than the key of the first entry. */
 	uint64_t leftmost;
 	LINE struct entry entries[SLOTS];
 };
@@ -54,7 +54,7 @@ static uint64_t word_before(const struct node *node, int at)
 	return at ? node->entries[at - 1].word : node->leftmost;
 }
 
-/* How many entries there are up to the end, those that do not count included. */
+/* The number of entries up to the end, including ignored ones. */
 static int entry_count(const struct node *node)
 {
 	int count = 0;
@@ -148,13 +148,13 @@ static struct node *descend(uint64_t key, uint64_t level)
 	return node;
 }
 
-/* Inserts an entry into a node that has room for it, and none with this key. */
+/* Inserts an entry into a node that has room for it and no entry with this key. */
 static void shift_in(struct node *node, uint64_t key, uint64_t word)
 {
 	struct entry *entries = node->entries;
 	int count = entry_count(node), at = count;
 	INTACT(count < ENTRIES_MAX);
-	/* A split leaves entries behind the end. */
+	/* A split leaves entries after the end. */
 	if (entries[count + 1].word) {
 		STORE(entries[count + 1].word, 0);
 		if (is_line_end(&entries[count]))
@@ -178,7 +178,7 @@ static void shift_in(struct node *node, uint64_t key, uint64_t word)
 	persist(&entries[at], sizeof(*entries));
 }
 
-/* Removes an entry that does not count, by shifting the others to the left. */
+/* Removes an ignored entry by shifting the others to the left. */
 static void shift_out(struct node *node, int at)
 {
 	struct entry *entries = node->entries;
@@ -193,7 +193,7 @@ static void shift_out(struct node *node, int at)
 
 static void tell_level_above(struct node *right);
 
-/* Ends a node where its sibling begins. */
+/* Truncates a node where its sibling begins. */
 static void cut(struct node *node, int at)
 {
 	STORE(node->entries[at].word, 0);
@@ -236,7 +236,7 @@ static void grow_upwards(struct node *right)
 	persist(&index_root->top, sizeof(index_root->top));
 }
 
-/* Enters a node that its level already leads to into the level above. */
+/* Adds a node, which is already linked in its level, to the level above. */
 static void tell_level_above(struct node *right)
 {
 	if (index_root->top->level == right->level) {
@@ -266,7 +266,7 @@ static bool is_known_above(const struct node *node)
 	return false;
 }
 
-/* Finishes what an interrupted insert has left of a node. */
+/* Completes the effects of an interrupted insert on a node. */
 static void repair_node(struct node *node)
 {
 	int count = entry_count(node);
@@ -283,7 +283,7 @@ static void repair_node(struct node *node)
 	}
 }
 
-/* From the top downwards, so that the way to a node is in order when the node is repaired. */
+/* From the top downwards, so that the path to a node is intact when the node is repaired. */
 static void repair(void)
 {
 	INTACT(heap_holds(index_root->top, sizeof(struct node)));
@@ -352,7 +352,7 @@ static void index_insert(uint64_t key, uint64_t value)
 	}
 }
 
-/* All nodes of a level: sorted, within their bounds, known above, and nothing twice. */
+/* All nodes of a level: sorted, within their bounds, known above, and without duplicates. */
 static void walk_level(struct node *first, visitor *visit)
 {
 	uint64_t least = 0;

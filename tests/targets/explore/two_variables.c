@@ -5,8 +5,8 @@
  *     two_variables POOL recover         figure 3: reads x
  *     two_variables POOL recover-both    reads x, then y
  *
- * There are two failure points: before the clflush, and at the end. What can be read, and so the number of
- * executions that the paper's method needs:
+ * There are two failure points: before the clflush, and at the end. The values that can be read, and so the
+ * number of executions that the paper's method needs:
  *
  *                          x             executions   x, y                                executions
  *     before the clflush   0, 2          2            0 0, 0 1, 2 1                       3

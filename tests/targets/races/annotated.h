@@ -1,4 +1,4 @@
-/* What the figures on raw persistent memory share: a barrier, and an array with a backup of one element. */
+/* Shared by the figures on raw persistent memory: a barrier, and an array with a backup of one element. */
 #ifndef ANNOTATED_H
 #define ANNOTATED_H
 
@@ -13,7 +13,7 @@
 #define WRITE_BACK "clwb"
 #endif
 
-/* Writes the line of an address back. A macro: the failure point has to be in the line that uses it. */
+/* Writes the line of an address back. A macro: the failure point must be in the line that uses it. */
 #define write_back(at) \
 	__asm__ volatile(WRITE_BACK " %0" : "+m"(*(volatile char *)(at)) : : "memory")
 
@@ -30,7 +30,7 @@ struct backup {
 	uint64_t value;
 };
 
-/* The content before the update: no element is zero, so that a backup which is not there is seen. */
+/* The content before the update: no element is zero, so that a missing backup is noticed. */
 static inline void fill(uint64_t *array)
 {
 	for (uint64_t i = 0; i < ELEMENTS; i++)

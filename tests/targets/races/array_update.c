@@ -3,13 +3,13 @@
  * and a bit that says whether the backup is valid.
  *
  *     array_update POOL update    updates an element
- *     array_update POOL recover   puts the backup back if it is valid
+ *     array_update POOL recover   restores the backup if it is valid
  *
- * What the paper finds: the valid bit has the wrong values. It is 1 when the update is done, so that recovery
- * puts a stale backup back: a cross-failure semantic bug at each failure point from there on. While the update
- * is under way it is 0, and recovery does nothing.
+ * What the paper finds: the valid bit has the wrong values. It is 1 when the update is complete, so that
+ * recovery restores a stale backup: a cross-failure semantic bug at each failure point from there on. While
+ * the update is in progress it is 0, and recovery does nothing.
  *
- * -DCORRECT: the bit has the right values, and nothing is found.
+ * -DCORRECT: the bit has the correct values, and nothing is found.
  */
 #include "annotated.h"
 

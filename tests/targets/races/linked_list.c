@@ -1,15 +1,15 @@
 /*
- * Figure 1 of the XFDetector paper: a node is put in front of a list, in a transaction that does not add the
- * list's length.
+ * Figure 1 of the XFDetector paper: a node is inserted at the head of a list, in a transaction that does not
+ * add the list's length.
  *
- *     linked_list POOL append        makes a list and appends a node
+ *     linked_list POOL append        creates a list and inserts a node
  *     linked_list POOL recover       opens the pool, which rolls back, and pops a node
  *     linked_list POOL recover-alt   opens the pool, counts the nodes, sets the length, and pops a node
  *
  * What the paper finds: if the power fails before the transaction is committed, the length may be the new one or
- * the old one when `pop` reads it: a cross-failure race. With the new length `pop` removes a node from a list
- * that has none. `recover-alt` overwrites the length before anybody reads it: nothing is found, although the
- * workload is the same.
+ * the old one when `pop` reads it: a cross-failure race. With the new length `pop` removes a node from an empty
+ * list. `recover-alt` overwrites the length before it is read: nothing is found, although the workload is the
+ * same.
  */
 #include <libpmemobj.h>
 

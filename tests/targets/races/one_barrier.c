@@ -3,7 +3,7 @@
  * update in place.
  *
  *     one_barrier POOL update    updates an element
- *     one_barrier POOL recover   puts the backup back if it is valid
+ *     one_barrier POOL recover   restores the backup if it is valid
  *
  * What the paper finds, with `valid` as the commit variable:
  *
@@ -11,9 +11,9 @@
  *     F2, before the second barrier    a cross-failure semantic bug: the backup was not durable before the
  *                                      last store to `valid`
  *
- * In the paper backup and bit share a line, and caches keep the order of stores to a line: whoever reads the
- * new bit reads the new backup. So the race at F1 is one by the paper's rule (`--strict`), and one that can be
- * seen only if they have a line each, which is the default here.
+ * In the paper backup and bit share a line, and caches keep the order of stores to a line: a reader of the new
+ * bit also reads the new backup. So the race at F1 is one only by the paper's rule (`--strict`); it has an
+ * effect only if they are on separate lines, which is the default here.
  *
  * -DSAME_LINE: as in the paper. -DCORRECT: a barrier after each of them, and nothing is found.
  */

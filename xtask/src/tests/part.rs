@@ -17,17 +17,17 @@ pub(super) struct Part<'b> {
     tests: Vec<String>,
 }
 
-/// What a part gave.
+/// The result of a part.
 #[derive(Debug)]
 pub(super) struct Report {
     binary: String,
     pub(super) passed: u64,
-    /// The names of those that failed.
+    /// The names of the failed tests.
     pub(super) failed: Vec<String>,
-    /// How long each test took that ended.
+    /// How long each completed test took.
     pub(super) times: Vec<(String, Duration)>,
     took: Duration,
-    /// All that was printed.
+    /// The complete output.
     output: String,
 }
 
@@ -76,7 +76,7 @@ impl<'b> Part<'b> {
         let (stamped, errors) = std::thread::scope(|scope| {
             let errors = scope.spawn(move || {
                 let mut bytes = Vec::new();
-                // What can be read is shown.
+                // Everything that can be read is shown.
                 let _ = stderr.map(|mut it| it.read_to_end(&mut bytes));
                 String::from_utf8_lossy(&bytes).into_owned()
             });
@@ -123,7 +123,7 @@ impl<'b> Part<'b> {
                 (count, Vec::new())
             }
             Some((count, _)) if ended.len() == self.tests.len() => (count, without_result()),
-            // It ended without a result, or did not run every test: what has not passed has failed.
+            // It ended without a result, or did not run every test: every test that has not passed has failed.
             _ => (passed.len() as u64, without_result()),
         };
         let mut failed = failed;
@@ -161,7 +161,7 @@ pub(super) fn result(line: &str) -> Option<(u64, u64)> {
     Some((count("passed"), count("failed")))
 }
 
-/// The lines of what a program prints, whatever it is.
+/// The lines of a program's output, even if it is not UTF-8.
 pub(super) fn lines(reader: impl BufRead) -> impl Iterator<Item = String> {
     let lines = reader.split(b'\n').map_while(Result::ok);
     lines.map(|line| String::from_utf8_lossy(&line).into_owned())

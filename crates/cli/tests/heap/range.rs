@@ -37,5 +37,5 @@ fn what_cannot_be_a_range_is_refused_with_a_sentence() {
 fn a_program_runs_unchanged_without_powerfail() {
     let folder = Folder::with("good", "range.c", &[]);
     let run = folder.run("good", &[]).ends_with(0);
-    assert_eq!(run.stdout, "0\n", "nobody records");
+    assert_eq!(run.stdout, "0\n", "not recorded");
 }

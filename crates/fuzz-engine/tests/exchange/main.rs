@@ -27,7 +27,7 @@ fn message(sender: u8, number: u32) -> Vec<u8> {
 fn what_one_sends_all_others_receive() {
     let broker = Exchange::broker("127.0.0.1:0").expect("a port is free");
     let address = broker.address().expect("a broker has an address");
-    assert!(broker.send(message(0, 0)), "before anybody has joined");
+    assert!(broker.send(message(0, 0)), "before any client has joined");
     let members = [
         broker,
         Exchange::join(address).unwrap(),

@@ -1,9 +1,9 @@
 /*
- * Figure 7 of the PMFuzz paper: a table that is updated in place, with a backup of what was there before. Which
- * way recovery goes depends on backup.valid, so only a crash image leads to the one that undoes an update: and
- * there what is undone may be lost.
+ * Figure 7 of the PMFuzz paper: a table that is updated in place, with a backup of the previous value. The path
+ * of recovery depends on backup.valid, so only a crash image leads to the path that undoes an update; there,
+ * the undone value may be lost.
  *
- * Arguments: pool. Commands on standard input, one per line: "set KEY VALUE". Recovery comes first in any case.
+ * Arguments: pool. Commands on standard input, one per line: "set KEY VALUE". Recovery always runs first.
  * -DBUGS_ALL plants the bug.
  */
 #include "../kv/planted.h"
@@ -57,7 +57,7 @@ static void update(uint64_t key, uint64_t value)
 static void recover(void)
 {
 	if (pool->backup_valid) {
-		pool->table.values[pool->backup.key % KEYS] = pool->backup.value; // bug 4: PF0101, PF0504 what is undone may be lost
+		pool->table.values[pool->backup.key % KEYS] = pool->backup.value; // bug 4: PF0101, PF0504 the undo may be lost
 		pool->table.checksum = pool->backup.checksum; // bug 4: PF0101, PF0504
 		if (!PLANTED(4))
 			pmem_persist(&pool->table, sizeof(pool->table));

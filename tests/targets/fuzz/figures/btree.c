@@ -1,7 +1,7 @@
 /*
- * Figure 1 of the PMFuzz paper: a B-tree that takes an item from the left sibling when a node runs low, and keeps
- * the wrong item of the parent for that; and, where the node is not empty, adds the node twice. Only removals in
- * a tree with two nodes, the left of them well filled, get there.
+ * Figure 1 of the PMFuzz paper: a B-tree that takes an item from the left sibling when a node underflows, and
+ * adds the wrong item of the parent for that; and, if the node is not empty, adds the node twice. Only removals
+ * in a tree with two nodes, the left of which has items to spare, reach this code.
  *
  * Arguments: pool. Commands on standard input, one per line: "insert KEY", "remove KEY". Without any, checks the tree.
  * -DBUGS_ALL plants the bugs.
@@ -26,7 +26,7 @@ struct node {
 	uint64_t items[ITEMS_MAX];
 };
 
-/* Item p is the least key that may be in slot p + 1. */
+/* Item p is the smallest key that may be in slot p + 1. */
 struct parent {
 	uint64_t n;
 	uint64_t items[SLOTS_MAX];
@@ -62,7 +62,7 @@ static void add(void *address, size_t size)
 	pmemobj_tx_add_range_direct(address, size);
 }
 
-/* The caller has added the node, if it is_added. */
+/* If is_added, the caller has added the node. */
 static void insert_item(struct node *node, uint64_t key, uint64_t p, int is_added)
 {
 	if (node->n > p) {
@@ -116,7 +116,7 @@ static void insert(uint64_t key)
 static void rotate_left(struct node *left, struct node *node, uint64_t p)
 {
 	uint64_t key = left->items[left->n - 1];
-	/* Its caller has added the node. */
+	/* The caller has added the node. */
 	insert_item(node, key, 0, 1);
 	if (PLANTED(1))
 		pmemobj_tx_add_range_direct(&parent->items[p], sizeof(*parent->items)); // bug 1: PF0507

@@ -1,7 +1,7 @@
 /*
- * Figure 3 of the PMFuzz paper: a database with lists in persistent memory and a table of what it holds in
- * volatile memory. A transaction that appends to a list keeps the link at its head, and stores to that at its tail.
- * Every run does one command, so only one that starts with an image whose list is not empty gets there.
+ * Figure 3 of the PMFuzz paper: a database with lists in persistent memory and a volatile table of its content. A
+ * transaction that appends to a list adds the link at its head, but stores to the link at its tail. Every run
+ * executes one command, so only a run that starts with an image with a non-empty list reaches this code.
  *
  * Arguments: pool. One command on standard input: "put KEY VALUE" or "get KEY". Without it, checks the lists.
  * -DBUGS_ALL plants the bug.
@@ -34,7 +34,7 @@ struct table {
 static PMEMobjpool *pool;
 static struct table *table;
 
-/* What is in volatile memory: all entries, and the last one of each list. */
+/* The volatile state: all entries, and the last entry of each list. */
 static struct entry *entries[ENTRIES_MAX];
 static uint64_t entry_count;
 static struct entry *tails[LISTS];
@@ -47,7 +47,7 @@ static void require(int condition)
 	}
 }
 
-/* Opening the pool has rolled back what was not committed. */
+/* Opening the pool has rolled back uncommitted transactions. */
 static void reconstruct(void)
 {
 	for (int i = 0; i < LISTS; i++)

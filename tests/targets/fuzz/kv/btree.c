@@ -1,5 +1,5 @@
 /*
- * A B-tree with one to three keys in a node, changed in transactions. Nodes are split and filled up on the way
+ * A B-tree with one to three keys in a node, changed in transactions. Nodes are split and filled on the way
  * down, so that nothing has to be done on the way up.
  */
 #include "planted.h"
@@ -70,7 +70,7 @@ static struct item *find(uint64_t key, struct node **holder)
 	}
 }
 
-/* Makes room for an item, and for a child behind it. The node belongs to the transaction. */
+/* Makes room for an item, and for a child after it. The node belongs to the transaction. */
 static void open_gap(struct node *node, unsigned index)
 {
 	unsigned behind = node->count - index;
@@ -81,7 +81,7 @@ static void open_gap(struct node *node, unsigned index)
 	node->count++;
 }
 
-/* Takes an item out, and the child behind it. The node belongs to the transaction. */
+/* Removes an item, and the child after it. The node belongs to the transaction. */
 static void close_gap(struct node *node, unsigned index)
 {
 	unsigned behind = node->count - index - 1;
@@ -111,7 +111,7 @@ static void split(struct node *parent, unsigned index)
 	parent->children[index + 1] = link_to(right);
 	if (!(PLANTED(2) && !is_below_new_top))
 		own(left);
-	left->count = HALF; // bug 2: PF0304 a node that is split below the top is not added
+	left->count = HALF; // bug 2: PF0304 a node that is split below the root is not added
 }
 
 static void split_top(void)
@@ -122,7 +122,7 @@ static void split_top(void)
 	tree->top = link_to(top);
 	if (!PLANTED(4))
 		tx_own(&tree->height, sizeof(tree->height));
-	tree->height++; // bug 4: PF0304 a tree gets higher, and its height is not added
+	tree->height++; // bug 4: PF0304 the tree grows in height, and its height is not added
 	split(top, 0);
 }
 
@@ -161,7 +161,7 @@ static void btree_put(const char *text, uint64_t value)
 	} else {
 		if (!(PLANTED(1) && !holder->is_leaf))
 			own(holder);
-		item->value = value; // bug 1: PF0304 a value in an inner node is overwritten and not added
+		item->value = value; // bug 1: PF0304 a changed value in an inner node is not added
 	}
 	tx_commit();
 }
@@ -175,13 +175,13 @@ static int btree_get(const char *text, uint64_t *value)
 	return item != NULL;
 }
 
-/* The child before takes its last item up, and the parent's comes down. */
+/* The last item of the left sibling moves up to the parent, and the parent's item moves down. */
 static void rotate_from_left(struct node *parent, unsigned index)
 {
 	struct node *left = child(parent, index - 1);
 	struct node *node = child(parent, index);
 	if (PLANTED(6) && !node->is_leaf) {
-		/* What moves, without the slot that gets free. */
+		/* The moved part, without the slot that becomes free. */
 		tx_add(node, offsetof(struct node, children));
 		tx_add(&node->children[1], (node->count + 1) * sizeof(offset));
 	} else {
@@ -240,7 +240,7 @@ static void merge(struct node *parent, unsigned index)
 	close_gap(parent, index);
 }
 
-/* Sees to it that a child has an item to spare; returns the child to go on with. */
+/* Makes sure that a child has an item to spare; returns the child to continue with. */
 static struct node *fill(struct node *parent, unsigned index)
 {
 	struct node *node = child(parent, index);
@@ -262,7 +262,7 @@ static struct node *fill(struct node *parent, unsigned index)
 
 static void remove_below(struct node *node, uint64_t key);
 
-/* Removes an item of an inner node: one from below takes its place. */
+/* Removes an item of an inner node: an item from below replaces it. */
 static void remove_inner(struct node *node, unsigned index)
 {
 	uint64_t key = node->items[index].key;
@@ -274,7 +274,7 @@ static void remove_inner(struct node *node, unsigned index)
 			;
 		struct item item = leaf->items[leaf->count - 1];
 		if (PLANTED(11))
-			tx_add(&tree->order, sizeof(tree->order)); // bug 11: PF0506, PF0507 what never changes is added
+			tx_add(&tree->order, sizeof(tree->order)); // bug 11: PF0506, PF0507 a constant field is added
 		own(node);
 		node->items[index] = item;
 		remove_below(left, item.key);
@@ -284,7 +284,7 @@ static void remove_inner(struct node *node, unsigned index)
 		struct item item = leaf->items[0];
 		if (!PLANTED(10))
 			own(node);
-		node->items[index] = item; // bug 10: PF0304 the next item takes the place of one that is not added
+		node->items[index] = item; // bug 10: PF0304 an item is replaced by the next one without being added
 		remove_below(right, item.key);
 	} else {
 		merge(node, index);
@@ -292,7 +292,7 @@ static void remove_inner(struct node *node, unsigned index)
 	}
 }
 
-/* Removes a key that is there from a node with an item to spare. */
+/* Removes an existing key from a node with an item to spare. */
 static void remove_below(struct node *node, uint64_t key)
 {
 	for (;;) {
@@ -310,7 +310,7 @@ static void remove_below(struct node *node, uint64_t key)
 	}
 }
 
-/* Removes a key that is there; counting is for the caller. */
+/* Removes an existing key; the caller updates the count. */
 static void remove_key(uint64_t key)
 {
 	remove_below(at(tree->top), key);
@@ -320,7 +320,7 @@ static void remove_key(uint64_t key)
 	if (!PLANTED(9))
 		tx_own(&tree->top, sizeof(tree->top));
 	offset old = tree->top;
-	tree->top = top->children[0]; // bug 9: PF0304 a tree gets lower, and its top is not added
+	tree->top = top->children[0]; // bug 9: PF0304 the tree shrinks in height, and its root is not added
 	tx_own(&tree->height, sizeof(tree->height));
 	tree->height--;
 	tx_free(old);
@@ -340,7 +340,7 @@ static int btree_remove(const char *text)
 	return 1;
 }
 
-/* The least key from this one on. */
+/* The smallest key that is at least this one. */
 static int next_key(uint64_t from, uint64_t *key)
 {
 	int is_found = 0;
@@ -369,7 +369,7 @@ static uint64_t btree_drop(const char *first, const char *last)
 	} while (next_key(number(first), &key) && key <= number(last));
 	if (!(PLANTED(12) && removed >= 3))
 		tx_own(&tree->count, sizeof(tree->count));
-	tree->count -= removed; // bug 12: PF0304 three keys go, and their count is not added
+	tree->count -= removed; // bug 12: PF0304 three keys are removed, and their count is not added
 	tx_commit();
 	return removed;
 }
@@ -397,7 +397,7 @@ static uint64_t btree_count(void)
 	return tree->count;
 }
 
-/* Keys lie between two others, if there are these. */
+/* Keys lie between two bounds, if these exist. */
 static uint64_t check_node(offset where, uint64_t depth, const uint64_t *above, const uint64_t *below)
 {
 	require(link_is_possible(where, sizeof(struct node)), "btree: a link leads out of the pool");

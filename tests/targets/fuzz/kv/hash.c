@@ -1,6 +1,6 @@
 /*
- * A hash map with chains. Entries come and go by actions of libpmemobj, and are overwritten with an undo slot.
- * The count is kept beside them, with a flag that says when not to trust it.
+ * A hash map with chains. Entries are inserted and removed by actions of libpmemobj, and are overwritten with
+ * an undo slot. The count is stored beside them, with a flag that says when not to trust it.
  */
 #include "hash.h"
 
@@ -27,7 +27,7 @@ static void fill_in(struct entry *entry, uint64_t value)
 	entry->seal = seal_of(entry->key, value);
 }
 
-/* How much of an entry changes with its value. */
+/* The part of an entry that changes with its value. */
 enum { CONTENT_BYTES = offsetof(struct entry, next) - offsetof(struct entry, value) };
 
 offset *hash_bucket(uint64_t key)
@@ -76,7 +76,7 @@ static void insert(uint64_t key, uint64_t value)
 	begin_count();
 	pmemobj_set_value(pool, &actions[1], head, object.off);
 	require(pmemobj_publish(pool, actions, 2) == 0, "an entry is not published");
-	map->count++; // bug 21: PF0101, PF0504 a chain gets longer, and the count is not made durable
+	map->count++; // bug 21: PF0101, PF0504 a chain grows, and the count is not made durable
 	if (!(PLANTED(21) && is_chain))
 		persist(&map->count, sizeof(map->count));
 	end_count();
@@ -132,7 +132,7 @@ static void remove_entry(offset *slot, int is_head)
 	PMEMoid object = pmemobj_oid(entry);
 	begin_count();
 	if (PLANTED(24) && !is_head) {
-		*slot = entry->next; // bug 24: PF0101, PF0504 an entry goes before the link to it
+		*slot = entry->next; // bug 24: PF0101, PF0504 an entry is freed before the link to it
 		pmemobj_free(&object);
 	} else {
 		struct pobj_action actions[2];
@@ -157,7 +157,7 @@ static int hash_remove(const char *text)
 	return 1;
 }
 
-/* Calls visit with each entry; with a check, chains that cannot be end the program. */
+/* Calls visit with each entry; with a check, an invalid chain ends the program. */
 static void each_entry(void (*visit)(const struct entry *, const offset *bucket))
 {
 	const struct buckets *arrays[] = {at(map->buckets), map->next ? at(map->next) : NULL};
@@ -256,7 +256,7 @@ static void recover_undo(void)
 		return;
 	require(link_is_possible(undo->entry, sizeof(struct entry)), "hash: the undo slot is of no entry");
 	struct entry *entry = at(undo->entry);
-	entry->value = undo->value; // bug 30: PF0101, PF0504 what is undone may be lost
+	entry->value = undo->value; // bug 30: PF0101, PF0504 the undone value may be lost
 	entry->seal = seal_of(entry->key, undo->value); // bug 30: PF0101, PF0504
 	if (!PLANTED(30))
 		persist(&entry->value, CONTENT_BYTES);
@@ -271,7 +271,7 @@ static void recover_count(void)
 	entries_seen = 0;
 	each_entry(count_entry);
 	if (PLANTED(32)) {
-		map->count_dirty = 0; // bug 32: PF0301 the count is trusted before it is right
+		map->count_dirty = 0; // bug 32: PF0301 the count is trusted before it is correct
 		persist(&map->count_dirty, sizeof(map->count_dirty));
 	}
 	map->count = entries_seen; // bug 32: PF0301

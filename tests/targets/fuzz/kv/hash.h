@@ -1,19 +1,19 @@
 /*
- * The hash map, for the files that it consists of.
+ * Shared by the files of the hash map.
  */
 #ifndef HASH_H
 #define HASH_H
 
 #include "store.h"
 
-/* What recovery has to tell apart is kept in lines of its own. */
+/* Data that recovery must distinguish is in separate lines. */
 enum { LINE_BYTES = 64 };
 
 struct entry {
 	uint64_t key;
 	uint64_t value;
 	char text[48];
-	/* Of key and value: both are of the same time, or the entry is broken. */
+	/* Checksum of key and value: both are from the same time, or the entry is broken. */
 	uint64_t seal;
 	offset next;
 };
@@ -23,7 +23,7 @@ struct buckets {
 	offset heads[];
 };
 
-/* What an entry held before it is overwritten; only if it is valid. */
+/* The content of an entry before it is overwritten; only if it is valid. */
 struct undo {
 	uint64_t valid;
 	char apart[LINE_BYTES];
@@ -38,12 +38,12 @@ struct map {
 	uint64_t count;
 	char apart_2[LINE_BYTES];
 	offset buckets;
-	/* While the map is resized: where entries go, and how many of the old buckets have gone there. */
+	/* While the map is resized: the new array, and how many of the old buckets have been moved to it. */
 	offset next;
 	uint64_t moved;
 	uint64_t grown_at_open;
 	char apart_3[LINE_BYTES];
-	/* An array that is made and not yet used. */
+	/* An array that is allocated and not yet in use. */
 	PMEMoid spare;
 	char apart_4[LINE_BYTES];
 	struct undo undo;
@@ -51,7 +51,7 @@ struct map {
 
 extern struct map *map;
 
-/* The bucket in which a key is, or will be. */
+/* The bucket that contains, or will contain, a key. */
 offset *hash_bucket(uint64_t key);
 
 #endif

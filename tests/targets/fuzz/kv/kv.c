@@ -27,7 +27,7 @@ enum { STRUCTURES = sizeof(structures) / sizeof(*structures) };
 
 static const struct structure *current = &btree;
 
-/* What a range is; for walks. */
+/* The current range, for walks. */
 static const char *range_first, *range_last;
 
 uint64_t number(const char *key)
@@ -57,7 +57,7 @@ static void dump(void)
 	}
 }
 
-/* A key comes and goes: what leads nowhere is found where it is used. */
+/* Inserts and removes a key: a dangling link is found when it is used. */
 static void probe(const struct structure *it)
 {
 	static const char KEY[] = "1000003";
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 #ifdef __AFL_HAVE_MANUAL_CONTROL
-	/* As late as is right: every run needs a pool of its own. */
+	/* As late as possible: every run needs its own pool. */
 	__AFL_INIT();
 	unlink(argv[1]);
 #endif

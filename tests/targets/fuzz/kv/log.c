@@ -5,7 +5,7 @@
 /* Logs that do not fit into one line. */
 enum { LONG = 5, VERY_LONG = 6 };
 
-/* How many words there are so far; the log itself is filled when it is complete. */
+/* The number of words so far; the log itself is filled when it is complete. */
 static uint64_t count;
 static struct {
 	uint64_t *where;
@@ -69,7 +69,7 @@ void log_recover(struct log *log)
 	for (uint64_t i = 0; i < log->count; i++) {
 		require(link_is_possible(log->words[i].where, sizeof(uint64_t)), "log: a word is out of the pool");
 		uint64_t *word = at(log->words[i].where);
-		*word = log->words[i].value; // bug 36: PF0101, PF0504 what is done again may be lost
+		*word = log->words[i].value; // bug 36: PF0101, PF0504 the redone stores may be lost
 		if (!PLANTED(36))
 			pmemobj_flush(pool, word, sizeof(*word));
 	}

@@ -1,5 +1,5 @@
 /*
- * A redo log of some words: all of them change, or none. The skip list has one.
+ * A redo log of some words: all of them change, or none. Used by the skip list.
  */
 #ifndef LOG_H
 #define LOG_H
@@ -20,10 +20,10 @@ struct log {
 void log_begin(struct log *log);
 void log_word(struct log *log, uint64_t *where, uint64_t value);
 
-/* Makes the log valid, does what it says, and makes it invalid. */
+/* Makes the log valid, applies it, and makes it invalid. */
 void log_commit(struct log *log);
 
-/* Does what a valid log says. */
+/* Applies a valid log. */
 void log_recover(struct log *log);
 
 #endif

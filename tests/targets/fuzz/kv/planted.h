@@ -1,9 +1,9 @@
 /*
- * Which of the planted bugs are there: -DBUG=N plants one, -DBUGS_ALL all of them, neither none.
+ * The planted bugs that are built in: -DBUG=N plants one, -DBUGS_ALL all of them, neither none.
  *
  * A line with the comment "bug N: PFxxxx, PFyyyy what" is where a finding about bug N points. One of these codes is
- * usual; for a bug of correctness any error at the line will do, since its symptom depends on the workload.
- * Without a crash the program does the same with and without the bugs.
+ * usual; for a correctness bug any error at the line is accepted, since its symptom depends on the workload.
+ * Without a crash the program behaves the same with and without the bugs.
  */
 #ifndef PLANTED_H
 #define PLANTED_H

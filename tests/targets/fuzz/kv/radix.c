@@ -1,6 +1,6 @@
 /*
- * A radix tree, changed in transactions: half a byte of the key for each step, and what has no branches in
- * one node. Nodes that are taken out wait in limbo until there are some of them, or until the pool is opened.
+ * A radix tree, changed in transactions: half a byte of the key for each step, and sequences without branches
+ * in one node. Removed nodes wait in limbo until there are some of them, or until the pool is opened.
  */
 #include "planted.h"
 #include "structure.h"
@@ -17,7 +17,7 @@ struct node {
 	uint64_t value;
 	uint64_t old_value;
 	uint64_t updates;
-	/* Of a node in limbo, the next one. */
+	/* For a node in limbo, the next one. */
 	offset limbo;
 	offset children[BRANCHES];
 };
@@ -29,13 +29,13 @@ struct tree {
 	uint64_t limbo_count;
 };
 
-/* A key in digits. Text that is too long is cut off. */
+/* A key in digits. Text that is too long is truncated. */
 struct key {
 	unsigned length;
 	uint8_t digits[DIGITS];
 };
 
-/* Where a search ended: the links on the way, and how much of the key they stand for. */
+/* The result of a search: the links on the way, and how many digits of the key they represent. */
 struct place {
 	offset *above;
 	offset *slot;
@@ -119,7 +119,7 @@ static offset new_leaf(const struct key *key, unsigned depth, uint64_t value)
 	return link_to(leaf);
 }
 
-/* A node and the key part after some digits: a new node takes what they have in common. */
+/* A node and the key differ after some digits: a new node takes their common prefix. */
 static void split(const struct place *place, const struct key *key, unsigned length, uint64_t value)
 {
 	struct node *node = at(*place->slot);
@@ -130,7 +130,7 @@ static void split(const struct place *place, const struct key *key, unsigned len
 	middle->children[node->digits[length]] = *place->slot;
 	if (behind == key->length) {
 		if (PLANTED(15))
-			tx_add(middle, sizeof(*middle)); // bug 15: PF0506 a node that is new is added
+			tx_add(middle, sizeof(*middle)); // bug 15: PF0506 a new node is added
 		middle->has_value = 1;
 		middle->value = value;
 	} else {
@@ -142,7 +142,7 @@ static void split(const struct place *place, const struct key *key, unsigned len
 	else
 		own(node);
 	node->length = rest;
-	memmove(node->digits, &node->digits[length + 1], rest); // bug 14: PF0304 too little of a node that is split is added
+	memmove(node->digits, &node->digits[length + 1], rest); // bug 14: PF0304 too little of a split node is added
 	set_link(place->slot, link_to(middle));
 }
 
@@ -162,7 +162,7 @@ static void insert(struct node *node, const struct place *place, const struct ke
 		offset *slot = &node->children[key->digits[behind]];
 		if (!(PLANTED(13) && node != at(tree->top)))
 			tx_own(slot, sizeof(*slot));
-		*slot = leaf; // bug 13: PF0304 a link in a node below the top is not added
+		*slot = leaf; // bug 13: PF0304 a link in a node below the root is not added
 	}
 	tx_own(&tree->count, sizeof(tree->count));
 	tree->count++;
@@ -230,7 +230,7 @@ static void empty_limbo(int is_opening)
 	tx_commit();
 }
 
-/* A node without a value and with one child becomes one with it. */
+/* Merges a node without a value and with one child with that child. */
 static void join(offset *slot)
 {
 	struct node *node = at(*slot);
@@ -242,7 +242,7 @@ static void join(offset *slot)
 	int is_below_top = slot >= &top->children[0] && slot < &top->children[BRANCHES];
 	if (!(PLANTED(16) && !is_below_top))
 		own(child);
-	memmove(&child->digits[node->length + 1], child->digits, child->length); // bug 16: PF0304 nodes are joined two levels down, and the lower one is not added
+	memmove(&child->digits[node->length + 1], child->digits, child->length); // bug 16: PF0304 nodes are merged two levels down, and the lower one is not added
 	memcpy(child->digits, node->digits, node->length); // bug 16: PF0304
 	child->digits[node->length] = digit; // bug 16: PF0304
 	child->length += node->length + 1; // bug 16: PF0304
@@ -266,7 +266,7 @@ static int radix_remove(const char *text)
 	} else {
 		if (!(PLANTED(17) && children >= 2))
 			tx_own(&node->has_value, sizeof(node->has_value));
-		node->has_value = 0; // bug 17: PF0304 the value of a node with branches is removed and not added
+		node->has_value = 0; // bug 17: PF0304 the value of a node with branches is removed but not added
 		join(place.slot);
 	}
 	tx_own(&tree->count, sizeof(tree->count));
@@ -277,7 +277,7 @@ static int radix_remove(const char *text)
 	return 1;
 }
 
-/* Frees a node and all below it; how many values they had. */
+/* Frees a node and everything below it; returns how many values they had. */
 static uint64_t free_below(offset where)
 {
 	const struct node *node = at(where);
@@ -304,7 +304,7 @@ static uint64_t radix_drop(const char *first, const char *last)
 	join(place.above);
 	if (!(PLANTED(19) && removed >= 2))
 		tx_own(&tree->count, sizeof(tree->count));
-	tree->count -= removed; // bug 19: PF0304 a branch is cut off, and the count is not added
+	tree->count -= removed; // bug 19: PF0304 a branch is removed, and the count is not added
 	tx_commit();
 	return removed;
 }

@@ -23,7 +23,7 @@ static int construct(PMEMobjpool *in, void *object, void *argument)
 	return 0;
 }
 
-/* An array that nobody uses yet. */
+/* An array that is not in use yet. */
 static void make_spare(uint64_t count)
 {
 	size_t size = sizeof(struct buckets) + count * sizeof(offset);
@@ -57,7 +57,7 @@ void hash_grow_if_full(void)
 		return;
 	begin(2 * count);
 	if (PLANTED(25))
-		pmemobj_drain(pool); // bug 25: PF0502 there is nothing to wait for
+		pmemobj_drain(pool); // bug 25: PF0502 the fence has nothing to wait for
 }
 
 void hash_shrink_if_empty(void)
@@ -68,12 +68,12 @@ void hash_shrink_if_empty(void)
 	make_spare(count / 2);
 	map->next = map->spare.off;
 	persist(&map->next, sizeof(map->next));
-	map->spare.off = 0; // bug 29: PF0101, PF0504 the spare array is used, and may come back
+	map->spare.off = 0; // bug 29: PF0101, PF0504 the spare array is in use, and may become spare again
 	if (!PLANTED(29))
 		persist(&map->spare.off, sizeof(map->spare.off));
 }
 
-/* Puts all entries of the next bucket where they belong now. */
+/* Moves all entries of the next bucket to the new array. */
 static void move_bucket(void)
 {
 	struct buckets *next = at(map->next);
@@ -88,14 +88,14 @@ static void move_bucket(void)
 		*from = entry->next;
 		if (!(PLANTED(27) && length > 0))
 			tx_own(&entry->next, sizeof(entry->next));
-		entry->next = *to; // bug 27: PF0304 of a chain that is moved, only the first entry is added
+		entry->next = *to; // bug 27: PF0304 only the first entry of a moved chain is added
 		tx_own(to, sizeof(*to));
 		*to = here;
 		length++;
 	}
 	if (!(PLANTED(26) && length == 1))
 		tx_own(&map->moved, sizeof(map->moved));
-	map->moved++; // bug 26: PF0304 a single entry is moved, and how far that has come is not added
+	map->moved++; // bug 26: PF0304 a single entry is moved, and the progress is not added
 	tx_commit();
 }
 
@@ -106,7 +106,7 @@ static void finish(void)
 	tx_own(&map->buckets, sizeof(map->buckets) + sizeof(map->next) + sizeof(map->moved));
 	map->buckets = map->next;
 	if (PLANTED(28))
-		tx_add(&map->next, sizeof(map->next)); // bug 28: PF0506 the links are added together before
+		tx_add(&map->next, sizeof(map->next)); // bug 28: PF0506 the links were already added together
 	map->next = 0;
 	map->moved = 0;
 	tx_free(old);
@@ -123,13 +123,13 @@ void hash_resize_step(void)
 		finish();
 }
 
-/* An array is used already, or nobody knows of it. */
+/* The array is already in use, or nothing points to it. */
 static void recover_spare(void)
 {
 	if (OID_IS_NULL(map->spare))
 		return;
 	if (map->spare.off == map->next) {
-		map->spare.off = 0; // bug 31: PF0101, PF0504 a resize that began is repaired, and not for good
+		map->spare.off = 0; // bug 31: PF0101, PF0504 the repair of a started resize is not made durable
 		if (!PLANTED(31))
 			persist(&map->spare.off, sizeof(map->spare.off));
 	} else if (map->spare.off == map->buckets) {
@@ -151,7 +151,7 @@ static void grow_at_open(void)
 	tx_begin();
 	if (!PLANTED(33))
 		tx_own(&map->grown_at_open, sizeof(map->grown_at_open));
-	map->grown_at_open++; // bug 33: PF0304 a full map grows when it is opened, and that is counted without being added
+	map->grown_at_open++; // bug 33: PF0304 a full map grows when it is opened, and the counter of that is not added
 	tx_commit();
 }
 

@@ -1,6 +1,6 @@
 /*
- * A skip list without transactions. A tower is made, or gets free, in a slot of its own; a redo log links it in
- * or out together with that slot and the count. How high a tower is depends on its key.
+ * A skip list without transactions. A tower is created or freed in a separate slot; a redo log links or unlinks
+ * it together with that slot and the count. The height of a tower depends on its key.
  */
 #include "log.h"
 #include "planted.h"
@@ -24,14 +24,14 @@ struct list {
 	offset heads[LEVELS];
 	uint64_t count;
 	char apart[LINE_BYTES];
-	/* A tower that is not yet, or not any more, part of the list. */
+	/* A tower that is not yet, or no longer, part of the list. */
 	PMEMoid spare;
 	struct log log;
 };
 
 static struct list *list;
 
-/* The links in which a key is, or would be, one for each level. */
+/* The links that contain, or would contain, a key, one for each level. */
 struct path {
 	offset *slots[LEVELS];
 };
@@ -88,7 +88,7 @@ static void skip_put(const char *text, uint64_t value)
 		insert(key, value, &path);
 		return;
 	}
-	tower->value = value; // bug 38: PF0101, PF0504 a value is overwritten, and something else flushed
+	tower->value = value; // bug 38: PF0101, PF0504 a value is overwritten, and something else is flushed
 	if (PLANTED(38))
 		persist(&list->count, sizeof(list->count)); // bug 38: PF0501
 	else
@@ -138,7 +138,7 @@ static uint64_t skip_drop(const char *first, const char *last)
 		removed++;
 	}
 	if (PLANTED(40) && removed >= 3)
-		pmemobj_drain(pool); // bug 40: PF0502 all has been waited for
+		pmemobj_drain(pool); // bug 40: PF0502 the fence has nothing left to wait for
 	return removed;
 }
 
@@ -157,7 +157,7 @@ static uint64_t skip_count(void)
 	return list->count;
 }
 
-/* All towers of a level are on the level below, in order. */
+/* All towers of a level are also on the level below, in order. */
 static void check_level(int level)
 {
 	offset below = level ? list->heads[level - 1] : 0;
@@ -200,7 +200,7 @@ static int construct_list(PMEMobjpool *in, void *object, void *argument)
 static void create(void)
 {
 	if (PLANTED(39)) {
-		require(pmemobj_zalloc(pool, &root->skip, sizeof(struct list), 6) == 0, "the pool is full"); // bug 39: PF0301 a list is there before it is complete
+		require(pmemobj_zalloc(pool, &root->skip, sizeof(struct list), 6) == 0, "the pool is full"); // bug 39: PF0301 a list is published before it is complete
 		struct list *fresh = pmemobj_direct(root->skip);
 		fresh->levels = LEVELS; // bug 39: PF0301
 		persist(&fresh->levels, sizeof(fresh->levels));
@@ -220,7 +220,7 @@ static void skip_open(void)
 	if (!OID_IS_NULL(list->spare)) {
 		pmemobj_free(&list->spare);
 		if (PLANTED(37))
-			persist(&list->spare, sizeof(list->spare)); // bug 37: PF0501 it is durable when the tower is free
+			persist(&list->spare, sizeof(list->spare)); // bug 37: PF0501 the slot is already durable
 	}
 }
 

@@ -1,5 +1,5 @@
 /*
- * The pool: what lies in its root, and how objects in it refer to each other.
+ * The pool: its root, and how objects in it refer to each other.
  */
 #ifndef STORE_H
 #define STORE_H
@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where an object lies in the pool; 0 is no object. */
+/* Offset of an object in the pool; 0 is no object. */
 typedef uint64_t offset;
 
-/* What each structure may hold at most: the pool never gets full. */
+/* The maximum number of keys of each structure: the pool never becomes full. */
 enum { CAPACITY = 1000 };
 
 struct root {
@@ -24,11 +24,11 @@ struct root {
 extern PMEMobjpool *pool;
 extern struct root *root;
 
-/* Opens a pool, or makes one. */
+/* Opens a pool, or creates one. */
 void store_open(const char *path);
 void store_close(void);
 
-/* The end of a program that finds something wrong with its data. */
+/* Ends a program that finds its data corrupted. */
 _Noreturn void store_broken(const char *what);
 
 static inline void require(int condition, const char *what)
@@ -47,10 +47,10 @@ static inline offset link_to(const void *object)
 	return (offset)((const char *)object - (const char *)pool);
 }
 
-/* For checks: whether an object of this size can lie there. */
+/* For checks: whether there can be an object of this size at this offset. */
 int link_is_possible(offset object, size_t size);
 
-/* So that findings have the line that makes something durable: no function in between. */
+/* Macros, so that findings point to the line that makes something durable. */
 #define persist(address, size) pmemobj_persist(pool, (address), (size))
 
 #endif

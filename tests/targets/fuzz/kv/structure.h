@@ -1,5 +1,5 @@
 /*
- * What the four structures have in common. Keys are text; those of all but the radix tree are numbers.
+ * The interface of the four structures. Keys are text; those of all but the radix tree are numbers.
  */
 #ifndef STRUCTURE_H
 #define STRUCTURE_H
@@ -8,14 +8,14 @@
 
 struct structure {
 	const char *name;
-	/* Makes the structure if it is not there, and repairs what a crash may have left. */
+	/* Creates the structure if it does not exist, and repairs it after a crash. */
 	void (*open)(void);
 	void (*put)(const char *key, uint64_t value);
-	/* Whether the key is there. */
+	/* Returns whether the key exists. */
 	int (*get)(const char *key, uint64_t *value);
-	/* Whether the key was there. */
+	/* Returns whether the key existed. */
 	int (*remove)(const char *key);
-	/* Removes a range and returns how many keys there were. The radix tree removes all that begin like first. */
+	/* Removes a range; returns the number of removed keys. Radix tree: all keys that begin with first. */
 	uint64_t (*drop)(const char *first, const char *last);
 	/* Calls visit with each key. */
 	void (*walk)(void (*visit)(const char *key, uint64_t value));

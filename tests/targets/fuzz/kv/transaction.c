@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* What belongs to the transaction. */
+/* The ranges that belong to the transaction. */
 static struct range {
 	char *first, *end;
 } *owned;

@@ -1,8 +1,8 @@
 /*
  * Transactions in which everything is added once.
  *
- * A structure says what it is going to change with tx_own, as often as it likes: what the transaction has
- * added or allocated already is not added again.
+ * A structure declares what it is going to change with tx_own, any number of times: what the transaction has
+ * already added or allocated is not added again.
  */
 #ifndef TRANSACTION_H
 #define TRANSACTION_H
@@ -19,7 +19,7 @@ void tx_own(void *object, size_t size);
 void *tx_new(size_t size);
 void tx_free(offset object);
 
-/* Adds without asking, at the line where it is written. */
+/* Adds without checking, at the line where it is used. */
 #define tx_add(address, size) pmemobj_tx_add_range_direct((address), (size))
 
 #endif
