@@ -1,6 +1,6 @@
-//! What a check costs in which many executions fail: a record of many lines is published before it is durable, so
-//! recovery fails in almost everything that it can observe. With `libc6-dbg` installed, the debug information of the C
-//! library is large, too.
+//! What a check costs if many executions fail: a record of many lines is published before it is durable, so recovery
+//! fails with almost every combination of contents that it can observe. With `libc6-dbg` installed, the debug
+//! information of the C library is large, too.
 //!
 //! Not a criterion bench: it runs for seconds. Needs gcc and libpmem, and `powerfail` built in release mode, which
 //! `cargo xtask bench failures` builds.

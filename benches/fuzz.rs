@@ -6,10 +6,10 @@
 //! cargo xtask bench fuzz --minutes 2 --only bugs  # shorter, and only a part: bugs or afl
 //! ```
 //!
-//! Not a criterion bench: what counts is what is found in a time. Writes `docs/figures/fuzz-bugs.md`,
-//! `docs/figures/fuzz-figures.md` and `docs/figures/fuzz-paths.svg`; with `--minutes` it only prints them, unless `--write` is
-//! there as well. Needs gcc, PMDK and AFL++ (Debian's package afl++), and `powerfail` built in release mode,
-//! which `cargo xtask bench fuzz` builds. The machine should have nothing else to do.
+//! Not a criterion bench: it measures what is found within a time limit. Writes `docs/figures/fuzz-bugs.md`,
+//! `docs/figures/fuzz-figures.md` and `docs/figures/fuzz-paths.svg`; with `--minutes` it only prints them, unless
+//! `--write` is given as well. Needs gcc, PMDK and AFL++ (Debian's package afl++), and `powerfail` built in release
+//! mode, which `cargo xtask bench fuzz` builds. The machine should be otherwise idle.
 
 #[path = "fuzz/afl.rs"]
 mod afl;

@@ -1,7 +1,7 @@
 // Eight records of many lines. The count that publishes a record is durable before the record is: nothing orders them.
 //
 //   records POOL LINES          appends
-//   records POOL LINES verify   recovers: every published record must be whole
+//   records POOL LINES verify   recovers: every published record must be complete
 #include <assert.h>
 #include <libpmem.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* The worst case: nothing but stores. Fills a pool over and over, in lines of 64 bytes. */
+/* The worst case: only stores. Fills a pool repeatedly, in lines of 64 bytes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

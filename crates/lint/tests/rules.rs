@@ -1,4 +1,4 @@
-//! Each rule: the bug is found at its line, and the repaired twin is silent.
+//! Each rule: the bug is found at its line, and the repaired twin has no finding.
 
 mod common;
 

@@ -20,7 +20,7 @@ const MARK: &str = "POWERFAIL_TEST_MARK";
 /// The time limit for an event that is certain to happen.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// `powerfail fuzz` with these arguments, in a process group of its own.
+/// `powerfail fuzz` with these arguments, in its own process group.
 pub(crate) fn start(folder: &Folder, mark: &str, arguments: &[&str]) -> Child {
     // A shell ignores these signals in its background jobs, and powerfail would inherit that.
     let mut command = folder.command("env");

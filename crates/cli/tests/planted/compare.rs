@@ -76,7 +76,7 @@ fn compare(program: &Program, findings: &[Finding]) -> Vec<String> {
     missed.chain(surplus).collect()
 }
 
-/// The line of a finding's first place, if that lies in the program itself.
+/// The line of a finding's first place, if that is in the program itself.
 fn line_in(program: &Program, finding: &Finding) -> Option<u32> {
     line_of(program, finding.places.first()?)
 }

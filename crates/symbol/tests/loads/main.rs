@@ -14,7 +14,7 @@ fn compile(folder: &Path, text: &str) {
     assert!(gcc.current_dir(folder).status().unwrap().success());
 }
 
-/// The function at every address of the program, by a symbolizer of its own.
+/// The function at every address of the program, resolved by a new symbolizer.
 fn functions(folder: &Path, load_address: u64) -> Vec<String> {
     let modules = [Module {
         path: folder.join("program"),
@@ -47,7 +47,7 @@ fn a_module_is_read_once_for_all_symbolizers_and_threads_until_its_file_changes(
         for thread in 0..4 {
             scope.spawn(move || {
                 for run in 0..8 {
-                    // Each process has it at another address.
+                    // Each process has mapped it at another address.
                     let names =
                         functions(folder, 0x5555_0000_0000 + 0x10_0000 * (8 * thread + run));
                     assert_eq!(names, ["main"]);
