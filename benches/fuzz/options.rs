@@ -55,7 +55,7 @@ impl Options {
         self.only.is_none_or(|only| only == part)
     }
 
-    /// How long a part takes; the comparison takes twice as long.
+    /// The running time of a part; the comparison uses it twice, once per fuzzer.
     pub(crate) fn time(&self, part: Part) -> Duration {
         let usual = match part {
             Part::Bugs => MINUTES_FOR_BUGS,

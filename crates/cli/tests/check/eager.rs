@@ -27,7 +27,7 @@ fn crash(folder: &Folder, options: &[&str]) -> Run {
     folder.powerfail(&arguments)
 }
 
-/// A missing flush of a planted bug makes other flushes look redundant.
+/// Only correctness: the missing flush of a planted bug makes other flushes look redundant.
 const CORRECTNESS: &str = "durability,ordering,atomicity,recovery-crash,recovery-hang";
 
 fn eager(folder: &Folder, options: &[&str]) -> Run {

@@ -6,7 +6,7 @@ use super::dice::Dice;
 use super::forms::Forms;
 use super::text::{first_word, lines, words};
 
-/// Limits. New lines replace old ones. More than a few words in a column are not names.
+/// Limits. New lines replace old ones. New words are dropped: a larger set does not consist of words.
 const LINES_RECENT: usize = 512;
 const LINES_PER_COMMAND: usize = 16;
 const LINES_PER_CASE: usize = 8;

@@ -54,7 +54,7 @@ fn loaded_images_share_their_pages() -> TestResult {
     let (child, _) = images.insert(id, &set, &run(&pool, &set))?;
     drop(images);
     let images = open(directory.path())?;
-    // The child first: its base is stored on the way.
+    // The child first: that also loads its base into the cache.
     let (child, pool) = (images.load(child)?, images.load(id)?);
     let pages = |contents: &Contents| contents.files["pool"].pages.clone();
     let same = |number: &u64| Arc::ptr_eq(&pages(&pool)[number], &pages(&child)[number]);

@@ -16,7 +16,7 @@ fn slot(place: &Place, plan: &RecoveryPlan, way: Way) -> Slot {
     oracle.slot(&[place.mapping()]).unwrap()
 }
 
-/// Runs a slot until it has finished its comparison.
+/// Runs a slot until it no longer compares forked runs with executed ones.
 fn past_comparison(place: &Place, slot: &mut Slot) {
     for _ in 0..3 {
         std::fs::write(place.private(), "image").unwrap();

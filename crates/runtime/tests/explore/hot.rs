@@ -9,7 +9,7 @@ use powerfail_protocol::explore::{Choice, flag};
 
 use super::zygote::{Outcome, Table, Zygote, build};
 
-/// Not counting the one for a choice.
+/// A lazy execution with private memory that does not branch: each choice takes the first content.
 const FIRST_ONLY: u32 = flag::LAZY | flag::PRIVATE;
 
 fn program(name: &str, optimisation: &str) -> std::path::PathBuf {

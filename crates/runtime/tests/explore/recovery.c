@@ -125,7 +125,7 @@ static void written(void) {
 
 static void printed(void) {
     unsigned char *pool = map();
-    // Too much for the buffer of the stream: passed to the kernel without a symbol that can be replaced.
+    // Too much for the buffer of the stream: the C library calls the kernel internally, not by a symbol.
     fwrite(pool, 1, 8192, stdout);
 }
 

@@ -132,7 +132,7 @@ static void remove_entry(offset *slot, int is_head)
 	PMEMoid object = pmemobj_oid(entry);
 	begin_count();
 	if (PLANTED(24) && !is_head) {
-		*slot = entry->next; // bug 24: PF0101, PF0504 an entry is freed before the link to it
+		*slot = entry->next; // bug 24: PF0101, PF0504 an entry is freed before it is durably unlinked
 		pmemobj_free(&object);
 	} else {
 		struct pobj_action actions[2];
