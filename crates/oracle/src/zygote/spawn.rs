@@ -69,12 +69,18 @@ impl ChildStack {
 
 struct Shared<'a> {
     start: &'a Start<'a>,
+    parent: i32,
     errno: c_int,
 }
 
 /// Starts a command and returns its process id; the error is that of executing it.
 pub(crate) fn start(start: &Start<'_>, stack: &mut ChildStack) -> io::Result<i32> {
-    let mut shared = Shared { start, errno: 0 };
+    let mut shared = Shared {
+        start,
+        // SAFETY: no arguments, no effect.
+        parent: unsafe { libc::getpid() },
+        errno: 0,
+    };
     let top = stack.0.as_mut_ptr_range().end.cast::<c_void>();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the stack is 16-byte aligned, is used by one child at a time, and outlives it, as does
@@ -96,8 +102,8 @@ pub(crate) fn start(start: &Start<'_>, stack: &mut ChildStack) -> io::Result<i32
 extern "C" fn child(argument: *mut c_void) -> c_int {
     let shared = argument.cast::<Shared<'_>>();
     // SAFETY: `start` passed a pointer to its local, and waits.
-    let start = unsafe { (*shared).start };
-    let errno = execute(start);
+    let (start, parent) = unsafe { ((*shared).start, (*shared).parent) };
+    let errno = execute(start, parent);
     // SAFETY: `start` waits until this process has ended, so the pointer is still to its local.
     unsafe {
         (&raw mut (*shared).errno).write_volatile(errno);
@@ -106,7 +112,7 @@ extern "C" fn child(argument: *mut c_void) -> c_int {
 }
 
 /// Returns only if it fails.
-fn execute(start: &Start<'_>) -> c_int {
+fn execute(start: &Start<'_>, parent: i32) -> c_int {
     // SAFETY: system calls on numbers, on locals and on strings that the parent keeps.
     unsafe {
         libc::setsid();
@@ -130,6 +136,10 @@ fn execute(start: &Start<'_>) -> c_int {
         }
         if start.dies_with_parent {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // The kernel sends no signal if the parent died before the line above.
+            if libc::getppid() != parent {
+                return libc::EINTR;
+            }
         }
         let limits = [
             (libc::RLIMIT_AS, start.limits.memory_bytes),

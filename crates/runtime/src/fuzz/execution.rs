@@ -29,6 +29,7 @@ const SEEK_CUR: usize = 1;
 /// error number.
 pub(super) fn fork(number: &AtomicU32) -> i32 {
     const CLONE_PARENT_SETTID: usize = 0x0010_0000;
+    let parent = sys::getpid();
     let number_at = sys::fs() + THREAD_NUMBER_AT;
     // SAFETY: the header of a thread lies at the FS base.
     let is_known = unsafe { (number_at as *const u32).read() } == sys::gettid();
@@ -40,24 +41,16 @@ pub(super) fn fork(number: &AtomicU32) -> i32 {
     let child = unsafe { sys::call(CLONE, arguments) } as i32;
     if child == 0 {
         code::reset_after_fork();
-        leave_the_others();
+        leave_the_others(parent);
     }
     child
 }
 
-/// This process gets the children of its descendants that end before them, and ends with its parent.
+/// Makes this process the parent of descendants that lose theirs.
 pub(super) fn adopt() {
     const PR_SET_CHILD_SUBREAPER: usize = 36;
     // SAFETY: this `prctl` takes no pointer.
     unsafe { sys::call(PRCTL, [PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0]) };
-    end_with_parent();
-}
-
-/// This process ends with its parent.
-pub(super) fn end_with_parent() {
-    const PR_SET_PDEATHSIG: usize = 1;
-    // SAFETY: this `prctl` takes no pointer.
-    unsafe { sys::call(PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]) };
 }
 
 fn wait_for(process: i32, options: usize) -> (isize, u32) {

@@ -81,6 +81,8 @@ pub(crate) fn attach(shared: i32) {
     if result != AREA_ADDRESS as isize {
         host::fatal("the address range that powerfail needs for fuzzing is in use");
     }
+    // A process that was not made by `fork`, such as the command of a shell script, comes here first.
+    sys::end_with_parent(sys::getppid());
     learned::attach();
     ACTIVE.store(true, Ordering::Relaxed);
 }
@@ -124,10 +126,10 @@ pub(crate) fn reached_input() {
     }
 }
 
-/// A copy of this process that the target itself has made: it ends with the process that made it.
-pub(crate) fn has_forked() {
+/// This process is a copy that the target itself has made of `parent`: it ends with it.
+pub(crate) fn has_forked(parent: u32) {
     if is_active() {
-        execution::end_with_parent();
+        sys::end_with_parent(parent);
     }
 }
 

@@ -44,11 +44,12 @@ extern "C" fn fork() -> c_int {
 /// Makes a process that is a copy of this one.
 pub(crate) fn around_fork(fork: impl FnOnce() -> c_int) -> c_int {
     schedule::turn();
+    let parent = sys::getpid();
     let child = threads::around_fork(fork);
     if child == 0 {
         reset_after_fork();
         derandomise::after_fork();
-        fuzz::has_forked();
+        fuzz::has_forked(parent);
     }
     child
 }

@@ -141,6 +141,24 @@ pub(crate) fn getpid() -> u32 {
     unsafe { call(number::GETPID, [0; 6]) as u32 }
 }
 
+/// The number of the parent process.
+pub(crate) fn getppid() -> u32 {
+    // SAFETY: no arguments, no effect.
+    unsafe { call(number::GETPPID, [0; 6]) as u32 }
+}
+
+/// Makes this process end with its parent, whose number is `parent`.
+pub(crate) fn end_with_parent(parent: u32) {
+    const PR_SET_PDEATHSIG: usize = 1;
+    const SIGKILL: usize = 9;
+    // SAFETY: this `prctl` takes no pointer.
+    unsafe { call(number::PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]) };
+    // The kernel sends no signal if the parent ended before the call.
+    if getppid() != parent {
+        exit_group(128 + SIGKILL);
+    }
+}
+
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 

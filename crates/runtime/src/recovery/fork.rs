@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::patching::code;
-use crate::platform::number::{CLONE, DUP3, GETDENTS64, OPEN, PRCTL, SETSID, STAT, WAIT4, WAITID};
+use crate::platform::number::{CLONE, DUP3, GETDENTS64, OPEN, SETSID, STAT, WAIT4, WAITID};
 use crate::platform::sys;
 
 use super::{hot_sites, shared_file, state, step, turn};
@@ -44,6 +44,7 @@ pub(super) fn is_execution() -> bool {
 /// the copy itself, or a negative error number. `has_files`: whether there may be files in which the copy
 /// needs positions of its own.
 pub(super) fn fork(has_files: bool) -> i32 {
+    let parent = sys::getpid();
     let number_at = sys::fs() + THREAD_NUMBER_AT;
     // Only where it is certain that this is the number.
     let is_known = sys::read_own_word(number_at).is_some_and(|word| word as u32 == sys::gettid());
@@ -56,7 +57,7 @@ pub(super) fn fork(has_files: bool) -> i32 {
         step::inherit_after_fork();
         let me = sys::getpid();
         EXECUTION.store(me, Ordering::Relaxed);
-        leave_the_others();
+        leave_the_others(parent);
         shared_file::control().active.store(me, Ordering::Relaxed);
         if has_files {
             reopen_files();
@@ -67,14 +68,10 @@ pub(super) fn fork(has_files: bool) -> i32 {
 
 /// In a copy: a signal to its group must not reach those that wait for it, as a recovery that is executed is
 /// alone in its group; and it ends with its parent.
-pub(crate) fn leave_the_others() {
-    const PR_SET_PDEATHSIG: usize = 1;
-    const SIGKILL: usize = 9;
-    // SAFETY: neither call takes a pointer.
-    unsafe {
-        sys::call(SETSID, [0; 6]);
-        sys::call(PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]);
-    }
+pub(crate) fn leave_the_others(parent: u32) {
+    // SAFETY: takes no pointer.
+    unsafe { sys::call(SETSID, [0; 6]) };
+    sys::end_with_parent(parent);
 }
 
 /// Waits for the end of a copy of this process; its status.

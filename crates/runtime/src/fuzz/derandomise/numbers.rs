@@ -122,8 +122,7 @@ extern "C" fn getppid() -> c_int {
     if super::is_on() {
         return PARENT_PROCESS.load(Ordering::Relaxed) as c_int;
     }
-    // SAFETY: no arguments, no effect.
-    unsafe { sys::call(GETPPID, [0; 6]) as c_int }
+    sys::getppid() as c_int
 }
 
 #[unsafe(no_mangle)]
