@@ -100,6 +100,11 @@ impl Drain {
         }
     }
 
+    /// Whether no process of the target can send a message any more.
+    pub(crate) const fn socket_ended(&self) -> bool {
+        self.socket_ended
+    }
+
     /// Makes one pass.
     pub(crate) fn pass(&mut self) -> Result<Progress, RecordError> {
         self.processes.look();

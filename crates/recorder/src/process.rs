@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::time::Timespec;
 
 use crate::mapping::Mappings;
 
@@ -151,7 +152,7 @@ impl Processes {
                 continue;
             };
             let mut polled = [PollFd::new(handle, PollFlags::IN)];
-            let now = rustix::time::Timespec {
+            let now = Timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
             };
@@ -160,6 +161,23 @@ impl Processes {
                 process.handle = None;
             }
         }
+    }
+
+    /// Waits until one of those that are alive ends, or until the timeout. Returns false at once if none is alive.
+    pub(crate) fn wait_for_end(&self, timeout: &Timespec) -> bool {
+        let handles = self
+            .all
+            .iter()
+            .filter_map(|process| process.handle.as_ref());
+        let mut polled: Vec<_> = handles
+            .map(|handle| PollFd::new(handle, PollFlags::IN))
+            .collect();
+        if polled.is_empty() {
+            return false;
+        }
+        // A signal ends the wait early; the caller checks again anyway.
+        let _ = rustix::event::poll(&mut polled, Some(timeout));
+        true
     }
 
     /// Whether all have ended.

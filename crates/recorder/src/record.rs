@@ -246,21 +246,25 @@ fn drain(
             target.signal(Signal::KILL);
             recording.processes.kill();
         }
-        doorbell.arm();
         // Descendants that are not recorded may live on, but an interrupt does not wait for them.
         if let Some((exit, wall_time)) = ended
             && (progress.deserted || interrupted)
         {
             return Ok((exit, wall_time, timed_out));
         }
-        shared.wait_for_retirement(
-            seen,
-            if progress.active {
-                BUSY_WAIT
-            } else {
-                IDLE_WAIT
-            },
-        );
+        let timeout = if progress.active {
+            BUSY_WAIT
+        } else {
+            IDLE_WAIT
+        };
+        // A socket that has ended is readable for ever: the doorbell would ring without pause, and on a busy machine
+        // keep the processor from the process that is about to end.
+        if !recording.socket_ended() {
+            doorbell.arm();
+            shared.wait_for_retirement(seen, timeout);
+        } else if !recording.processes.wait_for_end(&BUSY_WAIT) {
+            shared.wait_for_retirement(seen, BUSY_WAIT);
+        }
     }
 }
 
