@@ -310,7 +310,7 @@ mod tests {
 
     /// A program whose output is buffered says nothing about where its operations ended.
     #[test]
-    fn acknowledgements_in_bulk_blame_nobody() {
+    fn acknowledgements_in_bulk_cause_no_false_error() {
         let known = [(0, ""), (1, "a\nb\n"), (2, "a\nb\n")];
         let contents = contents(&[20, 20], &[None, None], &known);
         assert_eq!(code(&contents, 15, "a\n"), None);

@@ -136,7 +136,7 @@ fn a_store_over_two_lines_needs_both_flushed() {
 }
 
 #[test]
-fn data_that_nobody_flushes_is_transient() {
+fn data_that_is_never_flushed_is_transient() {
     let bug = found(
         script()
             .line(10)
@@ -397,7 +397,7 @@ fn a_flush_of_what_is_flushed_is_redundant() {
 
 /// Two threads with separate words in one line: one flush may write back both, but a thread cannot rely on that.
 #[test]
-fn a_thread_flushes_what_it_stored_whoever_has_flushed_the_line() {
+fn a_thread_flushes_what_it_stored_in_a_line_that_others_flushed() {
     let both = || {
         let mut script = script();
         script.line(10).store(0, 1).thread(1).line(20).store(8, 1);

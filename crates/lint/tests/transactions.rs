@@ -231,7 +231,7 @@ fn what_was_allocated_in_the_transaction_needs_no_add() {
 }
 
 #[test]
-fn reserved_objects_are_nobodys_until_they_are_published() {
+fn reserved_objects_are_unowned_until_they_are_published() {
     let reserved = &[(FIRST, 64)];
     let published = &[(FIRST, 1)];
     let silent = found(
@@ -259,7 +259,7 @@ fn reserved_objects_are_nobodys_until_they_are_published() {
 }
 
 #[test]
-fn what_the_library_stores_is_its_business_whoever_is_trusted() {
+fn stores_of_the_library_are_not_reported_with_any_trust() {
     for trust in [Trust::default(), Trust::none()] {
         let trace = Script::opened()
             .line(9)

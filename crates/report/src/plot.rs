@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_nobody_can_see_are_left_out() {
+    fn points_that_cannot_be_seen_are_left_out() {
         let points: Vec<_> = (0..100_000)
             .map(|at| (f64::from(at), f64::from(at)))
             .collect();

@@ -68,7 +68,7 @@ fn what_else_decides_the_result() {
 }
 
 #[test]
-fn a_key_that_nobody_reads() {
+fn a_key_that_is_never_read() {
     let folder = folder_with_constructor();
     folder.write("powerfail.toml", &format!("{COMMAND}recovr = \"x\"\n"));
     let words = ["powerfail.toml", "line 3", "recovr", "`recover`"];

@@ -20,7 +20,7 @@ fn line(text: &str) -> u32 {
 }
 
 #[test]
-fn a_read_of_memory_that_nobody_has_written_is_named() {
+fn a_read_of_memory_that_was_never_written_is_named() {
     let (_folder, run) = object(&[]);
     let run = run.ends_with(CLEAN);
     let finding = run.finding("PF0703");

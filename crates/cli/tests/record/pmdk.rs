@@ -133,7 +133,7 @@ fn calls_of_libpmemobj_are_noted_with_their_ranges() {
 }
 
 #[test]
-fn a_library_that_somebody_loads_for_himself_is_noted_too() {
+fn a_library_that_is_loaded_locally_is_noted_too() {
     let flags = ["-O1", "-shared", "-fPIC", "-DPLUGIN", "-lpmemobj"];
     let library = target("object_calls.c", &flags);
     let program = target("object_plugin.c", &["-O1", "-ldl"]);

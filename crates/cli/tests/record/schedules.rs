@@ -27,7 +27,7 @@ fn lapses(recording: &Recording) -> u64 {
 }
 
 #[test]
-fn threads_that_wait_for_each_other_hold_nobody_up() {
+fn threads_that_wait_for_each_other_are_not_delayed() {
     let scenarios = [
         "plain",
         "mutex",
@@ -107,7 +107,7 @@ fn a_thread_that_is_alone_is_left_alone() {
 
 /// Threads of Rust wait by calling the kernel directly.
 #[test]
-fn threads_of_rust_hold_nobody_up() {
+fn threads_of_rust_are_not_delayed() {
     let program = target("scheduled.rs", &["-O"]);
     for seed in 0..4 {
         let recording = Recorder::new(&program, &["{pool}"])

@@ -81,7 +81,7 @@ fn own_faults_are_handled_as_ever() {
 }
 
 #[test]
-fn a_fault_that_nobody_handles() {
+fn a_fault_without_a_handler() {
     let program = target("signals.c", &["-O2", "-pthread"]);
     for mode in Mode::BOTH {
         let recording = Recorder::new(&program, &["fatal_fault", "{pool}"])

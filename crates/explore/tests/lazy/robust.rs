@@ -388,7 +388,7 @@ fn strictly(
 
 /// A behaviour that is possible with in-order persistence is never reported as missing a flush.
 #[test]
-fn nested_failures_accuse_nobody_wrongly() {
+fn nested_failures_cause_no_false_error() {
     let (mut explained, mut accused) = (0, 0);
     for seed in 0..300 {
         let mut generator = Generator::new(Rules::default(), 3, seed << 8);

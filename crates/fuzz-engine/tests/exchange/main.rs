@@ -57,7 +57,7 @@ fn what_one_sends_all_others_receive() {
 }
 
 #[test]
-fn nobody_to_join_is_an_error() {
+fn joining_without_a_broker_is_an_error() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -138,7 +138,7 @@ fn branches_of_afl() {
 }
 
 #[test]
-fn no_branches_where_nobody_counts_them() {
+fn no_branches_where_they_are_not_counted() {
     let (mut repeater, _directory) =
         repeat(&build("compares", &["-fno-builtin"]), &["{pool}"], |_| {});
     repeater.run(b"alpha-word\n").unwrap();

@@ -66,7 +66,7 @@ fn the_recovery_handles_its_own_faults() {
 }
 
 #[test]
-fn where_nobody_may_fork_values_are_left() {
+fn where_forking_is_impossible_values_are_left() {
     let mut zygote = Zygote::new(two());
     zygote.prepare();
     zygote.start_mode("mixed");

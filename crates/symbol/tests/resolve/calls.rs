@@ -37,7 +37,7 @@ fn a_call_through_a_slot_has_the_name_of_the_function_in_the_other_module() {
 }
 
 #[test]
-fn a_call_that_nobody_has_seen_has_no_name() {
+fn an_unknown_call_has_no_name() {
     let program = Program::compile("gcc", &[], &["calls.S"]);
     let behind_stub = program.offsets()["behind_stub"];
     let mut symbolizer = program.symbolizer();
