@@ -1,5 +1,7 @@
 //! Why there are no findings.
 
+use std::fmt;
+
 use powerfail_finding::RecoveryOutcome;
 use powerfail_image::ImageError;
 use powerfail_oracle::OracleError;
@@ -14,6 +16,17 @@ pub enum Undisturbed {
     FinalAgain,
     /// The pools as the workload found them.
     Initial,
+}
+
+impl fmt::Display for Undisturbed {
+    /// As the end of a sentence: `on the pool as the workload left it`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Final => "on the pool as the workload left it",
+            Self::FinalAgain => "the second time in a row on the pool as the workload left it",
+            Self::Initial => "on the pool as it was before the workload",
+        })
+    }
 }
 
 /// Why there are no findings.
@@ -33,7 +46,11 @@ pub enum CheckError {
     #[error(transparent)]
     Commit(#[from] powerfail_races::CommitError),
     /// Recovery fails where no crash is to blame.
-    #[error("recovery fails without any crash")]
+    #[error(
+        "recovery fails without any crash, {image}: it {outcome}{}. Nothing can be blamed on crashes until it succeeds; \
+         see --recover",
+        if outcome.command() == "checker" { " (the checker)" } else { "" }
+    )]
     Undisturbed {
         /// On what.
         image: Undisturbed,

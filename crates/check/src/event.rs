@@ -10,6 +10,8 @@ use powerfail_finding::{Eager, Finding};
 /// A step of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// The workload is recorded with other orders of its threads.
+    Schedules,
     /// The trace is linted.
     Lint,
     /// Failure points are collected.
@@ -58,6 +60,15 @@ pub enum Event<'a> {
         states: u64,
         /// How long it will take, about.
         estimate: Duration,
+    },
+    /// What the recording of the workload may lack, in a sentence.
+    Warning(&'a str),
+    /// The workload was recorded with several orders of its threads.
+    Schedules {
+        /// How many recordings were made.
+        recordings: u64,
+        /// How many of them have an order of their own.
+        distinct: u64,
     },
     /// A finding was confirmed. The report may merge it with another one of the same root cause.
     Finding(&'a Finding),

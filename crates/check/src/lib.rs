@@ -1,12 +1,14 @@
 //! From a workload to findings: what `powerfail check`, `lint`, `crash`, `races` and `replay` do, and what `fuzz` does
 //! with each trace.
 //!
-//! - [`record_workload`] and [`record_schedules`] record a program or a server, once or in several orders of threads.
+//! [`Session`] has one call for each command: settings in, a report out. It assembles these parts:
+//!
+//! - `workload.rs` and `schedules.rs` record a program or a server, once or in several orders of threads.
 //! - [`lint()`] finds patterns of misuse in a trace.
 //! - [`Checker`] runs recovery on crash images, and traces every failure back to the stores that explain it.
-//! - [`Sieve`] decides which findings are reported; [`output_directory`] keeps what [`Replay`] needs to show one again.
+//! - `sieve.rs` decides which findings are reported; [`output_directory`] keeps what [`Replay`] needs to show one again.
 //!
-//! A caller hears what happens through an [`Observer`]. The parts are other crates: `lint` finds patterns, `explore`
+//! Fuzzing, which has its own recordings, uses [`lint()`] and [`Checker`] directly. A caller hears what happens through an [`Observer`]. The parts are other crates: `lint` finds patterns, `explore`
 //! chooses failure points, `image` makes crash images, `oracle` runs recovery. Text that is not part of a finding is
 //! `report`'s.
 //!
@@ -39,6 +41,7 @@ mod replay;
 mod rollback;
 mod runner;
 mod schedules;
+mod session;
 mod sieve;
 mod symptom;
 mod workload;
@@ -53,10 +56,7 @@ pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions, S
 pub use places::place_before_end;
 pub use recovery::Recovery;
 pub use replay::{Replay, Replayed, trace_name};
-pub use schedules::{ScheduleError, ScheduledTrace, ScheduledTraces, Schedules, record_schedules};
-pub use sieve::{Sieve, SiftedEvents, SiftedReport};
+pub use schedules::ScheduleError;
+pub use session::{Session, SessionError, SessionResult};
 pub use symptom::Symptom;
-pub use workload::{
-    ServerCommand, ServerWorkload, WorkloadError, WorkloadFailure, free_port, record_workload,
-    with_port,
-};
+pub use workload::{WorkloadError, WorkloadFailure};

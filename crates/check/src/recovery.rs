@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use powerfail_image::{Fill, FillExtent};
-use powerfail_lint::{LintOptions, Standing, Trust};
+use powerfail_lint::{LintOptions, Trust};
 use powerfail_model::{Atomicity, Domain, Rules};
 use powerfail_oracle::{CommandLine, Limits, Ready, RecoveryPlan, Server};
 use powerfail_protocol::shared::DESOCK_VARIABLE;
@@ -173,14 +173,7 @@ impl Recovery {
 
     /// The modules that are trusted.
     pub fn trusted(&self) -> Trust {
-        let mut trust = Trust::default();
-        for module in &self.trust {
-            trust.add(module, Standing::Opaque);
-        }
-        for module in &self.no_trust {
-            trust.add(module, Standing::User);
-        }
-        trust
+        Trust::with(&self.trust, &self.no_trust)
     }
 
     /// How the trace is linted.

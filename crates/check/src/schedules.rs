@@ -23,41 +23,41 @@ const TIME_MIN: Duration = Duration::from_secs(20);
 
 /// Which schedules are recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct Schedules {
+pub(crate) struct Schedules {
     /// How many recordings there are, with the first one.
-    pub count: u64,
+    pub(crate) count: u64,
     /// The number of order changes plus one.
-    pub depth: u32,
+    pub(crate) depth: u32,
     /// The seed of the first recording; each further one has the next number.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// How long the first recording took.
-    pub first_time: Duration,
+    pub(crate) first_time: Duration,
 }
 
 /// A recording with an order of threads of its own.
 #[derive(Debug)]
-pub struct ScheduledTrace {
+pub(crate) struct ScheduledTrace {
     /// The trace.
-    pub trace: Trace,
+    pub(crate) trace: Trace,
     /// Its path.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its file name, which evidence refers to.
-    pub name: String,
+    pub(crate) name: String,
     /// How many recordings were made before.
-    pub number: u64,
+    pub(crate) number: u64,
     /// The seed of its schedule.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// The recordings of a workload besides the first one.
 #[derive(Debug)]
-pub struct ScheduledTraces {
+pub(crate) struct ScheduledTraces {
     /// Those with an order of threads of their own.
-    pub distinct: Vec<ScheduledTrace>,
+    pub(crate) distinct: Vec<ScheduledTrace>,
     /// How many recordings were made, with the first one and those that are not distinct.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Runs that failed without any crash, with their seeds.
-    pub failures: Vec<(u64, WorkloadFailure)>,
+    pub(crate) failures: Vec<(u64, WorkloadFailure)>,
 }
 
 /// Why schedules cannot be recorded or compared.
@@ -90,7 +90,7 @@ fn unreadable(path: &Path) -> impl FnOnce(TraceError) -> ScheduleError {
 
 /// Records a workload with other orders of its threads. `first` is its first trace, made with `options`; `progress` is
 /// called for each recording.
-pub fn record_schedules(
+pub(crate) fn record_schedules(
     first: &Trace,
     options: &Options,
     runtime: &[u8],
@@ -158,13 +158,13 @@ pub fn record_schedules(
 
 impl ScheduledTraces {
     /// How many recordings have an order of threads of their own, with the first one.
-    pub const fn distinct_count(&self) -> u64 {
+    pub(crate) const fn distinct_count(&self) -> u64 {
         self.distinct.len() as u64 + 1
     }
 
     /// Merges the result of the first recording with those of the distinct ones, and removes the traces that no
     /// finding refers to.
-    pub fn merge(&self, first: Crashed, others: Vec<(&ScheduledTrace, Crashed)>) -> Crashed {
+    pub(crate) fn merge(&self, first: Crashed, others: Vec<(&ScheduledTrace, Crashed)>) -> Crashed {
         let others = others.into_iter();
         let others = others.map(|(scheduled, crashed)| named(crashed, &scheduled.name));
         let mut merged = merge(std::iter::once(first).chain(others));

@@ -74,36 +74,36 @@ pub enum WorkloadFailure {
 
 /// A command that runs beside the server.
 #[derive(Clone, Debug)]
-pub struct ServerCommand {
+pub(crate) struct ServerCommand {
     /// The command, as the user gave it.
-    pub text: String,
+    pub(crate) text: String,
     /// Its words. `{port}` stands for the port of the server.
-    pub words: Vec<OsString>,
+    pub(crate) words: Vec<OsString>,
 }
 
 /// The part of a workload that makes it a server.
 #[derive(Clone, Debug)]
-pub struct ServerWorkload {
+pub(crate) struct ServerWorkload {
     /// The command that gives the server work.
-    pub client: ServerCommand,
+    pub(crate) client: ServerCommand,
     /// When the server is ready for the client.
-    pub ready: Ready,
+    pub(crate) ready: Ready,
     /// The command that stops the server; without one it gets SIGTERM.
-    pub stop: Option<ServerCommand>,
+    pub(crate) stop: Option<ServerCommand>,
     /// The port that `{port}` stands for.
-    pub port: u16,
+    pub(crate) port: u16,
     /// How long the server may take to become ready.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// A TCP port that is free now.
-pub fn free_port() -> io::Result<u16> {
+pub(crate) fn free_port() -> io::Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     Ok(listener.local_addr()?.port())
 }
 
 /// A word with the port in place of its placeholder.
-pub fn with_port(word: &OsString, port: u16) -> OsString {
+pub(crate) fn with_port(word: &OsString, port: u16) -> OsString {
     match word.to_str() {
         Some(text) => text.replace(PORT_PLACEHOLDER, &port.to_string()).into(),
         None => word.clone(),
@@ -111,7 +111,7 @@ pub fn with_port(word: &OsString, port: u16) -> OsString {
 }
 
 /// Records a workload that has to succeed.
-pub fn record_workload(
+pub(crate) fn record_workload(
     options: &Options,
     runtime: &[u8],
     server: Option<&ServerWorkload>,

@@ -2,7 +2,7 @@
 
 mod args;
 mod check;
-mod crash;
+mod configuration;
 mod demo;
 mod demo_store;
 mod exit;
@@ -15,12 +15,10 @@ mod memory;
 mod model;
 mod output;
 mod progress;
-mod races;
 mod record;
 mod replay;
-mod schedules;
-mod settings;
 mod trace;
+mod watcher;
 
 use std::process::ExitCode;
 
@@ -48,9 +46,9 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Check(args) => check::check(&args),
-        Command::Lint(args) => crash::lint(&args),
-        Command::Crash(args) => crash::crash(&args),
-        Command::Races(args) => races::races(&args),
+        Command::Lint(args) => check::lint(&args),
+        Command::Crash(args) => check::crash(&args),
+        Command::Races(args) => check::races(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Fuzz(args) => fuzz::fuzz(args),
         Command::Demo(args) => demo::demo(&args),

@@ -5,9 +5,9 @@ use powerfail_config::RecordArgs;
 use powerfail_recorder::{Options, RecordError, Schedule};
 use powerfail_report::record as report;
 
+use crate::configuration::configuration;
 use crate::exit::{Exit, complain};
 use crate::output::print_json;
-use crate::settings::configuration;
 
 /// The runtime that is preloaded into the target.
 pub(crate) static RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));

@@ -6,12 +6,12 @@ use powerfail_finding::{Finding, Report};
 use powerfail_report::findings;
 
 use crate::args::ReplayArgs;
-use crate::crash::Watcher;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
 use crate::progress::open_trace;
 use crate::record::RUNTIME;
+use crate::watcher::Watcher;
 
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let args = &ReplayArgs {

@@ -1,6 +1,6 @@
 //! The baseline: an older report, whose findings are known.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use powerfail_finding::{Code, Finding, Report, Role, SourcePlace};
 use thiserror::Error;
@@ -60,6 +60,14 @@ impl<'a> Identity<'a> {
             places,
         }
     }
+
+    /// Function and file of each place.
+    fn sites(&self) -> HashSet<(Option<&'a str>, Option<&'a str>)> {
+        let places = self.places.iter();
+        places
+            .map(|(_, function, file)| (*function, *file))
+            .collect()
+    }
 }
 
 fn lines(finding: &Finding) -> Vec<Option<u32>> {
@@ -81,6 +89,15 @@ impl Baseline {
         Ok(Self {
             findings: report.findings,
         })
+    }
+
+    /// Whether a finding may be a known one. Before the report is complete that is not certain: a finding can get
+    /// further places, or be merged with one whose places have other roles. So it is enough that a known finding with
+    /// the same code has all of its places.
+    pub fn may_know(&self, finding: &Finding) -> bool {
+        let sites = Identity::of(finding).sites();
+        let mut same_code = self.findings.iter().filter(|it| it.code == finding.code);
+        same_code.any(|known| Identity::of(known).sites().is_superset(&sites))
     }
 
     /// Separates new findings from known ones.

@@ -4,6 +4,7 @@ use powerfail_finding::{Code, Finding};
 use serde::Deserialize;
 
 use crate::error::{ConfigError, Problem};
+use crate::file::FILE_NAME;
 use crate::table::Table;
 use crate::value::NamePattern;
 
@@ -69,6 +70,19 @@ impl Suppression {
             reason,
             line: table.line(),
         })
+    }
+
+    /// The note that it matches no finding.
+    pub fn unused_note(&self) -> String {
+        let mut about: Vec<String> = self.code.iter().map(Code::to_string).collect();
+        for (name, value) in [("function", &self.function), ("file", &self.file)] {
+            about.extend(value.iter().map(|value| format!("{name} `{value}`")));
+        }
+        format!(
+            "the suppression of {} in line {} of {FILE_NAME} matches no finding; remove it or correct the name",
+            about.join(", "),
+            self.line,
+        )
     }
 
     /// Whether it removes a finding.

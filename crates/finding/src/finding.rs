@@ -1,5 +1,7 @@
 //! A finding, and the report that all of them make.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -154,6 +156,77 @@ pub enum RecoveryOutcome {
         /// The content, or the end of it.
         output: String,
     },
+}
+
+impl RecoveryOutcome {
+    /// Which command did it: `recovery` or `checker`.
+    pub fn command(&self) -> &str {
+        match self {
+            Self::Exit { command, .. }
+            | Self::Signal { command, .. }
+            | Self::Timeout { command, .. }
+            | Self::Output { command, .. } => command,
+            Self::Content { .. } => "recovery",
+        }
+    }
+
+    /// The end of what the command wrote, or the recovered content.
+    pub fn output(&self) -> &str {
+        match self {
+            Self::Exit { output, .. }
+            | Self::Signal { output, .. }
+            | Self::Timeout { output, .. }
+            | Self::Output { output, .. }
+            | Self::Content { output } => output,
+        }
+    }
+}
+
+impl fmt::Display for RecoveryOutcome {
+    /// What it did, as the end of a sentence: `exited with status 1`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit { status, .. } => write!(formatter, "exited with status {status}"),
+            Self::Signal { signal, .. } => match signal_name(*signal) {
+                Some(name) => write!(formatter, "was killed by {name} (signal {signal})"),
+                None => write!(formatter, "was killed by signal {signal}"),
+            },
+            Self::Timeout { after_ms, .. } => match (after_ms / 1000, after_ms % 1000) {
+                (1, 0) => formatter.write_str("timed out after 1 second"),
+                (seconds, 0) => write!(formatter, "timed out after {seconds} seconds"),
+                _ => write!(formatter, "timed out after {after_ms} ms"),
+            },
+            Self::Output { pattern, .. } => write!(
+                formatter,
+                "wrote a line that matches the failure pattern `{pattern}`"
+            ),
+            Self::Content { .. } => {
+                formatter.write_str("succeeded, but the recovered content is wrong")
+            }
+        }
+    }
+}
+
+const fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return None,
+    })
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]

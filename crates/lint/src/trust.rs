@@ -52,6 +52,18 @@ impl Trust {
         }
     }
 
+    /// The default, with modules that are trusted besides and modules that are not. The latter have precedence.
+    pub fn with(trusted: &[String], untrusted: &[String]) -> Self {
+        let mut trust = Self::default();
+        for module in trusted {
+            trust.add(module, Standing::Opaque);
+        }
+        for module in untrusted {
+            trust.add(module, Standing::User);
+        }
+        trust
+    }
+
     /// Adds modules. A pattern is the name of a file, whole (`libkv.so.2`) or without its versions
     /// (`libkv`), or the beginning of one followed by `*`. What is added later has precedence.
     pub fn add(&mut self, pattern: &str, standing: Standing) {

@@ -21,7 +21,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use annotate_snippets::{Group, Level, Renderer};
-use powerfail_config::Suppression;
 use powerfail_finding::{Code, Finding, RecoveryOutcome, Report, Severity, SourcePlace};
 use schemars::Schema;
 
@@ -59,18 +58,10 @@ pub fn report(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> io
     summary(out, report, options)
 }
 
-/// What recovery did, as the end of a sentence, and the end of what it wrote.
-pub fn outcome_sentence(outcome: &RecoveryOutcome) -> (String, String) {
-    let (command, text) = evidence::outcome(outcome);
-    let mut lines = text.lines();
-    let what = lines.next().unwrap_or_default();
-    let what = what.split(';').next().unwrap_or_default();
-    let what = if command == "recovery" {
-        what.to_owned()
-    } else {
-        format!("{what} (the {command})")
-    };
-    (what, lines.collect::<Vec<_>>().join("\n"))
+/// The end of what recovery wrote, in lines that are indented.
+pub fn outcome_output(outcome: &RecoveryOutcome) -> String {
+    let (_, text) = evidence::outcome(outcome);
+    text.lines().skip(1).collect::<Vec<_>>().join("\n")
 }
 
 /// What will be tried.
@@ -233,24 +224,4 @@ pub fn json(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 /// The JSON Schema of [`Report`], which is also in `docs/reference/findings-schema.json`.
 pub fn report_schema() -> Schema {
     schemars::schema_for!(Report)
-}
-
-/// The note for a suppression that matches nothing.
-pub fn unused_suppression(suppression: &Suppression) -> String {
-    let mut about = Vec::new();
-    if let Some(code) = suppression.code {
-        about.push(code.to_string());
-    }
-    for (name, value) in [
-        ("function", &suppression.function),
-        ("file", &suppression.file),
-    ] {
-        about.extend(value.iter().map(|value| format!("{name} `{value}`")));
-    }
-    format!(
-        "the suppression of {} in line {} of {} matches no finding; remove it or correct the name",
-        about.join(", "),
-        suppression.line,
-        powerfail_config::FILE_NAME
-    )
 }

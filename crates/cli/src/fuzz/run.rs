@@ -9,11 +9,11 @@ use powerfail_report::fuzz::{summary_json, write_summary};
 
 use super::options::{Campaign, campaign, refuse_commands};
 use super::screen::Screen;
+use crate::configuration::configuration;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::output::{print, print_json};
 use crate::record::RUNTIME;
-use crate::settings::configuration;
 
 pub(crate) fn run(args: FuzzArgs) -> anyhow::Result<Exit> {
     let settings = args.settle(configuration()?.fuzz);

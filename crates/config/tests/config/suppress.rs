@@ -47,6 +47,16 @@ fn findings_are_kept_counted_and_unused_entries_named() {
 }
 
 #[test]
+fn an_unused_suppression_is_a_note() {
+    let text = "\n[[suppress]]\ncode = \"PF0101\"\nfunction = \"lru_*\"\nreason = \"r\"";
+    assert_eq!(
+        suppressions(text)[0].unused_note(),
+        "the suppression of PF0101, function `lru_*` in line 2 of powerfail.toml matches no finding; remove it or \
+         correct the name"
+    );
+}
+
+#[test]
 fn a_caller_is_enough_but_function_and_file_must_belong_together() {
     let entry = |text: &str| suppressions(text).remove(0);
     let mut subject = finding(Code::StoreNotFlushed, "copy", "copy.c", 1);

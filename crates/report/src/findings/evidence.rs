@@ -91,57 +91,14 @@ fn failure(evidence: &Evidence) -> String {
 }
 
 pub(super) fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
-    let (command, what, output) = match outcome {
-        RecoveryOutcome::Exit {
-            status,
-            command,
-            output,
-        } => (
-            command.as_str(),
-            format!("exited with status {status}"),
-            output,
-        ),
-        RecoveryOutcome::Signal {
-            signal,
-            command,
-            output,
-        } => (
-            command.as_str(),
-            format!("was killed by {}", signal_text(*signal)),
-            output,
-        ),
-        RecoveryOutcome::Timeout {
-            after_ms,
-            command,
-            output,
-        } => {
-            let time = duration_text(*after_ms);
-            (command.as_str(), format!("timed out after {time}"), output)
-        }
-        RecoveryOutcome::Output {
-            pattern,
-            command,
-            output,
-        } => {
-            let pattern = printable(pattern);
-            (
-                command.as_str(),
-                format!("wrote a line that matches the failure pattern `{pattern}`"),
-                output,
-            )
-        }
-        RecoveryOutcome::Content { output } => (
-            "recovery",
-            "succeeded, but the recovered content is wrong".to_owned(),
-            output,
-        ),
-    };
-    let name = if command == "checker" {
+    let name = if outcome.command() == "checker" {
         "checker"
     } else {
         "recovery"
     };
-    let lines: Vec<&str> = output.lines().collect();
+    let what = outcome.to_string();
+    let what = printable(&what);
+    let lines: Vec<&str> = outcome.output().lines().collect();
     if lines.is_empty() {
         return (name, format!("{what} and wrote nothing"));
     }
@@ -188,35 +145,4 @@ fn cut(line: &str) -> String {
     let mut cut: String = line.chars().take(LINE_COLUMNS - 3).collect();
     cut.push_str("...");
     cut
-}
-
-fn signal_text(signal: i32) -> String {
-    let name = match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS",
-        _ => return format!("signal {signal}"),
-    };
-    format!("{name} (signal {signal})")
-}
-
-fn duration_text(ms: u64) -> String {
-    if ms.is_multiple_of(1000) {
-        plural(ms / 1000, "second")
-    } else {
-        format!("{} ms", count(ms))
-    }
 }

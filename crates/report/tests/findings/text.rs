@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use powerfail_config::Config;
 use powerfail_finding::{Code, Races, RecoveryOutcome, Role, SourcePlace};
-use powerfail_report::findings::{Options, notice, unused_suppression};
+use powerfail_report::findings::{Options, notice};
 
 use powerfail_test_support::expected::assert_file;
 
@@ -311,17 +310,6 @@ fn nothing_found_says_what_was_covered() {
     assert!(
         text.ends_with("did nothing to persistent memory, so nothing was checked\n"),
         "{text}"
-    );
-}
-
-#[test]
-fn an_unused_suppression_is_a_note() {
-    let text = "\n[[suppress]]\ncode = \"PF0101\"\nfunction = \"lru_*\"\nreason = \"r\"";
-    let config = Config::parse(text).expect("sound");
-    assert_eq!(
-        unused_suppression(&config.suppress[0]),
-        "the suppression of PF0101, function `lru_*` in line 2 of powerfail.toml matches no finding; \
-         remove it or correct the name"
     );
 }
 

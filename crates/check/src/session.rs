@@ -1,0 +1,369 @@
+//! One call for each command: from settings to a report.
+//!
+//! [`Session::check`] records a workload and tests it; [`Session::crash`], [`Session::races`] and [`Session::lint`]
+//! begin with a trace. All go the same way: the trace, how recovery is run, the [`Checker`], the [`Sieve`], the output
+//! directory. What a user sees on the way comes as [`Event`]s; what is left to the caller is to show the report.
+
+mod error;
+mod settings;
+
+pub use error::SessionError;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use powerfail_config::{
+    Baseline, CheckSettings, CrashSettings, LintSettings, OutputSettings, RacesSettings,
+    Suppression, TestSettings,
+};
+use powerfail_finding::{Report, Totals};
+use powerfail_image::ImageError;
+use powerfail_trace::{Completeness, Trace};
+
+use crate::checker::Checker;
+use crate::crash::Crashed;
+use crate::error::CheckError;
+use crate::event::{Event, Observer, Step};
+use crate::lint::lint;
+use crate::options::CrashOptions;
+use crate::output_directory;
+use crate::recovery::Recovery;
+use crate::schedules::{ScheduledTraces, Schedules, record_schedules};
+use crate::sieve::{Sieve, SiftedEvents};
+use crate::workload::record_workload;
+
+/// What all commands need besides their settings.
+pub struct Session<'a> {
+    /// The library that is preloaded into the workload, and into recovery where its reads are watched.
+    pub runtime: &'a [u8],
+    /// The suppressions of the configuration file.
+    pub suppressions: &'a [Suppression],
+    /// Hears what happens. It does not hear of findings that are not reported.
+    pub observer: &'a mut dyn Observer,
+}
+
+/// The result of a command.
+#[derive(Clone, Debug)]
+pub struct SessionResult {
+    /// The report.
+    pub report: Report,
+    /// The output directory, if evidence was kept.
+    pub out: Option<PathBuf>,
+    /// The user has interrupted the run; the report covers what was done before.
+    pub is_interrupted: bool,
+    /// In some order of threads the workload or its recovery fails without any crash. The notes say how.
+    pub fails_without_crash: bool,
+}
+
+/// A trace in which the power is to fail.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    trace: &'a Trace,
+    path: &'a Path,
+    recovery: &'a Recovery,
+    /// How many recoveries run at a time.
+    jobs: usize,
+}
+
+impl Session<'_> {
+    /// Records a workload, once or in several orders of its threads, and lets the power fail in it.
+    pub fn check(&mut self, settings: &CheckSettings) -> Result<SessionResult, SessionError> {
+        let test = &settings.test;
+        let baseline = baseline(&test.output)?;
+        if settings.schedules > 1 {
+            needs_fresh_pools(settings)?;
+        }
+        let out = test.output.out.clone();
+        let out = out.unwrap_or_else(|| PathBuf::from(output_directory::DEFAULT));
+        let _lock = output_directory::create(&out)?;
+        let path = out.join(output_directory::TRACE);
+        let (recording, server) = settings::workload(settings, &path)?;
+        let summary = record_workload(&recording, self.runtime, server.as_ref())?;
+        for sentence in &summary.warnings {
+            self.observer.event(Event::Warning(sentence));
+        }
+        let trace = open(&path)?;
+        let recovery = settings::recovery(test, &settings.command, &trace)?;
+        let subject = Subject {
+            trace: &trace,
+            path: &path,
+            recovery: &recovery,
+            jobs: test.failures.jobs.to_usize(),
+        };
+        let options = settings::check(settings);
+        let sieve = self.sieve(&test.output, baseline.as_ref());
+        if settings.schedules == 1 {
+            let crashed = self.test(&sieve, subject, &options)?;
+            return conclude(&sieve, subject, crashed, Some(&out));
+        }
+        let schedules = Schedules {
+            count: settings.schedules,
+            depth: settings.recording.schedule_depth.to_u32(),
+            seed: test.failures.seed,
+            first_time: summary.wall_time,
+        };
+        let mut done = 0;
+        let recorded = record_schedules(
+            &trace,
+            &recording,
+            self.runtime,
+            server.as_ref(),
+            &schedules,
+            &mut || {
+                done += 1;
+                self.observer
+                    .progress(Step::Schedules, done, schedules.count);
+            },
+        )?;
+        let (crashed, failures) = self.test_orders(&sieve, subject, &options, &recorded)?;
+        let mut result = conclude(&sieve, subject, crashed, Some(&out))?;
+        result.fails_without_crash = failures > 0;
+        Ok(result)
+    }
+
+    /// Lets the power fail in a trace.
+    pub fn crash(
+        &mut self,
+        path: &Path,
+        settings: &CrashSettings,
+    ) -> Result<SessionResult, SessionError> {
+        self.test_trace(path, &settings.test, &settings::crash(settings))
+    }
+
+    /// Watches what recovery reads after power failures in a trace.
+    pub fn races(
+        &mut self,
+        path: &Path,
+        settings: &RacesSettings,
+    ) -> Result<SessionResult, SessionError> {
+        self.test_trace(path, &settings.test, &settings::races(settings))
+    }
+
+    /// Lints a trace.
+    pub fn lint(
+        &mut self,
+        path: &Path,
+        settings: &LintSettings,
+    ) -> Result<SessionResult, SessionError> {
+        let baseline = baseline(&settings.output)?;
+        let trace = open_whole(path)?;
+        let options = settings::lint(settings, &trace);
+        let events = trace.event_count();
+        let linted = lint(&trace, &options, &mut |done| {
+            self.observer.progress(Step::Lint, done, events);
+        });
+        let linted = linted.map_err(about(path))?;
+        let totals = Totals {
+            events,
+            ..Totals::default()
+        };
+        let sieve = self.sieve(&settings.output, baseline.as_ref());
+        Ok(SessionResult {
+            report: sieve.report(&trace, linted.findings, totals, linted.notes),
+            out: None,
+            is_interrupted: false,
+            fails_without_crash: false,
+        })
+    }
+
+    /// Tests a trace that exists. With an output directory the trace is kept there, with the evidence.
+    fn test_trace(
+        &mut self,
+        path: &Path,
+        settings: &TestSettings,
+        options: &CrashOptions,
+    ) -> Result<SessionResult, SessionError> {
+        let baseline = baseline(&settings.output)?;
+        let trace = open_whole(path)?;
+        let recovery = settings::recovery(settings, &trace.meta().command, &trace)?;
+        let out = settings.output.out.as_deref();
+        let _lock = out.map(output_directory::create).transpose()?;
+        if let Some(out) = out {
+            output_directory::keep_trace(out, path)?;
+        }
+        let subject = Subject {
+            trace: &trace,
+            path,
+            recovery: &recovery,
+            jobs: settings.failures.jobs.to_usize(),
+        };
+        let sieve = self.sieve(&settings.output, baseline.as_ref());
+        let crashed = self.test(&sieve, subject, options)?;
+        conclude(&sieve, subject, crashed, out)
+    }
+
+    /// Tests recordings of one workload, each with an order of threads of its own; `first` is the first of them.
+    /// Returns also how many orders fail without any crash.
+    fn test_orders(
+        &mut self,
+        sieve: &Sieve<'_>,
+        first: Subject<'_>,
+        options: &CrashOptions,
+        recorded: &ScheduledTraces,
+    ) -> Result<(Crashed, usize), SessionError> {
+        let distinct = recorded.distinct_count();
+        self.observer.event(Event::Schedules {
+            recordings: recorded.count,
+            distinct,
+        });
+        let mut options = options.clone();
+        let share = u32::try_from(distinct).unwrap_or(u32::MAX);
+        options.budget = options.budget.map(|budget| budget / share.max(1));
+        let crashed = self.test(sieve, first, &options)?;
+        let failure = |seed: u64, text: &str| {
+            format!(
+                "with schedule seed {seed}: {text}; this is a bug of the order of threads, not of a crash"
+            )
+        };
+        let failures = recorded.failures.iter();
+        let mut failures: Vec<String> = failures
+            .map(|(seed, error)| failure(*seed, &error.to_string()))
+            .collect();
+        let seed = options.tree.seed;
+        let mut others = Vec::new();
+        for scheduled in &recorded.distinct {
+            // Other failure points of the same call stacks in each recording.
+            options.tree.seed = seed.wrapping_add(scheduled.number);
+            let subject = Subject {
+                trace: &scheduled.trace,
+                path: &scheduled.path,
+                ..first
+            };
+            match self.test(sieve, subject, &options) {
+                Ok(crashed) => others.push((scheduled, crashed)),
+                Err(SessionError::Check(CheckError::Undisturbed { image, outcome })) => {
+                    let text = format!("recovery {outcome} {image} without any crash");
+                    failures.push(failure(scheduled.seed, &text));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut merged = recorded.merge(crashed, others);
+        let count = failures.len();
+        merged.notes.extend(failures);
+        Ok((merged, count))
+    }
+
+    /// Lints one trace and lets the power fail in it.
+    fn test(
+        &mut self,
+        sieve: &Sieve<'_>,
+        subject: Subject<'_>,
+        options: &CrashOptions,
+    ) -> Result<Crashed, SessionError> {
+        // Removes what a killed run has left behind. A failure to do so does not matter here.
+        let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
+        let checker = Checker::new(
+            subject.trace,
+            subject.recovery,
+            self.runtime.into(),
+            subject.jobs,
+        );
+        let mut events = SiftedEvents {
+            sieve: *sieve,
+            observer: self.observer,
+        };
+        let crashed = checker.crash(options, &mut events);
+        crashed.map_err(about(subject.path))
+    }
+}
+
+impl<'a> Session<'a> {
+    /// What decides which findings are reported.
+    const fn sieve<'s>(
+        &self,
+        output: &'s OutputSettings,
+        baseline: Option<&'s Baseline>,
+    ) -> Sieve<'s>
+    where
+        'a: 's,
+    {
+        Sieve {
+            suppressions: self.suppressions,
+            baseline,
+            only: output.only.as_slice(),
+        }
+    }
+}
+
+/// The report about what was found, which is kept in the output directory.
+fn conclude(
+    sieve: &Sieve<'_>,
+    subject: Subject<'_>,
+    crashed: Crashed,
+    out: Option<&Path>,
+) -> Result<SessionResult, SessionError> {
+    let report = sieve.report(
+        subject.trace,
+        crashed.findings,
+        crashed.totals,
+        crashed.notes,
+    );
+    if let Some(out) = out {
+        output_directory::save(out, &report, subject.recovery)?;
+    }
+    Ok(SessionResult {
+        report,
+        out: out.map(Path::to_path_buf),
+        is_interrupted: crashed.is_interrupted,
+        fails_without_crash: false,
+    })
+}
+
+/// The baseline that the settings name.
+fn baseline(output: &OutputSettings) -> Result<Option<Baseline>, SessionError> {
+    let Some(path) = &output.baseline else {
+        return Ok(None);
+    };
+    let text = fs::read_to_string(path).map_err(SessionError::file(path))?;
+    let baseline = Baseline::parse(&text).map_err(|source| SessionError::Baseline {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(Some(baseline))
+}
+
+/// Every recording has to begin with the same content.
+fn needs_fresh_pools(settings: &CheckSettings) -> Result<(), SessionError> {
+    let is_fresh = |word: &OsString| word.to_string_lossy().contains("{pool}");
+    if settings.recording.heap.is_some() || settings.command.iter().any(is_fresh) {
+        Ok(())
+    } else {
+        Err(SessionError::PoolNotFresh)
+    }
+}
+
+fn open(path: &Path) -> Result<Trace, SessionError> {
+    // Asked before opening: opening a FIFO would wait for its other end.
+    let metadata = fs::metadata(path).map_err(SessionError::file(path))?;
+    if !metadata.is_file() {
+        return Err(SessionError::NotAFile {
+            path: path.to_path_buf(),
+        });
+    }
+    Trace::open(path).map_err(|error| about(path)(error.into()))
+}
+
+/// Opens a trace that is to be judged. Of one that ends early nothing can be said: what it lacks may be the flush of a
+/// store.
+fn open_whole(path: &Path) -> Result<Trace, SessionError> {
+    let trace = open(path)?;
+    if trace.completeness() != Completeness::Complete {
+        return Err(SessionError::Unfinished {
+            path: path.to_path_buf(),
+        });
+    }
+    Ok(trace)
+}
+
+/// Names the trace in an error that is about the trace.
+fn about(path: &Path) -> impl FnOnce(CheckError) -> SessionError {
+    |error| match error {
+        CheckError::Trace(_) | CheckError::Image(ImageError::Trace(_)) => SessionError::Trace {
+            path: path.to_path_buf(),
+            source: error,
+        },
+        error => SessionError::Check(error),
+    }
+}

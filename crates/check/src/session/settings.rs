@@ -1,0 +1,249 @@
+//! From the settings of commands to the options of the parts.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use powerfail_config::{
+    CheckSettings, CommandText, CrashSettings, EagerSettings, Exploration, FailurePoints, Infer,
+    LazySettings, LintSettings, Mebibytes, RaceSettings, RacesSettings, TestSettings, Whole,
+};
+use powerfail_explore::{EagerOptions, FailurePointOptions, Granularity, PassOptions};
+use powerfail_lint::{LintOptions, Trust};
+use powerfail_model::Domain;
+use powerfail_recorder::{Options, Stacks};
+use powerfail_trace::{DOMAIN_NOTE, Trace};
+
+use super::SessionError;
+use crate::options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions};
+use crate::recovery::Recovery;
+use crate::workload::{ServerCommand, ServerWorkload, free_port, with_port};
+
+/// How much of what the workload writes is recorded, to look for an acknowledgement in it.
+const OUTPUT_PREFIX_BYTES: usize = 4096;
+
+/// How a workload is recorded, and its client if it is a server.
+pub(super) fn workload(
+    settings: &CheckSettings,
+    trace: &Path,
+) -> Result<(Options, Option<ServerWorkload>), SessionError> {
+    let port = if settings.uses_port() {
+        free_port().map_err(SessionError::Port)?
+    } else {
+        0
+    };
+    let words = settings.command.iter().map(|word| with_port(word, port));
+    let mut options = Options::new(words.collect::<Vec<OsString>>(), trace);
+    options.pools.clone_from(&settings.recording.pool);
+    options.pm_dir.clone_from(&settings.recording.pm_dir);
+    options.stacks = Stacks::Full;
+    options.heap_bytes = settings.recording.heap.map(|heap| heap.0);
+    options.valgrind_requests = settings.recording.valgrind_requests;
+    options.domain = settings.test.domain;
+    options.output_prefix_bytes = OUTPUT_PREFIX_BYTES;
+    Ok((options, server(settings, port)))
+}
+
+/// The client, if the workload is a server.
+fn server(settings: &CheckSettings, port: u16) -> Option<ServerWorkload> {
+    let command = |command: &CommandText| ServerCommand {
+        text: command.text.clone(),
+        words: command.words.clone(),
+    };
+    let server = &settings.test.server;
+    Some(ServerWorkload {
+        client: command(settings.client.as_ref()?),
+        ready: server.ready.clone()?,
+        stop: server.stop.as_ref().map(command),
+        port,
+        timeout: settings.test.failures.timeout,
+    })
+}
+
+/// What `check` tries.
+pub(super) fn check(settings: &CheckSettings) -> CrashOptions {
+    let lazy = settings.lazy.as_ref();
+    CrashOptions {
+        prefix: true,
+        lazy: lazy.map(|lazy| lazy_options(lazy, LazyTime::Share, &settings.test)),
+        races: settings.races.as_ref().map(race_options),
+        ..crash_options(&settings.test)
+    }
+}
+
+/// What `crash` tries.
+pub(super) fn crash(settings: &CrashSettings) -> CrashOptions {
+    let test = &settings.test;
+    let usual = crash_options(test);
+    match &settings.exploration {
+        Exploration::Prefix => CrashOptions {
+            prefix: true,
+            ..usual
+        },
+        Exploration::Eager(eager) => CrashOptions {
+            eager: Some(eager_options(eager, test)),
+            // Many short runs of one command: most of their time is its start.
+            snapshots: !eager.no_snapshot,
+            ..usual
+        },
+        Exploration::Lazy(lazy) => CrashOptions {
+            lazy: Some(lazy_options(lazy, LazyTime::Budget, test)),
+            ..usual
+        },
+    }
+}
+
+/// What `races` tries.
+pub(super) fn races(settings: &RacesSettings) -> CrashOptions {
+    CrashOptions {
+        races: Some(RaceOptions {
+            alone: true,
+            ..race_options(&settings.races)
+        }),
+        ..crash_options(&settings.test)
+    }
+}
+
+/// How `lint` lints.
+pub(super) fn lint(settings: &LintSettings, trace: &Trace) -> LintOptions {
+    let report = &settings.report;
+    LintOptions {
+        domain: domain(settings.domain, trace),
+        trust: Trust::with(&report.trust, &report.no_trust),
+        warnings: report.shows_warnings(),
+    }
+}
+
+/// What all crash tests have in common. Nothing is tried yet.
+fn crash_options(settings: &TestSettings) -> CrashOptions {
+    let TestSettings {
+        recovery,
+        failures,
+        report,
+        ..
+    } = settings;
+    let granularity = match failures.failure_points {
+        None => Granularity::FlushAndFence,
+        Some(FailurePoints::Flush) => Granularity::Flush,
+        Some(FailurePoints::Fence) => Granularity::Fence,
+        Some(FailurePoints::Store) => Granularity::Store,
+        Some(FailurePoints::All) => Granularity::All,
+    };
+    CrashOptions {
+        tree: FailurePointOptions {
+            granularity,
+            per_stack: usize::try_from(failures.per_stack).unwrap_or(usize::MAX),
+            seed: failures.seed,
+            include_create: recovery.include_create,
+            digests: true,
+        },
+        budget: failures.budget,
+        warnings: report.shows_warnings(),
+        ack: failures.ack.clone().map(|pattern| pattern.0),
+        ..CrashOptions::default()
+    }
+}
+
+/// Which combinations of stores are tried. The rules are those of recovery.
+fn eager_options(settings: &EagerSettings, test: &TestSettings) -> EagerOptions {
+    let threshold = settings.threshold.map(Whole::get);
+    let threshold = threshold.unwrap_or(EagerOptions::THRESHOLD);
+    let sample = settings.sample.map_or(threshold, Whole::get);
+    EagerOptions {
+        pass: PassOptions {
+            coalesce: settings.coalesce,
+            ..PassOptions::default()
+        },
+        threshold,
+        sample: usize::try_from(sample).unwrap_or(usize::MAX),
+        segments: settings.segments.as_ref().map(|range| range.0.clone()),
+        seed: test.failures.seed,
+        include_create: test.recovery.include_create,
+    }
+}
+
+/// How far lost and reordered lines are explored.
+fn lazy_options(settings: &LazySettings, time: LazyTime, test: &TestSettings) -> LazyOptions {
+    let usual = LazyOptions::default();
+    LazyOptions {
+        depth: settings.depth.to_u32(),
+        fork: !settings.no_fork,
+        limit: usual.limit.filter(|_| !settings.exhaustive),
+        max_executions: settings.max_executions.map(Whole::get),
+        robustness: test.report.shows_warnings(),
+        time: if settings.exhaustive {
+            LazyTime::Any
+        } else {
+            time
+        },
+    }
+}
+
+/// Which reads of recovery are reported.
+fn race_options(settings: &RaceSettings) -> RaceOptions {
+    RaceOptions {
+        strict: settings.strict,
+        confirm: true,
+        infer: settings.infer.map(|infer| match infer {
+            Infer::Propose => Inference::Propose,
+            Infer::Use => Inference::Use,
+        }),
+        ..RaceOptions::default()
+    }
+}
+
+/// The persistence domain: that of the settings, of the trace, or the usual one.
+fn domain(given: Option<Domain>, trace: &Trace) -> Domain {
+    let noted = trace.meta().note(DOMAIN_NOTE);
+    given
+        .or_else(|| noted.and_then(Domain::from_name))
+        .unwrap_or_default()
+}
+
+/// How recovery is run. Without a command of its own it is the workload again.
+pub(super) fn recovery(
+    settings: &TestSettings,
+    workload: &[OsString],
+    trace: &Trace,
+) -> Result<Recovery, SessionError> {
+    let TestSettings {
+        recovery,
+        server,
+        failures,
+        report,
+        ..
+    } = settings;
+    let words =
+        |command: &Option<CommandText>| command.as_ref().map(|command| command.words.clone());
+    let recover = words(&recovery.recover).unwrap_or_else(|| workload.to_vec());
+    if recover.is_empty() {
+        return Err(SessionError::NoRecovery);
+    }
+    let patterns = recovery.fail_pattern.iter();
+    Ok(Recovery {
+        checker: words(&recovery.checker),
+        dump: words(&recovery.dump),
+        client: words(&server.client_recover),
+        ready: server.ready.clone(),
+        stop: words(&server.stop),
+        timeout: failures.timeout,
+        ok_exit: recovery.ok_exit.clone(),
+        fail_patterns: patterns.map(|it| it.0.clone()).collect(),
+        memory_bytes: recovery.memory_limit.map(Mebibytes::bytes),
+        file_bytes: recovery.file_limit.map(Mebibytes::bytes),
+        domain: domain(settings.domain, trace),
+        atomicity: recovery.atomicity,
+        fill: failures.fill.map(|byte| byte.0),
+        trust: report.trust.clone(),
+        no_trust: report.no_trust.clone(),
+        ..Recovery::new(recover, working_directory(trace))
+    })
+}
+
+fn working_directory(trace: &Trace) -> PathBuf {
+    let recorded = &trace.meta().working_directory;
+    if recorded.is_dir() {
+        recorded.clone()
+    } else {
+        PathBuf::from(".")
+    }
+}
