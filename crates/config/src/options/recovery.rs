@@ -33,7 +33,7 @@ options! {
         [long, value_name = "MIB"]
         file_limit: Mebibytes,
         /// Unit that becomes durable in one piece [default: store]
-        [long, value_name = "UNIT", value_parser = atomicities()]
+        [long, value_name = "UNIT", value_parser = atomicities(), help_heading = "Hardware"]
         atomicity: Atomicity = Atomicity::default(),
         /// Also fail while PMDK creates a pool, which is not failure-atomic by design
         [long, num_args = 0, default_missing_value = "true"]

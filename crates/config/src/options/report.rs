@@ -10,7 +10,7 @@ use crate::value::{Deny, Format, Only, domains};
 
 options! {
     /// The persistence domain.
-    DomainArgs => DomainSettings {
+    DomainArgs => DomainSettings, "Hardware" {
         /// Persistence domain: what survives a crash without any instruction [default: that of the trace, or adr]
         [long, value_name = "DOMAIN", value_parser = domains()]
         domain: Domain,
