@@ -12,7 +12,7 @@ use powerfail_trace::Trace;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::judge::Suspect;
+use crate::crash_test::Suspect;
 
 /// How often a moment is checked because an execution failed on the image that a crash there left.
 const FAILURES_CHECKED_MAX: u32 = 4;

@@ -18,10 +18,10 @@ use powerfail_trace::Trace;
 
 use crate::check_history::{PerCheck, TriedPoints};
 use crate::crash_images::{ImageOptions, choose_moments, contents_at};
+use crate::crash_test::{CrashTest, CrashTestResult, TraceTester};
 use crate::error::CampaignError;
 use crate::findings::{Basis, CaseRecord};
 use crate::job::{Failure, Job, Kind, Shares};
-use crate::judge::{Judge, Judged, Question};
 use crate::machines::RemoteCase;
 use crate::point_selection::UntriedPoints;
 use crate::recording::{Recorded, Recorder, Recording};
@@ -47,7 +47,7 @@ const EVENTS_DOUBLING_TIME: u64 = 5000;
 pub(crate) struct Checker<'s, 'o> {
     pub(crate) shared: &'s SharedState<'o>,
     pub(crate) recorder: Recorder,
-    pub(crate) judge: Judge,
+    pub(crate) tester: TraceTester,
     random: Random,
     /// Recorded traces that wait for crashes, each with its worth. They name paths in this checker's own directory.
     traces: Vec<(u64, Job)>,
@@ -61,7 +61,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         Ok(Self {
             shared,
             recorder: Recorder::new(options, &shared.runtime)?,
-            judge: Judge::new(options, &shared.runtime),
+            tester: TraceTester::new(options, &shared.runtime),
             random: Random::stream(options.seed, number as u64),
             traces: Vec::new(),
             trace_count: 0,
@@ -222,12 +222,12 @@ impl<'s, 'o> Checker<'s, 'o> {
         let checks = self.shared.options.checks;
         let mut is_urgent = false;
         if checks.lint {
-            let (findings, suspects) = self.judge.lint(&recording.trace)?;
+            let (findings, suspects) = self.tester.lint(&recording.trace)?;
             is_urgent = self.shared.history.add_suspects(suspects);
             let basis = Basis {
                 trace: &recording.path,
                 command: self.command(),
-                recovery: self.judge.recovery(),
+                recovery: self.tester.recovery(),
                 recovery_input: None,
                 case: &case,
                 record: self.record_of(&case)?,
@@ -289,7 +289,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         let trace = &recording.trace;
         let options = &self.shared.options;
         let choice = ImageOptions {
-            rules: self.judge.recovery().rules(),
+            rules: self.tester.recovery().rules(),
             include_create: options.judging.include_create,
             stacks: options.stacks,
             random_images: options.random_images,
@@ -335,19 +335,19 @@ impl<'s, 'o> Checker<'s, 'o> {
         };
         let points = UntriedPoints::new(&trace, keys, &self.shared.history, traces_max, POINTS_MAX);
         let points = Arc::new(points);
-        let question = Question {
+        let test = CrashTest {
             checks: self.shared.options.checks,
             selection: Arc::clone(&points) as _,
-            recovery: self.judge.recovery().clone(),
+            recovery: self.tester.recovery().clone(),
             budget: self.shared.options.check_budget,
             seed: self.shared.options.seed,
         };
-        match self.ask(&trace, &question)? {
-            Judged::Findings(findings) => {
+        match self.run_test(&trace, &test)? {
+            CrashTestResult::Findings(findings) => {
                 let basis = Basis {
                     trace: path,
                     command: self.command(),
-                    recovery: &question.recovery,
+                    recovery: &test.recovery,
                     recovery_input: None,
                     case,
                     record: self.record_of(case)?,
@@ -355,19 +355,23 @@ impl<'s, 'o> Checker<'s, 'o> {
                 self.shared.report(findings, &basis)?;
                 Ok((points.over_limit(), points.tried()))
             }
-            Judged::FailsUndisturbed(image, outcome) => {
+            CrashTestResult::FailsUndisturbed(image, outcome) => {
                 self.undisturbed(image, &outcome);
                 Ok((0, points.tried()))
             }
-            Judged::NoPool => Ok((0, TriedPoints::default())),
+            CrashTestResult::NoPool => Ok((0, TriedPoints::default())),
         }
     }
 
     /// Checks a trace. Stops when the campaign stops or when it takes too long; what was found by then counts.
-    pub(crate) fn ask(&self, trace: &Trace, question: &Question) -> Result<Judged, CampaignError> {
-        let deadline = Instant::now() + OVERTIME * question.budget;
+    pub(crate) fn run_test(
+        &self,
+        trace: &Trace,
+        test: &CrashTest,
+    ) -> Result<CrashTestResult, CampaignError> {
+        let deadline = Instant::now() + OVERTIME * test.budget;
         let is_over = || self.shared.is_over() || Instant::now() > deadline;
-        self.judge.judge(trace, question, &is_over)
+        self.tester.crash(trace, test, &is_over)
     }
 
     /// Warns that recovery fails on an image that no crash has made.

@@ -16,10 +16,10 @@ use powerfail_trace::{Body, Trace};
 use rustc_hash::FxHashSet;
 
 use crate::checker::Checker;
+use crate::crash_test::{CrashTest, CrashTestResult};
 use crate::error::CampaignError;
 use crate::findings::{Basis, RECOVERY_INPUT};
 use crate::job::Failure;
-use crate::judge::{Judged, Question};
 use crate::options::Checks;
 use crate::point_selection::PointsAt;
 use crate::recording::Recording;
@@ -87,11 +87,11 @@ impl Checker<'_, '_> {
             input: edge.input.clone(),
         };
         let keys = PointKeys::of(trace)?;
-        let mut recoveries = vec![(self.judge.recovery().clone(), None)];
+        let mut recoveries = vec![(self.tester.recovery().clone(), None)];
         if !case.input.is_empty() {
             let file = self.recorder.directory().join(RECOVERY_INPUT);
             fs::write(&file, &case.input).map_err(CampaignError::file(&file))?;
-            let recovery = self.judge.recovery_with(&case.input, &file);
+            let recovery = self.tester.recovery_with(&case.input, &file);
             recoveries.push((recovery, Some(case.input.as_slice())));
         }
         let is_tried = !self.shared.history.claim_crash(keys.at(at));
@@ -99,7 +99,7 @@ impl Checker<'_, '_> {
             if input.is_none() && is_tried {
                 continue;
             }
-            let question = Question {
+            let test = CrashTest {
                 checks: Checks {
                     prefix: true,
                     ..Checks::NONE
@@ -112,7 +112,7 @@ impl Checker<'_, '_> {
                 budget: self.shared.options.check_budget,
                 seed: self.shared.options.seed,
             };
-            let Judged::Findings(findings) = self.ask(trace, &question)? else {
+            let CrashTestResult::Findings(findings) = self.run_test(trace, &test)? else {
                 continue;
             };
             // Only findings with the evidence of a crash are about this crash.
@@ -126,7 +126,7 @@ impl Checker<'_, '_> {
             let basis = Basis {
                 trace: &recording.path,
                 command: self.command(),
-                recovery: &question.recovery,
+                recovery: &test.recovery,
                 recovery_input: input,
                 case: &made,
                 record: self.record_of(&made)?,
@@ -166,7 +166,7 @@ impl Checker<'_, '_> {
                 return Ok(None);
             }
         };
-        let trust = self.judge.recovery().trusted();
+        let trust = self.tester.recovery().trusted();
         let place = powerfail_check::place_before_end(&recording.trace, &trust, Role::Failure)?;
         let function = place.as_ref().and_then(|place| place.function.clone());
         let after = function.map_or_else(String::new, |function| format!(" after {function}"));
@@ -186,7 +186,7 @@ impl Checker<'_, '_> {
         let basis = Basis {
             trace: &recording.path,
             command: self.command(),
-            recovery: self.judge.recovery(),
+            recovery: self.tester.recovery(),
             recovery_input: None,
             case,
             record: self.record_of(case)?,

@@ -10,7 +10,7 @@ use powerfail_image::ImageId;
 use serde::{Deserialize, Serialize};
 
 use crate::error::CampaignError;
-use crate::options::Together;
+use crate::options::MachineLink;
 
 /// A test case on the wire.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,14 +34,14 @@ pub(crate) struct Machines(Mutex<Exchange>);
 
 impl Machines {
     /// Connects, if the options ask for it.
-    pub(crate) fn connect(together: Option<&Together>) -> Result<Option<Self>, CampaignError> {
-        let (exchange, flag) = match together {
+    pub(crate) fn connect(link: Option<&MachineLink>) -> Result<Option<Self>, CampaignError> {
+        let (exchange, flag) = match link {
             None => return Ok(None),
-            Some(Together::Broker(port)) => (
+            Some(MachineLink::Broker(port)) => (
                 Exchange::broker(("0.0.0.0", *port)),
                 format!("--broker {port}"),
             ),
-            Some(Together::Join(address)) => (
+            Some(MachineLink::Join(address)) => (
                 Exchange::join(address.as_str()),
                 format!("--join {address}"),
             ),

@@ -18,9 +18,9 @@ use powerfail_trace::Trace;
 use rustc_hash::FxHashSet;
 
 use crate::checker::Checker;
+use crate::crash_test::{CrashTest, CrashTestResult};
 use crate::error::CampaignError;
 use crate::findings::{RECOVERY_INPUT, StoredBasis};
-use crate::judge::{Judged, Question};
 use crate::options::Checks;
 use crate::point_selection::PointsNamed;
 
@@ -118,9 +118,9 @@ impl Checker<'_, '_> {
             return Ok(false);
         }
         if criterion.wanted.is_empty() && criterion.checks == Checks::NONE {
-            return Ok(self.judge.lint(trace)?.0.iter().any(is_it));
+            return Ok(self.tester.lint(trace)?.0.iter().any(is_it));
         }
-        let question = Question {
+        let test = CrashTest {
             checks: criterion.checks,
             selection: Arc::new(PointsNamed {
                 keys: PointKeys::of(trace)?,
@@ -131,8 +131,8 @@ impl Checker<'_, '_> {
             budget: BUDGET,
             seed: self.shared.options.seed,
         };
-        Ok(match self.ask(trace, &question)? {
-            Judged::Findings(findings) => findings.iter().any(is_it),
+        Ok(match self.run_test(trace, &test)? {
+            CrashTestResult::Findings(findings) => findings.iter().any(is_it),
             _ => false,
         })
     }

@@ -81,7 +81,7 @@ pub struct RecoveryOptions {
 /// The connection between instances on several machines, which exchange messages of `LibAFL`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Together {
+pub enum MachineLink {
     /// Listen on this port for others.
     Broker(u16),
     /// Connect to the broker at this address: `host:port`.
@@ -142,7 +142,8 @@ pub struct CampaignOptions {
     /// Output directories of other instances to import test cases from.
     pub sync: Vec<PathBuf>,
     /// The connection to instances on other machines.
-    pub together: Option<Together>,
+    #[serde(rename = "together")]
+    pub machines: Option<MachineLink>,
     /// About how long the checks of one test case may take.
     pub check_budget: Duration,
 }
@@ -177,7 +178,7 @@ impl CampaignOptions {
             file_limit_bytes: 1 << 30,
             seed: 0,
             sync: Vec::new(),
-            together: None,
+            machines: None,
             check_budget: Duration::from_secs(10),
         }
     }

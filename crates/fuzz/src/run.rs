@@ -92,7 +92,7 @@ fn run_in(
     for cut in &campaign.cuts {
         observer.warning(&cut.to_string());
     }
-    let machines = Machines::connect(options.together.as_ref())?;
+    let machines = Machines::connect(options.machines.as_ref())?;
     let mut seeds = Seeds::read(options, &campaign.images)?;
     seeds.create_pool(&Recorder::new(options, runtime)?, &campaign.images)?;
     let shared = SharedState::new(

@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use powerfail_check::CheckError;
 use powerfail_config::{CommandText, FuzzSettings, Input};
 use powerfail_fuzz::{
-    CampaignError, CampaignOptions, Checks, InputChannel, Together, resumed_options,
+    CampaignError, CampaignOptions, Checks, InputChannel, MachineLink, resumed_options,
 };
 use powerfail_fuzz_store::{StoreError, read_record};
 use powerfail_oracle::{CommandLine, Oracle, RecoveryPlan, Settings};
@@ -193,9 +193,9 @@ fn apply(settings: &FuzzSettings, options: &mut CampaignOptions) -> anyhow::Resu
     options.random_images = target.crash_rate.map_or(options.random_images, |it| it.0);
     options.seed = target.seed.unwrap_or(options.seed);
     let instances = &settings.instances;
-    options.together = match (instances.broker, &instances.join) {
-        (Some(port), _) => Some(Together::Broker(port.0)),
-        (None, Some(address)) => Some(Together::Join(address.0.clone())),
+    options.machines = match (instances.broker, &instances.join) {
+        (Some(port), _) => Some(MachineLink::Broker(port.0)),
+        (None, Some(address)) => Some(MachineLink::Join(address.0.clone())),
         (None, None) => None,
     };
     apply_to_recovery(settings, options);

@@ -21,17 +21,17 @@ use powerfail_recorder::InputChannel;
 /// Executions at one failure point whose lost lines are explored.
 const EXECUTIONS_MAX: u64 = 200;
 
-/// Judges traces.
+/// Tests traces with the recovery of the campaign.
 #[derive(Debug)]
-pub(crate) struct Judge {
+pub(crate) struct TraceTester {
     options: Arc<CampaignOptions>,
     runtime: Arc<[u8]>,
     /// How recovery is run by default.
     recovery: Recovery,
 }
 
-/// What came of it.
-pub(crate) enum Judged {
+/// The result of a crash test.
+pub(crate) enum CrashTestResult {
     Findings(Vec<Finding>),
     /// Recovery fails where no crash is to blame.
     FailsUndisturbed(Undisturbed, Box<RecoveryOutcome>),
@@ -42,8 +42,8 @@ pub(crate) enum Judged {
 /// Where the lint sees something that only a crash can prove.
 pub(crate) type Suspect = (Code, String, u32);
 
-/// How a trace is judged.
-pub(crate) struct Question {
+/// What is tried in a trace.
+pub(crate) struct CrashTest {
     pub(crate) checks: Checks,
     pub(crate) selection: Arc<dyn Selection>,
     pub(crate) recovery: Recovery,
@@ -61,7 +61,7 @@ impl Observer for Silent<'_> {
     }
 }
 
-impl Judge {
+impl TraceTester {
     pub(crate) fn new(options: &Arc<CampaignOptions>, runtime: &Arc<[u8]>) -> Self {
         let mut recovery = options.judging.recovery.clone();
         if recovery.recover.is_empty() {
@@ -111,36 +111,36 @@ impl Judge {
     }
 
     /// What crashes show, and the trace.
-    pub(crate) fn judge(
+    pub(crate) fn crash(
         &self,
         trace: &Trace,
-        question: &Question,
+        test: &CrashTest,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Judged, CampaignError> {
-        let checker = Checker::new(trace, &question.recovery, Arc::clone(&self.runtime), 1);
-        let options = self.crash_options(question);
+    ) -> Result<CrashTestResult, CampaignError> {
+        let checker = Checker::new(trace, &test.recovery, Arc::clone(&self.runtime), 1);
+        let options = self.crash_options(test);
         let crashed = checker.crash(&options, &mut Silent(is_interrupted));
         match crashed {
-            Ok(crashed) => Ok(Judged::Findings(self.wanted(crashed.findings))),
+            Ok(crashed) => Ok(CrashTestResult::Findings(self.wanted(crashed.findings))),
             Err(CheckError::Undisturbed { image, outcome }) => {
-                Ok(Judged::FailsUndisturbed(image, outcome))
+                Ok(CrashTestResult::FailsUndisturbed(image, outcome))
             }
-            Err(CheckError::NoPool) => Ok(Judged::NoPool),
+            Err(CheckError::NoPool) => Ok(CrashTestResult::NoPool),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn crash_options(&self, question: &Question) -> CrashOptions {
-        let checks = question.checks;
+    fn crash_options(&self, test: &CrashTest) -> CrashOptions {
+        let checks = test.checks;
         CrashOptions {
             tree: FailurePointOptions {
                 granularity: Granularity::FlushAndFence,
                 per_stack: 0,
-                seed: question.seed,
+                seed: test.seed,
                 include_create: self.options.judging.include_create,
                 digests: true,
             },
-            budget: Some(question.budget),
+            budget: Some(test.budget),
             warnings: self.options.judging.warnings,
             prefix: checks.prefix,
             lazy: checks.lazy.then(|| LazyOptions {
@@ -153,7 +153,7 @@ impl Judge {
                 confirm: true,
                 ..RaceOptions::default()
             }),
-            selection: Some(Arc::clone(&question.selection)),
+            selection: Some(Arc::clone(&test.selection)),
             ..CrashOptions::default()
         }
     }
