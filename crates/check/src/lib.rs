@@ -35,6 +35,7 @@ pub mod output_directory;
 mod persistent;
 mod places;
 mod races;
+mod raw_pointers;
 mod reason;
 mod recovery;
 mod replay;

@@ -1,12 +1,16 @@
-//! Persistent memory of the workload that has no file of its own: the persistent heap and registered ranges.
-//! Recovery gets both back through variables that the runtime reads.
+//! What recovery needs of the workload's persistent memory: the path of the pool, the addresses of pools that hold
+//! addresses, and memory that has no file of its own, which is the persistent heap and registered ranges.
+//! Recovery gets all but the path through variables that the runtime reads.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use powerfail_oracle::RecoveryPlan;
-use powerfail_protocol::memory::{HEAP_VARIABLE, RANGES_VARIABLE};
-use powerfail_trace::{HEAP_NOTE, Pool, PoolKind, Trace};
+use powerfail_protocol::memory::{ADDRESSES_VARIABLE, HEAP_VARIABLE, RANGES_VARIABLE};
+use powerfail_trace::{HEAP_NOTE, POOL_NOTE, Pool, PoolKind, Trace};
+
+use crate::raw_pointers;
 
 /// The heap and the registered ranges of a trace.
 #[derive(Debug)]
@@ -37,35 +41,77 @@ impl<'t> Persistent<'t> {
         }
     }
 
-    /// Whether the trace has either. If so, the commands of recovery need the runtime.
-    pub(crate) const fn is_any(&self) -> bool {
-        self.heap.is_some() || self.ranges.is_some()
-    }
-
-    /// The environment variables that tell the runtime about them.
+    /// The environment variables that tell the runtime about them. If there are any, the commands of recovery need the
+    /// runtime.
     pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
         let named = |name: &str, path: &PathBuf| (name.into(), path.into());
         let heap = self.heap.iter().map(|path| named(HEAP_VARIABLE, path));
         let ranges = self.ranges.iter().map(|path| named(RANGES_VARIABLE, path));
-        heap.chain(ranges).collect()
+        let addresses = self.addresses();
+        let addresses = addresses.map(|text| (ADDRESSES_VARIABLE.into(), text));
+        heap.chain(ranges).chain(addresses).collect()
     }
 
-    /// The first pool that is a file of the workload.
-    pub(crate) fn first_file(&self) -> Option<PathBuf> {
-        let mut pools = self.trace.pools().iter();
-        let pool = pools.find(|pool| !is_range(pool) && Some(&pool.path) != self.heap.as_ref())?;
-        Some(self.trace.meta().working_directory.join(&pool.path))
+    /// The pools that are files of the workload.
+    fn files(&self) -> impl Iterator<Item = &'t Pool> {
+        let pools = self.trace.pools().iter();
+        pools.filter(|pool| !is_range(pool) && Some(&pool.path) != self.heap.as_ref())
+    }
+
+    /// The path that `{pool}` stands for: the same as in the command of the workload. If the workload was given a path
+    /// of its own, that one, and if it names none of its pools, the first one that it mapped.
+    pub(crate) fn pool(&self) -> Option<PathBuf> {
+        let meta = self.trace.meta();
+        if let Some(path) = meta.note(POOL_NOTE) {
+            return Some(path.into());
+        }
+        let directory = &meta.working_directory;
+        let arguments = meta.command.iter().skip(1);
+        let named: Vec<PathBuf> = arguments
+            .flat_map(|word| {
+                // The word, or what it assigns to an option.
+                let value = word.as_bytes().splitn(2, |byte| *byte == b'=').nth(1);
+                let value = value.map(OsStr::from_bytes);
+                [Some(word.as_os_str()), value].into_iter().flatten()
+            })
+            .map(|word| clean(&directory.join(word)))
+            .collect();
+        let path = |pool: &Pool| clean(&directory.join(&pool.path));
+        let mut files = self.files().map(path);
+        let first = self.files().map(path).next();
+        files.find(|path| named.contains(path)).or(first)
+    }
+
+    /// The addresses of the pools, if pools hold addresses of pools, as the value of a variable of the runtime.
+    pub(crate) fn addresses(&self) -> Option<OsString> {
+        let mut text = Vec::new();
+        for pool in self.files() {
+            let path = self.trace.meta().working_directory.join(&pool.path);
+            let path = path.as_os_str().as_bytes();
+            if pool.address == 0 || path.contains(&b';') {
+                continue;
+            }
+            if !text.is_empty() {
+                text.push(b';');
+            }
+            text.extend_from_slice(format!("{:x}:", pool.address).as_bytes());
+            text.extend_from_slice(path);
+        }
+        (!text.is_empty() && raw_pointers::are_in(self.trace)).then(|| OsString::from_vec(text))
     }
 
     /// Adds the runtime and its variables to a plan.
     pub(crate) fn equip(&self, plan: &mut RecoveryPlan) {
-        if !self.is_any() {
-            return;
-        }
-        plan.preload = true;
-        plan.environment.extend(self.variables());
-        plan.pool = self.first_file();
+        plan.pool = self.pool();
+        let variables = self.variables();
+        plan.preload |= !variables.is_empty();
+        plan.environment.extend(variables);
     }
+}
+
+/// A path without `.`, which may not exist any more.
+fn clean(path: &Path) -> PathBuf {
+    path.components().collect()
 }
 
 fn is_range(pool: &Pool) -> bool {

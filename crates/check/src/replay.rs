@@ -9,7 +9,7 @@ use std::process::Command;
 use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, UnsafeRead};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
 use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset};
-use powerfail_oracle::Verdict;
+use powerfail_oracle::{PoolMapping, Substitution, Verdict};
 use powerfail_trace::Trace;
 
 use crate::checker::{Checker, Instruments};
@@ -201,21 +201,19 @@ impl<'a> Replay<'a> {
         let mut words: Vec<OsString> = self.recovery.with_input(&self.recovery.recover);
         let persistent = Persistent::of(self.trace);
         let mut variables = persistent.variables();
-        let pool = persistent.first_file();
-        for (number, (original, relative)) in layout.files().enumerate() {
-            let private = images.join(relative);
-            let is_pool = pool.as_deref().map_or(number == 0, |pool| pool == original);
-            let parent = images.join(relative.parent().unwrap_or(Path::new("")));
-            for (_, value) in &mut variables {
-                if *value == original {
-                    *value = private.clone().into();
-                } else if Some(value.as_ref()) == original.parent() {
-                    *value = parent.clone().into();
-                }
-            }
-            replace_paths(&mut words, original, &private, is_pool);
+        let needs_runtime = !variables.is_empty();
+        let mapping = |(original, relative): (&Path, &Path)| PoolMapping {
+            original: original.into(),
+            private: images.join(relative),
+        };
+        let mappings: Vec<PoolMapping> = layout.files().map(mapping).collect();
+        let pool = persistent.pool().unwrap_or_default();
+        let substitution = Substitution::of_paths(&pool, &mappings);
+        let values = variables.iter_mut().map(|(_, value)| value);
+        for word in words.iter_mut().skip(1).chain(values) {
+            *word = substitution.apply(word);
         }
-        if persistent.is_any() {
+        if needs_runtime {
             let library = directory.join("runtime.so");
             std::fs::write(&library, runtime).map_err(failed)?;
             variables.push(("LD_PRELOAD".into(), library.into()));
@@ -232,21 +230,6 @@ impl<'a> Replay<'a> {
             .current_dir(&self.recovery.working_directory)
             .env("PMEM_IS_PMEM_FORCE", "1");
         Ok(command)
-    }
-}
-
-/// Replaces the path of a file, and `{pool}` if it is the pool, in the words of a command.
-fn replace_paths(words: &mut [OsString], original: &Path, private: &Path, is_pool: bool) {
-    let original = original.display().to_string();
-    let private = private.display().to_string();
-    for word in words {
-        if let Some(text) = word.to_str() {
-            let mut text = text.replace(&original, &private);
-            if is_pool {
-                text = text.replace("{pool}", &private);
-            }
-            *word = text.into();
-        }
     }
 }
 

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use powerfail_oracle::Ready;
-use powerfail_recorder::{Options, RecordError, StopHandle, Summary, TargetStatus, interrupt};
+use powerfail_recorder::{
+    FreshPath, Options, RecordError, StopHandle, Summary, TargetStatus, interrupt,
+};
 
 /// Stands for the port in commands.
 const PORT_PLACEHOLDER: &str = "{port}";
@@ -77,7 +79,7 @@ pub enum WorkloadFailure {
 pub(crate) struct ServerCommand {
     /// The command, as the user gave it.
     pub(crate) text: String,
-    /// Its words. `{port}` stands for the port of the server.
+    /// Its words. `{port}` stands for the port of the server, `{pool}` for the path that the server got.
     pub(crate) words: Vec<OsString>,
 }
 
@@ -119,11 +121,12 @@ pub(crate) fn record_workload(
     let mut options = options.clone();
     // A handle for this recording alone: a request that comes too late must not stop the next one.
     options.stop = StopHandle::default();
+    options.fresh = FreshPath::default();
     let record = || powerfail_recorder::record(&options, runtime);
     let (summary, failure) = match server {
         None => (beside_report(record).map_err(WorkloadError::Output)?, None),
         Some(server) => {
-            let client = Client::new(server, options.stop.clone());
+            let client = Client::new(server, options.stop.clone(), options.fresh.clone());
             client.run_beside(record).map_err(WorkloadError::Output)?
         }
     };
@@ -174,16 +177,18 @@ fn beside_report<T>(work: impl FnOnce() -> T) -> io::Result<T> {
 struct Client<'a> {
     server: &'a ServerWorkload,
     stop: StopHandle,
+    pool: FreshPath,
     /// What the server has written so far.
     output: Mutex<Vec<u8>>,
     has_ended: AtomicBool,
 }
 
 impl<'a> Client<'a> {
-    const fn new(server: &'a ServerWorkload, stop: StopHandle) -> Self {
+    const fn new(server: &'a ServerWorkload, stop: StopHandle, pool: FreshPath) -> Self {
         Self {
             server,
             stop,
+            pool,
             output: Mutex::new(Vec::new()),
             has_ended: AtomicBool::new(false),
         }
@@ -244,7 +249,11 @@ impl<'a> Client<'a> {
         if self.has_ended.load(Ordering::Relaxed) {
             return false;
         }
-        self.server.ready.is_met(self.server.port, |pattern| {
+        let ready = match &self.server.ready {
+            Ready::Unix(path) => Ready::Unix(self.pool.replace(path.as_os_str()).into()),
+            ready => ready.clone(),
+        };
+        ready.is_met(self.server.port, |pattern| {
             let output = self.output.lock();
             let output = output.map(|output| output.clone()).unwrap_or_default();
             let mut lines = output.split(|byte| *byte == b'\n');
@@ -255,7 +264,7 @@ impl<'a> Client<'a> {
     fn run(&self, command: &ServerCommand) -> Result<(), WorkloadFailure> {
         let words = command.words.iter();
         let words: Vec<OsString> = words
-            .map(|word| with_port(word, self.server.port))
+            .map(|word| with_port(&self.pool.replace(word), self.server.port))
             .collect();
         let Some((program, arguments)) = words.split_first() else {
             return Ok(());

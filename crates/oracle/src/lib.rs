@@ -85,5 +85,6 @@ pub use oracle::{Oracle, PathMode, ProcessMode, Settings};
 pub use plan::{CommandLine, Limits, PoolMapping, RecoveryPlan, Server};
 pub use ready::{Ready, ReadyError};
 pub use slot::{Isolation, KillHandle, Slot};
+pub use substitute::Substitution;
 pub use verdict::{Backtrace, Failure, Stage, ThreadStack, Verdict};
 pub use zygote::{serve_if_zygote, serve_if_zygote_with_expiry};

@@ -13,7 +13,7 @@ pub(crate) const PORT: &[u8] = b"{port}";
 
 /// The replacements for one slot.
 #[derive(Clone, Debug)]
-pub(crate) struct Substitution {
+pub struct Substitution {
     /// The path that replaces `{pool}`.
     pool: PathBuf,
     /// Paths, longest first, and their replacements.
@@ -33,7 +33,7 @@ impl Substitution {
     }
 
     /// Also replaces the paths of pools by those of their images.
-    pub(crate) fn of_paths(pool: &Path, mappings: &[PoolMapping]) -> Self {
+    pub fn of_paths(pool: &Path, mappings: &[PoolMapping]) -> Self {
         let mut paths: Vec<_> = mappings
             .iter()
             .map(|it| (it.original.clone(), it.private.clone()))
@@ -54,6 +54,11 @@ impl Substitution {
         directories.dedup();
         let known = mappings.iter().find(|it| it.original == pool);
         let placed = |pool: &Path| {
+            // It may be a directory with pools, or lie beside them.
+            let whole = directories.iter().find(|(directory, _)| pool == directory);
+            if let Some((_, place)) = whole {
+                return Some(place.clone());
+            }
             let (_, place) = directories
                 .iter()
                 .find(|(directory, _)| pool.parent() == Some(directory))?;
@@ -70,7 +75,7 @@ impl Substitution {
     }
 
     /// A word with everything replaced.
-    pub(crate) fn apply(&self, word: &OsStr) -> OsString {
+    pub fn apply(&self, word: &OsStr) -> OsString {
         let bytes = word.as_bytes();
         let trimmed = bytes.strip_suffix(b"/").unwrap_or(bytes);
         for (directory, place) in &self.directories {

@@ -24,6 +24,9 @@ use crate::shared::{WINDOW_ADDRESS, WINDOW_LEN};
 pub const HEAP_VARIABLE: &str = "POWERFAIL_HEAP";
 /// Environment variable with the path of the directory for registered ranges.
 pub const RANGES_VARIABLE: &str = "POWERFAIL_RANGES";
+/// Environment variable with the addresses that pools had in the recording, for a recovery: for each pool its address in
+/// hexadecimal, a colon and its path, separated by semicolons.
+pub const ADDRESSES_VARIABLE: &str = "POWERFAIL_ADDRESSES";
 /// What the file of a range is called behind its name.
 pub const RANGE_SUFFIX: &str = ".pool";
 /// What the file of the heap is called.

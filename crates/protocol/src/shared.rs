@@ -46,6 +46,8 @@ pub const CHUNKS_ADDRESS: u64 = 0x1800_0000_0000;
 pub const WINDOW_ADDRESS: u64 = 0x1000_0000_0000;
 /// What `PMEM_MMAP_HINT` is set to, for the target and for recovery: far enough inside of the window.
 pub const PMDK_HINT_ADDRESS: u64 = WINDOW_ADDRESS + (1 << 30);
+/// Environment variable with the address, in hexadecimal, at which libpmem begins to look for room.
+pub const PMDK_HINT_VARIABLE: &str = "PMEM_MMAP_HINT";
 /// Length of the pool window.
 pub const WINDOW_LEN: u64 = 1 << 42;
 

@@ -4,12 +4,13 @@
 //! removes it: a directory is locked as long as its process lives. A campaign names a directory, so that
 //! paths are the same in all of its recordings; nothing is left in that but the directory itself.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirEntry, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
@@ -23,6 +24,27 @@ use crate::options::Options;
 pub(crate) const POOL_PLACEHOLDER: &[u8] = b"{pool}";
 /// How the names of its directories begin. No other program uses it.
 const PREFIX: &str = "powerfail-fresh-";
+
+/// The path that `{pool}` stands for in a recording, for other threads. It is known before the target starts.
+#[derive(Clone, Debug, Default)]
+pub struct FreshPath(Arc<Mutex<Option<PathBuf>>>);
+
+impl FreshPath {
+    pub(crate) fn set(&self, path: Option<&Path>) {
+        if let Ok(mut known) = self.0.lock() {
+            *known = path.map(Path::to_path_buf);
+        }
+    }
+
+    /// A word of a command with the path in place of `{pool}`, as in the arguments of the target. The same word if the
+    /// recording has no such path.
+    pub fn replace(&self, word: &OsStr) -> OsString {
+        match self.0.lock().as_deref() {
+            Ok(Some(path)) => substitute(word, POOL_PLACEHOLDER, path.as_os_str()),
+            _ => word.to_os_string(),
+        }
+    }
+}
 
 /// The arguments, with the paths of the fresh pool and of the input substituted.
 pub(crate) struct FreshPool {

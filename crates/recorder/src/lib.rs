@@ -61,7 +61,7 @@ mod unperformed;
 mod wait;
 
 pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported};
-pub use fresh_pool::{input_path, pool_directory, pool_path};
+pub use fresh_pool::{FreshPath, input_path, pool_directory, pool_path};
 pub use input::{Input, InputChannel, split_arguments};
 pub use inspect::{Executable, inspect};
 pub use options::Options;

@@ -8,6 +8,7 @@ use powerfail_image::Contents;
 use powerfail_model::Domain;
 use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 
+use crate::fresh_pool::FreshPath;
 use crate::input::Input;
 use crate::stop::StopHandle;
 
@@ -44,6 +45,8 @@ pub struct Options {
     pub forward_signals: bool,
     /// Stops the target from another thread.
     pub stop: StopHandle,
+    /// Learns the path of `{pool}`.
+    pub fresh: FreshPath,
     /// Confines the target: no file of it gets longer, it leaves no core and has a session of its own.
     pub file_limit_bytes: Option<u64>,
     /// How stores are recorded.
@@ -83,6 +86,7 @@ impl Options {
             discard_output: false,
             forward_signals: true,
             stop: StopHandle::default(),
+            fresh: FreshPath::default(),
             file_limit_bytes: None,
             mode: Mode::Patch,
             stacks: Stacks::Full,

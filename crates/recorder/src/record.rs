@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE, Mode, Schedule, Stacks};
-use powerfail_trace::{DOMAIN_NOTE, HEAP_NOTE, Meta, TraceWriter, WriterOptions};
+use powerfail_trace::{DOMAIN_NOTE, HEAP_NOTE, Meta, POOL_NOTE, TraceWriter, WriterOptions};
 use rustix::process::Signal;
 use rustix::time::Timespec;
 
@@ -63,6 +64,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         .ok_or(RecordError::EmptyCommand)?;
     let executable = inspect(command)?;
     let fresh = FreshPool::new(arguments, options)?;
+    options.fresh.set(fresh.path());
     let memory = MemoryDirectory::new(&options.trace, options.heap_bytes)?;
     let filter = filter(options, &fresh, &memory);
 
@@ -71,7 +73,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         .map_err(|error| RecordError::system("create a socket for the target", error))?;
     let runtime = runtime_file(runtime)?;
     let doorbell = doorbell(&socket, &shared)?;
-    let meta = meta(options, &memory);
+    let meta = meta(options, &fresh, &memory);
     let writer = TraceWriter::create(&options.trace, &meta, WriterOptions::default())?;
     let output = Output::new(
         writer,
@@ -268,7 +270,7 @@ fn drain(
     }
 }
 
-fn meta(options: &Options, memory: &MemoryDirectory) -> Meta {
+fn meta(options: &Options, fresh: &FreshPool, memory: &MemoryDirectory) -> Meta {
     let system = rustix::system::uname();
     let note = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mode = match options.mode {
@@ -295,6 +297,7 @@ fn meta(options: &Options, memory: &MemoryDirectory) -> Meta {
             &format!("seed {seed}, depth {depth}, length {length}"),
         )
     });
+    let pool = fresh.path().and_then(Path::to_str);
     let heap = memory
         .heap()
         .map(|path| note(HEAP_NOTE, &path.to_string_lossy()));
@@ -314,6 +317,7 @@ fn meta(options: &Options, memory: &MemoryDirectory) -> Meta {
         .into_iter()
         .chain(domain)
         .chain(scheduled)
+        .chain(pool.map(|path| note(POOL_NOTE, path)))
         .chain(heap)
         .collect(),
     }

@@ -101,6 +101,7 @@ extern "C" fn start(
 fn start_modes() {
     desock::start();
     pmdk::prepare();
+    recovery::pool_addresses::start();
     if !recovery::start() && host::attach() {
         pools::reserve_window();
         call_stacks::set_main_stack_end(interpose::main_stack_end());

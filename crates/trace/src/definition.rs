@@ -21,6 +21,8 @@ pub struct Meta {
 
 /// The name of the note with the persistency domain that the recording was made for.
 pub const DOMAIN_NOTE: &str = "domain";
+/// The name of the note with the path that `{pool}` stood for in the command.
+pub const POOL_NOTE: &str = "pool";
 /// The name of the note with the path of the persistent heap.
 pub const HEAP_NOTE: &str = "heap";
 

@@ -3,6 +3,7 @@
 //!
 //! The tests in `planted` check that planted bugs are found at their lines.
 
+mod addresses;
 mod annotations;
 mod commits;
 mod common;

@@ -31,3 +31,22 @@ fn a_signal_while_a_server_is_recorded_ends_the_check() {
     let run = check_server("sh -c 'kill -TERM $PPID'");
     run.is_refused_with(SETUP, &["interrupted while the workload was recorded"]);
 }
+
+#[test]
+fn a_client_gets_the_path_of_the_pool() {
+    let folder = Folder::new();
+    folder.build_own("server", "server.c", &[]);
+    let run = folder.powerfail(&[
+        "check",
+        "--ready",
+        "output:ready",
+        "--client",
+        "test -e {pool}",
+        "--client-recover",
+        "test -e {pool}",
+        "--",
+        "./server",
+        "{pool}",
+    ]);
+    run.ends_with(CLEAN);
+}

@@ -7,17 +7,18 @@
 //! pool, and as long as it.
 #![allow(unsafe_code, reason = "maps pools and their aliases")]
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use powerfail_protocol::memory::RANGES_ADDRESS;
 use powerfail_protocol::message::MessageKind;
-use powerfail_protocol::shared::{Reply, WINDOW_ADDRESS, WINDOW_LEN};
+use powerfail_protocol::shared::{PMDK_HINT_VARIABLE, Reply, WINDOW_ADDRESS, WINDOW_LEN};
 use powerfail_protocol::{EventKind, WINDOW_GUARD_LEN};
 
 use crate::platform::lock::Lock;
 use crate::platform::sys;
 use crate::record::sites::{Sites, WINDOW};
 use crate::record::{append, faults, generated_code, threads};
+use crate::recovery::pool_addresses;
 use crate::{fuzz, host};
 
 /// Pools begin at multiples of this, so that their addresses look like those of DAX mappings.
@@ -56,8 +57,8 @@ pub(crate) struct Pools {
     /// Addresses that stand for parts of a pool's file that are not mapped, so that what is written
     /// to the file there can be recorded.
     shadows: Vec<Mapping>,
-    /// Devices and inodes of all files that are or were mapped as pools.
-    files: Vec<(u64, u64)>,
+    /// All files that are or were mapped as pools, where they were mapped first.
+    files: Vec<Mapping>,
     /// Ranges of the window that are the target's and no pools: from, to.
     pub(crate) others: Vec<(u64, u64)>,
     next: u64,
@@ -70,6 +71,8 @@ pub(crate) static POOLS: Lock<Pools> = Lock::new(Pools {
     others: Vec::new(),
     next: WINDOW_ADDRESS + ALIGNMENT,
 });
+/// Where libpmem begins to look for room, if that is in the window.
+static PMDK_HINT: AtomicU64 = AtomicU64::new(0);
 /// Whether there was ever a pool.
 static MAPPED: AtomicBool = AtomicBool::new(false);
 
@@ -104,6 +107,9 @@ pub(crate) fn map(request: Request) -> isize {
         fd,
         offset,
     } = request;
+    if let Some(place) = pool_addresses::map(request) {
+        return place;
+    }
     let plain = || {
         if flags & sys::MAP_FIXED != 0 {
             generated_code::changes(address, len);
@@ -141,7 +147,9 @@ pub(crate) fn map(request: Request) -> isize {
     let place = if is_fixed {
         address
     } else {
-        POOLS.with(|pools| pools.allot(len))
+        let status = sys::fstat(fd);
+        let identity = status.map(|status| (status.device, status.inode));
+        POOLS.with(|pools| pools.choose(request, identity.unwrap_or((0, 0))))
     };
     match ask_host(place, len, offset, fd) {
         Reply::Ignore if in_window => return map_other_in_window(request),
@@ -201,16 +209,17 @@ fn map_recorded(request: Request) -> isize {
         let (device, inode) = (status.device, status.inode);
         POOLS.with(|pools| {
             pools.cut(place, len);
-            if !pools.files.contains(&(device, inode)) {
-                pools.files.push((device, inode));
-            }
-            pools.mappings.push(Mapping {
+            let mapping = Mapping {
                 address: place,
                 len,
                 offset,
                 device,
                 inode,
-            });
+            };
+            if pools.first_of((device, inode)).is_none() {
+                pools.files.push(mapping);
+            }
+            pools.mappings.push(mapping);
         });
     }
     place as isize
@@ -261,6 +270,52 @@ impl Pools {
         }
         // Not up to the neighbour, between which and us a guard must stay.
         self.is_free(address, len + WINDOW_GUARD_LEN)
+    }
+
+    /// Where a file was mapped first.
+    fn first_of(&self, identity: (u64, u64)) -> Option<&Mapping> {
+        let is_it = |file: &&Mapping| (file.device, file.inode) == identity;
+        self.files.iter().find(is_it)
+    }
+
+    /// Takes a range for a file, if no other file was mapped there first.
+    fn claim_for(&mut self, identity: (u64, u64), address: u64, len: u64) -> bool {
+        let is_other = |file: &Mapping| {
+            (file.device, file.inode) != identity && file.part(address, address + len).is_some()
+        };
+        WINDOW.contains(address)
+            && WINDOW.contains(address + len)
+            && !self.files.iter().any(is_other)
+            && self.is_free(address - WINDOW_GUARD_LEN, WINDOW_GUARD_LEN)
+            && self.claim(address, len)
+    }
+
+    /// Where a file is mapped for which the target does not require an address. Targets keep addresses in pools: so a
+    /// file that was mapped before is mapped at the same address, and a hint is followed as the kernel would.
+    fn choose(&mut self, request: Request, identity: (u64, u64)) -> u64 {
+        /// libpmem begins at multiples of this.
+        const STEP: u64 = 1 << 30;
+        const TRIES: u64 = 1024;
+        let len = request.len.next_multiple_of(PAGE);
+        let home = self.first_of(identity);
+        let home = home.map(|first| (first.address + request.offset).wrapping_sub(first.offset));
+        let hint = request.address & !(PAGE - 1);
+        let given = home.into_iter().chain([hint]);
+        for address in given {
+            if self.claim_for(identity, address, len) {
+                return address;
+            }
+        }
+        // libpmem looks for addresses that are not in use, so it never proposes one of our window.
+        let first = PMDK_HINT.load(Ordering::Relaxed).next_multiple_of(STEP);
+        if hint != 0 && first != 0 {
+            for number in 0..TRIES {
+                if self.claim_for(identity, first + number * STEP, len) {
+                    return first + number * STEP;
+                }
+            }
+        }
+        self.allot(len)
     }
 
     /// The parts of pools in a range, by address.
@@ -421,6 +476,11 @@ pub(crate) fn reserve_window() {
     if result != WINDOW_ADDRESS as isize {
         host::fatal("the address range that powerfail needs for pools is in use");
     }
+    let hint = std::env::var(PMDK_HINT_VARIABLE).unwrap_or_default();
+    let hint = u64::from_str_radix(hint.trim_start_matches("0x"), 16).unwrap_or(0);
+    if WINDOW.contains(hint) {
+        PMDK_HINT.store(hint, Ordering::Relaxed);
+    }
 }
 
 /// Shows the file to the host, which reads its content, and waits for the answer.
@@ -509,7 +569,7 @@ pub(crate) fn is_pool(fd: i32) -> bool {
     host::attached()
         && MAPPED.load(Ordering::Acquire)
         && sys::fstat(fd).is_some_and(|status| {
-            POOLS.with(|pools| pools.files.contains(&(status.device, status.inode)))
+            POOLS.with(|pools| pools.first_of((status.device, status.inode)).is_some())
         })
 }
 

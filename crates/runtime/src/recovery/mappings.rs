@@ -11,8 +11,10 @@ use std::collections::BTreeSet;
 
 use crate::platform::number::OPEN;
 use crate::platform::sys;
+use crate::record::pools;
 
 use super::pages::protect;
+use super::pool_addresses;
 use super::shared_file;
 use super::state::{self, Mapping, PAGE, State};
 
@@ -65,6 +67,19 @@ impl Request {
     }
 }
 
+impl From<Request> for pools::Request {
+    fn from(request: Request) -> Self {
+        Self {
+            address: request.address,
+            len: request.len,
+            protection: request.protection,
+            flags: request.flags,
+            fd: request.fd,
+            offset: request.offset,
+        }
+    }
+}
+
 /// One process at a time has pools mapped.
 fn claim() {
     let me = sys::getpid();
@@ -84,7 +99,7 @@ impl State {
         if request.flags & sys::MAP_FIXED != 0 {
             self.give_up(request.address, len);
         }
-        let place = request.perform();
+        let place = pool_addresses::map(request.into()).unwrap_or_else(|| request.perform());
         let Some(pool) = request.pool().filter(|_| place > 0) else {
             return place;
         };

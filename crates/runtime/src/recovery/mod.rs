@@ -40,6 +40,7 @@ mod ordering;
 mod own_files;
 mod pages;
 pub(crate) mod paths;
+pub(crate) mod pool_addresses;
 pub(crate) mod pool_calls;
 mod read_notes;
 mod registers;

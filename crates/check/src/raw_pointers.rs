@@ -1,0 +1,57 @@
+//! Whether pools hold addresses of pools. Then recovery has to find the pools where the workload had them.
+//!
+//! Any six bytes that are an address in a pool count, wherever they begin: programs keep tags in the upper two bytes of a
+//! pointer, and pointers in packed structures. Other data that looks like that costs only the start of the runtime.
+
+use std::ops::Range;
+
+use powerfail_model::{Event, EventIndex};
+use powerfail_trace::{Body, Pool, Trace};
+
+/// How many bytes of an address are looked at.
+const LEN: usize = 6;
+
+/// Whether a store, or what a pool held before, has an address in a pool.
+pub(crate) fn are_in(trace: &Trace) -> bool {
+    let ranges: Vec<Range<u64>> = ranges(trace);
+    if ranges.is_empty() {
+        return false;
+    }
+    let is_address = |bytes: &[u8; LEN]| {
+        let mut word = [0; 8];
+        word[..LEN].copy_from_slice(bytes);
+        let word = u64::from_le_bytes(word);
+        ranges.iter().any(|range| range.contains(&word))
+    };
+    let has_address = |bytes: &[u8]| bytes.array_windows().any(is_address);
+    let mut records = trace.records_from(EventIndex(0));
+    while let Ok(Some(record)) = records.next_record() {
+        if let Body::Pm(Event::Store { bytes, .. }) = record.body
+            && has_address(bytes)
+        {
+            return true;
+        }
+    }
+    let mut images = trace.initial_images();
+    while let Ok(Some(run)) = images.next_run() {
+        if has_address(run.bytes) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Where the pools were.
+fn ranges(trace: &Trace) -> Vec<Range<u64>> {
+    let finals = trace.final_images();
+    let range = |(number, pool): (u32, &Pool)| {
+        let last = finals.iter().find(|image| image.pool.0 == number);
+        let len = pool.len_bytes.max(last.map_or(0, |image| image.len_bytes));
+        pool.address..pool.address.saturating_add(len)
+    };
+    let pools = (0..).zip(trace.pools());
+    pools
+        .filter(|(_, pool)| pool.address != 0)
+        .map(range)
+        .collect()
+}
