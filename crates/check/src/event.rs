@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use powerfail_finding::{Eager, Finding};
+use powerfail_recorder::Summary;
 
 /// A step of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub enum Event<'a> {
         /// How long it will take, about.
         estimate: Duration,
     },
+    /// The workload was recorded.
+    Recorded(&'a Summary),
     /// What the recording of the workload may lack, in a sentence.
     Warning(&'a str),
     /// The workload was recorded with several orders of its threads.

@@ -80,6 +80,7 @@ impl Session<'_> {
         let path = out.join(output_directory::TRACE);
         let (recording, server) = settings::workload(settings, &path)?;
         let summary = record_workload(&recording, self.runtime, server.as_ref())?;
+        self.observer.event(Event::Recorded(&summary));
         for sentence in &summary.warnings {
             self.observer.event(Event::Warning(sentence));
         }

@@ -17,6 +17,7 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     let output = &settings.output;
     let mut options = Options::new(settings.command.clone(), output);
     options.pools.clone_from(&settings.recording.pool);
+    options.not_pools.clone_from(&settings.recording.not_pool);
     options.pm_dir.clone_from(&settings.recording.pm_dir);
     options.mode = match settings.mode {
         powerfail_config::Mode::Patch => powerfail_recorder::Mode::Patch,

@@ -55,6 +55,10 @@ impl Observer for Watcher {
                 self.progress = None;
                 let _ = findings::combinations(&mut anstream::stderr(), eager, states, estimate);
             }
+            Event::Recorded(summary) => {
+                self.progress = None;
+                let _ = powerfail_report::record::choice_of_pools(&mut anstream::stderr(), summary);
+            }
             Event::Warning(sentence) => self.line(&format!("warning: {sentence}")),
             Event::Schedules {
                 recordings,

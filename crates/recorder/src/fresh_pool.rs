@@ -147,6 +147,7 @@ impl FreshPool {
         {
             arguments = insert_words(&arguments, &input.bytes);
         }
+        options.fresh.set(pool.as_deref());
         Ok(Self {
             arguments,
             pool,

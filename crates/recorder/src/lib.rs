@@ -73,5 +73,6 @@ pub use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 pub use record::record;
 pub use stop::StopHandle;
 pub use summary::{
-    ClientRequests, IgnoreReason, IgnoredFile, PoolSummary, Summary, TacticCounts, TargetStatus,
+    ClientRequests, IgnoreReason, IgnoredFile, NoData, PoolSummary, Summary, TacticCounts,
+    TargetStatus,
 };

@@ -23,8 +23,11 @@ pub struct Options {
     /// The path of the trace. An existing file is replaced.
     pub trace: PathBuf,
     /// Which files are pools: paths, or patterns with `*`, `?`, `[...]` and `**`. Empty: every file
-    /// with a name and every DAX device that is mapped shared and writable.
+    /// with a name and every DAX device that is mapped shared and writable, except for those that are known to
+    /// hold no data ([`NoData`](crate::NoData)).
     pub pools: Vec<PathBuf>,
+    /// Which files are no pools, in the same form.
+    pub not_pools: Vec<PathBuf>,
     /// Where the directory of `{pool}` is created. `None`: in `/dev/shm`, or in the directory for temporary files.
     pub pm_dir: Option<PathBuf>,
     /// The directory of `{pool}` and `{input}`, if their paths must be the same in several recordings: see
@@ -77,6 +80,7 @@ impl Options {
             command,
             trace: trace.into(),
             pools: Vec::new(),
+            not_pools: Vec::new(),
             pm_dir: None,
             directory: None,
             contents: None,

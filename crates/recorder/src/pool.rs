@@ -87,8 +87,8 @@ impl Pools {
         if !file.is_named() {
             return Ok(self.ignore(path, IgnoreReason::Nameless));
         }
-        if !self.filter.selects(path, file.identity()) {
-            return Ok(self.ignore(path, IgnoreReason::NotSelected));
+        if let Some(reason) = self.filter.reason_against(path, file.identity()) {
+            return Ok(self.ignore(path, reason));
         }
         if file.read_at(&mut [0], 0).is_err() {
             return Ok(self.ignore(path, IgnoreReason::Unreadable));

@@ -1,5 +1,6 @@
 //! Which files are pools.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -7,35 +8,60 @@ use globset::GlobMatcher;
 
 use crate::glob;
 use crate::sparse::FileIdentity;
+use crate::summary::{IgnoreReason, NoData};
+
+/// A path, and the pattern that it may be.
+#[derive(Clone, Debug)]
+struct Selector {
+    path: PathBuf,
+    pattern: Option<GlobMatcher>,
+}
 
 /// Which files are pools.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolFilter {
-    /// Absolute paths, and the patterns that some of them are. An empty list selects all files.
-    selected: Vec<(PathBuf, Option<GlobMatcher>)>,
+    /// An empty list selects all files.
+    selected: Vec<Selector>,
+    excluded: Vec<Selector>,
+    /// The path of `{pool}`.
+    fresh: Option<PathBuf>,
     /// All files of this directory are.
     within: Option<PathBuf>,
 }
 
+impl Selector {
+    /// A relative path is one in the working directory.
+    fn new(path: &Path) -> Self {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let pattern = glob::pattern(&path);
+        Self { path, pattern }
+    }
+
+    /// Whether it selects a file: by its path, or because links lead to it.
+    fn selects(&self, path: &Path, identity: FileIdentity) -> bool {
+        self.path == path
+            || self.pattern.as_ref().is_some_and(|it| it.is_match(path))
+            || self.path.metadata().is_ok_and(|metadata| {
+                (metadata.dev(), metadata.ino()) == (identity.device, identity.inode)
+            })
+    }
+}
+
 impl PoolFilter {
     /// Paths and patterns, relative ones in the working directory.
-    pub(crate) fn new(selected: &[PathBuf]) -> Self {
-        let absolute = |path: &PathBuf| {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            let pattern = glob::pattern(&path);
-            (path, pattern)
-        };
+    pub(crate) fn new(selected: &[PathBuf], excluded: &[PathBuf]) -> Self {
+        let selectors = |paths: &[PathBuf]| paths.iter().map(|path| Selector::new(path)).collect();
         Self {
-            selected: selected.iter().map(absolute).collect(),
+            selected: selectors(selected),
+            excluded: selectors(excluded),
+            fresh: None,
             within: None,
         }
     }
 
-    /// Adds a path, if not everything is a pool anyway.
+    /// Adds a path, whatever is selected.
     pub(crate) fn also(&mut self, path: &Path) {
-        if !self.selected.is_empty() {
-            self.selected.push((path.into(), None));
-        }
+        self.fresh = Some(path.into());
     }
 
     /// Adds all files of a directory.
@@ -43,17 +69,48 @@ impl PoolFilter {
         self.within = Some(directory.into());
     }
 
-    /// Whether a file is a pool: by its path, or because a selected path leads to it by links.
-    pub(crate) fn selects(&self, path: &Path, identity: FileIdentity) -> bool {
-        self.selected.is_empty()
-            || self.within.is_some() && self.within.as_deref() == path.parent()
-            || self.selected.iter().any(|(selected, pattern)| {
-                selected == path
-                    || pattern.as_ref().is_some_and(|it| it.is_match(path))
-                    || selected.metadata().is_ok_and(|metadata| {
-                        (metadata.dev(), metadata.ino()) == (identity.device, identity.inode)
-                    })
-            })
+    /// Why a file is no pool; `None` if it is one.
+    pub(crate) fn reason_against(
+        &self,
+        path: &Path,
+        identity: FileIdentity,
+    ) -> Option<IgnoreReason> {
+        let is_in = |list: &[Selector]| list.iter().any(|it| it.selects(path, identity));
+        if self.within.is_some() && self.within.as_deref() == path.parent() {
+            None
+        } else if is_in(&self.excluded) {
+            Some(IgnoreReason::Excluded)
+        } else if self.fresh.as_deref() == Some(path) || is_in(&self.selected) {
+            None
+        } else if self.selected.is_empty() {
+            no_data(path).map(IgnoreReason::NoData)
+        } else {
+            Some(IgnoreReason::NotSelected)
+        }
+    }
+}
+
+/// Whether a file is known to hold no data, by its path: it is empty or does not say what it is when it is first mapped.
+fn no_data(path: &Path) -> Option<NoData> {
+    let name = path.file_name()?.as_bytes();
+    let directory = path.parent()?;
+    let directory_name = directory.file_name().map_or(&[][..], OsStrExt::as_bytes);
+    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let is_shared_memory = directory == Path::new("/dev/shm");
+    if directory_name.starts_with(b"hsperfdata_") {
+        Some(NoData::JavaCounters)
+    } else if name.ends_with(b"-shm") {
+        Some(NoData::SqliteSharedMemory)
+    } else if name == b"lock.mdb" || name.ends_with(b"-lock") || name.ends_with(b"-lck") {
+        Some(NoData::LmdbLock)
+    } else if name.strip_prefix(b"__db.").is_some_and(is_number) {
+        Some(NoData::BerkeleyRegion)
+    } else if is_shared_memory && name.starts_with(b"sem.") {
+        Some(NoData::Semaphore)
+    } else if is_shared_memory && name.starts_with(b"PostgreSQL.") {
+        Some(NoData::PostgresMemory)
+    } else {
+        None
     }
 }
 
@@ -61,26 +118,61 @@ impl PoolFilter {
 mod tests {
     use super::PoolFilter;
     use crate::sparse::FileIdentity;
-    use std::path::Path;
+    use crate::summary::{IgnoreReason, NoData};
+    use std::path::{Path, PathBuf};
 
     const NO_FILE: FileIdentity = FileIdentity {
         device: u64::MAX,
         inode: u64::MAX,
     };
 
+    fn reason(filter: &PoolFilter, path: &str) -> Option<IgnoreReason> {
+        filter.reason_against(Path::new(path), NO_FILE)
+    }
+
     #[test]
-    fn none_is_all() {
-        let mut filter = PoolFilter::new(&[]);
-        filter.also(Path::new("/x"));
-        assert!(filter.selects(Path::new("/anything"), NO_FILE));
+    fn none_is_all_that_may_hold_data() {
+        let filter = PoolFilter::new(&[], &[]);
+        for (path, expected) in [
+            ("/anything", None),
+            ("/tmp/hsperfdata_root/17", Some(NoData::JavaCounters)),
+            ("/a/store.db-shm", Some(NoData::SqliteSharedMemory)),
+            ("/a/lock.mdb", Some(NoData::LmdbLock)),
+            ("/a/data.mdb", None),
+            ("/a/store-lock", Some(NoData::LmdbLock)),
+            ("/a/__db.001", Some(NoData::BerkeleyRegion)),
+            ("/a/__db.store", None),
+            ("/dev/shm/sem.x", Some(NoData::Semaphore)),
+            ("/a/sem.x", None),
+            ("/dev/shm/PostgreSQL.1", Some(NoData::PostgresMemory)),
+        ] {
+            assert_eq!(
+                reason(&filter, path),
+                expected.map(IgnoreReason::NoData),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_named_decides() {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let filter = PoolFilter::new(&paths(&["/a/*-shm"]), &[]);
+        assert_eq!(reason(&filter, "/a/store-shm"), None);
+        assert_eq!(reason(&filter, "/a/store"), Some(IgnoreReason::NotSelected));
+        let mut filter = PoolFilter::new(&[], &paths(&["/a/*.log"]));
+        filter.also(Path::new("/a/x-lock"));
+        assert_eq!(reason(&filter, "/a/b.log"), Some(IgnoreReason::Excluded));
+        assert_eq!(reason(&filter, "/a/b"), None);
+        assert_eq!(reason(&filter, "/a/x-lock"), None);
     }
 
     #[test]
     fn a_directory_besides_what_is_named() {
-        let mut filter = PoolFilter::new(&["/mnt/pool".into()]);
+        let mut filter = PoolFilter::new(&["/mnt/pool".into()], &[]);
         filter.also_within(Path::new("/run.memory"));
-        assert!(filter.selects(Path::new("/run.memory/heap"), NO_FILE));
-        assert!(!filter.selects(Path::new("/heap"), NO_FILE));
+        assert_eq!(reason(&filter, "/run.memory/heap"), None);
+        assert!(reason(&filter, "/heap").is_some());
     }
 
     #[test]
@@ -90,9 +182,10 @@ mod tests {
         std::fs::write(&file, b"").unwrap();
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let filter = PoolFilter::new(&["/mnt/*.pool".into(), link]);
-        assert!(filter.selects(Path::new("/mnt/a.pool"), NO_FILE));
-        assert!(!filter.selects(Path::new("/mnt/a"), NO_FILE));
-        assert!(filter.selects(&file, FileIdentity::of_path(&file).unwrap()));
+        let filter = PoolFilter::new(&["/mnt/*.pool".into(), link], &[]);
+        assert_eq!(reason(&filter, "/mnt/a.pool"), None);
+        assert!(reason(&filter, "/mnt/a").is_some());
+        let identity = FileIdentity::of_path(&file).unwrap();
+        assert_eq!(filter.reason_against(&file, identity), None);
     }
 }

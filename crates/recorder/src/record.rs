@@ -64,7 +64,6 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         .ok_or(RecordError::EmptyCommand)?;
     let executable = inspect(command)?;
     let fresh = FreshPool::new(arguments, options)?;
-    options.fresh.set(fresh.path());
     let memory = MemoryDirectory::new(&options.trace, options.heap_bytes)?;
     let filter = filter(options, &fresh, &memory);
 
@@ -192,7 +191,7 @@ fn stdin(options: &Options) -> Result<Option<File>, RecordError> {
 
 /// Which files are pools.
 fn filter(options: &Options, fresh: &FreshPool, memory: &MemoryDirectory) -> PoolFilter {
-    let mut filter = PoolFilter::new(&options.pools);
+    let mut filter = PoolFilter::new(&options.pools, &options.not_pools);
     if let Some(path) = fresh.path() {
         filter.also(path);
     }

@@ -157,12 +157,33 @@ pub struct IgnoredFile {
 pub enum IgnoreReason {
     /// It is not among the selected pools.
     NotSelected,
+    /// It is among the files that are no pools.
+    Excluded,
+    /// It holds nothing that a program reads again after a power failure.
+    NoData(NoData),
     /// It has no name, so it would not survive a power failure.
     Nameless,
     /// It is neither a regular file nor a DAX device.
     NotPersistent,
     /// It could not be read.
     Unreadable,
+}
+
+/// A file that programs map shared and writable, and begin anew when they start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoData {
+    /// The counters of a Java virtual machine.
+    JavaCounters,
+    /// The index of the write-ahead log of `SQLite`.
+    SqliteSharedMemory,
+    /// The table of readers of LMDB.
+    LmdbLock,
+    /// A region of the environment of Berkeley DB.
+    BerkeleyRegion,
+    /// A named semaphore of the C library.
+    Semaphore,
+    /// Dynamic shared memory of `PostgreSQL`.
+    PostgresMemory,
 }
 
 /// How many sites there are of each tactic.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use powerfail_protocol::message::SiteTactic;
-use powerfail_recorder::{IgnoreReason, Summary, TargetStatus};
+use powerfail_recorder::{IgnoreReason, NoData, Summary, TargetStatus};
 use powerfail_trace::{RecordGroup, RecordKind};
 use serde_json::{Value, json};
 
@@ -37,25 +37,8 @@ pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Resu
         "events",
         &format!("{}: {}", count(events), groups.join(", ")),
     )?;
-    for pool in &summary.pools {
-        let len = bytes(pool.final_len_bytes);
-        field("pool", &format!("{}, {len}", pool.path.display()))?;
-    }
-    if summary.pools.is_empty() {
-        field(
-            "pool",
-            "none: the target mapped no file shared and writable",
-        )?;
-    }
-    for ignored in &summary.ignored {
-        field(
-            "ignored",
-            &format!(
-                "{} ({})",
-                ignored.path.display(),
-                reason_text(ignored.reason)
-            ),
-        )?;
+    for (name, text) in files(summary) {
+        field(name, &text)?;
     }
     let tactics: Vec<String> = TACTICS
         .iter()
@@ -109,6 +92,36 @@ pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Resu
     Ok(())
 }
 
+/// Which files were taken for pools and which were not, where that is worth a line: several were mapped.
+pub fn choice_of_pools(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    if summary.pools.len() + summary.ignored.len() < 2 {
+        return Ok(());
+    }
+    for (name, text) in files(summary) {
+        writeln!(out, "{STRONG}{name:<8}{STRONG:#} {text}")?;
+    }
+    Ok(())
+}
+
+/// The files that were mapped: names of fields and their texts.
+fn files(summary: &Summary) -> Vec<(&'static str, String)> {
+    let pools = summary.pools.iter().map(|pool| {
+        let len = bytes(pool.final_len_bytes);
+        ("pool", format!("{}, {len}", pool.path.display()))
+    });
+    let none = match (summary.pools.as_slice(), summary.ignored.as_slice()) {
+        ([], []) => Some("none: the target mapped no file shared and writable"),
+        ([], _) => Some("none of the files that the target mapped"),
+        _ => None,
+    };
+    let none = none.map(|text| ("pool", text.to_owned()));
+    let ignored = summary.ignored.iter().map(|file| {
+        let reason = reason_text(file.reason);
+        ("ignored", format!("{} ({reason})", file.path.display()))
+    });
+    pools.chain(none).chain(ignored).collect()
+}
+
 fn processes(number: u32) -> String {
     if number == 1 {
         "1 process".to_owned()
@@ -133,6 +146,23 @@ fn of_group(summary: &Summary, group: RecordGroup) -> u64 {
 const fn reason_text(reason: IgnoreReason) -> &'static str {
     match reason {
         IgnoreReason::NotSelected => "not selected by --pool",
+        IgnoreReason::Excluded => "excluded by --not-pool",
+        IgnoreReason::NoData(NoData::JavaCounters) => {
+            "counters of a Java virtual machine; --pool takes it"
+        }
+        IgnoreReason::NoData(NoData::SqliteSharedMemory) => {
+            "the index of SQLite's log, which it makes anew; --pool takes it"
+        }
+        IgnoreReason::NoData(NoData::LmdbLock) => {
+            "a lock file of LMDB, which it makes anew; --pool takes it"
+        }
+        IgnoreReason::NoData(NoData::BerkeleyRegion) => {
+            "a region of Berkeley DB, which recovery makes anew; --pool takes it"
+        }
+        IgnoreReason::NoData(NoData::Semaphore) => "a semaphore; --pool takes it",
+        IgnoreReason::NoData(NoData::PostgresMemory) => {
+            "shared memory of PostgreSQL, which it makes anew; --pool takes it"
+        }
         IgnoreReason::Nameless => "it has no name, so a power failure would remove it",
         IgnoreReason::NotPersistent => "neither a regular file nor a DAX device",
         IgnoreReason::Unreadable => "it cannot be read",
@@ -143,6 +173,13 @@ const fn reason_text(reason: IgnoreReason) -> &'static str {
 const fn reason_name(reason: IgnoreReason) -> &'static str {
     match reason {
         IgnoreReason::NotSelected => "NotSelected",
+        IgnoreReason::Excluded => "Excluded",
+        IgnoreReason::NoData(NoData::JavaCounters) => "JavaCounters",
+        IgnoreReason::NoData(NoData::SqliteSharedMemory) => "SqliteSharedMemory",
+        IgnoreReason::NoData(NoData::LmdbLock) => "LmdbLock",
+        IgnoreReason::NoData(NoData::BerkeleyRegion) => "BerkeleyRegion",
+        IgnoreReason::NoData(NoData::Semaphore) => "Semaphore",
+        IgnoreReason::NoData(NoData::PostgresMemory) => "PostgresMemory",
         IgnoreReason::Nameless => "Nameless",
         IgnoreReason::NotPersistent => "NotPersistent",
         IgnoreReason::Unreadable => "Unreadable",

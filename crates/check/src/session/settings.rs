@@ -34,6 +34,7 @@ pub(super) fn workload(
     let words = settings.command.iter().map(|word| with_port(word, port));
     let mut options = Options::new(words.collect::<Vec<OsString>>(), trace);
     options.pools.clone_from(&settings.recording.pool);
+    options.not_pools.clone_from(&settings.recording.not_pool);
     options.pm_dir.clone_from(&settings.recording.pm_dir);
     options.stacks = Stacks::Full;
     options.heap_bytes = settings.recording.heap.map(|heap| heap.0);

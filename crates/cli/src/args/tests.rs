@@ -81,6 +81,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("mode", "trap", "patch"),
     ("name", "a", "b"),
     ("no-trust", "libpmemobj.so.1", "libother.so"),
+    ("not-pool", "/mnt/pmem/*.log", "log"),
     ("ok-exit", "3", "4"),
     ("only", "PF0101", "durability"),
     ("out", "evidence", "elsewhere"),

@@ -19,9 +19,13 @@ options! {
     RecordingArgs => RecordingSettings, "Recording" {
         /// Path or pattern of the files that are pools, such as '/mnt/pmem/*.pool'; can be repeated
         ///
-        /// By default every regular file and every DAX device that the workload maps shared and writable is a pool.
+        /// By default every regular file and every DAX device that the workload maps shared and writable is a pool,
+        /// except for files that are known to hold no data, such as the lock file of LMDB. The summary lists both.
         [long, value_name = "PATH|GLOB"]
         pool: Vec<PathBuf> = Vec::new(),
+        /// Path or pattern of files that are no pools; can be repeated
+        [long, value_name = "PATH|GLOB"]
+        not_pool: Vec<PathBuf> = Vec::new(),
         /// Directory for the pool that replaces {pool} [default: /dev/shm]
         [long, value_name = "DIR"]
         pm_dir: PathBuf,

@@ -11,7 +11,7 @@ use crate::value::{Deny, Format, Only, domains};
 options! {
     /// The persistence domain.
     DomainArgs => DomainSettings, "Hardware" {
-        /// Persistence domain: what survives a crash without any instruction [default: that of the trace, or adr]
+        /// Persistence domain: what survives a crash without any instruction [default: that of the trace, or pagecache if the workload calls msync and never flushes, or adr]
         [long, value_name = "DOMAIN", value_parser = domains()]
         domain: Domain,
     }
