@@ -65,7 +65,7 @@ pub(crate) fn crash<'t>(
         Some(each) => each,
         None => undisturbed::undisturbed(trace, runner, observer)?,
     };
-    let mut places = Places::new(trace, &lint_options.trust);
+    let mut places = Places::new(trace, &lint_options.trust).of_domain(lint_options.domain);
     let events = trace.event_count();
     let linted = if options.only_races() {
         Linted::default()
@@ -104,6 +104,8 @@ pub(crate) fn crash<'t>(
     crashed.is_interrupted = engine.is_interrupted;
     crashed.totals.recovery_runs = runner.runs;
     crashed.findings = group(crashed.findings);
+    places.name_syncs(&mut crashed.findings)?;
+    crashed.notes.extend(places.notes());
     Ok(crashed)
 }
 

@@ -64,6 +64,8 @@ pub enum Event<'a> {
     },
     /// The workload was recorded.
     Recorded(&'a Summary),
+    /// What was decided for the user, in a sentence.
+    Note(&'a str),
     /// What the recording of the workload may lack, in a sentence.
     Warning(&'a str),
     /// The workload was recorded with several orders of its threads.

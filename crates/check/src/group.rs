@@ -3,7 +3,15 @@
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, assign_ids};
 
 /// A line to blame, and for what.
-type Blamed = (Role, Option<String>, Option<u32>, Option<String>);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Blamed {
+    role: Role,
+    file: Option<String>,
+    line: Option<u32>,
+    function: Option<String>,
+    /// Where there is no line: the module, and the offset in it. One function can have many bugs.
+    code: Option<(Option<String>, u64)>,
+}
 
 /// What makes two findings the same bug.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,12 +60,14 @@ fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
         .take(if is_of_one_add { 1 } else { usize::MAX });
     let places = places.filter(|place| is_of_one_add || blamed(place));
     let lines = places.map(|place| {
-        (
-            place.role,
-            place.file.clone(),
-            place.line,
-            place.function.clone(),
-        )
+        let code = place.code().filter(|_| place.line.is_none());
+        Blamed {
+            role: place.role,
+            file: place.file.clone(),
+            line: place.line,
+            function: place.function.clone(),
+            code: code.map(|(module, offset)| (module.map(str::to_owned), offset)),
+        }
     });
     (finding.code, lines.collect())
 }

@@ -7,6 +7,7 @@ use powerfail_trace::Trace;
 use crate::error::CheckError;
 use crate::group::group;
 use crate::places::{Access, Places};
+use crate::remedy::Remedy;
 
 /// The result of a lint.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub fn lint(
     options: &LintOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Linted, CheckError> {
-    let mut places = Places::new(trace, &options.trust);
+    let mut places = Places::new(trace, &options.trust).of_domain(options.domain);
     let found = find(trace, options, &mut places, progress)?;
     let shown = found
         .hits
@@ -38,9 +39,11 @@ pub fn lint(
         }
         finding
     });
+    let mut findings = group(findings.collect());
+    places.name_syncs(&mut findings)?;
     Ok(Linted {
-        findings: group(findings.collect()),
-        notes: note(&found).into_iter().collect(),
+        findings,
+        notes: note(&found).into_iter().chain(places.notes()).collect(),
     })
 }
 
@@ -66,6 +69,7 @@ pub(crate) fn found(
 }
 
 pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Finding {
+    let remedy = places.remedy();
     let places: Vec<SourcePlace> = hit
         .sites
         .iter()
@@ -83,8 +87,8 @@ pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Finding {
         .collect();
     Finding {
         count: hit.count,
-        suggestion: suggestion(hit, &places),
-        ..Finding::new(hit.code, message(hit, &places), places)
+        suggestion: suggestion(hit, &places, remedy),
+        ..Finding::new(hit.code, message(hit, &places, remedy), places)
     }
 }
 
@@ -93,10 +97,10 @@ fn in_function(place: Option<&SourcePlace>) -> String {
     place.map_or_else(String::new, SourcePlace::in_function)
 }
 
-fn message(hit: &Hit, places: &[SourcePlace]) -> String {
+fn message(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> String {
     let here = in_function(places.first());
     match hit.code {
-        Code::StoreNotFlushed => format!("the store{here} is never flushed"),
+        Code::StoreNotFlushed => format!("the store{here} is never {}", remedy.done()),
         Code::FlushNotFenced => format!("the flush{here} is never fenced"),
         Code::PublishedBeforeDurable => {
             let publisher = in_function(places.iter().find(|place| place.role == Role::Publish));
@@ -131,11 +135,11 @@ pub(crate) fn not_added(places: &[SourcePlace], what: &str) -> String {
     format!("the store{here} is to memory that its transaction has not added{what}")
 }
 
-fn suggestion(hit: &Hit, places: &[SourcePlace]) -> Option<String> {
+fn suggestion(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> Option<String> {
     let first = places.first().and_then(SourcePlace::file_and_line);
     let at = first.as_deref().unwrap_or("this place");
     Some(match hit.code {
-        Code::StoreNotFlushed => format!("flush the line after the store at {at}, then fence"),
+        Code::StoreNotFlushed => remedy.after_store(at),
         Code::FlushNotFenced => format!("fence after the flush of the data stored at {at}"),
         Code::PublishedBeforeDurable => {
             let publish = places
@@ -143,7 +147,8 @@ fn suggestion(hit: &Hit, places: &[SourcePlace]) -> Option<String> {
                 .find(|place| place.role == Role::Publish)
                 .and_then(SourcePlace::file_and_line)
                 .unwrap_or_else(|| "it is published".into());
-            format!("flush the data stored at {at} and fence before {publish}")
+            let durable = remedy.of(&format!("the data stored at {at}"));
+            format!("{durable} before {publish}")
         }
         Code::ObjectNotPersisted => {
             format!("persist the object after the store at {at}, or change it in a transaction")
@@ -157,7 +162,8 @@ fn suggestion(hit: &Hit, places: &[SourcePlace]) -> Option<String> {
         Code::RedundantFence => format!("remove the fence at {at}"),
         Code::VolatileFlush => format!("remove the flush at {at}, or flush the pool instead"),
         Code::TransientData => {
-            format!("keep the data in volatile memory, or flush it after the store at {at}")
+            let durable = remedy.of("it");
+            format!("keep the data in volatile memory, or {durable} after the store at {at}")
         }
         Code::DirtyOverwrite => {
             format!("make the value stored at {at} durable first, or do not store it")

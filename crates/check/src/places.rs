@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use powerfail_finding::{Role, SourcePlace, StackFrame, hex};
+use powerfail_finding::{Finding, Role, SourcePlace, StackFrame, hex};
 use powerfail_lint::{Business, Standing, Symbols, Trust, attributed_frame};
-use powerfail_model::{Event, EventIndex, Place};
+use powerfail_model::{Domain, Event, EventIndex, Place};
 use powerfail_oracle::Backtrace;
-use powerfail_symbol::{AddressKind, Resolved, Symbolizer};
+use powerfail_symbol::{AddressKind, Problem, Resolved, Symbolizer};
 use powerfail_trace::{Body, Frame, Module, Result, StackId, Trace};
+
+use crate::remedy::Remedy;
 
 /// How many bytes of a store are shown.
 const BYTES_SHOWN: usize = 32;
@@ -17,9 +19,9 @@ pub(crate) type Line = (Option<String>, Option<u32>, Option<String>, Option<u64>
 
 /// The line of code of a place.
 pub(crate) fn line_of(place: &SourcePlace) -> Line {
-    let offset = match place.file {
+    let offset = match place.line {
         Some(_) => None,
-        None => place.stack.first().map(|frame| frame.offset),
+        None => place.code().map(|(_, offset)| offset),
     };
     (
         place.file.clone(),
@@ -43,6 +45,7 @@ pub(crate) struct Places<'t> {
     trace: &'t Trace,
     trust: Trust,
     symbolizer: Symbolizer,
+    remedy: Remedy,
 }
 
 /// An event that a place is about.
@@ -63,7 +66,80 @@ impl<'t> Places<'t> {
             trace,
             trust: trust.clone(),
             symbolizer: Symbolizer::new(trace.modules()),
+            remedy: Remedy::default(),
         }
+    }
+
+    /// For stores that become durable as this domain says.
+    pub(crate) fn of_domain(self, domain: Domain) -> Self {
+        let remedy = Remedy(domain);
+        Self { remedy, ..self }
+    }
+
+    /// What makes stores durable, in words.
+    pub(crate) const fn remedy(&self) -> Remedy {
+        self.remedy
+    }
+
+    /// Adds to suggestions which msync misses the store, where one follows it in the trace.
+    pub(crate) fn name_syncs(&mut self, findings: &mut [Finding]) -> Result<()> {
+        if self.remedy != Remedy(Domain::PageCache) {
+            return Ok(());
+        }
+        for finding in findings {
+            let missed = match finding.places.first() {
+                Some(store) if store.role == Role::Store => self.sync_that_misses(store)?,
+                _ => None,
+            };
+            if let (Some(missed), Some(suggestion)) = (missed, &mut finding.suggestion) {
+                suggestion.push_str(&missed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next msync of the pool after a store, if it does not cover the store.
+    fn sync_that_misses(&mut self, store: &SourcePlace) -> Result<Option<String>> {
+        /// An msync that comes later than this was hardly meant for the store.
+        const EVENTS_MAX: usize = 1 << 20;
+        let (Some(event), Some(at)) = (store.event, store.pool_offset) else {
+            return Ok(None);
+        };
+        let mut pools = (0..).zip(self.trace.pools());
+        let is_it = |path: &str| Some(path) == store.pool.as_deref();
+        let pool = pools.find(|(_, pool)| is_it(&pool.path.display().to_string()));
+        let Some((pool, _)) = pool else {
+            return Ok(None);
+        };
+        let mut records = self.trace.records_from(EventIndex(event));
+        for _ in 0..EVENTS_MAX {
+            let Some(record) = records.next_record()? else {
+                break;
+            };
+            let Body::Pm(Event::Sync {
+                pool: synced,
+                offset,
+                len_bytes,
+            }) = record.body
+            else {
+                continue;
+            };
+            if synced.0 != pool {
+                continue;
+            }
+            let end = offset.0.saturating_add(len_bytes);
+            if (offset.0..end).contains(&at) {
+                return Ok(None);
+            }
+            let sync = self.of_event(Role::Flush, record.index)?;
+            let line = sync.file_and_line();
+            let line = line.map_or_else(String::new, |line| format!(" at {line}"));
+            return Ok(Some(format!(
+                "; the msync{line} covers {:#x}-{end:#x}, the store is at {at:#x}",
+                offset.0
+            )));
+        }
+        Ok(None)
     }
 
     /// The place of an access.
@@ -168,6 +244,16 @@ impl<'t> Places<'t> {
         let (trace, trust) = (self.trace, self.trust.clone());
         let standing = |frame: Frame| standing(trace.modules(), &trust, frame);
         attributed_frame(&frames, &standing, self).map(|user| nodes[user])
+    }
+
+    /// What is wrong with the files of modules that were looked up: their lines are missing.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let problems = self.symbolizer.problems();
+        let lost = problems.filter(|(_, problem)| matches!(problem, Problem::Rebuilt { .. }));
+        lost.map(|(_, problem)| {
+            format!("{problem}: findings in it have no functions and lines; record it again")
+        })
+        .collect()
     }
 
     /// Whom we trust.

@@ -85,7 +85,7 @@ impl Session<'_> {
             self.observer.event(Event::Warning(sentence));
         }
         let trace = open(&path)?;
-        let recovery = settings::recovery(test, &settings.command, &trace)?;
+        let recovery = settings::recovery(test, &settings.command, &trace, self.observer)?;
         let subject = Subject {
             trace: &trace,
             path: &path,
@@ -149,7 +149,7 @@ impl Session<'_> {
     ) -> Result<SessionResult, SessionError> {
         let baseline = baseline(&settings.output)?;
         let trace = open_whole(path)?;
-        let options = settings::lint(settings, &trace);
+        let options = settings::lint(settings, &trace, self.observer);
         let events = trace.event_count();
         let linted = lint(&trace, &options, &mut |done| {
             self.observer.progress(Step::Lint, done, events);
@@ -177,7 +177,7 @@ impl Session<'_> {
     ) -> Result<SessionResult, SessionError> {
         let baseline = baseline(&settings.output)?;
         let trace = open_whole(path)?;
-        let recovery = settings::recovery(settings, &trace.meta().command, &trace)?;
+        let recovery = settings::recovery(settings, &trace.meta().command, &trace, self.observer)?;
         let out = settings.output.out.as_deref();
         let _lock = out.map(output_directory::create).transpose()?;
         if let Some(out) = out {

@@ -59,6 +59,7 @@ impl Observer for Watcher {
                 self.progress = None;
                 let _ = powerfail_report::record::choice_of_pools(&mut anstream::stderr(), summary);
             }
+            Event::Note(sentence) => self.line(&format!("note: {sentence}")),
             Event::Warning(sentence) => self.line(&format!("warning: {sentence}")),
             Event::Schedules {
                 recordings,

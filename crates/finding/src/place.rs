@@ -109,6 +109,15 @@ impl SourcePlace {
         function.map_or_else(String::new, |function| format!(" in {function}"))
     }
 
+    /// The module and the offset in it, of the frame that this place is: they tell places apart that have no line.
+    pub fn code(&self) -> Option<(Option<&str>, u64)> {
+        let is_it = |frame: &&StackFrame| {
+            (&frame.function, &frame.module) == (&self.function, &self.module)
+        };
+        let frame = self.stack.iter().find(is_it)?;
+        Some((frame.module.as_deref(), frame.offset))
+    }
+
     /// A place of which nothing is known but what happened there.
     pub const fn new(role: Role) -> Self {
         Self {

@@ -26,7 +26,14 @@ pub struct Trust {
 
 const PRIMITIVES: [&str; 2] = ["libpmem", "libpmem2"];
 const OPAQUE: [&str; 3] = ["libpmemobj", "libpmemlog", "libpmemblk"];
-const RUNTIME: [&str; 5] = ["libc", "libpthread", "ld", "ld-linux", "ld-linux-x86-64"];
+const RUNTIME: [&str; 6] = [
+    "libc",
+    "libpthread",
+    "ld",
+    "ld-linux",
+    "ld-linux-x86-64",
+    "linux-vdso",
+];
 
 impl Default for Trust {
     fn default() -> Self {
@@ -122,6 +129,7 @@ mod tests {
             ("/lib/libc.so.6", Standing::Runtime),
             ("/lib/libc-2.31.so", Standing::Runtime),
             ("/lib64/ld-linux-x86-64.so.2", Standing::Runtime),
+            ("linux-vdso.so.1", Standing::Runtime),
             ("/lib/libpmemkv.so.1", Standing::User),
             ("/lib/libcrypto.so.3", Standing::User),
             ("/home/libc/program", Standing::User),

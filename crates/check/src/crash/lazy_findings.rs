@@ -121,11 +121,9 @@ impl Engine<'_, '_> {
                 let line = place.file_and_line();
                 line.unwrap_or_else(|| "the place of the store".to_owned())
             };
-            let suggestion = format!(
-                "flush the data stored at {} and fence before the store at {}",
-                name(&lost),
-                name(&seen)
-            );
+            let remedy = places.remedy();
+            let durable = remedy.of(&format!("the data stored at {}", name(&lost)));
+            let suggestion = format!("{durable} before the store at {}", name(&seen));
             let message = format!(
                 "recovery can read the store{} and miss the earlier one{}",
                 seen.in_function(),

@@ -230,14 +230,13 @@ impl Engine<'_, '_> {
         let said = EventIndex(failed.trial.at.0.saturating_sub(1));
         found.push(places.of_event(Role::Failure, said)?);
         let message = message(failed.symptom.code, &found);
+        let remedy = places.remedy();
         let suggestion = found
             .first()
             .filter(|place| place.role == Role::Store)
             .map(|lost| {
-                format!(
-                    "flush {} and fence before it is acknowledged",
-                    name_of(lost)
-                )
+                let durable = remedy.of(&name_of(lost));
+                format!("{durable} before it is acknowledged")
             });
         let evidence = evidence(failed, self.runner.line_bytes());
         self.finish(failed, found, message, suggestion, evidence, places)

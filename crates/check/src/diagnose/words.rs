@@ -1,11 +1,12 @@
 //! From a diagnosis to a finding: its places, its message, and how to prevent it.
 
 use powerfail_finding::{Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace};
-use powerfail_model::EventIndex;
+use powerfail_model::{Domain, EventIndex};
 
 use super::{Cause, Diagnosis};
 use crate::error::CheckError;
 use crate::places::Places;
+use crate::remedy::Remedy;
 
 /// How many lost stores a finding names.
 const STORES_NAMED: usize = 3;
@@ -35,8 +36,9 @@ impl Diagnosis {
             Some(event) => Some(places.of_event(Role::Flush, event)?),
             None => None,
         };
-        let message = self.message(found.first());
-        let suggestion = self.suggestion(found.first(), survivor.as_ref(), flush.as_ref());
+        let remedy = places.remedy();
+        let message = self.message(found.first(), remedy);
+        let suggestion = self.suggestion(found.first(), survivor.as_ref(), flush.as_ref(), remedy);
         found.extend(survivor);
         found.extend(flush);
         found.push(places.of_event(Role::Failure, self.at)?);
@@ -79,7 +81,7 @@ impl Diagnosis {
         }
     }
 
-    fn message(&self, store: Option<&SourcePlace>) -> String {
+    fn message(&self, store: Option<&SourcePlace>, remedy: Remedy) -> String {
         let what = match self.symptom.code {
             Code::RecoveryCrashes => "recovery crashes",
             Code::RecoveryHangs => "recovery hangs",
@@ -90,10 +92,12 @@ impl Diagnosis {
         };
         let whose = store.map_or_else(String::new, SourcePlace::in_function);
         let why = match self.cause {
-            Cause::MissingFlush => ", which is not flushed",
-            Cause::MissingFence => ", whose flush is not fenced in time",
-            Cause::WrongOrder => ", which is flushed too late",
-            Cause::Atomicity | Cause::ProgramOrder => " but not the store that belongs to it",
+            Cause::MissingFlush => format!(", which is not {}", remedy.done()),
+            Cause::MissingFence => ", whose flush is not fenced in time".to_owned(),
+            Cause::WrongOrder => format!(", which is {} too late", remedy.done()),
+            Cause::Atomicity | Cause::ProgramOrder => {
+                " but not the store that belongs to it".to_owned()
+            }
         };
         format!("{what} if a power failure loses the store{whose}{why}")
     }
@@ -103,6 +107,7 @@ impl Diagnosis {
         store: Option<&SourcePlace>,
         survivor: Option<&SourcePlace>,
         flush: Option<&SourcePlace>,
+        remedy: Remedy,
     ) -> String {
         let stored = line_of(store).map_or_else(
             || "the lost data".to_owned(),
@@ -111,7 +116,7 @@ impl Diagnosis {
         let before = line_of(survivor)
             .map_or_else(String::new, |line| format!(" before the store at {line}"));
         match self.cause {
-            Cause::MissingFlush => format!("flush {stored} and fence{before}"),
+            Cause::MissingFlush => format!("{}{before}", remedy.of(&stored)),
             Cause::MissingFence => {
                 let after = line_of(flush).map_or_else(
                     || "its flush".to_owned(),
@@ -120,12 +125,18 @@ impl Diagnosis {
                 format!("fence after {after}{before}")
             }
             Cause::WrongOrder => {
+                let operation = remedy.operation();
                 let line = line_of(flush);
                 let flush = line.map_or_else(
-                    || "its flush".to_owned(),
-                    |line| format!("the flush at {line}"),
+                    || format!("its {operation}"),
+                    |line| format!("the {operation} at {line}"),
                 );
-                format!("move {flush} up and fence after it, so that {stored} is durable{before}")
+                let fence = if remedy == Remedy(Domain::PageCache) {
+                    ""
+                } else {
+                    " and fence after it"
+                };
+                format!("move {flush} up{fence}, so that {stored} is durable{before}")
             }
             Cause::Atomicity | Cause::ProgramOrder => {
                 let other = line_of(survivor).map_or_else(

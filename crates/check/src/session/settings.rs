@@ -14,6 +14,8 @@ use powerfail_recorder::{Options, Stacks};
 use powerfail_trace::{DOMAIN_NOTE, Trace};
 
 use super::SessionError;
+use crate::domain::detect_domain;
+use crate::event::{Event, Observer};
 use crate::options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions};
 use crate::recovery::Recovery;
 use crate::workload::{ServerCommand, ServerWorkload, free_port, with_port};
@@ -105,10 +107,14 @@ pub(super) fn races(settings: &RacesSettings) -> CrashOptions {
 }
 
 /// How `lint` lints.
-pub(super) fn lint(settings: &LintSettings, trace: &Trace) -> LintOptions {
+pub(super) fn lint(
+    settings: &LintSettings,
+    trace: &Trace,
+    observer: &mut dyn Observer,
+) -> LintOptions {
     let report = &settings.report;
     LintOptions {
-        domain: domain(settings.domain, trace),
+        domain: domain(settings.domain, trace, observer),
         trust: Trust::with(&report.trust, &report.no_trust),
         warnings: report.shows_warnings(),
     }
@@ -192,12 +198,21 @@ fn race_options(settings: &RaceSettings) -> RaceOptions {
     }
 }
 
-/// The persistence domain: that of the settings, of the trace, or the usual one.
-fn domain(given: Option<Domain>, trace: &Trace) -> Domain {
+/// The persistence domain: that of the settings, of the trace, or what the workload does suggests, which is said.
+fn domain(given: Option<Domain>, trace: &Trace, observer: &mut dyn Observer) -> Domain {
     let noted = trace.meta().note(DOMAIN_NOTE);
-    given
-        .or_else(|| noted.and_then(Domain::from_name))
-        .unwrap_or_default()
+    let given = given.or_else(|| noted.and_then(Domain::from_name));
+    if let Some(domain) = given {
+        return domain;
+    }
+    // What reads a damaged trace next refuses it.
+    let Ok(detected) = detect_domain(trace) else {
+        return Domain::default();
+    };
+    if let Some(reason) = &detected.reason {
+        observer.event(Event::Note(reason));
+    }
+    detected.domain
 }
 
 /// How recovery is run. Without a command of its own it is the workload again.
@@ -205,6 +220,7 @@ pub(super) fn recovery(
     settings: &TestSettings,
     workload: &[OsString],
     trace: &Trace,
+    observer: &mut dyn Observer,
 ) -> Result<Recovery, SessionError> {
     let TestSettings {
         recovery,
@@ -231,7 +247,7 @@ pub(super) fn recovery(
         fail_patterns: patterns.map(|it| it.0.clone()).collect(),
         memory_bytes: recovery.memory_limit.map(Mebibytes::bytes),
         file_bytes: recovery.file_limit.map(Mebibytes::bytes),
-        domain: domain(settings.domain, trace),
+        domain: domain(settings.domain, trace, observer),
         atomicity: recovery.atomicity,
         fill: failures.fill.map(|byte| byte.0),
         trust: report.trust.clone(),

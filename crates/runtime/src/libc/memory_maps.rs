@@ -9,6 +9,7 @@
 #![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
 use core::ffi::{c_int, c_long, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::sys;
 use crate::record::pools::Request;
@@ -153,6 +154,13 @@ pub(crate) fn raw_msync(arguments: [usize; 6]) -> isize {
         // And with it, whole pages.
         let len = (arguments[1] as u64).next_multiple_of(PAGE_LEN);
         pools::synced(arguments[0] as u64, len);
+    } else if done == 0 && pools::is_in_pool(arguments[0] as u64) {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Ordering::Relaxed) {
+            host::warn(
+                "the target calls msync without MS_SYNC (MS_ASYNC), which makes nothing durable",
+            );
+        }
     }
     done
 }

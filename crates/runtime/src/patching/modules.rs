@@ -46,6 +46,8 @@ pub(crate) struct Modules {
     functions: Vec<Function>,
     /// Functions of our own: they are on stacks, and never patched.
     own: Vec<Function>,
+    /// Functions of the kernel's library. It is not patched: its pages are the same in all processes.
+    of_kernel: Vec<Function>,
 }
 
 #[repr(C)]
@@ -101,7 +103,9 @@ impl Modules {
         } else {
             &self.functions
         };
-        function_in(functions, address).map(|function| function.description)
+        let function = function_in(functions, address);
+        let function = function.or_else(|| function_in(&self.of_kernel, address));
+        function.map(|function| function.description)
     }
 
     /// Whether an address lies in a module that was looked at.
@@ -137,14 +141,17 @@ impl Modules {
         }
         let mut path = [0; 4096];
         let path = module.path(&mut path);
-        if path.starts_with(b"linux-vdso") {
-            return new;
-        }
+        let is_of_kernel = path.starts_with(b"linux-vdso");
         let mut text = Vec::with_capacity(BUILD_ID_MAX + path.len());
         text.extend_from_slice(build_id(module.base, module.headers()));
         let words = [start, end - start, text.len() as u64, 0, 0];
         text.extend_from_slice(path);
         host::send(MessageKind::Module, words, &text, None);
+        if is_of_kernel {
+            self.of_kernel = module.functions();
+            self.of_kernel.sort_unstable();
+            return new;
+        }
         let new = module.functions();
         self.functions.extend_from_slice(&new);
         self.functions.sort_unstable();

@@ -1,0 +1,101 @@
+//! Which files are pools, and which persistence domain they have: both are found out, said, and can be overridden.
+
+use crate::common::{CLEAN, FINDINGS, Folder, Run};
+use serde_json::Value;
+
+/// Records a program and returns the paths of pools, and of ignored files with the reasons.
+fn recorded(folder: &Folder, arguments: &[&str]) -> (Vec<String>, Vec<(String, String)>) {
+    let mut words = vec!["record", "--json", "-o", "run.trace"];
+    words.extend(arguments);
+    let run = folder.powerfail(&words).ends_with(CLEAN);
+    let summary: Value = serde_json::from_str(&run.stdout).expect("a summary");
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let list = |name: &str| summary[name].as_array().expect("a list").clone();
+    let pools = list("pools").iter().map(|it| text(&it["path"])).collect();
+    let ignored = list("ignored");
+    let ignored = ignored
+        .iter()
+        .map(|it| (text(&it["path"]), text(&it["reason"])));
+    (pools, ignored.collect())
+}
+
+const WAL: &str = "import sqlite3, sys\n\
+    connection = sqlite3.connect(sys.argv[1])\n\
+    connection.execute('pragma journal_mode = wal')\n\
+    connection.execute('create table t (x)')\n\
+    connection.execute('insert into t values (1)')\n\
+    connection.commit()\n";
+
+#[test]
+fn the_index_of_a_log_of_sqlite_is_no_pool() {
+    let folder = Folder::new();
+    folder.write("wal.py", WAL);
+    let command = ["--", "/usr/bin/python3", "wal.py", "{pool}"];
+    let (pools, ignored) = recorded(&folder, &command);
+    assert_eq!(pools, Vec::<String>::new());
+    let [(path, reason)] = &ignored[..] else {
+        panic!("{ignored:?}");
+    };
+    assert!(path.ends_with("pool-shm"), "{path}");
+    assert_eq!(reason, "SqliteSharedMemory");
+    let mut words = vec!["--pool", "/dev/shm/**/*-shm"];
+    words.extend(command);
+    let (pools, ignored) = recorded(&folder, &words);
+    assert_eq!((pools.len(), ignored.len()), (1, 0));
+}
+
+#[test]
+fn a_file_can_be_excluded() {
+    let folder = Folder::new();
+    folder.build_own("list", "raw_list.c", &[]);
+    let (pools, ignored) = recorded(&folder, &["--", "./list", "{pool}"]);
+    assert_eq!((pools.len(), ignored.len()), (2, 0));
+    let words = ["--not-pool", "/dev/shm/**/*.lock", "--", "./list", "{pool}"];
+    let (pools, ignored) = recorded(&folder, &words);
+    assert!(
+        pools.len() == 1 && pools[0].ends_with("pool.data"),
+        "{pools:?}"
+    );
+    assert_eq!(ignored[0].1, "Excluded");
+}
+
+fn check_syncs(flags: &[&str], options: &[&str]) -> Run {
+    let folder = Folder::new();
+    folder.build_own("bug", "wrong_sync.c", flags);
+    folder.check(options)
+}
+
+#[test]
+fn a_program_that_only_calls_msync_is_for_the_page_cache() {
+    let run = check_syncs(&[], &[]);
+    assert!(run.stderr.contains("the domain is pagecache"), "{run:?}");
+    assert!(!run.stderr.contains("MS_ASYNC"), "{run:?}");
+    run.ends_with(CLEAN);
+    let run = check_syncs(&[], &["--domain", "adr"]);
+    assert!(!run.stderr.contains("the domain is"), "{run:?}");
+}
+
+#[test]
+fn the_msync_of_the_wrong_range_is_named() {
+    let run = check_syncs(&["-DBUG"], &[]).ends_with(FINDINGS);
+    let report = run.report();
+    let source = include_str!("programs/wrong_sync.c");
+    let line = |text: &str| source.lines().position(|it| it.contains(text)).expect(text) as u32 + 1;
+    let finding = &report.findings[0];
+    assert_eq!(finding.places[0].line, Some(line("/* the value */")));
+    let suggestion = finding.suggestion.as_deref().expect("a suggestion");
+    let expected = format!(
+        "the msync at wrong_sync.c:{} covers 0x1000-0x2000, the store is at 0x2040",
+        line("/* the wrong page */")
+    );
+    assert!(suggestion.contains(&expected), "{suggestion}");
+    assert!(suggestion.contains("msync(MS_SYNC)"), "{suggestion}");
+    assert!(!suggestion.contains("flush"), "{suggestion}");
+}
+
+#[test]
+fn an_msync_that_only_asks_is_told() {
+    let run = check_syncs(&["-DASYNC"], &[]);
+    assert!(run.stderr.contains("MS_ASYNC"), "{run:?}");
+    run.ends_with(FINDINGS);
+}
