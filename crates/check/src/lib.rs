@@ -57,7 +57,7 @@ pub use group::{Cause, cause_of};
 pub use lint::{Linted, lint};
 pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions, Selection};
 pub use places::place_before_end;
-pub use recovery::Recovery;
+pub use recovery::{Recovery, TIMEOUT_DEFAULT};
 pub use replay::{Replay, Replayed, trace_name};
 pub use schedules::ScheduleError;
 pub use session::{Session, SessionError, SessionResult};

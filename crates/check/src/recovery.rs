@@ -24,7 +24,9 @@ use crate::persistent::Persistent;
 const INPUT_PLACEHOLDER: &str = "{input}";
 
 /// How long each command may take if no timeout is given.
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// How long it may be busy then, if that is also much longer than a recovery that succeeds.
+const BUSY_LIMIT_DEFAULT: Duration = Duration::from_secs(2);
 
 /// How recovery is run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,8 +44,8 @@ pub struct Recovery {
     pub ready: Option<Ready>,
     /// The command that stops the server.
     pub stop: Option<Vec<OsString>>,
-    /// How long each command may take.
-    pub timeout: Duration,
+    /// How long each command may take. `None` is [`TIMEOUT_DEFAULT`], or less if it is busy all the time.
+    pub timeout: Option<Duration>,
     /// Exit statuses besides 0 that count as success.
     pub ok_exit: Vec<u8>,
     /// Output that counts as failure.
@@ -88,7 +90,7 @@ impl Recovery {
             client: None,
             ready: None,
             stop: None,
-            timeout: TIMEOUT_DEFAULT,
+            timeout: None,
             ok_exit: Vec::new(),
             fail_patterns: Vec::new(),
             memory_bytes: None,
@@ -118,7 +120,8 @@ impl Recovery {
                 judge_exit: true,
             });
         }
-        plan.timeout = self.timeout;
+        plan.timeout = self.timeout.unwrap_or(TIMEOUT_DEFAULT);
+        plan.busy_limit = self.timeout.is_none().then_some(BUSY_LIMIT_DEFAULT);
         plan.ok_exit = self.ok_exit.iter().map(|code| (*code).into()).collect();
         plan.fail_patterns.clone_from(&self.fail_patterns);
         plan.limits = Limits {

@@ -192,9 +192,9 @@ impl fmt::Display for RecoveryOutcome {
                 None => write!(formatter, "was killed by signal {signal}"),
             },
             Self::Timeout { after_ms, .. } => match (after_ms / 1000, after_ms % 1000) {
-                (1, 0) => formatter.write_str("timed out after 1 second"),
-                (seconds, 0) => write!(formatter, "timed out after {seconds} seconds"),
-                _ => write!(formatter, "timed out after {after_ms} ms"),
+                (1, 0) => formatter.write_str("did not end (time limit 1 second)"),
+                (seconds, 0) => write!(formatter, "did not end (time limit {seconds} seconds)"),
+                _ => write!(formatter, "did not end (time limit {after_ms} ms)"),
             },
             Self::Output { pattern, .. } => write!(
                 formatter,

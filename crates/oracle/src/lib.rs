@@ -65,6 +65,7 @@ mod backup;
 mod descriptors;
 mod environment;
 mod error;
+mod hang;
 mod lazy;
 mod message;
 mod oracle;

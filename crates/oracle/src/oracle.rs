@@ -6,10 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::descriptors;
 use crate::environment::environment;
 use crate::error::OracleError;
+use crate::hang::SharedKnowledge;
 use crate::message::{IsolationLevel, Setup};
 use crate::plan::{CommandLine, PoolMapping, RecoveryPlan, ResolvedCommand, ResolvedPlan};
 use crate::program;
@@ -77,6 +79,8 @@ pub struct Oracle {
     attempts: Vec<Attempt>,
     /// The attempts before this one have failed.
     first_attempt: AtomicUsize,
+    /// What its slots have learned about hangs.
+    hangs: SharedKnowledge,
 }
 
 impl Oracle {
@@ -106,6 +110,7 @@ impl Oracle {
             environment: environment(&plan.environment),
             attempts: attempts(settings.paths, settings.processes),
             first_attempt: AtomicUsize::new(0),
+            hangs: SharedKnowledge::default(),
             plan,
             settings,
             working_directory,
@@ -138,13 +143,18 @@ impl Oracle {
             } else {
                 (Substitution::of_paths(pool, mappings), Vec::new())
             };
+            let mut plan = self.resolve(&substitution)?;
+            plan.busy_limit = plan
+                .busy_limit
+                .map(|limit| limit.max(time_to_read(mappings)));
             let setup = Setup {
                 level: attempt.level,
                 mounted_pools,
                 has_runtime: self.runtime.is_some(),
-                plan: self.resolve(&substitution)?,
+                plan,
             };
-            match Slot::start(&self.settings, self.runtime.as_ref(), &setup, mappings)? {
+            let runtime = self.runtime.as_ref();
+            match Slot::start(&self.settings, runtime, &setup, mappings, &self.hangs)? {
                 StartedSlot::Ready(mut slot) => {
                     slot.note_fallback(&reasons);
                     self.first_attempt.store(number, Ordering::Relaxed);
@@ -203,6 +213,14 @@ impl Oracle {
         }
         Ok(ResolvedCommand { program, words })
     }
+}
+
+/// How long a slow recovery takes to read all of its pools.
+fn time_to_read(mappings: &[PoolMapping]) -> Duration {
+    const BYTES_PER_MS: u64 = 50_000;
+    let len = |it: &PoolMapping| it.private.metadata().map_or(0, |it| it.len());
+    let bytes: u64 = mappings.iter().map(len).sum();
+    Duration::from_millis(bytes / BYTES_PER_MS)
 }
 
 /// The kinds of isolation to try, best first.

@@ -90,8 +90,11 @@ pub struct RecoveryPlan<C = CommandLine> {
     pub checker: Option<C>,
     /// Prints the logical content on its standard output.
     pub dump: Option<C>,
-    /// How long each command may take.
+    /// How long each command may take, apart from the time in which it waits for a processor.
     pub timeout: Duration,
+    /// A command that has been busy for this time, and for at least a hundred times as long as one that succeeded,
+    /// hangs before its timeout passes. `None`: only the timeout counts.
+    pub busy_limit: Option<Duration>,
     /// Exit statuses besides 0 that count as success.
     pub ok_exit: Vec<i32>,
     /// A line of output (of any command, except the standard output of the dump) that matches one of these is
@@ -130,6 +133,7 @@ impl RecoveryPlan {
             checker: None,
             dump: None,
             timeout: Duration::from_secs(10),
+            busy_limit: None,
             ok_exit: Vec::new(),
             fail_patterns: Vec::new(),
             limits: Limits::default(),
@@ -169,6 +173,7 @@ impl<C> RecoveryPlan<C> {
             checker: map_any(Stage::Checker, &self.checker)?,
             dump: map_any(Stage::Dump, &self.dump)?,
             timeout: self.timeout,
+            busy_limit: self.busy_limit,
             ok_exit: self.ok_exit.clone(),
             fail_patterns: self.fail_patterns.clone(),
             limits: self.limits,

@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 
 use crate::descriptors;
 use crate::error::OracleError;
+use crate::hang::SharedKnowledge;
 use crate::lazy::{SharedFile, write_pools};
 use crate::message::{
     FailureKind, IsolationLevel, Request, RunOptions, RunReply, RunResult, Setup, SetupReply,
@@ -65,6 +66,9 @@ pub struct Slot {
     /// Whether a forked execution needed to change the private files.
     needs_files: bool,
     snapshots: Snapshots,
+    /// What is known about hangs, and the version that the zygote has.
+    hangs: SharedKnowledge,
+    hangs_version: u64,
 }
 
 /// The result of an attempt to start a slot.
@@ -81,6 +85,7 @@ impl Slot {
         runtime: Option<&OwnedFd>,
         setup: &Setup,
         mappings: &[PoolMapping],
+        hangs: &SharedKnowledge,
     ) -> Result<StartedSlot, OracleError> {
         let failed = OracleError::system::<io::Error>("start the process that starts recoveries");
         let (socket, theirs) = UnixStream::pair().map_err(&failed)?;
@@ -110,6 +115,8 @@ impl Slot {
             only_recovery: setup.plan.is_recovery_only(),
             needs_files: false,
             snapshots: Snapshots::new(settings.snapshot && runtime.is_some()),
+            hangs: hangs.clone(),
+            hangs_version: 0,
         };
         if runtime.is_some() {
             let file = SharedFile::create().map_err(&failed)?;
@@ -228,8 +235,20 @@ impl Slot {
 
     pub(super) fn request_run(&mut self, options: RunOptions) -> Result<RunResult, OracleError> {
         self.remove_leftovers(&self.placeholders)?;
+        self.tell_hangs()?;
         self.send(Request::Run(options))?;
-        self.receive()
+        let mut ran: RunResult = self.receive()?;
+        self.hangs.add(std::mem::take(&mut ran.shown));
+        Ok(ran)
+    }
+
+    /// Tells the zygote what other slots have learned about hangs.
+    pub(super) fn tell_hangs(&mut self) -> Result<(), OracleError> {
+        if let Some((version, known)) = self.hangs.newer_than(self.hangs_version) {
+            self.send(Request::Learn(known))?;
+            self.hangs_version = version;
+        }
+        Ok(())
     }
 
     pub(super) fn send(&self, request: Request) -> Result<(), OracleError> {

@@ -17,7 +17,7 @@ use super::SessionError;
 use crate::domain::detect_domain;
 use crate::event::{Event, Observer};
 use crate::options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions};
-use crate::recovery::Recovery;
+use crate::recovery::{Recovery, TIMEOUT_DEFAULT};
 use crate::workload::{ServerCommand, ServerWorkload, free_port, with_port};
 
 /// How much of what the workload writes is recorded, to look for an acknowledgement in it.
@@ -58,7 +58,7 @@ fn server(settings: &CheckSettings, port: u16) -> Option<ServerWorkload> {
         ready: server.ready.clone()?,
         stop: server.stop.as_ref().map(command),
         port,
-        timeout: settings.test.failures.timeout,
+        timeout: settings.test.failures.timeout.unwrap_or(TIMEOUT_DEFAULT),
     })
 }
 

@@ -219,7 +219,7 @@ fn apply_to_recovery(settings: &FuzzSettings, options: &mut CampaignOptions) {
     }
     recovery.checker = words(&given.checker).or(recovery.checker.take());
     recovery.dump = words(&given.dump).or(recovery.dump.take());
-    recovery.timeout = settings.checks.recover_timeout.unwrap_or(recovery.timeout);
+    recovery.timeout = settings.checks.recover_timeout.or(recovery.timeout);
     if let Some(codes) = &given.ok_exit {
         recovery.ok_exit.clone_from(codes);
     }

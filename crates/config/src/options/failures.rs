@@ -22,9 +22,9 @@ options! {
         /// Byte that never-written bytes of a fresh pool hold, such as 0xff or 165 [default: 0]
         [long, value_name = "BYTE"]
         fill: Byte,
-        /// Time limit for each command of a recovery; exceeding it is a bug [default: 10s]
+        /// Time limit for each command of a recovery; exceeding it is a bug [default: 10s; busy: 2s]
         [long, value_name = "TIME", value_parser = parse_duration]
-        timeout: Duration = Duration::from_secs(10),
+        timeout: Duration,
         /// Approximate time limit for all recoveries together; the most valuable run first
         [long, value_name = "TIME", value_parser = parse_duration]
         budget: Duration,

@@ -101,7 +101,7 @@ options! {
         /// and reorders lines as far as recovery can tell; races watches what recovery reads.
         [long, value_name = "CHECKS"]
         check_with: CheckNames,
-        /// Time limit for each command of a recovery; exceeding it is a bug [default: 10s]
+        /// Time limit for each command of a recovery; exceeding it is a bug [default: 10s; busy: 2s]
         [long, value_name = "TIME", value_parser = parse_duration]
         recover_timeout: Duration,
         /// Approximate time limit for the checks of one test case [default: 10s]

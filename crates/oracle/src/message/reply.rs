@@ -9,6 +9,7 @@ use powerfail_trace::Module;
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::hang::HangKnowledge;
 use crate::lazy::StageStart;
 use crate::message::{modules, path};
 use crate::verdict::{Backtrace, Stage};
@@ -122,6 +123,8 @@ pub(crate) struct RunResult {
     pub(crate) from_snapshot: bool,
     /// Why a command was not, if that was requested.
     pub(crate) snapshot_note: Option<String>,
+    /// What it shows about hangs.
+    pub(crate) shown: HangKnowledge,
 }
 
 /// One lazy execution. Choices, log and notes have the form that they have in the shared file.
@@ -184,6 +187,8 @@ pub(crate) enum ExploreReply {
         /// Whether the limit of executions was reached.
         stopped: bool,
         warnings: Vec<String>,
+        /// What the executions show about hangs.
+        shown: HangKnowledge,
     },
     /// The recovery cannot be explored, or not by forking.
     Refused(Refusal),

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::hang::HangKnowledge;
+
 /// What a zygote is asked to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Run the plan once.
     Run(RunOptions),
@@ -11,6 +13,8 @@ pub(crate) enum Request {
     Explore(LazyOptions),
     /// List the modules that processes had loaded when they were about to open a pool.
     Modules,
+    /// Learn what other slots have seen. It has no reply.
+    Learn(HangKnowledge),
 }
 
 /// How to run the plan.

@@ -76,6 +76,7 @@ mod tests {
     use regex::bytes::Regex;
 
     use super::*;
+    use crate::hang::HangKnowledge;
     use crate::message::{
         Bytes, ExploreReply, FailureKind, IsolationLevel, LazyReply, Refusal, RunReply, RunResult,
         Setup, SetupReply,
@@ -114,6 +115,7 @@ mod tests {
                 checker: Some(command("checker")),
                 dump: None,
                 timeout: Duration::from_micros(1_234_567),
+                busy_limit: Some(Duration::from_secs(2)),
                 ok_exit: vec![-1, 3],
                 fail_patterns: vec![pattern],
                 limits: Limits {
@@ -162,6 +164,7 @@ mod tests {
             outputs: vec!["a".into(), String::new()],
             from_snapshot: true,
             snapshot_note: Some("why".into()),
+            shown: HangKnowledge::default(),
         }
     }
 
@@ -200,6 +203,7 @@ mod tests {
             ExploreReply::Done {
                 stopped: true,
                 warnings: vec!["a warning".into()],
+                shown: HangKnowledge::default(),
             },
             ExploreReply::Refused(Refusal {
                 kind: RefusalKind::NotForkable,

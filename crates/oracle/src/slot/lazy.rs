@@ -76,6 +76,7 @@ impl Slot {
             }
         };
         self.remove_leftovers(&self.placeholders)?;
+        self.tell_hangs()?;
         self.send(Request::Explore(LazyOptions {
             private,
             with_log: request.log,
@@ -95,7 +96,12 @@ impl Slot {
                         explored.executions.push(execution);
                     }
                 }
-                ExploreReply::Done { stopped, warnings } => {
+                ExploreReply::Done {
+                    stopped,
+                    warnings,
+                    shown,
+                } => {
+                    self.hangs.add(shown);
                     explored.stopped = stopped;
                     explored.warnings = warnings;
                     break;

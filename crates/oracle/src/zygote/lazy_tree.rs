@@ -106,15 +106,20 @@ impl Run<'_, '_, '_> {
         index: usize,
         snapshot: &Snapshot,
     ) -> Result<(i32, BranchEnd), EarlyEnd> {
-        let deadline = self.processes.deadline(self.plan.timeout);
+        self.processes.deadline(self.plan.timeout);
+        let mut watch = self.watch(Stage::Recovery);
         let mut hang = None;
+        let mut deadline = None;
         loop {
             while let Some(sent) = self.processes.commands[index].messages.pop_front() {
                 match sent.message {
                     Message::Ended { status } => {
                         let ended = match (hang.take(), Exit::from_status(status)) {
                             (Some(backtrace), _) => BranchEnd::Hung(backtrace),
-                            (None, Some(ended)) => BranchEnd::Ended(ended),
+                            (None, Some(ended)) => {
+                                self.shown.note_success(watch.time(), true);
+                                BranchEnd::Ended(ended)
+                            }
                             (None, None) => continue,
                         };
                         return Ok((sent.sender, ended));
@@ -130,19 +135,17 @@ impl Run<'_, '_, '_> {
             if !self.processes.is_kept(snapshot.pid) {
                 return Err(self.lost());
             }
-            if self.processes.is_over(deadline) && hang.is_none() {
+            if hang.is_none() && self.hangs(&mut watch, index) {
                 hang = Some(self.end_active(snapshot));
+                deadline = Some(Instant::now() + super::run::GRACE);
             }
-            let deadline = match hang {
-                Some(_) => deadline + super::run::GRACE,
-                None => deadline,
-            };
-            if Instant::now() >= deadline {
+            if deadline.is_some_and(|it| Instant::now() >= it) {
                 // Its parent should have reported its end.
                 self.processes.end_kept(snapshot.pid)?;
                 return Err(self.lost());
             }
-            self.processes.pump(deadline)?;
+            self.processes
+                .pump(deadline.unwrap_or_else(|| watch.next()))?;
         }
     }
 

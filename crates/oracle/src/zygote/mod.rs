@@ -3,6 +3,7 @@
 
 mod branches;
 mod capture;
+mod hang_watch;
 mod isolate;
 mod launcher;
 mod lazy_tree;

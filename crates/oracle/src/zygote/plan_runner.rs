@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
+use crate::hang::HangKnowledge;
 use crate::message::{
     ExploreReply, LazyOptions, LazyReply, Refusal, RunOptions, RunReply, RunResult, StageModules,
     StartMode,
@@ -16,6 +17,7 @@ use crate::zygote::processes::{Processes, Supervision};
 use crate::zygote::run::{EarlyEnd, Mode, Run};
 use crate::zygote::runtime::Runtime;
 use crate::zygote::snapshots::Snapshots;
+use crate::zygote::system;
 
 /// Runs a plan.
 #[derive(Debug)]
@@ -24,6 +26,7 @@ pub(crate) struct PlanRunner<'a> {
     supervision: Supervision<'a>,
     launcher: Launcher,
     snapshots: Snapshots,
+    known: HangKnowledge,
 }
 
 impl<'a> PlanRunner<'a> {
@@ -41,6 +44,7 @@ impl<'a> PlanRunner<'a> {
             supervision: Supervision::new(socket, owns_namespace, plan.max_dump_bytes, expiry)?,
             launcher: Launcher::new(Rc::clone(&plan), owns_namespace, runtime),
             snapshots: Snapshots::default(),
+            known: HangKnowledge::default(),
             plan,
         })
     }
@@ -56,6 +60,8 @@ impl<'a> PlanRunner<'a> {
         };
         let mut outputs = Vec::new();
         let mut from_snapshot = false;
+        let mut shown = HangKnowledge::default();
+        let used = system::time_of_children();
         let result = self.in_a_run(Mode::Run(start), |run| {
             if let (StartMode::ForkFromSnapshot, Some(runtime)) = (start, &run.launcher.runtime) {
                 runtime.file.just_run()?;
@@ -64,6 +70,7 @@ impl<'a> PlanRunner<'a> {
             // Whatever happened, no process is left behind.
             run.processes.end_all()?;
             from_snapshot = run.from_snapshot;
+            shown = std::mem::take(&mut run.shown);
             if options.with_outputs {
                 let commands = run.processes.commands.iter();
                 outputs = commands.map(|it| it.capture.text()).collect();
@@ -77,6 +84,9 @@ impl<'a> PlanRunner<'a> {
             },
             Err(EarlyEnd::Io(error)) => RunReply::ZygoteFailed((&error).into()),
         };
+        if matches!(reply, RunReply::Success { .. }) {
+            shown.note_success(system::time_of_children().saturating_sub(used), false);
+        }
         let snapshot_note = match (wants_snapshots, is_server) {
             (true, true) => Some("a server is started for each image".into()),
             (true, false) => self.snapshots.note(),
@@ -87,7 +97,13 @@ impl<'a> PlanRunner<'a> {
             outputs,
             from_snapshot,
             snapshot_note,
+            shown,
         }
+    }
+
+    /// Learns what other slots have seen.
+    pub(crate) fn learn(&mut self, known: HangKnowledge) {
+        self.known = known;
     }
 
     /// Explores the crash states that the shared file describes. Executions are reported as they end.
@@ -118,10 +134,15 @@ impl<'a> PlanRunner<'a> {
                               observed";
                 return Err(EarlyEnd::Refused(Refusal::not_explorable(reason)));
             }
-            Ok((stopped, std::mem::take(&mut run.warnings)))
+            let shown = std::mem::take(&mut run.shown);
+            Ok((stopped, std::mem::take(&mut run.warnings), shown))
         });
         match result {
-            Ok((stopped, warnings)) => ExploreReply::Done { stopped, warnings },
+            Ok((stopped, warnings, shown)) => ExploreReply::Done {
+                stopped,
+                warnings,
+                shown,
+            },
             Err(EarlyEnd::Refused(refusal)) => ExploreReply::Refused(refusal),
             Err(EarlyEnd::Reply(reply)) => ExploreReply::NoVerdict(reply),
             Err(EarlyEnd::Io(error)) => {
@@ -154,7 +175,14 @@ impl<'a> PlanRunner<'a> {
         let is_traced = mode == Mode::Run(StartMode::ExecuteTraced);
         let processes = Processes::new(&mut self.supervision, is_traced);
         let (launcher, snapshots) = (&mut self.launcher, &mut self.snapshots);
-        let mut run = Run::new(&self.plan, processes, launcher, snapshots, mode);
+        let mut run = Run::new(
+            &self.plan,
+            processes,
+            launcher,
+            snapshots,
+            mode,
+            &self.known,
+        );
         let result = work(&mut run);
         run.processes.end_all()?;
         result

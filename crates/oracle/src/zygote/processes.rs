@@ -16,6 +16,7 @@ use crate::verdict::Stage;
 use crate::zygote::branches::Branches;
 use crate::zygote::capture::Capture;
 use crate::zygote::runtime_socket::{Received, RuntimeSocket, SentMessage};
+use crate::zygote::stack;
 use crate::zygote::system::{self, Waited};
 use crate::zygote::tracer::{self, Tracer};
 
@@ -166,6 +167,25 @@ impl<'s, 'a> Processes<'s, 'a> {
     pub(crate) fn deadline(&mut self, timeout: Duration) -> Instant {
         self.has_expired = false;
         Instant::now() + timeout
+    }
+
+    /// For tests: whether the current command is to time out.
+    pub(crate) const fn has_expired(&self) -> bool {
+        self.has_expired
+    }
+
+    /// All processes of the run, but for snapshots, which only wait for what was forked from them.
+    pub(crate) fn descendants(&self) -> Vec<i32> {
+        let mut found = self.supervision.children();
+        let mut next = 0;
+        while let Some(process) = found.get(next).copied() {
+            for thread in stack::threads_of(process) {
+                found.extend(stack::children_of_thread(process, thread));
+            }
+            next += 1;
+        }
+        found.retain(|it| !self.supervision.kept.contains(it));
+        found
     }
 
     /// Whether a deadline has passed.

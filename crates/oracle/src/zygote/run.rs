@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use powerfail_protocol::explore::Order;
 
+use crate::hang::HangKnowledge;
 use crate::lazy::StageStart;
 use crate::message::{Bytes, FailureKind, Refusal, RunReply, StartMode};
 use crate::plan::{ResolvedCommand, ResolvedPlan, Server};
 use crate::ready::Ready;
 use crate::verdict::Stage;
+use crate::zygote::hang_watch::{Hang, HangRule, HangWatch};
 use crate::zygote::launcher::{Launcher, Observer};
 use crate::zygote::processes::{Exit, Processes};
 use crate::zygote::runtime::check_preload;
@@ -59,6 +61,10 @@ pub(crate) struct Run<'r, 's, 'a> {
     pub(crate) launcher: &'r mut Launcher,
     pub(crate) snapshots: &'r mut Snapshots,
     pub(crate) mode: Mode,
+    /// What earlier runs have shown.
+    pub(crate) known: &'r HangKnowledge,
+    /// What this run shows.
+    pub(crate) shown: HangKnowledge,
     /// What the runtime warned about.
     pub(crate) warnings: Vec<String>,
     /// In a lazy run, the commands so far.
@@ -76,6 +82,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         launcher: &'r mut Launcher,
         snapshots: &'r mut Snapshots,
         mode: Mode,
+        known: &'r HangKnowledge,
     ) -> Self {
         Self {
             plan,
@@ -83,6 +90,8 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             launcher,
             snapshots,
             mode,
+            known,
+            shown: HangKnowledge::default(),
             warnings: Vec::new(),
             stages: Vec::new(),
             from_snapshot: false,
@@ -383,14 +392,56 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
 
     /// Waits for a command; whether it ended in time.
     fn wait(&mut self, index: usize) -> Result<bool, EarlyEnd> {
-        let deadline = self.processes.deadline(self.plan.timeout);
+        self.processes.deadline(self.plan.timeout);
+        let mut watch = self.watch(self.processes.commands[index].stage);
         while self.processes.commands[index].ended.is_none() && !self.processes.too_long(index) {
-            if self.processes.is_over(deadline) {
+            if self.hangs(&mut watch, index) {
                 return Ok(false);
             }
-            self.pump(deadline)?;
+            self.pump(watch.next())?;
         }
+        self.shown
+            .note_success(watch.time(), self.mode == Mode::Lazy);
         Ok(true)
+    }
+
+    /// Watches a command that starts now.
+    pub(crate) fn watch(&self, stage: Stage) -> HangWatch {
+        let rule = HangRule {
+            timeout: self.plan.timeout,
+            busy_limit: self.plan.busy_limit,
+            looks: self.processes.tracer.is_none(),
+            is_observed: self.mode == Mode::Lazy,
+        };
+        HangWatch::new(rule, stage)
+    }
+
+    /// Whether a command hangs.
+    pub(crate) fn hangs(&mut self, watch: &mut HangWatch, index: usize) -> bool {
+        if self.processes.has_expired() {
+            self.shown.note_hang(watch.place());
+            return true;
+        }
+        if Instant::now() < watch.next() {
+            return false;
+        }
+        let culprit = self.process_of(index);
+        match watch.look(&self.processes.descendants(), culprit, self.known) {
+            None => false,
+            Some(Hang::Known) => true,
+            Some(Hang::Confirmed) => {
+                self.shown.note_hang(watch.place());
+                true
+            }
+        }
+    }
+
+    /// The process of a command.
+    fn process_of(&self, index: usize) -> Option<i32> {
+        match (&self.from, &self.launcher.runtime) {
+            (Some(snapshot), Some(runtime)) => snapshot.active(runtime),
+            _ => Some(self.processes.commands[index].pid),
+        }
     }
 
     /// How a command that ended failed, if it did.
@@ -420,10 +471,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     }
 
     fn hang(&mut self, index: usize, culprit: usize, note: &str) -> EarlyEnd {
-        let process = match (&self.from, &self.launcher.runtime) {
-            (Some(snapshot), Some(runtime)) => snapshot.active(runtime),
-            _ => Some(self.processes.commands[culprit].pid),
-        };
+        let process = self.process_of(culprit);
         let backtrace = match self.processes.tracer {
             Some(_) => None,
             None => process.and_then(stack::of_hang),

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 
 use crate::descriptors;
+use crate::hang::HangKnowledge;
 use crate::lazy::SharedFile;
 use crate::message::{
     ExploreReply, IsolationLevel, LazyOptions, LazyReply, Request, RunReply, RunResult, Setup,
@@ -118,13 +119,16 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
         };
         match (request, refreshed) {
             (request, Ok(())) => answer(request, &mut runner, &socket)?,
-            (Request::Modules, Err(_)) => answer(request, &mut runner, &socket)?,
+            (request @ (Request::Modules | Request::Learn(_)), Err(_)) => {
+                answer(request, &mut runner, &socket)?;
+            }
             (Request::Run(_), Err(error)) => {
                 let result = RunResult {
                     reply: RunReply::ZygoteFailed((&error).into()),
                     outputs: Vec::new(),
                     from_snapshot: false,
                     snapshot_note: None,
+                    shown: HangKnowledge::default(),
                 };
                 send(&socket, &result)?;
             }
@@ -142,6 +146,10 @@ fn answer(request: Request, runner: &mut PlanRunner<'_>, socket: &UnixStream) ->
         Request::Run(options) => send(socket, &runner.run(options)),
         Request::Explore(options) => explore(options, runner, socket),
         Request::Modules => send(socket, &runner.modules()),
+        Request::Learn(known) => {
+            runner.learn(known);
+            Ok(())
+        }
     }
 }
 

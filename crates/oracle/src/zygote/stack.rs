@@ -1,12 +1,15 @@
 //! Call stacks of stopped processes.
 
+use std::fmt;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Unwinder};
 use powerfail_trace::{Frame, Module, ModuleIndex};
 
+use crate::hang::CodeAddress;
 use crate::verdict::{Backtrace, ThreadStack};
 use crate::zygote::modules::{LoadedModule, Memory, modules_of};
 use crate::zygote::system::{self, Waited};
@@ -18,9 +21,11 @@ const MAX_FRAMES: usize = 256;
 const MAX_THREADS: usize = 32;
 /// A thread that waits for a device does not stop at once, and is left out after this time.
 const STOP_TIME: Duration = Duration::from_millis(200);
+/// Others stop as soon as they have a processor.
+const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Where a process hangs. If it only waits for a child, where that child hangs.
-pub(crate) fn of_hang(process: i32) -> Option<Backtrace> {
+/// The process that hangs: if one only waits for a child, that child.
+pub(crate) fn process_that_hangs(process: i32) -> i32 {
     let mut process = process;
     while let [thread] = threads_of(process)[..]
         && let [child] = children_of(thread)[..]
@@ -28,6 +33,12 @@ pub(crate) fn of_hang(process: i32) -> Option<Backtrace> {
     {
         process = child;
     }
+    process
+}
+
+/// Where a process hangs. If it only waits for a child, where that child hangs.
+pub(crate) fn of_hang(process: i32) -> Option<Backtrace> {
+    let process = process_that_hangs(process);
     let mut threads = threads_of(process);
     threads.truncate(MAX_THREADS);
     // Before they are stopped, as all look alike then.
@@ -36,8 +47,75 @@ pub(crate) fn of_hang(process: i32) -> Option<Backtrace> {
         threads[..=place].rotate_right(1);
     }
     threads.retain(|thread| tracer::interrupt(*thread).is_ok());
-    threads.retain(|thread| has_stopped(*thread));
+    threads.retain(|thread| has_stopped(process, *thread));
     backtrace(process, &threads)
+}
+
+/// Takes call stacks of a process that continues afterwards.
+pub(crate) struct Sampler {
+    process: i32,
+    memory: Memory,
+    modules: Vec<LoadedModule>,
+    unwinder: UnwinderX86_64<Vec<u8>, MayAllocateDuringUnwind>,
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler")
+            .field("process", &self.process)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sampler {
+    pub(crate) fn of(process: i32) -> Option<Self> {
+        let memory = Memory::of(process)?;
+        let modules = modules_of(process, &memory);
+        Some(Self {
+            process,
+            unwinder: unwinder_of(&modules),
+            memory,
+            modules,
+        })
+    }
+
+    pub(crate) const fn process(&self) -> i32 {
+        self.process
+    }
+
+    /// The call stack of a thread that runs, or else of the main thread, innermost first. `None` if the thread cannot
+    /// be stopped without disturbing it.
+    pub(crate) fn sample(&mut self) -> Option<Vec<CodeAddress>> {
+        let threads = threads_of(self.process);
+        let is_running = |thread: &&i32| state_of(self.process, **thread) == Some('R');
+        let thread = *threads.iter().find(is_running).or(threads.first())?;
+        if system_call_of(self.process, thread).is_some_and(|it| is_disturbed(it.number)) {
+            return None;
+        }
+        tracer::interrupt(thread).ok()?;
+        let registers = stops(self.process, thread).then(|| tracer::registers(thread));
+        let addresses = registers
+            .flatten()
+            .map(|it| unwind(&self.unwinder, &self.modules, &self.memory, &it));
+        tracer::detach(thread);
+        addresses.map(|addresses| addresses.iter().map(|it| self.code_address(*it)).collect())
+    }
+
+    fn code_address(&self, address: u64) -> CodeAddress {
+        let Some(place) = find(&self.modules, address) else {
+            return CodeAddress {
+                module: 0,
+                offset: address,
+            };
+        };
+        let module = &self.modules[place].module;
+        let mut digest = DefaultHasher::new();
+        module.path.hash(&mut digest);
+        CodeAddress {
+            module: digest.finish(),
+            offset: address - module.load_address,
+        }
+    }
 }
 
 /// Where a thread that is stopped is.
@@ -48,15 +126,7 @@ pub(crate) fn of_stopped_thread(thread: i32) -> Option<Backtrace> {
 fn backtrace(process: i32, threads: &[i32]) -> Option<Backtrace> {
     let memory = Memory::of(process)?;
     let modules = modules_of(process, &memory);
-    let mut unwinder = UnwinderX86_64::<Vec<u8>, MayAllocateDuringUnwind>::new();
-    for module in &modules {
-        unwinder.add_module(framehop::Module::new(
-            module.module.path.display().to_string(),
-            module.range(),
-            module.bias,
-            sections(module),
-        ));
-    }
+    let unwinder = unwinder_of(&modules);
     let mut stacks = Vec::new();
     for thread in threads {
         let Some(registers) = tracer::registers(*thread) else {
@@ -67,6 +137,19 @@ fn backtrace(process: i32, threads: &[i32]) -> Option<Backtrace> {
         stacks.push((name.trim_end().to_owned(), addresses));
     }
     (!stacks.is_empty()).then(|| with_used_modules(&modules, stacks))
+}
+
+fn unwinder_of(modules: &[LoadedModule]) -> UnwinderX86_64<Vec<u8>, MayAllocateDuringUnwind> {
+    let mut unwinder = UnwinderX86_64::new();
+    for module in modules {
+        unwinder.add_module(framehop::Module::new(
+            module.module.path.display().to_string(),
+            module.range(),
+            module.bias,
+            sections(module),
+        ));
+    }
+    unwinder
 }
 
 /// Sections in addresses of the file: those of memory without the bias.
@@ -162,8 +245,13 @@ pub(crate) fn threads_of(process: i32) -> Vec<i32> {
     threads
 }
 
-pub(crate) fn children_of(thread: i32) -> Vec<i32> {
-    let path = format!("/proc/{thread}/task/{thread}/children");
+pub(crate) fn children_of(process: i32) -> Vec<i32> {
+    children_of_thread(process, process)
+}
+
+/// The processes that a thread has started.
+pub(crate) fn children_of_thread(process: i32, thread: i32) -> Vec<i32> {
+    let path = format!("/proc/{process}/task/{thread}/children");
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_ascii_whitespace()
         .filter_map(|word| word.parse().ok())
@@ -171,10 +259,68 @@ pub(crate) fn children_of(thread: i32) -> Vec<i32> {
 }
 
 fn is_waiting_for_child(thread: i32) -> bool {
-    let waits = [libc::SYS_wait4, libc::SYS_waitid].map(|number| number.to_string());
-    let text = fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap_or_default();
-    let number = text.split(' ').next().unwrap_or_default();
-    waits.iter().any(|wait| wait == number)
+    let waits = [libc::SYS_wait4, libc::SYS_waitid];
+    system_call_of(thread, thread).is_some_and(|it| waits.contains(&it.number))
+}
+
+/// A system call that a thread waits in.
+struct SystemCall {
+    number: i64,
+    arguments: Vec<u64>,
+}
+
+/// The system call that a thread waits in, if it does.
+fn system_call_of(process: i32, thread: i32) -> Option<SystemCall> {
+    let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/syscall")).ok()?;
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let hexadecimal = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    Some(SystemCall {
+        number,
+        arguments: words.filter_map(hexadecimal).collect(),
+    })
+}
+
+/// Whether a system call fails with EINTR in a thread that is stopped and continued (signal(7)).
+fn is_disturbed(number: i64) -> bool {
+    [
+        libc::SYS_epoll_wait,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_rt_sigtimedwait,
+        libc::SYS_read,
+        libc::SYS_io_getevents,
+    ]
+    .contains(&number)
+}
+
+/// Whether a thread waits for another one, without a limit and without a timer that would wake it.
+pub(crate) fn waits_for_ever(process: i32, thread: i32) -> bool {
+    /// Operations of `futex` that wait, and the mask of its flags.
+    const WAITS: [i32; 4] = [
+        libc::FUTEX_WAIT,
+        libc::FUTEX_LOCK_PI,
+        libc::FUTEX_WAIT_BITSET,
+        libc::FUTEX_WAIT_REQUEUE_PI,
+    ];
+    let command = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+    if state_of(process, thread) != Some('S') {
+        return false;
+    }
+    let Some(call) = system_call_of(process, thread) else {
+        return false;
+    };
+    let is_wait = match call.number {
+        libc::SYS_futex => {
+            let operation = call.arguments.get(1).map(|it| *it as i32 & command);
+            operation.is_some_and(|it| WAITS.contains(&it)) && call.arguments.get(3) == Some(&0)
+        }
+        libc::SYS_wait4 | libc::SYS_waitid | libc::SYS_pause | libc::SYS_rt_sigsuspend => true,
+        _ => false,
+    };
+    is_wait && !tracer::handles_timers(thread)
 }
 
 /// The letter after the name, which is in parentheses and may contain any.
@@ -183,13 +329,32 @@ fn state_of(process: i32, thread: i32) -> Option<char> {
     text.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Waits for a thread that was told to stop.
-fn has_stopped(thread: i32) -> bool {
-    let deadline = Instant::now() + STOP_TIME;
+/// Waits for a thread that was told to stop, unless it ends. Its end is not waited for: that is the task of others.
+fn stops(process: i32, thread: i32) -> bool {
+    let deadline = Instant::now() + STOP_TIME_MAX;
     loop {
+        if system::has_stopped(thread) {
+            return true;
+        }
+        let has_ended = matches!(state_of(process, thread), None | Some('Z' | 'X'));
+        if has_ended || Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Waits for a thread that was told to stop.
+fn has_stopped(process: i32, thread: i32) -> bool {
+    let begun = Instant::now();
+    loop {
+        let limit = match state_of(process, thread) {
+            Some('D') => STOP_TIME,
+            _ => STOP_TIME_MAX,
+        };
         match system::wait(thread, false) {
             Ok(Waited::Child(_, status)) => return libc::WIFSTOPPED(status),
-            Ok(Waited::Nothing) if Instant::now() < deadline => {
+            Ok(Waited::Nothing) if begun.elapsed() < limit => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Ok(_) | Err(_) => return false,

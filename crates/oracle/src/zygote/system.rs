@@ -11,6 +11,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::time::Duration;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
@@ -51,6 +52,33 @@ pub(crate) fn wait(pid: i32, block: bool) -> io::Result<Waited> {
                 _ => return Err(error),
             },
         }
+    }
+}
+
+/// The processor time of all children that were waited for, with that of their children.
+pub(crate) fn time_of_children() -> Duration {
+    let mut used = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call fills a local of the type that it fills; zeroed is a valid value of it.
+    let used = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, used.as_mut_ptr());
+        used.assume_init()
+    };
+    let time = |it: libc::timeval| {
+        let seconds = Duration::from_secs(it.tv_sec.unsigned_abs());
+        seconds + Duration::from_micros(it.tv_usec.unsigned_abs())
+    };
+    time(used.ru_utime) + time(used.ru_stime)
+}
+
+/// Whether a tracee has stopped. Takes note of nothing else.
+pub(crate) fn has_stopped(thread: i32) -> bool {
+    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+    // SAFETY: the call fills a local of the type that it fills; zeroed is a valid value of it.
+    unsafe {
+        let id = thread.cast_unsigned();
+        let result = libc::waitid(libc::P_PID, id, information.as_mut_ptr(), flags);
+        result == 0 && information.assume_init().si_pid() != 0
     }
 }
 

@@ -106,6 +106,23 @@ pub(crate) fn interrupt(thread: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets a thread run on that was stopped by [`interrupt`].
+pub(crate) fn detach(thread: i32) {
+    let nothing = ptr::null_mut::<libc::c_void>();
+    // SAFETY: numbers only. An error means that the thread has ended, or has not stopped; then it stays attached.
+    unsafe {
+        libc::ptrace(libc::PTRACE_DETACH, thread, nothing, nothing);
+    }
+}
+
+/// Whether a process handles signals that timers send.
+pub(crate) fn handles_timers(thread: i32) -> bool {
+    let timers = [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF];
+    let caught = status_field(thread, "SigCgt:");
+    let caught = caught.and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    caught.is_none_or(|mask| timers.iter().any(|signal| mask & (1 << (signal - 1)) != 0))
+}
+
 fn set_options(pid: i32) {
     let nothing = ptr::null_mut::<libc::c_void>();
     // SAFETY: numbers only.

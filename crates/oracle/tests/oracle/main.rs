@@ -2,6 +2,7 @@
 
 mod backtraces;
 mod exploring;
+mod hangs;
 mod judging;
 mod noting;
 mod observing;

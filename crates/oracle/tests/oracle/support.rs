@@ -163,6 +163,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
             ("recovery", &["-rdynamic"]),
             ("runtime", &["-shared", "-fPIC"]),
             ("mapped", &[]),
+            ("hang", &[]),
         ] {
             let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/programs");
             let status = Command::new("gcc")
