@@ -48,6 +48,7 @@ mod cursor;
 mod error;
 mod export;
 mod layout;
+mod library_metadata;
 mod mapping;
 mod memory;
 mod page;

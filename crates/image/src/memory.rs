@@ -23,6 +23,8 @@ pub(crate) struct PoolMemory {
     page_count: u64,
     /// What bytes hold before they are written.
     fill: u8,
+    /// Where they hold zeros nevertheless: whole pages, ascending.
+    unfilled: Vec<Range<u64>>,
 }
 
 impl PoolMemory {
@@ -32,6 +34,7 @@ impl PoolMemory {
             chunks: BTreeMap::new(),
             page_count: 0,
             fill: 0,
+            unfilled: Vec::new(),
         }
     }
 
@@ -43,9 +46,23 @@ impl PoolMemory {
         self.page_count
     }
 
-    /// Bytes that are written nowhere are `fill` from now on, in pages that are touched.
-    pub(crate) const fn set_fill(&mut self, fill: u8) {
+    /// Bytes that are written nowhere are `fill` from now on, in pages that are touched and do not lie in an area of
+    /// `except`.
+    pub(crate) fn set_fill(&mut self, fill: u8, except: &[Range<u64>]) {
         self.fill = fill;
+        let pages = except
+            .iter()
+            .map(|it| it.start / PAGE..it.end.div_ceil(PAGE));
+        self.unfilled = pages.collect();
+    }
+
+    /// What bytes of a page hold before they are written.
+    fn fill_of(&self, number: u64) -> u8 {
+        if self.unfilled.iter().any(|pages| pages.contains(&number)) {
+            0
+        } else {
+            self.fill
+        }
     }
 
     /// A page that was touched.
@@ -80,7 +97,7 @@ impl PoolMemory {
                 None if self.fill == 0 => piece.fill(0),
                 None => {
                     let end = self.bytes_in(number).clamp(start, start + piece.len());
-                    piece[..end - start].fill(self.fill);
+                    piece[..end - start].fill(self.fill_of(number));
                     piece[end - start..].fill(0);
                 }
             }
@@ -98,7 +115,7 @@ impl PoolMemory {
             let start = (position % PAGE) as usize;
             let (piece, later) = rest.split_at((PAGE_BYTES - start).min(rest.len()));
             let number = position / PAGE;
-            let skipped = self.fill == 0
+            let skipped = self.fill_of(number) == 0
                 && piece.iter().all(|&byte| byte == 0)
                 && self.page(number).is_none();
             if !skipped {
@@ -111,7 +128,7 @@ impl PoolMemory {
 
     /// A page to write to, which exists from now on.
     pub(crate) fn touch(&mut self, number: u64) -> &mut Page {
-        let (fill, len) = (self.fill, self.bytes_in(number));
+        let (fill, len) = (self.fill_of(number), self.bytes_in(number));
         let chunk = self
             .chunks
             .entry(number / CHUNK)
@@ -142,7 +159,7 @@ impl PoolMemory {
         let (number, from) = (end / PAGE, (end % PAGE) as usize);
         if from > 0 && self.page(number).is_some() {
             let to = self.bytes_in(number);
-            let fill = self.fill;
+            let fill = self.fill_of(number);
             let page = self.touch(number);
             page.0[from..to].fill(fill);
             page.0[to..].fill(0);
@@ -203,9 +220,20 @@ mod tests {
     }
 
     #[test]
+    fn some_areas_are_not_filled() {
+        let mut memory = PoolMemory::new(4 * PAGE);
+        memory.set_fill(0xaa, &[PAGE + 5..PAGE + 6, 2 * PAGE..2 * PAGE + 1]);
+        for page in 0..4 {
+            memory.write(page * PAGE, &[1, 0]);
+            let expected = if page == 0 || page == 3 { 0xaa } else { 0 };
+            assert_eq!(memory.page(page).unwrap().0[..3], [1, 0, expected]);
+        }
+    }
+
+    #[test]
     fn fresh_bytes_of_touched_pages_hold_the_fill() {
         let mut memory = PoolMemory::new(PAGE + 100);
-        memory.set_fill(0xaa);
+        memory.set_fill(0xaa, &[]);
         let mut line = [0; 64];
         memory.read(PAGE + 64, &mut line);
         assert_eq!(line[..36], [0xaa; 36]);

@@ -1,9 +1,12 @@
 //! The newest content of all pools, as the model and the cursor need it.
 
+use std::ops::Range;
+
 use powerfail_model::{Image, Place, PoolIndex, PoolOffset};
 use powerfail_trace::Trace;
 
 use crate::error::{ImageError, Result};
+use crate::library_metadata::library_metadata;
 use crate::memory::PoolMemory;
 use crate::page::PAGE;
 
@@ -14,8 +17,8 @@ use crate::page::PAGE;
 /// pool that the run has not stored before the crash read as the byte. A pool is fresh if it was all
 /// zero when it was mapped: in others, zeros may be what an earlier run stored.
 ///
-/// Software that relies on the zeros of a new file, as libpmemobj does for its own metadata, finds
-/// something else there: failures have to be looked at.
+/// The metadata of PMDK's pools stays as it is (`library_metadata.rs`). Other software that relies on the
+/// zeros of a new file finds something else there: failures have to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fill {
     /// The byte.
@@ -83,7 +86,11 @@ impl PoolImages {
             pools.write(Place::new(run.pool, run.offset), run.bytes);
             pools.check()?;
         }
-        pools.begin_events()?;
+        let metadata = match fill {
+            Some(_) => library_metadata(trace)?,
+            None => Vec::new(),
+        };
+        pools.begin_events(&metadata)?;
         Ok(pools)
     }
 
@@ -98,14 +105,16 @@ impl PoolImages {
             .is_some_and(|pool| pool.changed)
     }
 
-    /// The initial images are in place: what comes now are events.
-    pub(crate) fn begin_events(&mut self) -> Result<()> {
+    /// The initial images are in place: what comes now are events. `metadata` are the areas of each pool that the fill
+    /// does not reach.
+    pub(crate) fn begin_events(&mut self, metadata: &[Vec<Range<u64>>]) -> Result<()> {
         for pool in 0..self.pools.len() {
             let state = &mut self.pools[pool];
             let fresh = state.memory.page_count() == 0;
             if let Some(fill) = self.fill.filter(|_| fresh) {
                 state.filled = true;
-                state.memory.set_fill(fill.byte);
+                let except = metadata.get(pool).map_or(&[][..], Vec::as_slice);
+                state.memory.set_fill(fill.byte, except);
                 self.fill_whole(PoolIndex(pool as u32), 0);
             }
             self.pools[pool].changed = false;
