@@ -208,7 +208,9 @@ impl<'a> Replay<'a> {
         };
         let mappings: Vec<PoolMapping> = layout.files().map(mapping).collect();
         let pool = persistent.pool().unwrap_or_default();
-        let substitution = Substitution::of_paths(&pool, &mappings);
+        let working_directory = std::path::absolute(&self.recovery.working_directory);
+        let working_directory = working_directory.map_err(failed)?;
+        let substitution = Substitution::of_paths(&pool, &mappings, &working_directory);
         let values = variables.iter_mut().map(|(_, value)| value);
         for word in words.iter_mut().skip(1).chain(values) {
             *word = substitution.apply(word);

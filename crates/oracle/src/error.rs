@@ -62,6 +62,15 @@ pub enum OracleError {
         /// The reasons, joined by semicolons.
         reason: String,
     },
+    /// Images cannot be mounted over pools, and recovery does not get the path of its pool from us.
+    #[error(
+        "recovery would open the pool itself: namespaces are not available ({reason}), and no argument or variable of \
+         recovery is the path of the pool; pass {{pool}} to it"
+    )]
+    PoolNotNamed {
+        /// Why there are no namespaces.
+        reason: String,
+    },
     /// A file or directory of the plan cannot be used.
     #[error("cannot use {}: {source}", path.display())]
     Path {

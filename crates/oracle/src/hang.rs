@@ -87,17 +87,19 @@ pub(crate) struct HangKnowledge {
 impl HangKnowledge {
     /// The longest time of a command that ended.
     pub(crate) fn longest(&self, is_observed: bool) -> Option<Duration> {
-        match is_observed {
-            true => self.longest.max(self.longest_observed),
-            false => self.longest,
+        if is_observed {
+            self.longest.max(self.longest_observed)
+        } else {
+            self.longest
         }
     }
 
     /// A command has succeeded.
     pub(crate) fn note_success(&mut self, took: Duration, is_observed: bool) {
-        let longest = match is_observed {
-            true => &mut self.longest_observed,
-            false => &mut self.longest,
+        let longest = if is_observed {
+            &mut self.longest_observed
+        } else {
+            &mut self.longest
         };
         *longest = (*longest).max(Some(took));
     }

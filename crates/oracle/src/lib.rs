@@ -34,12 +34,14 @@
 //! # How images replace pools
 //!
 //! If the private directory of a pool holds only pools of one directory, under their own names, it is mounted
-//! over that directory, and the other entries of the directory are mounted into it again. So recovery can rename,
-//! remove and create the pool, and cannot reach the files of the user under these names. Otherwise, or if the
+//! over that directory. Files beside the pools are copied into it and restored before each run; what is long, is
+//! executable or is a directory is mounted into it again. So recovery can rename, remove and create the pool and files
+//! beside it, and cannot reach the files of the user under these names. Otherwise, or if the
 //! directory has too many entries, the files are mounted one by one; then a recovery that replaces its pool by
 //! renaming gets EBUSY. A directory that no longer exists is created in a file system in memory that only recovery
-//! sees. Without namespaces, paths are replaced in arguments and environment; a program that hard-codes its path
-//! then opens the pool of the user, which [`PathMode::Namespace`] rules out.
+//! sees. Without namespaces, paths are replaced in arguments and environment, and a plan in which there is nothing to
+//! replace is refused. A program that hard-codes its path and is also given it then opens the pool of the user, which
+//! [`PathMode::Namespace`] rules out.
 //!
 //! # Snapshots
 //!
@@ -68,6 +70,7 @@ mod error;
 mod hang;
 mod lazy;
 mod message;
+mod opened;
 mod oracle;
 mod plan;
 mod program;
@@ -82,10 +85,11 @@ pub use lazy::{
     Branch, Choice, Execution, ExploreRequest, LazyExecutions, LineTable, LogKind, Logged, Note,
     PageMask, StageStart, TableLine, Watch,
 };
+pub use opened::OpenWatch;
 pub use oracle::{Oracle, PathMode, ProcessMode, Settings};
 pub use plan::{CommandLine, Limits, PoolMapping, RecoveryPlan, Server};
 pub use ready::{Ready, ReadyError};
 pub use slot::{Isolation, KillHandle, Slot};
 pub use substitute::Substitution;
-pub use verdict::{Backtrace, Failure, Stage, ThreadStack, Verdict};
+pub use verdict::{Backtrace, Failure, Stage, SuspectLine, ThreadStack, Verdict};
 pub use zygote::{serve_if_zygote, serve_if_zygote_with_expiry};

@@ -141,9 +141,19 @@ impl Oracle {
             let (substitution, mounted_pools) = if attempt.mounts_pools {
                 (Substitution::of_placeholder(pool), mappings.to_vec())
             } else {
-                (Substitution::of_paths(pool, mappings), Vec::new())
+                let directory = &self.working_directory;
+                (
+                    Substitution::of_paths(pool, mappings, directory),
+                    Vec::new(),
+                )
             };
             let mut plan = self.resolve(&substitution)?;
+            let is_forced = self.settings.paths == PathMode::Substitute;
+            if !attempt.mounts_pools && !is_forced && !self.names_pool(&plan, pool)? {
+                return Err(OracleError::PoolNotNamed {
+                    reason: reasons.join("; "),
+                });
+            }
             plan.busy_limit = plan
                 .busy_limit
                 .map(|limit| limit.max(time_to_read(mappings)));
@@ -170,6 +180,24 @@ impl Oracle {
         Err(OracleError::NoNamespace {
             reason: reasons.join("; "),
         })
+    }
+
+    /// Whether paths were replaced in a plan: otherwise recovery would open the pool itself.
+    fn names_pool(&self, plan: &ResolvedPlan, pool: &Path) -> Result<bool, OracleError> {
+        let unchanged = self.resolve(&Substitution::of_placeholder(pool))?;
+        let words = |plan: &ResolvedPlan| {
+            let mut words = Vec::new();
+            let commands = [
+                Some(&plan.recover),
+                plan.checker.as_ref(),
+                plan.dump.as_ref(),
+            ];
+            for command in commands.into_iter().flatten() {
+                words.extend(command.words.clone());
+            }
+            words
+        };
+        Ok(words(plan) != words(&unchanged) || plan.environment != unchanged.environment)
     }
 
     /// The plan with programs found and everything but ports substituted.

@@ -32,7 +32,7 @@ use crate::message::{
 use crate::oracle::Settings;
 use crate::plan::PoolMapping;
 use crate::slot::snapshot::Snapshots;
-use crate::verdict::{Backtrace, Failure, Stage, Verdict};
+use crate::verdict::{Backtrace, Failure, Stage, SuspectLine, Verdict};
 use crate::zygote::ZYGOTE_NAME;
 
 /// How far a slot is isolated from the rest of the system.
@@ -69,6 +69,7 @@ pub struct Slot {
     /// What is known about hangs, and the version that the zygote has.
     hangs: SharedKnowledge,
     hangs_version: u64,
+    suspects: Vec<SuspectLine>,
 }
 
 /// The result of an attempt to start a slot.
@@ -117,6 +118,7 @@ impl Slot {
             snapshots: Snapshots::new(settings.snapshot && runtime.is_some()),
             hangs: hangs.clone(),
             hangs_version: 0,
+            suspects: Vec::new(),
         };
         if runtime.is_some() {
             let file = SharedFile::create().map_err(&failed)?;
@@ -218,7 +220,7 @@ impl Slot {
     /// The modules that each command had loaded when it was forked from a snapshot or explored, to resolve
     /// addresses in choices.
     pub fn modules(&mut self) -> Result<Vec<(Stage, Vec<Module>)>, OracleError> {
-        self.send(Request::Modules)?;
+        self.send(&Request::Modules)?;
         let of_stages: Vec<StageModules> = self.receive()?;
         let pair = |it: StageModules| (it.stage, it.modules);
         Ok(of_stages.into_iter().map(pair).collect())
@@ -236,23 +238,33 @@ impl Slot {
     pub(super) fn request_run(&mut self, options: RunOptions) -> Result<RunResult, OracleError> {
         self.remove_leftovers(&self.placeholders)?;
         self.tell_hangs()?;
-        self.send(Request::Run(options))?;
+        self.send(&Request::Run(options))?;
         let mut ran: RunResult = self.receive()?;
         self.hangs.add(std::mem::take(&mut ran.shown));
+        for suspect in std::mem::take(&mut ran.suspects) {
+            if !self.suspects.iter().any(|it| it.word == suspect.word) {
+                self.suspects.push(suspect);
+            }
+        }
         Ok(ran)
+    }
+
+    /// Lines that look like failures, from runs that succeeded since the last call: one for each word.
+    pub fn take_suspects(&mut self) -> Vec<SuspectLine> {
+        std::mem::take(&mut self.suspects)
     }
 
     /// Tells the zygote what other slots have learned about hangs.
     pub(super) fn tell_hangs(&mut self) -> Result<(), OracleError> {
         if let Some((version, known)) = self.hangs.newer_than(self.hangs_version) {
-            self.send(Request::Learn(known))?;
+            self.send(&Request::Learn(known))?;
             self.hangs_version = version;
         }
         Ok(())
     }
 
-    pub(super) fn send(&self, request: Request) -> Result<(), OracleError> {
-        send(&self.socket, &request).map_err(|_| OracleError::ZygoteDied)
+    pub(super) fn send(&self, request: &Request) -> Result<(), OracleError> {
+        send(&self.socket, request).map_err(|_| OracleError::ZygoteDied)
     }
 
     pub(super) fn error_of(&self, reply: RunReply) -> OracleError {

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::plan::PoolMapping;
 
@@ -20,6 +20,8 @@ pub struct Substitution {
     paths: Vec<(PathBuf, PathBuf)>,
     /// Directories of pools, which are replaced only if they are a whole word.
     directories: Vec<(PathBuf, PathBuf)>,
+    /// Where relative paths begin.
+    working_directory: PathBuf,
 }
 
 impl Substitution {
@@ -29,11 +31,16 @@ impl Substitution {
             pool: pool.into(),
             paths: Vec::new(),
             directories: Vec::new(),
+            working_directory: PathBuf::new(),
         }
     }
 
-    /// Also replaces the paths of pools by those of their images.
-    pub fn of_paths(pool: &Path, mappings: &[PoolMapping]) -> Self {
+    /// Also replaces the paths of pools by those of their images, absolute and relative ones.
+    pub fn of_paths(
+        pool: &Path,
+        mappings: &[PoolMapping],
+        working_directory: &Path,
+    ) -> Self {
         let mut paths: Vec<_> = mappings
             .iter()
             .map(|it| (it.original.clone(), it.private.clone()))
@@ -71,6 +78,7 @@ impl Substitution {
                 .unwrap_or_else(|| pool.into()),
             paths,
             directories,
+            working_directory: working_directory.into(),
         }
     }
 
@@ -79,7 +87,9 @@ impl Substitution {
         let bytes = word.as_bytes();
         let trimmed = bytes.strip_suffix(b"/").unwrap_or(bytes);
         for (directory, place) in &self.directories {
-            if trimmed == directory.as_os_str().as_bytes() {
+            let is_it = trimmed == directory.as_os_str().as_bytes()
+                || trimmed != b"." && self.absolute(trimmed).as_ref() == Some(directory);
+            if is_it {
                 return place.clone().into_os_string();
             }
         }
@@ -97,6 +107,7 @@ impl Substitution {
                 let ends = after.first().is_none_or(|next| !is_part_of_name(*next));
                 (at_start && ends).then_some((private, after))
             });
+            let found = found.or_else(|| self.relative(rest).filter(|_| at_start));
             match found {
                 Some((private, after)) => {
                     replaced.extend_from_slice(private.as_os_str().as_bytes());
@@ -109,6 +120,33 @@ impl Substitution {
             }
         }
         OsString::from_vec(replaced)
+    }
+
+    /// The image of a pool whose relative path the text begins with, and what comes after that path.
+    fn relative<'a, 't>(&'a self, text: &'t [u8]) -> Option<(&'a PathBuf, &'t [u8])> {
+        let end = text.iter().position(|byte| !is_part_of_name(*byte));
+        let (name, after) = text.split_at(end.unwrap_or(text.len()));
+        let path = self.absolute(name)?;
+        let (_, private) = self.paths.iter().find(|(original, _)| *original == path)?;
+        Some((private, after))
+    }
+
+    /// The path that a relative one stands for, if it is one.
+    fn absolute(&self, name: &[u8]) -> Option<PathBuf> {
+        if name.is_empty() || name.starts_with(b"/") || !self.working_directory.is_absolute() {
+            return None;
+        }
+        let mut path = self.working_directory.clone();
+        for component in Path::new(OsStr::from_bytes(name)).components() {
+            match component {
+                Component::CurDir => {}
+                Component::ParentDir => {
+                    path.pop();
+                }
+                component => path.push(component),
+            }
+        }
+        Some(path)
     }
 }
 
@@ -155,7 +193,8 @@ mod tests {
             mapping("/mnt/pool", "/slot/a"),
             mapping("/mnt/pool2", "/slot/b"),
         ];
-        let substitution = Substitution::of_paths(Path::new("/mnt/pool"), &mappings);
+        let substitution =
+            Substitution::of_paths(Path::new("/mnt/pool"), &mappings, Path::new("/home"));
         for (word, expected) in [
             ("{pool}", "/slot/a"),
             ("--file={pool}.set", "--file=/slot/a.set"),
@@ -174,6 +213,33 @@ mod tests {
     }
 
     #[test]
+    fn relative_paths_are_replaced() {
+        let mappings = [mapping("/mnt/pm/pool", "/slot/pool")];
+        for (directory, word, expected) in [
+            ("/mnt/pm", "pool", "/slot/pool"),
+            ("/mnt/pm", "./pool", "/slot/pool"),
+            ("/mnt", "pm/pool", "/slot/pool"),
+            ("/mnt/other", "../pm/pool", "/slot/pool"),
+            ("/mnt/pm", "--file=pool", "--file=/slot/pool"),
+            (
+                "/mnt/pm",
+                "./store pool && ./check pool",
+                "./store /slot/pool && ./check /slot/pool",
+            ),
+            ("/mnt", "pm", "/slot"),
+            ("/mnt/pm", "pool2", "pool2"),
+            ("/mnt/pm", "a-pool", "a-pool"),
+            ("/mnt/pm", ".", "."),
+            ("/home", "pool", "pool"),
+        ] {
+            let directory = Path::new(directory);
+            let substitution =
+                Substitution::of_paths(Path::new("/mnt/pm/pool"), &mappings, directory);
+            assert_eq!(substitution.apply(OsStr::new(word)), expected, "{word}");
+        }
+    }
+
+    #[test]
     fn paths_of_mounted_pools_stay() {
         let substitution = Substitution::of_placeholder(Path::new("/mnt/pool"));
         assert_eq!(
@@ -185,7 +251,8 @@ mod tests {
     #[test]
     fn a_directory_with_two_places_is_not_replaced() {
         let mappings = [mapping("/mnt/a", "/x/a"), mapping("/mnt/b", "/y/b")];
-        let substitution = Substitution::of_paths(Path::new("/mnt/a"), &mappings);
+        let substitution =
+            Substitution::of_paths(Path::new("/mnt/a"), &mappings, Path::new("/home"));
         assert_eq!(substitution.apply(OsStr::new("/mnt")), "/mnt");
     }
 

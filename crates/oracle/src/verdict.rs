@@ -56,6 +56,15 @@ pub enum Verdict {
     Failure(Box<Failure>),
 }
 
+/// A line that a command wrote that succeeded, though the line looks like a failure.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SuspectLine {
+    /// The word that looks like a failure, in lower case.
+    pub word: String,
+    /// The line.
+    pub line: String,
+}
+
 /// A recovery that failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {

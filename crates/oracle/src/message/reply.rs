@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::hang::HangKnowledge;
 use crate::lazy::StageStart;
 use crate::message::{modules, path};
-use crate::verdict::{Backtrace, Stage};
+use crate::verdict::{Backtrace, Stage, SuspectLine};
 
 /// Bytes that are copied in one piece; serde would take a `Vec<u8>` one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,6 +125,8 @@ pub(crate) struct RunResult {
     pub(crate) snapshot_note: Option<String>,
     /// What it shows about hangs.
     pub(crate) shown: HangKnowledge,
+    /// If it succeeded, lines that look like failures.
+    pub(crate) suspects: Vec<SuspectLine>,
 }
 
 /// One lazy execution. Choices, log and notes have the form that they have in the shared file.

@@ -165,6 +165,7 @@ mod tests {
             from_snapshot: true,
             snapshot_note: Some("why".into()),
             shown: HangKnowledge::default(),
+            suspects: Vec::new(),
         }
     }
 

@@ -77,7 +77,7 @@ impl Slot {
         };
         self.remove_leftovers(&self.placeholders)?;
         self.tell_hangs()?;
-        self.send(Request::Explore(LazyOptions {
+        self.send(&Request::Explore(LazyOptions {
             private,
             with_log: request.log,
             with_notes: notes,

@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::rc::Rc;
 
+use regex::bytes::Regex;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::plan::{ResolvedCommand, ResolvedPlan};
@@ -45,6 +46,8 @@ pub(crate) struct Launcher {
     dies_with_parent: bool,
     /// What `{port}` stands for in this run.
     pub(crate) port: u16,
+    /// Whether standard error of a command that is executed has a pipe of its own.
+    pub(crate) separates_errors: bool,
     pub(crate) runtime: Option<Runtime>,
 }
 
@@ -64,14 +67,17 @@ impl Launcher {
             recovery_patterns: Rc::new(Patterns {
                 fail: fail.clone(),
                 ready,
+                suspect: suspect_pattern(),
             }),
             other_patterns: Rc::new(Patterns {
                 fail: fail.clone(),
                 ready: None,
+                suspect: suspect_pattern(),
             }),
             stack: ChildStack::new(),
             dies_with_parent: !owns_namespace,
             port: 0,
+            separates_errors: false,
             runtime,
             plan,
         }
@@ -96,6 +102,15 @@ impl Launcher {
                 (Some(Rc::new(ours)), Some(theirs))
             }
             _ => (None, None),
+        };
+        let separate = self.separates_errors && observer != Observer::Runtime;
+        let (errors, their_errors) = match (separate, stage) {
+            // The output of a dump is its errors.
+            (false, _) | (_, Stage::Dump) => (None, None),
+            (true, _) => {
+                let (ours, theirs) = pipe()?;
+                (Some(ours), Some(theirs))
+            }
         };
         let exploring = self.runtime.as_ref();
         let exploring = exploring.filter(|_| observer == Observer::Runtime);
@@ -127,7 +142,7 @@ impl Launcher {
             environment: &self.c_strings(variables)?,
             input: input.as_raw_fd(),
             output: their_content.as_ref().unwrap_or(&their_output).as_raw_fd(),
-            errors: their_output.as_raw_fd(),
+            errors: their_errors.as_ref().unwrap_or(&their_output).as_raw_fd(),
             limits: if exploring.is_some() || preloaded.is_some() {
                 Runtime::limits(self.plan.limits)
             } else {
@@ -153,6 +168,7 @@ impl Launcher {
         let capture = Capture::new(Rc::clone(patterns));
         let mut started = StartedCommand::new(stage, pid, Rc::new(output), content, capture);
         started.socket = socket;
+        started.errors = errors;
         Ok(Ok(started))
     }
 
@@ -164,6 +180,12 @@ impl Launcher {
             .collect();
         Ok(CStrings::new(strings?))
     }
+}
+
+/// Lines of programs that find something wrong, and may end with success all the same.
+fn suspect_pattern() -> Option<Regex> {
+    let words = "assert|abort|corrupt|crash|panic|AddressSanitizer|segmentation fault|inconsistent";
+    Regex::new(&format!(r"(?i)\b({words})")).ok()
 }
 
 /// The variables of an environment as `NAME=value`.

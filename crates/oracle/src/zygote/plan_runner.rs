@@ -58,7 +58,11 @@ impl<'a> PlanRunner<'a> {
         } else {
             options.start
         };
+        // Runs that are compared write both into one pipe, as those from snapshots do.
+        self.launcher.separates_errors =
+            start != StartMode::ForkFromSnapshot && !options.with_outputs;
         let mut outputs = Vec::new();
+        let mut suspects = Vec::new();
         let mut from_snapshot = false;
         let mut shown = HangKnowledge::default();
         let used = system::time_of_children();
@@ -71,6 +75,10 @@ impl<'a> PlanRunner<'a> {
             run.processes.end_all()?;
             from_snapshot = run.from_snapshot;
             shown = std::mem::take(&mut run.shown);
+            let commands = run.processes.commands.iter();
+            suspects = commands
+                .filter_map(|it| it.capture.suspect.clone())
+                .collect();
             if options.with_outputs {
                 let commands = run.processes.commands.iter();
                 outputs = commands.map(|it| it.capture.text()).collect();
@@ -84,7 +92,9 @@ impl<'a> PlanRunner<'a> {
             },
             Err(EarlyEnd::Io(error)) => RunReply::ZygoteFailed((&error).into()),
         };
-        if matches!(reply, RunReply::Success { .. }) {
+        if !matches!(reply, RunReply::Success { .. }) {
+            suspects.clear();
+        } else {
             shown.note_success(system::time_of_children().saturating_sub(used), false);
         }
         let snapshot_note = match (wants_snapshots, is_server) {
@@ -98,6 +108,7 @@ impl<'a> PlanRunner<'a> {
             from_snapshot,
             snapshot_note,
             shown,
+            suspects,
         }
     }
 

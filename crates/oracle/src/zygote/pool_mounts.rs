@@ -16,6 +16,11 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmou
 use crate::plan::PoolMapping;
 use crate::zygote::step::StepError;
 
+/// Files beside pools are copied, so that recovery can rename, change and remove them: each if it is not longer than
+/// this, and all together.
+const COPY_BYTES: u64 = 1 << 20;
+const COPIES_BYTES: u64 = 16 << 20;
+const COPIES: usize = 512;
 /// A directory with more entries than this beside the pool is not mounted over: each costs a mount, some
 /// twenty microseconds of setting up a slot.
 const MAX_SIBLINGS: usize = 4096;
@@ -39,6 +44,60 @@ pub(crate) struct PoolMounts {
     /// Directories that were missing, and were created in a file system in memory.
     made: Vec<PathBuf>,
     placeholders: Vec<PathBuf>,
+    copies: Vec<CopiedFile>,
+}
+
+/// A copy of a file that lies beside a pool.
+#[derive(Debug)]
+struct CopiedFile {
+    /// Where it is: in a private directory.
+    path: PathBuf,
+    content: Vec<u8>,
+    mode: u32,
+    /// What the kernel said of it when it was written.
+    stamp: Option<Stamp>,
+}
+
+/// Differs after a file was changed or replaced: inode, length, times of the last changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp(u64, u64, [i64; 4]);
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let it = fs::symlink_metadata(path).ok()?;
+        let times = [it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()];
+        Some(Self(it.ino(), it.len(), times))
+    }
+}
+
+impl CopiedFile {
+    fn of(original: &Path, path: PathBuf) -> io::Result<Self> {
+        let mut copy = Self {
+            path,
+            content: fs::read(original)?,
+            mode: fs::metadata(original)?.permissions().mode(),
+            stamp: None,
+        };
+        copy.restore()?;
+        Ok(copy)
+    }
+
+    /// Makes it what it was.
+    fn restore(&mut self) -> io::Result<()> {
+        let stamp = Stamp::of(&self.path);
+        if stamp.is_some() && stamp == self.stamp {
+            return Ok(());
+        }
+        match fs::symlink_metadata(&self.path) {
+            Ok(it) if it.is_dir() => fs::remove_dir_all(&self.path)?,
+            Ok(_) => fs::remove_file(&self.path)?,
+            Err(_) => {}
+        }
+        fs::write(&self.path, &self.content)?;
+        fs::set_permissions(&self.path, fs::Permissions::from_mode(self.mode))?;
+        self.stamp = Stamp::of(&self.path);
+        Ok(())
+    }
 }
 
 impl PoolMounts {
@@ -71,6 +130,7 @@ impl PoolMounts {
             all: mounts,
             made: Vec::new(),
             placeholders: Vec::new(),
+            copies: Vec::new(),
         }
     }
 
@@ -92,6 +152,11 @@ impl PoolMounts {
                 _ => false,
             };
         if self.all.iter().all(same) {
+            for copy in &mut self.copies {
+                copy.restore().map_err(|error| {
+                    StepError::new(format!("restore {}", copy.path.display()), error)
+                })?;
+            }
             return Ok(false);
         }
         for mount in self.all.iter().rev() {
@@ -102,6 +167,7 @@ impl PoolMounts {
             let _ = unmount(&made, UnmountFlags::DETACH);
         }
         self.placeholders.clear();
+        self.copies.clear();
         self.mount().map(|_| true)
     }
 
@@ -111,8 +177,10 @@ impl PoolMounts {
                 if !at.is_dir() {
                     self.make_directory(at)?;
                 }
-                let siblings = siblings(at, pools)?;
+                let mut siblings = siblings(at, pools)?;
                 let original = open_directory(at)?;
+                let copied = self.copy_files(&original, source, &mut siblings, pools);
+                self.placeholders.extend(copied);
                 let names = make_placeholders(&original, source, &siblings)?;
                 mount_bind_recursive(source, at)?;
                 mount_siblings(&original, at, &siblings)?;
@@ -135,6 +203,48 @@ impl PoolMounts {
             }
         }
         Ok(())
+    }
+
+    /// Copies files into the directory of the images and takes them from the siblings, which are mounted. If they are
+    /// too many, only those that are named after a pool. Returns the copies.
+    fn copy_files(
+        &mut self,
+        original: &File,
+        source: &Path,
+        siblings: &mut Vec<(OsString, Kind)>,
+        pools: &[OsString],
+    ) -> Vec<PathBuf> {
+        let len_of = |name: &OsStr| {
+            let metadata = fs::metadata(under(original, name)).ok()?;
+            // Programs are executed, not changed.
+            let is_data = metadata.is_file() && metadata.permissions().mode() & 0o111 == 0;
+            (is_data && metadata.len() <= COPY_BYTES).then(|| metadata.len())
+        };
+        let files = siblings.iter().filter(|(_, kind)| *kind == Kind::File);
+        let mut files: Vec<(OsString, u64)> = files
+            .filter_map(|(name, _)| Some((name.clone(), len_of(name)?)))
+            .collect();
+        let bytes: u64 = files.iter().map(|(_, len)| len).sum();
+        if files.len() > COPIES || bytes > COPIES_BYTES {
+            files.retain(|(name, _)| {
+                let name = name.as_encoded_bytes();
+                pools
+                    .iter()
+                    .any(|pool| name.starts_with(pool.as_encoded_bytes()))
+            });
+            files.truncate(COPIES.min((COPIES_BYTES / COPY_BYTES) as usize));
+        }
+        let mut copied = Vec::new();
+        for (name, _) in files {
+            let path = source.join(&name);
+            // What cannot be read is mounted as it is.
+            if let Ok(copy) = CopiedFile::of(&under(original, &name), path.clone()) {
+                siblings.retain(|(sibling, _)| *sibling != name);
+                self.copies.push(copy);
+                copied.push(path);
+            }
+        }
+        copied
     }
 
     /// Creates a missing directory for this namespace only: its nearest ancestor is replaced by a file system in

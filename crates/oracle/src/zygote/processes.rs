@@ -50,6 +50,8 @@ pub(crate) struct StartedCommand {
     /// The pipe of its output, except the content of a dump.
     pub(crate) output: Option<Rc<OwnedFd>>,
     pub(crate) capture: Capture,
+    /// The pipe of its standard error, if that is not the same.
+    pub(crate) errors: Option<OwnedFd>,
     /// The standard output of a dump.
     pub(crate) content: Option<Rc<OwnedFd>>,
     pub(crate) content_bytes: Vec<u8>,
@@ -75,6 +77,7 @@ impl StartedCommand {
             ended: None,
             output: Some(output),
             capture,
+            errors: None,
             content,
             content_bytes: Vec::new(),
             socket: None,
@@ -225,6 +228,8 @@ impl<'s, 'a> Processes<'s, 'a> {
             for command in &self.commands {
                 let pipes = command.output.iter().chain(&command.content);
                 watched.extend(pipes.map(|pipe| PollFd::new(&**pipe, PollFlags::IN)));
+                let errors = command.errors.iter();
+                watched.extend(errors.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
                 let socket = command.socket.iter();
                 watched.extend(socket.map(|it| PollFd::new(&**it, PollFlags::IN)));
             }
@@ -289,6 +294,15 @@ impl<'s, 'a> Processes<'s, 'a> {
                         Some(branches) => branches.take(&mut command.capture, &buffer[..len]),
                         None => command.capture.take(&buffer[..len]),
                     },
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            while let Some(pipe) = &command.errors {
+                match rustix::io::read(pipe, &mut *buffer) {
+                    Ok(0) => command.errors = None,
+                    Ok(len) => command.capture.take_errors(&buffer[..len]),
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => break,
                     Err(error) => return Err(error.into()),

@@ -28,6 +28,20 @@ const SHELL_TERMINATED: i32 = 128 + libc::SIGTERM;
 /// How long a snapshot may take to report the end of an execution that was killed.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
+/// The signal that ended the command of a shell, which exits with 128 and its number then.
+fn crash_behind_shell(status: i32) -> Option<i32> {
+    let crashes = [
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGSEGV,
+        libc::SIGSYS,
+    ];
+    crashes.into_iter().find(|signal| 128 + signal == status)
+}
+
 /// Why a run ended before its last command succeeded.
 #[derive(Debug)]
 pub(crate) enum EarlyEnd {
@@ -451,7 +465,12 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             Exit::Signaled(signal) => return Some(FailureKind::Signaled(signal)),
             Exit::Exited(0) => {}
             Exit::Exited(status) if self.plan.ok_exit.contains(&status) => {}
-            Exit::Exited(status) => return Some(FailureKind::Exited(status)),
+            Exit::Exited(status) => {
+                return Some(match crash_behind_shell(status) {
+                    Some(signal) => FailureKind::Signaled(signal),
+                    None => FailureKind::Exited(status),
+                });
+            }
         }
         let pattern = &self.plan.fail_patterns[command.capture.failed?];
         Some(FailureKind::Matched(pattern.as_str().into()))
@@ -491,7 +510,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
 
     pub(crate) fn failure(&self, index: usize, kind: FailureKind, note: &str) -> EarlyEnd {
         let command = &self.processes.commands[index];
-        let mut output = command.capture.text();
+        let mut output = command.capture.text_with_errors_first();
         if !note.is_empty() {
             if !output.is_empty() && !output.ends_with('\n') {
                 output.push('\n');

@@ -129,6 +129,7 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
                     from_snapshot: false,
                     snapshot_note: None,
                     shown: HangKnowledge::default(),
+                    suspects: Vec::new(),
                 };
                 send(&socket, &result)?;
             }

@@ -57,7 +57,7 @@ fn a_crash_behind_a_shell_names_its_function() {
     let failed = failure(slot.run().unwrap());
     assert!(matches!(
         failed.outcome,
-        RecoveryOutcome::Exit { status: 139, .. }
+        RecoveryOutcome::Signal { signal: 11, .. }
     ));
     let backtrace = slot.backtrace_of_crash().unwrap().unwrap();
     assert_chain(&backtrace, &["read_root", "recover", "main"]);

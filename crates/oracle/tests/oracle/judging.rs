@@ -84,7 +84,8 @@ fn output_is_bounded_and_never_blocks() {
         let script = "echo first; head -c 5000000 /dev/zero; echo last >&2; exit 1";
         let failed = failure(place.run(&shell(script), way));
         let text = output(&failed);
-        assert!(text.starts_with("first\n") && text.ends_with("last\n"));
+        let errors = "last\n[powerfail: that was standard error; all output:]\n";
+        assert!(text.starts_with(&format!("{errors}first\n")) && text.ends_with("last\n"));
         assert!(text.len() < 20_000, "{}", text.len());
         let cut = 5_000_011 - 16_384;
         assert!(text.contains(&format!("[powerfail: {cut} bytes left out]")));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use powerfail_oracle::{CommandLine, Oracle, PathMode, PoolMapping, Slot};
+use powerfail_oracle::{CommandLine, Oracle, OracleError, PathMode, PoolMapping, Slot};
 
 use crate::support::{Place, WAYS, failure, is_success, output, plan, settings, shell};
 
@@ -291,10 +291,65 @@ fn what_cannot_be_covered_is_substituted_or_refused() {
         assert!(!slot.isolation().own_mounts);
         assert!(is_success(&slot.run().unwrap()));
     }
+    // It would open the pool of the user.
+    let mut lenient = settings(WAYS[0]);
+    lenient.paths = PathMode::Auto;
+    let fixed = Oracle::new(shell("cat /some/pool"), lenient).unwrap();
+    let refused = fixed.slot(std::slice::from_ref(&mapping)).unwrap_err();
+    assert!(
+        matches!(refused, OracleError::PoolNotNamed { .. }),
+        "{refused}"
+    );
     let strict = Oracle::new(recover, settings(WAYS[0])).unwrap();
     let refused = strict.slot(&[mapping]).unwrap_err().to_string();
     assert!(
         refused.contains("/no-such-directory-at-the-root"),
         "{refused}"
     );
+}
+
+#[test]
+fn files_beside_the_pool_can_be_renamed_changed_and_removed() {
+    let place = Place::new();
+    let beside = |name: &str| place.path("pools").join(name);
+    for (name, text) in [("pool.new", "next"), ("log", "lines"), ("config", "value")] {
+        std::fs::write(beside(name), text).unwrap();
+    }
+    let directory = place.path("pools");
+    let script = format!(
+        "cd {} && test $(cat log) = lines && mv pool.new pool && rm log && echo more >> config \
+         && mv config renamed",
+        directory.display()
+    );
+    for way in &WAYS[..2] {
+        let mut slot = place.slot(&shell(&script), *way);
+        for _ in 0..2 {
+            std::fs::write(place.private(), "image").unwrap();
+            let verdict = slot.run().unwrap();
+            assert!(is_success(&verdict), "{verdict:?}");
+            assert_eq!(std::fs::read_to_string(place.private()).unwrap(), "next");
+        }
+        drop(slot);
+        assert_eq!(std::fs::read_dir(place.path("image")).unwrap().count(), 1);
+    }
+    let read = |name: &str| std::fs::read_to_string(beside(name)).unwrap();
+    assert_eq!(
+        [read("pool.new"), read("log"), read("config")],
+        ["next", "lines", "value"]
+    );
+    assert_eq!(read("pool"), "pool");
+}
+
+#[test]
+fn a_relative_path_is_replaced_where_nothing_is_mounted() {
+    let place = Place::new();
+    let mut plan = shell("test $(cat pools/pool) = image && printf done > ./pools/pool");
+    plan.working_directory = Some(place.directory.path().into());
+    for way in &WAYS[2..] {
+        std::fs::write(place.private(), "image").unwrap();
+        let verdict = place.run(&plan, *way);
+        assert!(is_success(&verdict), "{verdict:?}");
+        assert_eq!(std::fs::read_to_string(place.private()).unwrap(), "done");
+        assert_eq!(std::fs::read_to_string(place.original()).unwrap(), "pool");
+    }
 }
