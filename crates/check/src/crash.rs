@@ -8,6 +8,7 @@ mod candidate;
 mod engine;
 mod finding;
 mod lazy_findings;
+mod oracle_test;
 mod prefix;
 mod undisturbed;
 mod words;
@@ -17,10 +18,11 @@ pub(crate) use finding::{Failed, evidence};
 pub(crate) use lazy_findings::written;
 pub(crate) use words::scope_note;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use powerfail_explore::{EagerOptions, runs_within};
-use powerfail_finding::{Code, Finding, Totals};
+use powerfail_finding::{Code, Finding, NotChecked, Totals};
 use powerfail_lint::{LintOptions, Linted};
 use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
@@ -61,10 +63,24 @@ pub(crate) fn crash<'t>(
     runner: &mut Runner<'t>,
     observer: &mut dyn Observer,
 ) -> Result<Crashed, CheckError> {
-    let each = match options.undisturbed {
-        Some(each) => each,
-        None => undisturbed::undisturbed(trace, runner, observer)?,
+    let undisturbed = match options.undisturbed {
+        Some(_) => None,
+        None => Some(undisturbed::undisturbed(trace, runner, observer)?),
     };
+    let each = match &undisturbed {
+        Some(undisturbed) => undisturbed.each,
+        None => options.undisturbed.unwrap_or_default(),
+    };
+    let opens_pool = undisturbed.as_ref().is_none_or(|it| it.opens_pool);
+    let mut cannot_fail = None;
+    if let Some(undisturbed) = undisturbed
+        .as_ref()
+        .filter(|_| opens_pool && !options.only_races())
+    {
+        cannot_fail = oracle_test::oracle_test(trace, runner, undisturbed, observer)?;
+    }
+    // What it writes on pools that no crash can leave says nothing.
+    runner.take_suspects();
     let mut places = Places::new(trace, &lint_options.trust).of_domain(lint_options.domain);
     let events = trace.event_count();
     let linted = if options.only_races() {
@@ -80,6 +96,17 @@ pub(crate) fn crash<'t>(
     crashed.notes.extend(contents.note());
     crashed.notes.extend(lint::note(&linted));
     let begun = Instant::now();
+    if !opens_pool {
+        // Crashes would show nothing. What the lint has proved holds.
+        let proved = linted.hits.iter().filter(|hit| hit.confirmed);
+        let findings = proved.map(|hit| lint::finding(hit, &mut places));
+        crashed.findings = group(findings.collect());
+        places.name_syncs(&mut crashed.findings)?;
+        crashed.notes.extend(places.notes());
+        crashed.totals.not_checked = Some(NotChecked::PoolNotOpened);
+        crashed.totals.recovery_runs = runner.runs;
+        return Ok(crashed);
+    }
     let mut engine = Engine::new(trace, runner, observer, &mut contents);
     let mut known = Vec::new();
     if options.prefix {
@@ -106,7 +133,43 @@ pub(crate) fn crash<'t>(
     crashed.findings = group(crashed.findings);
     places.name_syncs(&mut crashed.findings)?;
     crashed.notes.extend(places.notes());
+    if options.selection.is_none() && !crashed.is_interrupted {
+        crashed.totals.not_checked = not_checked(&crashed.totals);
+    }
+    let has_failed = crashed.findings.iter().any(|it| it.evidence.is_some());
+    crashed.notes.extend(cannot_fail.filter(|_| !has_failed));
+    if let Some(undisturbed) = &undisturbed {
+        let suspects = runner.take_suspects();
+        crashed
+            .notes
+            .extend(suspect_note(&suspects, &undisturbed.harmless_words));
+    }
     Ok(crashed)
+}
+
+/// Why nothing was checked, if that is so.
+const fn not_checked(totals: &Totals) -> Option<NotChecked> {
+    if totals.events == 0 {
+        Some(NotChecked::NoStore)
+    } else if totals.failure_points == 0 {
+        Some(NotChecked::NoFailurePoint)
+    } else {
+        None
+    }
+}
+
+/// A note about lines that look like failures in what recovery writes after a crash, and only then.
+fn suspect_note(
+    suspects: &BTreeMap<String, String>,
+    harmless_words: &BTreeSet<String>,
+) -> Option<String> {
+    let mut suspects = suspects.iter();
+    let (word, line) = suspects.find(|(word, _)| !harmless_words.contains(*word))?;
+    Some(format!(
+        "recovery succeeded after a crash, but wrote a line that looks like a failure, and that it does not write without \
+         a crash: `{}`; with --fail-pattern '(?i){word}' it counts as one",
+        line.trim()
+    ))
 }
 
 /// How long exploration may take, and how long one recovery takes.

@@ -3,6 +3,7 @@
 //! - `run.trace` is the trace; findings of other traces name theirs.
 //! - `report.json` is the [`Report`].
 //! - `recovery.json` says how recovery was run ([`Recovery`]).
+//! - `recovery.input` is what recovery read as its standard input, if it was given one.
 //!
 //! Fuzzing makes one such directory for each finding; [`locate`] finds it.
 
@@ -24,6 +25,8 @@ pub const TRACE: &str = "run.trace";
 pub const REPORT: &str = "report.json";
 /// The file that says how recovery was run.
 pub const RECOVERY: &str = "recovery.json";
+/// The file with the input of recovery.
+pub const INPUT: &str = "recovery.input";
 /// The directory in which fuzzing has one output directory for each finding.
 pub const FINDINGS: &str = "findings";
 
@@ -113,10 +116,19 @@ pub fn keep_trace(out: &Path, trace: &Path) -> Result<(), DirectoryError> {
     Ok(())
 }
 
-/// Writes the report and how recovery was run.
+/// Writes the report and how recovery was run, with the input of recovery.
 pub fn save(out: &Path, report: &Report, recovery: &Recovery) -> Result<(), DirectoryError> {
     write(&out.join(REPORT), report)?;
-    write(&out.join(RECOVERY), recovery)
+    let elsewhere = recovery.input.as_deref().filter(|input| {
+        let directory = input.parent().and_then(|it| it.canonicalize().ok());
+        input.is_absolute() && directory != out.canonicalize().ok()
+    });
+    let Some(input) = elsewhere else {
+        return write(&out.join(RECOVERY), recovery);
+    };
+    let to = out.join(INPUT);
+    fs::copy(input, &to).map_err(DirectoryError::file(input))?;
+    write(&out.join(RECOVERY), &recovery.with_kept_input(INPUT))
 }
 
 /// Reads the report and how recovery was run. The input of recovery is a file of the directory, also after the

@@ -75,6 +75,9 @@ pub struct Recovery {
     /// name is a file of the output directory. `None` is an empty input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<PathBuf>,
+    /// Variables of the environment that decide what recovery does, as they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<(OsString, OsString)>,
     /// Recovery is a server whose connections come from its input. Without input it ends when it first waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub desock: bool,
@@ -102,8 +105,34 @@ impl Recovery {
             trust: Vec::new(),
             no_trust: Vec::new(),
             input: None,
+            environment: Vec::new(),
             desock: false,
         }
+    }
+
+    /// The variables of this process that can decide what recovery does. A replay sets them again.
+    pub fn environment_that_matters() -> Vec<(OsString, OsString)> {
+        const NAMES: [&str; 7] = [
+            "LANG",
+            "LANGUAGE",
+            "LD_LIBRARY_PATH",
+            "LD_PRELOAD",
+            "LD_BIND_NOW",
+            "TZ",
+            "GLIBC_TUNABLES",
+        ];
+        const PREFIXES: [&str; 7] = [
+            "LC_", "PMEM", "MALLOC_", "ASAN_", "UBSAN_", "MSAN_", "TSAN_",
+        ];
+        let matters = |name: &OsString| {
+            let name = name.to_string_lossy();
+            NAMES.contains(&&*name) || PREFIXES.iter().any(|it| name.starts_with(it))
+        };
+        let mut variables: Vec<_> = std::env::vars_os()
+            .filter(|(name, _)| matters(name))
+            .collect();
+        variables.sort();
+        variables
     }
 
     /// The plan of the oracle.
@@ -130,6 +159,7 @@ impl Recovery {
         };
         plan.working_directory = Some(self.working_directory.clone());
         plan.input.clone_from(&self.input);
+        plan.environment.clone_from(&self.environment);
         Persistent::of(trace).equip(&mut plan);
         if self.desock {
             plan.preload = true;
@@ -158,6 +188,14 @@ impl Recovery {
         {
             let directory = std::path::absolute(directory);
             *input = directory.unwrap_or_default().join(&input);
+        }
+    }
+
+    /// The same with an input that is the file of this name in the output directory.
+    pub(crate) fn with_kept_input(&self, name: &str) -> Self {
+        Self {
+            input: Some(name.into()),
+            ..self.clone()
         }
     }
 

@@ -221,6 +221,7 @@ impl<'a> Replay<'a> {
             variables.push(("LD_PRELOAD".into(), library.into()));
         }
         let mut command = Command::new("gdb");
+        variables.splice(..0, self.recovery.environment.iter().cloned());
         for (name, value) in &variables {
             let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
             command.arg("-ex");

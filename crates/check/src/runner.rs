@@ -3,9 +3,10 @@
 //! One forward pass over the trace serves a whole batch of trials (`runner/pass.rs`). It prepares an image, which
 //! takes a fraction of a millisecond, while recoveries run in parallel, each in a slot of its own.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,8 @@ use powerfail_explore::LostLines;
 use powerfail_image::{
     CursorOptions, Fill, ImageCursor, ImageSlot, Layout, Patch, PoolImages, RunDirectory,
 };
-use powerfail_model::{CrashState, EventIndex, Place, Rules};
-use powerfail_oracle::{Backtrace, KillHandle, Oracle, PoolMapping, Slot, Verdict};
+use powerfail_model::{CrashState, EventIndex, Place, PoolIndex, Rules};
+use powerfail_oracle::{Backtrace, KillHandle, OpenWatch, Oracle, PoolMapping, Slot, Verdict};
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
@@ -97,6 +98,10 @@ pub(crate) struct Runner<'t> {
     recoveries: Vec<Slot>,
     /// Recovery has a command that prints what it recovered.
     dumps: bool,
+    /// Whether a pool was opened when recovery ran several times in a row, if that is known.
+    pub(crate) has_opened: Option<bool>,
+    /// Lines that look like failures, of recoveries that succeeded: one for each word.
+    suspects: BTreeMap<String, String>,
     /// Recoveries run so far.
     pub(crate) runs: u64,
     // Dropped last, because the slots are in it.
@@ -127,6 +132,8 @@ impl<'t> Runner<'t> {
             images,
             recoveries: Vec::new(),
             dumps: oracle.plan().dump.is_some(),
+            has_opened: None,
+            suspects: BTreeMap::new(),
             runs: 0,
             _directory: directory,
         };
@@ -292,7 +299,7 @@ impl<'t> Runner<'t> {
         };
         let cursor = self.cursor(kind.needs_frontier)?;
         let kill_handles = self.kill_handles();
-        std::thread::scope(|scope| {
+        let lost = std::thread::scope(|scope| {
             let workers = Workers::start(scope, &mut self.recoveries, kind.is_executed);
             let mut pass = Pass {
                 cursor,
@@ -311,7 +318,29 @@ impl<'t> Runner<'t> {
                 kill(&kill_handles);
             }
             result.map(|()| pass.lost)
-        })
+        });
+        self.note_suspects();
+        lost
+    }
+
+    /// Keeps the lines that look like failures: the least of each word, whatever the order of runs.
+    fn note_suspects(&mut self) {
+        for slot in &mut self.recoveries {
+            for suspect in slot.take_suspects() {
+                let known = self
+                    .suspects
+                    .entry(suspect.word)
+                    .or_insert_with(|| suspect.line.clone());
+                if suspect.line < *known {
+                    *known = suspect.line;
+                }
+            }
+        }
+    }
+
+    /// Lines that look like failures, of recoveries that succeeded since the last call, by the word that does.
+    pub(crate) fn take_suspects(&mut self) -> BTreeMap<String, String> {
+        std::mem::take(&mut self.suspects)
     }
 
     /// Runs recovery several times on one image, one after the other, without making it new. An interruption does
@@ -323,6 +352,38 @@ impl<'t> Runner<'t> {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Vec<Verdict>, CheckError> {
         self.prepare_first(trial)?;
+        let paths: Vec<PathBuf> = self.images[0].files().map(|(_, private)| private).collect();
+        let watch = OpenWatch::of(&paths);
+        let verdicts = self.run_prepared(times, is_interrupted)?;
+        self.has_opened = watch.map(|watch| watch.has_opened());
+        self.runs += times as u64;
+        Ok(verdicts)
+    }
+
+    /// Runs recovery on an image that `change` has changed; it gets the file of each pool that has one. The run is not
+    /// counted, because it is not about a crash.
+    pub(crate) fn run_changed(
+        &mut self,
+        trial: &Trial,
+        change: &dyn Fn(&[Option<PathBuf>]) -> std::io::Result<()>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Verdict>, CheckError> {
+        self.prepare_first(trial)?;
+        let pools = 0..self.trace.pools().len() as u32;
+        let paths = pools.map(|pool| self.images[0].path_of(PoolIndex(pool)));
+        let paths: Vec<Option<PathBuf>> = paths.collect();
+        if change(&paths).is_err() {
+            return Ok(None);
+        }
+        let verdicts = self.run_prepared(1, is_interrupted)?;
+        Ok(verdicts.into_iter().next())
+    }
+
+    fn run_prepared(
+        &mut self,
+        times: usize,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<Verdict>, CheckError> {
         let recovery = &mut self.recoveries[0];
         let kill_handle = recovery.kill_handle();
         let (sender, answers) = mpsc::channel();
@@ -338,7 +399,7 @@ impl<'t> Runner<'t> {
             }
             answer
         })??;
-        self.runs += times as u64;
+        self.note_suspects();
         Ok(verdicts)
     }
 

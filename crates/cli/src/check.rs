@@ -98,6 +98,8 @@ fn conclude(
     }
     Ok(if has_bug || result.fails_without_crash {
         Exit::Findings
+    } else if result.report.totals.not_checked.is_some() {
+        Exit::NotChecked
     } else {
         Exit::Clean
     })

@@ -24,15 +24,18 @@ pub(crate) enum Exit {
     Internal = 3,
     /// The target is something that powerfail cannot record.
     Unsupported = 4,
+    /// Nothing was found because nothing was checked.
+    NotChecked = 5,
 }
 
 impl Exit {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Clean,
         Self::Findings,
         Self::Setup,
         Self::Internal,
         Self::Unsupported,
+        Self::NotChecked,
     ];
 
     const fn meaning(self) -> &'static str {
@@ -46,6 +49,9 @@ impl Exit {
             }
             Self::Internal => "internal error: a bug in powerfail",
             Self::Unsupported => "the target is not supported",
+            Self::NotChecked => {
+                "nothing was checked: no store, no failure point, or a recovery that did not open its pool"
+            }
         }
     }
 }

@@ -252,6 +252,18 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
+/// Why nothing was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NotChecked {
+    /// The workload stored nothing in persistent memory.
+    NoStore,
+    /// There is no moment at which a power failure could make a difference.
+    NoFailurePoint,
+    /// Recovery did not open a pool.
+    PoolNotOpened,
+}
+
 /// What was done, in numbers. No times: the same seed and trace give the same bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
@@ -265,6 +277,9 @@ pub struct Totals {
     pub failure_points_run: u64,
     /// Runs of recovery, all in all.
     pub recovery_runs: u64,
+    /// Why nothing was checked, if that is so: the absence of findings says nothing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_checked: Option<NotChecked>,
     /// Findings that suppressions took away.
     pub suppressed: u64,
     /// Findings that the baseline knows.

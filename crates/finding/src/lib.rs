@@ -17,7 +17,9 @@ mod read;
 pub use code::{Class, Code, Severity};
 pub use commit::{DecidedRange, InferredCommitVariable, ReadWith};
 pub use exploration::{Choice, Eager, Exploration, SecondFailure, Source, Written};
-pub use finding::{Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Report, Totals};
+pub use finding::{
+    Evidence, FailurePoint, Finding, LostLine, NotChecked, RecoveryOutcome, Report, Totals,
+};
 pub use hex::hex;
 pub use id::{assign_ids, finding_id};
 pub use place::{Role, SourcePlace, StackFrame};

@@ -36,11 +36,7 @@ impl Substitution {
     }
 
     /// Also replaces the paths of pools by those of their images, absolute and relative ones.
-    pub fn of_paths(
-        pool: &Path,
-        mappings: &[PoolMapping],
-        working_directory: &Path,
-    ) -> Self {
+    pub fn of_paths(pool: &Path, mappings: &[PoolMapping], working_directory: &Path) -> Self {
         let mut paths: Vec<_> = mappings
             .iter()
             .map(|it| (it.original.clone(), it.private.clone()))

@@ -1,4 +1,4 @@
-// powerfail: recover = "/bin/true"
+// powerfail: recover = "cat {pool}"
 // powerfail: flags = "--valgrind-requests"
 // A hint that needs no flush shares a line with durable data, and pmemcheck is told so.
 #include "../../programs/pm.h"

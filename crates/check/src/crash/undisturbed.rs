@@ -1,8 +1,10 @@
 //! Recovery without a crash: it must succeed before any failure can be blamed on one.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use powerfail_model::EventIndex;
+use powerfail_oracle::Verdict;
 use powerfail_trace::Trace;
 
 use crate::error::{CheckError, Undisturbed};
@@ -10,12 +12,24 @@ use crate::event::{Observer, Step};
 use crate::runner::{Runner, Trial};
 use crate::symptom::symptom_of;
 
-/// Runs recovery where no crash is to blame. Returns how long one recovery takes.
+/// Recovery without a crash.
+pub(super) struct UndisturbedRecovery {
+    /// How long one takes.
+    pub(super) each: Duration,
+    /// Whether it opens a pool.
+    pub(super) opens_pool: bool,
+    /// What its dump printed, if it has one.
+    pub(super) dump: Option<Vec<u8>>,
+    /// Words that look like failures in what it writes.
+    pub(super) harmless_words: BTreeSet<String>,
+}
+
+/// Runs recovery where no crash is to blame.
 pub(super) fn undisturbed(
     trace: &Trace,
     runner: &mut Runner<'_>,
     observer: &mut dyn Observer,
-) -> Result<Duration, CheckError> {
+) -> Result<UndisturbedRecovery, CheckError> {
     const TIMES: usize = 2;
     observer.progress(Step::Undisturbed, 0, 2);
     let end = Trial::prefix(EventIndex(trace.event_count()));
@@ -31,6 +45,11 @@ pub(super) fn undisturbed(
             });
         }
     }
+    let opens_pool = runner.has_opened != Some(false);
+    let dump = match verdicts.into_iter().next() {
+        Some(Verdict::Success { dump }) => dump,
+        _ => None,
+    };
     observer.progress(Step::Undisturbed, 1, 2);
     // A pool that had content existed before.
     if trace.initial_images().next_run()?.is_some() {
@@ -44,5 +63,11 @@ pub(super) fn undisturbed(
             });
         }
     }
-    Ok(each)
+    let words = runner.take_suspects().into_keys();
+    Ok(UndisturbedRecovery {
+        each,
+        opens_pool,
+        dump,
+        harmless_words: words.collect(),
+    })
 }

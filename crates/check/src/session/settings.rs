@@ -252,8 +252,23 @@ pub(super) fn recovery(
         fill: failures.fill.map(|byte| byte.0),
         trust: report.trust.clone(),
         no_trust: report.no_trust.clone(),
+        input: recovery_input(recovery.recover_input.as_deref())?,
+        environment: Recovery::environment_that_matters(),
         ..Recovery::new(recover, working_directory(trace))
     })
+}
+
+/// The file that recovery reads, wherever it is run.
+fn recovery_input(path: Option<&Path>) -> Result<Option<PathBuf>, SessionError> {
+    let Some(path) = path else { return Ok(None) };
+    let failed = |source| SessionError::File {
+        path: path.to_path_buf(),
+        source,
+    };
+    if !path.metadata().map_err(failed)?.is_file() {
+        return Err(failed(std::io::Error::other("not a regular file")));
+    }
+    std::path::absolute(path).map(Some).map_err(failed)
 }
 
 fn working_directory(trace: &Trace) -> PathBuf {

@@ -91,6 +91,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("pool", "/mnt/pmem/*.pool", "pool"),
     ("ready", "port", "unix:/tmp/socket"),
     ("recover", "./kv --check {pool}", "a | b"),
+    ("recover-input", "commands", "others"),
     ("recover-timeout", "3s", "4s"),
     ("sample", "64", "65"),
     ("schedule-depth", "4", "5"),

@@ -171,6 +171,8 @@ fn apply(settings: &FuzzSettings, options: &mut CampaignOptions) -> anyhow::Resu
     options.images = path(&target.images)?.or(options.images.take());
     options.dictionary = path(&target.dict)?.or(options.dictionary.take());
     options.grammar = path(&target.grammar)?.or(options.grammar.take());
+    let input = &mut options.judging.recovery.input;
+    *input = path(&settings.recovery.recover_input)?.or(input.take());
     if let Some(jobs) = settings.campaign.jobs {
         options.jobs = jobs.to_usize();
     }

@@ -14,6 +14,7 @@ pub(crate) const CLEAN: i32 = 0;
 pub(crate) const FINDINGS: i32 = 1;
 pub(crate) const SETUP: i32 = 2;
 pub(crate) const UNSUPPORTED: i32 = 4;
+pub(crate) const NOT_CHECKED: i32 = 5;
 
 impl Run {
     /// The codes of the findings in the report, sorted.

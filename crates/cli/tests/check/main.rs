@@ -14,6 +14,7 @@ mod eager;
 mod interrupted;
 mod lazy;
 mod options;
+mod oracle;
 mod pools;
 mod refused;
 mod replay;

@@ -1,5 +1,7 @@
 //! How recovery is run and judged, wherever that happens.
 
+use std::path::PathBuf;
+
 use powerfail_model::Atomicity;
 
 use super::options;
@@ -20,6 +22,9 @@ options! {
         /// Command that prints the logical content after recovery, to detect silent loss
         [long, value_name = "CMD"]
         dump: CommandText,
+        /// File that the commands after a crash read as their standard input [default: empty]
+        [long, value_name = "FILE"]
+        recover_input: PathBuf,
         /// Exit codes of recovery that count as success besides 0
         [long, value_name = "CODES", value_delimiter = ',']
         ok_exit: Vec<u8> = Vec::new(),

@@ -6,6 +6,8 @@ use crate::text::{BAD, FAINT, GOOD, count, plural, printable, width};
 
 /// Lines of output and of a difference that are shown; JSON has all that was kept.
 const OUTPUT_LINES: usize = 10;
+/// How many lines at the beginning of the output are shown besides, if it is longer. Standard error comes first.
+const FIRST_LINES: usize = 3;
 const DIFFERENCE_LINES: usize = 20;
 /// Columns of such a line.
 const LINE_COLUMNS: usize = 160;
@@ -103,16 +105,22 @@ pub(super) fn outcome(outcome: &RecoveryOutcome) -> (&'static str, String) {
         return (name, format!("{what} and wrote nothing"));
     }
     let skipped = lines.len().saturating_sub(OUTPUT_LINES);
-    let said = match (skipped, &outcome) {
-        (0, RecoveryOutcome::Content { .. }) => "the content:".to_owned(),
-        (_, RecoveryOutcome::Content { .. }) => "the end of the content:".to_owned(),
-        (0, _) => "its output:".to_owned(),
-        _ => format!("the last {OUTPUT_LINES} lines of its output:"),
+    let (said, first) = match (skipped, &outcome) {
+        (0, RecoveryOutcome::Content { .. }) => ("the content:".to_owned(), 0),
+        (_, RecoveryOutcome::Content { .. }) => ("the end of the content:".to_owned(), 0),
+        (0, _) => ("its output:".to_owned(), 0),
+        // Errors are often reported first, and followed by much else.
+        _ => (
+            format!("the first {FIRST_LINES} and the last {OUTPUT_LINES} lines of its output:"),
+            FIRST_LINES.min(skipped),
+        ),
     };
-    let shown = lines[skipped..]
-        .iter()
-        .map(|line| format!("    {}", cut(line)));
-    let shown: Vec<String> = shown.collect();
+    let indented = |line: &&str| format!("    {}", cut(line));
+    let mut shown: Vec<String> = lines[..first].iter().map(indented).collect();
+    if first > 0 && first < skipped {
+        shown.push("    ...".to_owned());
+    }
+    shown.extend(lines[skipped..].iter().map(indented));
     (name, format!("{what}; {said}\n{}", shown.join("\n")))
 }
 

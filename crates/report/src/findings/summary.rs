@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use powerfail_finding::{Eager, Exploration, Races, Report, Severity, Totals};
+use powerfail_finding::{Eager, Exploration, NotChecked, Races, Report, Severity, Totals};
 
 use super::{Options, schedules_sentence, shown};
 use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
@@ -36,13 +36,18 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     };
     let errors = of(Severity::Error);
     let performance = of(Severity::Performance);
+    let not_checked = report.totals.not_checked;
     let style = match (errors, performance) {
+        (0, 0) if not_checked.is_some() => WARNING,
         (0, 0) => GOOD,
         (0, _) => WARNING,
         _ => BAD,
     };
     let mut sentence = match (errors, performance) {
-        (0, 0) => "no bugs found".to_owned(),
+        (0, 0) => match not_checked {
+            Some(reason) => format!("nothing was checked: {}", not_checked_text(reason).0),
+            None => "no bugs found".to_owned(),
+        },
         (errors, 0) => plural(errors, "correctness bug"),
         (0, performance) => plural(performance, "performance bug"),
         (errors, performance) => format!(
@@ -63,6 +68,10 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
         }
     }
     writeln!(out, "{style}{sentence}{style:#}")?;
+    if let Some(reason) = not_checked {
+        let help = not_checked_text(reason).1;
+        writeln!(out, "{STRONG}help{STRONG:#}: {help}")?;
+    }
     let totals = &report.totals;
     writeln!(out, "{}", coverage(totals))?;
     if let Some(eager) = &totals.eager {
@@ -92,6 +101,24 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
         writeln!(out, "{}", taken.join(", "))?;
     }
     Ok(())
+}
+
+/// Why nothing was checked, and what to do.
+const fn not_checked_text(reason: NotChecked) -> (&'static str, &'static str) {
+    match reason {
+        NotChecked::NoStore => (
+            "the workload stored nothing in a pool",
+            "give a workload that changes its pool, and see `powerfail record --help` for what counts as a pool",
+        ),
+        NotChecked::NoFailurePoint => (
+            "there is no flush or fence after a store, so there is no moment at which to let the power fail",
+            "`--failure-points store` lets it fail before each store; `--domain` says what makes stores durable",
+        ),
+        NotChecked::PoolNotOpened => (
+            "recovery did not open the pool",
+            "pass the path of the pool to --recover: {pool} stands for it",
+        ),
+    }
 }
 
 /// What was done, so that a reader can judge what "no bugs" means.
