@@ -40,22 +40,15 @@ fn a_hang_is_ended_from_outside() {
             return;
         }
         killed = true;
-        // Until the branch has made its choice and sleeps.
-        let is_there = || {
-            let process = zygote.control().active.load(Ordering::Relaxed);
-            let wait = std::fs::read_to_string(format!("/proc/{process}/syscall"));
-            let pauses = wait.is_ok_and(|text| text.starts_with(&format!("{} ", libc::SYS_pause)));
-            pauses && zygote.control().waiting.load(Ordering::Relaxed) == 1
-        };
-        while !is_there() {
-            std::thread::yield_now();
-        }
+        // The branch has made its choice when it writes.
+        zygote.wait_for_output();
+        assert_eq!(zygote.control().waiting.load(Ordering::Relaxed), 1);
         let process = zygote.control().active.load(Ordering::Relaxed);
         // SAFETY: a signal to one of our processes.
         unsafe { libc::kill(process as i32, libc::SIGKILL) };
     });
     let outcomes = outcomes.unwrap();
-    let expected = [(Err(libc::SIGKILL), ""), (Ok(0), "fine\n")];
+    let expected = [(Err(libc::SIGKILL), "hangs\n"), (Ok(0), "fine\n")];
     assert_eq!(ends(&outcomes), expected);
     zygote.stop();
 }

@@ -216,9 +216,12 @@ static void crashing(void) {
 
 static void hanging(void) {
     unsigned char *pool = map();
-    if (LOAD(uint8_t, 0) == 1)
+    if (LOAD(uint8_t, 0) == 1) {
+        printf("hangs\n");
+        fflush(stdout);
         for (;;)
             pause();
+    }
     printf("fine\n");
 }
 

@@ -478,6 +478,18 @@ impl Zygote {
         log
     }
 
+    /// Waits until the recovery has written something that was not asked for.
+    pub(crate) fn wait_for_output(&self) {
+        let mut polled = libc::pollfd {
+            fd: self.output.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one descriptor of ours, on this stack.
+        check(unsafe { libc::poll(&raw mut polled, 1, -1) });
+        assert_ne!(polled.revents & libc::POLLIN, 0, "the recovery has ended");
+    }
+
     pub(crate) fn output(&mut self) -> String {
         let mut bytes = Vec::new();
         // There is no writer now: all output is available, followed by an empty read or the end.
