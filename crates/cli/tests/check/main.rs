@@ -23,4 +23,5 @@ mod run;
 mod schedules;
 mod server;
 mod sources;
+mod together;
 mod transactions;
