@@ -26,7 +26,7 @@ pub enum WorkloadError {
     /// The recorder failed.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The runtime has ended a process of the workload, for these reasons.
+    /// The runtime has ended a process of the workload, or a process was not recorded, for these reasons.
     #[error("{}", .0.join("; "))]
     Unsupported(Vec<String>),
     /// The user has interrupted the recording.
@@ -48,8 +48,14 @@ pub enum WorkloadFailure {
     #[error("the workload itself fails ({0}) without any crash; it has to succeed first")]
     Fails(TargetStatus),
     /// It takes longer than its time limit.
-    #[error("the workload did not end in time without any crash")]
-    TimedOut,
+    #[error(
+        "the workload did not end in time without any crash{}",
+        at_the_end(waiting)
+    )]
+    TimedOut {
+        /// What its threads did then, in sentences.
+        waiting: Vec<String>,
+    },
     /// The server ends before the client could run.
     #[error("the server ended before it was ready")]
     EndedEarly,
@@ -72,6 +78,14 @@ pub enum WorkloadFailure {
         /// The error of the system.
         error: io::Error,
     },
+}
+
+/// Sentences, behind another one.
+fn at_the_end(sentences: &[String]) -> String {
+    match sentences {
+        [] => String::new(),
+        sentences => format!(": {}", sentences.join("; ")),
+    }
 }
 
 /// A command that runs beside the server.
@@ -141,10 +155,15 @@ pub(crate) fn record_workload(
         Err(RecordError::RuntimeSilent { status }) if is_interruption(status) => {
             return Err(WorkloadError::Interrupted);
         }
+        // What a process did that was not recorded explains the difference.
+        Err(RecordError::SelfCheck(failure)) if !failure.summary.unrecorded.is_empty() => {
+            return Err(WorkloadError::Unsupported(failure.summary.unrecorded));
+        }
         summary => summary?,
     };
-    if !summary.fatal.is_empty() {
-        return Err(WorkloadError::Unsupported(summary.fatal));
+    if !summary.fatal.is_empty() || !summary.unrecorded.is_empty() {
+        let reasons = summary.fatal.into_iter().chain(summary.unrecorded);
+        return Err(WorkloadError::Unsupported(reasons.collect()));
     }
     if let Some(failure) = failure {
         return Err(failure.into());
@@ -153,7 +172,8 @@ pub(crate) fn record_workload(
         return Err(WorkloadError::Interrupted);
     }
     if summary.timed_out {
-        return Err(WorkloadFailure::TimedOut.into());
+        let waiting = summary.waiting;
+        return Err(WorkloadFailure::TimedOut { waiting }.into());
     }
     match summary.status {
         TargetStatus::Exited(0) => Ok(summary),

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use powerfail_check::{CheckError, Session, SessionError, SessionResult, WorkloadError};
+use powerfail_check::{
+    CheckError, Session, SessionError, SessionResult, WorkloadError, WorkloadFailure,
+};
 use powerfail_config::{CheckArgs, Format, OutputSettings, ReportSettings, Suppression};
 use powerfail_finding::{Finding, Severity};
 use powerfail_recorder::RecordError;
@@ -136,6 +138,14 @@ fn refuse(error: SessionError) -> anyhow::Result<Exit> {
                     let _ = writeln!(anstream::stderr(), "{output}");
                 }
             }
+            Ok(Exit::Setup)
+        }
+        SessionError::Workload(WorkloadError::Failed(
+            failure @ WorkloadFailure::TimedOut { .. },
+        )) => {
+            complain(&format!(
+                "{failure}; give it more time with --record-timeout"
+            ));
             Ok(Exit::Setup)
         }
         error => Err(error.into()),

@@ -31,6 +31,7 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     options.domain = settings.domain;
     options.heap_bytes = settings.recording.heap.map(|heap| heap.0);
     options.valgrind_requests = settings.recording.valgrind_requests;
+    options.time_limit = Some(settings.recording.record_timeout);
     if let Some(schedule) = settings.schedule {
         options.schedule = Schedule {
             depth: schedule.depth,
@@ -61,14 +62,36 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     }
     if let Some(sentence) = failure {
         complain(&sentence);
-        return Ok(Exit::Internal);
+        for sentence in &summary.unrecorded {
+            complain(sentence);
+        }
+        return Ok(if summary.unrecorded.is_empty() {
+            Exit::Internal
+        } else {
+            Exit::Unsupported
+        });
     }
-    for sentence in &summary.fatal {
+    if summary.timed_out {
+        complain(&late(&summary.waiting));
+        return Ok(Exit::Setup);
+    }
+    for sentence in summary.fatal.iter().chain(&summary.unrecorded) {
         complain(sentence);
     }
-    Ok(if summary.fatal.is_empty() {
-        Exit::Clean
-    } else {
-        Exit::Unsupported
-    })
+    Ok(
+        if summary.fatal.is_empty() && summary.unrecorded.is_empty() {
+            Exit::Clean
+        } else {
+            Exit::Unsupported
+        },
+    )
+}
+
+/// What is said of a workload that does not end in time.
+fn late(waiting: &[String]) -> String {
+    let waiting = match waiting {
+        [] => String::new(),
+        sentences => format!(": {}", sentences.join("; ")),
+    };
+    format!("the workload did not end in time{waiting}; give it more time with --record-timeout")
 }

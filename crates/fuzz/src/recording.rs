@@ -107,7 +107,7 @@ impl Recorder {
         {
             return Ok(Recorded::Interrupted);
         }
-        if let Some(sentence) = summary.fatal.first() {
+        if let Some(sentence) = summary.fatal.iter().chain(&summary.unrecorded).next() {
             return Ok(Recorded::Unusable(sentence.clone()));
         }
         let trace = Trace::open(&path)?;

@@ -67,4 +67,4 @@ pub use record::{
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;

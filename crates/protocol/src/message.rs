@@ -3,7 +3,8 @@
 //! A message is a [`MessageHeader`] and a text of the length it names (a path, a build-id, a
 //! sentence). A message about something is sent before the first record that refers to it, so a
 //! host that examines the chunks first and then empties the socket knows everything it needs.
-//! The end of the socket is the end of the process.
+//!
+//! A process inherits a socket. If it closes that, or its parent did, it connects to the host again.
 
 /// The longest text of a message; paths of the kernel are shorter.
 pub const TEXT_MAX: usize = 4096;
@@ -78,6 +79,13 @@ pub enum MessageKind {
     /// A call stack: its number, the number of its site. Text: return addresses, innermost first, 8
     /// bytes each.
     Stack = 10,
+    /// The process is about to execute another program, which says hello if it can be recorded. Text: its path or
+    /// name.
+    Exec = 17,
+    /// The program was not executed after all.
+    ExecFailed = 18,
+    /// The process has started another one: its process id. Text: the path or name of its program.
+    Spawned = 19,
     /// The part of a pool at an address is mapped elsewhere too, or longer: address, new address,
     /// new length, the stamp from which on that holds.
     PoolMove = 16,
@@ -98,6 +106,9 @@ impl MessageKind {
             Self::Fatal,
             Self::Stack,
             Self::PoolMove,
+            Self::Exec,
+            Self::ExecFailed,
+            Self::Spawned,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == number)

@@ -27,6 +27,8 @@ pub const SLOTS_MAX: usize = 1024;
 pub const SHARED_FD_VARIABLE: &str = "POWERFAIL_SHARED_FD";
 /// Environment variable with the number of the descriptor of the socket for messages.
 pub const SOCKET_FD_VARIABLE: &str = "POWERFAIL_SOCKET_FD";
+/// Environment variable with what a process needs that has not inherited these descriptors: see [`HostAddress`].
+pub const HOST_VARIABLE: &str = "POWERFAIL_HOST";
 /// Environment variable that makes time, random numbers and process ids the same in every run.
 pub const DERANDOMISE_VARIABLE: &str = "POWERFAIL_DERANDOMISE";
 /// Environment variable that makes connections of the target come from its standard input.
@@ -115,6 +117,66 @@ pub struct Control {
     pub requests: RequestCounts,
     /// Where the [`crate::fuzz::Area`] is in the file; 0 if the target is not repeated.
     pub area_at: u64,
+    /// A process that ended because it could not reach the host; 0 if there was none.
+    pub unreachable_from: AtomicU32,
+}
+
+/// How a process of the target reaches the host without inherited descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The process of the host.
+    pub process: u32,
+    /// The number of the shared file among its descriptors.
+    pub shared: u32,
+    /// The inode of the inherited socket, which tells whether a descriptor is still that socket.
+    pub socket_inode: u32,
+}
+
+impl HostAddress {
+    /// From the value of [`HOST_VARIABLE`].
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(':').map(|number| number.parse().ok());
+        let address = Self {
+            process: numbers.next()??,
+            shared: numbers.next()??,
+            socket_inode: numbers.next()??,
+        };
+        numbers.next().is_none().then_some(address)
+    }
+}
+
+/// The value of [`HOST_VARIABLE`]. Always of the same length: stacks of targets begin behind their environment, and their
+/// addresses must not depend on numbers of processes.
+impl core::fmt::Display for HostAddress {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self {
+            process,
+            shared,
+            socket_inode,
+        } = self;
+        write!(formatter, "{process:07}:{shared:07}:{socket_inode:010}")
+    }
+}
+
+/// The path of a file that a process has open: its id, and the number of the descriptor. Always of the same length, as
+/// [`HostAddress`].
+#[derive(Clone, Copy, Debug)]
+pub struct DescriptorPath(pub u32, pub u32);
+
+impl core::fmt::Display for DescriptorPath {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(formatter, "/proc/{:/>7}/fd/{:/>7}", self.0, self.1)
+    }
+}
+
+/// The abstract name of the socket on which the host accepts connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenerName(pub HostAddress);
+
+impl core::fmt::Display for ListenerName {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(formatter, "powerfail/{}/{}", self.0.process, self.0.shared)
+    }
 }
 
 /// The numbers of client requests, by how they were answered.

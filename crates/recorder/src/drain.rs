@@ -20,6 +20,7 @@ use rustix::process::Pid;
 
 use crate::clock::Stamp;
 use crate::error::RecordError;
+use crate::executed::ExecutedPrograms;
 use crate::merge::{Limit, Merge};
 use crate::output::Output;
 use crate::pool::Admission;
@@ -30,11 +31,14 @@ use crate::site::tactic_from_number;
 use crate::socket::{Message, Received, Socket};
 use crate::target_thread::{Life, ReadResult, TargetThread};
 use crate::unperformed::{Suspect, suspects};
+use crate::waiting;
 
 /// How many bytes of records may wait to be ordered before chunks are left unread.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// How many passes in a row may be stuck at that limit before records are written out of order.
 const STUCK_PASSES_MAX: u32 = 500;
+/// How many processes are described.
+const DESCRIBED_MAX: usize = 8;
 /// How many warnings of one recording are kept.
 const SENTENCES_MAX: usize = 100;
 
@@ -44,6 +48,7 @@ pub(crate) struct Drain {
     socket: Socket,
     pub(crate) output: Output,
     pub(crate) processes: Processes,
+    pub(crate) executed: ExecutedPrograms,
     /// By their numbers, which are dense.
     threads: Vec<Option<TargetThread>>,
     pub(crate) thread_count: u32,
@@ -52,7 +57,8 @@ pub(crate) struct Drain {
     scan: Scan,
     slack_ticks: u64,
     stuck_passes: u32,
-    socket_ended: bool,
+    /// Whether no process has a connection.
+    is_disconnected: bool,
     pub(crate) greeted: bool,
     pub(crate) uncommitted: u64,
     pub(crate) unperformed: u64,
@@ -83,6 +89,7 @@ impl Drain {
             socket,
             output,
             processes: Processes::default(),
+            executed: ExecutedPrograms::default(),
             threads: Vec::new(),
             thread_count: 0,
             modules: FxHashMap::default(),
@@ -90,7 +97,7 @@ impl Drain {
             scan: Scan::default(),
             slack_ticks,
             stuck_passes: 0,
-            socket_ended: false,
+            is_disconnected: false,
             greeted: false,
             uncommitted: 0,
             unperformed: 0,
@@ -100,19 +107,22 @@ impl Drain {
         }
     }
 
-    /// Whether no process of the target can send a message any more.
-    pub(crate) const fn socket_ended(&self) -> bool {
-        self.socket_ended
+    /// Whether no process of the target has a connection. One may still make one.
+    pub(crate) const fn is_disconnected(&self) -> bool {
+        self.is_disconnected
     }
 
     /// Makes one pass.
     pub(crate) fn pass(&mut self) -> Result<Progress, RecordError> {
         self.processes.look();
-        let deserted = self.socket_ended && self.processes.all_gone();
+        self.executed.look();
+        let deserted =
+            self.is_disconnected && self.processes.all_gone() && !self.executed.is_any_expected();
         self.end_threads(deserted);
         let before = Stamp::now().minus(self.slack_ticks);
         let chunks = self.look();
         self.receive()?;
+        self.executed.settle_ended();
         let (limit, freed) = self.read(&chunks, before);
         if freed {
             self.shared.announce_freed();
@@ -134,9 +144,18 @@ impl Drain {
         Ok(Progress { active, deserted })
     }
 
+    /// What the threads of all processes do, in sentences. `target` is the process that was started.
+    pub(crate) fn describe_threads(&self, target: i32) -> Vec<String> {
+        let known = self.processes.ids().chain(self.executed.ids());
+        let mut ids: Vec<i32> = known.chain([target]).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.truncate(DESCRIBED_MAX);
+        ids.into_iter().flat_map(waiting::describe).collect()
+    }
+
     /// Reads everything that is left, after all processes have ended.
     pub(crate) fn finish(&mut self) -> Result<(), RecordError> {
-        self.socket_ended = true;
         let chunks = self.look();
         self.receive()?;
         for (number, _) in Self::grouped(&chunks) {
@@ -155,6 +174,11 @@ impl Drain {
         self.judge(Stamp::MAX);
         self.write(Limit::Everything)?;
         self.finish_threads()?;
+        if let Some(process) = self.shared.unreachable_from() {
+            self.fatal.push(format!(
+                "process {process} lost its connection to powerfail and could not connect again"
+            ));
+        }
         if self.merge.late() > 0 {
             let late = self.merge.late();
             self.warn(format!(
@@ -348,11 +372,17 @@ impl Drain {
                 .receive()
                 .map_err(|error| RecordError::system("receive from the target", error))?
             {
-                Received::Message(message) => self.handle(message)?,
+                Received::Message(message) => {
+                    self.is_disconnected = false;
+                    self.handle(message)?;
+                }
                 Received::Garbage => self.warn("a message of the target is damaged".into()),
-                Received::Nothing => return Ok(()),
+                Received::Nothing => {
+                    self.is_disconnected = false;
+                    return Ok(());
+                }
                 Received::End => {
-                    self.socket_ended = true;
+                    self.is_disconnected = true;
                     return Ok(());
                 }
             }
@@ -415,6 +445,23 @@ impl Drain {
                 mappings.copy(from, to, len_bytes, Stamp(stamp));
                 Ok(())
             }
+            Some(MessageKind::Exec) => {
+                self.executed.announce(sender, message.text);
+                Ok(())
+            }
+            Some(MessageKind::ExecFailed) => {
+                self.executed.remove(sender);
+                Ok(())
+            }
+            Some(MessageKind::Spawned) => {
+                let started = i32::try_from(message.words[0]).ok().and_then(Pid::from_raw);
+                if let Some(started) = started
+                    && !self.processes.knows(started)
+                {
+                    self.executed.announce(started, message.text);
+                }
+                Ok(())
+            }
             Some(MessageKind::Warning) => {
                 self.warn(String::from_utf8_lossy(&message.text).into_owned());
                 Ok(())
@@ -465,6 +512,7 @@ impl Drain {
             });
         }
         self.greeted = true;
+        self.executed.remove(sender);
         let (_, before) = self.processes.begin(sender);
         if before.is_some() {
             // The process was replaced by exec, and its threads ended.

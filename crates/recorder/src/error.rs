@@ -137,6 +137,15 @@ pub enum Unsupported {
         /// The file.
         program: PathBuf,
     },
+    /// The runtime of Go makes its threads, signal handlers and mappings with system calls of its own.
+    #[error(
+        "{} is a Go program, whose runtime makes threads and mappings past the C library; programs in Go cannot be recorded yet",
+        program.display()
+    )]
+    Go {
+        /// The file.
+        program: PathBuf,
+    },
     /// The loader ignores preloads for programs with these bits.
     #[error("{} is setuid or setgid; record a copy without these bits", program.display())]
     SetId {

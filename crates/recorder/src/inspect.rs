@@ -174,6 +174,11 @@ const PROGRAM_HEADER_LEN_AT: usize = 54;
 const PROGRAM_HEADER_COUNT_AT: usize = 56;
 const HEADER_LEN: usize = 64;
 const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
+/// The beginning of a header: kind, flags, place in the file, two addresses, length in the file.
+const PROGRAM_HEADER_LEN: usize = 40;
+/// More than the notes of a program have.
+const NOTES_LEN_MAX: u64 = 64 * 1024;
 
 fn check_elf(program: &Path, head: &[u8], file: &File) -> Result<(), Unsupported> {
     let not_elf = || Unsupported::NotElf {
@@ -203,17 +208,57 @@ fn check_elf(program: &Path, head: &[u8], file: &File) -> Result<(), Unsupported
     }
     let offset = offset.try_into().map_or(0, u64::from_le_bytes);
     let entry_len = u64::from(half(PROGRAM_HEADER_LEN_AT));
+    let (mut is_dynamic, mut is_go) = (false, false);
     for index in 0..u64::from(half(PROGRAM_HEADER_COUNT_AT)) {
-        let mut kind = [0; 4];
         let at = offset.saturating_add(index * entry_len);
-        file.read_exact_at(&mut kind, at).map_err(|_| not_elf())?;
-        if u32::from_le_bytes(kind) == PT_INTERP {
-            return Ok(());
+        let mut header = [0; PROGRAM_HEADER_LEN];
+        file.read_exact_at(&mut header, at).map_err(|_| not_elf())?;
+        let word = |at: usize| {
+            let bytes = header
+                .get(at..at + 8)
+                .and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_le_bytes)
+        };
+        // The upper half has the flags.
+        match word(0) as u32 {
+            PT_INTERP => is_dynamic = true,
+            PT_NOTE => {
+                let mut notes = vec![0; word(32).min(NOTES_LEN_MAX) as usize];
+                is_go |= file.read_exact_at(&mut notes, word(8)).is_ok() && has_go_note(&notes);
+            }
+            _ => {}
         }
     }
-    Err(Unsupported::Static {
-        program: program.into(),
-    })
+    if is_go {
+        return Err(Unsupported::Go {
+            program: program.into(),
+        });
+    }
+    if !is_dynamic {
+        return Err(Unsupported::Static {
+            program: program.into(),
+        });
+    }
+    Ok(())
+}
+
+/// Whether one of these notes is of Go: length of its name, of its content, kind, name, content.
+fn has_go_note(mut notes: &[u8]) -> bool {
+    const NAME: &[u8] = b"Go\0\0";
+    const HEAD_LEN: usize = 12;
+    while let Some((head, rest)) = notes.split_at_checked(HEAD_LEN) {
+        let number = |at: usize| {
+            let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
+            (u32::from_le_bytes(bytes) as usize).next_multiple_of(4)
+        };
+        if rest.starts_with(NAME) {
+            return true;
+        }
+        notes = rest
+            .get(number(0).saturating_add(number(4))..)
+            .unwrap_or_default();
+    }
+    false
 }
 
 #[cfg(test)]

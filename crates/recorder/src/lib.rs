@@ -30,6 +30,7 @@ mod clock;
 mod doorbell;
 mod drain;
 mod error;
+mod executed;
 pub mod executor;
 mod fresh_pool;
 mod glob;
@@ -59,6 +60,7 @@ mod target;
 mod target_thread;
 mod unperformed;
 mod wait;
+mod waiting;
 
 pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported};
 pub use fresh_pool::{FreshPath, input_path, pool_directory, pool_path};

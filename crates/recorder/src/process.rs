@@ -59,6 +59,12 @@ impl Process {
         }
     }
 
+    /// Whether it, and not a later process, has an id. It may have ended.
+    fn is_still(&self, id: i32) -> bool {
+        let is_same = || Status::of(id).is_none_or(|now| Some(now.started) == self.started);
+        !self.is_gone() || is_same()
+    }
+
     /// Whether it has ended.
     pub(crate) const fn is_gone(&self) -> bool {
         self.handle.is_none()
@@ -84,14 +90,20 @@ impl Processes {
         self.of_forked(pid, None)
     }
 
+    /// Whether a process is known. It may have ended since.
+    pub(crate) fn knows(&self, pid: Pid) -> bool {
+        let id = pid.as_raw_nonzero().get();
+        self.by_id
+            .get(&id)
+            .is_some_and(|index| self.all[index.0].is_still(id))
+    }
+
     /// The same, for a process that announced its parent.
     pub(crate) fn of_forked(&mut self, pid: Pid, parent: Option<i32>) -> ProcessIndex {
         let id = pid.as_raw_nonzero().get();
         if let Some(index) = self.by_id.get(&id) {
             // It may have ended with messages still unread, or the id is used again.
-            let known = &self.all[index.0];
-            let same = || Status::of(id).is_none_or(|now| Some(now.started) == known.started);
-            if !known.is_gone() || same() {
+            if self.all[index.0].is_still(id) {
                 return *index;
             }
         }
@@ -178,6 +190,12 @@ impl Processes {
         // A signal ends the wait early; the caller checks again anyway.
         let _ = rustix::event::poll(&mut polled, Some(timeout));
         true
+    }
+
+    /// The ids of those that live.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = i32> {
+        let lives = |(_, index): &(&i32, &ProcessIndex)| !self.all[index.0].is_gone();
+        self.by_id.iter().filter(lives).map(|(id, _)| *id)
     }
 
     /// Whether all have ended.

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE, Mode, Schedule, Stacks};
+use powerfail_protocol::shared::{
+    DERANDOMISE_VARIABLE, DESOCK_VARIABLE, ListenerName, Mode, Schedule, Stacks,
+};
 use powerfail_trace::{DOMAIN_NOTE, HEAP_NOTE, Meta, POOL_NOTE, TraceWriter, WriterOptions};
 use rustix::process::Signal;
 use rustix::time::Timespec;
@@ -30,7 +32,7 @@ use crate::shared_file::SharedFile;
 use crate::sleepers::Sleepers;
 use crate::socket::Socket;
 use crate::summary::{ClientRequests, Summary};
-use crate::target::{Inheritance, Target, runtime_file, start};
+use crate::target::{Inheritance, Target, host_address, runtime_file, start};
 use crate::wait::Exit;
 
 /// How long a record waits for older records: longer than a thread that is preempted in the middle of an append
@@ -68,8 +70,12 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let filter = filter(options, &fresh, &memory);
 
     let shared = shared_file(options)?;
-    let (socket, target_socket) = Socket::pair()
+    let (mut socket, target_socket) = Socket::pair()
         .map_err(|error| RecordError::system("create a socket for the target", error))?;
+    let listener = ListenerName(host_address(&shared, None)?);
+    socket
+        .listen(&listener.to_string())
+        .map_err(|error| RecordError::system("listen for the target", error))?;
     let runtime = runtime_file(runtime)?;
     let doorbell = doorbell(&socket, &shared)?;
     let meta = meta(options, &fresh, &memory);
@@ -110,16 +116,26 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         &doorbell,
         options,
     );
-    let (exit, wall_time, timed_out) = match drained {
-        Ok(result) => result,
+    let ended = match drained {
+        Ok(ended) => ended,
         Err(error) => {
             recording.processes.kill();
+            recording.executed.kill();
             return Err(error);
         }
     };
     drop((doorbell, sleepers));
     recording.finish()?;
+    summarise(recording, &shared, ended, &options.trace)
+}
 
+/// Completes the trace, and checks it.
+fn summarise(
+    mut recording: Drain,
+    shared: &SharedFile,
+    ended: Ended,
+    trace: &Path,
+) -> Result<Summary, RecordError> {
     let images = recording.output.pools.final_images()?;
     let (pools, ignored) = recording.output.pools.summary(&images);
     let Output {
@@ -134,8 +150,9 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let written = writer.finish(&images)?;
     let client_requests = ClientRequests::of(shared.requests());
     let summary = Summary {
-        status: exit.status,
-        timed_out,
+        status: ended.exit.status,
+        timed_out: ended.timed_out,
+        waiting: ended.waiting,
         process_count: recording.processes.count() as u32,
         thread_count: recording.thread_count,
         pools,
@@ -145,22 +162,23 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
         uncommitted_records: recording.uncommitted,
         unperformed_stores: recording.unperformed,
         unmapped_bytes,
-        wall_time,
-        cpu_time: exit.cpu_time,
+        wall_time: ended.wall_time,
+        cpu_time: ended.exit.cpu_time,
         trace_bytes: written.file_bytes,
         warnings: client_requests.warned(recording.warnings),
         client_requests,
         fatal: recording.fatal,
+        unrecorded: recording.executed.take_unrecorded(),
         schedule_steps: shared.schedule_steps(),
         schedule_lapses: shared.schedule_lapses(),
         counts,
     };
     if !recording.greeted {
         return Err(RecordError::RuntimeSilent {
-            status: exit.status,
+            status: summary.status,
         });
     }
-    self_check(&options.trace, &recorded, summary)
+    self_check(trace, &recorded, summary)
 }
 
 /// Further variables of the environment of the target.
@@ -217,6 +235,14 @@ fn doorbell(socket: &Socket, shared: &Arc<SharedFile>) -> Result<Doorbell, Recor
     Doorbell::start(watched, Arc::clone(shared)).map_err(failed)
 }
 
+/// How a target ended.
+struct Ended {
+    exit: Exit,
+    wall_time: Duration,
+    timed_out: bool,
+    waiting: Vec<String>,
+}
+
 /// Makes passes until the target and all its descendants have ended.
 fn drain(
     recording: &mut Drain,
@@ -225,9 +251,10 @@ fn drain(
     shared: &SharedFile,
     doorbell: &Doorbell,
     options: &Options,
-) -> Result<(Exit, Duration, bool), RecordError> {
+) -> Result<Ended, RecordError> {
     let mut ended = None;
     let mut timed_out = false;
+    let mut waiting = Vec::new();
     loop {
         let seen = shared.retirements();
         for signal in forwarder.pending() {
@@ -244,27 +271,32 @@ fn drain(
         let time_limit = options.time_limit;
         if !timed_out && time_limit.is_some_and(|limit| target.started.elapsed() > limit) {
             timed_out = true;
+            waiting = recording.describe_threads(target.id().as_raw_nonzero().get());
             target.signal(Signal::KILL);
             recording.processes.kill();
+            recording.executed.kill();
         }
-        // Descendants that are not recorded may live on, but an interrupt does not wait for them.
+        // Descendants that are not recorded may live on, but neither an interrupt nor the time limit waits for them.
+        let is_left = interrupted || timed_out && recording.processes.all_gone();
         if let Some((exit, wall_time)) = ended
-            && (progress.deserted || interrupted)
+            && (progress.deserted || is_left)
         {
-            return Ok((exit, wall_time, timed_out));
+            return Ok(Ended {
+                exit,
+                wall_time,
+                timed_out,
+                waiting,
+            });
         }
         let timeout = if progress.active {
             BUSY_WAIT
         } else {
             IDLE_WAIT
         };
-        // A socket that has ended is readable for ever: the doorbell would ring without pause, and on a busy machine
-        // keep the processor from the process that is about to end.
-        if !recording.socket_ended() {
-            doorbell.arm();
+        doorbell.arm();
+        // The target is about to end, or a process to connect again.
+        if !recording.is_disconnected() || !recording.processes.wait_for_end(&BUSY_WAIT) {
             shared.wait_for_retirement(seen, timeout);
-        } else if !recording.processes.wait_for_end(&BUSY_WAIT) {
-            shared.wait_for_retirement(seen, BUSY_WAIT);
         }
     }
 }

@@ -228,6 +228,13 @@ impl SharedFile {
         unsafe { (*self.control()).schedule_steps.load(Ordering::Relaxed) }
     }
 
+    /// A process that ended because it could not reach this one.
+    pub(crate) fn unreachable_from(&self) -> Option<u32> {
+        // SAFETY: a field of the control page that is an atomic.
+        let process = unsafe { (*self.control()).unreachable_from.load(Ordering::Acquire) };
+        (process != 0).then_some(process)
+    }
+
     /// How often the scheduler timed out on a thread.
     pub(crate) fn schedule_lapses(&self) -> u64 {
         // SAFETY: the control page is mapped, and the number is only used as an atomic.

@@ -17,6 +17,8 @@ pub struct Summary {
     pub status: TargetStatus,
     /// Whether it was killed at its time limit.
     pub timed_out: bool,
+    /// What its threads did when it was killed at its time limit, in sentences.
+    pub waiting: Vec<String>,
     /// How many of its processes were recorded.
     pub process_count: u32,
     /// How many threads of all processes were recorded.
@@ -52,6 +54,8 @@ pub struct Summary {
     pub warnings: Vec<String>,
     /// Why the runtime ended a process of the target, in sentences.
     pub fatal: Vec<String>,
+    /// Which processes were not recorded, and why, in sentences.
+    pub unrecorded: Vec<String>,
     pub(crate) counts: [u64; RecordKind::ALL.len()],
 }
 

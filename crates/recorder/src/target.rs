@@ -15,7 +15,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use powerfail_protocol::shared::{PMDK_HINT_ADDRESS, SHARED_FD_VARIABLE, SOCKET_FD_VARIABLE};
+use powerfail_protocol::shared::{
+    DescriptorPath, HOST_VARIABLE, HostAddress, PMDK_HINT_ADDRESS, SHARED_FD_VARIABLE,
+    SOCKET_FD_VARIABLE,
+};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, Resource, Signal};
 
@@ -40,6 +43,8 @@ pub(crate) struct Target {
     pid: Pid,
     pub(crate) started: Instant,
     ended: bool,
+    /// The runtime: programs that the target executes load it from this process.
+    _runtime: Option<OwnedFd>,
 }
 
 /// What the target inherits.
@@ -87,17 +92,18 @@ pub(crate) fn start(
     arguments: &[OsString],
     inheritance: Inheritance<'_>,
 ) -> Result<Target, RecordError> {
-    let mut sources = vec![
+    let sources = vec![
         inheritance.shared.as_fd().as_raw_fd(),
         inheritance.socket.as_raw_fd(),
     ];
-    sources.extend(inheritance.runtime.as_ref().map(AsRawFd::as_raw_fd));
     let first = first_number(&sources);
     let numbers: Vec<(RawFd, RawFd)> = sources.into_iter().zip(first..).collect();
     let mut child = Command::new(&executable.path);
     child.arg0(command).args(arguments);
     child.env(SHARED_FD_VARIABLE, first.to_string());
     child.env(SOCKET_FD_VARIABLE, (first + 1).to_string());
+    let address = host_address(inheritance.shared, Some(&inheritance.socket))?;
+    child.env(HOST_VARIABLE, address.to_string());
     child.envs(
         inheritance
             .variables
@@ -113,8 +119,11 @@ pub(crate) fn start(
     if inheritance.discards_output {
         child.stdout(Stdio::null()).stderr(Stdio::null());
     }
-    if inheritance.runtime.is_some() {
-        let mut preload = OsString::from(format!("/proc/self/fd/{}", first + 2));
+    if let Some(runtime) = &inheritance.runtime {
+        // Of this process: a target may close its descriptors before it executes another program.
+        let number = runtime.as_raw_fd().cast_unsigned();
+        let path = DescriptorPath(std::process::id(), number);
+        let mut preload = OsString::from(path.to_string());
         if let Some(existing) =
             std::env::var_os(PRELOAD_VARIABLE).filter(|existing| !existing.is_empty())
         {
@@ -145,15 +154,33 @@ pub(crate) fn start(
         .map_err(|error| RecordError::system("start the target", error))?;
     let pid = Pid::from_raw(spawned.id().cast_signed())
         .ok_or_else(|| RecordError::system("start the target", io::ErrorKind::Other))?;
-    drop(inheritance);
     Ok(Target {
         pid,
         started,
         ended: false,
+        _runtime: inheritance.runtime,
     })
 }
 
-/// The first of three descriptor numbers that the target would not reach by itself, none of which
+/// Where a process finds this one. `socket` is what the target inherits.
+pub(crate) fn host_address(
+    shared: &SharedFile,
+    socket: Option<&OwnedFd>,
+) -> Result<HostAddress, RecordError> {
+    let failed = |error| RecordError::system("inspect the socket for the target", error);
+    let inode = match socket {
+        Some(socket) => rustix::fs::fstat(socket).map_err(failed)?.st_ino,
+        None => 0,
+    };
+    Ok(HostAddress {
+        process: std::process::id(),
+        shared: shared.as_fd().as_raw_fd().cast_unsigned(),
+        // The kernel numbers sockets with 32 bits.
+        socket_inode: inode as u32,
+    })
+}
+
+/// The first of two descriptor numbers that the target would not reach by itself, none of which
 /// is a source.
 fn first_number(sources: &[RawFd]) -> RawFd {
     const USUAL_LIMIT: u64 = 1024;

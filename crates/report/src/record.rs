@@ -243,6 +243,9 @@ pub fn summary_json(trace: &Path, summary: &Summary, failure: Option<&str>) -> V
         },
         "warnings": summary.warnings,
         "fatal": summary.fatal,
+        "unrecorded": summary.unrecorded,
+        "timed_out": summary.timed_out,
+        "waiting": summary.waiting,
         "self_check_failure": failure,
     })
 }

@@ -8,21 +8,30 @@
 //! guarantee nothing.
 #![allow(unsafe_code, reason = "the shared file lies at fixed addresses")]
 
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use powerfail_protocol::message::{MessageHeader, MessageKind, TEXT_MAX};
 use powerfail_protocol::shared::{
-    CHUNKS_AT, CHUNKS_MAX, CONTROL_ADDRESS, Control, MAGIC, Mode, SHARED_FD_VARIABLE, SLOTS_AT,
-    SLOTS_MAX, SOCKET_FD_VARIABLE, ThreadSlot, chunk_address, chunk_offset,
+    CHUNKS_AT, CHUNKS_MAX, CONTROL_ADDRESS, Control, DescriptorPath, HOST_VARIABLE, HostAddress,
+    ListenerName, MAGIC, Mode, SHARED_FD_VARIABLE, SLOTS_AT, SLOTS_MAX, SOCKET_FD_VARIABLE,
+    ThreadSlot, chunk_address, chunk_offset,
 };
 use powerfail_protocol::{PROTOCOL_VERSION, chunk};
 
+use crate::libc::execute;
+use crate::platform::descriptor::{Descriptor, DescriptorCell};
 use crate::platform::sys;
 use crate::{fuzz, recovery};
 
 static ATTACHED: AtomicBool = AtomicBool::new(false);
-static SOCKET: AtomicI32 = AtomicI32::new(-1);
-static SHARED: AtomicI32 = AtomicI32::new(-1);
+/// The socket.
+static SOCKET: DescriptorCell = DescriptorCell::new();
+/// The inherited shared file.
+static SHARED: DescriptorCell = DescriptorCell::new();
+/// The process to which this memory belongs. A child of `vfork` uses it, too, and has another number.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Where the host is: process, number of the shared file.
+static HOST: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 
 /// Whether the target is being recorded.
 pub(crate) fn attached() -> bool {
@@ -31,7 +40,30 @@ pub(crate) fn attached() -> bool {
 
 /// Whether a descriptor is one of ours.
 pub(crate) fn owns(fd: i32) -> bool {
-    fd >= 0 && (fd == SOCKET.load(Ordering::Relaxed) || fd == SHARED.load(Ordering::Relaxed))
+    [&SOCKET, &SHARED].iter().any(|place| {
+        let descriptor = place.last().filter(|descriptor| descriptor.fd == fd);
+        descriptor.is_some_and(Descriptor::is_open)
+    })
+}
+
+/// The number of the socket, if this process has one.
+pub(crate) fn socket_number() -> Option<i32> {
+    SOCKET.get().map(|socket| socket.fd)
+}
+
+/// The target is about to use the number of a descriptor of ours for itself: gives that another number.
+pub(crate) fn move_away(fd: i32) {
+    if let Some(socket) = SOCKET.get().filter(|socket| socket.fd == fd) {
+        let copy = sys::copy_up(fd);
+        if copy >= 0 {
+            SOCKET.set(Some(Descriptor { fd: copy, ..socket }));
+        }
+    }
+}
+
+/// In the child after fork.
+pub(crate) fn reset_after_fork() {
+    PROCESS.store(sys::getpid(), Ordering::Relaxed);
 }
 
 /// The control page.
@@ -64,11 +96,15 @@ fn number_from_environment(name: &str) -> Option<i32> {
 
 /// Maps what the host shares, if there is a host.
 pub(crate) fn attach() -> bool {
-    let shared = number_from_environment(SHARED_FD_VARIABLE);
+    let inherited = number_from_environment(SHARED_FD_VARIABLE);
     let socket = number_from_environment(SOCKET_FD_VARIABLE);
-    let (Some(shared), Some(socket)) = (shared, socket) else {
+    let (Some(inherited), Some(socket)) = (inherited, socket) else {
         return false;
     };
+    let address = std::env::var(HOST_VARIABLE).ok();
+    let address = address.and_then(|address| HostAddress::parse(&address));
+    let opened = address.map_or(-1, open_shared);
+    let shared = if opened >= 0 { opened } else { inherited };
     let Some(status) = sys::fstat(shared) else {
         return false;
     };
@@ -81,8 +117,17 @@ pub(crate) fn attach() -> bool {
     }
     // SAFETY: just mapped.
     let control = unsafe { &*(CONTROL_ADDRESS as *const Control) };
-    SOCKET.store(socket, Ordering::Relaxed);
-    SHARED.store(shared, Ordering::Relaxed);
+    PROCESS.store(sys::getpid(), Ordering::Relaxed);
+    if let Some(address) = address {
+        HOST[0].store(address.process, Ordering::Relaxed);
+        HOST[1].store(address.shared, Ordering::Relaxed);
+    }
+    let is_inherited = |descriptor: &Descriptor| {
+        address.is_none_or(|address| address.socket_inode == descriptor.inode)
+    };
+    SOCKET.set(Descriptor::of(socket).filter(is_inherited));
+    let is_shared = |descriptor: &Descriptor| descriptor.inode == status.inode as u32;
+    SHARED.set(Descriptor::of(inherited).filter(is_shared));
     if control.magic != MAGIC || control.protocol_version != PROTOCOL_VERSION {
         fatal("the runtime and the host of powerfail are of different versions");
     }
@@ -109,6 +154,10 @@ pub(crate) fn attach() -> bool {
     }
     ATTACHED.store(true, Ordering::Release);
     fuzz::attach(shared);
+    if opened >= 0 {
+        sys::close(opened);
+    }
+    execute::remember_variables();
     let mut path = [0u8; TEXT_MAX];
     let len = read_link(c"/proc/self/exe", &mut path);
     let words = [
@@ -120,6 +169,57 @@ pub(crate) fn attach() -> bool {
     ];
     send(MessageKind::Hello, words, &path[..len], None);
     true
+}
+
+/// Opens the shared file as the host has it open; a negative number is an error.
+fn open_shared(address: HostAddress) -> i32 {
+    let path = format!("{}\0", DescriptorPath(address.process, address.shared));
+    core::ffi::CStr::from_bytes_with_nul(path.as_bytes())
+        .map_or(-1, |path| sys::open(path, sys::O_RDWR, 0))
+}
+
+/// A new connection to the host.
+fn connect() -> Option<Descriptor> {
+    const AF_UNIX: u16 = 1;
+    const SEQPACKET: usize = 5;
+    const CLOEXEC: usize = 0o2_000_000;
+    const PATH_MAX: usize = 108;
+    let [process, shared] = [0, 1].map(|place: usize| HOST[place].load(Ordering::Relaxed));
+    if process == 0 {
+        return None;
+    }
+    let name = format!(
+        "{}",
+        ListenerName(HostAddress {
+            process,
+            shared,
+            socket_inode: 0,
+        })
+    );
+    // Family, a zero byte for an abstract name, the name.
+    let mut address = [0u8; 2 + PATH_MAX];
+    address[..2].copy_from_slice(&AF_UNIX.to_ne_bytes());
+    let len = 3 + name.len();
+    address.get_mut(3..len)?.copy_from_slice(name.as_bytes());
+    let arguments = [usize::from(AF_UNIX), SEQPACKET | CLOEXEC, 0, 0, 0, 0];
+    // SAFETY: `socket` takes no pointer, and only adds a descriptor.
+    let fd = unsafe { sys::call(sys::number::SOCKET, arguments) } as i32;
+    if fd < 0 {
+        return None;
+    }
+    let fd = sys::move_up(fd);
+    loop {
+        let arguments = [fd as usize, address.as_ptr() as usize, len, 0, 0, 0];
+        // SAFETY: the kernel reads the address, which is on this stack.
+        match unsafe { sys::call(sys::number::CONNECT, arguments) } {
+            0 => return Descriptor::of(fd),
+            error if error == -sys::EINTR => {}
+            _ => {
+                sys::close(fd);
+                return None;
+            }
+        }
+    }
 }
 
 /// Reads a symbolic link; the length of what it names.
@@ -167,8 +267,9 @@ const SOL_SOCKET: i32 = 1;
 const SCM_RIGHTS: i32 = 1;
 const MSG_NOSIGNAL: usize = 0x4000;
 
-/// Sends a message to the host, with a descriptor if one is given. If the host is gone, the message is lost.
-pub(crate) fn send(kind: MessageKind, words: [u64; 5], text: &[u8], fd: Option<i32>) {
+/// Sends a message to the host, with a descriptor if one is given. Whether that was possible: if the host is gone, the
+/// message is lost.
+pub(crate) fn send(kind: MessageKind, words: [u64; 5], text: &[u8], fd: Option<i32>) -> bool {
     let text = &text[..text.len().min(TEXT_MAX)];
     let header = MessageHeader {
         kind: kind as u32,
@@ -207,23 +308,54 @@ pub(crate) fn send(kind: MessageKind, words: [u64; 5], text: &[u8], fd: Option<i
         control_len: if has_rights { size_of::<Rights>() } else { 0 },
         flags: 0,
     };
-    let socket = SOCKET.load(Ordering::Relaxed);
-    loop {
-        let arguments = [
-            socket as usize,
-            &raw const message as usize,
-            MSG_NOSIGNAL,
-            0,
-            0,
-            0,
-        ];
-        // SAFETY: everything that the message points to is on this stack.
-        let result = unsafe { sys::call(sys::number::SENDMSG, arguments) };
-        if result != -sys::EINTR {
-            break;
+    let is_sent = with_socket(|socket| {
+        loop {
+            let arguments = [
+                socket as usize,
+                &raw const message as usize,
+                MSG_NOSIGNAL,
+                0,
+                0,
+                0,
+            ];
+            // SAFETY: everything that the message points to is on this stack.
+            let result = unsafe { sys::call(sys::number::SENDMSG, arguments) };
+            if result != -sys::EINTR {
+                return result >= 0;
+            }
         }
-    }
+    });
     fuzz::has_sent();
+    is_sent
+}
+
+/// Lets `send` send over the socket, or over a new one if the target has closed it.
+fn with_socket(send: impl Fn(i32) -> bool) -> bool {
+    let before = SOCKET.last();
+    if let Some(socket) = before.filter(|socket| socket.is_open())
+        && send(socket.fd)
+    {
+        return true;
+    }
+    let Some(fresh) = connect() else {
+        return false;
+    };
+    let is_sent = send(fresh.fd);
+    // The descriptors of a child of vfork are its own, but this memory is its parent's.
+    let is_own = sys::getpid() == PROCESS.load(Ordering::Relaxed);
+    let is_kept = is_own && SOCKET.replace(before, fresh);
+    if !is_kept {
+        sys::close(fresh.fd);
+    }
+    is_sent
+}
+
+/// The host cannot be asked: ends the target, and leaves a note where the host looks.
+pub(crate) fn unreachable() -> ! {
+    control()
+        .unreachable_from
+        .store(sys::getpid(), Ordering::Release);
+    sys::exit_group(125)
 }
 
 /// Something that the recording cannot show.

@@ -63,7 +63,7 @@ mod record;
 mod recovery;
 
 use fuzz::{comparisons, derandomise, desock};
-use libc::{early, fork_exit, interpose, synchronise};
+use libc::{early, fork_exit, interpose, raw_calls, synchronise};
 use platform::sys;
 use record::{call_stacks, client_requests, heap, pmdk, pools, registered_ranges, threads};
 
@@ -107,6 +107,7 @@ fn start_modes() {
         call_stacks::set_main_stack_end(interpose::main_stack_end());
         threads::attach();
         client_requests::prepare();
+        raw_calls::prepare();
     }
     synchronise::decide();
     comparisons::start();

@@ -41,6 +41,7 @@ pub(super) fn workload(
     options.stacks = Stacks::Full;
     options.heap_bytes = settings.recording.heap.map(|heap| heap.0);
     options.valgrind_requests = settings.recording.valgrind_requests;
+    options.time_limit = Some(settings.recording.record_timeout);
     options.domain = settings.test.domain;
     options.output_prefix_bytes = OUTPUT_PREFIX_BYTES;
     Ok((options, server(settings, port)))

@@ -90,6 +90,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("pm-dir", "/mnt/pmem", "/tmp"),
     ("pool", "/mnt/pmem/*.pool", "pool"),
     ("ready", "port", "unix:/tmp/socket"),
+    ("record-timeout", "5m", "6m"),
     ("recover", "./kv --check {pool}", "a | b"),
     ("recover-input", "commands", "others"),
     ("recover-timeout", "3s", "4s"),

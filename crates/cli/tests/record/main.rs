@@ -5,6 +5,7 @@
 
 mod annotations;
 mod common;
+mod detached;
 mod instructions;
 mod languages;
 mod libraries;
@@ -22,3 +23,4 @@ mod software;
 mod storms;
 mod system_calls;
 mod threads;
+mod unseen;

@@ -7,12 +7,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use powerfail_model::Domain;
 
 use super::{DomainArgs, options, sections};
 use crate::error::SettingsError;
-use crate::value::{HeapSize, Mode, ScheduleDepth, Stacks};
+use crate::value::{HeapSize, Mode, ScheduleDepth, Stacks, parse_duration};
 
 options! {
     /// How a workload is recorded.
@@ -39,6 +40,9 @@ options! {
         /// Scheduling depth: number of changes of the order of threads, plus one [default: 3]
         [long, value_name = "N"]
         schedule_depth: ScheduleDepth = ScheduleDepth::clamped(3),
+        /// Time limit for the recording of the workload; exceeding it is an error [default: 30m]
+        [long, value_name = "TIME", value_parser = parse_duration]
+        record_timeout: Duration = Duration::from_mins(30),
         /// Answer like Valgrind's pmemcheck, so that PMDK and other libraries report what they do by client requests
         [long, num_args = 0, default_missing_value = "true"]
         valgrind_requests: bool = false,

@@ -291,7 +291,10 @@ impl Session {
                 MessageKind::Warning
                 | MessageKind::ThreadStart
                 | MessageKind::ThreadEnd
-                | MessageKind::PoolUnmap,
+                | MessageKind::PoolUnmap
+                | MessageKind::Exec
+                | MessageKind::ExecFailed
+                | MessageKind::Spawned,
             )
             | None => {}
         }

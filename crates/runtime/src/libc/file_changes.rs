@@ -14,6 +14,7 @@ use crate::platform::{number, sys};
 use crate::record::{pool_files, pools, schedule};
 
 use super::interpose::{explored, original, result};
+use super::raw_calls;
 
 #[unsafe(no_mangle)]
 extern "C" fn fsync(fd: c_int) -> c_int {
@@ -137,17 +138,38 @@ macro_rules! pass_on {
     };
 }
 
-pass_on!(close, "close", number::CLOSE, (fd: c_int) -> c_int);
-pass_on!(close_range, "close_range", number::CLOSE_RANGE, (first: u32, last: u32, flags: c_int) -> c_int);
 pass_on!(flock, "flock", number::FLOCK, (fd: c_int, how: c_int) -> c_int);
 // Takes one argument more at most, which is in the same place whatever it is.
 pass_on!(fcntl, "fcntl", number::FCNTL, (fd: c_int, command: c_int, argument: usize) -> c_int);
 pass_on!(fcntl64, "fcntl64", number::FCNTL, (fd: c_int, command: c_int, argument: usize) -> c_int);
 pass_on!(madvise, "madvise", number::MADVISE, (address: usize, len: usize, advice: c_int) -> c_int);
 pass_on!(mlock, "mlock", number::MLOCK, (address: usize, len: usize) -> c_int);
-pass_on!(sendfile, "sendfile", number::SENDFILE, (to: c_int, from: c_int, at: usize, len: usize) -> isize);
-pass_on!(sendfile64, "sendfile64", number::SENDFILE, (to: c_int, from: c_int, at: usize, len: usize) -> isize);
-pass_on!(copy_file_range, "copy_file_range", number::COPY_FILE_RANGE,
-    (from: c_int, at: usize, to: c_int, to_at: usize, len: usize, flags: u32) -> isize);
-pass_on!(splice, "splice", number::SPLICE,
-    (from: c_int, at: usize, to: c_int, to_at: usize, len: usize, flags: u32) -> isize);
+
+/// A function with which the kernel writes to a file or to memory. If that is a pool, the target ends.
+macro_rules! refuse_on_pools {
+    ($name:ident, $original:literal, $number:expr, ($($argument:ident: $kind:ty),*)) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($argument: $kind),*) -> isize {
+            let mut arguments = [0; 6];
+            for (place, argument) in arguments.iter_mut().zip([$($argument as usize),*]) {
+                *place = argument;
+            }
+            if let Some(done) = explored($number, arguments) {
+                return result(done);
+            }
+            raw_calls::refuse_unseen($number, arguments);
+            original!($original as extern "C" fn($($kind),*) -> isize)($($argument),*)
+        }
+    };
+}
+
+refuse_on_pools!(sendfile, "sendfile", number::SENDFILE, (to: c_int, from: c_int, at: usize, len: usize));
+refuse_on_pools!(sendfile64, "sendfile64", number::SENDFILE, (to: c_int, from: c_int, at: usize, len: usize));
+refuse_on_pools!(copy_file_range, "copy_file_range", number::COPY_FILE_RANGE,
+    (from: c_int, at: usize, to: c_int, to_at: usize, len: usize, flags: u32));
+refuse_on_pools!(splice, "splice", number::SPLICE,
+    (from: c_int, at: usize, to: c_int, to_at: usize, len: usize, flags: u32));
+refuse_on_pools!(process_vm_writev, "process_vm_writev", number::PROCESS_VM_WRITEV,
+    (process: c_int, from: usize, from_count: usize, to: usize, to_count: usize, flags: usize));
+refuse_on_pools!(process_vm_readv, "process_vm_readv", number::PROCESS_VM_READV,
+    (process: c_int, to: usize, to_count: usize, from: usize, from_count: usize, flags: usize));

@@ -28,9 +28,12 @@ macro_rules! original {
         static ADDRESS: AtomicUsize = AtomicUsize::new(0);
         let mut address = ADDRESS.load(Relaxed);
         if address == 0 {
-            address = $crate::libc::interpose::find(concat!($name, "\0"));
-            ADDRESS.store(address, Relaxed);
-            $crate::fuzz::note_function(&ADDRESS, address);
+            let found = $crate::libc::interpose::find(concat!($name, "\0"));
+            address = found.address;
+            if found.is_lasting {
+                ADDRESS.store(address, Relaxed);
+                $crate::fuzz::note_function(&ADDRESS, address);
+            }
         }
         // SAFETY: the C library has this function with this signature.
         unsafe { core::mem::transmute::<usize, $kind>(address) }
@@ -49,17 +52,40 @@ pub(crate) fn look_up(name: &core::ffi::CStr) -> Option<u64> {
     (address != 0).then_some(address)
 }
 
+/// A function that we stand in for.
+pub(crate) struct Original {
+    pub(crate) address: usize,
+    /// Whether it stays where it is. A library that was opened for itself may be closed again.
+    pub(crate) is_lasting: bool,
+}
+
 /// Where the original of a function is that we stand in for; its name ends with a zero byte.
-pub(crate) fn find(name: &'static str) -> usize {
+pub(crate) fn find(name: &'static str) -> Original {
     // SAFETY: the name is a string with an end.
     let address = unsafe { dlsym(RTLD_NEXT, name.as_ptr().cast()) } as usize;
-    if address == 0 {
+    if address != 0 {
+        return Original {
+            address,
+            is_lasting: true,
+        };
+    }
+    // The names of a library that was opened with RTLD_LOCAL, and of those that it needs, are not for everyone.
+    let text = core::ffi::CStr::from_bytes_until_nul(name.as_bytes()).unwrap_or_default();
+    let Some(address) = modules::find_function(text) else {
         let name = name.trim_end_matches('\0');
         host::fatal(&format!(
             "the target calls {name}, which no other library defines"
         ));
+    };
+    Original {
+        address: address as usize,
+        is_lasting: false,
     }
-    address
+}
+
+/// As `find`, of a function of the C library.
+pub(crate) fn find_address(name: &'static str) -> usize {
+    find(name).address
 }
 
 /// As `find`, in a version of the C library, if that has it; `version` ends with a zero byte, too.
@@ -67,7 +93,7 @@ pub(crate) fn find_version(name: &'static str, version: &'static str) -> usize {
     let (function, version) = (name.as_ptr().cast(), version.as_ptr().cast());
     // SAFETY: name and version are strings with an end.
     match unsafe { dlvsym(RTLD_NEXT, function, version) } as usize {
-        0 => find(name),
+        0 => find(name).address,
         address => address,
     }
 }

@@ -12,6 +12,7 @@ use crate::record::sites::Sites;
 use crate::{fuzz, host, recovery};
 
 use super::interpose::original;
+use super::raw_calls;
 
 #[unsafe(no_mangle)]
 extern "C" fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void {
@@ -21,6 +22,7 @@ extern "C" fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void {
     if recovery::is_active() {
         recovery::loaded_code();
     } else if host::attached() {
+        raw_calls::prepare();
         Sites::update();
     }
     handle

@@ -6,7 +6,9 @@
 //! | [`memory_maps`] | `mmap` and its like |
 //! | [`file_changes`] | functions that change, truncate, allocate or sync files |
 //! | [`thread_start`] | `pthread_create` |
-//! | [`fork_exit`] | `fork` and `_exit` |
+//! | [`fork_exit`] | `fork`, `daemon`, `forkpty` and `_exit` |
+//! | [`execute`] | `execve` and its relatives, `posix_spawn`, `system`, `popen` |
+//! | [`descriptors`] | functions that would close a descriptor of ours |
 //! | [`loading`] | `dlopen` and `dlclose` |
 //! | [`signal_actions`] | `sigaction`, signal masks, `sigaltstack` |
 //! | [`system_calls`] | system calls that transfer data, made by functions of the C library |
@@ -16,7 +18,9 @@
 //! | [`early`] | running before the constructors of other libraries |
 
 pub(crate) mod clone;
+mod descriptors;
 pub(crate) mod early;
+pub(crate) mod execute;
 mod file_changes;
 pub(crate) mod fork_exit;
 pub(crate) mod interpose;

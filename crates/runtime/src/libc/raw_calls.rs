@@ -11,15 +11,96 @@ use core::arch::naked_asm;
 use core::ffi::c_int;
 
 use crate::fuzz::{self, derandomise};
-use crate::libc::{clone, fork_exit, interpose, memory_maps, synchronise, system_calls};
+use crate::libc::{clone, execute, fork_exit, interpose, memory_maps, synchronise, system_calls};
+use crate::patching::modules;
 use crate::platform::number::{
-    CLONE, CLONE3, EXIT_GROUP, FALLOCATE, FDATASYNC, FORK, FSYNC, FTRUNCATE, FUTEX, MMAP, MPROTECT,
-    MREMAP, MSYNC, MUNMAP, SIGALTSTACK,
+    CLONE, CLONE3, COPY_FILE_RANGE, EXECVE, EXECVEAT, EXIT_GROUP, FALLOCATE, FDATASYNC, FORK,
+    FSYNC, FTRUNCATE, FUTEX, IO_SUBMIT, IO_URING_SETUP, MMAP, MPROTECT, MREMAP, MSYNC, MUNMAP,
+    PROCESS_VM_READV, PROCESS_VM_WRITEV, SENDFILE, SIGALTSTACK, SPLICE,
 };
-use crate::platform::{handler_stacks, sys};
+use crate::platform::{handler_stacks, iovec, sys};
 use crate::record::pools::{self, Request};
-use crate::record::{pool_files, remap, schedule, threads};
+use crate::record::sites::Sites;
+use crate::record::{faults, pool_files, remap, schedule, threads};
 use crate::{host, recovery};
+
+/// Watches the code of the target from now on, if it makes system calls of its own: it may map its first pool with one.
+/// A target that does not is watched when it maps one.
+pub(crate) fn prepare() {
+    let starts_by_itself = fuzz::is_active() || derandomise::is_on();
+    if !host::attached() || starts_by_itself || Sites::are_known() {
+        return;
+    }
+    let mut is_needed = false;
+    modules::for_each(|module| is_needed = is_needed || module.makes_system_calls());
+    if is_needed {
+        faults::install();
+        Sites::start();
+    }
+}
+
+/// Ends the target if the kernel is about to write to a pool in a way that is not seen.
+pub(crate) fn refuse_unseen(number: usize, arguments: [usize; 6]) {
+    if !pools::was_mapped() {
+        return;
+    }
+    let [first, second, third, fourth, fifth, _] = arguments;
+    let is_pool = |fd: usize| pools::is_pool(fd as i32);
+    let is_in_pool = |parts: usize, count: usize| {
+        // SAFETY: the target passes these parts to the kernel.
+        let parts = unsafe { iovec::parts(parts, count) };
+        parts.iter().any(|part| pools::is_in_pool(part.address))
+    };
+    let name = match number {
+        SENDFILE if is_pool(first) => "sendfile",
+        SPLICE if is_pool(third) => "splice",
+        COPY_FILE_RANGE if is_pool(third) => "copy_file_range",
+        PROCESS_VM_WRITEV if is_in_pool(fourth, fifth) => "process_vm_writev",
+        PROCESS_VM_READV if is_in_pool(second, third) => "process_vm_readv",
+        // SAFETY: the target passes these requests to the kernel.
+        IO_SUBMIT if unsafe { submits_to_pool(second, third) } => "io_submit",
+        _ => return,
+    };
+    host::fatal(&format!(
+        "the target writes to a pool with {name}, which cannot be recorded"
+    ));
+}
+
+/// Whether one of the requests of `io_submit` writes to a pool or its file.
+///
+/// # Safety
+/// The requests are as the kernel takes them.
+unsafe fn submits_to_pool(count: usize, requests: usize) -> bool {
+    #[repr(C)]
+    struct Asynchronous {
+        data: u64,
+        key: u32,
+        flags: u32,
+        operation: u16,
+        priority: u16,
+        fd: i32,
+        buffer: u64,
+        len: u64,
+    }
+    const PREAD: u16 = 0;
+    const PWRITE: u16 = 1;
+    const PREADV: u16 = 7;
+    const PWRITEV: u16 = 8;
+    (0..count).any(|place| {
+        // SAFETY: by the contract.
+        let request = unsafe { &**(requests as *const *const Asynchronous).add(place) };
+        match request.operation {
+            PWRITE | PWRITEV => pools::is_pool(request.fd),
+            PREAD => pools::is_in_pool(request.buffer),
+            PREADV => {
+                // SAFETY: by the contract.
+                let parts = unsafe { iovec::parts(request.buffer as usize, request.len as usize) };
+                parts.iter().any(|part| pools::is_in_pool(part.address))
+            }
+            _ => false,
+        }
+    })
+}
 
 /// Does what the target asks the kernel for, where that concerns us. `None`: the kernel itself must
 /// be asked, from where the target asks it.
@@ -68,6 +149,8 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
         SIGALTSTACK => {
             return unsafe { handler_stacks::exchange(first as *const _, second as *mut _) };
         }
+        // SAFETY: by the contract the target makes this call with these arguments.
+        EXECVE | EXECVEAT => unsafe { execute::raw(number, arguments) },
         FORK => return Some(copy_process(number, arguments)),
         CLONE => return make(number, arguments, first as u64, second as u64),
         CLONE3 => {
@@ -83,6 +166,17 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
         EXIT_GROUP => {
             threads::conclude();
             return None;
+        }
+        SENDFILE | SPLICE | COPY_FILE_RANGE | PROCESS_VM_WRITEV | PROCESS_VM_READV | IO_SUBMIT => {
+            refuse_unseen(number, arguments);
+            return None;
+        }
+        IO_URING_SETUP => {
+            const ENOSYS: isize = 38;
+            host::warn(
+                "the target asked for io_uring, which cannot be recorded; it was told that the kernel has none",
+            );
+            -ENOSYS
         }
         // SAFETY: by the contract these are the arguments of a `futex` that the target makes, so the word is mapped.
         FUTEX => return unsafe { synchronise::futex(arguments, || sys::call(number, arguments)) },

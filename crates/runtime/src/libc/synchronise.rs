@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::fuzz::derandomise;
-use crate::libc::interpose::{errno, find, find_version, original};
+use crate::libc::interpose::{errno, find_address, find_version, original};
 use crate::record::schedule::{self, Members};
 
 const EBUSY: c_int = 16;
@@ -83,36 +83,36 @@ type Of3 = extern "C" fn(Object, Object, Object) -> c_int;
 type OfClock = extern "C" fn(Object, Object, c_int, Object) -> c_int;
 
 stands_in! {
-    fn pthread_mutex_lock(mutex: Object) -> c_int = lock_mutex, find("pthread_mutex_lock\0");
-    fn pthread_mutex_unlock(mutex: Object) -> c_int = release, find("pthread_mutex_unlock\0");
-    fn pthread_rwlock_rdlock(lock: Object) -> c_int = lock_to_read, find("pthread_rwlock_rdlock\0");
-    fn pthread_rwlock_wrlock(lock: Object) -> c_int = lock_to_write, find("pthread_rwlock_wrlock\0");
-    fn pthread_rwlock_unlock(lock: Object) -> c_int = release, find("pthread_rwlock_unlock\0");
-    fn pthread_spin_lock(lock: Object) -> c_int = lock_spin, find("pthread_spin_lock\0");
-    fn pthread_spin_unlock(lock: Object) -> c_int = release, find("pthread_spin_unlock\0");
+    fn pthread_mutex_lock(mutex: Object) -> c_int = lock_mutex, find_address("pthread_mutex_lock\0");
+    fn pthread_mutex_unlock(mutex: Object) -> c_int = release, find_address("pthread_mutex_unlock\0");
+    fn pthread_rwlock_rdlock(lock: Object) -> c_int = lock_to_read, find_address("pthread_rwlock_rdlock\0");
+    fn pthread_rwlock_wrlock(lock: Object) -> c_int = lock_to_write, find_address("pthread_rwlock_wrlock\0");
+    fn pthread_rwlock_unlock(lock: Object) -> c_int = release, find_address("pthread_rwlock_unlock\0");
+    fn pthread_spin_lock(lock: Object) -> c_int = lock_spin, find_address("pthread_spin_lock\0");
+    fn pthread_spin_unlock(lock: Object) -> c_int = release, find_address("pthread_spin_unlock\0");
     fn pthread_cond_wait(condition: Object, mutex: Object) -> c_int = wait,
         find_version("pthread_cond_wait\0", CONDITIONS);
     fn pthread_cond_timedwait(condition: Object, mutex: Object, time: Object) -> c_int = wait_until,
         find_version("pthread_cond_timedwait\0", CONDITIONS), derandomise::is_on;
     fn pthread_cond_clockwait(condition: Object, mutex: Object, clock: c_int, time: Object) -> c_int
-        = wait_until_clock, find("pthread_cond_clockwait\0"), derandomise::is_on;
+        = wait_until_clock, find_address("pthread_cond_clockwait\0"), derandomise::is_on;
     fn pthread_cond_signal(condition: Object) -> c_int = release,
         find_version("pthread_cond_signal\0", CONDITIONS);
     fn pthread_cond_broadcast(condition: Object) -> c_int = broadcast,
         find_version("pthread_cond_broadcast\0", CONDITIONS);
-    fn pthread_barrier_wait(barrier: Object) -> c_int = meet, find("pthread_barrier_wait\0");
-    fn sem_wait(semaphore: Object) -> c_int = take_semaphore, find("sem_wait\0");
-    fn sem_post(semaphore: Object) -> c_int = release, find("sem_post\0");
-    fn pthread_join(thread: Object, result: Object) -> c_int = join, find("pthread_join\0");
-    fn sched_yield() -> c_int = give_way, find("sched_yield\0");
-    fn sleep(seconds: c_uint) -> c_uint = rest_seconds, find("sleep\0"),
+    fn pthread_barrier_wait(barrier: Object) -> c_int = meet, find_address("pthread_barrier_wait\0");
+    fn sem_wait(semaphore: Object) -> c_int = take_semaphore, find_address("sem_wait\0");
+    fn sem_post(semaphore: Object) -> c_int = release, find_address("sem_post\0");
+    fn pthread_join(thread: Object, result: Object) -> c_int = join, find_address("pthread_join\0");
+    fn sched_yield() -> c_int = give_way, find_address("sched_yield\0");
+    fn sleep(seconds: c_uint) -> c_uint = rest_seconds, find_address("sleep\0"),
         derandomise::is_on;
-    fn usleep(microseconds: c_uint) -> c_int = rest_microseconds, find("usleep\0"),
+    fn usleep(microseconds: c_uint) -> c_int = rest_microseconds, find_address("usleep\0"),
         derandomise::is_on;
-    fn nanosleep(time: Object, left: Object) -> c_int = rest, find("nanosleep\0"),
+    fn nanosleep(time: Object, left: Object) -> c_int = rest, find_address("nanosleep\0"),
         derandomise::is_on;
     fn clock_nanosleep(clock: c_int, flags: c_int, time: Object, left: Object) -> c_int
-        = rest_by_clock, find("clock_nanosleep\0"), derandomise::is_on;
+        = rest_by_clock, find_address("clock_nanosleep\0"), derandomise::is_on;
 }
 
 /// Takes a lock, of which `attempt` says at once whether it is free.

@@ -8,9 +8,8 @@
 //! of it.
 #![allow(unsafe_code, reason = "reads and changes code")]
 
-use core::sync::atomic::{AtomicI32, Ordering};
-
 use crate::host;
+use crate::platform::descriptor::{Descriptor, DescriptorCell};
 use crate::platform::sys;
 use crate::record::threads;
 
@@ -24,12 +23,11 @@ const REGISTER_SYNC_CORE: usize = 64;
 
 /// `/proc/self/mem`: writes to read-only code as a debugger would. Belongs to one process: a child
 /// after fork needs its own.
-static MEMORY: AtomicI32 = AtomicI32::new(-1);
+static MEMORY: DescriptorCell = DescriptorCell::new();
 
 fn memory() -> i32 {
-    let fd = MEMORY.load(Ordering::Relaxed);
-    if fd >= 0 {
-        return fd;
+    if let Some(memory) = MEMORY.get() {
+        return memory.fd;
     }
     let arguments = [
         AT_FDCWD,
@@ -47,16 +45,16 @@ fn memory() -> i32 {
     let fd = sys::move_up(fd);
     // SAFETY: a command without pointers.
     unsafe { sys::call(sys::number::MEMBARRIER, [REGISTER_SYNC_CORE, 0, 0, 0, 0, 0]) };
-    MEMORY.store(fd, Ordering::Relaxed);
+    MEMORY.set(Descriptor::of(fd));
     fd
 }
 
 /// In the child after fork.
 pub(crate) fn reset_after_fork() {
-    let fd = MEMORY.swap(-1, Ordering::Relaxed);
-    if fd >= 0 {
-        sys::close(fd);
+    if let Some(memory) = MEMORY.get() {
+        sys::close(memory.fd);
     }
+    MEMORY.set(None);
 }
 
 /// Writes to memory that may be read-only, and that is not executed or used now.

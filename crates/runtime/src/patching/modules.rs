@@ -13,6 +13,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use powerfail_patch::Classifier;
 use powerfail_protocol::message::MessageKind;
 
 use crate::host;
@@ -232,6 +233,31 @@ impl LoadedModule {
         tables.map(|header| unsafe { code::view(self.base + header.address, header.memory_len) })
     }
 
+    /// Whether it has a `syscall` instruction, and is not of the system.
+    pub(crate) fn makes_system_calls(&self) -> bool {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        if is_this(self) || self.is_of_the_system() {
+            return false;
+        }
+        let mut classifier = None;
+        let mut found = false;
+        for table in self.unwind_tables() {
+            functions(table, |start, end, _| {
+                let is_code = self.segment_end(start).is_some_and(|last| end <= last);
+                if found || !is_code {
+                    return;
+                }
+                // SAFETY: functions of loaded modules are readable.
+                let bytes = unsafe { code::view(start, end - start) };
+                if bytes.windows(2).any(|pair| pair == SYSCALL) {
+                    let classifier = classifier.get_or_insert_with(Classifier::new);
+                    classifier.scan(bytes, start, |scanned| found |= scanned.is_system_call);
+                }
+            });
+        }
+        found
+    }
+
     /// Its functions, as the unwind table has them.
     pub(crate) fn functions(&self) -> Vec<Function> {
         let mut found = Vec::new();
@@ -327,10 +353,30 @@ impl LoadedModule {
 
     /// Whether it defines this name, in the default version.
     pub(crate) fn defines(&self, name: &CStr) -> bool {
+        self.definition(name).is_some()
+    }
+
+    /// The address of the function that it defines under this name, in the default version.
+    fn address_of(&self, name: &CStr) -> Option<u64> {
+        /// A function that says where the function is.
+        const INDIRECT: u8 = 10;
+        let symbol = self.definition(name)?;
+        // SAFETY: an entry of the symbol table of a loaded module: name, kind, visibility, section, value.
+        unsafe {
+            let kind = ((symbol + 4) as *const u8).read() & 15;
+            let address = self.base + ((symbol + 8) as *const u64).read();
+            if kind == INDIRECT {
+                let resolve: extern "C" fn() -> u64 = core::mem::transmute(address);
+                return Some(resolve());
+            }
+            Some(address)
+        }
+    }
+
+    /// Where the symbol is that it defines under this name, in the default version.
+    fn definition(&self, name: &CStr) -> Option<u64> {
         const HIDDEN: u16 = 0x8000;
-        let Some(tables) = self.name_tables() else {
-            return false;
-        };
+        let tables = self.name_tables()?;
         let hash = name.to_bytes().iter().fold(5381u32, |hash, byte| {
             hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
         });
@@ -341,11 +387,11 @@ impl LoadedModule {
                 [0, 4, 8].map(|offset| u64::from(word(tables.hashes + offset)));
             let buckets_at = tables.hashes + 16 + 8 * filter_len;
             if buckets == 0 {
-                return false;
+                return None;
             }
             let mut number = u64::from(word(buckets_at + 4 * (u64::from(hash) % buckets)));
             if number < first {
-                return false;
+                return None;
             }
             loop {
                 let found = word(buckets_at + 4 * buckets + 4 * (number - first));
@@ -357,10 +403,10 @@ impl LoadedModule {
                 let is_hidden = tables.versions != 0
                     && ((tables.versions + 2 * number) as *const u16).read() & HIDDEN != 0;
                 if is_same && !is_hidden {
-                    return true;
+                    return Some(symbol);
                 }
                 if found & 1 != 0 {
-                    return false;
+                    return None;
                 }
                 number += 1;
             }
@@ -417,6 +463,17 @@ pub(crate) fn is_defined(name: &CStr) -> bool {
     let mut is_defined = false;
     for_each(|module| is_defined = is_defined || !is_this(module) && module.defines(name));
     is_defined
+}
+
+/// The function of this name of any module but ours.
+pub(crate) fn find_function(name: &CStr) -> Option<u64> {
+    let mut found = None;
+    for_each(|module| {
+        if found.is_none() && !is_this(module) {
+            found = module.address_of(name);
+        }
+    });
+    found
 }
 
 /// Whether code is our own, whether or not our module was looked at already.

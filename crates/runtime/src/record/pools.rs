@@ -493,7 +493,9 @@ fn ask_host(place: u64, len: u64, offset: u64, fd: i32) -> Reply {
     }
     slot.reply.store(0, Ordering::Release);
     let words = [place, len, offset, threads::index_of(slot), 0];
-    host::send(MessageKind::PoolMap, words, &path_of(fd), Some(fd));
+    if !host::send(MessageKind::PoolMap, words, &path_of(fd), Some(fd)) {
+        host::unreachable();
+    }
     loop {
         match slot.reply.load(Ordering::Acquire) {
             0 => sys::futex_wait(&slot.reply, 0),

@@ -103,6 +103,11 @@ impl Sites {
         generated_code::look_at_all();
     }
 
+    /// Whether the code of the target is watched.
+    pub(crate) fn are_known() -> bool {
+        SITES.with(|sites| sites.is_some())
+    }
+
     fn new(thread_starter: u64) -> Self {
         let emitter = Emitter::new(Settings {
             names_stacks: call_stacks::are_wanted(),
@@ -155,6 +160,8 @@ impl Sites {
         }
         self.forget(from, to);
         let functions = self.modules.add(module);
+        // All is found before anything changes: behind a breakpoint, other instructions would be decoded.
+        let silent = self.find_silent(&functions);
         if module.is_of_the_system() {
             self.system_modules.push((from, to));
         } else {
@@ -164,7 +171,7 @@ impl Sites {
             self.transactional.push((from, to));
             fuzz::loaded_libpmemobj(from, to);
         }
-        self.sweep(functions);
+        self.patch_silent(silent);
     }
 
     /// Puts breakpoints at the system calls that the target makes itself.
@@ -223,10 +230,10 @@ impl Sites {
         }
     }
 
-    /// Patches every flush, fence, locked operation and client request in functions that are new.
-    fn sweep(&mut self, functions: Vec<Function>) {
+    /// Every flush, fence, locked operation and client request in functions that are new.
+    fn find_silent(&mut self, functions: &[Function]) -> Vec<Site> {
         let mut silent = Vec::new();
-        for function in functions {
+        for function in functions.iter().copied() {
             // SAFETY: functions of loaded modules are readable.
             let bytes = unsafe { code::view(function.start, function.end - function.start) };
             let is_starter = (function.start..function.end).contains(&self.thread_starter);
@@ -246,6 +253,11 @@ impl Sites {
                 self.patcher.functions.insert(function.start, layout);
             }
         }
+        silent
+    }
+
+    /// Patches what does not fault.
+    fn patch_silent(&mut self, silent: Vec<Site>) {
         let mut refused = 0;
         for site in silent {
             if !self.entries.contains_key(&site.address())

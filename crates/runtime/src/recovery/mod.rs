@@ -29,6 +29,7 @@ mod access_table;
 mod attention;
 pub(crate) mod breakpoints;
 mod choose;
+mod comparison;
 pub(crate) mod fork;
 mod hot_sites;
 mod load_stacks;

@@ -94,7 +94,7 @@ pub(super) fn resolve(
         let found = match (interpose::maybe_find(name), otherwise) {
             (Some(address), _) => address as usize,
             (None, Some(address)) => address,
-            (None, None) => interpose::find(name),
+            (None, None) => interpose::find(name).address,
         };
         crate::fuzz::instead_of(name, found)
     };

@@ -206,7 +206,10 @@ pub(super) static LONGJMP: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds what may be needed where nothing can be looked up.
 pub(crate) fn prepare() {
-    LONGJMP.store(crate::libc::interpose::find("longjmp\0"), Ordering::Relaxed);
+    LONGJMP.store(
+        crate::libc::interpose::find("longjmp\0").address,
+        Ordering::Relaxed,
+    );
 }
 
 extern "C" fn jumps() -> usize {
@@ -220,7 +223,7 @@ extern "C" fn jumps() -> usize {
         }
     }
     match LONGJMP.load(Ordering::Relaxed) {
-        0 => crate::libc::interpose::find("longjmp\0"),
+        0 => crate::libc::interpose::find("longjmp\0").address,
         address => address,
     }
 }

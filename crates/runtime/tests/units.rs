@@ -1,0 +1,13 @@
+//! The unit tests of the runtime's files that depend on nothing. The runtime itself cannot be a test program: it defines
+//! functions of the C library.
+#![allow(
+    dead_code,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "the files are parts of the runtime, which uses all of them and allows this"
+)]
+
+#[path = "../src/recovery/comparison.rs"]
+mod comparison;
+#[path = "../src/platform/map_lines.rs"]
+mod map_lines;
