@@ -13,7 +13,7 @@ mod prefix;
 mod undisturbed;
 mod words;
 
-pub(crate) use engine::Engine;
+pub(crate) use engine::{Engine, Share};
 pub(crate) use finding::{Failed, evidence};
 pub(crate) use lazy_findings::written;
 pub(crate) use words::scope_note;
@@ -21,7 +21,7 @@ pub(crate) use words::scope_note;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use powerfail_explore::{EagerOptions, runs_within};
+use powerfail_explore::EagerOptions;
 use powerfail_finding::{Code, Finding, NotChecked, Totals};
 use powerfail_lint::{LintOptions, Linted};
 use powerfail_model::EventIndex;
@@ -38,6 +38,7 @@ use crate::options::{CrashOptions, LazyOptions, LazyTime, RaceOptions};
 use crate::places::Places;
 use crate::races;
 use crate::runner::Runner;
+use engine::{BoundedObserver, Clock};
 
 /// How long lost and reordered lines are explored at least where no budget is given.
 const SHARE_MIN: Duration = Duration::from_secs(30);
@@ -63,6 +64,10 @@ pub(crate) fn crash<'t>(
     runner: &mut Runner<'t>,
     observer: &mut dyn Observer,
 ) -> Result<Crashed, CheckError> {
+    let clock = Clock {
+        begun: Instant::now(),
+        budget: options.budget,
+    };
     let undisturbed = match options.undisturbed {
         Some(_) => None,
         None => Some(undisturbed::undisturbed(trace, runner, observer)?),
@@ -95,7 +100,6 @@ pub(crate) fn crash<'t>(
     crashed.totals.events = events;
     crashed.notes.extend(contents.note());
     crashed.notes.extend(lint::note(&linted));
-    let begun = Instant::now();
     if !opens_pool {
         // Crashes would show nothing. What the lint has proved holds.
         let proved = linted.hits.iter().filter(|hit| hit.confirmed);
@@ -107,28 +111,47 @@ pub(crate) fn crash<'t>(
         crashed.totals.recovery_runs = runner.runs;
         return Ok(crashed);
     }
-    let mut engine = Engine::new(trace, runner, observer, &mut contents);
+    let mut bounded = BoundedObserver {
+        observer,
+        end: clock.after(100),
+    };
+    let mut engine = Engine::new(trace, runner, &mut bounded, &mut contents, clock);
     let mut known = Vec::new();
     if options.prefix {
-        let jobs = engine.runner.job_count();
-        let limit = options.budget.map(|budget| runs_within(budget, each, jobs));
-        known = engine.prefix_crashes(options, limit, each, &mut crashed, &mut places)?;
+        engine.allow(Share::Crashes);
+        let crashes = engine.prefix_crashes(options, each, &mut crashed, &mut places);
+        known = engine.unless_interrupted(crashes)?.unwrap_or_default();
     }
     if let Some(eager) = &options.eager {
-        engine.eager_crashes(eager, options.budget, &mut crashed, &mut places)?;
+        engine.allow(Share::Lazy);
+        let crashes = engine.eager_crashes(eager, options.budget, &mut crashed, &mut places);
+        engine.unless_interrupted(crashes)?;
     }
+    engine.allow(Share::Candidates);
     engine.candidates(&linted, options, &mut crashed, &mut places)?;
     if let Some(lazy) = options.lazy.as_ref().filter(|_| !engine.is_interrupted) {
-        let time = lazy_time(lazy.time, options.budget, begun.elapsed());
+        let until = engine.allow(match options.races {
+            Some(_) => Share::LazyBeforeRaces,
+            None => Share::Lazy,
+        });
+        let time = lazy_time(lazy.time, until, clock.begun.elapsed());
         let limits = Limits { time, each };
-        engine.lazy_crashes(lazy, options, &limits, &known, &mut crashed, &mut places)?;
+        let crashes =
+            engine.lazy_crashes(lazy, options, &limits, &known, &mut crashed, &mut places);
+        engine.unless_interrupted(crashes)?;
     }
     if let Some(races) = options.races.as_ref().filter(|_| !engine.is_interrupted) {
-        let spent = begun.elapsed();
-        let time = options.budget.map(|budget| budget.saturating_sub(spent));
-        engine.watch_reads(races, options, time, &mut crashed, &mut places)?;
+        let until = engine.allow(Share::Races);
+        engine.watch_reads(races, options, until, &mut crashed, &mut places)?;
     }
-    crashed.is_interrupted = engine.is_interrupted;
+    let is_stopped = engine.is_interrupted;
+    crashed.is_interrupted = is_stopped && bounded.observer.is_interrupted();
+    if is_stopped && !crashed.is_interrupted {
+        crashed.notes.push(
+            "the budget is spent: the report covers only what was tried until then; see --budget"
+                .to_owned(),
+        );
+    }
     crashed.totals.recovery_runs = runner.runs;
     crashed.findings = group(crashed.findings);
     places.name_syncs(&mut crashed.findings)?;
@@ -178,12 +201,13 @@ struct Limits {
     each: Duration,
 }
 
-/// How long lost and reordered lines may be explored, after other crashes took `spent`.
-fn lazy_time(time: LazyTime, budget: Option<Duration>, spent: Duration) -> Option<Duration> {
-    match (time, budget) {
-        (LazyTime::Any, _) | (LazyTime::Budget, None) => None,
-        (LazyTime::Budget, Some(budget)) => Some(budget.saturating_sub(spent)),
-        (LazyTime::Share, Some(budget)) => Some(budget.saturating_sub(spent) / 2),
+/// How long lost and reordered lines may be explored, after other crashes took `spent`. `until` is when their part of
+/// the budget ends.
+fn lazy_time(time: LazyTime, until: Option<Instant>, spent: Duration) -> Option<Duration> {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    match (time, left) {
+        (_, Some(left)) => Some(left),
+        (LazyTime::Any | LazyTime::Budget, None) => None,
         (LazyTime::Share, None) => Some(SHARE_MIN.max(2 * spent)),
     }
 }
@@ -200,7 +224,8 @@ impl Engine<'_, '_> {
         let explored = eager::explore(self, options, budget, places)?;
         crashed.findings.extend(explored.findings);
         let prefixes = prefix::once_for_each_stack(explored.prefixes);
-        crashed.findings.extend(self.explain(prefixes, places)?);
+        self.allow(Share::LazyExplained);
+        crashed.findings.extend(self.explain(&prefixes, places)?);
         crashed.totals.failure_points = explored.eager.segments;
         crashed.totals.failure_point_stacks = explored.stacks;
         crashed.totals.failure_points_run = explored.eager.segments;
@@ -218,6 +243,7 @@ impl Engine<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
         let selection = options.selection.as_deref();
+        let mut unconfirmed = 0_u64;
         for hit in &linted.hits {
             if !hit.confirmed && selection.is_some_and(|it| !it.wants_candidate(hit)) {
                 continue;
@@ -226,15 +252,25 @@ impl Engine<'_, '_> {
                 Some(lint::finding(hit, places))
             } else if hit.code == Code::StoreNotAdded {
                 Some(self.confirm_rollback(hit, places)?)
-            } else if self.is_interrupted {
-                None
             } else {
-                self.confirm(hit, places)?
+                let confirmed = self.confirm(hit, places);
+                let confirmed = self.unless_interrupted(confirmed)?;
+                unconfirmed += u64::from(confirmed.is_none());
+                confirmed.flatten()
             };
             if let Some(finding) = &finding {
                 self.announce(finding);
             }
             crashed.findings.extend(finding);
+        }
+        if unconfirmed > 0 && self.is_late() {
+            let what = match unconfirmed {
+                1 => "1 suspicion of the lint is".to_owned(),
+                _ => format!("{unconfirmed} suspicions of the lint are"),
+            };
+            crashed
+                .notes
+                .push(format!("the budget is spent: {what} not tried"));
         }
         Ok(())
     }
@@ -264,6 +300,10 @@ impl Engine<'_, '_> {
             crashed.notes.extend(note);
         }
         crashed.totals.exploration = Some(exploration);
+        self.allow(match options.races {
+            Some(_) => Share::LazyExplainedBeforeRaces,
+            None => Share::LazyExplained,
+        });
         self.explain_lazy(explored, known, crashed, places)
     }
 
@@ -298,11 +338,11 @@ impl Engine<'_, '_> {
         &mut self,
         races: &RaceOptions,
         options: &CrashOptions,
-        time: Option<Duration>,
+        until: Option<Instant>,
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
-        let found = self.races(races, options, time, places);
+        let found = self.races(races, options, until, places);
         let Some(found) = self.unless_interrupted(found)? else {
             return Ok(());
         };

@@ -10,7 +10,7 @@
 mod failures;
 
 use std::cell::RefCell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use powerfail_explore::{
     EagerOptions, EagerState, EagerStates, GroupId, Representatives, Survey, runs_within,
@@ -20,7 +20,7 @@ use powerfail_image::PoolImages;
 use powerfail_model::{CrashState, EventIndex};
 use rustc_hash::FxHashSet;
 
-use crate::crash::{Engine, Failed};
+use crate::crash::{Engine, Failed, Share};
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
 use crate::event::{Event, Step};
@@ -31,6 +31,9 @@ use failures::{FailingState, Failures};
 /// How many failures are diagnosed at a time, and how many times at most.
 const DIAGNOSED_AT_A_TIME: usize = 16;
 const ROUNDS_MAX: usize = 8;
+
+/// How many states are counted before an interruption is looked for.
+const STATES_BETWEEN_LOOKS: u64 = 1024;
 
 /// Under a budget so many times more states are looked at than can run.
 const CHOICE: u64 = 64;
@@ -126,9 +129,9 @@ pub(crate) fn explore(
     totals.run = ran.states;
     totals.failed = ran.failed;
     totals.equal_images = ran.equal_images;
-    if engine.is_interrupted {
+    if engine.is_stopped() {
         notes.push(format!(
-            "interrupted after {} of up to {states} crash states; what failed is shown as it was found, \
+            "stopped after {} of up to {states} crash states; what failed is shown as it was found, \
              with more lines lost than may be needed",
             ran.states
         ));
@@ -168,6 +171,7 @@ fn run_states(
     ran: &mut Ran,
 ) -> Result<(), CheckError> {
     let mut states = states(engine, options, survey)?;
+    let until = engine.until();
     let Engine {
         runner,
         observer,
@@ -178,7 +182,7 @@ fn run_states(
     let mut left = only.map(FxHashSet::len);
     let mut next = || -> Result<Option<(EagerState, Trial)>, CheckError> {
         // What comes after the last that is wanted need not be made.
-        if left == Some(0) {
+        if left == Some(0) || until.is_some_and(|until| Instant::now() >= until) {
             return Ok(None);
         }
         while let Some(state) = states.next_state()? {
@@ -230,8 +234,11 @@ fn run_representatives(
         .min(usize::try_from(each).unwrap_or(usize::MAX));
     let mut groups = Representatives::default();
     let mut all = states(engine, &options, survey)?;
+    let mut count = 0_u64;
     while let Some(state) = all.next_state()? {
-        if engine.observer.is_interrupted() {
+        count += 1;
+        // Even a spent budget tells how much there is, if that takes no time.
+        if count.is_multiple_of(STATES_BETWEEN_LOOKS) && engine.observer.is_interrupted() {
             return Err(CheckError::Interrupted);
         }
         groups.push(state.group);
@@ -320,11 +327,12 @@ fn conclude(
     explored: &mut EagerResult,
     places: &mut Places<'_>,
 ) -> Result<(), CheckError> {
+    engine.allow(Share::LazyExplained);
     let (whole, mut left) = failures.into_parts();
     explored.prefixes.extend(whole.into_iter().map(prefix_of));
     for _ in 0..ROUNDS_MAX {
         let batch = failures::next_batch(&left, DIAGNOSED_AT_A_TIME);
-        if batch.is_empty() || engine.is_interrupted {
+        if batch.is_empty() || engine.is_stopped() {
             break;
         }
         let failing: Vec<Failing> = batch.iter().map(|number| left[*number].failing()).collect();
@@ -367,7 +375,7 @@ fn conclude(
         }
     }
     left.retain(|found| !found.is_explained);
-    if engine.is_interrupted {
+    if engine.is_stopped() {
         for found in left.drain(..) {
             let finding = engine.undiagnosed(&failed_of(found), places)?;
             explored.findings.push(finding);

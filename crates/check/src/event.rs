@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use powerfail_finding::{Eager, Finding};
+use powerfail_finding::{Code, Eager, Finding};
+use powerfail_model::EventIndex;
 use powerfail_recorder::Summary;
 
 /// A step of a check.
@@ -23,6 +24,10 @@ pub enum Step {
     Crashes,
     /// Lost and reordered lines are explored.
     Lazy,
+    /// The same, where recovery can observe much.
+    LazyAgain,
+    /// The power fails again, during recovery.
+    Second,
     /// The reads of recovery are watched.
     Races,
     /// Commit variables are inferred.
@@ -52,6 +57,8 @@ pub enum Event<'a> {
         points: u64,
         /// How long it will take, about.
         estimate: Duration,
+        /// How long the whole run takes at most.
+        budget: Option<Duration>,
     },
     /// Before recovery runs on combinations of stores that may survive.
     Combinations {
@@ -74,6 +81,13 @@ pub enum Event<'a> {
         recordings: u64,
         /// How many of them have an order of their own.
         distinct: u64,
+    },
+    /// Recovery fails after a crash, and fails again. Its cause is not known yet; a finding follows.
+    Failing {
+        /// What recovery does.
+        code: Code,
+        /// The power fails just before this event.
+        at: EventIndex,
     },
     /// A finding was confirmed. The report may merge it with another one of the same root cause.
     Finding(&'a Finding),

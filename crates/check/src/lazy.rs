@@ -15,7 +15,8 @@
 //! - [`point`]: one failure point; [`walk`]: the tree of its executions; [`sample`]: where there are too many.
 //! - [`confirm`]: failing executions become [`failure`]s; [`choices`]: what a finding says about the loads.
 //! - [`nested`]: power failures during recovery. [`robustness`]: executions that no moment of the run explains.
-//! - [`reuse`]: failure points that need no run. [`budget`]: `--max-executions`. [`states`]: sizes of state spaces.
+//! - [`turns`]: how failure points share the time. [`reuse`]: failure points that need no run.
+//! - [`budget`]: `--max-executions`. [`states`]: sizes of state spaces.
 
 mod budget;
 mod choices;
@@ -31,21 +32,22 @@ mod sample;
 pub(crate) mod states;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turns;
 pub(crate) mod walk;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use powerfail_explore::{
     FailurePoint, FailurePointOptions, FailurePointsByStack, LeftOut, Plan, PlanOptions,
 };
-use powerfail_finding::Exploration;
+use powerfail_finding::{Code, Exploration};
 use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 
 use crate::content::Contents;
 use crate::error::CheckError;
-use crate::event::{Observer, Step};
+use crate::event::{Event, Observer, Step};
 use crate::options::LazyOptions;
 use crate::runner::Runner;
 use budget::{BudgetedExecutor, ExecutionBudget};
@@ -53,14 +55,18 @@ use driver::{Bounds, Progress, Round, RoundObserver, round};
 use executor::OracleExecutor;
 use point::{PointResult, PointSettings, Reason, Thoroughness};
 use reuse::{Changes, Reuse};
+use turns::{KnownFailures, Turn, TurnKind};
 
 pub(crate) use choices::choices;
 pub(crate) use confirm::loads;
+use failure::FailureKey;
 pub(crate) use failure::{Failure, Load};
 pub(crate) use robustness::Contradiction;
 
 /// The first round has at least this many failure points.
 const FIRST_ROUND: usize = 64;
+/// Second failures get this part of the time.
+const SECOND_SHARE: u32 = 3;
 /// Crash states that are tried at a failure point which cannot be explored.
 const SAMPLE: usize = 64;
 
@@ -117,10 +123,6 @@ impl LazyPoints {
     pub(crate) fn moments(&self) -> impl Iterator<Item = EventIndex> {
         self.ranked.iter().map(|point| point.at)
     }
-
-    fn rounds(&self, is_bounded: bool) -> Vec<Vec<FailurePoint>> {
-        rounds(&self.ranked, is_bounded.then_some(self.stacks))
-    }
 }
 
 /// All failure points, the most valuable first, and what is left out.
@@ -176,99 +178,333 @@ pub(crate) fn explore<'t>(
 ) -> Result<LazyResult, CheckError> {
     let options = limits.options;
     let deadline = limits.time.map(|time| Instant::now() + time);
-    let settings = PointSettings {
+    let mut exploration = TurnByTurn {
+        trace,
+        runner,
         contents,
-        fork: options.fork,
-        depth: options.depth,
-        limit: options.limit,
-        sample: SAMPLE,
-        robustness: options.robustness,
-        seed: limits.seed,
-        deadline: deadline.map(|deadline| (deadline, limits.each)),
-    };
-    let bounds = Bounds {
-        max_executions: options.max_executions,
+        limits,
         deadline,
+        stacks: points.stacks,
+        budget: options
+            .max_executions
+            .map(|max| ExecutionBudget::new(max, options)),
+        observer,
+        second_time: limits.time.map(|time| time / SECOND_SHARE),
+        announced: BTreeSet::new(),
     };
     let total = points.ranked.len() as u64;
-    let is_bounded = deadline.is_some() || options.max_executions.is_some();
     let mut progress = Progress::<PointResult>::default();
-    let fill = runner.fill().map(|fill| fill.byte);
-    let stack_count = points.stacks as u64;
-    let mut budget = options
-        .max_executions
-        .map(|max| ExecutionBudget::new(max, options));
-    let mut rounds = VecDeque::from(points.rounds(is_bounded));
-    while let Some(mut points) = rounds.pop_front() {
-        if progress.is_over {
-            break;
+    let mut second: Option<SecondTurns> = None;
+    for turn in turns::turns(options) {
+        let earlier = match (turn.kind, &second) {
+            (TurnKind::SecondAgain, Some(second)) => &second.progress.results,
+            _ => &progress.results,
+        };
+        let chosen = turns::points_of(turn, &points.ranked, earlier);
+        let is_over = exploration.is_late() || progress.is_interrupted;
+        if chosen.is_empty() || is_over || progress.is_over {
+            continue;
         }
-        let mut settings = settings;
-        let mut is_scarce = false;
-        if let Some(budget) = &mut budget
-            && let Some(share) = budget.share(points.len())
-        {
-            is_scarce = true;
-            settings.sample = share.sample;
-            let later = points.split_off(share.points);
-            if !later.is_empty() {
-                rounds.push_front(later);
+        let mut now = Progress::<PointResult>::default();
+        match turn.kind {
+            TurnKind::First => exploration.turn(turn, &chosen, &[], &mut progress)?,
+            TurnKind::Again => {
+                exploration.turn(turn, &chosen, &progress.results, &mut now)?;
+                progress.add(now);
             }
-        }
-        let mut moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
-        moments.extend(progress.results.iter().map(|point| point.at));
-        moments.sort_unstable();
-        let changes = Changes::of(trace, runner.rules(), fill, &moments)?;
-        let mut reuse = Reuse::new(&changes, contents, progress.results.iter());
-        let kill_handles = runner.kill_handles();
-        let mut executors = runner.executors(options.robustness)?;
-        if is_scarce {
-            // With several workers, which point gets the rest would depend on which comes first.
-            executors.truncate(1);
-        }
-        let left = budget.as_ref().map(ExecutionBudget::left);
-        let executors = executors
-            .into_iter()
-            .map(|executor| BudgetedExecutor { executor, left });
-        let executors = executors.collect();
-        let mut tick = |done| {
-            observer.progress(Step::Lazy, done, total);
-            !observer.is_interrupted()
-        };
-        let this_round = Round {
-            points: &points,
-            explore: &|executor: &mut BudgetedExecutor<OracleExecutor<'_, '_>>,
-                       point: &FailurePoint,
-                       watched| {
-                point::explore_point(executor, point.at, point.stack, watched, &settings)
-            },
-            bounds,
-        };
-        let mut round_observer = RoundObserver {
-            tick: &mut tick,
-            kill: &|| crate::runner::kill(&kill_handles),
-        };
-        round(
-            executors,
-            &this_round,
-            &mut reuse,
-            &mut progress,
-            &mut round_observer,
-        )?;
-        if let Some(budget) = &mut budget {
-            let again = budget.settle(&mut progress, &points);
-            if !again.is_empty() {
-                rounds.push_front(again);
+            TurnKind::Second | TurnKind::SecondAgain => {
+                let judged = keys_of(&progress.results);
+                exploration.second_turn(turn, &chosen, &judged, &mut now)?;
+                progress.is_interrupted |= now.is_interrupted;
+                match &mut second {
+                    Some(second) => second.progress.add(now),
+                    None => {
+                        second = Some(SecondTurns {
+                            points: chosen.len() as u64,
+                            progress: now,
+                        });
+                    }
+                }
             }
         }
     }
+    let budget = exploration.budget;
+    turns::settle_reasons(&mut progress.results, options.limit);
     runner.runs += progress.executions;
     let mut explored = summarise(progress, total);
-    explored.stack_count = stack_count;
+    if let Some(second) = second {
+        runner.runs += second.progress.executions;
+        explored.add(second);
+    }
+    explored.stack_count = points.stacks as u64;
     explored.out_of_scope = points.out_of_scope;
     let note = budget.and_then(|budget| budget.note(&explored.exploration));
     explored.notes.extend(note);
     Ok(explored)
+}
+
+/// What the turns of an exploration share.
+struct TurnByTurn<'a, 't> {
+    trace: &'t Trace,
+    runner: &'a mut Runner<'t>,
+    contents: &'a Contents,
+    limits: &'a LazyLimits<'a>,
+    deadline: Option<Instant>,
+    stacks: usize,
+    budget: Option<ExecutionBudget>,
+    observer: &'a mut dyn Observer,
+    /// How long second failures may take.
+    second_time: Option<Duration>,
+    /// The kinds of failures that the observer has heard of.
+    announced: BTreeSet<(Code, Option<StackId>, u32)>,
+}
+
+/// The failures that recovery has, after one power failure, at each failure point.
+type JudgedKeys = BTreeMap<EventIndex, Vec<FailureKey>>;
+
+fn keys_of(results: &[PointResult]) -> JudgedKeys {
+    let keys = |result: &PointResult| {
+        let keys = result.failures.iter().map(|failure| failure.key.clone());
+        (result.at, keys.collect())
+    };
+    results.iter().map(keys).collect()
+}
+
+impl TurnByTurn<'_, '_> {
+    /// Whether there is no time left.
+    fn is_late(&self) -> bool {
+        let deadline = self.deadline;
+        deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Explores points at which the power fails once. `before` are the results of earlier turns.
+    fn turn(
+        &mut self,
+        turn: Turn,
+        points: &[FailurePoint],
+        before: &[PointResult],
+        progress: &mut Progress<PointResult>,
+    ) -> Result<(), CheckError> {
+        let step = match turn.kind {
+            TurnKind::First => Step::Lazy,
+            _ => Step::LazyAgain,
+        };
+        self.explore(step, turn, points, before, None, progress)
+    }
+
+    /// Lets the power fail again during recovery. `judged` is what fails without that. All such turns together get a
+    /// part of the time.
+    fn second_turn(
+        &mut self,
+        turn: Turn,
+        points: &[FailurePoint],
+        judged: &JudgedKeys,
+        progress: &mut Progress<PointResult>,
+    ) -> Result<(), CheckError> {
+        let begun = Instant::now();
+        let deadline = self.deadline;
+        let until = self.second_time.map(|time| begun + time);
+        self.deadline = match (deadline, until) {
+            (Some(deadline), Some(until)) => Some(deadline.min(until)),
+            (deadline, until) => deadline.or(until),
+        };
+        let explored = self.explore(Step::Second, turn, points, &[], Some(judged), progress);
+        self.deadline = deadline;
+        let took = begun.elapsed();
+        self.second_time = self.second_time.map(|time| time.saturating_sub(took));
+        explored
+    }
+
+    fn explore(
+        &mut self,
+        step: Step,
+        turn: Turn,
+        points: &[FailurePoint],
+        before: &[PointResult],
+        judged: Option<&JudgedKeys>,
+        progress: &mut Progress<PointResult>,
+    ) -> Result<(), CheckError> {
+        let options = self.limits.options;
+        let total = points.len() as u64;
+        let bounds = Bounds {
+            max_executions: options.max_executions,
+            deadline: self.deadline,
+        };
+        let is_bounded = self.deadline.is_some() || options.max_executions.is_some();
+        let fill = self.runner.fill().map(|fill| fill.byte);
+        let rules = self.runner.rules();
+        let mut rounds = VecDeque::from(rounds(points, is_bounded.then_some(self.stacks)));
+        while let Some(mut points) = rounds.pop_front() {
+            if progress.is_over {
+                break;
+            }
+            let known = KnownFailures::of(if before.is_empty() {
+                &progress.results
+            } else {
+                before
+            });
+            let mut settings = PointSettings {
+                contents: self.contents,
+                fork: options.fork,
+                depth: turn.depth,
+                limit: turn.limit,
+                // The sample of an earlier turn would be drawn again.
+                sample: match turn.kind {
+                    TurnKind::First => SAMPLE,
+                    _ => 0,
+                },
+                robustness: options.robustness && judged.is_none(),
+                seed: self.limits.seed,
+                deadline: self.deadline.map(|deadline| (deadline, self.limits.each)),
+                // Who wants everything gets it.
+                known: options.limit.is_some().then_some(&known),
+                judged,
+            };
+            let mut is_scarce = false;
+            if let Some(budget) = &mut self.budget
+                && let Some(share) = budget.share(points.len())
+            {
+                is_scarce = true;
+                settings.sample = share.sample;
+                let later = points.split_off(share.points);
+                if !later.is_empty() {
+                    rounds.push_front(later);
+                }
+            }
+            let mut moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
+            let others = progress.results.iter().chain(before);
+            moments.extend(others.map(|point| point.at));
+            moments.sort_unstable();
+            moments.dedup();
+            let changes = Changes::of(self.trace, rules, fill, &moments)?;
+            let others = progress.results.iter().chain(before);
+            let mut reuse = Reuse::new(&changes, self.contents, others);
+            let kill_handles = self.runner.kill_handles();
+            let mut executors = self.runner.executors(settings.robustness)?;
+            if is_scarce {
+                // With several workers, which point gets the rest would depend on which comes first.
+                executors.truncate(1);
+            }
+            let left = self.budget.as_ref().map(ExecutionBudget::left);
+            let executors = executors
+                .into_iter()
+                .map(|executor| BudgetedExecutor { executor, left });
+            let executors = executors.collect();
+            let observer = &mut *self.observer;
+            let mut tick = |done| {
+                observer.progress(step, done, total);
+                !observer.is_interrupted()
+            };
+            let this_round = Round {
+                points: &points,
+                explore: &|executor: &mut BudgetedExecutor<OracleExecutor<'_, '_>>,
+                           point: &FailurePoint,
+                           watched| {
+                    point::explore_point(executor, point.at, point.stack, watched, &settings)
+                },
+                bounds,
+            };
+            let mut round_observer = RoundObserver {
+                tick: &mut tick,
+                kill: &|| crate::runner::kill(&kill_handles),
+            };
+            round(
+                executors,
+                &this_round,
+                &mut reuse,
+                progress,
+                &mut round_observer,
+            )?;
+            let failures = progress.results.iter().flat_map(|it| &it.failures);
+            for failure in failures {
+                let key = &failure.key;
+                if self.announced.insert((key.code, key.store, key.failures)) {
+                    let (code, at) = (key.code, failure.at);
+                    self.observer.event(Event::Failing { code, at });
+                }
+            }
+            if let Some(budget) = &mut self.budget {
+                let again = budget.settle(progress, &points);
+                if !again.is_empty() {
+                    rounds.push_front(again);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What power failures during recovery have shown.
+struct SecondTurns {
+    points: u64,
+    progress: Progress<PointResult>,
+}
+
+impl Progress<PointResult> {
+    /// Adds what another turn of some of the points has shown.
+    fn add(&mut self, turn: Self) {
+        let covered = &turn.covered_points;
+        self.unchanged += turns::merge(&mut self.results, turn.results, covered);
+        self.saved += turn.saved;
+        self.executions += turn.executions;
+        self.is_interrupted |= turn.is_interrupted;
+    }
+}
+
+impl LazyResult {
+    /// Adds what power failures during recovery have shown.
+    fn add(&mut self, second: SecondTurns) {
+        let SecondTurns { points, progress } = second;
+        let totals = &mut self.exploration;
+        totals.executions += progress.executions;
+        totals.executions_saved += progress.saved;
+        let left = points - progress.done();
+        let mut cut = 0_u64;
+        let mut unconfirmed = 0;
+        let mut results = progress.results;
+        results.sort_by_key(|point| point.at);
+        for point in results {
+            totals.second_failures += point.second_failures;
+            unconfirmed += point.unconfirmed;
+            cut += u64::from(point.is_large() && point.failures.is_empty());
+            let stacks = point.failures.iter().map(|_| point.stack);
+            self.stacks.extend(stacks);
+            self.failures.extend(point.failures);
+        }
+        if left > 0 {
+            self.notes.push(format!(
+                "time was up: at {} no second power failure is tried",
+                points_of(left)
+            ));
+        }
+        if cut > 0 {
+            self.notes.push(format!(
+                "at {} not all second power failures are tried; --exhaustive tries all",
+                points_of(cut)
+            ));
+        }
+        self.notes.extend(unconfirmed_note(unconfirmed));
+    }
+}
+
+/// `1 failure point`, `2 failure points`.
+fn points_of(count: u64) -> String {
+    match count {
+        1 => "1 failure point".to_owned(),
+        _ => format!("{count} failure points"),
+    }
+}
+
+/// The note about executions that fail only while they are explored, if there are such.
+fn unconfirmed_note(count: u64) -> Option<String> {
+    let what = match count {
+        0 => return None,
+        1 => "1 failing execution is".to_owned(),
+        _ => format!("{count} failing executions are"),
+    };
+    Some(format!(
+        "{what} not reproduced without exploration, and not reported"
+    ))
 }
 
 /// `1 failure point is`, `2 failure points are`.
@@ -286,6 +522,7 @@ fn summarise(progress: Progress<PointResult>, total: u64) -> LazyResult {
     };
     let mut reasons: BTreeMap<Reason, u64> = BTreeMap::new();
     let mut warnings: BTreeMap<String, u64> = BTreeMap::new();
+    let mut repeats: BTreeMap<turns::KnownKind, u64> = BTreeMap::new();
     let mut unconfirmed = 0;
     let totals = &mut explored.exploration;
     totals.failure_points = total;
@@ -315,9 +552,16 @@ fn summarise(progress: Progress<PointResult>, total: u64) -> LazyResult {
         for warning in point.warnings {
             *warnings.entry(warning).or_default() += 1;
         }
+        for (kind, count) in point.repeats {
+            *repeats.entry(kind).or_default() += count;
+        }
         let stacks = point.failures.iter().map(|_| point.stack);
         explored.stacks.extend(stacks);
         explored.failures.extend(point.failures);
+    }
+    for failure in &mut explored.failures {
+        let kind = turns::kind_of(failure);
+        failure.count += kind.and_then(|kind| repeats.remove(&kind)).unwrap_or(0);
     }
     let notes = &mut explored.notes;
     for (reason, count) in reasons {
@@ -327,6 +571,10 @@ fn summarise(progress: Progress<PointResult>, total: u64) -> LazyResult {
                 points_are(count)
             ),
             Reason::Time => format!("{} sampled because time was up", points_are(count)),
+            Reason::Fails => format!(
+                "{} not tried to the end because recovery fails there; --exhaustive tries all",
+                points_are(count)
+            ),
             Reason::Refused(reason) => format!(
                 "{} sampled: recovery cannot be explored: {reason}",
                 points_are(count)
@@ -337,18 +585,13 @@ fn summarise(progress: Progress<PointResult>, total: u64) -> LazyResult {
             ),
         });
     }
-    if unconfirmed > 0 {
-        let what = match unconfirmed {
-            1 => "1 failing execution is".to_owned(),
-            _ => format!("{unconfirmed} failing executions are"),
-        };
-        notes.push(format!(
-            "{what} not reproduced without exploration, and not reported"
-        ));
-    }
+    notes.extend(unconfirmed_note(unconfirmed));
     notes.extend(warnings.into_keys());
     if progress.is_interrupted {
-        notes.push("interrupted: only the failure points finished so far are reported".to_owned());
+        notes.push(
+            "stopped before the end: only the failure points finished so far are reported"
+                .to_owned(),
+        );
     }
     explored
 }

@@ -32,14 +32,14 @@ mod validated;
 mod watch;
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use powerfail_explore::FailurePoint;
 use powerfail_finding::{Finding, InferredCommitVariable, Races};
 use powerfail_model::{EventIndex, PoolIndex};
 use powerfail_races::ShadowOptions;
 
-use crate::crash::Engine;
+use crate::crash::{Engine, Share};
 use crate::error::CheckError;
 use crate::event::Step;
 use crate::lazy::driver::{Bounds, Progress, Round, RoundObserver, round};
@@ -76,10 +76,9 @@ impl Engine<'_, '_> {
         &mut self,
         options: &RaceOptions,
         crash: &CrashOptions,
-        time: Option<Duration>,
+        deadline: Option<Instant>,
         places: &mut Places<'_>,
     ) -> Result<RacesResult, CheckError> {
-        let deadline = time.map(|time| Instant::now() + time);
         let rules = self.runner.rules();
         let mut points = points::of(self.trace, rules, crash.tree, options.only, places)?;
         points.retain(|point| crash.wants_point(Step::Races, point));
@@ -120,6 +119,7 @@ impl Engine<'_, '_> {
         let mut pairs = Pairs::of(self.trace, &progress, places)?;
         found.races.pairs = pairs.all.len() as u64;
         if options.confirm && !found.is_interrupted {
+            let deadline = self.allow(Share::RacesConfirmed);
             let confirmed = self.confirm_pairs(&mut pairs, deadline, &mut found);
             let validated = match self.unless_interrupted(confirmed)? {
                 Some(()) => self.find_validated(&mut pairs, deadline, &mut found),
@@ -137,7 +137,7 @@ impl Engine<'_, '_> {
         if found.is_interrupted {
             found
                 .notes
-                .push("interrupted: only the reads seen so far are reported".to_owned());
+                .push("stopped before the end: only the reads seen so far are reported".to_owned());
         }
         Ok(found)
     }

@@ -51,7 +51,7 @@ impl Engine<'_, '_> {
         let mut finding = lint::finding(hit, places);
         finding.severity = Severity::Warning;
         for store in &hit.more {
-            if self.is_interrupted {
+            if self.is_stopped() {
                 break;
             }
             let Some(moment) = moment_of(self.trace, *store)? else {

@@ -225,28 +225,46 @@ impl<'t> Runner<'t> {
         is_interrupted: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Vec<TrialResult>, CheckError> {
+        let mut results = vec![TrialResult::default(); trials.len()];
+        let mut finished = 0;
+        self.run_until(trials, &|| false, is_interrupted, &mut |number, done| {
+            results[number] = done;
+            finished += 1;
+            progress(finished);
+        })?;
+        Ok(results)
+    }
+
+    /// Runs trials until it is late: then no further one begins. `done` gets the number of a trial and its result, in any
+    /// order. Returns whether all were run.
+    pub(crate) fn run_until(
+        &mut self,
+        trials: &[Trial],
+        is_late: &dyn Fn() -> bool,
+        is_interrupted: &dyn Fn() -> bool,
+        done: &mut dyn FnMut(usize, TrialResult),
+    ) -> Result<bool, CheckError> {
         let mut order: Vec<usize> = (0..trials.len()).collect();
         order.sort_by_key(|number| trials[*number].at);
-        let mut results: Vec<TrialResult> = trials.iter().map(|_| TrialResult::default()).collect();
         let needs_frontier = trials
             .iter()
             .any(|trial| !matches!(trial.state, TrialState::Newest));
         let mut next = order.iter();
-        let mut finished = 0;
         self.drive(
             PassKind {
                 needs_frontier,
                 is_executed: true,
             },
             is_interrupted,
-            &mut || Ok(next.next().map(|number| (*number, trials[*number].clone()))),
-            &mut |number, done| {
-                results[number] = done;
-                finished += 1;
-                progress(finished);
+            &mut || {
+                if is_late() {
+                    return Ok(None);
+                }
+                Ok(next.next().map(|number| (*number, trials[*number].clone())))
             },
+            done,
         )?;
-        Ok(results)
+        Ok(next.as_slice().is_empty())
     }
 
     /// Runs trials one by one as they are made: for more of them than fit into memory. `next` returns each with a

@@ -26,6 +26,36 @@ impl Progress {
         Self::new(len, "{bar:40} {pos}/{len}, {eta} left")
     }
 
+    /// Work in several steps, of which one is shown at a time.
+    pub(crate) fn steps() -> Self {
+        Self::new(0, "{msg} {bar:30} {pos}/{len}")
+    }
+
+    /// Shows how far a step is. `has_equal_items` if what is done tells how long the rest takes.
+    pub(crate) fn show(&self, label: &'static str, done: u64, of: u64, has_equal_items: bool) {
+        if self.bar.message() != label || done < self.bar.position() {
+            self.bar.reset();
+            let time = if has_equal_items {
+                "{eta} left"
+            } else {
+                "{elapsed} so far"
+            };
+            let template = format!("{{msg}} {{bar:30}} {{pos}}/{{len}}, {time}");
+            if let Ok(style) = ProgressStyle::with_template(&template) {
+                self.bar.set_style(style);
+            }
+            self.bar.set_message(label);
+        }
+        self.bar.set_length(of);
+        let by = done.saturating_sub(self.bar.position());
+        self.advance(by);
+    }
+
+    /// Writes a line above the bar.
+    pub(crate) fn line(&self, write: impl FnOnce()) {
+        self.bar.suspend(write);
+    }
+
     /// Work on a file of `len` bytes.
     fn bytes(len: u64) -> Self {
         Self::new(len, "{bar:40} {percent}%, {eta} left")

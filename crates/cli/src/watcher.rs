@@ -8,33 +8,48 @@ use powerfail_report::findings;
 use crate::interrupt;
 use crate::progress::Progress;
 
-/// Shows the events of a check on standard error.
+/// Shows the events of a check on standard error: one bar, with the step that it is about.
 #[derive(Default)]
 pub(crate) struct Watcher {
-    progress: Option<(Step, u64, Progress)>,
+    progress: Option<Progress>,
+}
+
+/// What is done in a step, and whether all parts of it take about the same time.
+const fn label(step: Step) -> (&'static str, bool) {
+    match step {
+        Step::Schedules => ("recording other orders of threads", true),
+        Step::Lint => ("reading the trace", true),
+        Step::Points => ("finding failure points", true),
+        Step::Undisturbed => ("recovering without a crash", true),
+        Step::Crashes => ("crashing", true),
+        Step::Lazy => ("losing and reordering lines", false),
+        Step::LazyAgain => ("losing and reordering more lines", false),
+        Step::Second => ("crashing again during recovery", false),
+        Step::Races => ("watching reads of recovery", true),
+        Step::Infer => ("looking for commit variables", false),
+        Step::Reasons => ("explaining failures", false),
+    }
 }
 
 impl Watcher {
     fn advance(&mut self, step: Step, done: u64, of: u64) {
-        match &mut self.progress {
-            Some((current, last, progress)) if *current == step && done >= *last => {
-                progress.advance(done - *last);
-                *last = done;
-            }
-            _ => {
-                // The old bar is removed before the new one is drawn.
-                self.progress = None;
-                let progress = Progress::items(of);
-                progress.advance(done);
-                self.progress = Some((step, done, progress));
-            }
-        }
+        let progress = self.progress.get_or_insert_with(Progress::steps);
+        let (label, has_equal_items) = label(step);
+        progress.show(label, done, of, has_equal_items);
     }
 
-    /// Writes a line in place of the progress bar.
-    fn line(&mut self, text: &str) {
-        self.progress = None;
-        let _ = writeln!(anstream::stderr(), "{text}");
+    /// Writes a line above the progress bar.
+    fn line(&self, text: &str) {
+        self.above(|| {
+            let _ = writeln!(anstream::stderr(), "{text}");
+        });
+    }
+
+    fn above(&self, write: impl FnOnce()) {
+        match &self.progress {
+            Some(progress) => progress.line(write),
+            None => write(),
+        }
     }
 }
 
@@ -46,14 +61,17 @@ impl Observer for Watcher {
                 runs,
                 points,
                 estimate,
-            } => self.line(&findings::plan_sentence(runs, points, estimate)),
+                budget,
+            } => self.line(&findings::plan_sentence(runs, points, estimate, budget)),
             Event::Combinations {
                 eager,
                 states,
                 estimate,
             } => {
-                self.progress = None;
-                let _ = findings::combinations(&mut anstream::stderr(), eager, states, estimate);
+                self.above(|| {
+                    let stderr = &mut anstream::stderr();
+                    let _ = findings::combinations(stderr, eager, states, estimate);
+                });
             }
             Event::Recorded(summary) => {
                 self.progress = None;
@@ -66,6 +84,9 @@ impl Observer for Watcher {
                 distinct,
             } => self.line(&findings::schedules_sentence(recordings, distinct)),
             // The report follows; a notice is for a user who waits at a terminal.
+            Event::Failing { code, at } if std::io::stderr().is_terminal() => {
+                self.line(&findings::failing_notice(code, at.0));
+            }
             Event::Finding(finding) if std::io::stderr().is_terminal() => {
                 self.line(&findings::notice(finding));
             }

@@ -19,7 +19,7 @@ mod recovery;
 mod report;
 mod server;
 
-pub use check::{CheckArgs, CheckOwnArgs, CheckOwnSettings, CheckSettings};
+pub use check::{CHECK_BUDGET, CheckArgs, CheckOwnArgs, CheckOwnSettings, CheckSettings};
 pub use crash::{CrashArgs, CrashSettings, Exploration, StrategyArgs, StrategySettings};
 pub use explore::{EagerArgs, EagerSettings, LazyArgs, LazySettings, RaceArgs, RaceSettings};
 pub use failures::{FailureArgs, FailureSettings};

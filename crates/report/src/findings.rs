@@ -65,12 +65,31 @@ pub fn outcome_output(outcome: &RecoveryOutcome) -> String {
 }
 
 /// What will be tried.
-pub fn plan_sentence(runs: u64, points: u64, estimate: Duration) -> String {
+pub fn plan_sentence(
+    runs: u64,
+    points: u64,
+    estimate: Duration,
+    budget: Option<Duration>,
+) -> String {
+    let most = budget.map_or_else(String::new, |budget| {
+        format!(
+            "; everything together takes {} s at most (--budget)",
+            budget.as_secs_f64()
+        )
+    });
     format!(
-        "{} on crash images, for {}, about {:.1} s",
+        "{} on crash images, for {}, about {:.1} s{most}",
         plural(runs, "recovery run"),
         plural(points, "failure point"),
         estimate.as_secs_f64()
+    )
+}
+
+/// One line about a failure whose cause is not known yet.
+pub fn failing_notice(code: Code, event: u64) -> String {
+    format!(
+        "recovery fails ({}) if the power fails before event {event}; looking for the cause",
+        code.class().as_str()
     )
 }
 

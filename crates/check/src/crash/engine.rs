@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use powerfail_finding::Finding;
 use powerfail_model::EventIndex;
@@ -21,10 +22,75 @@ pub(crate) struct Engine<'b, 't> {
     pub(crate) runner: &'b mut Runner<'t>,
     pub(crate) observer: &'b mut dyn Observer,
     pub(crate) contents: &'b mut Contents,
-    /// The user has interrupted the run: nothing can be run any more.
+    /// The user has interrupted the run, or the budget is spent: nothing can be run any more.
     pub(crate) is_interrupted: bool,
+    clock: Clock,
+    /// When the present phase ends, if the time is limited.
+    until: Option<Instant>,
     /// The root causes that the observer has heard of.
     announced: HashSet<Cause>,
+}
+
+/// When a run has begun, and how long it may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    pub(crate) begun: Instant,
+    pub(crate) budget: Option<Duration>,
+}
+
+impl Clock {
+    /// When a part of the budget is spent.
+    pub(crate) fn after(&self, percent: u32) -> Option<Instant> {
+        let budget = self.budget?;
+        self.begun.checked_add(budget / 100 * percent)
+    }
+}
+
+/// Until when a phase may take, so that the others get their part of the budget. What a phase does not need is left to
+/// the next ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    Crashes,
+    CrashesExplained,
+    Candidates,
+    /// Lost and reordered lines, if the reads of recovery are watched after them, or if they are not.
+    LazyBeforeRaces,
+    Lazy,
+    LazyExplainedBeforeRaces,
+    LazyExplained,
+    Races,
+    RacesConfirmed,
+}
+
+impl Share {
+    const fn percent(self) -> u32 {
+        match self {
+            Self::Crashes => 35,
+            Self::CrashesExplained => 50,
+            Self::Candidates => 55,
+            Self::LazyBeforeRaces => 65,
+            Self::LazyExplainedBeforeRaces => 75,
+            Self::Lazy => 80,
+            Self::LazyExplained | Self::RacesConfirmed => 98,
+            Self::Races => 90,
+        }
+    }
+}
+
+/// An observer that also stops a run whose budget is spent.
+pub(super) struct BoundedObserver<'o> {
+    pub(super) observer: &'o mut dyn Observer,
+    pub(super) end: Option<Instant>,
+}
+
+impl Observer for BoundedObserver<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        self.observer.event(event);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.observer.is_interrupted() || self.end.is_some_and(|end| Instant::now() >= end)
+    }
 }
 
 impl TrialJudge for Engine<'_, '_> {
@@ -43,6 +109,7 @@ impl<'b, 't> Engine<'b, 't> {
         runner: &'b mut Runner<'t>,
         observer: &'b mut dyn Observer,
         contents: &'b mut Contents,
+        clock: Clock,
     ) -> Self {
         Self {
             trace,
@@ -50,8 +117,36 @@ impl<'b, 't> Engine<'b, 't> {
             observer,
             contents,
             is_interrupted: false,
+            clock,
+            until: None,
             announced: HashSet::new(),
         }
+    }
+
+    /// Lets the phase that begins now take until its part of the budget is spent.
+    pub(crate) fn allow(&mut self, share: Share) -> Option<Instant> {
+        self.until = self.clock.after(share.percent());
+        self.until
+    }
+
+    /// When the present phase ends, if time is limited.
+    pub(crate) const fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Whether time is limited.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.clock.budget.is_some()
+    }
+
+    /// Whether the present phase has used up its time.
+    pub(crate) fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Whether the present phase has used up its time, or nothing can be run any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_interrupted || self.is_late()
     }
 
     /// Tells the observer about a confirmed finding, once for each root cause. The report may still merge it with
@@ -62,7 +157,8 @@ impl<'b, 't> Engine<'b, 't> {
         }
     }
 
-    /// Turns an interruption into `None` and remembers it: what was found before is still reported.
+    /// Turns an interruption, or the end of a phase, into `None` and remembers it: what was found before is still
+    /// reported.
     pub(crate) fn unless_interrupted<T>(
         &mut self,
         outcome: Result<T, CheckError>,
@@ -70,7 +166,7 @@ impl<'b, 't> Engine<'b, 't> {
         match outcome {
             Ok(value) => Ok(Some(value)),
             Err(CheckError::Interrupted) => {
-                self.is_interrupted = true;
+                self.is_interrupted |= self.observer.is_interrupted();
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -99,19 +195,57 @@ impl<'b, 't> Engine<'b, 't> {
         Ok(())
     }
 
+    /// Runs all trials, or fails: what is concluded from some of them would be wrong.
     fn run_all(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<TrialResult>, CheckError> {
-        if trials.is_empty() {
-            return Ok(Vec::new());
+        let mut results = vec![TrialResult::default(); trials.len()];
+        let all = (0, trials.len() as u64);
+        if self.run_into(step, trials, all, &mut results)? {
+            return Ok(results);
         }
-        if self.is_interrupted {
+        Err(CheckError::Interrupted)
+    }
+
+    /// Runs as many trials as there is time for; the others have no verdict. They continue progress of which a part is
+    /// done.
+    pub(super) fn run_partly(
+        &mut self,
+        trials: &[Trial],
+        all: (u64, u64),
+    ) -> Result<Vec<TrialResult>, CheckError> {
+        let moments: Vec<EventIndex> = trials.iter().map(|trial| trial.at).collect();
+        self.learn(Step::Crashes, &moments)?;
+        let mut results = vec![TrialResult::default(); trials.len()];
+        let outcome = self.run_into(Step::Crashes, trials, all, &mut results);
+        self.unless_interrupted(outcome)?;
+        Ok(results)
+    }
+
+    /// Returns whether all trials were run.
+    fn run_into(
+        &mut self,
+        step: Step,
+        trials: &[Trial],
+        (done_before, of): (u64, u64),
+        results: &mut [TrialResult],
+    ) -> Result<bool, CheckError> {
+        if trials.is_empty() {
+            return Ok(true);
+        }
+        if self.is_stopped() {
             return Err(CheckError::Interrupted);
         }
-        let of = trials.len() as u64;
+        let until = self.until;
         let observer = RefCell::new(&mut *self.observer);
-        self.runner.run(
+        let mut finished = done_before;
+        self.runner.run_until(
             trials,
+            &|| until.is_some_and(|until| Instant::now() >= until),
             &|| observer.borrow().is_interrupted(),
-            &mut |done| observer.borrow_mut().progress(step, done, of),
+            &mut |number, result| {
+                results[number] = result;
+                finished += 1;
+                observer.borrow_mut().progress(step, finished, of);
+            },
         )
     }
 

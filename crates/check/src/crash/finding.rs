@@ -54,7 +54,7 @@ impl Engine<'_, '_> {
     ) -> Result<Finding, CheckError> {
         let mut finding = diagnosis.finding(places, self.runner.line_bytes(), count)?;
         let backtrace = match diagnosis.symptom.code {
-            Code::RecoveryCrashes => self.runner.backtrace(&Trial {
+            Code::RecoveryCrashes if !self.is_interrupted => self.runner.backtrace(&Trial {
                 at: diagnosis.at,
                 state: TrialState::Exactly(diagnosis.state.clone()),
             })?,

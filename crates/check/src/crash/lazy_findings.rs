@@ -13,12 +13,14 @@ use super::prefix::once_for_each_stack;
 use super::words::message;
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
-use crate::lazy::{Contradiction, Failure, LazyResult, choices};
+use crate::lazy::{Contradiction, Failure, LazyResult, Load, choices};
 use crate::places::{Line, Places, line_of};
 use crate::runner::{Trial, TrialState};
 
 /// How many kinds of failures are explained.
 const KINDS_MAX: usize = 64;
+/// How many failures are diagnosed at a time: the causes of the first may explain the others.
+const DIAGNOSED_AT_A_TIME: usize = 8;
 /// How many stores of a line are looked at to see whether another finding is about it.
 const STORES_MAX: usize = 64;
 
@@ -41,7 +43,7 @@ impl Engine<'_, '_> {
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
-        self.is_interrupted = explored.is_interrupted;
+        self.is_interrupted |= explored.is_interrupted;
         crashed.notes.extend(explored.notes);
         let mut whole: Vec<Failed> = Vec::new();
         let mut kinds: BTreeMap<Kind, Failure> = BTreeMap::new();
@@ -74,20 +76,13 @@ impl Engine<'_, '_> {
         self.explain_once(once, &mut whole, crashed, places)?;
         for failure in again {
             let finding = self.again_finding(&failure, places)?;
-            add(&mut crashed.findings, finding, &[], None);
+            add(&mut crashed.findings, finding);
         }
         self.warn(explored.contradictions, crashed, places)?;
         whole.retain(|failed| !known.contains(&(failed.stack, failed.symptom.code)));
         let whole = once_for_each_stack(whole);
-        if self.is_interrupted {
-            for failed in &whole {
-                let finding = self.undiagnosed(failed, places)?;
-                crashed.findings.push(finding);
-            }
-        } else {
-            for finding in self.explain(whole, places)? {
-                add(&mut crashed.findings, finding, &[], None);
-            }
+        for finding in self.explain(&whole, places)? {
+            add(&mut crashed.findings, finding);
         }
         Ok(())
     }
@@ -139,7 +134,7 @@ impl Engine<'_, '_> {
     }
 
     /// Finds the causes of failures, and adds findings for them. What needs nothing to be lost goes to
-    /// `whole`.
+    /// `whole`. If it is interrupted, the rest is shown as it was found.
     fn explain_once(
         &mut self,
         failures: Vec<Failure>,
@@ -147,61 +142,126 @@ impl Engine<'_, '_> {
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
-        let line_bytes = self.runner.line_bytes();
-        if self.is_interrupted {
-            for failure in failures {
-                let failed = failed_of(&failure);
-                let mut finding = self.undiagnosed(&failed, places)?;
-                if let Some(evidence) = &mut finding.evidence {
-                    evidence.choices = choices(
-                        self.trace,
-                        &failure.loads,
-                        &failed.state,
-                        line_bytes,
-                        places,
-                    )?;
-                }
-                let doubtful = self.doubtful(&failure, &failed.state, places)?;
-                add(&mut crashed.findings, finding, &doubtful, None);
-            }
-            return Ok(());
-        }
-        let failing: Vec<Failing> = failures
-            .iter()
-            .map(|failure| Failing {
-                at: failure.at,
-                state: failure.state.clone(),
-                symptom: failure.symptom.clone(),
-            })
-            .collect();
         let rules = self.runner.rules();
-        let diagnoses = diagnose(self.trace, rules, &failing, self)?;
-        for (failure, diagnosis) in failures.iter().zip(&diagnoses) {
-            if diagnosis.cause == Cause::ProgramOrder {
-                whole.push(Failed {
-                    trial: Trial::prefix(diagnosis.at),
-                    state: CrashState::default(),
-                    stack: self.stack_of(diagnosis.at)?,
-                    symptom: diagnosis.symptom.clone(),
-                    count: failure.count,
-                });
-                continue;
+        let mut left = failures;
+        while !left.is_empty() {
+            let later = left.split_off(left.len().min(DIAGNOSED_AT_A_TIME));
+            let batch = std::mem::replace(&mut left, later);
+            let failing: Vec<Failing> = batch.iter().map(failing_of).collect();
+            let diagnoses = if self.is_stopped() {
+                None
+            } else {
+                let diagnoses = diagnose(self.trace, rules, &failing, self);
+                self.unless_interrupted(diagnoses)?
+            };
+            let Some(diagnoses) = diagnoses else {
+                for failure in batch.into_iter().chain(left) {
+                    self.show_undiagnosed(&failure, crashed, places)?;
+                }
+                return Ok(());
+            };
+            for (failure, diagnosis) in batch.iter().zip(&diagnoses) {
+                self.add_diagnosed(failure, diagnosis, whole, crashed, places)?;
             }
-            let doubtful = self.doubtful(failure, &diagnosis.state, places)?;
-            let pair = pair(diagnosis, places)?;
-            let mut finding = self.diagnosed(diagnosis, failure.count, places)?;
-            if let Some(evidence) = &mut finding.evidence {
-                evidence.choices = choices(
-                    self.trace,
-                    &failure.loads,
-                    &diagnosis.state,
-                    line_bytes,
-                    places,
-                )?;
+            // What these causes explain is not diagnosed again.
+            for diagnosis in &diagnoses {
+                let mut rest = Vec::new();
+                for failure in left {
+                    if self.is_explained(&failure, diagnosis)? {
+                        count_again(&mut crashed.findings, diagnosis, failure.count, places)?;
+                    } else {
+                        rest.push(failure);
+                    }
+                }
+                left = rest;
             }
-            add(&mut crashed.findings, finding, &doubtful, pair.as_ref());
         }
         Ok(())
+    }
+
+    /// Adds the finding of a diagnosis.
+    fn add_diagnosed(
+        &mut self,
+        failure: &Failure,
+        diagnosis: &Diagnosis,
+        whole: &mut Vec<Failed>,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        if diagnosis.cause == Cause::ProgramOrder {
+            whole.push(Failed {
+                trial: Trial::prefix(diagnosis.at),
+                state: CrashState::default(),
+                stack: self.stack_of(diagnosis.at)?,
+                symptom: diagnosis.symptom.clone(),
+                count: failure.count,
+            });
+            return Ok(());
+        }
+        let doubtful = self.doubtful(failure, &diagnosis.state, places)?;
+        let pair = pair(diagnosis, places)?;
+        let finding = self.diagnosed(diagnosis, failure.count, places)?;
+        let loads = (&failure.loads[..], &diagnosis.state);
+        self.add_once(crashed, finding, &doubtful, pair.as_ref(), loads, places)
+    }
+
+    /// Adds a failure of which nothing is known but that it is there.
+    fn show_undiagnosed(
+        &mut self,
+        failure: &Failure,
+        crashed: &mut Crashed,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let failed = failed_of(failure);
+        let finding = self.undiagnosed(&failed, places)?;
+        let doubtful = self.doubtful(failure, &failed.state, places)?;
+        let loads = (&failure.loads[..], &failed.state);
+        self.add_once(crashed, finding, &doubtful, None, loads, places)
+    }
+
+    /// Adds a finding, unless another one is about the same bug. The loads are resolved only if they are shown.
+    fn add_once(
+        &mut self,
+        crashed: &mut Crashed,
+        mut finding: Finding,
+        doubtful: &[Line],
+        pair: Option<&[Line; 2]>,
+        (loads, state): (&[Load], &CrashState),
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let known = same_as(&crashed.findings, &finding, doubtful, pair);
+        let is_shown = known.is_none_or(|known| crashed.findings[known].evidence.is_none());
+        if let Some(evidence) = finding.evidence.as_mut().filter(|_| is_shown) {
+            let line_bytes = self.runner.line_bytes();
+            evidence.choices = choices(self.trace, loads, state, line_bytes, places)?;
+        }
+        match known {
+            Some(known) => merge(&mut crashed.findings[known], finding),
+            None => crashed.findings.push(finding),
+        }
+        Ok(())
+    }
+
+    /// Whether the cause of one failure is that of another.
+    fn is_explained(&self, failure: &Failure, diagnosis: &Diagnosis) -> Result<bool, CheckError> {
+        if diagnosis.cause == Cause::ProgramOrder
+            || diagnosis.lost.is_empty()
+            || failure.symptom.code != diagnosis.symptom.code
+        {
+            return Ok(false);
+        }
+        let mut stacks = Vec::new();
+        for (_, stores) in &failure.stores {
+            for store in stores.iter().rev().take(STORES_MAX) {
+                stacks.push(self.stack_of(*store)?);
+            }
+        }
+        for lost in &diagnosis.lost {
+            if !stacks.contains(&self.stack_of(lost.event)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The lines of code whose stores are in doubt together with those that are lost: one flush is for all
@@ -273,6 +333,34 @@ impl Engine<'_, '_> {
     }
 }
 
+fn failing_of(failure: &Failure) -> Failing {
+    Failing {
+        at: failure.at,
+        state: failure.state.clone(),
+        symptom: failure.symptom.clone(),
+    }
+}
+
+/// Counts a failure that a diagnosis explains with the finding about it.
+fn count_again(
+    findings: &mut [Finding],
+    diagnosis: &Diagnosis,
+    count: u64,
+    places: &mut Places<'_>,
+) -> Result<(), CheckError> {
+    let Some(lost) = diagnosis.lost.first() else {
+        return Ok(());
+    };
+    let line = line_of(&places.of_event(Role::Store, lost.event)?);
+    let is_it = |known: &&mut Finding| {
+        known.severity == Severity::Error && stores(known).any(|store| line_of(store) == line)
+    };
+    if let Some(known) = findings.iter_mut().find(is_it) {
+        known.count += count;
+    }
+    Ok(())
+}
+
 fn failed_of(failure: &Failure) -> Failed {
     Failed {
         trial: Trial {
@@ -328,24 +416,35 @@ pub(crate) fn written(patch: &powerfail_image::Patch) -> Written {
     }
 }
 
-/// Adds a finding, unless another one is about the same bug: one that says that a store is lost which one
-/// flush would have saved together with this one's, or that names the same two stores. The first one
-/// says it best.
-fn add(findings: &mut Vec<Finding>, finding: Finding, doubtful: &[Line], pair: Option<&[Line; 2]>) {
-    let lost: Vec<Line> = stores(&finding).map(line_of).collect();
-    let is_same = |known: &Finding| {
+/// Adds a finding, unless another one is about the same bug.
+fn add(findings: &mut Vec<Finding>, finding: Finding) {
+    match same_as(findings, &finding, &[], None) {
+        Some(known) => merge(&mut findings[known], finding),
+        None => findings.push(finding),
+    }
+}
+
+/// The first says it best.
+fn merge(known: &mut Finding, finding: Finding) {
+    known.count += finding.count;
+    known.evidence = known.evidence.take().or(finding.evidence);
+}
+
+/// The number of a finding that is about the same bug: one that says that a store is lost which one flush would have
+/// saved together with this one's, or that names the same two stores.
+fn same_as(
+    findings: &[Finding],
+    finding: &Finding,
+    doubtful: &[Line],
+    pair: Option<&[Line; 2]>,
+) -> Option<usize> {
+    let lost: Vec<Line> = stores(finding).map(line_of).collect();
+    findings.iter().position(|known| {
         let mut blamed = stores(known).map(line_of);
         known.severity == Severity::Error
             && (blamed.any(|line| lost.contains(&line) || doubtful.contains(&line))
                 || pair.is_some_and(|pair| names(known, pair)))
-    };
-    match findings.iter_mut().find(|known| is_same(known)) {
-        Some(known) => {
-            known.count += finding.count;
-            known.evidence = known.evidence.take().or(finding.evidence);
-        }
-        None => findings.push(finding),
-    }
+    })
 }
 
 /// The stores that are lost.

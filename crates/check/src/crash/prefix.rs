@@ -12,9 +12,9 @@ use powerfail_model::{EventIndex, LineId, LineIndex};
 use powerfail_trace::StackId;
 
 use super::Crashed;
-use super::engine::Engine;
+use super::engine::{Engine, Share};
 use super::finding::{Failed, evidence};
-use super::words::{message, name_of, notes};
+use super::words::{message, name_of, notes, points_are};
 use crate::content::Contents;
 use crate::error::CheckError;
 use crate::event::{Event, Step};
@@ -25,6 +25,10 @@ use crate::runner::{Trial, TrialResult, TrialState};
 
 /// Of acknowledgements with the same call stack, how many are tried.
 const ACKNOWLEDGEMENTS_MAX: usize = 64;
+/// How many failures are explained at a time: one pass over the trace serves all of them.
+const EXPLAINED_AT_A_TIME: usize = 16;
+/// How many trials the first batch has if time is limited; each further one has twice as many.
+const FIRST_BATCH: usize = 64;
 
 fn trials_of(plan: &Plan, contents: &Contents, dumps: bool) -> Vec<Trial> {
     let mut trials: Vec<Trial> = plan
@@ -51,7 +55,6 @@ impl Engine<'_, '_> {
     pub(super) fn prefix_crashes(
         &mut self,
         options: &CrashOptions,
-        limit: Option<usize>,
         each: Duration,
         crashed: &mut Crashed,
         places: &mut Places<'_>,
@@ -60,13 +63,7 @@ impl Engine<'_, '_> {
         self.observer.progress(Step::Points, 0, events);
         let mut tree = FailurePointsByStack::of(self.trace, options.tree)?;
         tree.retain(|point| options.wants_point(Step::Crashes, point));
-        let plan = Plan::of(
-            &tree,
-            PlanOptions {
-                limit,
-                keep_equal_images: false,
-            },
-        );
+        let plan = Plan::of(&tree, PlanOptions::default());
         let trials = trials_of(&plan, self.contents, self.runner.dumps());
         let jobs = self.runner.job_count();
         let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
@@ -77,15 +74,79 @@ impl Engine<'_, '_> {
             runs: trials.len() as u64,
             points,
             estimate,
+            budget: options.budget,
         });
-        crashed.totals.failure_points_run = plan.points.len() as u64;
         crashed.notes.extend(notes(&plan));
-        let tried = self.run(Step::Crashes, &trials)?;
+        let tried = self.try_in_turn(&trials, &plan.points, crashed)?;
         let failed = self.failures(&trials, &tried, &plan.points)?;
+        for failed in &failed {
+            let (code, at) = (failed.symptom.code, failed.trial.at);
+            self.observer.event(Event::Failing { code, at });
+        }
         let known = failed.iter().map(|it| (it.stack, it.symptom.code));
         let known = known.collect();
-        crashed.findings.extend(self.explain(failed, places)?);
+        self.allow(Share::CrashesExplained);
+        crashed.findings.extend(self.explain(&failed, places)?);
         Ok(known)
+    }
+
+    /// Runs trials, the most valuable first if time is limited. What was not run has no verdict. A call stack that has
+    /// failed is not tried again.
+    fn try_in_turn(
+        &mut self,
+        trials: &[Trial],
+        points: &[PlannedPoint],
+        crashed: &mut Crashed,
+    ) -> Result<Vec<TrialResult>, CheckError> {
+        let mut results = vec![TrialResult::default(); trials.len()];
+        let mut order: Vec<usize> = (0..trials.len()).collect();
+        let mut size = trials.len();
+        if self.is_bounded() {
+            // Acknowledgements are few and come first.
+            order.sort_by_key(|number| points.get(*number).map(|point| point.rank));
+            size = FIRST_BATCH.max(trials.len() - points.len());
+        }
+        let mut failed_stacks: BTreeSet<StackId> = BTreeSet::new();
+        let (mut skipped, mut finished) = (0_u64, 0_u64);
+        let mut rest = &order[..];
+        while !rest.is_empty() && !self.is_stopped() {
+            let (now, later) = rest.split_at(size.min(rest.len()));
+            let (known, now): (Vec<usize>, Vec<usize>) = now.iter().partition(|number| {
+                let point = points.get(**number);
+                point.is_some_and(|point| failed_stacks.contains(&point.point.stack))
+            });
+            skipped += known.len() as u64;
+            let batch: Vec<Trial> = now.iter().map(|number| trials[*number].clone()).collect();
+            let all = (finished, trials.len() as u64);
+            for (number, result) in now.iter().zip(self.run_partly(&batch, all)?) {
+                if let Some(planned) = points.get(*number)
+                    && self.judge(&trials[*number], &result).is_some()
+                {
+                    failed_stacks.insert(planned.point.stack);
+                }
+                results[*number] = result;
+            }
+            finished += (now.len() + known.len()) as u64;
+            rest = later;
+            size *= 2;
+        }
+        let is_run = |number: usize| results[number].verdict.is_some();
+        let run = (0..points.len()).filter(|number| is_run(*number)).count() as u64;
+        let left = (points.len() as u64).saturating_sub(run + skipped);
+        crashed.totals.failure_points_run = run;
+        if skipped > 0 {
+            crashed.notes.push(format!(
+                "{} not tried: recovery fails at another one with the same call stack",
+                points_are(skipped)
+            ));
+        }
+        if left > 0 && self.is_late() {
+            crashed.notes.push(format!(
+                "the budget is spent: {} not tried",
+                points_are(left)
+            ));
+        }
+        Ok(results)
     }
 
     /// The trials that failed, one for each kind of failure at each call stack.
@@ -132,27 +193,37 @@ impl Engine<'_, '_> {
         Ok(failed)
     }
 
-    /// Traces failures back to stores.
+    /// Traces failures back to stores. If it is interrupted, they are shown as they were found.
     pub(super) fn explain(
         &mut self,
-        failed: Vec<Failed>,
+        failed: &[Failed],
         places: &mut Places<'_>,
     ) -> Result<Vec<Finding>, CheckError> {
-        let (floors, prefixes): (Vec<Failed>, Vec<Failed>) = failed
-            .into_iter()
+        let (floors, prefixes): (Vec<&Failed>, Vec<&Failed>) = failed
+            .iter()
             .partition(|failed| matches!(failed.trial.state, TrialState::Floors));
-        let mut searches = Vec::new();
-        for failed in &prefixes {
-            for direction in [Direction::Before, Direction::After] {
-                searches.push(Search::new(self.trace, direction, failed.trial.at)?);
+        let mut findings = Vec::new();
+        for batch in prefixes.chunks(EXPLAINED_AT_A_TIME) {
+            let mut searches = Vec::new();
+            for failed in batch {
+                for direction in [Direction::Before, Direction::After] {
+                    searches.push(Search::new(self.trace, direction, failed.trial.at)?);
+                }
+            }
+            let searched = if self.is_stopped() {
+                None
+            } else {
+                let searched = self.search(&mut searches);
+                self.unless_interrupted(searched)?
+            };
+            for (failed, pair) in batch.iter().zip(searches.chunks_exact(2)) {
+                findings.push(match searched {
+                    Some(()) => self.prefix_finding(failed, &pair[0], &pair[1], places)?,
+                    None => self.undiagnosed(failed, places)?,
+                });
             }
         }
-        self.search(&mut searches)?;
-        let mut findings = Vec::new();
-        for (failed, pair) in prefixes.iter().zip(searches.chunks_exact(2)) {
-            findings.push(self.prefix_finding(failed, &pair[0], &pair[1], places)?);
-        }
-        for failed in &floors {
+        for failed in floors {
             findings.push(self.floor_finding(failed, places)?);
         }
         Ok(findings)

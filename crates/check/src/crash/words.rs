@@ -7,12 +7,6 @@ use powerfail_finding::{Code, Role, SourcePlace};
 pub(super) fn notes(plan: &Plan) -> Vec<String> {
     let left_out = plan.left_out;
     let mut notes = Vec::new();
-    if left_out.over_limit > 0 {
-        notes.push(format!(
-            "the budget leaves out {} failure points; of {} call stacks none is tried",
-            left_out.over_limit, left_out.stacks_over_limit
-        ));
-    }
     if left_out.in_creation > 0 {
         notes.push(format!(
             "{} failure points while PMDK creates a pool are left out; --include-create tries them",
@@ -21,6 +15,14 @@ pub(super) fn notes(plan: &Plan) -> Vec<String> {
     }
     notes.extend(scope_note(left_out.out_of_scope, "failure point"));
     notes
+}
+
+/// `1 failure point is`, `2 failure points are`.
+pub(crate) fn points_are(count: u64) -> String {
+    match count {
+        1 => "1 failure point is".to_owned(),
+        _ => format!("{count} failure points are"),
+    }
 }
 
 /// What annotations leave out, if they do; `what` is the word for one of them.

@@ -13,6 +13,7 @@ use powerfail_oracle::{Choice, Execution};
 use super::executor::Executor;
 use super::failure::{Failure, FailureKey, Load, LoadSource};
 use super::point::{PointResult, PointSettings};
+use super::turns::{KnownFailures, KnownKind};
 use super::walk::common_len;
 use crate::error::CheckError;
 use crate::symptom::Symptom;
@@ -59,12 +60,42 @@ pub(crate) fn confirm(
         }
     }
     for (key, members) in groups {
-        confirm_group(executor, table, key, members, settings, result)?;
+        let kind = key.store.map(|store| (key.code, store));
+        match (kind, settings.known) {
+            (Some(kind), Some(known)) if known.contains(kind) => {
+                *result.repeats.entry(kind).or_default() += members.len() as u64;
+            }
+            _ => {
+                confirm_group(executor, table, key, members, settings, result)?;
+            }
+        }
     }
     result
         .failures
         .sort_by(|one, other| one.key.cmp(&other.key));
     Ok(())
+}
+
+/// The kinds of the executions that fail, with their numbers, if there are such and all of them are known.
+pub(crate) fn are_known(
+    executor: &mut dyn Executor,
+    table: &CrashTable,
+    leaves: Vec<Leaf>,
+    known: &KnownFailures,
+) -> Result<Option<BTreeMap<KnownKind, u64>>, CheckError> {
+    let decisive = decisive_choices(&leaves);
+    let mut kinds = BTreeMap::new();
+    for (leaf, decisive) in leaves.iter().zip(decisive) {
+        let Some((symptom, execution)) = &leaf.failed else {
+            continue;
+        };
+        let key = key(executor, table, symptom, execution, decisive)?;
+        match key.store.map(|store| (key.code, store)) {
+            Some(kind) if known.contains(kind) => *kinds.entry(kind).or_default() += 1,
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(kinds).filter(|kinds| !kinds.is_empty()))
 }
 
 /// An execution that fails, and the choice that decides.

@@ -28,6 +28,8 @@ pub(crate) struct Progress<R> {
     pub(crate) unchanged: u64,
     /// How many of them each result covers, by the moment of the result.
     pub(crate) covered: BTreeMap<EventIndex, u64>,
+    /// The points that needed no run.
+    pub(crate) covered_points: Vec<EventIndex>,
     pub(crate) saved: u64,
     pub(crate) executions: u64,
     /// The user has interrupted.
@@ -42,6 +44,7 @@ impl<R> Default for Progress<R> {
             results: Vec::new(),
             unchanged: 0,
             covered: BTreeMap::new(),
+            covered_points: Vec::new(),
             saved: 0,
             executions: 0,
             is_interrupted: false,
@@ -219,6 +222,7 @@ fn take<R: ExecutedPoint>(
             progress.unchanged += 1;
             progress.saved += by.executions;
             *progress.covered.entry(by.at).or_default() += 1;
+            progress.covered_points.push(point.at);
         }
         (None, Outcome::Explored(result)) => {
             reuse.learn(&*result);

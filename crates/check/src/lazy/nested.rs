@@ -18,6 +18,7 @@ use super::confirm::{Leaf, decisive_choices, loads};
 use super::executor::{Executor, Pools};
 use super::failure::{Failure, FailureKey, Load, RecoveryCrash, RecoveryStore};
 use super::point::{OverlaidExecutor, PointResult, PointSettings, limit};
+use super::turns::SECOND_FACTOR;
 use super::walk::{Extent, WalkTask, classes_of, walk_executions};
 use crate::error::CheckError;
 use crate::symptom::Symptom;
@@ -86,7 +87,8 @@ impl NestedExploration<'_, '_> {
             // Choices that contradict the table: the runtime has said so already.
             let Ok(points) = points else { continue };
             for point in points {
-                if self.is_cut {
+                if self.is_cut || self.is_settled() {
+                    self.is_cut = true;
                     return Ok(());
                 }
                 if self.explored.insert(point.crash.digest()) {
@@ -95,6 +97,12 @@ impl NestedExploration<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a failure is known that takes a second power failure: more of them would say the same.
+    fn is_settled(&self) -> bool {
+        let mut failures = self.result.failures.iter();
+        self.settings.limit.is_some() && failures.any(|failure| failure.recovery_crash.is_some())
     }
 
     fn events<'l>(&self, log: &'l [Logged]) -> Vec<RecoveryEvent<'l>> {
@@ -126,7 +134,10 @@ impl NestedExploration<'_, '_> {
             let watched = reads.watched.iter();
             lines.watched = watched.filter_map(|page| self.pools.mask(page)).collect();
         }
-        let (most, _) = limit(self.settings);
+        let (mut most, _) = limit(self.settings);
+        if self.settings.judged.is_some() {
+            most = most.saturating_mul(SECOND_FACTOR);
+        }
         let is_deeper = failures < self.settings.depth;
         let task = WalkTask {
             table: &lines,
@@ -209,6 +220,15 @@ impl NestedExploration<'_, '_> {
             let count = members.len() as u64;
             let same =
                 |known: &&mut Failure| known.key.code == key.code && known.key.load == key.load;
+            let judged = self.settings.judged;
+            let judged = judged.and_then(|judged| judged.get(&self.result.at));
+            if judged.is_some_and(|keys| {
+                keys.iter()
+                    .any(|known| known.code == key.code && known.load == key.load)
+            }) {
+                // It takes no second failure.
+                continue;
+            }
             if let Some(known) = self.result.failures.iter_mut().find(same) {
                 // It takes no second failure, or it was seen after another one.
                 known.count += count;

@@ -7,19 +7,23 @@ use powerfail_explore::lazy::nested::CrashPoint;
 use powerfail_explore::lazy::{CrashTable, PageLines, Seen};
 use powerfail_image::Patch;
 use powerfail_model::EventIndex;
-use powerfail_oracle::{Choice, ExploreRequest};
+use powerfail_oracle::{Choice, ExploreRequest, LineTable};
 use powerfail_trace::StackId;
 
-use super::confirm::{Leaf, confirm};
+use super::confirm::{Leaf, are_known, confirm};
 use super::executor::{Executor, Pools};
-use super::failure::Failure;
+use super::failure::{Failure, FailureKey};
 use super::nested::{LoggedExecution, NestedExploration};
 use super::reuse::{ExecutedPoint, Reads};
 use super::robustness::{Contradiction, contradiction};
 use super::sample::try_sample;
-use super::walk::{Attempt, Explorer, Extent, WalkTask, classes_of, walk_executions};
+use super::turns::{KnownFailures, KnownKind};
+use super::walk::{Attempt, Explorer, Extent, WalkSummary, WalkTask, classes_of, walk_executions};
 use crate::content::Contents;
 use crate::error::CheckError;
+
+/// With how many executions it is seen first whether a failure point fails as others do.
+const FIRST_LOOK: u64 = 8;
 
 /// What is the same for all failure points of an exploration.
 #[derive(Clone, Copy)]
@@ -37,6 +41,11 @@ pub(crate) struct PointSettings<'a> {
     pub(crate) seed: u64,
     /// When to stop, and how long one execution takes, about.
     pub(crate) deadline: Option<(Instant, Duration)>,
+    /// What other failure points have shown; it is counted, and not confirmed again.
+    pub(crate) known: Option<&'a KnownFailures>,
+    /// Executions that fail after one power failure were judged before, and these are their keys: only failures during
+    /// recovery count.
+    pub(crate) judged: Option<&'a BTreeMap<EventIndex, Vec<FailureKey>>>,
 }
 
 /// How thoroughly a failure point was explored.
@@ -53,6 +62,8 @@ pub(crate) enum Reason {
     TooMany,
     /// Time was up.
     Time,
+    /// Recovery fails there, so there is no need to try the rest.
+    Fails,
     /// Recovery does what cannot be explored.
     Refused(String),
     /// Some executions fail only while they are explored: what they would have shown is unknown.
@@ -65,10 +76,14 @@ pub(crate) struct PointResult {
     pub(crate) at: EventIndex,
     pub(crate) stack: StackId,
     pub(crate) thoroughness: Thoroughness,
+    /// How many executions there could have been.
+    pub(crate) limit: u64,
     pub(crate) executions: u64,
     pub(crate) choices: u64,
     pub(crate) log10_states: f64,
     pub(crate) failures: Vec<Failure>,
+    /// Executions that fail as others do at another failure point.
+    pub(crate) repeats: BTreeMap<KnownKind, u64>,
     /// Executions that fail although recovery does not fail on their crash states.
     pub(crate) unconfirmed: u64,
     pub(crate) second_failures: u64,
@@ -77,6 +92,19 @@ pub(crate) struct PointResult {
     /// What recovery read; `None` if that is not known of all executions.
     pub(crate) reads: Option<Reads>,
     pub(crate) warnings: Vec<String>,
+}
+
+impl PointResult {
+    /// Whether recovery can observe more than was tried.
+    pub(crate) fn is_large(&self) -> bool {
+        let reason = Reason::TooMany;
+        self.thoroughness == Thoroughness::Sampled { reason }
+    }
+
+    /// Whether recovery fails there.
+    pub(crate) fn fails(&self) -> bool {
+        !self.failures.is_empty() || !self.repeats.is_empty()
+    }
 }
 
 impl ExecutedPoint for PointResult {
@@ -119,57 +147,61 @@ pub(crate) fn explore_point(
     let mut lines = pools.line_table(&table);
     lines.watched = watched.iter().filter_map(|page| pools.mask(page)).collect();
     let (limit, is_short) = limit(settings);
-    let task = WalkTask {
-        table: &lines,
-        fork: settings.fork,
-        log: settings.depth > 1,
-        limit,
-        deadline: settings.deadline.map(|(deadline, _)| deadline),
-    };
-    let mut leaves: Vec<Leaf> = Vec::new();
-    let mut successes: Vec<LoggedExecution> = Vec::new();
-    let mut observed: Vec<Vec<Choice>> = Vec::new();
-    let mut explorer = OverlaidExecutor {
-        executor: &mut *executor,
-        overlay: &[],
-    };
-    let walk = walk_executions(&mut explorer, task, &mut |mut execution| {
-        let symptom = settings.contents.judge(at, &execution.verdict);
-        if settings.robustness && execution.choices.len() > 1 {
-            observed.push(execution.choices.clone());
-        }
-        if symptom.is_none() && settings.depth > 1 {
-            successes.push(LoggedExecution::of(&mut execution));
-        }
-        leaves.push(Leaf {
-            classes: classes_of(&execution),
-            failed: symptom.map(|symptom| (symptom, execution)),
-        });
-        Ok(())
-    })?;
-    leaves.sort_by(|one, other| one.classes.cmp(&other.classes));
     let mut result = PointResult {
         at,
         stack,
         thoroughness: Thoroughness::Exhaustive,
-        executions: walk.executions,
-        choices: walk.choices,
+        limit: settings.limit.unwrap_or(u64::MAX),
+        executions: 0,
+        choices: 0,
         log10_states: table.log10_states,
         failures: Vec::new(),
+        repeats: BTreeMap::new(),
         unconfirmed: 0,
         second_failures: 0,
-        contradictions: contradictions(executor, &table, at, &observed),
-        reads: Some(Reads {
-            watched,
-            read: walk
-                .read
-                .iter()
-                .filter_map(|mask| pools.page(mask))
-                .collect(),
-        }),
-        warnings: walk.warnings,
+        contradictions: BTreeMap::new(),
+        reads: None,
+        warnings: Vec::new(),
     };
-    confirm(executor, &table, leaves, settings, &mut result)?;
+    let known = settings.known.filter(|known| !known.is_empty());
+    let mut walked = None;
+    if let Some(known) = known
+        && limit > FIRST_LOOK
+    {
+        let look = walk_point(executor, &lines, at, FIRST_LOOK, settings)?;
+        if look.summary.extent != Extent::Cut {
+            walked = Some(look);
+        } else {
+            result.executions += look.summary.executions;
+            if let Some(repeats) = are_known(executor, &table, look.leaves, known)? {
+                result.repeats = repeats;
+                let reason = Reason::TooMany;
+                result.thoroughness = Thoroughness::Sampled { reason };
+                return Ok(result);
+            }
+        }
+    }
+    let WalkedPoint {
+        summary: walk,
+        leaves,
+        successes,
+        observed,
+    } = match walked {
+        Some(walked) => walked,
+        None => walk_point(executor, &lines, at, limit, settings)?,
+    };
+    result.executions += walk.executions;
+    result.choices = walk.choices;
+    result.warnings = walk.warnings;
+    result.contradictions = contradictions(executor, &table, at, &observed);
+    let read = walk.read.iter();
+    result.reads = Some(Reads {
+        watched,
+        read: read.filter_map(|mask| pools.page(mask)).collect(),
+    });
+    if settings.judged.is_none() {
+        confirm(executor, &table, leaves, settings, &mut result)?;
+    }
     let reason = match walk.extent {
         Extent::Exhaustive if table.truncated.is_empty() => None,
         Extent::Cut if is_short => Some(Reason::Time),
@@ -178,7 +210,10 @@ pub(crate) fn explore_point(
     };
     let is_cut = nested(executor, &table, pools, successes, settings, &mut result)?;
     if let Some(reason) = reason {
-        let is_all = try_sample(executor, &table, settings, &mut result)?;
+        // Where recovery fails, a sample would only fail again.
+        let is_all = settings.judged.is_none()
+            && !result.fails()
+            && try_sample(executor, &table, settings, &mut result)?;
         result.reads = None;
         if !is_all {
             result.thoroughness = Thoroughness::Sampled { reason };
@@ -197,6 +232,59 @@ pub(crate) fn explore_point(
         }
     }
     Ok(result)
+}
+
+/// The executions at a failure point.
+struct WalkedPoint {
+    summary: WalkSummary,
+    /// In the order of their choices.
+    leaves: Vec<Leaf>,
+    successes: Vec<LoggedExecution>,
+    observed: Vec<Vec<Choice>>,
+}
+
+fn walk_point(
+    executor: &mut dyn Executor,
+    lines: &LineTable,
+    at: EventIndex,
+    limit: u64,
+    settings: &PointSettings<'_>,
+) -> Result<WalkedPoint, CheckError> {
+    let task = WalkTask {
+        table: lines,
+        fork: settings.fork,
+        log: settings.depth > 1,
+        limit,
+        deadline: settings.deadline.map(|(deadline, _)| deadline),
+    };
+    let mut leaves: Vec<Leaf> = Vec::new();
+    let mut successes: Vec<LoggedExecution> = Vec::new();
+    let mut observed: Vec<Vec<Choice>> = Vec::new();
+    let mut explorer = OverlaidExecutor {
+        executor,
+        overlay: &[],
+    };
+    let summary = walk_executions(&mut explorer, task, &mut |mut execution| {
+        let symptom = settings.contents.judge(at, &execution.verdict);
+        if settings.robustness && execution.choices.len() > 1 {
+            observed.push(execution.choices.clone());
+        }
+        if symptom.is_none() && settings.depth > 1 {
+            successes.push(LoggedExecution::of(&mut execution));
+        }
+        leaves.push(Leaf {
+            classes: classes_of(&execution),
+            failed: symptom.map(|symptom| (symptom, execution)),
+        });
+        Ok(())
+    })?;
+    leaves.sort_by(|one, other| one.classes.cmp(&other.classes));
+    Ok(WalkedPoint {
+        summary,
+        leaves,
+        successes,
+        observed,
+    })
 }
 
 /// Lets the power fail again in executions that succeeded. Returns whether something was left out.

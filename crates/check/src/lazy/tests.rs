@@ -11,9 +11,11 @@ use super::driver::{Bounds, Progress, Round, RoundObserver, round};
 use super::point::{PointResult, PointSettings, Reason, Thoroughness, explore_point};
 use super::reuse::{Changes, Reuse};
 use super::summarise;
+use super::turns::{self, TurnKind};
 use super::walk::{Attempt, Explorer, Extent, WalkTask, classes_of, walk_executions};
 use crate::content::Contents;
 use crate::error::CheckError;
+use crate::options::LazyOptions;
 use simulated::{Engine, Memory, Op, Simulated, trace_of};
 
 const DATA: u64 = 0;
@@ -43,6 +45,8 @@ fn settings(contents: &Contents) -> PointSettings<'_> {
         robustness: false,
         seed: 0,
         deadline: None,
+        known: None,
+        judged: None,
     }
 }
 
@@ -186,9 +190,121 @@ fn beyond_the_limit_a_point_is_sampled() {
     let result = explore_at(&mut executor, end, &settings);
     let reason = Reason::TooMany;
     assert_eq!(result.thoroughness, Thoroughness::Sampled { reason });
-    assert_eq!(result.executions, 5 + 64);
+    // Recovery fails in the first executions: the point is left.
+    assert_eq!(result.executions, 5);
     assert!(result.reads.is_none());
     assert!(!result.failures.is_empty());
+    let mut executor = Simulated::new(&trace, |memory| winding(memory) || true);
+    let result = explore_at(&mut executor, end, &settings);
+    assert_eq!(result.executions, 5 + 64);
+    assert!(result.failures.is_empty());
+}
+
+/// Recovery reads everything, and fails wherever something is missing.
+fn all_or_nothing(memory: &mut Memory<'_>) -> bool {
+    let sum: u64 = (0..LINES).map(|line| memory.load(64 * line)).sum();
+    sum == 0 || sum == LINES
+}
+
+const LINES: u64 = 16;
+
+/// The same lines are stored and not flushed in time, many times.
+fn many_lines() -> Trace {
+    let mut ops = Vec::new();
+    for _ in 0..8 {
+        ops.extend((0..LINES).map(|line| Op::Store(64 * line, 1)));
+        ops.push(Op::Store(OTHER, 1));
+        ops.extend((0..LINES).map(|line| Op::Flush(64 * line)));
+        ops.push(Op::Fence);
+        ops.extend((0..LINES).map(|line| Op::Store(64 * line, 0)));
+        ops.extend((0..LINES).map(|line| Op::Flush(64 * line)));
+        ops.push(Op::Fence);
+    }
+    trace_of(&ops)
+}
+
+/// What one point has shown is not shown again by thousands of executions at the others.
+#[test]
+fn a_known_failure_costs_other_points_few_executions() {
+    let trace = many_lines();
+    let contents = Contents::default();
+    let points = points(&trace);
+    let mut executor = Simulated::new(&trace, all_or_nothing);
+    let first = explore_at(&mut executor, points[0].at.0, &settings(&contents));
+    assert!(first.is_large() && first.fails(), "{first:?}");
+    let known = turns::KnownFailures::of(std::slice::from_ref(&first));
+    let again = PointSettings {
+        known: Some(&known),
+        ..settings(&contents)
+    };
+    let mut executor = Simulated::new(&trace, all_or_nothing);
+    let other = explore_at(&mut executor, points[4].at.0, &again);
+    assert!(other.fails(), "{other:?}");
+    assert!(other.failures.is_empty(), "{other:?}");
+    assert!(other.executions <= 16, "{}", other.executions);
+}
+
+/// A point at which recovery fails is left, and one with much to observe gets its next turn.
+#[test]
+fn only_large_points_that_do_not_fail_get_another_turn() {
+    let trace = many_lines();
+    let contents = Contents::default();
+    let points = points(&trace);
+    let at = points[0].at.0;
+    let few = PointSettings {
+        limit: Some(64),
+        ..settings(&contents)
+    };
+    let mut executor = Simulated::new(&trace, all_or_nothing);
+    let failing = explore_at(&mut executor, at, &few);
+    let mut executor = Simulated::new(&trace, |memory| all_or_nothing(memory) || true);
+    let large = explore_at(&mut executor, at, &few);
+    let options = LazyOptions::default();
+    let all = turns::turns(&options);
+    let limits: Vec<_> = all.iter().map(|turn| turn.limit).collect();
+    assert_eq!(limits, [Some(64), Some(512), Some(2000)]);
+    let chosen = |result: &PointResult| {
+        turns::points_of(all[1], &points, std::slice::from_ref(result)).len()
+    };
+    assert_eq!((chosen(&failing), chosen(&large)), (0, 1));
+    let mut results = vec![failing];
+    turns::settle_reasons(&mut results, options.limit);
+    let reason = Reason::Fails;
+    assert_eq!(results[0].thoroughness, Thoroughness::Sampled { reason });
+    let mut results = vec![large.clone()];
+    turns::settle_reasons(&mut results, options.limit);
+    let reason = Reason::Time;
+    assert_eq!(results[0].thoroughness, Thoroughness::Sampled { reason });
+
+    // What a turn shows replaces what was known, and all executions count.
+    let mut results = vec![large.clone()];
+    assert_eq!(turns::merge(&mut results, vec![large.clone()], &[]), 0);
+    assert_eq!(results[0].executions, 2 * large.executions);
+    assert_eq!(turns::merge(&mut results, Vec::new(), &[large.at]), 1);
+    assert!(results.is_empty());
+}
+
+/// Second failures come when each point had its first turn, and without limits everything is one turn.
+#[test]
+fn second_failures_come_after_the_first_turn_and_before_large_points() {
+    let with = |change: &dyn Fn(&mut LazyOptions)| {
+        let mut options = LazyOptions {
+            depth: 2,
+            ..LazyOptions::default()
+        };
+        change(&mut options);
+        let turns = turns::turns(&options).into_iter();
+        turns
+            .map(|turn| (turn.kind, turn.depth))
+            .collect::<Vec<_>>()
+    };
+    let (first, second, again) = (TurnKind::First, TurnKind::Second, TurnKind::Again);
+    let last = TurnKind::SecondAgain;
+    let usual = [(first, 1), (second, 2), (again, 1), (again, 1), (last, 2)];
+    assert_eq!(with(&|_| ()), usual);
+    assert_eq!(with(&|options| options.limit = None), [(first, 2)]);
+    let limited = with(&|options| options.max_executions = Some(5));
+    assert_eq!(limited, [(first, 2)]);
 }
 
 #[test]

@@ -14,7 +14,9 @@ use powerfail_oracle::{
 };
 
 /// How many executions a tree is tried with first.
-const FEW: u64 = 64;
+const FEW: [u64; 2] = [8, 64];
+/// How many executions may hang, each for as long as a recovery may take, if time is short.
+const HANGS_MAX: usize = 2;
 
 /// Runs recovery where loads from open lines are choices. The image is made new for each request.
 pub(crate) trait Explorer {
@@ -84,6 +86,7 @@ pub(crate) fn walk_executions(
         warnings: Vec::new(),
     };
     let mut fork = task.fork;
+    let mut hanging = 0;
     let mut read: BTreeMap<(u32, u64), u64> = BTreeMap::new();
     let mut pending: Vec<Vec<u32>> = vec![Vec::new()];
     let mut asked: HashSet<Vec<u32>> = HashSet::new();
@@ -126,6 +129,7 @@ pub(crate) fn walk_executions(
                 walk.warnings.push(warning);
             }
         }
+        hanging += explored.executions.iter().filter(|it| hangs(it)).count();
         let mut before: Option<Vec<u32>> = None;
         for execution in explored.executions {
             let classes = classes_of(&execution);
@@ -146,7 +150,8 @@ pub(crate) fn walk_executions(
             before = Some(classes);
             visit(execution)?;
         }
-        if explored.stopped {
+        let is_slow = task.deadline.is_some() && hanging >= HANGS_MAX && !pending.is_empty();
+        if explored.stopped || is_slow {
             walk.extent = Extent::Cut;
             break;
         }
@@ -169,22 +174,25 @@ fn ask(
     request: &ExploreRequest<'_>,
     is_urgent: bool,
 ) -> Result<Attempt, CheckError> {
-    if !is_urgent || request.branch != Branch::Fork || request.max_executions <= FEW {
-        return by.explore(request);
-    }
-    let few = ExploreRequest {
-        max_executions: FEW,
-        ..*request
-    };
-    let attempt = by.explore(&few)?;
-    match &attempt {
-        Attempt::Explored(explored)
-            if explored.stopped && !explored.executions.iter().any(hangs) =>
-        {
-            by.explore(request)
+    if is_urgent && request.branch == Branch::Fork {
+        for few in FEW.into_iter().filter(|few| *few < request.max_executions) {
+            let few = ExploreRequest {
+                max_executions: few,
+                ..*request
+            };
+            let attempt = by.explore(&few)?;
+            let is_enough = match &attempt {
+                Attempt::Explored(explored) => {
+                    !explored.stopped || explored.executions.iter().any(hangs)
+                }
+                _ => true,
+            };
+            if is_enough {
+                return Ok(attempt);
+            }
         }
-        _ => Ok(attempt),
     }
+    by.explore(request)
 }
 
 fn hangs(execution: &Execution) -> bool {

@@ -23,7 +23,7 @@ use crate::runner::{Trial, TrialState};
 use crate::symptom::Symptom;
 
 /// At how many failure points a pair is tried.
-const INSTANCES_MAX: usize = 6;
+pub(super) const INSTANCES_MAX: usize = 6;
 
 /// What memory is filled with that was never written: no pointer, no small number, and not what fresh memory holds.
 const PATTERNS: [u8; 2] = [0xa5, 0xff];

@@ -13,9 +13,9 @@ use powerfail_model::EventIndex;
 use powerfail_oracle::{Execution, LineTable, LogKind, Verdict, Watch};
 
 use super::RacesResult;
-use super::confirm::chosen;
+use super::confirm::{INSTANCES_MAX, chosen};
 use super::infer::survey::{Survey, survey};
-use super::pairs::Pairs;
+use super::pairs::{Instance, Pair, Pairs};
 use super::rerun::{CLASSES_MAX, RerunPoint};
 use super::watch::{ReadKind, WatchOutcome, WatchSettings, execute_and_log};
 use crate::crash::Engine;
@@ -46,32 +46,55 @@ impl Engine<'_, '_> {
         deadline: Option<Instant>,
         found: &mut RacesResult,
     ) -> Result<(), CheckError> {
-        let mut tasks = Tasks::new();
-        for (number, pair) in pairs.all.iter().enumerate() {
-            if pair.kind == ReadKind::Race && pair.evidence.is_none() {
-                for instance in chosen(&pair.instances) {
-                    tasks.entry(instance.at).or_default().push(number);
-                }
-            }
-        }
-        if tasks.is_empty() {
+        let is_open = |pair: &Pair| pair.kind == ReadKind::Race && pair.evidence.is_none();
+        let plans = pairs.all.iter().map(|pair| match is_open(pair) {
+            true => chosen(&pair.instances),
+            false => Vec::new(),
+        });
+        let plans: Vec<Vec<Instance>> = plans.collect();
+        if plans.iter().all(Vec::is_empty) {
             return Ok(());
         }
         let survey = survey(self.trace, self.runner.rules())?;
-        let progress = self.rerun_all(
-            Step::Reasons,
-            &tasks,
-            &|executor, at, pairs, settings| ask(executor, at, pairs, &survey, settings),
-            deadline,
-        )?;
-        found.races.confirmations += progress.executions;
-        if progress.is_interrupted {
-            return Err(CheckError::Interrupted);
-        }
         let mut answers: BTreeMap<usize, Vec<Reaction>> = BTreeMap::new();
-        for tried in progress.results {
-            for (number, answer) in tried.outcomes {
-                answers.entry(number).or_default().push(answer);
+        let mut asked: BTreeMap<EventIndex, Reaction> = BTreeMap::new();
+        for turn in 0..INSTANCES_MAX {
+            let mut tasks = Tasks::new();
+            for (number, plan) in plans.iter().enumerate() {
+                let known = answers.get(&number);
+                // One answer that says no is enough.
+                if known.is_some_and(|answers| answers.contains(&Reaction::Varies)) {
+                    continue;
+                }
+                let Some(instance) = plan.get(turn) else {
+                    continue;
+                };
+                match asked.get(&instance.at) {
+                    Some(answer) => answers.entry(number).or_default().push(*answer),
+                    None => tasks.entry(instance.at).or_default().push(number),
+                }
+            }
+            if tasks.is_empty() {
+                continue;
+            }
+            let progress = self.rerun_all(
+                Step::Reasons,
+                &tasks,
+                &|executor, at, pairs, settings| ask(executor, at, pairs, &survey, settings),
+                deadline,
+            )?;
+            found.races.confirmations += progress.executions;
+            if progress.is_interrupted {
+                return Err(CheckError::Interrupted);
+            }
+            for tried in progress.results {
+                for (number, answer) in tried.outcomes {
+                    asked.insert(tried.at, answer);
+                    answers.entry(number).or_default().push(answer);
+                }
+            }
+            if progress.is_over {
+                break;
             }
         }
         for (number, answers) in answers {

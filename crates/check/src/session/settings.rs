@@ -172,8 +172,15 @@ fn eager_options(settings: &EagerSettings, test: &TestSettings) -> EagerOptions 
 /// How far lost and reordered lines are explored.
 fn lazy_options(settings: &LazySettings, time: LazyTime, test: &TestSettings) -> LazyOptions {
     let usual = LazyOptions::default();
+    // Second failures come after everything else: where executions are counted, they are asked for.
+    let is_counted = settings.max_executions.is_some();
+    let usual_depth = if time == LazyTime::Share && !is_counted {
+        2
+    } else {
+        1
+    };
     LazyOptions {
-        depth: settings.depth.to_u32(),
+        depth: settings.depth.map_or(usual_depth, Whole::to_u32),
         fork: !settings.no_fork,
         limit: usual.limit.filter(|_| !settings.exhaustive),
         max_executions: settings.max_executions.map(Whole::get),

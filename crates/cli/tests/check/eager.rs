@@ -314,7 +314,7 @@ fn an_interruption_keeps_what_was_found() {
     assert!(killed.expect("kill").success());
     let run = Run::from(child.wait_with_output().expect("an end")).ends_with(FINDINGS);
     let report = run.report();
-    let is_note = |note: &String| note.contains("interrupted after");
+    let is_note = |note: &String| note.contains("stopped after");
     assert!(report.notes.iter().any(is_note), "{:?}", report.notes);
     let totals = report.totals.eager.expect("numbers");
     assert!(

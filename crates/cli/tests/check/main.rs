@@ -5,6 +5,7 @@
 
 mod addresses;
 mod annotations;
+mod budget;
 mod commits;
 mod common;
 mod configuration;
@@ -23,5 +24,6 @@ mod run;
 mod schedules;
 mod server;
 mod sources;
+mod symbols;
 mod together;
 mod transactions;

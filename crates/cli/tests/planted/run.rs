@@ -63,16 +63,24 @@ pub(crate) fn check(program: &Program, binary: &Path) -> Attempt {
     command
         .args(["--kill-after=10", GUARD_SECONDS])
         .arg(env!("CARGO_BIN_EXE_powerfail"))
-        .args([
-            "check", "--format", "json", "--seed", "1", "--jobs", "1", "--out",
-        ])
+        .args(["check", "--format", "json", "--seed", "1", "--jobs", "1"])
+        // Everything is tried, however busy the machine is.
+        .args(["--budget", "1h", "--out"])
         .arg(folder.path());
     for option in OPTIONS {
         if let Some(value) = program.directive(option) {
             command.arg(format!("--{option}")).arg(with_binary(value));
         }
     }
-    command.args(program.words("flags")).arg("--");
+    let flags: Vec<&str> = program.words("flags").collect();
+    if !flags
+        .iter()
+        .any(|flag| ["--depth", "--no-lazy"].contains(flag))
+    {
+        // Second failures take long where recovery stores much; those programs that need one ask for it.
+        command.args(["--depth", "1"]);
+    }
+    command.args(flags).arg("--");
     let workload = program.directive("workload").unwrap_or("{bin} {pool}");
     command.args(workload.split_whitespace().map(with_binary));
     let output = command.output().expect("powerfail runs");

@@ -1,6 +1,7 @@
 //! `powerfail check`.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use super::record::workload;
 use super::{
@@ -9,6 +10,10 @@ use super::{
 };
 use crate::error::SettingsError;
 use crate::value::{CommandText, Count};
+
+/// How long `check` takes at most if it is told neither a budget nor to be exhaustive: enough for everything that
+/// recovery of a small program can observe.
+pub const CHECK_BUDGET: Duration = Duration::from_secs(120);
 
 options! {
     /// Options of `check` alone.
@@ -96,9 +101,13 @@ impl CheckArgs {
         if is_depth_given && schedules == 1 {
             return Err(SettingsError::Needs("--schedule-depth", "--schedules"));
         }
+        let mut test = all.test.settle(own.client.is_some())?;
+        if test.failures.budget.is_none() && !lazy.exhaustive {
+            test.failures.budget = Some(CHECK_BUDGET);
+        }
         Ok(CheckSettings {
             command: workload(own.command, "check")?,
-            test: all.test.settle(own.client.is_some())?,
+            test,
             client: own.client,
             schedules,
             recording: all.recording.resolve(),

@@ -12,9 +12,9 @@ use crate::value::{Count, Infer, Segments, Whole};
 options! {
     /// How far lost and reordered lines are explored.
     LazyArgs => LazySettings, "Lost and reordered lines" {
-        /// Maximum number of power failures in a row: 2 adds one during recovery [default: 1]
+        /// Maximum number of power failures in a row: 2 adds one during recovery [default: 2 for check, else 1]
         [long, value_name = "N"]
-        depth: Whole<1, { u32::MAX as u64 }> = Whole::clamped(1),
+        depth: Whole<1, { u32::MAX as u64 }>,
         /// Maximum number of executions of recovery
         [long, value_name = "N"]
         max_executions: Count,

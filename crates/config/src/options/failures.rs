@@ -25,7 +25,8 @@ options! {
         /// Time limit for each command of a recovery; exceeding it is a bug [default: 10s; busy: 2s]
         [long, value_name = "TIME", value_parser = parse_duration]
         timeout: Duration,
-        /// Approximate time limit for all recoveries together; the most valuable run first
+        /// Time limit for all recoveries and explanations together; the most valuable run first [default: 2m for
+        /// check without --exhaustive, else none]
         [long, value_name = "TIME", value_parser = parse_duration]
         budget: Duration,
         /// Number of recoveries to run in parallel [default: number of processors]

@@ -108,7 +108,9 @@ fn options_of_another_strategy() {
     let expected = SettingsError::OtherStrategy("--sample", "eager");
     assert_eq!(error, Some(expected));
     let settings = crash(&["--depth", "2"], "[crash]\nstrategy = \"lazy\"").expect("sound");
-    assert!(matches!(settings.exploration, Exploration::Lazy(lazy) if lazy.depth.get() == 2));
+    assert!(
+        matches!(settings.exploration, Exploration::Lazy(lazy) if lazy.depth.is_some_and(|depth| depth.get() == 2))
+    );
     // In the file, options may stand without their strategy.
     let settings = crash(&[], "[check]\nthreshold = 9\ndepth = 2").expect("sound");
     assert!(matches!(settings.exploration, Exploration::Prefix));
