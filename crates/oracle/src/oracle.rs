@@ -168,7 +168,7 @@ impl Oracle {
                 StartedSlot::Ready(mut slot) => {
                     slot.note_fallback(&reasons);
                     self.first_attempt.store(number, Ordering::Relaxed);
-                    return Ok(slot);
+                    return Ok(*slot);
                 }
                 StartedSlot::NotIsolated(reason) => {
                     if !reasons.contains(&reason) {

@@ -74,7 +74,7 @@ pub struct Slot {
 
 /// The result of an attempt to start a slot.
 pub(crate) enum StartedSlot {
-    Ready(Slot),
+    Ready(Box<Slot>),
     /// This kind of isolation is not available, for a reason.
     NotIsolated(String),
 }
@@ -134,7 +134,7 @@ impl Slot {
         match slot.receive()? {
             SetupReply::Ready { placeholders } => {
                 slot.placeholders = placeholders;
-                Ok(StartedSlot::Ready(slot))
+                Ok(StartedSlot::Ready(Box::new(slot)))
             }
             SetupReply::NotIsolated { reason } => Ok(StartedSlot::NotIsolated(reason)),
             SetupReply::Failed { path, error } => Err(OracleError::Path {

@@ -92,10 +92,10 @@ impl<'a> PlanRunner<'a> {
             },
             Err(EarlyEnd::Io(error)) => RunReply::ZygoteFailed((&error).into()),
         };
-        if !matches!(reply, RunReply::Success { .. }) {
-            suspects.clear();
-        } else {
+        if matches!(reply, RunReply::Success { .. }) {
             shown.note_success(system::time_of_children().saturating_sub(used), false);
+        } else {
+            suspects.clear();
         }
         let snapshot_note = match (wants_snapshots, is_server) {
             (true, true) => Some("a server is started for each image".into()),

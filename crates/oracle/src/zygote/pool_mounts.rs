@@ -218,7 +218,7 @@ impl PoolMounts {
             let metadata = fs::metadata(under(original, name)).ok()?;
             // Programs are executed, not changed.
             let is_data = metadata.is_file() && metadata.permissions().mode() & 0o111 == 0;
-            (is_data && metadata.len() <= COPY_BYTES).then(|| metadata.len())
+            (is_data && metadata.len() <= COPY_BYTES).then_some(metadata.len())
         };
         let files = siblings.iter().filter(|(_, kind)| *kind == Kind::File);
         let mut files: Vec<(OsString, u64)> = files
