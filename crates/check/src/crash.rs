@@ -119,13 +119,13 @@ pub(crate) fn crash<'t>(
     let mut known = Vec::new();
     if options.prefix {
         engine.allow(Share::Crashes);
-        let crashes = engine.prefix_crashes(options, each, &mut crashed, &mut places);
-        known = engine.unless_interrupted(crashes)?.unwrap_or_default();
+        let outcome = engine.prefix_crashes(options, each, &mut crashed, &mut places);
+        known = engine.unless_interrupted(outcome)?.unwrap_or_default();
     }
     if let Some(eager) = &options.eager {
         engine.allow(Share::Lazy);
-        let crashes = engine.eager_crashes(eager, options.budget, &mut crashed, &mut places);
-        engine.unless_interrupted(crashes)?;
+        let outcome = engine.eager_crashes(eager, options.budget, &mut crashed, &mut places);
+        engine.unless_interrupted(outcome)?;
     }
     engine.allow(Share::Candidates);
     engine.candidates(&linted, options, &mut crashed, &mut places)?;
@@ -136,9 +136,9 @@ pub(crate) fn crash<'t>(
         });
         let time = lazy_time(lazy.time, until, clock.begun.elapsed());
         let limits = Limits { time, each };
-        let crashes =
+        let outcome =
             engine.lazy_crashes(lazy, options, &limits, &known, &mut crashed, &mut places);
-        engine.unless_interrupted(crashes)?;
+        engine.unless_interrupted(outcome)?;
     }
     if let Some(races) = options.races.as_ref().filter(|_| !engine.is_interrupted) {
         let until = engine.allow(Share::Races);

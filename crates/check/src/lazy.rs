@@ -271,6 +271,17 @@ fn keys_of(results: &[PointResult]) -> JudgedKeys {
 }
 
 impl TurnByTurn<'_, '_> {
+    /// Tells the observer about kinds of failures that it has not heard of.
+    fn announce(&mut self, results: &[PointResult]) {
+        for failure in results.iter().flat_map(|it| &it.failures) {
+            let key = &failure.key;
+            if self.announced.insert((key.code, key.store, key.failures)) {
+                let (code, at) = (key.code, failure.at);
+                self.observer.event(Event::Failing { code, at });
+            }
+        }
+    }
+
     /// Whether there is no time left.
     fn is_late(&self) -> bool {
         let deadline = self.deadline;
@@ -415,14 +426,7 @@ impl TurnByTurn<'_, '_> {
                 progress,
                 &mut round_observer,
             )?;
-            let failures = progress.results.iter().flat_map(|it| &it.failures);
-            for failure in failures {
-                let key = &failure.key;
-                if self.announced.insert((key.code, key.store, key.failures)) {
-                    let (code, at) = (key.code, failure.at);
-                    self.observer.event(Event::Failing { code, at });
-                }
-            }
+            self.announce(&progress.results);
             if let Some(budget) = &mut self.budget {
                 let again = budget.settle(progress, &points);
                 if !again.is_empty() {

@@ -210,14 +210,14 @@ impl Engine<'_, '_> {
                     searches.push(Search::new(self.trace, direction, failed.trial.at)?);
                 }
             }
-            let searched = if self.is_stopped() {
+            let ended = if self.is_stopped() {
                 None
             } else {
-                let searched = self.search(&mut searches);
-                self.unless_interrupted(searched)?
+                let ended = self.search(&mut searches);
+                self.unless_interrupted(ended)?
             };
             for (failed, pair) in batch.iter().zip(searches.chunks_exact(2)) {
-                findings.push(match searched {
+                findings.push(match ended {
                     Some(()) => self.prefix_finding(failed, &pair[0], &pair[1], places)?,
                     None => self.undiagnosed(failed, places)?,
                 });

@@ -80,10 +80,10 @@ pub(crate) fn confirm(
 pub(crate) fn are_known(
     executor: &mut dyn Executor,
     table: &CrashTable,
-    leaves: Vec<Leaf>,
+    leaves: &[Leaf],
     known: &KnownFailures,
 ) -> Result<Option<BTreeMap<KnownKind, u64>>, CheckError> {
-    let decisive = decisive_choices(&leaves);
+    let decisive = decisive_choices(leaves);
     let mut kinds = BTreeMap::new();
     for (leaf, decisive) in leaves.iter().zip(decisive) {
         let Some((symptom, execution)) = &leaf.failed else {

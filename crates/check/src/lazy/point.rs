@@ -169,16 +169,16 @@ pub(crate) fn explore_point(
         && limit > FIRST_LOOK
     {
         let look = walk_point(executor, &lines, at, FIRST_LOOK, settings)?;
-        if look.summary.extent != Extent::Cut {
-            walked = Some(look);
-        } else {
+        if look.summary.extent == Extent::Cut {
             result.executions += look.summary.executions;
-            if let Some(repeats) = are_known(executor, &table, look.leaves, known)? {
+            if let Some(repeats) = are_known(executor, &table, &look.leaves, known)? {
                 result.repeats = repeats;
                 let reason = Reason::TooMany;
                 result.thoroughness = Thoroughness::Sampled { reason };
                 return Ok(result);
             }
+        } else {
+            walked = Some(look);
         }
     }
     let WalkedPoint {

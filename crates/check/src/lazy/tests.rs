@@ -194,7 +194,10 @@ fn beyond_the_limit_a_point_is_sampled() {
     assert_eq!(result.executions, 5);
     assert!(result.reads.is_none());
     assert!(!result.failures.is_empty());
-    let mut executor = Simulated::new(&trace, |memory| winding(memory) || true);
+    let mut executor = Simulated::new(&trace, |memory| {
+        winding(memory);
+        true
+    });
     let result = explore_at(&mut executor, end, &settings);
     assert_eq!(result.executions, 5 + 64);
     assert!(result.failures.is_empty());
@@ -257,7 +260,10 @@ fn only_large_points_that_do_not_fail_get_another_turn() {
     };
     let mut executor = Simulated::new(&trace, all_or_nothing);
     let failing = explore_at(&mut executor, at, &few);
-    let mut executor = Simulated::new(&trace, |memory| all_or_nothing(memory) || true);
+    let mut executor = Simulated::new(&trace, |memory| {
+        all_or_nothing(memory);
+        true
+    });
     let large = explore_at(&mut executor, at, &few);
     let options = LazyOptions::default();
     let all = turns::turns(&options);

@@ -47,9 +47,12 @@ impl Engine<'_, '_> {
         found: &mut RacesResult,
     ) -> Result<(), CheckError> {
         let is_open = |pair: &Pair| pair.kind == ReadKind::Race && pair.evidence.is_none();
-        let plans = pairs.all.iter().map(|pair| match is_open(pair) {
-            true => chosen(&pair.instances),
-            false => Vec::new(),
+        let plans = pairs.all.iter().map(|pair| {
+            if is_open(pair) {
+                chosen(&pair.instances)
+            } else {
+                Vec::new()
+            }
         });
         let plans: Vec<Vec<Instance>> = plans.collect();
         if plans.iter().all(Vec::is_empty) {

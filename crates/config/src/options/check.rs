@@ -13,7 +13,7 @@ use crate::value::{CommandText, Count};
 
 /// How long `check` takes at most if it is told neither a budget nor to be exhaustive: enough for everything that
 /// recovery of a small program can observe.
-pub const CHECK_BUDGET: Duration = Duration::from_secs(120);
+pub const CHECK_BUDGET: Duration = Duration::from_mins(2);
 
 options! {
     /// Options of `check` alone.
