@@ -1,13 +1,13 @@
 //! What developers and CI run: `cargo xtask ci`, `cargo xtask bench`, `cargo xtask fuzz`.
 
-mod packages;
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use xtask::{packages, run, targets};
 
 use crate::tests::Tally;
 
@@ -18,6 +18,7 @@ usage: cargo xtask COMMAND
   test            build and run all tests, on all cores
   size            build the binary as it ships and compare its size with the limit
   example         record a small program with a bug, and show what a crash would leave of its pool
+  targets [NAME]  check software of others (all, or what has this in its name), and write docs/figures/targets.md
   bench [NAME [OPTIONS]]
                   run the benchmarks (all, or those of one file in benches/, with its options)
   fuzz [SECONDS]  fuzz the reader of traces (needs a nightly toolchain and cargo-fuzz)";
@@ -30,6 +31,8 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["size"] => size(),
         ["example"] => example(),
+        ["targets"] => release().and_then(|binary| targets::run(&binary, None)),
+        ["targets", name] => release().and_then(|binary| targets::run(&binary, Some(name))),
         ["bench"] => bench(None, &[]),
         ["bench", name, ref options @ ..] => bench(Some(name), options),
         ["fuzz"] => fuzz("60"),
@@ -124,10 +127,7 @@ const BINARY_MAX_BYTES: u64 = 30_000_000;
 /// Builds the binary as `cargo install` does and compares its size with the limit. Not a part of `ci`: the build takes
 /// as long as half of the tests.
 fn size() -> anyhow::Result<()> {
-    let build = ["build", "--release", "--locked", "--package", "powerfail"];
-    run(&mut ci_cargo(&build))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let binary = Path::new(&target).join("release/powerfail");
+    let binary = release()?;
     let metadata = std::fs::metadata(&binary)
         .with_context(|| format!("cannot read the size of {}", binary.display()))?;
     let len_bytes = metadata.len();
@@ -137,6 +137,15 @@ fn size() -> anyhow::Result<()> {
         bail!("{} is larger than {limit:.1} MB", binary.display());
     }
     Ok(())
+}
+
+/// Builds the binary as it ships, and returns its path.
+fn release() -> anyhow::Result<PathBuf> {
+    let build = ["build", "--release", "--locked", "--package", "powerfail"];
+    run(&mut ci_cargo(&build))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let binary = std::path::absolute(Path::new(&target).join("release/powerfail"))?;
+    Ok(binary)
 }
 
 fn megabytes(len_bytes: u64) -> f64 {
@@ -226,16 +235,6 @@ fn ci_cargo(arguments: &[&str]) -> Command {
         command.env("CARGO_INCREMENTAL", "0");
     }
     command
-}
-
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {command:?}"))?;
-    if !status.success() {
-        bail!("{command:?} failed: {status}");
-    }
-    Ok(())
 }
 
 /// Runs one step and says how long it took.

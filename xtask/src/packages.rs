@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::run;
+use crate::{run, targets};
 
 /// Packages, and why each is needed.
 const NEEDED: [(&str, &str); 14] = [
@@ -31,39 +31,39 @@ const NEEDED: [(&str, &str); 14] = [
 ];
 
 /// Installs what is missing; without the right to do so, names it.
-pub(crate) fn install_missing() -> anyhow::Result<()> {
+pub fn install_missing() -> anyhow::Result<()> {
     if !is_debian() {
         eprintln!(
             "xtask: not a Debian system; these must be there: {}",
-            names(&NEEDED)
+            NEEDED.map(|(name, _)| name).join(" ")
         );
         return Ok(());
     }
-    let missing: Vec<_> = NEEDED
-        .into_iter()
-        .filter(|(name, _)| !is_installed(name))
+    let mut all = NEEDED.map(|(name, _)| name).to_vec();
+    all.extend(targets::packages_of_tests());
+    install(&all)
+}
+
+/// Installs those of the packages that are missing; without the right to do so, names them.
+pub fn install(packages: &[&str]) -> anyhow::Result<()> {
+    let missing: Vec<&str> = packages
+        .iter()
+        .copied()
+        .filter(|name| !is_installed(name))
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
+    let names = missing.join(" ");
     if !is_root()? {
-        let names = names(&missing);
         bail!("packages are missing, install them with: sudo apt-get install {names}");
     }
-    eprintln!("== installing {}", names(&missing));
+    eprintln!("== installing {names}");
     run(Command::new("apt-get").args(["update", "--quiet"]))?;
     run(Command::new("apt-get")
         .args(["install", "--yes", "--quiet", "--no-install-recommends"])
-        .args(missing.iter().map(|(name, _)| name))
+        .args(missing)
         .env("DEBIAN_FRONTEND", "noninteractive"))
-}
-
-fn names(packages: &[(&str, &str)]) -> String {
-    packages
-        .iter()
-        .map(|(name, _)| *name)
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 fn is_debian() -> bool {

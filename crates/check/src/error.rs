@@ -58,7 +58,9 @@ pub enum CheckError {
         outcome: Box<RecoveryOutcome>,
     },
     /// The trace has no pool.
-    #[error("the workload mapped no pool, so there is nothing that a power failure could damage")]
+    #[error(
+        "nothing was checked: the workload mapped no pool; data that it writes with system calls is not covered"
+    )]
     NoPool,
     /// There are fewer segments.
     #[error("there is no segment {wanted}: the trace has {count}, numbered from 0; see --segments")]

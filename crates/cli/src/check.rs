@@ -130,6 +130,10 @@ fn refuse(error: SessionError) -> anyhow::Result<Exit> {
             Ok(Exit::Internal)
         }
         SessionError::Check(CheckError::Interrupted) => Ok(say_interrupted()),
+        SessionError::Check(error @ CheckError::NoPool) => {
+            complain(&error.to_string());
+            Ok(Exit::NotChecked)
+        }
         SessionError::Check(error @ CheckError::Undisturbed { .. }) => {
             complain(&error.to_string());
             if let CheckError::Undisturbed { outcome, .. } = &error {

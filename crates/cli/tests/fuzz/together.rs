@@ -80,3 +80,25 @@ fn by_tcp() {
     }
     wait_until_all_are_gone(&mark);
 }
+
+/// Campaigns that start at the same moment compete for the processors, also while their first recordings end.
+#[test]
+fn ten_start_at_once() {
+    let folder = folder();
+    write_seed(&folder);
+    let mark = mark("ten");
+    let campaigns: Vec<_> = (0..10)
+        .map(|number| {
+            let out = format!("out-{number}");
+            let mut arguments = vec!["--out", &out, "--seeds", "seeds", "--execs", "1"];
+            arguments.extend(["--jobs", "1", "--timeout", "10s"]);
+            arguments.extend(["--check-with", "prefix", "--", "./shop", "{pool}"]);
+            start(&folder, &mark, &arguments)
+        })
+        .collect();
+    for child in campaigns {
+        let output = child.wait_with_output().expect("an end");
+        assert_eq!(output.status.code(), Some(CLEAN), "{output:?}");
+    }
+    wait_until_all_are_gone(&mark);
+}

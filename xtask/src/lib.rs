@@ -1,0 +1,21 @@
+//! The part of xtask that tests use as well: software of others, and the packages that it needs.
+
+#![allow(missing_docs, reason = "for the tests of this workspace only")]
+
+pub mod packages;
+pub mod targets;
+
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// Runs a command, which must succeed.
+pub fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} failed: {status}");
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! Checks storage software of others with the plain documented command, and writes the table of results.
+//!
+//! `cargo xtask targets` installs the packages, builds the programs of `tests/software`, runs `powerfail check` on each
+//! of them, and writes `docs/figures/targets.md`. It fails if a result is not the expected one.
+
+mod list;
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::packages;
+
+use list::TARGETS;
+
+/// Where the table is written.
+const TABLE: &str = "docs/figures/targets.md";
+
+/// How a program is built from a file of `tests/software`.
+#[derive(Clone, Copy, Debug)]
+pub enum Build {
+    /// C, with these flags.
+    C(&'static [&'static str]),
+    /// C++, with these flags.
+    Cpp(&'static [&'static str]),
+    /// Java.
+    Java,
+    /// Go with cgo, so that it is dynamic.
+    Go,
+    /// A script.
+    Nothing,
+}
+
+/// What the check must say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing is found.
+    Clean,
+    /// Errors are found, and they are real.
+    Bugs,
+    /// It says that nothing was checked.
+    NothingChecked,
+    /// Errors are found that are not real: a known limit.
+    Wrong,
+}
+
+impl Expected {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Bugs => "bugs",
+            Self::NothingChecked => "nothing checked",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
+/// A program that is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    pub name: &'static str,
+    packages: &'static [&'static str],
+    /// The file in `tests/software`.
+    source: &'static str,
+    build: Build,
+    /// Flags of `powerfail check` that the documented recipe has.
+    flags: &'static [&'static str],
+    recover: &'static str,
+    command: &'static [&'static str],
+    pub expected: Expected,
+    /// What is covered, and why the expected result is the true one.
+    covered: &'static str,
+    /// Whether the tests run it as well.
+    in_tests: bool,
+}
+
+/// The result of a check.
+#[derive(Debug)]
+pub struct Outcome {
+    exit: Option<i32>,
+    time: Duration,
+    failure_points: u64,
+    executions: u64,
+    codes: Vec<String>,
+    pub text: String,
+}
+
+/// The packages of the targets that the tests run.
+pub(crate) fn packages_of_tests() -> impl Iterator<Item = &'static str> {
+    tested().flat_map(|target| target.packages).copied()
+}
+
+/// The targets that the tests run.
+pub fn tested() -> impl Iterator<Item = &'static Target> {
+    TARGETS.iter().filter(|target| target.in_tests)
+}
+
+/// Runs all targets, or those whose name contains `filter`.
+pub fn run(powerfail: &Path, filter: Option<&str>) -> anyhow::Result<()> {
+    let chosen = TARGETS
+        .iter()
+        .filter(|target| filter.is_none_or(|filter| target.name.contains(filter)));
+    let folder = std::path::absolute("target/software")?;
+    fs::create_dir_all(&folder)?;
+    let mut rows = String::new();
+    let mut unexpected = Vec::new();
+    for target in chosen {
+        packages::install(target.packages)?;
+        target.build(Path::new("tests/software"), &folder)?;
+        let outcome = target.check(powerfail, &folder)?;
+        let result = outcome.result();
+        eprintln!(
+            "{:24} {:16} {:6.1} s  {}",
+            target.name,
+            result.name(),
+            outcome.time.as_secs_f64(),
+            outcome.codes.join(" ")
+        );
+        if !outcome.is_expected_of(target) {
+            eprintln!("  expected: {}\n{}", target.expected.name(), outcome.text);
+            unexpected.push(target.name);
+        }
+        rows.push_str(&row(target, &outcome));
+    }
+    if filter.is_none() {
+        fs::write(TABLE, format!("{HEAD}{rows}")).with_context(|| format!("writing {TABLE}"))?;
+        eprintln!("wrote {TABLE}");
+    }
+    if !unexpected.is_empty() {
+        bail!("unexpected results: {}", unexpected.join(", "));
+    }
+    Ok(())
+}
+
+const HEAD: &str = "\
+# Software of others
+
+`cargo xtask targets` makes this table: it installs the packages of Debian, builds the programs of `tests/software`, and
+checks each with the command in the table. Times are those of one run on one machine, with the release binary.
+
+The last column says whether the result is true. *Wrong* is a known limit, with its reason.
+
+| program | command | covered | time | failure points | executions | result | true? |
+|---|---|---|---:|---:|---:|---|---|
+";
+
+fn row(target: &Target, outcome: &Outcome) -> String {
+    let result = outcome.result();
+    let mut codes = outcome.codes.clone();
+    codes.dedup();
+    let found = if codes.is_empty() {
+        result.name().to_owned()
+    } else {
+        format!("{} ({})", result.name(), codes.join(", "))
+    };
+    let is_true = match target.expected {
+        Expected::Wrong => "**wrong**",
+        expected if expected == result => "true",
+        _ => "**unexpected**",
+    };
+    let flags = target.flags.join(" ");
+    let flags = if flags.is_empty() { flags } else { flags + " " };
+    let mut row = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        row,
+        "| {} | `check {flags}--recover '{}' -- {}` | {} | {:.1} s | {} | {} | {found} | {is_true} |",
+        target.name,
+        target.recover,
+        target.command.join(" "),
+        target.covered,
+        outcome.time.as_secs_f64(),
+        outcome.failure_points,
+        outcome.executions,
+    );
+    row
+}
+
+impl Outcome {
+    /// Whether this is what is expected of a target. A result that is wrong is one with findings.
+    pub fn is_expected_of(&self, target: &Target) -> bool {
+        let result = self.result();
+        let expected = target.expected;
+        expected == result || expected == Expected::Wrong && result == Expected::Bugs
+    }
+
+    fn result(&self) -> Expected {
+        match self.exit {
+            Some(0) => Expected::Clean,
+            Some(1) => Expected::Bugs,
+            Some(NOTHING_CHECKED) => Expected::NothingChecked,
+            _ => Expected::Wrong,
+        }
+    }
+}
+
+/// The exit code of a check that checked nothing.
+const NOTHING_CHECKED: i32 = 5;
+
+impl Target {
+    /// Builds it in a folder, from the folder of sources.
+    pub fn build(&self, sources: &Path, folder: &Path) -> anyhow::Result<()> {
+        let source = std::path::absolute(sources.join(self.source))?;
+        let program = folder.join(source.file_stem().context("a file name")?);
+        let compile = |compiler: &str, flags: &[&str]| {
+            let mut command = Command::new(compiler);
+            command.args(["-g", "-O1", "-w", "-o"]).arg(&program);
+            command.arg(&source).args(flags);
+            command
+        };
+        let mut command = match self.build {
+            Build::C(flags) => compile("gcc", flags),
+            Build::Cpp(flags) => compile("g++", flags),
+            Build::Java => {
+                let mut command = Command::new("javac");
+                command.arg("-d").arg(folder).arg(&source);
+                command
+            }
+            Build::Go => {
+                let mut command = Command::new("go");
+                command.args(["build", "-ldflags=-linkmode=external", "-o"]);
+                command.arg(folder.join("mapped-go")).arg(&source);
+                command.env("CGO_ENABLED", "1").env("HOME", folder);
+                command
+            }
+            Build::Nothing => {
+                fs::copy(&source, folder.join(source.file_name().context("a name")?))?;
+                return Ok(());
+            }
+        };
+        crate::run(&mut command).with_context(|| format!("building {}", source.display()))
+    }
+
+    /// Checks it in the folder in which it was built.
+    pub fn check(&self, powerfail: &Path, folder: &Path) -> anyhow::Result<Outcome> {
+        let out = PathBuf::from(format!("out-{}", self.name.replace(' ', "-")));
+        let _ = fs::remove_dir_all(folder.join(&out));
+        let begun = Instant::now();
+        let output = Command::new(powerfail)
+            .args(["check", "--format", "json", "--out"])
+            .arg(&out)
+            .args(self.flags)
+            .args(["--recover", self.recover, "--"])
+            .args(self.command.iter().map(OsStr::new))
+            .current_dir(folder)
+            .output()
+            .with_context(|| format!("running {}", powerfail.display()))?;
+        let time = begun.elapsed();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let errors = report["findings"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|finding| finding["severity"] == "error");
+        let code = |finding: &Value| finding["code"].as_str().unwrap_or_default().to_owned();
+        let mut codes: Vec<String> = errors.map(code).collect();
+        codes.sort();
+        let total = |name: &str| report["totals"][name].as_u64().unwrap_or_default();
+        Ok(Outcome {
+            exit: output.status.code(),
+            time,
+            failure_points: total("failure_points"),
+            executions: total("recovery_runs"),
+            codes,
+            text: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+}
