@@ -139,6 +139,8 @@ pub(crate) fn is_found_and_its_twin_is_silent(source: &str, flags: &[&str], opti
     let mut with_bug = vec!["-DBUG"];
     with_bug.extend(flags);
     folder.build("bug", source, &with_bug);
+    // A second failure shows the same bug in the code that recovery runs.
+    let options = &[options, &["--depth", "1"]].concat();
     let run = folder.check("bug", options).ends_with(FINDINGS);
     let lines: Vec<_> = run.errors().iter().map(line_of_store).collect();
     assert_eq!(lines, [Some(planted(source))], "{}", run.stdout);

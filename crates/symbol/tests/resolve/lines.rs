@@ -249,10 +249,13 @@ fn assembly_code_has_lines_and_the_names_of_its_symbols() {
 fn split_debug_information_is_read_from_its_files() {
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         let options = ["-O2", "-gsplit-dwarf", version];
-        let program = Program::compile("gcc", &options, &["btree.c", "main.c"]);
+        let compile = || Program::compile("gcc", &options, &["btree.c", "main.c"]);
+        let program = compile();
         expect_btree(&program, &program.said_offsets());
 
-        // Without them there are still lines, and a note about the loss.
+        // Without them there are still lines, and a note about the loss. What was read of a program is kept, so this
+        // is another one.
+        let program = compile();
         for entry in std::fs::read_dir(program.directory()).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|it| it == "dwo") {
