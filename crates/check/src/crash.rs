@@ -101,15 +101,8 @@ pub(crate) fn crash<'t>(
     crashed.notes.extend(contents.note());
     crashed.notes.extend(lint::note(&linted));
     if !opens_pool {
-        // Crashes would show nothing. What the lint has proved holds.
-        let proved = linted.hits.iter().filter(|hit| hit.confirmed);
-        let findings = proved.map(|hit| lint::finding(hit, &mut places));
-        crashed.findings = group(findings.collect());
-        places.name_syncs(&mut crashed.findings)?;
-        crashed.notes.extend(places.notes());
-        crashed.totals.not_checked = Some(NotChecked::PoolNotOpened);
         crashed.totals.recovery_runs = runner.runs;
-        return Ok(crashed);
+        return without_crashes(crashed, &linted, &mut places);
     }
     let mut bounded = BoundedObserver {
         observer,
@@ -167,6 +160,21 @@ pub(crate) fn crash<'t>(
             .notes
             .extend(suspect_note(&suspects, &undisturbed.harmless_words));
     }
+    Ok(crashed)
+}
+
+/// The result if recovery does not open its pool: crashes would show nothing, but what the lint has proved holds.
+fn without_crashes(
+    mut crashed: Crashed,
+    linted: &Linted,
+    places: &mut Places<'_>,
+) -> Result<Crashed, CheckError> {
+    let proved = linted.hits.iter().filter(|hit| hit.confirmed);
+    let findings = proved.map(|hit| lint::finding(hit, places));
+    crashed.findings = group(findings.collect());
+    places.name_syncs(&mut crashed.findings)?;
+    crashed.notes.extend(places.notes());
+    crashed.totals.not_checked = Some(NotChecked::PoolNotOpened);
     Ok(crashed)
 }
 

@@ -60,6 +60,9 @@ fn an_interruption_keeps_what_is_known() {
     let report = run.report();
     let totals = report.totals.races.expect("reads were watched");
     assert!(totals.not_tried > 0 && totals.watched > 0, "{totals:?}");
-    let is_said = report.notes.iter().any(|note| note.contains("stopped before the end"));
+    let is_said = report
+        .notes
+        .iter()
+        .any(|note| note.contains("stopped before the end"));
     assert!(is_said, "{:?}", report.notes);
 }
