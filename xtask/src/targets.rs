@@ -46,6 +46,8 @@ pub enum Expected {
     Bugs,
     /// It says that nothing was checked.
     NothingChecked,
+    /// The target is refused by name.
+    Refused,
     /// Errors are found that are not real: a known limit.
     Wrong,
 }
@@ -56,6 +58,7 @@ impl Expected {
             Self::Clean => "clean",
             Self::Bugs => "bugs",
             Self::NothingChecked => "nothing checked",
+            Self::Refused => "refused",
             Self::Wrong => "wrong",
         }
     }
@@ -194,6 +197,7 @@ impl Outcome {
         match self.exit {
             Some(0) => Expected::Clean,
             Some(1) => Expected::Bugs,
+            Some(4) => Expected::Refused,
             Some(NOTHING_CHECKED) => Expected::NothingChecked,
             _ => Expected::Wrong,
         }
