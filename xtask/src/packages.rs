@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::{run, targets};
 
 /// Packages, and why each is needed.
-const NEEDED: [(&str, &str); 14] = [
+const NEEDED: [(&str, &str); 15] = [
     (
         "gcc",
         "the compression library of the trace file and targets of tests are C",
@@ -20,6 +20,7 @@ const NEEDED: [(&str, &str); 14] = [
         "the instrumented target is linked with it",
     ),
     ("afl++", "a target of tests is instrumented by its compiler"),
+    ("python3", "targets of tests are written in it"),
     ("libpmem-dev", "targets of tests copy with it"),
     ("libpmemobj-dev", "targets of tests keep objects in it"),
     ("libpmemlog-dev", "a target of tests appends to its log"),
