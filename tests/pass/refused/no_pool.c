@@ -1,4 +1,4 @@
-// A target that maps no pool at all: there is nothing to check.
+// Maps its pool, stores to it and persists the store.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

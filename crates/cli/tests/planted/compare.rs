@@ -11,10 +11,12 @@ use crate::run::Attempt;
 const CLEAN: i32 = 0;
 const FINDINGS: i32 = 1;
 const SETUP: i32 = 2;
+const UNCHECKED: i32 = 5;
 
 /// All differences between the output of `check` and the expectations, as sentences.
 pub(crate) fn complaints(program: &Program, attempt: &Attempt) -> Vec<String> {
     let expected_code = match program.kind {
+        Kind::Fail if program.is_unchecked() => UNCHECKED,
         Kind::Fail if program.is_refused() => SETUP,
         Kind::Fail => FINDINGS,
         Kind::Pass => CLEAN,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use powerfail_finding::{Code, Severity};
 
 /// Directives that a program may have.
-const DIRECTIVES: [&str; 14] = [
+const DIRECTIVES: [&str; 15] = [
     "workload",
     "recover",
     "checker",
@@ -22,6 +22,7 @@ const DIRECTIVES: [&str; 14] = [
     "needs",
     "path",
     "refused",
+    "unchecked",
 ];
 
 /// Whether a bug is planted in a program or repaired.
@@ -210,8 +211,13 @@ impl Program {
         self.directive(name).unwrap_or_default().split_whitespace()
     }
 
-    /// Whether the setup must be refused.
+    /// Whether `check` must end without a report: the setup is wrong, or it leaves nothing to check.
     pub(crate) fn is_refused(&self) -> bool {
-        self.directive("refused").is_some()
+        self.directive("refused").is_some() || self.is_unchecked()
+    }
+
+    /// Whether `check` must say that nothing was checked.
+    pub(crate) fn is_unchecked(&self) -> bool {
+        self.directive("unchecked").is_some()
     }
 }
