@@ -167,8 +167,9 @@ static void remapped(void)
 	put(pool + MIB - 16, 4);
 	/* Another mapping is in the way. */
 	char *next = map_pool(paths[0], MIB);
-	REQUIRE(mremap(pool, MIB, 64 * MIB, 0) == MAP_FAILED);
-	char *moved = mremap(pool, MIB, 64 * MIB, MREMAP_MAYMOVE);
+	size_t len = (size_t)MIB << 12;
+	REQUIRE(mremap(pool, MIB, len, 0) == MAP_FAILED);
+	char *moved = mremap(pool, MIB, len, MREMAP_MAYMOVE);
 	REQUIRE(moved != MAP_FAILED && moved != pool);
 	put(moved + 8, 5);
 	REQUIRE(*(volatile uint64_t *)(next + 8) == 5);

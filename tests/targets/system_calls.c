@@ -1,5 +1,6 @@
 /* System calls that write to a pool, resize it, make it durable or write output. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/random.h>
@@ -12,6 +13,7 @@
 
 static char *pool;
 static int fd;
+static const char *path;
 
 static int file_with(const char *text)
 {
@@ -87,6 +89,12 @@ static void resized(void)
 	REQUIRE(ftruncate(fd, MIB) == 0);
 	REQUIRE(*(volatile uint64_t *)(more + MIB / 2) == 0);
 	store8(more + MIB / 2 + 64, 4);
+	REQUIRE(truncate(path, 3 * MIB) == 0);
+	REQUIRE(syscall(SYS_truncate, path, MIB) == 0);
+	/* Unmapped, it is still a pool. */
+	REQUIRE(munmap(pool, MIB) == 0 && munmap(more, 2 * MIB) == 0);
+	REQUIRE(truncate(path, 2 * MIB) == 0);
+	REQUIRE(truncate("/dev/null", 1) == -1 && errno == EINVAL);
 }
 
 static void durable(void)
@@ -154,7 +162,6 @@ static void told(void)
 	puts("");
 }
 
-static char *path;
 
 /* Writes that extend the file beyond the mapped part. */
 static void appended(void)

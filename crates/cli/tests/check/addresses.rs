@@ -112,3 +112,56 @@ fn the_hint_of_libpmem_is_followed() {
         assert!(run.stdout.contains(&address), "{run:?}");
     }
 }
+
+/// The program chooses where its pool is, or maps it more than once, and recovery follows the addresses in it.
+#[track_caller]
+fn follows_addresses(way: &str) {
+    let folder = Folder::new();
+    let recover = format!("./places {way} {{pool}} recover");
+    let words = ["check", "--format", "json", "--depth", "1", "--recover"];
+    let words = [&words[..], &[&recover, "--", "./places", way, "{pool}"]].concat();
+    folder.build_own("places", "places.c", &[]);
+    let run = folder.powerfail(&words);
+    assert_eq!(run.codes(), Vec::<&str>::new(), "{way}: {run:?}");
+    run.ends_with(CLEAN);
+    folder.build_own("places", "places.c", &["-DBUG"]);
+    let run = folder.powerfail(&words);
+    assert_eq!(run.code, FINDINGS, "{way}: {run:?}");
+    let source = include_str!("programs/places.c");
+    let line = source
+        .lines()
+        .position(|it| it.contains("node->value = value;"));
+    let line = line.map(|line| line as u32 + 1);
+    let report = run.report();
+    let mut places = report.findings.iter().flat_map(|it| &it.places);
+    assert!(
+        places.any(|place| place.line == line),
+        "{way}: {}",
+        run.stdout
+    );
+}
+
+#[test]
+fn pools_at_addresses_that_the_program_requires() {
+    follows_addresses("fixed:600000000000");
+    follows_addresses("noreplace:7e0000000000");
+    follows_addresses("fixed:100040000000");
+}
+
+#[test]
+fn pools_at_addresses_that_the_program_proposes() {
+    follows_addresses("hint:10000000000");
+    follows_addresses("hint:100040000000");
+}
+
+#[test]
+fn pools_that_grow() {
+    follows_addresses("grow");
+    follows_addresses("again");
+}
+
+#[test]
+fn several_pools_and_parts_of_one_in_another_order() {
+    follows_addresses("two");
+    follows_addresses("parts");
+}

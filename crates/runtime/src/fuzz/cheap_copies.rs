@@ -15,7 +15,8 @@ use crate::patching::modules::Function;
 use crate::platform::maps::{self, Private};
 use crate::platform::number::{BRK, GETRLIMIT, MEMFD_CREATE, MINCORE, SETRLIMIT};
 use crate::platform::sys;
-use crate::record::sites::{SITES, Sites, WINDOW};
+use crate::record::sites::{SITES, Sites};
+use crate::record::window::window;
 
 use super::is_active;
 
@@ -237,7 +238,7 @@ extern "C" fn pthread_mutex_destroy() {
 extern "C" fn destroy(mutex: *mut c_void, caller: u64) -> c_int {
     let is_spared = EXECUTES.load(Ordering::Relaxed)
         && contains(&LIBRARY, caller)
-        && !WINDOW.contains(mutex as u64);
+        && !window().contains(mutex as u64);
     if is_spared {
         return 0;
     }

@@ -1,17 +1,17 @@
-//! Functions that change, truncate, allocate or sync a file by its descriptor.
+//! Functions that change, truncate, allocate or sync a file.
 //!
 //! Functions that transfer bytes are not here: their system calls have breakpoints (`system_calls.rs`).
 //!
 //! # Safety
 //!
-//! The functions have the contracts of the C functions, take no pointers of their own, and pass on what they got.
+//! The functions have the contracts of the C functions, and pass on what they got. A path ends with a zero byte.
 #![allow(unsafe_code, reason = "stands in for functions of the C library")]
 
-use core::ffi::{c_int, c_long};
+use core::ffi::{CStr, c_char, c_int, c_long};
 
-use crate::fuzz;
 use crate::platform::{number, sys};
 use crate::record::{pool_files, pools, schedule};
+use crate::{fuzz, host};
 
 use super::interpose::{explored, original, result};
 use super::raw_calls;
@@ -60,6 +60,59 @@ extern "C" fn ftruncate(fd: c_int, len: c_long) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn ftruncate64(fd: c_int, len: c_long) -> c_int {
     ftruncate(fd, len)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn truncate(path: *const c_char, len: c_long) -> c_int {
+    result(raw_truncate([path as usize, len as usize, 0, 0, 0, 0])) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn truncate64(path: *const c_char, len: c_long) -> c_int {
+    truncate(path, len)
+}
+
+/// `truncate`, with the arguments and the result of the system call.
+pub(crate) fn raw_truncate(arguments: [usize; 6]) -> isize {
+    const O_PATH: usize = 0o10_000_000;
+    const O_RDONLY: usize = 0;
+    if let Some(done) = explored(number::TRUNCATE, arguments) {
+        return done;
+    }
+    let path = arguments[0] as *const c_char;
+    // SAFETY: by the contract of `truncate`, and the kernel reads the path itself.
+    let call = || unsafe { sys::call(number::TRUNCATE, arguments) };
+    if path.is_null() || !host::attached() {
+        return call();
+    }
+    schedule::step();
+    // SAFETY: the path of the target ends with a zero byte.
+    let path = unsafe { CStr::from_ptr(path) };
+    let open = |flags: usize| sys::open(path, flags, 0);
+    // A descriptor of this kind can be closed without giving up the locks that the target has on the file.
+    let fd = open(O_PATH);
+    fuzz::before_change(fd);
+    let done = call();
+    if done == 0 && pools::is_pool(fd) {
+        let len = arguments[1] as u64;
+        if pools::is_mapped(fd) {
+            pools::resized(fd, len);
+        } else {
+            // The host reads the file.
+            let readable = open(O_RDONLY);
+            pools::resized(readable, len);
+            close(readable);
+        }
+    }
+    close(fd);
+    done
+}
+
+fn close(fd: c_int) {
+    if fd >= 0 {
+        // SAFETY: a descriptor that was opened here.
+        unsafe { sys::call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
+    }
 }
 
 /// After something that may have made a pool's file longer.

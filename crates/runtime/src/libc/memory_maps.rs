@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::sys;
 use crate::record::pools::Request;
-use crate::record::sites::WINDOW;
+use crate::record::window::window;
 use crate::record::{generated_code, pools, registered_ranges, remap, schedule};
 use crate::{fuzz, host};
 
@@ -121,7 +121,7 @@ pub(crate) fn raw_mprotect(arguments: [usize; 6]) -> isize {
         return done;
     }
     let (address, len) = (arguments[0] as u64, arguments[1] as u64);
-    if host::attached() && WINDOW.contains(address) {
+    if host::attached() && window().contains(address) {
         return remap::protect(address, len, arguments[2]);
     }
     generated_code::changes(address, len);

@@ -11,12 +11,14 @@ use core::arch::naked_asm;
 use core::ffi::c_int;
 
 use crate::fuzz::{self, derandomise};
-use crate::libc::{clone, execute, fork_exit, interpose, memory_maps, synchronise, system_calls};
+use crate::libc::{
+    clone, execute, file_changes, fork_exit, interpose, memory_maps, synchronise, system_calls,
+};
 use crate::patching::modules;
 use crate::platform::number::{
     CLONE, CLONE3, COPY_FILE_RANGE, EXECVE, EXECVEAT, EXIT_GROUP, FALLOCATE, FDATASYNC, FORK,
     FSYNC, FTRUNCATE, FUTEX, IO_SUBMIT, IO_URING_SETUP, MMAP, MPROTECT, MREMAP, MSYNC, MUNMAP,
-    PROCESS_VM_READV, PROCESS_VM_WRITEV, SENDFILE, SIGALTSTACK, SPLICE,
+    PROCESS_VM_READV, PROCESS_VM_WRITEV, SENDFILE, SIGALTSTACK, SPLICE, TRUNCATE,
 };
 use crate::platform::{handler_stacks, iovec, sys};
 use crate::record::pools::{self, Request};
@@ -141,6 +143,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
             }
             done
         }
+        TRUNCATE => file_changes::raw_truncate(arguments),
         FALLOCATE if pools::is_pool(fd) => {
             schedule::step();
             pool_files::allocate(fd, second as i32, third as u64, fourth as u64)

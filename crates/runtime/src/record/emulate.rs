@@ -21,8 +21,8 @@ use crate::patching::code;
 use crate::platform::frame::{Frame, Greg};
 use crate::platform::signals::OURS;
 use crate::platform::sys;
-use crate::record::sites::WINDOW;
 use crate::record::thread_private::{self, Running};
+use crate::record::window::window;
 use crate::record::{append, call_stacks, schedule, threads};
 
 /// An instruction that is run on a buffer.
@@ -82,7 +82,7 @@ pub(crate) fn begin(frame: &Frame, emulated: &Emulated) {
     let address = redirected.address(|number| frame.register(number), sys::fs());
     let len = len_of(redirected);
     let last = address.wrapping_add(len as u64 - 1);
-    if !WINDOW.contains(address) || !WINDOW.contains(last) || len > thread_private::BUFFER_LEN {
+    if !window().contains(address) || !window().contains(last) || len > thread_private::BUFFER_LEN {
         host::fatal(&format!(
             "the instruction at {:#x} stores across the end of the address range of pools",
             emulated.site
@@ -199,7 +199,7 @@ fn write(emulated: &Emulated, address: u64, zeros: &[u8], ones: Option<&[u8]>) {
             };
         }
         append::append_of(emulated.id, kind, Some(place), &[new]);
-        let alias = WINDOW.alias(place) as *mut u8;
+        let alias = window().alias(place) as *mut u8;
         // SAFETY: the alias of a pool of the target, to which the instruction would have written.
         unsafe { core::ptr::copy_nonoverlapping(new.as_ptr(), alias, new.len()) };
         from = to;

@@ -20,7 +20,8 @@ use crate::platform::frame::{Frame, Greg, Info};
 use crate::platform::signals::{self, OURS};
 use crate::platform::sys;
 use crate::record::emulate::{self, Emulated};
-use crate::record::sites::{SITES, WINDOW};
+use crate::record::sites::SITES;
+use crate::record::window::window;
 use crate::record::{append, call_stacks, pools, threads};
 
 /// Takes over the signals that we need. What the target had wished for them is kept.
@@ -58,7 +59,7 @@ extern "C" fn on_fault(signal: i32, info: *mut c_void, context: *mut c_void) {
     let fault = Info::new(info);
     let address = fault.address();
     let is_write = fault.is_fault() && frame.get(Greg::Error) & WAS_WRITE != 0;
-    if is_write && WINDOW.contains(address) && !pools::is_other(address) {
+    if is_write && window().contains(address) && !pools::is_other(address) {
         match continuation_of(frame.get(Greg::Rip)) {
             Some(Continuation::Trampoline(trampoline)) => {
                 frame.set(Greg::Rip, trampoline);
@@ -79,8 +80,8 @@ extern "C" fn on_fault(signal: i32, info: *mut c_void, context: *mut c_void) {
 
 /// The address in the window that an address in the alias stands for.
 fn seen_address(address: u64) -> Option<u64> {
-    let seen = address.wrapping_sub(WINDOW.alias_delta);
-    WINDOW.contains(seen).then_some(seen)
+    let seen = address.wrapping_sub(window().alias_delta);
+    window().contains(seen).then_some(seen)
 }
 
 /// A trampoline wrote to the alias of something in the window that is no pool and has none: lets

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! | --- | --- |
 //! | [`pools`], [`remap`], [`pool_files`] | mappings of pools, changes of them, and writes to their files |
+//! | [`window`] | the addresses at which pools are recorded |
 //! | [`registered_ranges`], [`heap`] | pools that the runtime itself provides; recoveries use these two, too |
 //! | [`sites`] | the instructions that are recorded, and their trampolines |
 //! | [`faults`] | faults and breakpoints: where a recorded instruction continues |
@@ -31,3 +32,4 @@ pub(crate) mod schedule;
 pub(crate) mod sites;
 pub(crate) mod thread_private;
 pub(crate) mod threads;
+pub(crate) mod window;

@@ -9,21 +9,25 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use powerfail_protocol::memory::RANGES_ADDRESS;
 use powerfail_protocol::message::MessageKind;
-use powerfail_protocol::shared::{PMDK_HINT_VARIABLE, Reply, WINDOW_ADDRESS, WINDOW_LEN};
-use powerfail_protocol::{EventKind, WINDOW_GUARD_LEN};
+use powerfail_protocol::shared::{
+    CHUNKS_ADDRESS, PMDK_HINT_VARIABLE, Reply, WINDOW_ADDRESS, WINDOW_LEN,
+};
+use powerfail_protocol::{EventKind, PoolWindow, WINDOW_GUARD_LEN};
 
 use crate::platform::lock::Lock;
 use crate::platform::sys;
-use crate::record::sites::{Sites, WINDOW};
-use crate::record::{append, faults, generated_code, threads};
+use crate::record::sites::Sites;
+use crate::record::window::{self, window};
+use crate::record::{append, faults, generated_code, registered_ranges, threads};
 use crate::recovery::pool_addresses;
 use crate::{fuzz, host};
 
 /// Pools begin at multiples of this, so that their addresses look like those of DAX mappings.
 const ALIGNMENT: u64 = 2 << 20;
 pub(crate) const PAGE: u64 = 4096;
+/// From here on, nothing of ours lies at a place of its own.
+const FREE_ADDRESS: u64 = 0x2000_0000_0000;
 
 /// A mapping of a pool.
 #[derive(Clone, Copy)]
@@ -61,6 +65,7 @@ pub(crate) struct Pools {
     files: Vec<Mapping>,
     /// Ranges of the window that are the target's and no pools: from, to.
     pub(crate) others: Vec<(u64, u64)>,
+    /// From here to its end, the window was never used.
     next: u64,
 }
 
@@ -122,7 +127,7 @@ pub(crate) fn map(request: Request) -> isize {
         place
     };
     let is_fixed = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
-    let in_window = host::attached() && is_fixed && WINDOW.contains(address);
+    let in_window = host::attached() && is_fixed && window().contains(address);
     if in_window && flags & sys::MAP_FIXED_NOREPLACE != 0 && !is_free(address, len) {
         const EEXIST: isize = 17;
         return -EEXIST;
@@ -136,22 +141,28 @@ pub(crate) fn map(request: Request) -> isize {
         }
         return plain();
     }
-    if is_fixed && !WINDOW.contains(address) {
+    let len = len.next_multiple_of(PAGE);
+    let has_moved = wants_another_window(request) && move_window(request);
+    if is_fixed && !window().contains(address) {
         let path = path_of(fd);
         let path = String::from_utf8_lossy(&path).into_owned();
+        let (from, to) = (window().base, window::end_for_pools());
         host::fatal(&format!(
-            "the target maps {path} at a fixed address ({address:#x}), which cannot be recorded yet"
+            "the target maps {path} at the fixed address {address:#x}, which cannot be recorded: pools that follow the \
+             first one must lie between {from:#x} and {to:#x}, and so must all of a program that makes system calls of \
+             its own"
         ));
     }
-    let len = len.next_multiple_of(PAGE);
-    let place = if is_fixed {
-        address
+    let place = if is_fixed || has_moved {
+        address & !(PAGE - 1)
     } else {
-        let status = sys::fstat(fd);
-        let identity = status.map(|status| (status.device, status.inode));
-        POOLS.with(|pools| pools.choose(request, identity.unwrap_or((0, 0))))
+        POOLS.with(|pools| pools.choose(request, sys::fstat(fd)))
     };
     match ask_host(place, len, offset, fd) {
+        Reply::Ignore if has_moved => {
+            move_window_back();
+            return plain();
+        }
         Reply::Ignore if in_window => return map_other_in_window(request),
         Reply::Ignore => return plain(),
         Reply::Record => {}
@@ -200,7 +211,7 @@ fn map_recorded(request: Request) -> isize {
             return seen;
         }
         let both = protection | sys::PROT_READ;
-        let alias = sys::mmap(WINDOW.alias(place), len, both, flags, fd, offset);
+        let alias = sys::mmap(window().alias(place), len, both, flags, fd, offset);
         if alias < 0 {
             return alias;
         }
@@ -261,7 +272,7 @@ impl Pools {
         }
         if end + WINDOW_GUARD_LEN > self.next {
             if address + ALIGNMENT + WINDOW_GUARD_LEN < self.next
-                || end + ALIGNMENT > RANGES_ADDRESS
+                || end + ALIGNMENT > window::end_for_pools()
             {
                 return false;
             }
@@ -283,20 +294,37 @@ impl Pools {
         let is_other = |file: &Mapping| {
             (file.device, file.inode) != identity && file.part(address, address + len).is_some()
         };
-        WINDOW.contains(address)
-            && WINDOW.contains(address + len)
+        window().contains(address)
+            && window().contains(address + len)
             && !self.files.iter().any(is_other)
-            && self.is_free(address - WINDOW_GUARD_LEN, WINDOW_GUARD_LEN)
-            && self.claim(address, len)
+            && (self.is_free(address - WINDOW_GUARD_LEN, WINDOW_GUARD_LEN)
+                && self.claim(address, len)
+                || self.is_beside_itself(identity, address, len))
+    }
+
+    /// Whether a range is free, was allotted before, and has no neighbours but parts of the same file.
+    fn is_beside_itself(&self, identity: (u64, u64), address: u64, len: u64) -> bool {
+        let (from, to) = (address - WINDOW_GUARD_LEN, address + len + WINDOW_GUARD_LEN);
+        let mut near = self.mappings.iter().chain(&self.shadows);
+        to <= self.next
+            && self.is_free(address, len)
+            && !self
+                .others
+                .iter()
+                .any(|other| other.0 < to && from < other.1)
+            && near.all(|mapping| {
+                (mapping.device, mapping.inode) == identity || mapping.part(from, to).is_none()
+            })
     }
 
     /// Where a file is mapped for which the target does not require an address. Targets keep addresses in pools: so a
     /// file that was mapped before is mapped at the same address, and a hint is followed as the kernel would.
-    fn choose(&mut self, request: Request, identity: (u64, u64)) -> u64 {
+    fn choose(&mut self, request: Request, status: Option<sys::FileStatus>) -> u64 {
         /// libpmem begins at multiples of this.
         const STEP: u64 = 1 << 30;
         const TRIES: u64 = 1024;
         let len = request.len.next_multiple_of(PAGE);
+        let identity = status.map_or((0, 0), |status| (status.device, status.inode));
         let home = self.first_of(identity);
         let home = home.map(|first| (first.address + request.offset).wrapping_sub(first.offset));
         let hint = request.address & !(PAGE - 1);
@@ -315,7 +343,12 @@ impl Pools {
                 }
             }
         }
-        self.allot(len)
+        match status {
+            Some(status) if self.first_of(identity).is_none() => {
+                self.allot_file(request.offset, len, status.len_bytes)
+            }
+            _ => self.allot(len),
+        }
     }
 
     /// The parts of pools in a range, by address.
@@ -330,16 +363,113 @@ impl Pools {
     pub(crate) fn allot(&mut self, len: u64) -> u64 {
         let place = self.next;
         self.next = (place + len + WINDOW_GUARD_LEN).next_multiple_of(ALIGNMENT);
-        if self.next >= RANGES_ADDRESS {
-            host::fatal("the target has mapped more than 3 TiB of pools");
+        if self.next >= window::end_for_pools() {
+            host::fatal(
+                "there is no room for all pools that the target maps (3 TiB, or less beside a fixed address)",
+            );
         }
         place
     }
+
+    /// Addresses for a part of a file that is mapped for the first time. There is room for the rest of the file, because
+    /// programs that map a file in parts may want to find them side by side, and recoveries may map them in another
+    /// order. And there is room to grow, so that a file which is mapped again with a greater length keeps its address.
+    fn allot_file(&mut self, offset: u64, len: u64, file_len: u64) -> u64 {
+        const STRIDE: u64 = 1 << 30;
+        let base = window().base;
+        let middle = base + (window::end_for_pools() - base) / 2;
+        let whole = offset.saturating_add(len).max(file_len);
+        // The other half is for targets that map thousands of files.
+        if self.next.saturating_add(whole).saturating_add(STRIDE) > middle {
+            return self.allot(len);
+        }
+        let place = self.allot(whole) + offset;
+        self.next = self.next.next_multiple_of(STRIDE);
+        place
+    }
+
+    /// Whether no pool was mapped yet.
+    const fn is_new(&self) -> bool {
+        self.mappings.is_empty() && self.shadows.is_empty() && self.files.is_empty()
+    }
+}
+
+/// Whether the target wants a pool at an address outside of the window.
+fn wants_another_window(request: Request) -> bool {
+    const REQUIRED: usize = sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE;
+    let address = request.address & !(PAGE - 1);
+    // libpmem looks for addresses that are not in use, from the hint in its variable on: behind what is ours.
+    let is_of_libpmem = PMDK_HINT.load(Ordering::Relaxed) != 0
+        && request.flags & REQUIRED == 0
+        && (CHUNKS_ADDRESS..FREE_ADDRESS).contains(&address);
+    address != 0 && !window().contains(address) && !is_of_libpmem
+}
+
+/// Moves the window to where the target wants its first pool. Whether that is possible: code that was emitted keeps
+/// its borders.
+fn move_window(request: Request) -> bool {
+    let is_fixed = request.flags & sys::MAP_FIXED != 0;
+    let address = request.address & !(PAGE - 1);
+    let len = request.len.next_multiple_of(PAGE);
+    let Some(base) = address.checked_sub(ALIGNMENT) else {
+        return false;
+    };
+    if Sites::are_known() || registered_ranges::are_expected() {
+        return false;
+    }
+    POOLS.with(|pools| {
+        if !pools.is_new() || !is_fixed && !pools.others.is_empty() {
+            return false;
+        }
+        let room = len + ALIGNMENT + 2 * WINDOW_GUARD_LEN;
+        let Some(window_len) = reserve_longest(base, room).or_else(|| {
+            if !is_fixed {
+                return None;
+            }
+            let arguments = [address as usize, len as usize, 0, 0, 0, 0];
+            // SAFETY: the target gives these addresses up, because it maps a file there.
+            unsafe { sys::call(sys::number::MUNMAP, arguments) };
+            reserve_longest(base, room)
+        }) else {
+            return false;
+        };
+        // What the target has in the window of before is memory like any other.
+        pools.others.clear();
+        window::set(base, window_len);
+        pools.next = (address + len + WINDOW_GUARD_LEN).next_multiple_of(ALIGNMENT);
+        true
+    })
+}
+
+/// Reserves addresses from one on, as many as are free, but no fewer than are needed.
+fn reserve_longest(base: u64, needed: u64) -> Option<u64> {
+    let mut len = WINDOW_LEN;
+    while len >= needed {
+        if reserve(base, len, sys::MAP_FIXED_NOREPLACE) == base as isize {
+            return Some(len);
+        }
+        len /= 2;
+    }
+    None
+}
+
+/// The window goes back to its own place: what was to be mapped is no pool.
+fn move_window_back() {
+    let PoolWindow {
+        base, len_bytes, ..
+    } = window();
+    POOLS.with(|pools| {
+        window::set(WINDOW_ADDRESS, WINDOW_LEN);
+        pools.next = WINDOW_ADDRESS + ALIGNMENT;
+        let arguments = [base as usize, len_bytes as usize, 0, 0, 0, 0];
+        // SAFETY: our own reservation, in which nothing was mapped.
+        unsafe { sys::call(sys::number::MUNMAP, arguments) };
+    });
 }
 
 /// Whether all of a range of addresses is memory of the target in the window that is no pool.
 pub(crate) fn is_all_other(address: u64, len: u64) -> bool {
-    WINDOW.contains(address)
+    window().contains(address)
         && POOLS.with(|pools| {
             let holds = |range: &(u64, u64)| range.0 <= address && address + len <= range.1;
             pools.others.iter().any(holds)
@@ -363,7 +493,7 @@ fn map_other_in_window(request: Request) -> isize {
         let result = sys::mmap(address, len, protection, flags, fd, offset);
         if result >= 0 {
             let len = len.next_multiple_of(PAGE);
-            reserve(WINDOW.alias(address), len, sys::MAP_FIXED);
+            reserve(window().alias(address), len, sys::MAP_FIXED);
             POOLS.with(|pools| {
                 pools.cut(address, len);
                 pools.others.push((address, address + len));
@@ -402,7 +532,7 @@ fn hand_out(len: u64) -> u64 {
 /// Where the kernel can write what the target sees at an address: the alias, if that is in a pool.
 pub(crate) fn writable(address: usize) -> usize {
     if is_in_pool(address as u64) {
-        WINDOW.alias(address as u64) as usize
+        window().alias(address as u64) as usize
     } else {
         address
     }
@@ -410,7 +540,7 @@ pub(crate) fn writable(address: usize) -> usize {
 
 /// The first part of a range that lies in a pool: from, to.
 pub(crate) fn first_part(from: u64, to: u64) -> Option<(u64, u64)> {
-    if to <= WINDOW.base || WINDOW.base + WINDOW.len_bytes <= from {
+    if to <= window().base || window().base + window().len_bytes <= from {
         return None;
     }
     POOLS.with(|pools| {
@@ -425,7 +555,7 @@ pub(crate) fn first_part(from: u64, to: u64) -> Option<(u64, u64)> {
 /// Whether an address is in a pool.
 pub(crate) fn is_in_pool(address: u64) -> bool {
     host::attached()
-        && WINDOW.contains(address)
+        && window().contains(address)
         && POOLS.with(|pools| !pools.parts(address, 1).is_empty())
 }
 
@@ -478,7 +608,7 @@ pub(crate) fn reserve_window() {
     }
     let hint = std::env::var(PMDK_HINT_VARIABLE).unwrap_or_default();
     let hint = u64::from_str_radix(hint.trim_start_matches("0x"), 16).unwrap_or(0);
-    if WINDOW.contains(hint) {
+    if window().contains(hint) {
         PMDK_HINT.store(hint, Ordering::Relaxed);
     }
 }
@@ -507,19 +637,19 @@ fn ask_host(place: u64, len: u64, offset: u64, fd: i32) -> Reply {
 
 /// Unmaps a range; `None` if it is not in the window.
 pub(crate) fn unmap(address: u64, len: u64) -> Option<isize> {
-    if !host::attached() || !WINDOW.contains(address) {
+    if !host::attached() || !window().contains(address) {
         return None;
     }
     let len = len.next_multiple_of(PAGE);
     reserve(address, len, sys::MAP_FIXED);
-    reserve(WINDOW.alias(address), len, sys::MAP_FIXED);
+    reserve(window().alias(address), len, sys::MAP_FIXED);
     POOLS.with(|pools| pools.cut(address, len));
     Some(0)
 }
 
 /// A range of a pool, or of whatever lies there, was made durable.
 pub(crate) fn synced(address: u64, len: u64) {
-    if host::attached() && WINDOW.contains(address) {
+    if host::attached() && window().contains(address) {
         append::append(EventKind::Sync, Some(address), &[&len.to_le_bytes()]);
     }
 }
@@ -573,6 +703,11 @@ pub(crate) fn is_pool(fd: i32) -> bool {
         && sys::fstat(fd).is_some_and(|status| {
             POOLS.with(|pools| pools.first_of((status.device, status.inode)).is_some())
         })
+}
+
+/// Whether a part of the file is mapped, or stands for one.
+pub(crate) fn is_mapped(fd: i32) -> bool {
+    !mappings_of(fd).is_empty()
 }
 
 /// A pool's file has a new length.

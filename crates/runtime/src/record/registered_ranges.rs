@@ -66,6 +66,11 @@ pub(crate) fn start() {
     });
 }
 
+/// Whether the target may register memory, which must lie in the window.
+pub(crate) fn are_expected() -> bool {
+    IS_EXPECTED.load(Ordering::Relaxed)
+}
+
 /// What the target asks mmap for, at an address in the window if it may register it.
 pub(crate) fn placed(request: Request) -> Request {
     const OTHER_FLAGS: usize = sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE | MAP_STACK | MAP_HUGETLB;

@@ -11,7 +11,7 @@ use powerfail_protocol::message::MessageKind;
 use crate::host;
 use crate::platform::sys;
 use crate::record::pools::{self, Mapping, PAGE, POOLS};
-use crate::record::sites::WINDOW;
+use crate::record::window::window;
 
 const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
@@ -48,8 +48,8 @@ impl Request {
     /// The same for the alias.
     fn of_alias(self) -> Self {
         Self {
-            address: WINDOW.alias(self.address),
-            new_address: WINDOW.alias(self.new_address),
+            address: window().alias(self.address),
+            new_address: window().alias(self.new_address),
             ..self
         }
     }
@@ -58,8 +58,8 @@ impl Request {
 /// Moves or resizes a mapping; its address, or a negative error number.
 pub(crate) fn remap(request: Request) -> isize {
     let is_fixed = request.flags & FIXED != 0;
-    if !host::attached() || !WINDOW.contains(request.address) {
-        if host::attached() && is_fixed && WINDOW.contains(request.new_address) {
+    if !host::attached() || !window().contains(request.address) {
+        if host::attached() && is_fixed && window().contains(request.new_address) {
             let len = request.new_len.next_multiple_of(PAGE);
             let done = request.perform();
             if done >= 0 {
@@ -87,7 +87,7 @@ pub(crate) fn remap(request: Request) -> isize {
     if request.flags & DONTUNMAP != 0 {
         host::fatal("the target uses mremap with MREMAP_DONTUNMAP, which cannot be recorded");
     }
-    if is_fixed && !WINDOW.contains(request.new_address) {
+    if is_fixed && !window().contains(request.new_address) {
         host::fatal("the target moves a pool to a fixed address, which cannot be recorded");
     }
     if !is_fixed && request.old_len != 0 && request.new_len <= request.old_len {
@@ -183,7 +183,7 @@ fn move_to(request: Request, mapping: Mapping, place: u64) -> isize {
 
 /// A range of the window belongs to the target, and is no pool.
 fn became_other(address: u64, len: u64) {
-    pools::reserve(WINDOW.alias(address), len, sys::MAP_FIXED);
+    pools::reserve(window().alias(address), len, sys::MAP_FIXED);
     POOLS.with(|pools| {
         pools.cut(address, len);
         pools.others.push((address, address + len));
@@ -207,7 +207,7 @@ fn remap_other(request: Request) -> isize {
         pools::reserve(from, len, sys::MAP_FIXED_NOREPLACE);
         POOLS.with(|pools| pools.cut(from, len));
     }
-    if place != request.address && WINDOW.contains(place) {
+    if place != request.address && window().contains(place) {
         became_other(place, request.new_len);
     }
     done
@@ -233,7 +233,7 @@ pub(crate) fn protect(address: u64, len: u64, protection: usize) -> isize {
         }
         // Stores must go on to fault; whether the target may store is for the alias to say.
         let both = protection | sys::PROT_READ;
-        let done = change(WINDOW.alias(part.address), part.len, both);
+        let done = change(window().alias(part.address), part.len, both);
         if done < 0 {
             return done;
         }

@@ -15,8 +15,8 @@ use powerfail_patch::{
     Redirected, Settings, Site, StateMap, Turns, VolatileFlushes,
 };
 use powerfail_protocol::message::{MessageKind, SiteTactic};
-use powerfail_protocol::shared::{Mode, WINDOW_ADDRESS, WINDOW_LEN};
-use powerfail_protocol::{PoolWindow, SiteId, Slot};
+use powerfail_protocol::shared::Mode;
+use powerfail_protocol::{SiteId, Slot};
 
 use crate::libc::{interpose, thread_start};
 use crate::patching::code;
@@ -25,16 +25,12 @@ use crate::patching::patcher::{Jump, PatchError, Patcher, Patching};
 use crate::patching::surroundings::FunctionLayout;
 use crate::platform::lock::Lock;
 use crate::record::emulate::{Emulated, EmulatedSites};
+use crate::record::window::window;
 use crate::record::{call_stacks, generated_code, schedule, threads};
 use crate::{fuzz, host};
 
-/// Where all pools are.
-pub(crate) const WINDOW: PoolWindow = PoolWindow {
-    base: WINDOW_ADDRESS,
-    len_bytes: WINDOW_LEN,
-    alias_delta: WINDOW_LEN,
-};
-
+/// The instruction `syscall`.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// For how many claims of bytes by patches there is room from the beginning.
 const CLAIMS: usize = 1 << 14;
 
@@ -50,7 +46,9 @@ pub(crate) struct Sites {
     mode: Mode,
     /// An address in the function that must not be patched.
     thread_starter: u64,
-    /// Breakpoints at system calls of the C library.
+    /// Functions of the C library whose system calls concern us.
+    system_callers: Vec<u64>,
+    /// Breakpoints at system calls.
     system_calls: BTreeSet<u64>,
     /// Copies of those that the kernel must be asked for from the target's own code.
     system_call_copies: BTreeMap<u64, u64>,
@@ -87,19 +85,12 @@ impl Sites {
             return;
         }
         let thread_starter = thread_start::thread_starter();
-        let mut functions = interpose::system_call_functions();
-        functions.extend(fuzz::functions());
+        let mut callers = interpose::system_call_functions();
+        callers.extend(fuzz::functions());
         SITES.with(|sites| {
-            sites.get_or_insert_with(|| Self::new(thread_starter));
+            sites.get_or_insert_with(|| Self::new(thread_starter, callers));
         });
         Self::update();
-        SITES.with(|sites| {
-            if let Some(sites) = sites {
-                for function in functions {
-                    sites.break_at_system_calls(function);
-                }
-            }
-        });
         generated_code::look_at_all();
     }
 
@@ -108,7 +99,7 @@ impl Sites {
         SITES.with(|sites| sites.is_some())
     }
 
-    fn new(thread_starter: u64) -> Self {
+    fn new(thread_starter: u64, system_callers: Vec<u64>) -> Self {
         let emitter = Emitter::new(Settings {
             names_stacks: call_stacks::are_wanted(),
             turns: if schedule::is_on() {
@@ -118,7 +109,7 @@ impl Sites {
             },
             // A flush that does no good is worth knowing.
             volatile_flushes: VolatileFlushes::Recorded,
-            ..Settings::new(WINDOW)
+            ..Settings::new(window())
         });
         let mut new = Self {
             patcher: Patcher::new(emitter, CLAIMS),
@@ -127,6 +118,7 @@ impl Sites {
             trampolines: BTreeMap::new(),
             mode: host::mode(),
             thread_starter,
+            system_callers,
             system_calls: BTreeSet::new(),
             system_call_copies: BTreeMap::new(),
             generated: Vec::new(),
@@ -162,10 +154,14 @@ impl Sites {
         let functions = self.modules.add(module);
         // All is found before anything changes: behind a breakpoint, other instructions would be decoded.
         let silent = self.find_silent(&functions);
+        // Breakpoints come before patches, which must leave them alone.
         if module.is_of_the_system() {
             self.system_modules.push((from, to));
+            let callers = self.callers_among(&functions, from, to);
+            self.sweep_system_calls(&callers);
         } else {
             self.sweep_system_calls(&functions);
+            self.look_for_code_without_table(module, &functions);
         }
         if module.is_named(b"libpmemobj.so") {
             self.transactional.push((from, to));
@@ -174,25 +170,72 @@ impl Sites {
         self.patch_silent(silent);
     }
 
-    /// Puts breakpoints at the system calls that the target makes itself.
+    /// The functions among those of a module whose system calls concern us.
+    fn callers_among(&self, functions: &[Function], from: u64, to: u64) -> Vec<Function> {
+        let mut callers = Vec::new();
+        for address in &self.system_callers {
+            let holds = |function: &&Function| (function.start..function.end).contains(address);
+            match functions.iter().find(holds) {
+                Some(function) if !callers.contains(function) => callers.push(*function),
+                None if (from..to).contains(address) => host::warn(
+                    "a function of the C library has no unwind entry; its system calls are not recorded",
+                ),
+                _ => {}
+            }
+        }
+        callers
+    }
+
+    /// Puts breakpoints at the system calls in functions.
     fn sweep_system_calls(&mut self, functions: &[Function]) {
-        const SYSCALL: [u8; 2] = [0x0f, 0x05];
-        let mut found = Vec::new();
         for function in functions {
             // SAFETY: functions of loaded modules are readable.
             let bytes = unsafe { code::view(function.start, function.end - function.start) };
-            if bytes.windows(2).any(|pair| pair == SYSCALL) {
-                self.patcher
-                    .classifier
-                    .scan(bytes, function.start, |scanned| {
-                        if scanned.is_system_call {
-                            found.push(scanned.address);
-                        }
-                    });
+            if !may_have_system_calls(bytes) {
+                continue;
+            }
+            let mut found = Vec::new();
+            let classifier = &mut self.patcher.classifier;
+            let layout = FunctionLayout::of(classifier, *function, bytes, |scanned| {
+                if scanned.is_system_call {
+                    found.push(scanned.address);
+                }
+            });
+            // Behind a breakpoint, other instructions would be decoded.
+            if !found.is_empty() {
+                let known = self.patcher.functions.entry(function.start);
+                known.or_insert(layout);
+            }
+            for address in found {
+                self.break_at_system_call(address);
             }
         }
-        for address in found {
-            self.break_at_system_call(address);
+    }
+
+    /// Warns if a module has code without an unwind table in which something would have to be recorded. Data among code
+    /// has no such table either, so nothing is changed there.
+    fn look_for_code_without_table(&mut self, module: &LoadedModule, functions: &[Function]) {
+        let mut count = 0;
+        let classifier = &mut self.patcher.classifier;
+        module.code_outside_of(functions, |from, to| {
+            // SAFETY: segments of loaded modules are readable.
+            let bytes = unsafe { code::view(from, to - from) };
+            if may_have_system_calls(bytes) || may_have_silent_sites(bytes) {
+                let mut is_code = true;
+                classifier.scan(bytes, from, |scanned| {
+                    is_code &= scanned.is_valid;
+                    let concerns_us = scanned.is_system_call || scanned.silent.is_some();
+                    count += usize::from(is_code && concerns_us);
+                });
+            }
+        });
+        if count > 0 {
+            let mut path = [0; 4096];
+            let path = String::from_utf8_lossy(module.path(&mut path)).into_owned();
+            host::warn(&format!(
+                "{path} has code without unwind tables, in which {count} flushes, fences, locked operations or system \
+                 calls are not recorded; compile it with -fasynchronous-unwind-tables"
+            ));
         }
     }
 
@@ -351,45 +394,30 @@ impl Sites {
         self.transactional.iter().any(holds)
     }
 
-    /// Puts a breakpoint at every `syscall` of a function.
-    fn break_at_system_calls(&mut self, address: u64) {
-        let Some(function) = self.modules.function_at(address) else {
-            host::warn(
-                "a function of the C library has no unwind entry; its system calls are not recorded",
-            );
-            return;
-        };
-        // SAFETY: functions of loaded modules are readable.
-        let bytes = unsafe { code::view(function.start, function.end - function.start) };
-        let mut found = Vec::new();
-        FunctionLayout::of(&mut self.patcher.classifier, function, bytes, |scanned| {
-            if scanned.is_system_call {
-                found.push(scanned.address);
-            }
-        });
-        for address in found {
-            self.break_at_system_call(address);
-        }
-    }
-
     /// The entry of the unwind table for an address.
     pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
         self.modules.description_at(address)
     }
 
     fn break_at_system_call(&mut self, address: u64) {
-        if self.patcher.claims.owner(address).is_some() {
+        if self.system_calls.contains(&address) {
+            return;
+        }
+        let claims = &mut self.patcher.claims;
+        let is_used = claims.owner(address).is_some() || claims.dependant(address).is_some();
+        if is_used {
             host::warn(&format!(
                 "the system call at {address:#x} lies inside a patch and is not recorded"
             ));
-        } else if self.system_calls.insert(address) {
-            code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
+            return;
         }
+        claims.keep(address, address + SYSCALL.len() as u64);
+        self.system_calls.insert(address);
+        code::replace(core::iter::once((address, &[code::BREAKPOINT][..])));
     }
 
     /// A copy of a `syscall` instruction in whose place a breakpoint is, with a jump back.
     pub(crate) fn system_call_copy(&mut self, address: u64) -> Option<u64> {
-        const SYSCALL: [u8; 2] = [0x0f, 0x05];
         const JUMP: u8 = 0xe9;
         if let Some(copy) = self.system_call_copies.get(&address) {
             return Some(*copy);
@@ -695,6 +723,11 @@ fn tactic_of(plan: Option<&Plan>) -> SiteTactic {
         Some(Tactic::SuccessorEviction | Tactic::NeighbourEviction) => SiteTactic::Eviction,
         Some(Tactic::Breakpoint | Tactic::Fault) | None => SiteTactic::Trap,
     }
+}
+
+/// Whether any of these bytes could be a `syscall` instruction.
+fn may_have_system_calls(bytes: &[u8]) -> bool {
+    bytes.windows(SYSCALL.len()).any(|pair| pair == SYSCALL)
 }
 
 /// Whether any of these bytes could belong to a flush, a fence, a locked operation or a client request.

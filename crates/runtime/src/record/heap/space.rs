@@ -18,7 +18,7 @@ use powerfail_protocol::memory::{
 };
 
 use crate::platform::sys;
-use crate::record::sites::WINDOW;
+use crate::record::window::window;
 use crate::record::{append, pools};
 use crate::{host, recovery};
 
@@ -330,7 +330,7 @@ fn take_recorded(count: u64, alignment: u64, len: u64) -> Option<u64> {
     super::allocation::writes();
     append::append_system_store(place, &word.to_le_bytes());
     // SAFETY: the alias of the table is mapped, writable, as long as the heap is.
-    unsafe { &*(WINDOW.alias(place) as *const AtomicU64) }.store(word, Ordering::Release);
+    unsafe { &*(window().alias(place) as *const AtomicU64) }.store(word, Ordering::Release);
     pools::synced(place, 8);
     append::append_mark([mark::HEAP_END.into(), 0]);
     Some(run)
