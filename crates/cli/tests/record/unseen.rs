@@ -1,6 +1,8 @@
 //! Writes to pools past the usual functions of the C library: they are recorded, or the target ends with their name.
 
-use crate::common::{Mode, Recorder, target, target_with};
+use serde_json::json;
+
+use crate::common::{Mode, Recorder, record_both, target, target_with};
 
 fn program() -> std::path::PathBuf {
     target("unseen.c", &["-O2"])
@@ -95,4 +97,32 @@ fn a_program_in_go_is_refused() {
     let attempt = Recorder::new(&program, &["mapped_raw", "{pool}"]).attempt();
     assert_eq!(attempt.code, 4, "{attempt:?}");
     assert!(attempt.stderr.contains("is a Go program"), "{attempt:?}");
+}
+
+/// Breakpoints for system calls stay where they are, whatever the stores beside them need for their jumps.
+#[test]
+fn stores_beside_system_calls() {
+    for flag in ["-no-pie", "-pie"] {
+        let program = target("beside_calls.c", &["-O2", flag]);
+        let recording = record_both(&program, &["{pool}"]);
+        recording.assert_exit(0);
+        // Five rounds of seven functions, one of which stores twice.
+        assert_eq!(recording.stores().len(), 5 * 8);
+        assert_eq!(recording.summary["warnings"], json!([]));
+    }
+}
+
+#[test]
+fn code_without_unwind_tables_is_named() {
+    let flags = ["-O2", "-fno-asynchronous-unwind-tables"];
+    let program = target("beside_calls.c", &flags);
+    let recording = Recorder::new(&program, &["{pool}"]).run();
+    recording.assert_exit(0);
+    let warnings = recording.summary["warnings"].as_array().expect("a list");
+    let name = program.to_str().expect("text");
+    let names_it = |warning: &serde_json::Value| {
+        let warning = warning.as_str().expect("a sentence");
+        warning.starts_with(name) && warning.contains("code without unwind tables")
+    };
+    assert!(warnings.iter().any(names_it), "{warnings:?}");
 }

@@ -65,6 +65,12 @@ impl Claims {
         });
     }
 
+    /// Notes that the bytes of an instruction belong to something else than a patch: no patch may use them. Control goes on
+    /// behind them.
+    pub fn keep(&mut self, from: u64, to: u64) {
+        self.own(from, to, from);
+    }
+
     /// Notes that the patch of a site counts on the bytes.
     pub(super) fn depend(&mut self, from: u64, to: u64, site: u64) {
         self.insert(Claim {

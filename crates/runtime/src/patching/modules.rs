@@ -278,6 +278,27 @@ impl LoadedModule {
         found
     }
 
+    /// Shows code of it that lies in none of its functions, which are ordered as in its table: from, to.
+    pub(crate) fn code_outside_of(&self, functions: &[Function], mut visit: impl FnMut(u64, u64)) {
+        for load in self.loads().filter(|load| load.flags & EXECUTABLE != 0) {
+            let start = self.base + load.address;
+            let end = start + load.file_len;
+            let mut at = start;
+            for function in functions {
+                if !(start..end).contains(&function.start) {
+                    continue;
+                }
+                if at < function.start {
+                    visit(at, function.start);
+                }
+                at = at.max(function.end);
+            }
+            if at < end {
+                visit(at, end);
+            }
+        }
+    }
+
     /// Its file; `buffer` is for the program itself, which the dynamic linker does not name.
     pub(crate) fn path<'a>(&'a self, buffer: &'a mut [u8]) -> &'a [u8] {
         // SAFETY: the name is a string of the dynamic linker.
