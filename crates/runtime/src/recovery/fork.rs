@@ -12,7 +12,7 @@ use crate::patching::code;
 use crate::platform::number::{CLONE, DUP3, GETDENTS64, OPEN, SETSID, STAT, WAIT4, WAITID};
 use crate::platform::sys;
 
-use super::{hot_sites, shared_file, state, step, turn};
+use super::{hot_sites, log, shared_file, state, step, turn};
 
 pub(crate) const CLONE_CHILD_SETTID: usize = 0x0100_0000;
 /// Where the C library keeps the number of a thread, from the FS base.
@@ -45,6 +45,7 @@ pub(super) fn is_execution() -> bool {
 /// needs positions of its own.
 pub(super) fn fork(has_files: bool) -> i32 {
     let parent = sys::getpid();
+    let logged_thread = log::thread();
     let number_at = sys::fs() + THREAD_NUMBER_AT;
     // Only where it is certain that this is the number.
     let is_known = sys::read_own_word(number_at).is_some_and(|word| word as u32 == sys::gettid());
@@ -55,6 +56,7 @@ pub(super) fn fork(has_files: bool) -> i32 {
     if child == 0 {
         code::reset_after_fork();
         step::inherit_after_fork();
+        log::continue_thread(logged_thread);
         let me = sys::getpid();
         EXECUTION.store(me, Ordering::Relaxed);
         leave_the_others(parent);

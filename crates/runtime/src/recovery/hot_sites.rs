@@ -26,10 +26,11 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::Register;
+use iced_x86::{Instruction, Register};
 use powerfail_patch::tactic::{CodeView, Plan};
 use powerfail_patch::{
-    AccessEmitter, AccessError, AccessTrampoline, MAX_ACCESS_LEN, MAX_INSTRUCTION_LEN, Site,
+    AccessEmitter, AccessError, AccessTrampoline, MAX_ACCESS_LEN, MAX_INSTRUCTION_LEN,
+    MAX_RELOCATED_LEN, Site,
 };
 
 use crate::patching::code;
@@ -187,6 +188,16 @@ pub(super) fn undo(frame: &Frame) {
 /// Where an instruction is entered: at its trampoline, if it has one.
 pub(super) fn entry_of(instruction: u64) -> Option<u64> {
     HOT.with(|hot| hot.as_ref()?.entries.get(&instruction).copied())
+}
+
+/// Makes a copy of an instruction, with a jump behind the original; where it lies.
+pub(super) fn copy_of(instruction: &Instruction) -> Option<u64> {
+    HOT.with(|hot| {
+        let hot = make(hot)?;
+        let copy = hot.patcher.copy_of(instruction)?;
+        hot.remember(copy, MAX_RELOCATED_LEN as u64, instruction.ip(), None);
+        Some(copy)
+    })
 }
 
 /// Undoes what patches have made of the bytes of code that lies at an address.

@@ -18,6 +18,27 @@ use super::state::State;
 /// How many stores this execution has logged.
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 
+/// The thread of a branch, and the number that the log has for it: a branch continues a thread of its parent under another
+/// number, and a fence orders only the flushes of its own thread.
+static BRANCH_THREAD: AtomicU32 = AtomicU32::new(0);
+static LOGGED_THREAD: AtomicU32 = AtomicU32::new(0);
+
+/// The number that the log has for the calling thread.
+pub(super) fn thread() -> u32 {
+    let me = sys::gettid();
+    if BRANCH_THREAD.load(Ordering::Relaxed) == me {
+        LOGGED_THREAD.load(Ordering::Relaxed)
+    } else {
+        me
+    }
+}
+
+/// In a branch: the calling thread continues the thread of its parent that has this number in the log.
+pub(super) fn continue_thread(logged: u32) {
+    BRANCH_THREAD.store(sys::gettid(), Ordering::Relaxed);
+    LOGGED_THREAD.store(logged, Ordering::Relaxed);
+}
+
 /// How many stores were logged.
 pub(super) fn events() -> u32 {
     EVENTS.load(Ordering::Relaxed)
@@ -43,7 +64,7 @@ fn append(kind: LogKind, pool: u32, offset: u64, len: u64, site: u64, bytes: Opt
         offset,
         len,
         site,
-        thread: sys::gettid(),
+        thread: thread(),
         choices: control.choice_count.load(Ordering::Relaxed),
     };
     let place = ADDRESS + LOG_AT + at;

@@ -1,7 +1,8 @@
 //! What orders stores, for the log: flushes, fences and locked operations.
 //!
 //! They do not fault, so they get breakpoints, in the snapshot, when it is first asked to log. A flush or
-//! a fence has no effect that the recovery could see, and is left out; a locked operation is run alone.
+//! a fence has no effect that the recovery could see, and is left out. Of a locked operation a copy is run, or the
+//! operation itself alone if it cannot be copied.
 //! Locked operations of the C library are not seen: it does some with all signals blocked, where a
 //! breakpoint would end the process. So the log may have fewer fences than there were, never more.
 //!
@@ -25,6 +26,8 @@ use super::{access, hot_sites, state, step, turn};
 
 /// Breakpoints, with the bytes that they replace.
 static SITES: Lock<BTreeMap<u64, u8>> = Lock::new(BTreeMap::new());
+/// Copies of locked operations, by the addresses of their breakpoints.
+static COPIES: Lock<BTreeMap<u64, u64>> = Lock::new(BTreeMap::new());
 
 /// What a flush is called in the log.
 pub(super) fn flush_kind(instruction: &Instruction) -> LogKind {
@@ -83,8 +86,12 @@ pub(super) fn prepare() {
                     return;
                 }
                 let is_locked = matches!(site.action, Action::Store(_));
-                if !(is_system && is_locked) {
-                    put(site.address(), site.bytes[0]);
+                if is_system && is_locked {
+                    return;
+                }
+                put(site.address(), site.bytes[0]);
+                if is_locked {
+                    copy(&site.instruction);
                 }
             });
         }
@@ -133,6 +140,15 @@ fn put(site: u64, byte: u8) {
     }
 }
 
+/// Makes the copy of a locked operation, if its breakpoint is at its own address.
+fn copy(instruction: &Instruction) {
+    let address = instruction.ip();
+    let is_needed = stands_at(address) && !COPIES.with(|copies| copies.contains_key(&address));
+    if is_needed && let Some(place) = hot_sites::copy_of(instruction) {
+        COPIES.with(|copies| copies.insert(address, place));
+    }
+}
+
 /// Changes a byte of code while the recovery runs. The descriptor that this takes would be one that the
 /// recovery does not expect, and a file that is open for writing, which forbids to branch.
 fn write(address: u64, byte: u8) {
@@ -160,6 +176,11 @@ pub(super) fn at_breakpoint(frame: &Frame, address: u64) -> bool {
     } else {
         state.log_fence(hot_sites::instruction_at(address));
         if !matches!(instruction.mnemonic(), Mnemonic::Sfence | Mnemonic::Mfence) {
+            if let Some(place) = COPIES.with(|copies| copies.get(&address).copied()) {
+                turn::leave();
+                frame.set(Greg::Rip, place);
+                return true;
+            }
             write(address, byte);
             frame.set(Greg::Rip, address);
             state.step.forget_accesses();

@@ -145,6 +145,25 @@ fn each_branch_has_its_own_log() {
     zygote.stop();
 }
 
+/// A fence orders only the flushes of its own thread, and a branch is another process: in the log it is the same thread.
+#[test]
+fn a_branch_between_flush_and_fence_is_the_same_thread_in_the_log() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.start_mode("flushed");
+    let snapshot = zygote.snapshot();
+    zygote.begin(flag::LAZY | flag::LOG | flag::FORK | flag::PRIVATE, &[]);
+    let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+    assert_eq!(outcomes.len(), 2);
+    for outcome in outcomes {
+        let kinds: Vec<u32> = outcome.log.iter().map(|event| event.0).collect();
+        let expected = [LogKind::Store, LogKind::Flush, LogKind::Fence];
+        assert_eq!(kinds, expected.map(|kind| kind as u32));
+        assert_eq!(outcome.log_threads, 1);
+    }
+    zygote.stop();
+}
+
 /// A locked operation runs alone because it is a fence, and then accesses a hidden page: in a branch, which is another
 /// thread, and again when it is executed once more from the snapshot.
 #[test]

@@ -321,6 +321,15 @@ static void logged(void) {
     printf("%lx\n", LOAD(uint64_t, 8192));
 }
 
+static void flushed(void) {
+    unsigned char *pool = map();
+    LOAD(uint64_t, 8192) = 1;
+    _mm_clflush(pool + 8192);
+    uint8_t seen = LOAD(uint8_t, 0);
+    _mm_sfence();
+    printf("%x\n", seen);
+}
+
 static void exchanged(void) {
     unsigned char *pool = map();
     // Nothing has read or overwritten the line before: the locked operation itself makes the choice.
@@ -572,7 +581,7 @@ static const struct {
     {"texts", texts},
     {"into_private", into_private},
     {"becoming", becoming}, {"delegating", delegating},
-    {"scripted", scripted}, {"exchanged", exchanged},
+    {"scripted", scripted}, {"exchanged", exchanged}, {"flushed", flushed},
 };
 
 int main(int count, char **arguments) {

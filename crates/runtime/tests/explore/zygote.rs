@@ -1,6 +1,6 @@
 //! Plays the role of the oracle: creates the file, starts a recovery, sends orders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Read;
@@ -103,6 +103,8 @@ pub(crate) struct Outcome {
     pub(crate) classes: Vec<u16>,
     /// The log: kind, offset, bytes.
     pub(crate) log: Vec<(u32, u64, Vec<u8>)>,
+    /// The number of threads in the log.
+    pub(crate) log_threads: usize,
     /// The notes: number of choices before, line, bytes.
     pub(crate) notes: Vec<(u32, u64, u64)>,
 }
@@ -460,6 +462,13 @@ impl Zygote {
 
     /// The log: kind, offset, bytes.
     pub(crate) fn log(&self) -> Vec<(u32, u64, Vec<u8>)> {
+        let events = self.logged().into_iter();
+        events
+            .map(|(header, bytes)| (header.kind, header.offset, bytes))
+            .collect()
+    }
+
+    fn logged(&self) -> Vec<(LogHeader, Vec<u8>)> {
         let end = self.control().log_len.load(Ordering::Relaxed);
         let mut at = 0;
         let mut log = Vec::new();
@@ -473,7 +482,7 @@ impl Zygote {
                     .collect();
                 at += header.len.next_multiple_of(8);
             }
-            log.push((header.kind, header.offset, bytes));
+            log.push((header, bytes));
         }
         log
     }
@@ -504,6 +513,11 @@ impl Zygote {
             end: status.code().ok_or_else(|| status.signal().unwrap()),
             classes: self.choices().iter().map(|choice| choice.class).collect(),
             log: self.log(),
+            log_threads: {
+                let logged = self.logged().into_iter();
+                let threads: BTreeSet<u32> = logged.map(|(header, _)| header.thread).collect();
+                threads.len()
+            },
             notes: self
                 .notes()
                 .iter()
