@@ -76,7 +76,10 @@ fn ci() -> anyhow::Result<()> {
         ("fmt of fuzz", cargo(&fuzz_fmt)),
         ("clippy", ci_cargo(&clippy)),
         ("docs", {
+            // With examples, dependencies have the features that tests need, as for clippy: they are checked once.
+            let targets = ["--lib", "--bins", "--examples"];
             let mut docs = ci_cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+            docs.args(targets);
             docs.env("RUSTDOCFLAGS", "-D warnings");
             docs
         }),
