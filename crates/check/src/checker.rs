@@ -12,8 +12,9 @@ use powerfail_trace::Trace;
 
 use crate::crash::{Crashed, crash};
 use crate::error::CheckError;
-use crate::event::Observer;
+use crate::event::{Event, Observer};
 use crate::options::{CrashOptions, RaceOptions};
+use crate::persistent::Persistent;
 use crate::recovery::Recovery;
 use crate::runner::{Runner, RunnerOptions};
 
@@ -63,10 +64,19 @@ impl<'t> Checker<'t> {
             eager.pass.rules = self.recovery.rules();
         }
         let lint = self.recovery.lint_options(options.warnings);
-        let mut runner = self.runner(Instruments {
+        let oracle = self.oracle(Instruments {
             runtime: options.lazy.is_some() || options.eager.is_some() || options.races.is_some(),
             snapshots: options.eager.is_some() && options.snapshots,
         })?;
+        if Persistent::of(self.trace).addresses().is_some() {
+            for command in oracle.commands_without_runtime() {
+                observer.event(Event::Warning(&format!(
+                    "pools hold addresses, and recovery may not find them where the workload had them, because the \
+                     runtime cannot be loaded into {command}"
+                )));
+            }
+        }
+        let mut runner = self.runner_of(&oracle)?;
         let mut crashed = crash(self.trace, &options, &lint, &mut runner, observer)?;
         if let Some(isolation) = runner.isolation() {
             let reasons = isolation.reasons.iter();
@@ -97,13 +107,20 @@ impl<'t> Checker<'t> {
     }
 
     pub(crate) fn runner(&self, instruments: Instruments) -> Result<Runner<'t>, CheckError> {
+        self.runner_of(&self.oracle(instruments)?)
+    }
+
+    fn oracle(&self, instruments: Instruments) -> Result<Oracle, CheckError> {
         let plan = self.recovery.plan(self.trace);
         let settings = Settings {
             runtime: (instruments.runtime || plan.preload).then(|| Arc::clone(&self.runtime)),
             snapshot: instruments.snapshots,
             ..Settings::default()
         };
-        let oracle = Oracle::new(plan, settings)?;
+        Ok(Oracle::new(plan, settings)?)
+    }
+
+    fn runner_of(&self, oracle: &Oracle) -> Result<Runner<'t>, CheckError> {
         let parent = powerfail_image::default_parent();
         let options = RunnerOptions {
             jobs: self.jobs,
@@ -111,6 +128,6 @@ impl<'t> Checker<'t> {
             fill: self.recovery.fill(),
             companions: Vec::new(),
         };
-        Runner::new(self.trace, &oracle, &parent, options)
+        Runner::new(self.trace, oracle, &parent, options)
     }
 }

@@ -1,6 +1,6 @@
 //! The oracle: a checked plan, from which slots are made.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use crate::ready::Ready;
 use crate::slot::{Slot, StartedSlot};
 use crate::substitute::Substitution;
 use crate::verdict::Stage;
+use crate::zygote::runtime::check_preload;
 
 /// How recovery is made to open the image instead of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,6 +221,32 @@ impl Oracle {
         Ok(plan)
     }
 
+    /// The commands that open pools and into which the runtime cannot be loaded, and why, in words.
+    pub fn commands_without_runtime(&self) -> Vec<String> {
+        let plan = &self.plan;
+        let commands = [
+            (Stage::Recovery, Some(&plan.recover)),
+            (Stage::Checker, plan.checker.as_ref()),
+            (Stage::Dump, plan.dump.as_ref()),
+        ];
+        let obstacle = |(stage, line): (Stage, Option<&CommandLine>)| {
+            let program = self.find_program(stage, line?.words.first()?).ok()?;
+            let obstacle = check_preload(&program).err()?;
+            Some(format!(
+                "the {stage} command {}: {obstacle}",
+                program.display()
+            ))
+        };
+        commands.into_iter().filter_map(obstacle).collect()
+    }
+
+    fn find_program(&self, stage: Stage, name: &OsStr) -> Result<PathBuf, OracleError> {
+        let mut variables = self.environment.iter();
+        let search = variables.find(|(variable, _)| variable == "PATH");
+        let search = search.map(|(_, value)| value.as_os_str());
+        program::find(stage, name, &self.working_directory, search)
+    }
+
     fn resolve_command(
         &self,
         stage: Stage,
@@ -229,12 +256,7 @@ impl Oracle {
         let Some(first) = line.words.first() else {
             return Err(OracleError::EmptyCommand { command: stage });
         };
-        let search = self
-            .environment
-            .iter()
-            .find(|(variable, _)| variable == "PATH");
-        let search = search.map(|(_, value)| value.as_os_str());
-        let program = program::find(stage, first, &self.working_directory, search)?;
+        let program = self.find_program(stage, first)?;
         let mut words = vec![without_zero(first.clone())?];
         for word in &line.words[1..] {
             words.push(without_zero(substitution.apply(word))?);

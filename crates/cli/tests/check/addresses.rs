@@ -1,7 +1,7 @@
 //! Pools that hold addresses: recovery finds every pool at the address that it had in the workload. And `{pool}` is the
 //! path that the workload got, whatever else was mapped first.
 
-use crate::common::{CLEAN, FINDINGS, Folder};
+use crate::common::{CLEAN, FINDINGS, Folder, SETUP};
 
 /// A program that maps a lock file first, and its data in a file whose name begins with that of the pool. Recovery is
 /// another program, which maps other files first.
@@ -164,4 +164,16 @@ fn pools_that_grow() {
 fn several_pools_and_parts_of_one_in_another_order() {
     follows_addresses("two");
     follows_addresses("parts");
+}
+
+/// The runtime, which would map the pool where it was, is not loaded into a static program.
+#[test]
+fn a_static_recovery_that_follows_addresses_is_told() {
+    let folder = list(&[]);
+    folder.build_own("reader", "raw_list_reader.c", &["-static"]);
+    let run = folder.powerfail(CHECK).ends_with(SETUP);
+    let sentence =
+        "pools hold addresses, and recovery may not find them where the workload had them";
+    assert!(run.stderr.contains(sentence), "{run:?}");
+    assert!(run.stderr.contains("it is linked statically"), "{run:?}");
 }

@@ -12,7 +12,7 @@ mod plan_runner;
 mod pool_mounts;
 mod processes;
 mod run;
-mod runtime;
+pub(crate) mod runtime;
 mod runtime_socket;
 mod serve;
 mod snapshot;
