@@ -81,6 +81,9 @@ impl Session<'_> {
         let (recording, server) = settings::workload(settings, &path)?;
         let summary = record_workload(&recording, self.runtime, server.as_ref())?;
         self.observer.event(Event::Recorded(&summary));
+        for sentence in &summary.notes {
+            self.observer.event(Event::Note(sentence));
+        }
         for sentence in &summary.warnings {
             self.observer.event(Event::Warning(sentence));
         }

@@ -86,6 +86,12 @@ pub enum MessageKind {
     ExecFailed = 18,
     /// The process has started another one: its process id. Text: the path or name of its program.
     Spawned = 19,
+    /// What a program is given that is executed next: process id (0: that of the sender), and whether these are variables
+    /// (1) or arguments (0). Text: some of them, each with a zero behind it. Comes before [`Self::Exec`] and
+    /// [`Self::Spawned`].
+    ExecWords = 20,
+    /// A file that such a program can write to, because its descriptor is inherited: process id as before, device, inode.
+    ExecFile = 21,
     /// The part of a pool at an address is mapped elsewhere too, or longer: address, new address,
     /// new length, the stamp from which on that holds.
     PoolMove = 16,
@@ -109,6 +115,8 @@ impl MessageKind {
             Self::Exec,
             Self::ExecFailed,
             Self::Spawned,
+            Self::ExecWords,
+            Self::ExecFile,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == number)

@@ -29,6 +29,7 @@ use crate::reader::Scan;
 use crate::shared_file::{ChunkIndex, ChunkOwner, SharedFile, SlotIndex};
 use crate::site::tactic_from_number;
 use crate::socket::{Message, Received, Socket};
+use crate::sparse::FileIdentity;
 use crate::target_thread::{Life, ReadResult, TargetThread};
 use crate::unperformed::{Suspect, suspects};
 use crate::waiting;
@@ -449,6 +450,14 @@ impl Drain {
                 self.executed.announce(sender, message.text);
                 Ok(())
             }
+            Some(MessageKind::ExecWords) => {
+                self.given_words(sender, &message);
+                Ok(())
+            }
+            Some(MessageKind::ExecFile) => {
+                self.given_file(sender, &message);
+                Ok(())
+            }
             Some(MessageKind::ExecFailed) => {
                 self.executed.remove(sender);
                 Ok(())
@@ -606,6 +615,21 @@ impl Drain {
         Ok(())
     }
 
+    /// A program that will be executed gets arguments or variables.
+    fn given_words(&mut self, sender: Pid, message: &Message) {
+        let [process, kind, ..] = message.words;
+        let process = given_process(sender, process);
+        self.executed.give_words(process, kind != 0, &message.text);
+    }
+
+    /// A program that will be executed gets a descriptor with which it can write to a file.
+    fn given_file(&mut self, sender: Pid, message: &Message) {
+        let [process, device, inode, ..] = message.words;
+        let file = FileIdentity { device, inode };
+        let process = given_process(sender, process);
+        self.executed.give_file(process, file);
+    }
+
     fn pool_map(&mut self, sender: Pid, message: Message) -> Result<(), RecordError> {
         let [address, len_bytes, offset, slot, _] = message.words;
         let Some(slot) = u32::try_from(slot)
@@ -643,6 +667,12 @@ impl Drain {
         self.shared.reply(slot, reply);
         Ok(())
     }
+}
+
+/// The process that a message is about: the sender if it does not say.
+fn given_process(sender: Pid, word: u64) -> Pid {
+    let process = i32::try_from(word).ok().and_then(Pid::from_raw);
+    process.unwrap_or(sender)
 }
 
 /// The process from which a new one was forked; 0 if it does not say.

@@ -139,7 +139,8 @@ pub enum Unsupported {
     },
     /// The runtime of Go makes its threads, signal handlers and mappings with system calls of its own.
     #[error(
-        "{} is a Go program, whose runtime makes threads and mappings past the C library; programs in Go cannot be recorded yet",
+        "{} is a Go program, which cannot be recorded: Go's code has no unwind tables, and its runtime makes threads, \
+         signal handlers and mappings past the C library; record a program in another language that uses the same storage",
         program.display()
     )]
     Go {

@@ -1,11 +1,13 @@
 //! Programs that processes of the target execute: each is recorded, or named.
 //!
-//! A process announces the program that it is about to execute. The program says hello when the runtime has started in
-//! it. If it never does, it was not recorded.
+//! A process announces the program that it is about to execute, and what it gives to it. The program says hello when the
+//! runtime has started in it. If it never does, it was not recorded. That is an error, unless it is known that the program
+//! had no way to a pool ([`Unrecorded::way_to`]).
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags};
@@ -15,11 +17,24 @@ use rustix::time::Timespec;
 
 use crate::error::{RecordError, Unsupported};
 use crate::inspect::inspect;
+use crate::sparse::FileIdentity;
+
+/// What a program is given.
+#[derive(Debug, Default)]
+struct Given {
+    /// Each with a zero behind it.
+    arguments: Vec<u8>,
+    /// Each with a zero behind it.
+    variables: Vec<u8>,
+    /// The files that it can write to without opening them.
+    files: Vec<FileIdentity>,
+}
 
 /// A program that has not said hello yet.
 #[derive(Debug)]
 struct Announced {
     program: PathBuf,
+    given: Given,
     /// Why it cannot be recorded, if that is known.
     reason: Option<Unsupported>,
     /// `None` once the process has ended.
@@ -30,8 +45,81 @@ struct Announced {
 #[derive(Debug, Default)]
 pub(crate) struct ExecutedPrograms {
     announced: FxHashMap<i32, Announced>,
-    /// Those that ended without a hello, in sentences.
-    unrecorded: Vec<String>,
+    /// What programs are given that will be announced.
+    given: FxHashMap<i32, Given>,
+    /// Those that ended without a hello.
+    unrecorded: Vec<Unrecorded>,
+}
+
+/// A program that was not recorded.
+#[derive(Debug)]
+struct Unrecorded {
+    process: i32,
+    program: PathBuf,
+    given: Given,
+    reason: Option<Unsupported>,
+    has_ended: bool,
+}
+
+/// A file that a program that was not recorded must not have changed.
+#[derive(Debug)]
+pub(crate) struct Precious {
+    pub(crate) path: PathBuf,
+    pub(crate) identity: FileIdentity,
+}
+
+/// What is said of the programs that were not recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// Those that may have changed a pool, in sentences.
+    pub(crate) suspects: Vec<String>,
+    /// The others, in sentences.
+    pub(crate) harmless: Vec<String>,
+}
+
+impl Unrecorded {
+    /// How the program may have got to a pool; `None` if there was no way that is known.
+    fn way_to(&self, pools: &[Precious]) -> Option<&'static str> {
+        if self.reason.is_none() || pools.is_empty() || !self.has_ended {
+            return Some("");
+        }
+        for pool in pools {
+            if self.given.files.contains(&pool.identity) {
+                return Some("; it inherited a descriptor of a pool");
+            }
+            let name = pool.path.file_name().unwrap_or_default().as_bytes();
+            let folder = pool.path.parent().unwrap_or(Path::new("/"));
+            if names(&self.given.arguments, name)
+                || names(&self.given.arguments, folder.as_os_str().as_bytes())
+            {
+                return Some("; its arguments name a pool or its directory");
+            }
+            if names(&self.given.variables, name) {
+                return Some("; its environment names a pool");
+            }
+        }
+        None
+    }
+
+    fn sentence(&self, way: &str) -> String {
+        let (process, program) = (self.process, self.program.display());
+        let reason = match &self.reason {
+            Some(reason) => reason.to_string(),
+            None => "the runtime did not start in it".to_owned(),
+        };
+        format!("process {process} executed {program} and was not recorded: {reason}{way}")
+    }
+}
+
+/// Whether a path or a name stands in a text, and not as a part of another name.
+fn names(text: &[u8], name: &[u8]) -> bool {
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    let mut places = text.windows(name.len().max(1)).enumerate();
+    places.any(|(at, part)| {
+        let before = at.checked_sub(1).and_then(|before| text.get(before));
+        let behind = text.get(at + name.len());
+        part == name && !before.is_some_and(is_of_name) && !behind.is_some_and(is_of_name)
+    })
 }
 
 impl ExecutedPrograms {
@@ -52,14 +140,33 @@ impl ExecutedPrograms {
             _ => None,
         };
         let process = rustix::process::pidfd_open(process, PidfdFlags::empty()).ok();
+        let given = self.given.remove(&id).unwrap_or_default();
         self.announced.insert(
             id,
             Announced {
                 program,
+                given,
                 reason,
                 process,
             },
         );
+    }
+
+    /// A program that will be announced gets these words, each with a zero behind it.
+    pub(crate) fn give_words(&mut self, process: Pid, are_variables: bool, words: &[u8]) {
+        let given = self.given.entry(process.as_raw_nonzero().get());
+        let given = given.or_default();
+        if are_variables {
+            given.variables.extend_from_slice(words);
+        } else {
+            given.arguments.extend_from_slice(words);
+        }
+    }
+
+    /// A program that will be announced inherits a descriptor with which it can write to a file.
+    pub(crate) fn give_file(&mut self, process: Pid, file: FileIdentity) {
+        let given = self.given.entry(process.as_raw_nonzero().get());
+        given.or_default().files.push(file);
     }
 
     /// The program said hello, or was not executed after all.
@@ -98,14 +205,13 @@ impl ExecutedPrograms {
         let Some(announced) = self.announced.remove(&id) else {
             return;
         };
-        let reason = match announced.reason {
-            Some(reason) => reason.to_string(),
-            None => "the runtime did not start in it".to_owned(),
-        };
-        let program = announced.program.display();
-        self.unrecorded.push(format!(
-            "process {id} executed {program} and was not recorded: {reason}"
-        ));
+        self.unrecorded.push(Unrecorded {
+            process: id,
+            program: announced.program,
+            given: announced.given,
+            reason: announced.reason,
+            has_ended: announced.process.is_none(),
+        });
     }
 
     /// Whether a program may still say hello.
@@ -115,14 +221,34 @@ impl ExecutedPrograms {
             .any(|announced| announced.reason.is_none())
     }
 
-    /// The programs that were not recorded, in sentences. To be called at the end.
-    pub(crate) fn take_unrecorded(&mut self) -> Vec<String> {
+    /// What is said of the programs that were not recorded. To be called at the end, with all pools.
+    pub(crate) fn judge_unrecorded(&mut self, pools: &[Precious]) -> Judged {
+        self.look();
         let mut left: Vec<i32> = self.announced.keys().copied().collect();
         left.sort_unstable();
         for id in left {
             self.settle(id);
         }
-        std::mem::take(&mut self.unrecorded)
+        let mut judged = Judged::default();
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for unrecorded in std::mem::take(&mut self.unrecorded) {
+            match (unrecorded.way_to(pools), &unrecorded.reason) {
+                (None, Some(reason)) => *counts.entry(reason.to_string()).or_default() += 1,
+                (way, _) => judged
+                    .suspects
+                    .push(unrecorded.sentence(way.unwrap_or_default())),
+            }
+        }
+        judged.harmless = counts
+            .into_iter()
+            .map(|(reason, count)| {
+                let times = if count == 1 { "once" } else { &format!("{count} times") };
+                format!(
+                    "a program that is not recorded was executed {times}: {reason}; no pool was named to it"
+                )
+            })
+            .collect();
+        judged
     }
 
     /// The processes that have not said hello, and that may live.
@@ -149,4 +275,20 @@ const fn is_final(reason: &Unsupported) -> bool {
             | Unsupported::Capabilities { .. }
             | Unsupported::ThirtyTwoBit { .. }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_name_is_not_part_of_another_one() {
+        let text = b"cp\0--to=/dir/pool\0";
+        assert!(names(text, b"pool"));
+        assert!(names(text, b"/dir"));
+        assert!(names(b"pool\0", b"pool"));
+        for text in [&b"pool.bak\0"[..], b"my-pool\0", b"/spool\0", b"", b"poo"] {
+            assert!(!names(text, b"pool"), "{text:?}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use powerfail_trace::{FinalImage, ImageHasher, Pool, PoolKind, TraceError, Trace
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fd::OwnedFd;
 
+use crate::executed::Precious;
 use crate::pool_filter::PoolFilter;
 use crate::sparse::{FileIdentity, SparseFile};
 use crate::summary::{IgnoreReason, IgnoredFile, PoolSummary};
@@ -121,6 +122,15 @@ impl Pools {
             len_bytes,
             known: false,
         })
+    }
+
+    /// The files that only recorded programs may change.
+    pub(crate) fn precious(&self) -> Vec<Precious> {
+        let precious = |pool: &RecordedPool| Precious {
+            path: pool.path.clone(),
+            identity: pool.file.identity(),
+        };
+        self.all.iter().map(precious).collect()
     }
 
     fn ignore(&mut self, path: &Path, reason: IgnoreReason) -> Admission {

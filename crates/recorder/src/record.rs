@@ -136,6 +136,9 @@ fn summarise(
     ended: Ended,
     trace: &Path,
 ) -> Result<Summary, RecordError> {
+    let judged = recording
+        .executed
+        .judge_unrecorded(&recording.output.pools.precious());
     let images = recording.output.pools.final_images()?;
     let (pools, ignored) = recording.output.pools.summary(&images);
     let Output {
@@ -168,7 +171,8 @@ fn summarise(
         warnings: client_requests.warned(recording.warnings),
         client_requests,
         fatal: recording.fatal,
-        unrecorded: recording.executed.take_unrecorded(),
+        unrecorded: judged.suspects,
+        notes: judged.harmless,
         schedule_steps: shared.schedule_steps(),
         schedule_lapses: shared.schedule_lapses(),
         counts,

@@ -54,8 +54,10 @@ pub struct Summary {
     pub warnings: Vec<String>,
     /// Why the runtime ended a process of the target, in sentences.
     pub fatal: Vec<String>,
-    /// Which processes were not recorded, and why, in sentences.
+    /// Which processes were not recorded and may have changed a pool, and why, in sentences.
     pub unrecorded: Vec<String>,
+    /// Which programs were not recorded, but had no way to a pool, in sentences.
+    pub notes: Vec<String>,
     pub(crate) counts: [u64; RecordKind::ALL.len()],
 }
 

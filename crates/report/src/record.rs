@@ -86,6 +86,9 @@ pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Resu
             ),
         )?;
     }
+    for sentence in &summary.notes {
+        writeln!(out, "note: {sentence}")?;
+    }
     for sentence in &summary.warnings {
         writeln!(out, "{WARNING}warning{WARNING:#}: {sentence}")?;
     }
@@ -244,6 +247,7 @@ pub fn summary_json(trace: &Path, summary: &Summary, failure: Option<&str>) -> V
         "warnings": summary.warnings,
         "fatal": summary.fatal,
         "unrecorded": summary.unrecorded,
+        "notes": summary.notes,
         "timed_out": summary.timed_out,
         "waiting": summary.waiting,
         "self_check_failure": failure,

@@ -136,7 +136,7 @@ fn a_program_that_cannot_be_recorded_is_named() {
     let cases: [&[&str]; 2] = [
         // It stores, and the recording lacks that.
         &["run", "{pool}", fixed, "store", "{pool}", "1"],
-        // It does not even touch a pool.
+        // It does not even touch a pool, but no other program did.
         &["run", "{pool}", fixed, "store", "/dev/null"],
     ];
     for arguments in cases {
@@ -145,5 +145,52 @@ fn a_program_that_cannot_be_recorded_is_named() {
         let sentence =
             format!("executed {fixed} and was not recorded: {fixed} is statically linked");
         assert!(attempt.stderr.contains(&sentence), "{attempt:?}");
+    }
+}
+
+/// Runs a recorded program that stores to the pool, and then a script that gives something to one that is not recorded.
+fn beside_a_static_program(script: &str) -> (crate::common::Attempt, String) {
+    let program = program();
+    let program = program.to_str().expect("a name");
+    let fixed = target("detached.c", &["-O2", "-static"]);
+    let fixed = fixed.to_str().expect("a name");
+    let script = format!("{program} store \"$1\" 1 && {script}").replace("STATIC", fixed);
+    let attempt = Recorder::new("sh", &["-c", &script, "sh", "{pool}"]).attempt();
+    (attempt, fixed.to_owned())
+}
+
+#[test]
+fn a_static_program_without_a_way_to_the_pool_is_a_note() {
+    let (attempt, fixed) =
+        beside_a_static_program("STATIC store /dev/null && STATIC store /dev/null");
+    assert_eq!(attempt.code, 0, "{attempt:?}");
+    let sentence = format!(
+        "a program that is not recorded was executed 2 times: {fixed} is statically linked"
+    );
+    assert!(attempt.stdout.contains(&sentence), "{attempt:?}");
+}
+
+#[test]
+fn a_static_program_with_a_way_to_the_pool_is_an_error() {
+    for (script, way) in [
+        ("STATIC store \"$1\"", "its arguments name a pool"),
+        (
+            "STATIC store $(dirname \"$1\")/other",
+            "its arguments name a pool or its directory",
+        ),
+        (
+            "POOL=\"$1\" STATIC store /dev/null",
+            "its environment names a pool",
+        ),
+        (
+            "STATIC store /dev/null >> \"$1\"",
+            "it inherited a descriptor of a pool",
+        ),
+    ] {
+        let (attempt, fixed) = beside_a_static_program(script);
+        assert_eq!(attempt.code, 4, "{script}: {attempt:?}");
+        let sentence = format!("executed {fixed} and was not recorded");
+        assert!(attempt.stderr.contains(&sentence), "{script}: {attempt:?}");
+        assert!(attempt.stderr.contains(way), "{script}: {attempt:?}");
     }
 }

@@ -294,7 +294,9 @@ impl Session {
                 | MessageKind::PoolUnmap
                 | MessageKind::Exec
                 | MessageKind::ExecFailed
-                | MessageKind::Spawned,
+                | MessageKind::Spawned
+                | MessageKind::ExecWords
+                | MessageKind::ExecFile,
             )
             | None => {}
         }

@@ -19,11 +19,12 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::ffi::CString;
 
-use powerfail_protocol::message::MessageKind;
+use powerfail_protocol::message::{MessageKind, TEXT_MAX};
 use powerfail_protocol::shared::HOST_VARIABLE;
 
 use crate::host;
 use crate::platform::sys;
+use crate::recovery::fork;
 
 use super::interpose::original;
 
@@ -135,6 +136,51 @@ unsafe fn completed(environment: Strings) -> Option<Vec<*const c_char>> {
     Some(all)
 }
 
+/// Tells the host what a program is given: by this process, which becomes that program, or by one that it has started.
+///
+/// # Safety
+/// Lists of strings, which stay as they are.
+unsafe fn tell_given(started: c_int, arguments: Strings, environment: Strings) {
+    const FD_CLOEXEC: isize = 1;
+    const F_GETFD: usize = 1;
+    const O_ACCMODE: usize = 3;
+    let process = u64::from(started as c_uint);
+    for (kind, list) in [(0, arguments), (1, environment)] {
+        let (mut text, mut len) = ([0; TEXT_MAX], 0);
+        let tell = |text: &[u8]| {
+            if !text.is_empty() {
+                host::send(MessageKind::ExecWords, [process, kind, 0, 0, 0], text, None);
+            }
+        };
+        // SAFETY: by the contract.
+        for word in unsafe { strings(list) } {
+            let word = word.to_bytes_with_nul();
+            let is_ours = |name: &&str| word.starts_with(name.as_bytes());
+            if kind == 1 && OURS.iter().chain([&PRELOAD]).any(is_ours) {
+                continue;
+            }
+            for piece in word.chunks(TEXT_MAX) {
+                if len + piece.len() > TEXT_MAX {
+                    tell(&text[..len]);
+                    len = 0;
+                }
+                text[len..len + piece.len()].copy_from_slice(piece);
+                len += piece.len();
+            }
+        }
+        tell(&text[..len]);
+    }
+    fork::for_each_file(|fd, status, flags| {
+        let arguments = [fd as usize, F_GETFD, 0, 0, 0, 0];
+        // SAFETY: reading the flags takes no pointer and changes nothing.
+        let is_closed = unsafe { sys::call(sys::number::FCNTL, arguments) } & FD_CLOEXEC != 0;
+        if flags & O_ACCMODE != 0 && !is_closed && !host::owns(fd) {
+            let words = [process, status.device, status.inode, 0, 0];
+            host::send(MessageKind::ExecFile, words, &[], None);
+        }
+    });
+}
+
 /// Tells the host of a program that this process is about to execute.
 ///
 /// # Safety
@@ -153,6 +199,7 @@ unsafe fn announce(path: *const c_char) {
 /// Path and environment are as `execve` takes them, and `execute` has the contract of that.
 unsafe fn around_exec<T>(
     path: *const c_char,
+    arguments: Strings,
     environment: Strings,
     execute: impl FnOnce(Strings) -> T,
 ) -> T {
@@ -161,6 +208,7 @@ unsafe fn around_exec<T>(
     }
     // SAFETY: by the contract.
     let complete = unsafe {
+        tell_given(0, arguments, environment);
         announce(path);
         completed(environment)
     };
@@ -180,9 +228,10 @@ pub(crate) unsafe fn raw(number: usize, mut arguments: [usize; 6]) -> isize {
         (arguments[1], 3)
     };
     let environment = arguments[place] as Strings;
+    let words = arguments[place - 1] as Strings;
     // SAFETY: by the contract these are the arguments of the system call.
     unsafe {
-        around_exec(path as *const c_char, environment, |environment| {
+        around_exec(path as *const c_char, words, environment, |environment| {
             arguments[place] = environment as usize;
             sys::call(number, arguments)
         })
@@ -194,7 +243,11 @@ extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strin
     type Execute = extern "C" fn(*const c_char, Strings, Strings) -> c_int;
     let execute = original!("execve" as Execute);
     // SAFETY: the target calls this function as the C library asks for.
-    unsafe { around_exec(path, environment, |all| execute(path, arguments, all)) }
+    unsafe {
+        around_exec(path, arguments, environment, |all| {
+            execute(path, arguments, all)
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -208,7 +261,11 @@ extern "C" fn execvpe(file: *const c_char, arguments: Strings, environment: Stri
     type Execute = extern "C" fn(*const c_char, Strings, Strings) -> c_int;
     let execute = original!("execvpe" as Execute);
     // SAFETY: the target calls this function as the C library asks for.
-    unsafe { around_exec(file, environment, |all| execute(file, arguments, all)) }
+    unsafe {
+        around_exec(file, arguments, environment, |all| {
+            execute(file, arguments, all)
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -224,7 +281,7 @@ extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_
     let path = CString::new(format!("/proc/self/fd/{fd}")).unwrap_or_default();
     // SAFETY: the target calls this function as the C library asks for.
     unsafe {
-        around_exec(path.as_ptr(), environment, |all| {
+        around_exec(path.as_ptr(), arguments, environment, |all| {
             execute(fd, arguments, all)
         })
     }
@@ -242,7 +299,7 @@ extern "C" fn execveat(
     let execute = original!("execveat" as Execute);
     // SAFETY: the target calls this function as the C library asks for.
     unsafe {
-        around_exec(path, environment, |all| {
+        around_exec(path, arguments, environment, |all| {
             execute(folder, path, arguments, all, flags)
         })
     }
@@ -382,6 +439,7 @@ macro_rules! spawn {
                         process.write(started);
                     }
                     let words = [u64::from(started as c_uint), 0, 0, 0, 0];
+                    tell_given(started, arguments, environment);
                     let path = CStr::from_ptr(path).to_bytes();
                     host::send(MessageKind::Spawned, words, path, None);
                 }
