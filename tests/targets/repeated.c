@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct node {
@@ -144,7 +145,16 @@ static void open_pool(void) {
     root_oid = pmemobj_root(pool, sizeof(struct root));
 }
 
-// repeated POOL stdin|file PATH|args WORD...|nothing|thread-first|thread-then|late
+// By an instruction of its own, so that no function of the C library is called.
+static void close_all(void) {
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(SYS_close_range), "D"(3L), "S"(0xffffffffL), "d"(0L)
+                     : "rcx", "r11", "memory");
+}
+
+// repeated POOL stdin|file PATH|args WORD...|nothing|thread-first|thread-then|late|closing
 int main(int argc, char **argv) {
     pool_path = argv[1];
     const char *how = argv[2];
@@ -156,6 +166,8 @@ int main(int argc, char **argv) {
     char first[128] = "";
     if (!strcmp(how, "late") && !fgets(first, sizeof first, stdin))
         return 6;
+    if (!strcmp(how, "closing"))
+        close_all();
     open_pool();
     if (!strcmp(how, "no-input"))
         return 9;

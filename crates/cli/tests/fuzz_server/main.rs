@@ -120,6 +120,7 @@ fn an_execution_is_what_a_recording_of_it_shows() {
             b"i1 s2 g r",
         ),
         (&["{pool}", "late"], InputChannel::Stdin, COMMANDS),
+        (&["{pool}", "closing"], InputChannel::Stdin, COMMANDS),
     ] {
         for stacks in [false, true] {
             let mut place = Place::new(arguments, way);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use powerfail_protocol::chunk;
 use powerfail_protocol::fuzz::{ARGUMENTS_AT, Area, Order, Phase, Server, flag};
 use powerfail_protocol::message::MessageKind;
-use powerfail_protocol::shared::{CHUNKS_ADDRESS, SLOTS_MAX, chunk_of};
+use powerfail_protocol::shared::{CHUNKS_ADDRESS, ListenerName, SLOTS_MAX, chunk_of};
 use powerfail_protocol::{PROTOCOL_VERSION, Records};
 use rustix::process::{Pid, Signal};
 use rustix::thread::futex;
@@ -22,7 +22,7 @@ use crate::error::RecordError;
 use crate::inspect::Executable;
 use crate::shared_file::{ChunkIndex, ChunkOwner, SharedFile, SlotIndex};
 use crate::socket::{Message, Received, Socket};
-use crate::target::{Inheritance, Target, runtime_file, start};
+use crate::target::{Inheritance, Target, host_address, runtime_file, start};
 
 use super::directory::Directory;
 use super::error::ExecutorError;
@@ -90,8 +90,13 @@ impl Session {
         single: Option<&[u8]>,
     ) -> Result<Self, ExecutorError> {
         let shared = SharedFile::create_for_executor(launch.chunk_count)?;
-        let (socket, target_socket) = Socket::pair()
+        let (mut socket, target_socket) = Socket::pair()
             .map_err(|error| RecordError::system("create a socket for the target", error))?;
+        // For a target that closes all descriptors.
+        let listener = ListenerName(host_address(&shared, None)?);
+        socket
+            .listen(&listener.to_string())
+            .map_err(|error| RecordError::system("listen for the target", error))?;
         let area = shared.area();
         let mut flags = launch.flags;
         if let Some(words) = single {
