@@ -31,6 +31,17 @@ pub enum RecordError {
         /// The file.
         program: PathBuf,
     },
+    /// A pattern of pools is wrong.
+    #[error(
+        "'{}' is not a pattern of paths: {reason}; a backslash makes the next character ordinary",
+        pattern.display()
+    )]
+    Pattern {
+        /// The pattern.
+        pattern: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The operating system refused something.
     #[error("cannot {action}")]
     System {

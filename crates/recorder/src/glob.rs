@@ -3,21 +3,40 @@
 //! Braces are ordinary characters, because `{pool}` is a placeholder. A backslash makes the next character
 //! ordinary.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The pattern that a path is. None if it is an ordinary path: without a wildcard, or with a `[` that is never closed.
-pub(crate) fn pattern(path: &Path) -> Option<GlobMatcher> {
-    let text = path.to_str()?;
+/// The pattern that a path is; `None` if it is an ordinary path, without a wildcard. The error says what is wrong.
+pub(crate) fn pattern(path: &Path) -> Result<Option<GlobMatcher>, String> {
+    let Some(text) = path.to_str() else {
+        return Ok(None);
+    };
     if !text.contains(['*', '?', '[']) {
-        return None;
+        return Ok(None);
     }
     let glob = GlobBuilder::new(&as_globset_reads_it(text))
         .literal_separator(true)
         .backslash_escape(true)
         .build();
-    Some(glob.ok()?.compile_matcher())
+    match glob {
+        Ok(glob) => Ok(Some(glob.compile_matcher())),
+        Err(error) => Err(error.kind().to_string()),
+    }
+}
+
+/// A pattern that only this path matches.
+pub(crate) fn escaped(path: &Path) -> PathBuf {
+    let mut bytes = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        if b"*?[\\".contains(byte) {
+            bytes.push(b'\\');
+        }
+        bytes.push(*byte);
+    }
+    OsString::from_vec(bytes).into()
 }
 
 /// Escapes braces, and adds the separator to negated classes, which would match it otherwise.
@@ -49,7 +68,7 @@ fn as_globset_reads_it(text: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::pattern;
+    use super::{escaped, pattern};
 
     #[test]
     fn patterns() {
@@ -81,15 +100,31 @@ mod tests {
         ];
         let all = yes.map(|pair| (pair, true)).into_iter();
         for ((text, path), expected) in all.chain(no.map(|pair| (pair, false))) {
-            let pattern = pattern(Path::new(text)).expect(text);
+            let pattern = pattern(Path::new(text)).expect(text).expect(text);
             assert_eq!(pattern.is_match(path), expected, "{text} {path}");
         }
     }
 
     #[test]
     fn ordinary_paths() {
-        for text in ["", "/a/b", "/a/[", "/a/{pool}"] {
-            assert!(pattern(Path::new(text)).is_none(), "{text}");
+        for text in ["", "/a/b", "/a/{pool}"] {
+            assert!(pattern(Path::new(text)).unwrap().is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_escaped_path_is_itself() {
+        for text in ["/a[b/c", "/a*", "/[ab]", "/a\\b?"] {
+            let path = escaped(Path::new(text));
+            let pattern = pattern(&path).expect(text).expect(text);
+            assert!(pattern.is_match(text) && !pattern.is_match("/a"), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_patterns() {
+        for text in ["/a/[", "/a/[b-a]", "*["] {
+            assert!(pattern(Path::new(text)).is_err(), "{text}");
         }
     }
 }

@@ -174,6 +174,17 @@ impl Pools {
             .collect()
     }
 
+    /// The pools that the target has removed since it mapped them.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = &Path> {
+        let files = self
+            .all
+            .iter()
+            .filter(|it| !it.path.starts_with(&self.memory));
+        files
+            .filter(|it| !it.file.is_still_named())
+            .map(|it| it.path.as_path())
+    }
+
     /// The summaries of the pools and of ignored files.
     pub(crate) fn summary(&self, images: &[FinalImage]) -> (Vec<PoolSummary>, Vec<IgnoredFile>) {
         let summary = |(pool, image): (&RecordedPool, &FinalImage)| PoolSummary {

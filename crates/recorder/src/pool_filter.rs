@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobMatcher;
 
+use crate::error::RecordError;
 use crate::glob;
 use crate::sparse::FileIdentity;
 use crate::summary::{IgnoreReason, NoData};
@@ -31,10 +32,19 @@ pub(crate) struct PoolFilter {
 
 impl Selector {
     /// A relative path is one in the working directory.
-    fn new(path: &Path) -> Self {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
-        let pattern = glob::pattern(&path);
-        Self { path, pattern }
+    fn new(given: &Path) -> Result<Self, RecordError> {
+        let path = std::path::absolute(given).unwrap_or_else(|_| given.into());
+        // The working directory is not a pattern, whatever its name is.
+        let directory = std::env::current_dir().unwrap_or_default();
+        let pattern = match path.strip_prefix(&directory) {
+            Ok(within) if given.is_relative() => glob::escaped(&directory).join(within),
+            _ => path.clone(),
+        };
+        let pattern = glob::pattern(&pattern).map_err(|reason| RecordError::Pattern {
+            pattern: given.to_path_buf(),
+            reason,
+        })?;
+        Ok(Self { path, pattern })
     }
 
     /// Whether it selects a file: by its path, or because links lead to it.
@@ -49,14 +59,16 @@ impl Selector {
 
 impl PoolFilter {
     /// Paths and patterns, relative ones in the working directory.
-    pub(crate) fn new(selected: &[PathBuf], excluded: &[PathBuf]) -> Self {
-        let selectors = |paths: &[PathBuf]| paths.iter().map(|path| Selector::new(path)).collect();
-        Self {
-            selected: selectors(selected),
-            excluded: selectors(excluded),
+    pub(crate) fn new(selected: &[PathBuf], excluded: &[PathBuf]) -> Result<Self, RecordError> {
+        let selectors = |paths: &[PathBuf]| -> Result<Vec<Selector>, RecordError> {
+            paths.iter().map(|path| Selector::new(path)).collect()
+        };
+        Ok(Self {
+            selected: selectors(selected)?,
+            excluded: selectors(excluded)?,
             fresh: None,
             within: None,
-        }
+        })
     }
 
     /// Adds a path, whatever is selected.
@@ -132,7 +144,7 @@ mod tests {
 
     #[test]
     fn none_is_all_that_may_hold_data() {
-        let filter = PoolFilter::new(&[], &[]);
+        let filter = PoolFilter::new(&[], &[]).unwrap();
         for (path, expected) in [
             ("/anything", None),
             ("/tmp/hsperfdata_root/17", Some(NoData::JavaCounters)),
@@ -157,10 +169,10 @@ mod tests {
     #[test]
     fn what_is_named_decides() {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let filter = PoolFilter::new(&paths(&["/a/*-shm"]), &[]);
+        let filter = PoolFilter::new(&paths(&["/a/*-shm"]), &[]).unwrap();
         assert_eq!(reason(&filter, "/a/store-shm"), None);
         assert_eq!(reason(&filter, "/a/store"), Some(IgnoreReason::NotSelected));
-        let mut filter = PoolFilter::new(&[], &paths(&["/a/*.log"]));
+        let mut filter = PoolFilter::new(&[], &paths(&["/a/*.log"])).unwrap();
         filter.also(Path::new("/a/x-lock"));
         assert_eq!(reason(&filter, "/a/b.log"), Some(IgnoreReason::Excluded));
         assert_eq!(reason(&filter, "/a/b"), None);
@@ -169,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_directory_besides_what_is_named() {
-        let mut filter = PoolFilter::new(&["/mnt/pool".into()], &[]);
+        let mut filter = PoolFilter::new(&["/mnt/pool".into()], &[]).unwrap();
         filter.also_within(Path::new("/run.memory"));
         assert_eq!(reason(&filter, "/run.memory/heap"), None);
         assert!(reason(&filter, "/heap").is_some());
@@ -182,7 +194,7 @@ mod tests {
         std::fs::write(&file, b"").unwrap();
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let filter = PoolFilter::new(&["/mnt/*.pool".into(), link], &[]);
+        let filter = PoolFilter::new(&["/mnt/*.pool".into(), link], &[]).unwrap();
         assert_eq!(reason(&filter, "/mnt/a.pool"), None);
         assert!(reason(&filter, "/mnt/a").is_some());
         let identity = FileIdentity::of_path(&file).unwrap();

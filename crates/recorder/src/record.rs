@@ -67,7 +67,7 @@ pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError>
     let executable = inspect(command)?;
     let fresh = FreshPool::new(arguments, options)?;
     let memory = MemoryDirectory::new(&options.trace, options.heap_bytes)?;
-    let filter = filter(options, &fresh, &memory);
+    let filter = filter(options, &fresh, &memory)?;
 
     let shared = shared_file(options)?;
     let (mut socket, target_socket) = Socket::pair()
@@ -141,6 +141,13 @@ fn summarise(
         .judge_unrecorded(&recording.output.pools.precious());
     let images = recording.output.pools.final_images()?;
     let (pools, ignored) = recording.output.pools.summary(&images);
+    for path in recording.output.pools.removed() {
+        recording.warnings.push(format!(
+            "{} was removed by the target after it was mapped; crashes are tried as if it were still there, so leave it \
+             out with --not-pool if recovery never needs it",
+            path.display()
+        ));
+    }
     let Output {
         writer,
         pools: recorded,
@@ -212,13 +219,17 @@ fn stdin(options: &Options) -> Result<Option<File>, RecordError> {
 }
 
 /// Which files are pools.
-fn filter(options: &Options, fresh: &FreshPool, memory: &MemoryDirectory) -> PoolFilter {
-    let mut filter = PoolFilter::new(&options.pools, &options.not_pools);
+fn filter(
+    options: &Options,
+    fresh: &FreshPool,
+    memory: &MemoryDirectory,
+) -> Result<PoolFilter, RecordError> {
+    let mut filter = PoolFilter::new(&options.pools, &options.not_pools)?;
     if let Some(path) = fresh.path() {
         filter.also(path);
     }
     filter.also_within(memory.path());
-    filter
+    Ok(filter)
 }
 
 fn shared_file(options: &Options) -> Result<Arc<SharedFile>, RecordError> {

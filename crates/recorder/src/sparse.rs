@@ -96,6 +96,12 @@ impl SparseFile {
         self.named
     }
 
+    /// Whether it has a name now.
+    pub(crate) fn is_still_named(&self) -> bool {
+        let metadata = self.file.metadata();
+        metadata.map_or(self.named, |metadata| metadata.nlink() > 0)
+    }
+
     /// Its length now.
     pub(crate) fn len_bytes(&self) -> io::Result<u64> {
         let metadata = self.file.metadata()?;
