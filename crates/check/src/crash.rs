@@ -39,6 +39,7 @@ use crate::places::Places;
 use crate::races;
 use crate::runner::Runner;
 use engine::{BoundedObserver, Clock};
+use oracle_test::OracleTest;
 
 /// How long lost and reordered lines are explored at least where no budget is given.
 const SHARE_MIN: Duration = Duration::from_secs(30);
@@ -77,12 +78,13 @@ pub(crate) fn crash<'t>(
         None => options.undisturbed.unwrap_or_default(),
     };
     let opens_pool = undisturbed.as_ref().is_none_or(|it| it.opens_pool);
-    let mut cannot_fail = None;
+    let mut tested = OracleTest::CanFail;
     if let Some(undisturbed) = undisturbed
         .as_ref()
-        .filter(|_| opens_pool && !options.only_races())
+        .filter(|_| opens_pool && !options.only_races() && options.selection.is_none())
     {
-        cannot_fail = oracle_test::oracle_test(trace, runner, undisturbed, observer)?;
+        let can_watch = options.lazy.is_some() || options.races.is_some();
+        tested = oracle_test::oracle_test(trace, runner, undisturbed, can_watch, observer)?;
     }
     // What it writes on pools that no crash can leave says nothing.
     runner.take_suspects();
@@ -153,7 +155,9 @@ pub(crate) fn crash<'t>(
         crashed.totals.not_checked = not_checked(&crashed.totals);
     }
     let has_failed = crashed.findings.iter().any(|it| it.evidence.is_some());
-    crashed.notes.extend(cannot_fail.filter(|_| !has_failed));
+    if crashed.totals.not_checked.is_none() && !has_failed {
+        judge_oracle(tested, options, &mut crashed);
+    }
     if let Some(undisturbed) = &undisturbed {
         let suspects = runner.take_suspects();
         crashed
@@ -186,6 +190,23 @@ const fn not_checked(totals: &Totals) -> Option<NotChecked> {
         Some(NotChecked::NoFailurePoint)
     } else {
         None
+    }
+}
+
+/// Says what it means for the result that recovery accepts changed pools.
+fn judge_oracle(tested: OracleTest, options: &CrashOptions, crashed: &mut Crashed) {
+    // Races and robustness are judged by what recovery reads.
+    let races = crashed.totals.races.as_ref();
+    let reads_are_judged = races.is_some_and(|it| it.watched > 0)
+        || options.lazy.as_ref().is_some_and(|it| it.robustness);
+    if tested == OracleTest::IgnoresAll && !reads_are_judged && !crashed.is_interrupted {
+        crashed.totals.not_checked = Some(NotChecked::RecoveryCannotFail);
+    } else if tested != OracleTest::CanFail {
+        crashed.notes.push(
+            "this recovery cannot fail: it also accepts an empty pool, and data that was changed; let it check what it \
+             recovers, or give a --checker"
+                .to_owned(),
+        );
     }
 }
 

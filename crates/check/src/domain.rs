@@ -1,7 +1,9 @@
 //! The persistence domain that a workload was written for, as its trace shows it.
 
 use powerfail_model::{Domain, Event, EventIndex, StoreKind};
-use powerfail_trace::{Body, Frame, StackId, Trace, TraceError};
+use powerfail_trace::{Annotation, Body, DOMAIN_NOTE, Frame, MarkKind, StackId, Trace, TraceError};
+
+use crate::error::CheckError;
 
 /// A domain, and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +12,15 @@ pub(crate) struct DetectedDomain {
     pub(crate) domain: Domain,
     /// A sentence for people, unless the choice is the usual one.
     pub(crate) reason: Option<String>,
+}
+
+/// The persistence domain that a workload was written for: what the recording was told, or what the workload does.
+pub fn domain_of(trace: &Trace) -> Result<Domain, CheckError> {
+    let noted = trace.meta().note(DOMAIN_NOTE).and_then(Domain::from_name);
+    match noted {
+        Some(domain) => Ok(domain),
+        None => Ok(detect_domain(trace)?.domain),
+    }
 }
 
 /// Chooses the domain of a workload. One that calls msync and its like, and has no flush instruction, was written for the
@@ -28,13 +39,18 @@ pub(crate) fn detect_domain(trace: &Trace) -> Result<DetectedDomain, TraceError>
             ) => flushes += 1,
             // libpmem calls msync for headers of pools, whatever the program does.
             Body::Pm(Event::Sync { .. }) if !is_of_libpmem(trace, record.stack) => syncs += 1,
+            // It was meant to make data durable.
+            Body::Mark(mark) if mark.kind == MarkKind::Annotation(Annotation::AsynchronousSync) => {
+                syncs += 1;
+            }
             _ => {}
         }
     }
-    let calls = match syncs {
-        1 => "calls msync, fsync or fdatasync once".to_owned(),
-        syncs => format!("calls msync, fsync or fdatasync {syncs} times"),
+    let times = |count: u64| match count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
     };
+    let calls = format!("calls msync, fsync or fdatasync {}", times(syncs));
     Ok(match (flushes, syncs) {
         (_, 0) => DetectedDomain {
             domain: Domain::default(),
@@ -49,9 +65,10 @@ pub(crate) fn detect_domain(trace: &Trace) -> Result<DetectedDomain, TraceError>
         (flushes, _) => DetectedDomain {
             domain: Domain::default(),
             reason: Some(format!(
-                "the domain is {}, in which msync is a flush: the workload {calls} and also flushes \
-                 ({flushes} times); if its data is in an ordinary file, use --domain pagecache",
-                Domain::default().name()
+                "the domain is {}, in which msync is a flush: the workload {calls} and also flushes {}; if its data \
+                 is in an ordinary file, use --domain pagecache",
+                Domain::default().name(),
+                times(flushes)
             )),
         },
     })

@@ -51,6 +51,7 @@ mod workload;
 
 pub use checker::Checker;
 pub use crash::Crashed;
+pub use domain::domain_of;
 pub use error::{CheckError, Undisturbed};
 pub use event::{Event, Observer, Step};
 pub use group::{Cause, cause_of};

@@ -114,7 +114,9 @@ fn message(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> String {
         Code::AddWithoutStore => {
             format!("the range added{here} is not stored to before the commit")
         }
-        Code::RedundantFlush => format!("the flush{here} writes back nothing new"),
+        Code::RedundantFlush => {
+            format!("the {}{here} writes back nothing new", remedy.operation())
+        }
         Code::RedundantFence => format!("the fence{here} has nothing to wait for"),
         Code::VolatileFlush => format!("the flush{here} is of volatile memory"),
         Code::TransientData => format!("the data stored{here} is never made durable"),
@@ -158,7 +160,7 @@ fn suggestion(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> Option<Strin
             format!("skip the add at {at} where the range is already added")
         }
         Code::DuplicateAdd | Code::AddWithoutStore => format!("remove the add at {at}"),
-        Code::RedundantFlush => format!("remove the flush at {at}"),
+        Code::RedundantFlush => format!("remove the {} at {at}", remedy.operation()),
         Code::RedundantFence => format!("remove the fence at {at}"),
         Code::VolatileFlush => format!("remove the flush at {at}, or flush the pool instead"),
         Code::TransientData => {

@@ -107,6 +107,7 @@ mod tests {
                 suggestion: None,
                 evidence: None,
                 read: None,
+                durable_by: powerfail_finding::DurableBy::Flush,
             }],
             totals: Totals {
                 events: 10,

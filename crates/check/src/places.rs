@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use powerfail_finding::{Finding, Role, SourcePlace, StackFrame, hex};
+use powerfail_finding::{DurableBy, Finding, Role, SourcePlace, StackFrame, hex};
 use powerfail_lint::{Business, Standing, Symbols, Trust, attributed_frame};
 use powerfail_model::{Domain, Event, EventIndex, Place};
 use powerfail_oracle::Backtrace;
 use powerfail_symbol::{AddressKind, Problem, Resolved, Symbolizer};
-use powerfail_trace::{Body, Frame, Module, Result, StackId, Trace};
+use powerfail_trace::{
+    AnnotatedRange, Annotation, Body, Frame, MarkKind, Module, Result, StackId, Trace,
+};
 
 use crate::remedy::Remedy;
 
@@ -81,12 +83,14 @@ impl<'t> Places<'t> {
         self.remedy
     }
 
-    /// Adds to suggestions which msync misses the store, where one follows it in the trace.
+    /// Says of findings in an ordinary file that msync makes its stores durable, and adds to suggestions which msync
+    /// misses the store, where one follows it in the trace.
     pub(crate) fn name_syncs(&mut self, findings: &mut [Finding]) -> Result<()> {
         if self.remedy != Remedy(Domain::PageCache) {
             return Ok(());
         }
         for finding in findings {
+            finding.durable_by = DurableBy::Sync;
             let missed = match finding.places.first() {
                 Some(store) if store.role == Role::Store => self.sync_that_misses(store)?,
                 _ => None,
@@ -98,7 +102,7 @@ impl<'t> Places<'t> {
         Ok(())
     }
 
-    /// The next msync of the pool after a store, if it does not cover the store.
+    /// The next msync of the pool after a store, if it does not cover the store or makes nothing durable.
     fn sync_that_misses(&mut self, store: &SourcePlace) -> Result<Option<String>> {
         /// An msync that comes later than this was hardly meant for the store.
         const EVENTS_MAX: usize = 1 << 20;
@@ -116,28 +120,37 @@ impl<'t> Places<'t> {
             let Some(record) = records.next_record()? else {
                 break;
             };
-            let Body::Pm(Event::Sync {
-                pool: synced,
-                offset,
-                len_bytes,
-            }) = record.body
-            else {
-                continue;
+            let (range, is_durable) = match &record.body {
+                Body::Pm(Event::Sync {
+                    pool: synced,
+                    offset,
+                    len_bytes,
+                }) if synced.0 == pool => (offset.0..offset.0.saturating_add(*len_bytes), true),
+                Body::Mark(mark)
+                    if mark.kind == MarkKind::Annotation(Annotation::AsynchronousSync) =>
+                {
+                    let mut ranges = AnnotatedRange::all(mark.payload);
+                    let range = ranges.find(|it| it.pool.is_some_and(|it| it.0 == pool));
+                    let Some(range) = range else { continue };
+                    (range.offset..range.offset.saturating_add(range.len), false)
+                }
+                _ => continue,
             };
-            if synced.0 != pool {
-                continue;
-            }
-            let end = offset.0.saturating_add(len_bytes);
-            if (offset.0..end).contains(&at) {
+            let is_covered = range.contains(&at);
+            if is_covered && is_durable {
                 return Ok(None);
             }
             let sync = self.of_event(Role::Flush, record.index)?;
             let line = sync.file_and_line();
             let line = line.map_or_else(String::new, |line| format!(" at {line}"));
-            return Ok(Some(format!(
-                "; the msync{line} covers {:#x}-{end:#x}, the store is at {at:#x}",
-                offset.0
-            )));
+            return Ok(Some(if is_covered {
+                format!("; the msync{line} has no MS_SYNC: MS_ASYNC makes nothing durable")
+            } else {
+                format!(
+                    "; the msync{line} covers {:#x}-{:#x}, the store is at {at:#x}",
+                    range.start, range.end
+                )
+            }));
         }
         Ok(None)
     }

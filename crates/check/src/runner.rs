@@ -4,7 +4,8 @@
 //! takes a fraction of a millisecond, while recoveries run in parallel, each in a slot of its own.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
+use std::hash::BuildHasher;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -15,8 +16,11 @@ use powerfail_image::{
     CursorOptions, Fill, ImageCursor, ImageSlot, Layout, Patch, PoolImages, RunDirectory,
 };
 use powerfail_model::{CrashState, EventIndex, Place, PoolIndex, Rules};
-use powerfail_oracle::{Backtrace, KillHandle, OpenWatch, Oracle, PoolMapping, Slot, Verdict};
+use powerfail_oracle::{
+    Backtrace, KillHandle, OpenWatch, Oracle, OracleError, PoolMapping, Slot, Verdict,
+};
 use powerfail_trace::Trace;
+use rustc_hash::FxBuildHasher;
 
 use crate::error::CheckError;
 
@@ -88,6 +92,68 @@ pub(crate) struct TrialResult {
     pub(crate) verdict: Option<Verdict>,
     /// Lines that did not have their newest content.
     pub(crate) state: CrashState,
+}
+
+/// A recovery on pools that no crash left.
+pub(crate) struct ChangedRun {
+    /// The verdict of the oracle.
+    pub(crate) verdict: Verdict,
+    /// What each command printed, except a dump.
+    pub(crate) outputs: Vec<String>,
+    /// What it did to the pools; `None` if they are too large to compare.
+    pub(crate) pools: Option<PoolChanges>,
+}
+
+/// What a recovery did to its pools.
+pub(crate) struct PoolChanges {
+    /// The words that it changed: pool, offset and new value.
+    pub(crate) written: Vec<(usize, usize, u64)>,
+    /// A digest of what it left.
+    pub(crate) left: u64,
+}
+
+/// Larger pools are not compared.
+const COMPARED_BYTES_MAX: u64 = 64 << 20;
+
+/// The content of each pool that has a file.
+fn contents_of(paths: &[Option<PathBuf>]) -> Option<Vec<Vec<u8>>> {
+    let len_bytes = |path: &PathBuf| path.metadata().map_or(0, |it| it.len());
+    let paths = || paths.iter().flatten();
+    if paths().map(len_bytes).sum::<u64>() > COMPARED_BYTES_MAX {
+        return None;
+    }
+    // What recovery has removed is empty.
+    Some(
+        paths()
+            .map(|path| fs::read(path).unwrap_or_default())
+            .collect(),
+    )
+}
+
+/// The words in which two contents of a pool differ.
+fn words_written(
+    pool: usize,
+    before: &[u8],
+    after: &[u8],
+) -> impl Iterator<Item = (usize, usize, u64)> {
+    const PAGE_BYTES: usize = 4096;
+    const WORD_BYTES: usize = 8;
+    let len_bytes = before.len().max(after.len());
+    let part = |bytes: &[u8], from: usize, len: usize| -> Vec<u8> {
+        let end = bytes.len().min(from + len);
+        bytes.get(from..end).unwrap_or_default().to_vec()
+    };
+    let pages = (0..len_bytes).step_by(PAGE_BYTES);
+    let pages =
+        pages.filter(move |at| part(before, *at, PAGE_BYTES) != part(after, *at, PAGE_BYTES));
+    let words = pages.flat_map(|at| (at..at + PAGE_BYTES).step_by(WORD_BYTES));
+    words.filter_map(move |at| {
+        let new = part(after, at, WORD_BYTES);
+        let value = new
+            .iter()
+            .fold(0, |value, byte| value << 8 | u64::from(*byte));
+        (part(before, at, WORD_BYTES) != new).then_some((pool, at, value))
+    })
 }
 
 /// Runs recovery on crash images.
@@ -372,7 +438,9 @@ impl<'t> Runner<'t> {
         self.prepare_first(trial)?;
         let paths: Vec<PathBuf> = self.images[0].files().map(|(_, private)| private).collect();
         let watch = OpenWatch::of(&paths);
-        let verdicts = self.run_prepared(times, is_interrupted)?;
+        let verdicts = self.run_prepared(is_interrupted, |slot| {
+            (0..times).map(|_| slot.run_plain()).collect()
+        })?;
         self.has_opened = watch.map(|watch| watch.has_opened());
         self.runs += times as u64;
         Ok(verdicts)
@@ -385,7 +453,7 @@ impl<'t> Runner<'t> {
         trial: &Trial,
         change: &dyn Fn(&[Option<PathBuf>]) -> std::io::Result<()>,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Option<Verdict>, CheckError> {
+    ) -> Result<Option<ChangedRun>, CheckError> {
         self.prepare_first(trial)?;
         let pools = 0..self.trace.pools().len() as u32;
         let paths = pools.map(|pool| self.images[0].path_of(PoolIndex(pool)));
@@ -393,23 +461,41 @@ impl<'t> Runner<'t> {
         if change(&paths).is_err() {
             return Ok(None);
         }
-        let verdicts = self.run_prepared(1, is_interrupted)?;
-        Ok(verdicts.into_iter().next())
+        let before = contents_of(&paths);
+        let mut ran =
+            self.run_prepared(is_interrupted, |slot| Ok(vec![slot.run_and_capture()?]))?;
+        let Some((verdict, outputs)) = ran.pop() else {
+            return Ok(None);
+        };
+        let after = contents_of(&paths);
+        Ok(Some(ChangedRun {
+            verdict,
+            outputs,
+            pools: before.zip(after).map(|(before, after)| {
+                let pools = before.iter().zip(&after).zip(0..);
+                let written =
+                    pools.flat_map(|((before, after), pool)| words_written(pool, before, after));
+                PoolChanges {
+                    written: written.collect(),
+                    left: FxBuildHasher.hash_one(&after),
+                }
+            }),
+        }))
     }
 
-    fn run_prepared(
+    /// Runs something in the first slot.
+    fn run_prepared<T: Send>(
         &mut self,
-        times: usize,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Vec<Verdict>, CheckError> {
+        run: impl FnOnce(&mut Slot) -> Result<Vec<T>, OracleError> + Send,
+    ) -> Result<Vec<T>, CheckError> {
         let recovery = &mut self.recoveries[0];
         let kill_handle = recovery.kill_handle();
         let (sender, answers) = mpsc::channel();
         let verdicts = std::thread::scope(|scope| {
             scope.spawn(move || {
-                let verdicts = (0..times).map(|_| recovery.run_plain());
                 // The receiver is gone only after an interruption.
-                let _ = sender.send(verdicts.collect::<Result<Vec<_>, _>>());
+                let _ = sender.send(run(recovery));
             });
             let answer = answer_unless_interrupted(&answers, is_interrupted);
             if matches!(answer, Err(CheckError::Interrupted)) {

@@ -50,7 +50,7 @@ impl Exit {
             Self::Internal => "internal error: a bug in powerfail",
             Self::Unsupported => "the target is not supported",
             Self::NotChecked => {
-                "nothing was checked: no pool, no store, no failure point, or a recovery that did not open its pool"
+                "nothing was checked: no pool, no store, no failure point, or a recovery that opens no pool or cannot fail"
             }
         }
     }

@@ -38,6 +38,30 @@ pub struct Finding {
     /// What recovery reads, if the finding is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<UnsafeRead>,
+    /// What would have made the stores durable.
+    #[serde(default, skip_serializing_if = "DurableBy::is_usual")]
+    pub durable_by: DurableBy,
+}
+
+/// What makes stores durable, where the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DurableBy {
+    /// Flushes and fences: persistent memory.
+    #[default]
+    Flush,
+    /// `msync`, `fsync` and `fdatasync`: an ordinary file.
+    Sync,
+}
+
+impl DurableBy {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Finding {
@@ -55,6 +79,7 @@ impl Finding {
             suggestion: None,
             evidence: None,
             read: None,
+            durable_by: DurableBy::Flush,
         }
     }
 }
@@ -262,6 +287,8 @@ pub enum NotChecked {
     NoFailurePoint,
     /// Recovery did not open a pool.
     PoolNotOpened,
+    /// Recovery does the same whatever the pools hold.
+    RecoveryCannotFail,
 }
 
 /// What was done, in numbers. No times: the same seed and trace give the same bytes.

@@ -112,6 +112,7 @@ mod tests {
             suggestion: None,
             evidence: None,
             read: None,
+            durable_by: crate::DurableBy::Flush,
         }
     }
 

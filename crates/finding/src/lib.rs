@@ -18,7 +18,8 @@ pub use code::{Class, Code, Severity};
 pub use commit::{DecidedRange, InferredCommitVariable, ReadWith};
 pub use exploration::{Choice, Eager, Exploration, SecondFailure, Source, Written};
 pub use finding::{
-    Evidence, FailurePoint, Finding, LostLine, NotChecked, RecoveryOutcome, Report, Totals,
+    DurableBy, Evidence, FailurePoint, Finding, LostLine, NotChecked, RecoveryOutcome, Report,
+    Totals,
 };
 pub use hex::hex;
 pub use id::{assign_ids, finding_id};

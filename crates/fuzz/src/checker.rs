@@ -227,7 +227,7 @@ impl<'s, 'o> Checker<'s, 'o> {
             let basis = Basis {
                 trace: &recording.path,
                 command: self.command(),
-                recovery: self.tester.recovery(),
+                recovery: &self.tester.recovery_for(&recording.trace)?,
                 recovery_input: None,
                 case: &case,
                 record: self.record_of(&case)?,
@@ -289,7 +289,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         let trace = &recording.trace;
         let options = &self.shared.options;
         let choice = ImageOptions {
-            rules: self.tester.recovery().rules(),
+            rules: self.tester.recovery_for(trace)?.rules(),
             include_create: options.judging.include_create,
             stacks: options.stacks,
             random_images: options.random_images,
@@ -338,7 +338,7 @@ impl<'s, 'o> Checker<'s, 'o> {
         let test = CrashTest {
             checks: self.shared.options.checks,
             selection: Arc::clone(&points) as _,
-            recovery: self.tester.recovery().clone(),
+            recovery: self.tester.recovery_for(&trace)?,
             budget: self.shared.options.check_budget,
             seed: self.shared.options.seed,
         };

@@ -80,8 +80,17 @@ impl TraceTester {
         &self.recovery
     }
 
+    /// The same, for the persistence domain of a recorded run: unless it is given, it is chosen as `check` does.
+    pub(crate) fn recovery_for(&self, trace: &Trace) -> Result<Recovery, CampaignError> {
+        let mut recovery = self.recovery.clone();
+        if !self.options.judging.is_domain_given {
+            recovery.domain = powerfail_check::domain_of(trace)?;
+        }
+        Ok(recovery)
+    }
+
     /// The target itself as recovery, fed with an input. `file` is where the input will be.
-    pub(crate) fn recovery_with(&self, input: &[u8], file: &Path) -> Recovery {
+    pub(crate) fn recovery_with(&self, input: &[u8], file: &Path, base: &Recovery) -> Recovery {
         Recovery {
             recover: command_with(&self.options, input),
             input: Some(file.to_path_buf()),
@@ -89,7 +98,7 @@ impl TraceTester {
             client: None,
             ready: None,
             stop: None,
-            ..self.recovery.clone()
+            ..base.clone()
         }
     }
 
@@ -98,7 +107,8 @@ impl TraceTester {
         &self,
         trace: &Trace,
     ) -> Result<(Vec<Finding>, Vec<Suspect>), CampaignError> {
-        let options = self.recovery.lint_options(self.options.judging.warnings);
+        let recovery = self.recovery_for(trace)?;
+        let options = recovery.lint_options(self.options.judging.warnings);
         let linted = powerfail_check::lint(trace, &options, &mut |_| ())?;
         let unproven = linted.findings.iter();
         let unproven = unproven.filter(|finding| finding.severity == Severity::Warning);

@@ -87,11 +87,12 @@ impl Checker<'_, '_> {
             input: edge.input.clone(),
         };
         let keys = PointKeys::of(trace)?;
-        let mut recoveries = vec![(self.tester.recovery().clone(), None)];
+        let usual = self.tester.recovery_for(trace)?;
+        let mut recoveries = vec![(usual.clone(), None)];
         if !case.input.is_empty() {
             let file = self.recorder.directory().join(RECOVERY_INPUT);
             fs::write(&file, &case.input).map_err(CampaignError::file(&file))?;
-            let recovery = self.tester.recovery_with(&case.input, &file);
+            let recovery = self.tester.recovery_with(&case.input, &file, &usual);
             recoveries.push((recovery, Some(case.input.as_slice())));
         }
         let is_tried = !self.shared.history.claim_crash(keys.at(at));

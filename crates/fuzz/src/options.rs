@@ -72,6 +72,9 @@ pub struct RecoveryOptions {
     /// How recovery is run. An empty `recover` stands for the target itself with an empty input. The working
     /// directory is that of the target.
     pub recovery: Recovery,
+    /// The persistence domain is that of `recovery`. Otherwise what a recorded run does decides.
+    #[serde(default)]
+    pub is_domain_given: bool,
     /// Report warnings, too.
     pub warnings: bool,
     /// Let the power fail while PMDK creates a pool, too.
@@ -168,6 +171,7 @@ impl CampaignOptions {
             checks: Checks::default(),
             judging: RecoveryOptions {
                 recovery: Recovery::new(Vec::new(), working_directory),
+                is_domain_given: false,
                 warnings: false,
                 include_create: false,
             },

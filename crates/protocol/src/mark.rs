@@ -52,6 +52,8 @@ pub const OPEN: u32 = HAS_RANGES | 0x0133;
 pub const HEAP_BEGIN: u32 = 0x0140;
 /// The heap has finished, and what it has written is durable.
 pub const HEAP_END: u32 = 0x0141;
+/// `msync` without `MS_SYNC`, which makes nothing durable. The range is what it is about.
+pub const ASYNCHRONOUS_SYNC: u32 = HAS_RANGES | 0x0142;
 
 /// The region of interest begins: failure points and findings outside of such regions are left out.
 pub const INTEREST_BEGIN: u32 = 0x0200;

@@ -21,7 +21,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use annotate_snippets::{Group, Level, Renderer};
-use powerfail_finding::{Code, Finding, RecoveryOutcome, Report, Severity, SourcePlace};
+use powerfail_finding::{
+    Code, DurableBy, Finding, RecoveryOutcome, Report, Role, Severity, SourcePlace,
+};
 use schemars::Schema;
 
 use crate::text::{count, plural, printable};
@@ -168,7 +170,8 @@ fn one(
         let taken = std::mem::replace(&mut group, Group::with_level(Level::NOTE));
         group = taken.element(element);
     };
-    for text in finding.places.iter().filter_map(access_text) {
+    let accesses = finding.places.iter();
+    for text in accesses.filter_map(|place| access_text(finding, place)) {
         fact("pool", text);
     }
     for (name, text) in stack::texts(finding, sources) {
@@ -212,7 +215,7 @@ fn shell_word(text: &str) -> String {
 }
 
 /// What was accessed: `a.pool, offset 0x40, 8 bytes: 2a00000000000000`.
-fn access_text(place: &SourcePlace) -> Option<String> {
+fn access_text(finding: &Finding, place: &SourcePlace) -> Option<String> {
     let offset = place.pool_offset?;
     let mut text = match &place.pool {
         Some(pool) => format!("{}, offset {offset:#x}", printable(pool)),
@@ -231,7 +234,11 @@ fn access_text(place: &SourcePlace) -> Option<String> {
             if cut { "..." } else { "" }
         );
     }
-    Some(format!("{text} ({})", place.role.as_str()))
+    let role = match (place.role, finding.durable_by) {
+        (Role::Flush, DurableBy::Sync) => "msync",
+        (role, _) => role.as_str(),
+    };
+    Some(format!("{text} ({role})"))
 }
 
 /// The report as JSON, the fields in the order in which they are documented.

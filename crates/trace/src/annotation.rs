@@ -101,6 +101,8 @@ mod table {
         HeapBegin = 0x0140, "heap-begin";
         /// The heap has written its data, and it is durable.
         HeapEnd = 0x0141, "heap-end";
+        /// The program calls `msync` without `MS_SYNC` for a range, which makes nothing durable.
+        AsynchronousSync = HAS_RANGES | 0x0142, "asynchronous-sync";
         /// A region of interest begins: failure points and findings outside such regions are left out.
         InterestBegin = 0x0200, "interest-begin";
         /// A region of interest ends.
@@ -228,6 +230,7 @@ mod tests {
             (A::Open, mark::OPEN),
             (A::HeapBegin, mark::HEAP_BEGIN),
             (A::HeapEnd, mark::HEAP_END),
+            (A::AsynchronousSync, mark::ASYNCHRONOUS_SYNC),
             (A::InterestBegin, mark::INTEREST_BEGIN),
             (A::InterestEnd, mark::INTEREST_END),
             (A::Complete, mark::COMPLETE),

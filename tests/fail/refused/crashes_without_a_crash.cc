@@ -7,7 +7,7 @@ int main(int argc, char **argv)
 {
 	auto *pool = static_cast<std::uint64_t *>(pm_open(argv[1], 4096));
 	if (pm_mode(argc, argv, "recover")) {
-		if (pool[0] == 3)
+		if (pool[0] >= 3)
 			std::abort();
 		return 0;
 	}

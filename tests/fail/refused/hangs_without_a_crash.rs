@@ -10,7 +10,7 @@ fn main() {
     let pool = pm::open_pool::<pm::Line<u64>>();
     unsafe {
         if pm::mode("recover") {
-            while (*pool).0 == 3 {
+            while (*pool).0 >= 3 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             return;

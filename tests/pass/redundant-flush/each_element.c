@@ -1,11 +1,13 @@
 // powerfail: opt = "-O2"
+// powerfail: recover = "{bin} {pool} recover"
 // Eight elements in one line, flushed one by one after all were stored.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)
 {
-	PM_REQUIRE(argc == 2);
 	volatile uint64_t *pool = pm_open(argv[1], 4096);
+	if (pm_mode(argc, argv, "recover"))
+		return pool[7] != 0 && pool[7] != 8;
 	for (uint64_t i = 0; i < 8; i++)
 		pool[i] = i + 1;
 	pm_flush(&pool[0]);

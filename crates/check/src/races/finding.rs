@@ -11,6 +11,7 @@ use crate::crash::Engine;
 use crate::error::CheckError;
 use crate::lazy::choices;
 use crate::places::{Places, hex_prefix};
+use crate::remedy::Remedy;
 
 impl Engine<'_, '_> {
     /// The finding of a pair.
@@ -61,8 +62,8 @@ impl Engine<'_, '_> {
             ReadKind::Uncommitted | ReadKind::Stale => Code::CrossFailureSemantic,
             ReadKind::Uninitialised => Code::UninitialisedRead,
         };
-        let suggestion = suggestion(pair, &found);
-        let message = message(pair, &found);
+        let suggestion = suggestion(pair, &found, places.remedy());
+        let message = message(pair, &found, places.remedy());
         Ok(Finding {
             severity: if pair.is_error() {
                 Severity::Error
@@ -122,7 +123,7 @@ fn with(places: &[SourcePlace], role: Role) -> Option<&SourcePlace> {
     places.iter().find(|place| place.role == role)
 }
 
-fn message(pair: &Pair, places: &[SourcePlace]) -> String {
+fn message(pair: &Pair, places: &[SourcePlace], remedy: Remedy) -> String {
     let who = match pair.first.stage {
         Stage::Checker => "the checker",
         _ => "recovery",
@@ -132,10 +133,12 @@ fn message(pair: &Pair, places: &[SourcePlace]) -> String {
     match pair.kind {
         ReadKind::Race | ReadKind::Strict => {
             let lacks = match pair.first.why {
-                Some(NotDurable::NeverFlushed) => "and not flushed yet",
-                Some(NotDurable::NotFenced { .. }) => "and flushed, but not fenced yet",
-                Some(NotDurable::FlushedBefore { .. }) => "after its line was flushed",
-                None => "and possibly not durable",
+                Some(NotDurable::NeverFlushed) => format!("and not {} yet", remedy.done()),
+                Some(NotDurable::NotFenced { .. }) => "and flushed, but not fenced yet".to_owned(),
+                Some(NotDurable::FlushedBefore { .. }) => {
+                    format!("after its line was {}", remedy.done())
+                }
+                None => "and possibly not durable".to_owned(),
             };
             format!("{reads} {stored} {lacks}")
         }
@@ -156,20 +159,22 @@ fn name(place: Option<&SourcePlace>) -> String {
     line.unwrap_or_else(|| "its place".to_owned())
 }
 
-fn suggestion(pair: &Pair, places: &[SourcePlace]) -> String {
+fn suggestion(pair: &Pair, places: &[SourcePlace], remedy: Remedy) -> String {
     let store = name(with(places, Role::Store));
     let load = name(with(places, Role::Load));
     match pair.kind {
         ReadKind::Race | ReadKind::Strict => format!(
-            "make the data stored at {store} durable before recovery can depend on it, or let a commit variable \
-             or checksum decide whether it is read at {load}"
+            "{} before recovery can depend on it, or let a commit variable or checksum decide whether it is read at \
+             {load}",
+            remedy.durable(&format!("the data stored at {store}"))
         ),
         ReadKind::Uncommitted if pair.first.commits.is_empty() => format!(
             "read it at {load} only if the commit variable says that it is valid, or store the commit variable \
              after the data stored at {store} is durable"
         ),
         ReadKind::Uncommitted => format!(
-            "flush the data stored at {store} and fence before the commit variable is stored at {}",
+            "{} before the commit variable is stored at {}",
+            remedy.of(&format!("the data stored at {store}")),
             name(with(places, Role::Commit))
         ),
         ReadKind::Stale => format!(

@@ -239,6 +239,7 @@ fn apply_to_recovery(settings: &FuzzSettings, options: &mut CampaignOptions) {
         .or(recovery.file_bytes);
     if let Some(domain) = settings.domain {
         recovery.domain = domain;
+        judging.is_domain_given = true;
     }
     if let Some(atomicity) = given.atomicity {
         recovery.atomicity = atomicity;

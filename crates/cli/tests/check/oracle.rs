@@ -57,6 +57,52 @@ fn a_workload_without_stores_checks_nothing() {
 }
 
 #[test]
+fn a_recovery_that_does_the_same_with_every_pool_checks_nothing() {
+    let folder = folder();
+    // The second one overwrites what it finds: no pool can hold data for it.
+    for mode in ["shrugs", "begins-anew"] {
+        let recover = format!("./judge {{pool}} {mode}");
+        let words = ["check", "--recover", &recover, "--", "./judge", "{pool}"];
+        let run = folder.powerfail(&words).ends_with(NOT_CHECKED);
+        let said = "nothing was checked: recovery cannot fail";
+        assert!(run.stdout.contains(said), "{}", run.stdout);
+        assert!(run.stdout.contains("--checker"), "{}", run.stdout);
+        assert!(!run.stdout.contains("no bugs found"), "{}", run.stdout);
+    }
+    // With races, what it reads is judged.
+    check(&folder, "./judge {pool} shrugs", &["--races"]).ends_with(CLEAN);
+}
+
+#[test]
+fn the_data_that_is_changed_is_what_recovery_reads() {
+    let folder = Folder::new();
+    folder.build_own("bug", "picky.c", &[]);
+    let run = folder.check(&[]).ends_with(CLEAN);
+    let notes = run.report().notes;
+    assert!(note(&notes, "cannot fail").is_none(), "{notes:?}");
+}
+
+#[test]
+fn findings_of_the_lint_do_not_hide_that_nothing_else_was_checked() {
+    let folder = folder();
+    let recover = "./judge {pool} strict";
+    let words = [
+        "check",
+        "--recover",
+        recover,
+        "--",
+        "./judge",
+        "{pool}",
+        "flushes",
+    ];
+    let run = folder.powerfail(&words).ends_with(FINDINGS);
+    let warning = "warning: nothing was checked with power failures: there is no flush";
+    assert!(run.stdout.contains(warning), "{}", run.stdout);
+    let counted = "1 performance bug; 1 warning\n";
+    assert!(run.stdout.contains(counted), "{}", run.stdout);
+}
+
+#[test]
 fn a_recovery_that_accepts_everything_is_noted() {
     let folder = folder();
     let weak = check(&folder, "cat {pool}", &[]).ends_with(CLEAN);

@@ -45,6 +45,27 @@ fn the_index_of_a_log_of_sqlite_is_no_pool() {
 }
 
 #[test]
+fn a_file_that_is_removed_is_no_pool_or_is_told() {
+    let folder = Folder::new();
+    folder.build_own("removed", "removed.c", &[]);
+    let recover = "./removed {pool} recover";
+    let check = |when: &str, options: &[&str]| {
+        let mut words = vec!["check", "--recover", recover];
+        words.extend(options);
+        words.extend(["--", "./removed", "{pool}", when]);
+        folder.powerfail(&words)
+    };
+    let early = check("early", &[]).ends_with(CLEAN);
+    let said = "it has no name, so a power failure would remove it";
+    assert!(early.stderr.contains(said), "{early:?}");
+    let late = check("late", &[]);
+    let said = "pool.scratch was removed by the target after it was mapped";
+    assert!(late.stderr.contains(said), "{late:?}");
+    let excluded = check("late", &["--not-pool", "/dev/shm/**/*.scratch"]).ends_with(CLEAN);
+    assert!(!excluded.stderr.contains("was removed"), "{excluded:?}");
+}
+
+#[test]
 fn a_file_can_be_excluded() {
     let folder = Folder::new();
     folder.build_own("list", "raw_list.c", &[]);
@@ -97,5 +118,46 @@ fn the_msync_of_the_wrong_range_is_named() {
 fn an_msync_that_only_asks_is_told() {
     let run = check_syncs(&["-DASYNC"], &[]);
     assert!(run.stderr.contains("MS_ASYNC"), "{run:?}");
-    run.ends_with(FINDINGS);
+    let report = run.ends_with(FINDINGS).report();
+    let suggestion = report.findings[0].suggestion.as_deref();
+    let suggestion = suggestion.expect("a suggestion");
+    let source = include_str!("programs/wrong_sync.c");
+    let mut lines = source.lines();
+    let line = lines.position(|it| it.contains("/* the right page */"));
+    let expected = format!(
+        "the msync at wrong_sync.c:{} has no MS_SYNC: MS_ASYNC makes nothing durable",
+        line.expect("a line") + 1
+    );
+    assert!(suggestion.contains(&expected), "{suggestion}");
+}
+
+#[test]
+fn a_program_that_only_asks_is_for_the_page_cache() {
+    let run = check_syncs(&["-DASYNC", "-DONLY_ASYNC"], &[]);
+    assert!(run.stderr.contains("the domain is pagecache"), "{run:?}");
+}
+
+#[test]
+fn where_msync_makes_data_durable_nothing_speaks_of_flushes() {
+    for flag in ["-DBUG", "-DASYNC"] {
+        let folder = Folder::new();
+        folder.build_own("bug", "wrong_sync.c", &[flag]);
+        for options in [&[][..], &["--races"]] {
+            let text = folder.check_into_text(options).ends_with(FINDINGS).stdout;
+            assert!(text.contains("msync"), "{text}");
+            assert!(!text.contains("flush") && !text.contains("fence"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_mix_of_msync_and_flushes_is_said() {
+    let folder = Folder::new();
+    folder.build_own("bug", "wrong_sync.c", &["-DMIX"]);
+    let run = folder.check(&[]);
+    let said = "note: the domain is adr, in which msync is a flush: the workload calls msync, fsync or fdatasync 2 \
+                times and also flushes once; if its data is in an ordinary file, use --domain pagecache";
+    assert!(run.stderr.contains(said), "{run:?}");
+    let run = folder.check(&["--domain", "pagecache"]);
+    assert!(!run.stderr.contains("the domain is"), "{run:?}");
 }

@@ -196,3 +196,21 @@ fn pool_of(folder: &Folder, id: &str) -> Vec<u8> {
     fs::remove_dir_all(folder.path("written")).expect("it was there");
     pool
 }
+
+#[test]
+fn the_domain_is_that_of_the_target() {
+    let folder = Folder::new();
+    folder.build_at("bug", "check", "wrong_sync.c", &["-DBUG"]);
+    write_seeds(&folder);
+    let found = |options: &[&str], out: &str| {
+        let mut words = vec!["fuzz", "--out", out, "--timeout", "10s", "--seeds", "seeds"];
+        words.extend(["--until-found", "--time", "90s", "--check-with", "lint"]);
+        words.push("--json");
+        words.extend(options);
+        words.extend(["--", "./bug", "{pool}"]);
+        let summary = summary(&folder.powerfail(&words).ends_with(FINDINGS));
+        summary["findings"][0]["finding"]["durable_by"].clone()
+    };
+    assert_eq!(found(&[], "detected"), "sync");
+    assert_eq!(found(&["--domain", "adr"], "given"), Value::Null);
+}

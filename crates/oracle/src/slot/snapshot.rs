@@ -52,6 +52,13 @@ impl Slot {
         matches!(self.snapshots, Snapshots::On { .. })
     }
 
+    /// Executes the plan and judges it, as `run_plain` does. Returns also what each command printed, except the content
+    /// that a dump prints.
+    pub fn run_and_capture(&mut self) -> Result<(Verdict, Vec<String>), OracleError> {
+        let ran = self.request_run(RunOptions::default().with_outputs())?;
+        Ok((self.verdict_of(ran.reply)?, ran.outputs))
+    }
+
     /// Runs the plan on the private files and judges it. Commands are forked from snapshots if the settings allow
     /// it and it works.
     ///

@@ -1,6 +1,6 @@
 //! The labels of source lines.
 
-use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, SourcePlace};
+use powerfail_finding::{Code, DurableBy, Evidence, Finding, RecoveryOutcome, Role, SourcePlace};
 
 /// The words for a place of a finding, and in which operation of a library it is, if it is in one.
 pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
@@ -23,14 +23,14 @@ fn operation(place: &SourcePlace) -> Option<&str> {
 fn words(finding: &Finding, place: &SourcePlace) -> String {
     let evidence = finding.evidence.as_ref();
     match place.role {
-        Role::Store => store(finding.code, evidence, place).to_owned(),
+        Role::Store => store(finding, evidence, place).to_owned(),
         Role::Survivor if finding.code == Code::NotRobust => {
             "recovery reads this store, which came later".to_owned()
         }
         Role::Survivor => "this store survives without the other".to_owned(),
         Role::Overwrite => "this store overwrites it".to_owned(),
         Role::Publish => "this store makes it reachable".to_owned(),
-        Role::Flush => flush(finding.code, evidence, place).to_owned(),
+        Role::Flush => flush(finding, evidence, place).to_owned(),
         Role::Fence => fence(finding.code, evidence, place).to_owned(),
         Role::Failure => failure(finding, place).to_owned(),
         Role::Recovery => recovery(evidence),
@@ -65,7 +65,8 @@ fn add(finding: &Finding, place: &SourcePlace) -> &'static str {
     }
 }
 
-fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
+fn store(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
+    let (code, by) = (finding.code, finding.durable_by);
     // A crash that loses no line keeps all stores before it, and this one may be among them.
     let survives = !code.class().is_of_reads()
         && evidence.is_some_and(|evidence| {
@@ -75,10 +76,14 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
     match code {
         Code::StoreNotAdded => "this store is not undone when the transaction is rolled back",
         _ if survives => "this store is durable, but what follows it is lost",
-        Code::StoreNotFlushed if evidence.is_some() => {
-            "this store is lost: it is not flushed in time"
-        }
-        Code::StoreNotFlushed | Code::TransientData => "this store is never flushed",
+        Code::StoreNotFlushed if evidence.is_some() => match by {
+            DurableBy::Flush => "this store is lost: it is not flushed in time",
+            DurableBy::Sync => "this store is lost: no msync or fdatasync writes it back in time",
+        },
+        Code::StoreNotFlushed | Code::TransientData => match by {
+            DurableBy::Flush => "this store is never flushed",
+            DurableBy::Sync => "no msync or fdatasync writes this store back",
+        },
         Code::FlushNotFenced => "this store may be lost",
         Code::PublishedBeforeDurable if evidence.is_none() => "this store is not durable yet",
         Code::DirtyOverwrite => "this store is overwritten before it is durable",
@@ -93,8 +98,16 @@ fn store(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'stat
     }
 }
 
-fn flush(code: Code, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
-    match (code, moment(evidence, place)) {
+fn flush(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) -> &'static str {
+    if finding.durable_by == DurableBy::Sync {
+        return match (finding.code, moment(evidence, place)) {
+            (Code::RedundantFlush, _) => "there is nothing to write back",
+            (_, Moment::Here) => "power fails before this msync",
+            (_, Moment::Later) => "this msync comes too late",
+            (_, Moment::Unknown) => "written back here",
+        };
+    }
+    match (finding.code, moment(evidence, place)) {
         (Code::FlushNotFenced, _) => "no fence follows this flush",
         (Code::RedundantFlush, _) => "this line has nothing to write back",
         (Code::VolatileFlush, _) => "this address is not in a pool",
@@ -139,7 +152,10 @@ fn failure(finding: &Finding, place: &SourcePlace) -> &'static str {
             && places.any(|other| other.role == role && other.event == place.event)
     };
     if same(Role::Flush) {
-        "power fails before this flush"
+        match finding.durable_by {
+            DurableBy::Flush => "power fails before this flush",
+            DurableBy::Sync => "power fails before this msync",
+        }
     } else if same(Role::Fence) {
         "power fails before this fence"
     } else {

@@ -1,6 +1,6 @@
 //! An unsafe read of recovery: what it reads, where that was seen, and why it is not durable.
 
-use powerfail_finding::{Finding, NotDurable, Severity, UnsafeRead};
+use powerfail_finding::{DurableBy, Finding, NotDurable, Severity, UnsafeRead};
 
 use crate::text::{count, plural, printable};
 
@@ -25,12 +25,20 @@ pub(super) fn text(read: &UnsafeRead, finding: &Finding) -> String {
     lines.push(value);
     if let Some(reason) = read.not_durable {
         lines.push(
-            match reason {
-                NotDurable::NeverFlushed => {
+            match (reason, finding.durable_by) {
+                (NotDurable::FlushedBefore, DurableBy::Sync) => {
+                    "not durable: it was written back before the store, but not since"
+                }
+                (_, DurableBy::Sync) => {
+                    "not durable: no msync or fdatasync has written it back since the store"
+                }
+                (NotDurable::NeverFlushed, DurableBy::Flush) => {
                     "not durable: its line has not been flushed since the store"
                 }
-                NotDurable::NotFenced => "not durable: its line was flushed, but no fence followed",
-                NotDurable::FlushedBefore => {
+                (NotDurable::NotFenced, DurableBy::Flush) => {
+                    "not durable: its line was flushed, but no fence followed"
+                }
+                (NotDurable::FlushedBefore, DurableBy::Flush) => {
                     "not durable: its line was flushed before the store, but not since"
                 }
             }

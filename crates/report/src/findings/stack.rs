@@ -1,6 +1,6 @@
 //! Call stacks: the frames of the program, and one faint line for those of libraries.
 
-use powerfail_finding::{Finding, Role, StackFrame};
+use powerfail_finding::{DurableBy, Finding, Role, StackFrame};
 
 use super::snippet::Sources;
 use crate::text::{FAINT, plural, printable, width};
@@ -24,7 +24,11 @@ pub(super) fn texts(finding: &Finding, sources: &Sources<'_>) -> Vec<(&'static s
         // What the callers of an earlier stack did to get there is not said twice.
         let common = shown.iter().map(|other| common_callers(stack, other)).max();
         let common = common.filter(|common| *common > 1).unwrap_or(0);
-        texts.push((name(place.role), text(stack, common, sources)));
+        let name = match (place.role, finding.durable_by) {
+            (Role::Flush, DurableBy::Sync) => "stack of the msync",
+            (role, _) => name(role),
+        };
+        texts.push((name, text(stack, common, sources)));
         shown.push(stack);
     }
     texts

@@ -37,6 +37,15 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
     let errors = of(Severity::Error);
     let performance = of(Severity::Performance);
     let not_checked = report.totals.not_checked;
+    // Bugs were found without power failures.
+    let is_half_checked = not_checked.is_some() && errors + performance > 0;
+    if let Some(reason) = not_checked.filter(|_| is_half_checked) {
+        let reason = not_checked_text(reason).0;
+        writeln!(
+            out,
+            "{WARNING}warning{WARNING:#}: nothing was checked with power failures: {reason}"
+        )?;
+    }
     let style = match (errors, performance) {
         (0, 0) if not_checked.is_some() => WARNING,
         (0, 0) => GOOD,
@@ -57,7 +66,7 @@ pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> i
             count(performance)
         ),
     };
-    let warnings = of(Severity::Warning);
+    let warnings = of(Severity::Warning) + u64::from(is_half_checked);
     if warnings > 0 {
         let hidden = (report.findings.len() - shown(report, options).count()) as u64;
         sentence = format!("{sentence}; {}", plural(warnings, "warning"));
@@ -111,12 +120,16 @@ const fn not_checked_text(reason: NotChecked) -> (&'static str, &'static str) {
             "give a workload that changes its pool, and see `powerfail record --help` for what counts as a pool",
         ),
         NotChecked::NoFailurePoint => (
-            "there is no flush or fence after a store, so there is no moment at which to let the power fail",
+            "there is no flush, fence or msync after a store, so there is no moment at which to let the power fail",
             "`--failure-points store` lets it fail before each store; `--domain` says what makes stores durable",
         ),
         NotChecked::PoolNotOpened => (
             "recovery did not open the pool",
             "pass the path of the pool to --recover: {pool} stands for it",
+        ),
+        NotChecked::RecoveryCannotFail => (
+            "recovery cannot fail: it also accepts an empty pool and changed data, and does the same with them",
+            "let recovery check what it recovers and exit with a code other than 0, or give a --checker or a --dump",
         ),
     }
 }

@@ -11,10 +11,12 @@
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use powerfail_protocol::mark;
+
 use crate::platform::sys;
 use crate::record::pools::Request;
 use crate::record::window::window;
-use crate::record::{generated_code, pools, registered_ranges, remap, schedule};
+use crate::record::{annotations, generated_code, pools, registered_ranges, remap, schedule};
 use crate::{fuzz, host};
 
 use super::interpose::{explored, result};
@@ -156,6 +158,7 @@ pub(crate) fn raw_msync(arguments: [usize; 6]) -> isize {
         pools::synced(arguments[0] as u64, len);
     } else if done == 0 && pools::is_in_pool(arguments[0] as u64) {
         static SAID: AtomicBool = AtomicBool::new(false);
+        annotations::about(mark::ASYNCHRONOUS_SYNC, arguments[0], arguments[1]);
         if !SAID.swap(true, Ordering::Relaxed) {
             host::warn(
                 "the target calls msync without MS_SYNC (MS_ASYNC), which makes nothing durable",

@@ -60,6 +60,17 @@ extern "C" fn powerfail_annotation(
     }
 }
 
+/// Records that a range of memory is what `code` says.
+pub(crate) fn about(code: u32, address: usize, len: usize) {
+    if host::attached() {
+        record(
+            code,
+            0,
+            [address, len].map(usize::to_le_bytes).as_flattened(),
+        );
+    }
+}
+
 fn record(code: u32, value: u64, rest: &[u8]) {
     let numbers = [code.into(), value].map(u64::to_le_bytes);
     append::append(EventKind::Mark, None, &[numbers.as_flattened(), rest]);

@@ -13,8 +13,14 @@ static int is(const char *name)
 	return strcmp(mode, name) == 0;
 }
 
-static int recover(const struct pool *pool)
+static int recover(struct pool *pool)
 {
+	if (is("shrugs"))
+		return (pool->a == 12345) & (pool->b == 54321);
+	if (is("begins-anew")) {
+		memset(pool, 0, sizeof(*pool));
+		return 0;
+	}
 	int is_torn = pool->a == 1 && pool->b == 0;
 	if (is("whispers")) {
 		if (is_torn)
@@ -50,6 +56,10 @@ int main(int argc, char **argv)
 	struct pool *pool = pm_open(argv[1], 4096);
 	if (is("idle"))
 		return 0;
+	if (is("flushes")) {
+		pm_persist(&pool->a);
+		return 0;
+	}
 	if (argc > 2)
 		return recover(pool);
 	pool->a = 1;

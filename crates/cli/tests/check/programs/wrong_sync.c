@@ -1,5 +1,5 @@
 // A value in an ordinary mapped file, at 0x2040, and a flag that says that the value is there. With -DBUG, msync covers
-// the page before the value; with -DASYNC, it only asks for the write.
+// the page before the value; with -DASYNC, it only asks for the write. With -DMIX, the program also flushes.
 #include "../../../../../tests/programs/pm.h"
 
 #ifdef ASYNC
@@ -20,9 +20,16 @@ int main(int argc, char **argv)
 #ifdef BUG
 	msync(pool + 0x1000, 0x1000, FLAGS); /* the wrong page */
 #else
-	msync(pool + 0x2000, 0x1000, FLAGS);
+	msync(pool + 0x2000, 0x1000, FLAGS); /* the right page */
 #endif
 	*flag = 1;
+#ifdef MIX
+	pm_flush(pool);
+#endif
+#ifdef ONLY_ASYNC
+	msync(pool, 0x1000, FLAGS);
+#else
 	msync(pool, 0x1000, MS_SYNC);
+#endif
 	return 0;
 }
