@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--failure-points store"
-// Two stores to one line with one flush: the crash between them is neither at a flush nor at a fence.
+// Both halves of a pair in one store: there is no moment between them.
 #include "../../programs/pm.h"
 
 struct pool {

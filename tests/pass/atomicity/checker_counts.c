@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// Recovery accepts everything; the checker counts the marks and compares.
+// Recovery counts the marks anew; the checker counts them and compares.
 #include "../../programs/pm.h"
 
 struct pool {

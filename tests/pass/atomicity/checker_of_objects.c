@@ -1,7 +1,7 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// A transaction adds one field and changes two: after a rollback the other field has the new value.
+// A transaction adds both fields that it changes: after a rollback both have the old value.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

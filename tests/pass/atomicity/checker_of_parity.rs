@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// Three blocks and their parity. The repaired recovery recomputes the parity.
+// Three blocks and their parity. Recovery recomputes the parity.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// A ring whose entries have ascending numbers; the write position moves first.
+// A ring whose entries have ascending numbers; the write position moves last.
 #include "../../programs/pm.h"
 
 struct Ring {

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The number of entries is incremented before the entry is stored.
+// The number of entries is incremented after the entry is stored.
 #include "../../programs/pm.h"
 
 struct pool {

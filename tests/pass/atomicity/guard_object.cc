@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A guard sets a flag during a change, and recovery rejects a pool in which it is set. An exception in the
-// first change shows that destructors store, too.
+// A guard sets a flag during a change, and recovery clears it. An exception in the first change shows that
+// destructors store, too.
 #include <stdexcept>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A list of the atomic interface, and its length beside it. The repaired recovery counts again.
+// A list of the atomic interface, and its length beside it. Recovery counts again.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

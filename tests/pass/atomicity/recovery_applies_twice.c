@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: checker = "{bin} {pool} check"
-// A bug that shows only in the result of recovery: it applies a note that was already applied. The repaired
-// note contains the result, not the amount to add.
+// Recovery applies a note again that was already applied. That is harmless, because the note contains the
+// result, not the amount to add.
 #include "../../programs/pm.h"
 
 struct pool {

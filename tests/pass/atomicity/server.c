@@ -4,7 +4,7 @@
 // powerfail: client-recover = "{bin} verify {port}"
 // powerfail: stop = "{bin} quit {port}"
 // A server that stores numbers, and its client in the same program. A request is one letter, and so is the
-// answer. The server counts a number before it stores it.
+// answer. The server stores a number before it counts it.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "^ok"
-// A date of three fields, which passes through dates that were never set. The packed date is one store.
+// A date of three fields, packed into one store.
 #include "../../programs/pm.h"
 
 class Date {

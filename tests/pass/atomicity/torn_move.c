@@ -1,8 +1,8 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "^ok"
-// An item moves from one shelf to another: it is stored there before it is removed here, so it is visible
-// twice. The repaired program stores the number of its shelf.
+// An item moves from one shelf to another: the program stores the number of its shelf, so it is never
+// visible twice.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "^ok"
-// A pair is changed in place. The repaired program changes the pair that is not in use.
+// Of two pairs, the one that is not in use is changed.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

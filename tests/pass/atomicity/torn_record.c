@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "^ok"
-// A record is changed in place, field by field. The repaired program has two records and switches between them.
+// Of two records, the one that is not in use is changed, field by field; then the program switches to it.
 #include "../../programs/pm.h"
 
 struct record {

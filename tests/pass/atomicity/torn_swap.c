@@ -2,8 +2,8 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "^ok"
-// Two values are swapped in place: in between, one value exists twice. The repaired program swaps the indexes
-// of the values, which fit in one store.
+// Two values are swapped by one store, to a number that says whether they are swapped. Neither value ever
+// exists twice.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

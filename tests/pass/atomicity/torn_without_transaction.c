@@ -2,7 +2,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "^ok"
-// Two fields of an object, each made durable, but not in a transaction.
+// Two fields of an object, changed in a transaction.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
-// Money leaves one account and reaches another one. The repaired program notes the balances first.
+// Money leaves one account and reaches another one. The program notes the balances first.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

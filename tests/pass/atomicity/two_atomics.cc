@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// std::atomic makes one value atomic for threads; for a power failure, two atomics are still two stores.
+// For a power failure, two atomics are two stores. Recovery accepts the state between them.
 #include <atomic>
 
 #include "../../programs/pm.h"

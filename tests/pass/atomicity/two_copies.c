@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// Two copies of a value, one made durable after the other, and a recovery that requires them to be equal.
+// Two copies of a value, one made durable after the other, and a recovery that repairs the second one.
 #include "../../programs/pm.h"
 
 struct pool {

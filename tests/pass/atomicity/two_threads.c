@@ -1,7 +1,7 @@
 // powerfail: needs = "-pthread"
 // powerfail: recover = "{bin} {pool} recover"
-// Two threads take turns: one writes requests, the other answers them. The faulty recovery treats a request
-// without an answer as corruption.
+// Two threads take turns: one writes requests, the other answers them. Recovery accepts one request without
+// an answer.
 #include <pthread.h>
 #include <semaphore.h>
 

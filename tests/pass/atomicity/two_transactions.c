@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A change that should be atomic is made in two transactions.
+// A change that should be atomic is made in one transaction.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A value and its complement, one after the other. The repaired recovery completes the pair.
+// A value and its complement, one after the other. Recovery completes the pair.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

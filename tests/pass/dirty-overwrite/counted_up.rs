@@ -1,4 +1,4 @@
-// A counter is incremented twice before it is made durable.
+// A counter is incremented once, by two, before it is made durable.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,4 +1,4 @@
-// A field gets a default and immediately its value.
+// A field gets its value without a default.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

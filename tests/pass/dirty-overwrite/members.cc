@@ -1,4 +1,4 @@
-// A constructor sets a member that the body of the same constructor sets again.
+// A constructor sets a member once, in its body.
 #include <new>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// The root object gets a value that is replaced before it is made durable.
+// The root object gets one value, which is made durable.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: opt = "-O2"
-// A sum is accumulated in the pool instead of in a register.
+// A sum is accumulated in a register and stored once.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// An entry is valid once `used` counts it; the program prints ok before it writes either.
+// An entry is valid once `used` counts it; the program prints ok when both are durable.
 #include "../../programs/pm.h"
 
 struct pool {

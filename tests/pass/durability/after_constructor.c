@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// The constructor makes an object durable; a later change is not made durable.
+// The constructor makes an object durable, and so is a later change.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// A key is acknowledged between store and flush.
+// A key is acknowledged after it is flushed.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A batch flushes each item and must end with a fence.
+// A batch flushes each item and ends with a fence.
 #include "../../programs/pm.h"
 
 struct Slot {

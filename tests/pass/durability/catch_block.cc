@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The exception path does not flush.
+// The exception path flushes, too.
 #include <stdexcept>
 
 #include "../../programs/pm.h"

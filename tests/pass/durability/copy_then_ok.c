@@ -2,7 +2,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// A copy without a flush, then the acknowledgement, then the flush.
+// A copy without a flush, then the flush, then the acknowledgement.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
-// pmem_memcpy_nodrain of a few bytes flushes them and leaves the fence to the caller.
+// pmem_memcpy of a few bytes flushes and fences them.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// One return path of a function skips its flush.
+// All return paths of a function flush.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// In the last iteration the fence comes before the flush, so it does not wait for this flush.
+// Each flush is followed by a fence that waits for it.
 #include "../../programs/pm.h"
 
 struct slot {

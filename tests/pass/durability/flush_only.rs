@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A flush without a fence, next to one with a fence.
+// Two flushes, each with a fence.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

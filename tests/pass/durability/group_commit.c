@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// Operations are made durable four at a time, but each is acknowledged immediately.
+// Operations are made durable four at a time, and then acknowledged.
 #include "../../programs/pm.h"
 
 struct slot {

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// A journal whose commit is called after the answer is sent.
+// A journal whose commit is called before the answer is sent.
 #include "../../programs/pm.h"
 
 class Journal {

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A transaction changes a field that was not added to it.
+// A transaction changes two fields, both of which were added to it.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
-// pmem_flush without pmem_drain.
+// pmem_flush with pmem_drain.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

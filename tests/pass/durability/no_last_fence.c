@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The last flush of the program has no fence. It exits immediately: a lock would be a fence.
+// The last flush of the program has a fence. It exits immediately: a lock would be a fence.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// pmemobj_flush without pmemobj_drain; the pool is not closed.
+// pmemobj_flush with pmemobj_drain; the pool is not closed.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

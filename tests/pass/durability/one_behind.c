@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// Each put makes the previous number durable, so the acknowledged number is always one ahead.
+// Each put makes the previous number durable, and acknowledges that one.
 #include "../../programs/pm.h"
 
 struct slot {

@@ -1,6 +1,6 @@
 // powerfail: needs = "-pthread"
 // powerfail: recover = "{bin} {pool} recover"
-// Two threads have one line each; the second one does not flush its last value.
+// Two threads have one line each, and both flush their last value.
 #include <pthread.h>
 
 #include "../../programs/pm.h"

@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: dump = "{bin} {pool} dump"
 // powerfail: ack = "ok (\d+)"
-// Acknowledges a number, and makes it durable afterwards.
+// Makes a number durable, and acknowledges it afterwards.
 #include "../../programs/pm.h"
 
 struct slot {

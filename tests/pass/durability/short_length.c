@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
-// The size of the pointer instead of the size of the record: the second line of the record is not flushed.
+// The size of the record, not the size of the pointer: both lines of the record are flushed.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A counter with the time of its last change, which is not flushed the last time it is set.
+// A counter with the time of its last change, which is flushed whenever it is set.
 #include "../../programs/pm.h"
 
 struct pool {

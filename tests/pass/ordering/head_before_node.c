@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The head of a list is made durable before the node that it points to. Links are offsets in the pool.
+// The node of a list is made durable before the head that points to it. Links are offsets in the pool.
 #include "../../programs/pm.h"
 
 struct node {

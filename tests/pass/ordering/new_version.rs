@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The offset of the current version is durable before the version is.
+// The version is durable before the offset of the current version is.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A message in the root object is published by its offset before it is made durable.
+// A message in the root object is made durable before it is published by its offset.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
-// The document is flushed, but shares its fence with the pointer: either may become durable first.
+// The document is flushed and fenced before the pointer to it is stored.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

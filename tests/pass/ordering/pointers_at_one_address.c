@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The pool is always mapped at the same address, and contains plain pointers. The pointer to the newest
-// record is flushed before the record.
+// The pool is always mapped at the same address, and contains plain pointers. The record is made durable
+// before the pointer to the newest record is stored.
 #define _GNU_SOURCE
 #include "../../programs/pm.h"
 

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// A binary tree links a leaf and makes the link durable before the leaf.
+// A binary tree makes a leaf durable before it links it.
 #include <initializer_list>
 
 #include "../../programs/pm.h"

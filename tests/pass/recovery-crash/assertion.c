@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery asserts a condition that a crash can violate.
+// Recovery asserts a condition that no crash can violate.
 #include <assert.h>
 #include <libpmem.h>
 

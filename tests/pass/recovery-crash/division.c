@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The number of rows is durable before the width by which recovery divides.
+// The width by which recovery divides is durable before the number of cells.
 #include "../../programs/pm.h"
 
 struct pool {

@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// The length of a list is durable before its link: recovery dereferences a null pointer.
+// The link of a list is durable before its length: recovery never follows a null pointer.
 #include "../../programs/pm.h"
 
 struct node {

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// The root says that there is an object before it is allocated: recovery dereferences the null object.
+// An object is allocated before the root says that there is one.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

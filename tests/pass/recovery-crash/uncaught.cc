@@ -1,5 +1,5 @@
 // powerfail: recover = "{bin} {pool} recover"
-// Recovery throws an exception if it finds an empty name, and the exception is not caught.
+// Recovery throws an exception if it finds an empty name, and no crash leaves one.
 #include <stdexcept>
 
 #include "../../programs/pm.h"

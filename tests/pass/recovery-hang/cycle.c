@@ -1,7 +1,7 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// A list is reversed in place; in between, two nodes point to each other. The repaired recovery stops after
-// as many steps as there are nodes.
+// A list is reversed in place; in between, two nodes point to each other. Recovery stops after as many steps
+// as there are nodes.
 #include "../../programs/pm.h"
 
 struct node {

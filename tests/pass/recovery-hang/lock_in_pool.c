@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// A lock in the pool is durable, and is held forever after a crash.
+// A lock in the pool is durable. Recovery releases it, because no thread holds it after a crash.
 #include "../../programs/pm.h"
 
 struct pool {

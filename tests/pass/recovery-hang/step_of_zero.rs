@@ -1,6 +1,6 @@
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// Recovery iterates over a pool with a step size that becomes durable after the total size.
+// Recovery iterates over a pool with a step size that becomes durable before the total size.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,7 +1,7 @@
 // powerfail: needs = "-lpmem"
 // powerfail: recover = "{bin} {pool} recover"
 // powerfail: flags = "--timeout 2s"
-// Recovery searches for the end of a log, which does not exist while an entry is written.
+// Recovery searches for the end of a log: the new end is written before an entry replaces the old one.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

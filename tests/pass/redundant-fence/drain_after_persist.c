@@ -1,5 +1,5 @@
 // powerfail: needs = "-lpmem"
-// pmem_persist has already drained.
+// pmem_persist drains, so pmem_drain is not called.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,4 +1,4 @@
-// A fence between store and flush: a store to the cache needs none.
+// No fence between store and flush: a store to the cache needs none.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,4 +1,4 @@
-// A guard fences in its destructor, even if nothing was flushed.
+// A guard fences in its destructor if something was flushed.
 #include "../../programs/pm.h"
 
 struct Guard {

@@ -1,4 +1,4 @@
-// A fence at the beginning of each iteration, when there is nothing to wait for yet.
+// One fence in each iteration, after the flush.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

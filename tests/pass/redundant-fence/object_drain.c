@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// pmemobj_drain after pmemobj_persist.
+// pmemobj_persist drains, so pmemobj_drain is not called.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

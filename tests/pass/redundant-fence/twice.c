@@ -1,4 +1,4 @@
-// Two fences in a row.
+// One fence after the flush.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-// A line is flushed although nothing was stored in it.
+// Only a line in which something was stored is flushed.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

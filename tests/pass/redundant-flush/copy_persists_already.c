@@ -1,5 +1,5 @@
 // powerfail: needs = "-lpmem"
-// pmem_memcpy_persist has already flushed the range that is flushed again.
+// pmem_memcpy_persist has already flushed the range.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: needs = "-lpmem"
-// A header is flushed with each entry although it changes only once.
+// A header is flushed once, because it changes only once.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A field is persisted, and then the whole object, which is in the same line.
+// A field of an object is flushed once.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

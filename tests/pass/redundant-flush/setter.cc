@@ -1,4 +1,4 @@
-// Each setter flushes, and so does the caller.
+// Each setter flushes, and the caller does not.
 #include "../../programs/pm.h"
 
 class Setting {

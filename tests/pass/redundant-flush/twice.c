@@ -1,4 +1,4 @@
-// The same line is flushed twice under one fence.
+// Two values in one line are flushed once under one fence.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 // powerfail: opt = "-O2"
 // powerfail: flags = "--deny warnings"
-// All elements of an array with one flush.
+// All elements of an array, each with its own flush.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 // powerfail: flags = "--deny warnings"
-// Two fields of a struct with one flush.
+// Two fields of a struct, each with its own flush.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,5 +1,5 @@
 // powerfail: flags = "--deny warnings"
-// Two members set by one function.
+// Two members set by one function, each with its own flush.
 #include "../../programs/pm.h"
 
 class Span {

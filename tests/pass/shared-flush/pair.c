@@ -1,5 +1,5 @@
 // powerfail: flags = "--deny warnings"
-// Two fields happen to share a line.
+// Two fields that share a line, each with its own flush.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: flags = "--deny warnings"
-// pmem_persist of a whole struct.
+// pmem_persist of each field of a struct.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,4 +1,4 @@
-// The cursor of a reader is in the pool, but only this run uses it.
+// The cursor of a reader is a variable, because only this run uses it.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmemobj"
 // powerfail: recover = "{bin} {pool} recover"
-// A computed value is kept in an object that is not zeroed, and is never made durable.
+// A computed value is kept in a variable, not in the object, which is not zeroed.
 #include <libpmemobj.h>
 
 #include "../../programs/pm.h"

@@ -1,5 +1,5 @@
 // powerfail: needs = "-lpmem"
-// The id of the process that has the pool open is useless to the next process.
+// The id of the process that has the pool open is useless to the next process, and is not in the pool.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

@@ -1,4 +1,4 @@
-// An intermediate result is stored in the pool, but is not needed after a crash.
+// An intermediate result is stored on the stack, because it is not needed after a crash.
 #include "../../programs/pm.h"
 
 struct pool {

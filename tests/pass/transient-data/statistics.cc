@@ -1,4 +1,4 @@
-// A class keeps its statistics next to its data.
+// A class keeps its statistics outside of the pool.
 #include "../../programs/pm.h"
 
 class Table {

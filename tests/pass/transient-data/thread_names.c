@@ -1,5 +1,5 @@
 // powerfail: needs = "-pthread"
-// Threads register themselves in a table in the pool, which only this run reads.
+// Threads register themselves in a table outside of the pool, because only this run reads it.
 #include <pthread.h>
 
 #include "../../programs/pm.h"

@@ -1,6 +1,6 @@
 // powerfail: needs = "-lpmem"
 // powerfail: flags = "--deny warnings"
-// Two pmem_flush and one pmem_drain.
+// Two pmem_flush, each with its own pmem_drain.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

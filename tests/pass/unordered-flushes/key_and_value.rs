@@ -1,5 +1,5 @@
 // powerfail: flags = "--deny warnings"
-// Key and value are on two lines and share a fence.
+// Key and value are on two lines, each with its own fence.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,5 +1,5 @@
 // powerfail: flags = "--deny warnings"
-// A put that leaves the fence to its caller.
+// A put that fences by itself.
 #include "../../programs/pm.h"
 
 struct Slot {

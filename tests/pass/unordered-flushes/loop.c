@@ -1,6 +1,6 @@
 // powerfail: opt = "-O2"
 // powerfail: flags = "--deny warnings"
-// A loop flushes, and the fence follows after it.
+// A loop flushes and fences in each iteration.
 #include "../../programs/pm.h"
 
 struct slot {

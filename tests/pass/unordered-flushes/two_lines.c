@@ -1,5 +1,5 @@
 // powerfail: flags = "--deny warnings"
-// Two lines with one fence.
+// Two lines, each with its own fence.
 #include "../../programs/pm.h"
 
 struct slot {

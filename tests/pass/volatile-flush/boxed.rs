@@ -1,4 +1,4 @@
-// A value in a box is flushed, and so is its copy in the pool.
+// A value in a box is copied into the pool, and only the copy is flushed.
 #[macro_use]
 #[path = "../../programs/pm.rs"]
 mod pm;

@@ -1,4 +1,4 @@
-// A record is copied out of the pool, and then the copy is flushed with the original.
+// A record is copied out of the pool, and only the original is flushed.
 #include "../../programs/pm.h"
 
 struct record {

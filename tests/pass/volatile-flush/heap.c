@@ -1,5 +1,5 @@
 // powerfail: needs = "-lpmem"
-// A buffer on the heap is flushed before it is copied into the pool.
+// A buffer on the heap is copied into the pool, and only the pool is flushed.
 #include <libpmem.h>
 
 #include "../../programs/pm.h"

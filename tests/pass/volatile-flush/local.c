@@ -1,4 +1,4 @@
-// A stack variable is flushed along with the pool.
+// A stack variable is copied into the pool, and only the pool is flushed.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 // powerfail: opt = "-O1"
-// The pointer variable is flushed as well as the data that it points to.
+// The data that a pointer points to is flushed; the pointer variable is not.
 #include "../../programs/pm.h"
 
 static uint64_t *pool;

@@ -1,4 +1,4 @@
-// The characters of a std::string are flushed.
+// The characters of a std::string are copied into the pool, and only the pool is flushed.
 #include <string>
 
 #include "../../programs/pm.h"
