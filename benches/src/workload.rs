@@ -6,7 +6,7 @@ use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
 use powerfail_trace::{
-    Body, Frame, Meta, Module, ModuleIndex, Pool, PoolKind, Result, StackId, Summary, Thread,
+    Body, Frame, Meta, Module, ModuleIndex, Pool, PoolKind, Result, StackId, Thread, TraceSize,
     TraceWriter, WriterOptions,
 };
 
@@ -159,7 +159,7 @@ impl Workload {
     }
 
     /// Writes all events as a trace.
-    pub fn write<W: Write>(&self, sink: W, options: WriterOptions) -> Result<Summary> {
+    pub fn write<W: Write>(&self, sink: W, options: WriterOptions) -> Result<TraceSize> {
         let mut writer = TraceWriter::new(sink, &Meta::default(), options)?;
         writer.define_pool(&Pool {
             path: "/mnt/pmem/index".into(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use powerfail_finding::{Code, Eager, Finding};
 use powerfail_model::EventIndex;
-use powerfail_recorder::Summary;
+use powerfail_recorder::RecordingSummary;
 
 /// A step of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum Event<'a> {
         estimate: Duration,
     },
     /// The workload was recorded.
-    Recorded(&'a Summary),
+    Recorded(&'a RecordingSummary),
     /// What was decided for the user, in a sentence.
     Note(&'a str),
     /// What the recording of the workload may lack, in a sentence.

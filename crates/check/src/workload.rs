@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use powerfail_oracle::Ready;
 use powerfail_recorder::{
-    FreshPath, Options, RecordError, StopHandle, Summary, TargetStatus, interrupt,
+    FreshPath, Options, RecordError, RecordingSummary, StopHandle, TargetStatus, interrupt,
 };
 
 /// Stands for the port in commands.
@@ -131,7 +131,7 @@ pub(crate) fn record_workload(
     options: &Options,
     runtime: &[u8],
     server: Option<&ServerWorkload>,
-) -> Result<Summary, WorkloadError> {
+) -> Result<RecordingSummary, WorkloadError> {
     let mut options = options.clone();
     // A handle for this recording alone: a request that comes too late must not stop the next one.
     options.stop = StopHandle::default();

@@ -58,4 +58,4 @@ pub use options::{CampaignOptions, Checks, MachineLink, RecoveryOptions};
 pub use powerfail_fuzz_store::{Stats, StoredFinding};
 pub use powerfail_recorder::InputChannel;
 pub use rebuild::rebuild_all;
-pub use run::{Summary, resumed_options, run};
+pub use run::{CampaignSummary, resumed_options, run};

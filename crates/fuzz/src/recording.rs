@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use powerfail_image::{Contents, RunDirectory};
-use powerfail_recorder::{Input, Options, RecordError, Summary, TargetStatus};
+use powerfail_recorder::{Input, Options, RecordError, RecordingSummary, TargetStatus};
 use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
@@ -28,7 +28,7 @@ pub(crate) struct Recorder {
 pub(crate) struct Recording {
     pub(crate) trace: Trace,
     pub(crate) path: PathBuf,
-    pub(crate) summary: Box<Summary>,
+    pub(crate) summary: Box<RecordingSummary>,
 }
 
 /// The result of recording a test case.

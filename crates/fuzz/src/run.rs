@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_millis(5);
 
 /// The result of a campaign.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct CampaignSummary {
     /// The last statistics.
     pub stats: Stats,
     /// The findings, with the directories of their evidence.
@@ -66,7 +66,7 @@ pub fn run(
     options: &CampaignOptions,
     runtime: &Arc<[u8]>,
     observer: &dyn Observer,
-) -> Result<Summary, CampaignError> {
+) -> Result<CampaignSummary, CampaignError> {
     let options = Arc::new(options.clone());
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
     let existed = options.out.exists();
@@ -85,7 +85,7 @@ fn run_in(
     options: &Arc<CampaignOptions>,
     runtime: &Arc<[u8]>,
     observer: &dyn Observer,
-) -> Result<Summary, CampaignError> {
+) -> Result<CampaignSummary, CampaignError> {
     let before = StatsWriter::before(&campaign);
     let mut stats_file = StatsWriter::new(campaign.directory());
     let findings = Findings::open(&campaign.findings_directory())?;
@@ -133,7 +133,7 @@ fn run_in(
     }
     let stats = last?;
     observer.stats(&stats);
-    Ok(Summary {
+    Ok(CampaignSummary {
         stats,
         findings: shared.findings.all(),
         is_interrupted: shared.is_interrupted(),

@@ -3,19 +3,19 @@
 use std::path::Path;
 
 use powerfail_trace::Trace;
+use powerfail_trace::recording::RecordingSummary;
 use powerfail_trace::replay::replay;
 
 use crate::error::{RecordError, SelfCheckFailure};
 use crate::pool::Pools;
 use crate::replica::Replica;
-use crate::summary::Summary;
 
 /// Replays the trace and compares it with the pools. Returns the summary if they are equal.
 pub(crate) fn self_check(
     trace: &Path,
     pools: &Pools,
-    summary: Summary,
-) -> Result<Summary, RecordError> {
+    summary: RecordingSummary,
+) -> Result<RecordingSummary, RecordError> {
     let trace = Trace::open(trace)?;
     for result in replay(&trace)? {
         let Some(pool) = pools

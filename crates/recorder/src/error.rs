@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use powerfail_model::PoolOffset;
 use powerfail_trace::TraceError;
-
-use crate::summary::Summary;
+use powerfail_trace::recording::RecordingSummary;
 
 /// Why a recording failed.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +56,7 @@ pub enum RecordError {
     #[error("the runtime did not start in the target, which ended with {status}")]
     RuntimeSilent {
         /// How the target ended.
-        status: crate::summary::TargetStatus,
+        status: powerfail_trace::recording::TargetStatus,
     },
     /// The runtime and this crate were built from different sources.
     #[error(
@@ -95,7 +94,7 @@ pub struct SelfCheckFailure {
     /// Where the contents first differ; `None` if only the lengths differ.
     pub first_difference: Option<FirstDifference>,
     /// The summary of the recording. The trace exists.
-    pub summary: Summary,
+    pub summary: RecordingSummary,
 }
 
 /// A byte that differs from the trace.

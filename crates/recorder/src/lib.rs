@@ -55,7 +55,6 @@ mod sleepers;
 mod socket;
 mod sparse;
 mod stop;
-mod summary;
 mod target;
 mod target_thread;
 mod unperformed;
@@ -72,9 +71,6 @@ pub use powerfail_protocol::memory::{
 };
 pub use powerfail_protocol::shared::DESOCK_VARIABLE;
 pub use powerfail_protocol::shared::{Mode, Schedule, Stacks};
+pub use powerfail_trace::recording::{IgnoreReason, RecordingSummary, TargetStatus};
 pub use record::record;
 pub use stop::StopHandle;
-pub use summary::{
-    ClientRequests, IgnoreReason, IgnoredFile, NoData, PoolSummary, Summary, TacticCounts,
-    TargetStatus,
-};

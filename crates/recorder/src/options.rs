@@ -24,7 +24,7 @@ pub struct Options {
     pub trace: PathBuf,
     /// Which files are pools: paths, or patterns with `*`, `?`, `[...]` and `**`. Empty: every file
     /// with a name and every DAX device that is mapped shared and writable, except for those that are known to
-    /// hold no data ([`NoData`](crate::NoData)).
+    /// hold no data ([`NoData`](powerfail_trace::recording::NoData)).
     pub pools: Vec<PathBuf>,
     /// Which files are no pools, in the same form.
     pub not_pools: Vec<PathBuf>,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use powerfail_model::{PoolIndex, PoolOffset};
 use powerfail_protocol::memory::HEAP_NAME;
+use powerfail_trace::recording::{IgnoreReason, IgnoredFile, PoolSummary};
 use powerfail_trace::{FinalImage, ImageHasher, Pool, PoolKind, TraceError, TraceWriter};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fd::OwnedFd;
@@ -12,7 +13,6 @@ use rustix::fd::OwnedFd;
 use crate::executed::Precious;
 use crate::pool_filter::PoolFilter;
 use crate::sparse::{FileIdentity, SparseFile};
-use crate::summary::{IgnoreReason, IgnoredFile, PoolSummary};
 
 /// A file that is recorded.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use globset::GlobMatcher;
+use powerfail_trace::recording::{IgnoreReason, NoData};
 
 use crate::error::RecordError;
 use crate::glob;
 use crate::sparse::FileIdentity;
-use crate::summary::{IgnoreReason, NoData};
 
 /// A path, and the pattern that it may be.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ fn no_data(path: &Path) -> Option<NoData> {
 mod tests {
     use super::PoolFilter;
     use crate::sparse::FileIdentity;
-    use crate::summary::{IgnoreReason, NoData};
+    use powerfail_trace::recording::{IgnoreReason, NoData};
     use std::path::{Path, PathBuf};
 
     const NO_FILE: FileIdentity = FileIdentity {

@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use powerfail_protocol::shared::{
-    DERANDOMISE_VARIABLE, DESOCK_VARIABLE, ListenerName, Mode, Schedule, Stacks,
+    DERANDOMISE_VARIABLE, DESOCK_VARIABLE, ListenerName, Mode, RequestCounts, Schedule, Stacks,
 };
+use powerfail_trace::recording::{ClientRequests, RecordingSummary};
 use powerfail_trace::{DOMAIN_NOTE, HEAP_NOTE, Meta, POOL_NOTE, TraceWriter, WriterOptions};
 use rustix::process::Signal;
 use rustix::time::Timespec;
@@ -31,7 +33,6 @@ use crate::pool_filter::PoolFilter;
 use crate::shared_file::SharedFile;
 use crate::sleepers::Sleepers;
 use crate::socket::Socket;
-use crate::summary::{ClientRequests, Summary};
 use crate::target::{Inheritance, Target, host_address, runtime_file, start};
 use crate::wait::Exit;
 
@@ -59,7 +60,7 @@ const IDLE_WAIT: Timespec = Timespec {
 ///
 /// See [`RecordError`]. After an error, no process of the target that has connected is left, and the trace exists
 /// if the target ran.
-pub fn record(options: &Options, runtime: &[u8]) -> Result<Summary, RecordError> {
+pub fn record(options: &Options, runtime: &[u8]) -> Result<RecordingSummary, RecordError> {
     let (command, arguments) = options
         .command
         .split_first()
@@ -135,7 +136,7 @@ fn summarise(
     shared: &SharedFile,
     ended: Ended,
     trace: &Path,
-) -> Result<Summary, RecordError> {
+) -> Result<RecordingSummary, RecordError> {
     let judged = recording
         .executed
         .judge_unrecorded(&recording.output.pools.precious());
@@ -158,8 +159,10 @@ fn summarise(
         ..
     } = recording.output;
     let written = writer.finish(&images)?;
-    let client_requests = ClientRequests::of(shared.requests());
-    let summary = Summary {
+    let client_requests = client_requests(shared.requests());
+    let mut warnings = recording.warnings;
+    warnings.extend(unknown_requests(&client_requests));
+    let summary = RecordingSummary {
         status: ended.exit.status,
         timed_out: ended.timed_out,
         waiting: ended.waiting,
@@ -175,7 +178,7 @@ fn summarise(
         wall_time: ended.wall_time,
         cpu_time: ended.exit.cpu_time,
         trace_bytes: written.file_bytes,
-        warnings: client_requests.warned(recording.warnings),
+        warnings,
         client_requests,
         fatal: recording.fatal,
         unrecorded: judged.suspects,
@@ -190,6 +193,28 @@ fn summarise(
         });
     }
     self_check(trace, &recorded, summary)
+}
+
+/// The Valgrind client requests, as the runtime has counted them.
+fn client_requests(counts: &RequestCounts) -> ClientRequests {
+    let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    ClientRequests {
+        understood: number(&counts.understood),
+        of_other_tools: number(&counts.of_other_tools),
+        unknown: number(&counts.unknown),
+        first_unknown: number(&counts.first_unknown),
+    }
+}
+
+/// The warning about unknown client requests, if there were any.
+fn unknown_requests(requests: &ClientRequests) -> Option<String> {
+    (requests.unknown > 0).then(|| {
+        format!(
+            "the target made {} unknown client requests (the first is {:#x}); \
+             they returned their default results",
+            requests.unknown, requests.first_unknown
+        )
+    })
 }
 
 /// Further variables of the environment of the target.

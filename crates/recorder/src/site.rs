@@ -5,9 +5,8 @@ use std::fs::File;
 use powerfail_protocol::SiteId;
 use powerfail_protocol::message::SiteTactic;
 use powerfail_protocol::shared::Stacks;
+use powerfail_trace::recording::TacticCounts;
 use powerfail_trace::{Frame, StackId, TraceError, TraceWriter};
-
-use crate::summary::TacticCounts;
 
 /// What a number in a record stands for: an instruction, or an instruction and its callers.
 #[derive(Clone, Debug)]

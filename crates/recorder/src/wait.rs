@@ -10,9 +10,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
+use powerfail_trace::recording::TargetStatus;
 use rustix::process::Pid;
-
-use crate::summary::TargetStatus;
 
 /// How a target ended and what it used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

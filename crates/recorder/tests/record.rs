@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use powerfail_model::{Event, EventIndex, FenceKind, FlushKind, StoreKind};
 use powerfail_protocol::message::SiteTactic;
-use powerfail_recorder::{IgnoreReason, Options, RecordError, Summary, TargetStatus, record};
+use powerfail_recorder::{
+    IgnoreReason, Options, RecordError, RecordingSummary, TargetStatus, record,
+};
 use powerfail_trace::{Body, Frame, MarkKind, RecordKind, Trace};
 
 const PAGE: u64 = 4096;
@@ -59,7 +61,7 @@ impl Setup {
         Options::new(command, self.path("trace"))
     }
 
-    fn record(&self, scenario: &str, arguments: &[&Path]) -> Summary {
+    fn record(&self, scenario: &str, arguments: &[&Path]) -> RecordingSummary {
         let summary = record(&self.options(scenario, arguments), &[]).unwrap();
         assert_eq!(summary.fatal, [""; 0]);
         summary

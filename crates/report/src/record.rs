@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use powerfail_protocol::message::SiteTactic;
-use powerfail_recorder::{IgnoreReason, NoData, Summary, TargetStatus};
+use powerfail_trace::recording::{IgnoreReason, NoData, RecordingSummary, TargetStatus};
 use powerfail_trace::{RecordGroup, RecordKind};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const TACTICS: [(SiteTactic, &str); 5] = [
 ];
 
 /// The summary of a recording, for people.
-pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Result<()> {
+pub fn summary(out: &mut dyn Write, trace: &Path, summary: &RecordingSummary) -> io::Result<()> {
     let events = summary.events();
     let mut field = |name: &str, value: &str| writeln!(out, "{STRONG}{name:<8}{STRONG:#} {value}");
     field(
@@ -96,7 +96,7 @@ pub fn summary(out: &mut dyn Write, trace: &Path, summary: &Summary) -> io::Resu
 }
 
 /// Which files were taken for pools and which were not, where that is worth a line: several were mapped.
-pub fn choice_of_pools(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+pub fn choice_of_pools(out: &mut dyn Write, summary: &RecordingSummary) -> io::Result<()> {
     if summary.pools.len() + summary.ignored.len() < 2 {
         return Ok(());
     }
@@ -107,7 +107,7 @@ pub fn choice_of_pools(out: &mut dyn Write, summary: &Summary) -> io::Result<()>
 }
 
 /// The files that were mapped: names of fields and their texts.
-fn files(summary: &Summary) -> Vec<(&'static str, String)> {
+fn files(summary: &RecordingSummary) -> Vec<(&'static str, String)> {
     let pools = summary.pools.iter().map(|pool| {
         let len = bytes(pool.final_len_bytes);
         ("pool", format!("{}, {len}", pool.path.display()))
@@ -137,7 +137,7 @@ fn seconds(time: Duration) -> String {
     format!("{}.{:03}", time.as_secs(), time.subsec_millis())
 }
 
-fn of_group(summary: &Summary, group: RecordGroup) -> u64 {
+fn of_group(summary: &RecordingSummary, group: RecordGroup) -> u64 {
     RecordKind::ALL
         .into_iter()
         .filter(|kind| kind.group() == group)
@@ -190,7 +190,7 @@ const fn reason_name(reason: IgnoreReason) -> &'static str {
 }
 
 /// The summary of a recording, as one JSON object.
-pub fn summary_json(trace: &Path, summary: &Summary, failure: Option<&str>) -> Value {
+pub fn summary_json(trace: &Path, summary: &RecordingSummary, failure: Option<&str>) -> Value {
     let counts: serde_json::Map<String, Value> = RecordKind::ALL
         .into_iter()
         .map(|kind| (kind.name().to_owned(), json!(summary.events_of(kind))))

@@ -47,9 +47,9 @@ impl Default for WriterOptions {
     }
 }
 
-/// What a writer wrote.
+/// The size of a trace that a writer has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct TraceSize {
     /// How many records.
     pub event_count: u64,
     /// How many bytes they take in the file, with the headers of their blocks.
@@ -300,12 +300,12 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Completes the trace. `images` are the pools at the end of the run, as far as known.
-    pub fn finish(self, images: &[FinalImage]) -> Result<Summary> {
+    pub fn finish(self, images: &[FinalImage]) -> Result<TraceSize> {
         Ok(self.finish_into(images)?.1)
     }
 
     /// Completes the trace and gives the sink back.
-    pub fn finish_into(mut self, images: &[FinalImage]) -> Result<(W, Summary)> {
+    pub fn finish_into(mut self, images: &[FinalImage]) -> Result<(W, TraceSize)> {
         if let Some(image) = images
             .iter()
             .find(|image| image.pool.0 as usize >= self.pool_lens.len())
@@ -327,13 +327,13 @@ impl<W: Write> TraceWriter<W> {
         };
         self.write(&trailer.encode(self.position))?;
         self.sink.flush()?;
-        let summary = Summary {
+        let size = TraceSize {
             event_count: self.flushed_events,
             event_bytes: self.event_bytes,
             file_bytes: self.position,
             block_count: (blocks.len() + self.blocks.len()) as u64,
         };
-        Ok((self.sink, summary))
+        Ok((self.sink, size))
     }
 
     #[inline]

@@ -43,7 +43,7 @@ pub(crate) fn run(args: FuzzArgs) -> anyhow::Result<Exit> {
     let runtime: Arc<[u8]> = RUNTIME.into();
     let summary = powerfail_fuzz::run(&options, &runtime, &screen);
     screen.finish();
-    let powerfail_fuzz::Summary {
+    let powerfail_fuzz::CampaignSummary {
         stats, findings, ..
     } = match summary {
         Ok(summary) => summary,

@@ -19,13 +19,13 @@ use powerfail_protocol::fuzz::{
     Comparison, Order, Phase, flag,
 };
 use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE};
+use powerfail_trace::recording::TargetStatus;
 use rustix::fs::MemfdFlags;
 
 use crate::error::RecordError;
 use crate::fresh_pool::{GivenDirectory, POOL_PLACEHOLDER, input_path, pool_directory, pool_path};
 use crate::input::{INPUT_PLACEHOLDER, InputChannel, find, substitute};
 use crate::inspect::inspect;
-use crate::summary::TargetStatus;
 
 use super::directory::Directory;
 use super::fold::{Dirty, Fold};

@@ -78,7 +78,7 @@ pub(super) enum Waited {
     /// It timed out.
     Late,
     /// The started process has ended, with this status.
-    Gone(crate::summary::TargetStatus),
+    Gone(powerfail_trace::recording::TargetStatus),
 }
 
 impl Session {

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use powerfail_image::{CursorOptions, ImageCursor};
 use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
-use powerfail_recorder::{Options, Summary, record};
+use powerfail_recorder::{Options, RecordingSummary, record};
 use powerfail_test_support::runtime;
 use powerfail_trace::{Body, MarkKind, Trace};
 use tempfile::TempDir;
@@ -45,7 +45,7 @@ struct Campaign {
 
 /// The result of a recording.
 struct Recording {
-    summary: Summary,
+    summary: RecordingSummary,
     /// The standard output of the target.
     output: String,
     trace: Trace,

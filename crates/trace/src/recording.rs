@@ -1,18 +1,19 @@
-//! The summary of a recording.
+//! The summary of a recording: what a recorder tells about the run beside its trace.
+//!
+//! It is here, and not in the recorder, so that a report can show it without depending on the crate that
+//! starts processes. Nothing of it is in the trace file.
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use powerfail_protocol::message::SiteTactic;
-use powerfail_protocol::shared::RequestCounts;
-use powerfail_trace::RecordKind;
+
+use crate::kind::RecordKind;
 
 /// The summary of a recording.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Summary {
+pub struct RecordingSummary {
     /// How the target ended.
     pub status: TargetStatus,
     /// Whether it was killed at its time limit.
@@ -58,10 +59,11 @@ pub struct Summary {
     pub unrecorded: Vec<String>,
     /// Which programs were not recorded, but had no way to a pool, in sentences.
     pub notes: Vec<String>,
-    pub(crate) counts: [u64; RecordKind::ALL.len()],
+    /// How many records of each kind the trace has, by the number of the kind.
+    pub counts: [u64; RecordKind::ALL.len()],
 }
 
-impl Summary {
+impl RecordingSummary {
     /// How many records of a kind the trace has.
     pub const fn events_of(&self, kind: RecordKind) -> u64 {
         self.counts[kind as usize]
@@ -82,35 +84,14 @@ pub struct ClientRequests {
     pub of_other_tools: u64,
     /// Those that are unknown.
     pub unknown: u64,
-    first_unknown: u64,
+    /// The number of the first unknown one; 0 without one.
+    pub first_unknown: u64,
 }
 
 impl ClientRequests {
-    pub(crate) fn of(counts: &RequestCounts) -> Self {
-        let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Self {
-            understood: number(&counts.understood),
-            of_other_tools: number(&counts.of_other_tools),
-            unknown: number(&counts.unknown),
-            first_unknown: number(&counts.first_unknown),
-        }
-    }
-
     /// How many there were.
     pub const fn total(&self) -> u64 {
         self.understood + self.of_other_tools + self.unknown
-    }
-
-    /// The warnings, and one more if there were unknown requests.
-    pub(crate) fn warned(&self, mut warnings: Vec<String>) -> Vec<String> {
-        if self.unknown > 0 {
-            warnings.push(format!(
-                "the target made {} unknown client requests (the first is {:#x}); \
-                 they returned their default results",
-                self.unknown, self.first_unknown
-            ));
-        }
-        warnings
     }
 }
 
@@ -207,11 +188,13 @@ impl TacticCounts {
         self.0.iter().sum()
     }
 
-    pub(crate) const fn add(&mut self, tactic: SiteTactic) {
+    /// Counts one more site of a tactic.
+    pub const fn add(&mut self, tactic: SiteTactic) {
         self.0[tactic as usize] += 1;
     }
 
-    pub(crate) const fn remove(&mut self, tactic: SiteTactic) {
+    /// Counts one site of a tactic less.
+    pub const fn remove(&mut self, tactic: SiteTactic) {
         self.0[tactic as usize] -= 1;
     }
 }
