@@ -59,7 +59,7 @@ fn run(from: &Contents, seed: u64, stores: u64) -> Contents {
         let at = 8 * random.below((4096 - len) / 8) as usize;
         let mut bytes = pool.pages.get(&page).map_or([0; 4096], |page| **page);
         for word in bytes[at..at + len as usize].as_chunks_mut::<8>().0 {
-            *word = if random.percent(50) {
+            *word = if random.below(2) == 0 {
                 random.word()
             } else {
                 store

@@ -6,8 +6,7 @@
 //! It does not imitate any particular program and does not compute anything: the trace need not make sense as a data
 //! structure.
 
-mod random;
 mod workload;
 
-pub use random::Random;
+pub use powerfail_protocol::random::Random;
 pub use workload::{POOL_BYTES, SITE_COUNT, THREAD_COUNT, Workload};

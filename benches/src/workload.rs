@@ -5,12 +5,11 @@ use std::io::Write;
 use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
+use powerfail_protocol::random::Random;
 use powerfail_trace::{
     Body, Frame, Meta, Module, ModuleIndex, Pool, PoolKind, Result, StackId, Thread, TraceSize,
     TraceWriter, WriterOptions,
 };
-
-use crate::random::Random;
 
 /// How many code locations cause events.
 pub const SITE_COUNT: u32 = 150;
@@ -219,7 +218,7 @@ fn operations(random: &mut Random) -> Vec<Vec<Step>> {
             let is_store = matches!(action, Action::Store { .. });
             steps.push(Step {
                 // Some helper functions are shared by all operations.
-                site: if random.percent(45) {
+                site: if percent(random, 45) {
                     site = (site + 1) % 120;
                     site
                 } else {
@@ -228,13 +227,18 @@ fn operations(random: &mut Random) -> Vec<Vec<Step>> {
                 action,
                 area,
                 field: random.below(16) * 8,
-                percent: if random.percent(80) { 100 } else { 60 },
-                repeats: if is_store && random.percent(6) { 6 } else { 1 },
+                percent: if percent(random, 80) { 100 } else { 60 },
+                repeats: if is_store && percent(random, 6) { 6 } else { 1 },
             });
         }
         operations.push(steps);
     }
     operations
+}
+
+/// True in `percent` of 100 cases.
+const fn percent(random: &mut Random, percent: u64) -> bool {
+    random.below(100) < percent
 }
 
 fn store(random: &mut Random) -> Action {
@@ -268,8 +272,8 @@ struct Generator {
 
 impl Generator {
     fn run(&mut self, steps: &[Step]) {
-        if self.random.percent(5) {
-            self.thread = if self.random.percent(60) {
+        if percent(&mut self.random, 5) {
+            self.thread = if percent(&mut self.random, 60) {
                 0
             } else {
                 u8::try_from(self.random.below(u64::from(THREAD_COUNT))).unwrap_or(0)
@@ -277,7 +281,7 @@ impl Generator {
         }
         for slot in 0..self.nodes.len() {
             let victim = usize::try_from(self.random.below(16)).unwrap_or(0);
-            self.nodes[slot] = if self.random.percent(60) {
+            self.nodes[slot] = if percent(&mut self.random, 60) {
                 self.recent[victim]
             } else {
                 self.random.below(NODE_COUNT)
@@ -285,7 +289,7 @@ impl Generator {
             self.recent[victim] = self.nodes[slot];
         }
         for step in steps {
-            if self.random.percent(step.percent) {
+            if percent(&mut self.random, step.percent) {
                 let repeats = if step.repeats > 1 {
                     1 + self.random.below(step.repeats)
                 } else {

@@ -259,22 +259,10 @@ fn overlay_of(evidence: &Evidence) -> Result<Vec<Patch>, CheckError> {
             Ok(Patch {
                 pool: PoolIndex(written.pool),
                 offset: written.pool_offset,
-                bytes: bytes_of(&written.bytes).ok_or(CheckError::DamagedReport)?,
+                bytes: powerfail_finding::from_hex(&written.bytes)
+                    .ok_or(CheckError::DamagedReport)?,
             })
         })
-        .collect()
-}
-
-/// The bytes that hexadecimal digits stand for.
-fn bytes_of(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-    let pairs = digits?;
-    let (pairs, []) = pairs.as_chunks::<2>() else {
-        return None;
-    };
-    pairs
-        .iter()
-        .map(|[high, low]| u8::try_from(high << 4 | low).ok())
         .collect()
 }
 
@@ -312,16 +300,4 @@ fn is_same_read(one: &Finding, other: &Finding) -> bool {
             .collect()
     };
     one.code == other.code && lines(one) == lines(other)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bytes_of;
-
-    #[test]
-    fn hexadecimal_digits_are_read() {
-        assert_eq!(bytes_of("00ff1a"), Some(vec![0, 255, 26]));
-        assert_eq!(bytes_of("0"), None);
-        assert_eq!(bytes_of("0g"), None);
-    }
 }

@@ -15,6 +15,7 @@
 use powerfail_model::{
     Event, EventIndex, FailurePoints, Frontier, Rules, SparseImage, Step, ThreadIndex,
 };
+use powerfail_protocol::random::Random;
 use powerfail_trace::{
     Annotation, Body, ImageRun, MarkKind, Pool, Record, Result, Scope, ScopeChange, StackId, Trace,
 };
@@ -25,7 +26,6 @@ use crate::digest::DigestedImage;
 use crate::granularity::Granularity;
 use crate::ordering::OrderingPoints;
 use crate::point::{FailurePoint, Trigger};
-use crate::random::Random;
 use crate::samples::Samples;
 
 /// What is a failure point, and how many to keep of each call stack.

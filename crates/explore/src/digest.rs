@@ -10,9 +10,8 @@
 use std::fmt;
 
 use powerfail_model::{Place, PoolIndex};
+use powerfail_protocol::random::mix;
 use rustc_hash::FxHashMap;
-
-use crate::random::mix;
 
 const PAGE_BYTES: usize = 4096;
 const WORD_BYTES: usize = 8;

@@ -5,10 +5,9 @@
 //! do the numbers of threads: they are named by the order in which they first did something.
 
 use powerfail_model::{Event, EventIndex, FenceKind, ThreadIndex};
+use powerfail_protocol::random::mix;
 use powerfail_trace::{Body, Frame, RecordKind, StackId, Trace, TraceError};
 use rustc_hash::FxHashMap;
-
-use crate::random::mix;
 
 /// What a recorded run shows of its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,6 @@ mod lost_lines;
 mod ordering;
 mod plan;
 mod point;
-mod random;
 mod representatives;
 mod samples;
 
@@ -40,5 +39,5 @@ pub use keys::{PointKey, PointKeys, StackNames};
 pub use lost_lines::{LostLine, LostLines};
 pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
 pub use point::{FailurePoint, Trigger};
-pub use random::Random;
+pub use powerfail_protocol::random::Random;
 pub use representatives::{GroupId, Representatives};

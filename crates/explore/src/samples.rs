@@ -3,8 +3,9 @@
 //! Those in between are chosen by reservoir sampling (Vitter's algorithm R): after any number of
 //! points each of them was kept with the same probability, in constant memory.
 
+use powerfail_protocol::random::Random;
+
 use crate::point::FailurePoint;
-use crate::random::Random;
 
 /// The failure points kept of one call stack.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ pub use finding::{
     DurableBy, Evidence, FailurePoint, Finding, LostLine, NotChecked, RecoveryOutcome, Report,
     Totals,
 };
-pub use hex::hex;
+pub use hex::{from_hex, hex};
 pub use id::{assign_ids, finding_id};
 pub use place::{Role, SourcePlace, StackFrame};
 pub use read::{NotDurable, Races, UnsafeRead};

@@ -17,7 +17,7 @@ mod mutate;
 mod target;
 pub mod tokens;
 
-pub use coverage::{Footprint, FootprintError, PathSet, Touched, bucket};
+pub use coverage::{Footprint, FootprintError, PathSet, Touched};
 pub use engine::{Discovery, Engine, EngineOptions, EngineStats, KnownCase, Origin, Unstable};
 pub use grammar::Grammar;
 pub use mutate::Comparison;

@@ -12,7 +12,6 @@ use crate::lock::LOCK_FILE;
 use crate::queue::{INPUTS_DIRECTORY, JOURNAL_FILE};
 use crate::stats::STATS_FILE;
 use crate::store::{INPUTS_FILE, PACK_FILE, TREE_FILE};
-use crate::text::hex;
 use crate::{Cut, Images, Lock, Queue, Result, StatsFile, StoreError};
 
 const RECORD_FILE: &str = "campaign.json";
@@ -79,7 +78,7 @@ impl Campaign {
         let unique = format!("{now:?} {} {}", std::process::id(), directory.display());
         let record = Record {
             format: FORMAT,
-            id: hex(&blake3::hash(unique.as_bytes()).as_bytes()[..8]),
+            id: powerfail_finding::hex(&blake3::hash(unique.as_bytes()).as_bytes()[..8]),
             created_s: now.as_secs(),
             command,
             options,

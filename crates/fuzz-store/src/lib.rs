@@ -63,7 +63,7 @@ mod store;
 mod sync;
 mod text;
 mod tree;
-mod varint;
+pub mod varint;
 
 pub use campaign::{Campaign, Record, discard_unused, read_record};
 pub use case::{CaseNumber, Edge, Priority, Rebuild, StoredFinding, TestCase};

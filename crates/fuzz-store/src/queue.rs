@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Journal, JournalReader};
-use crate::text::{IdText, hex};
+use crate::text::IdText;
 use crate::{CaseNumber, Cut, Priority, Result, StoreError, TestCase};
 
 pub(crate) const JOURNAL_FILE: &str = "queue.jsonl";
@@ -358,7 +358,7 @@ pub(crate) fn read_input(path: &Path, hash: &str) -> Result<Vec<u8>> {
 }
 
 fn input_hash(input: &[u8]) -> String {
-    hex(&blake3::hash(input).as_bytes()[..16])
+    powerfail_finding::hex(&blake3::hash(input).as_bytes()[..16])
 }
 
 /// Whether a file does not exist, or not yet.

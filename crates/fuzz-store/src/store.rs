@@ -14,7 +14,7 @@ use crate::difference::{apply, encode};
 use crate::images::ImageNode;
 use crate::journal::{Journal, JournalReader};
 use crate::pack::{BlobPosition, Pack};
-use crate::text::{IdText, InputText, hex};
+use crate::text::{IdText, InputText};
 use crate::tree::{Cost, ImageOrigin, Input, NodeNumber, OriginText, StoredText, Tree, TreeLine};
 use crate::{Cut, Edge, Result, StoreError};
 
@@ -330,7 +330,7 @@ impl Store {
         let input = if edge.input.len() <= INLINE_BYTES {
             InputText::of(&edge.input)
         } else {
-            let hash = hex(&blake3::hash(&edge.input).as_bytes()[..16]);
+            let hash = powerfail_finding::hex(&blake3::hash(&edge.input).as_bytes()[..16]);
             let place = match self.tree.inputs.get(&hash) {
                 Some(place) => *place,
                 None => {

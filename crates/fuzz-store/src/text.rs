@@ -1,5 +1,6 @@
 //! How identifiers and inputs are written in lines of JSON.
 
+use powerfail_finding::hex;
 use powerfail_image::ImageId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -40,37 +41,5 @@ impl InputText {
             Ok(text) => Self::Text(text.to_owned()),
             Err(_) => Self::Hex(hex(bytes)),
         }
-    }
-}
-
-/// Bytes from digits.
-pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..digits.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok())
-        .collect()
-}
-
-/// Bytes as digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
-    let both = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
-    bytes.iter().flat_map(both).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_come_back() {
-        let bytes = [0, 255, 16, 128];
-        assert_eq!(from_hex(&hex(&bytes)).as_deref(), Some(&bytes[..]));
-        assert_eq!(from_hex("abc"), None);
-        assert_eq!(from_hex("xx"), None);
-        assert_eq!(from_hex("é"), None);
     }
 }

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::pack::BlobPosition;
-use crate::text::{IdText, InputText, from_hex};
+use crate::text::{IdText, InputText};
 
 /// The number of an image, in the order of lines. 0 is the empty image.
 pub(crate) type NodeNumber = u32;
@@ -194,7 +194,7 @@ impl Tree {
         self.nodes.get(parent as usize)?;
         let bytes = match text.input? {
             InputText::Text(text) => text.into_bytes(),
-            InputText::Hex(digits) => from_hex(&digits)?,
+            InputText::Hex(digits) => powerfail_finding::from_hex(&digits)?,
             InputText::Stored {
                 at,
                 len,

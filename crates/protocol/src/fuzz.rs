@@ -109,7 +109,7 @@ pub fn count(map: &mut [u8], location: usize) {
     }
 }
 
-/// The bucket of a counter: one bit for each range of counts that is distinguished.
+/// The bucket of a counter, as AFL has them: one bit for each range of counts that is distinguished, none for zero.
 pub const fn bucket(count: u8) -> u8 {
     match count {
         0..=2 => count,
@@ -341,6 +341,23 @@ mod tests {
 
     #[test]
     fn buckets_are_those_of_afl() {
+        let first = [0, 1, 2, 3, 4, 8, 16, 32, 128];
+        for count in 0..=255_u8 {
+            let expected = first.iter().rposition(|first| *first <= count).unwrap();
+            assert_eq!(
+                bucket(count),
+                if expected == 0 {
+                    0
+                } else {
+                    1 << (expected - 1)
+                },
+                "{count}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_counter_of_a_map_gets_its_bucket() {
         let mut map = vec![0; MAP_LEN];
         for _ in 0..300 {
             count(&mut map, 7);

@@ -52,6 +52,7 @@ pub mod mark;
 pub mod memory;
 pub mod message;
 pub mod observe;
+pub mod random;
 mod record;
 pub mod request;
 mod schedule;

@@ -1,6 +1,8 @@
 //! The random decisions of the scheduler of the threads of a target. The same seed gives the same decisions in every
 //! process.
 
+use crate::random::Random;
+
 /// How the threads of each process are scheduled at their operations on pools: by priorities that are
 /// drawn at random, and lowered at a few moments that are drawn at random.
 #[repr(C)]
@@ -21,7 +23,7 @@ impl Schedule {
     /// The priority with which a thread begins. Those of two threads differ, except with a
     /// probability of 2^-62.
     pub const fn first_priority(&self, thread: u32) -> i64 {
-        let drawn = mix(self.seed ^ mix(1 << 32 | thread as u64));
+        let drawn = draw(self.seed ^ draw(1 << 32 | thread as u64));
         (drawn >> 2).cast_signed() + Self::DEPTH_MAX as i64
     }
 
@@ -37,21 +39,18 @@ impl Schedule {
     const fn moment(&self, number: u32) -> u64 {
         /// If the number of operations is not known, every order of magnitude has the same chance.
         const MAGNITUDES: u64 = 20;
-        let drawn = mix(self.seed ^ mix(number as u64));
+        let drawn = draw(self.seed ^ draw(number as u64));
         let length = match self.length {
-            0 => 2 << (mix(drawn) % MAGNITUDES),
+            0 => 2 << (draw(drawn) % MAGNITUDES),
             length => length,
         };
         1 + ((drawn as u128 * length as u128) >> 64) as u64
     }
 }
 
-/// `SplitMix64`.
-const fn mix(word: u64) -> u64 {
-    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// The number that is drawn for a word.
+const fn draw(word: u64) -> u64 {
+    Random::new(word).word()
 }
 
 #[cfg(test)]

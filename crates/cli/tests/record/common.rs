@@ -391,11 +391,7 @@ impl Event {
 }
 
 pub(crate) fn parse_hex(text: &str) -> Vec<u8> {
-    assert!(text.len().is_multiple_of(2), "{text}");
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal"))
-        .collect()
+    powerfail_finding::from_hex(text).unwrap_or_else(|| panic!("not hexadecimal: {text}"))
 }
 
 /// Fails at the first difference between two recordings of one program.

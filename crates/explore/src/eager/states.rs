@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use powerfail_model::{CrashState, EventIndex, Image, LineId};
+use powerfail_protocol::random::{Random, mix};
 use powerfail_trace::{Result, StackId, Trace};
 use rustc_hash::FxHashSet;
 
@@ -11,7 +12,6 @@ use super::pass::{Segment, SegmentPass};
 use super::survey::Survey;
 use super::walk::{Walk, Wheel};
 use crate::digest::ImageDigest;
-use crate::random::{Random, mix};
 use crate::representatives::GroupId;
 
 /// What eager exploration tries.

@@ -7,9 +7,8 @@
 //! the part that was touched is kept), so a draw costs the same however many are left; beyond that
 //! two equal draws are so unlikely that they are just drawn again.
 
+use powerfail_protocol::random::{Random, mix};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use crate::random::{Random, mix};
 
 /// What one line can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

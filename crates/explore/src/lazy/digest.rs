@@ -1,6 +1,6 @@
 //! Digests of contents.
 
-use crate::random::mix;
+use powerfail_protocol::random::mix;
 
 /// 64 bits that depend on every byte and its place.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {

@@ -2,11 +2,11 @@
 
 use std::collections::hash_map::Entry;
 
+use powerfail_protocol::random::mix;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lazy::digest::hash_bytes;
 use crate::lazy::table::Content;
-use crate::random::mix;
 
 /// The different contents of a line, and how many there are if they are not all here.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! The coverage of one run, small enough to be kept for each test case and sent to other workers.
 
+use powerfail_fuzz_store::varint::{put, take};
 use thiserror::Error;
 
 /// A location and the bucket of its counter.
@@ -63,7 +64,7 @@ impl Footprint {
 }
 
 fn unpack(bytes: &mut &[u8]) -> Result<Vec<Touched>, FootprintError> {
-    let count = take(bytes)?;
+    let count = take(bytes).ok_or(FootprintError)?;
     // Each takes at least one byte; a higher count is invalid.
     if count > bytes.len() as u64 {
         return Err(FootprintError);
@@ -71,7 +72,7 @@ fn unpack(bytes: &mut &[u8]) -> Result<Vec<Touched>, FootprintError> {
     let mut next = 0_u64;
     (0..count)
         .map(|_| {
-            let packed = take(bytes)?;
+            let packed = take(bytes).ok_or(FootprintError)?;
             let location = u32::try_from(next + (packed >> 3)).map_err(|_| FootprintError)?;
             next = u64::from(location) + 1;
             Ok(Touched {
@@ -80,27 +81,6 @@ fn unpack(bytes: &mut &[u8]) -> Result<Vec<Touched>, FootprintError> {
             })
         })
         .collect()
-}
-
-fn put(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-}
-
-fn take(bytes: &mut &[u8]) -> Result<u64, FootprintError> {
-    let mut value = 0;
-    for shift in (0..56).step_by(7) {
-        let (&byte, rest) = bytes.split_first().ok_or(FootprintError)?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Ok(value);
-        }
-    }
-    Err(FootprintError)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ mod footprint;
 mod paths;
 mod seen;
 
-pub use bucket::bucket;
 pub use footprint::{Footprint, FootprintError, Touched};
 pub use paths::PathSet;
 pub(crate) use seen::{Novelty, SeenCoverage};

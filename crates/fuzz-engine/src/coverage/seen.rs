@@ -243,7 +243,6 @@ fn mix(hash: u64, index: u64, word: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bucket;
     use super::*;
 
     fn map(counters: &[(usize, u8)]) -> Vec<u8> {
@@ -259,23 +258,6 @@ mod tests {
         let touched = seen.touched(&map(counters));
         seen.add(&touched);
         novelty
-    }
-
-    #[test]
-    fn buckets_are_those_of_afl() {
-        let first = [0, 1, 2, 3, 4, 8, 16, 32, 128];
-        for count in 0..=255_u8 {
-            let expected = first.iter().rposition(|first| *first <= count).unwrap();
-            assert_eq!(
-                bucket(count),
-                if expected == 0 {
-                    0
-                } else {
-                    1 << (expected - 1)
-                },
-                "{count}"
-            );
-        }
     }
 
     #[test]

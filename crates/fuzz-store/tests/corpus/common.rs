@@ -7,31 +7,12 @@ use std::process::Command;
 
 use powerfail_fuzz_store::{Contents, Edge, Entry, Images, Priority, Rebuild, StoreError};
 use powerfail_image::FileContents;
+use powerfail_protocol::random::Random;
 
 pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) const PAGE: usize = 4096;
 pub(crate) const POOL_BYTES: u64 = 8 << 20;
-
-/// Pseudorandom numbers that are the same in every run.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 11) % end
-    }
-}
 
 /// A pool as a transaction library leaves it: a header, a log, tables, and a heap of records.
 pub(crate) fn new_pool() -> Contents {
@@ -45,7 +26,7 @@ pub(crate) fn new_pool() -> Contents {
         for record in 0..PAGE / 64 {
             let at = record * 64;
             page[at..at + 8].copy_from_slice(&(number * 64 + record as u64).to_le_bytes());
-            page[at + 8..at + 16].copy_from_slice(&random.next().to_le_bytes());
+            page[at + 8..at + 16].copy_from_slice(&random.word().to_le_bytes());
         }
         pool.set_page(number * 20, &page);
     }
@@ -74,7 +55,7 @@ pub(crate) fn run(from: &Contents, edge: &Edge) -> Contents {
             _ => (random.below(2048), 64 * random.below(64) as usize),
         };
         let mut bytes = pool.pages.get(&page).map_or([0; PAGE], |page| **page);
-        let value = random.next().to_le_bytes();
+        let value = random.word().to_le_bytes();
         bytes[at..at + 8].copy_from_slice(&value);
         bytes[at + 8..at + 24].copy_from_slice(b"a value of text.");
         pool.set_page(page, &bytes);

@@ -5,10 +5,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use powerfail_fuzz_store::{Edge, ImageId, Images, Journal, Queue, StoreError, TestCase};
+use powerfail_protocol::random::Random;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{Random, TestResult, edge, entry, image_files, open, small};
+use crate::common::{TestResult, edge, entry, image_files, open, small};
 
 /// Sizes of the files after each image, and the expected properties of the image.
 struct Step {

@@ -10,9 +10,10 @@ use powerfail_fuzz_store::{
     Campaign, Contents, Edge, Images, Stats, StoreError, TestCase, read_stats,
 };
 use powerfail_image::FileContents;
+use powerfail_protocol::random::Random;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::common::{PAGE, Random, TestResult, entry, other_process, small};
+use crate::common::{PAGE, TestResult, entry, other_process, small};
 
 const VARIABLE: &str = "POWERFAIL_CORPUS_TEST_FULL";
 
@@ -57,7 +58,7 @@ fn a_full_disk_refuses_and_loses_nothing() -> TestResult {
 /// Bytes that do not compress.
 fn noise(value: u64, len: usize) -> Vec<u8> {
     let mut random = Random::new(value + 1);
-    (0..len).map(|_| random.next() as u8).collect()
+    (0..len).map(|_| random.word() as u8).collect()
 }
 
 fn noisy_pool(value: u64) -> Contents {

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use powerfail_fuzz_store::{Campaign, CaseNumber, ImageId, Images, Stats, TestCase};
+use powerfail_protocol::random::Random;
 
-use crate::common::{Random, TestResult, edge, entry, other_process, small};
+use crate::common::{TestResult, edge, entry, other_process, small};
 
 const VARIABLE: &str = "POWERFAIL_CORPUS_TEST_KILLED";
 

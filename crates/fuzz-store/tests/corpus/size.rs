@@ -1,8 +1,9 @@
 //! Images only take the space of their differences. The benchmark `corpus` has the figures for ten thousand.
 
 use powerfail_fuzz_store::{Contents, Images};
+use powerfail_protocol::random::Random;
 
-use crate::common::{Random, TestResult, edge, open, run};
+use crate::common::{TestResult, edge, open, run};
 
 /// 500 MB for ten thousand would be 50 kB for each; they take a hundredth of that.
 const BYTES_PER_IMAGE: u64 = 500;

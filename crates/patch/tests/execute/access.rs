@@ -286,7 +286,7 @@ fn offset(random: &mut Random) -> u64 {
 fn sweep(layout: Layout, seed: u64, instances: usize) -> (usize, usize, usize) {
     let mut bench = Bench::new(layout, |_| {});
     let mut tables = Tables::new(&mut bench);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut ran, mut moved, mut codes) = (0, 0, 0);
     for code in Code::values() {
         if !instances::runs_here(code) || is_unfit(code) || code.is_string_instruction() {
@@ -346,7 +346,7 @@ fn tables_anywhere() {
 fn division() {
     let mut bench = Bench::new(Layout::Near, |_| {});
     let mut tables = Tables::new(&mut bench);
-    let mut random = Random(23);
+    let mut random = Random::new(23);
     let code = [0x48, 0xf7, 0x33];
     let mut state = random_state(&mut random);
     let address = bench.layout.pool() + 0x1008;
@@ -375,7 +375,7 @@ fn division() {
 fn a_fault_on_the_copy_can_be_undone() {
     let mut bench = Bench::new(Layout::Near, |_| {});
     let mut tables = Tables::new(&mut bench);
-    let mut random = Random(24);
+    let mut random = Random::new(24);
     let at = Machine::code_address(TRAMPOLINE_AT);
     for code in [
         Code::Mov_r64_rm64,
@@ -445,7 +445,7 @@ fn refusals() {
         has_fsgsbase: true,
     };
     let mut emitter = AccessEmitter::new(settings);
-    let mut random = Random(25);
+    let mut random = Random::new(25);
     let mut refused = std::collections::BTreeMap::new();
     for code in Code::values() {
         if let Some(error) = verdict(&mut emitter, code, &mut random)
@@ -492,7 +492,7 @@ fn avx512_code_is_what_it_should_be() {
         has_fsgsbase: true,
     };
     let mut emitter = AccessEmitter::new(settings);
-    let mut random = Random(26);
+    let mut random = Random::new(26);
     let at = Machine::code_address(0);
     let mut checked = 0;
     for code in Code::values().filter(|code| code.encoding() == EncodingKind::EVEX) {
@@ -551,7 +551,7 @@ fn avx512_code_is_what_it_should_be() {
 fn string_instructions() {
     for (layout, seed) in [(Layout::Near, 27), (Layout::Far, 28)] {
         let mut bench = Bench::new(layout, |_| {});
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let settings = AccessSettings {
             base: 0,
             len_bytes: 1 << 47,
@@ -658,7 +658,7 @@ fn a_string_instruction_can_be_undone() {
     }
     // rep movsq and rep stosw, which would reach the second page next.
     for (code, size) in [(&[0xf3, 0x48, 0xa5][..], 8), (&[0xf3, 0x66, 0xab], 2)] {
-        let mut state = random_state(&mut Random(29));
+        let mut state = random_state(&mut Random::new(29));
         state.flags &= !DIRECTION_FLAG;
         state.registers[7] = volatile + PAGE - 10 * size;
         state.registers[6] = volatile + 2 * PAGE;

@@ -38,7 +38,7 @@ fn is_known_gap(code: Code) -> bool {
 
 /// One instance of every instruction, classified.
 fn all_sites() -> Vec<Site> {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut classifier = Classifier::new();
     let mut sites = Vec::new();
     for code in Code::values() {
@@ -277,7 +277,7 @@ fn avx512_code_is_what_it_should_be() {
         alias_delta: 0x0800_0000,
     };
     let mut maker = Emitter::new(Settings::new(window));
-    let mut random = Random(9);
+    let mut random = Random::new(9);
     let mut classifier = Classifier::new();
     let mut checked = 0;
     for code in Code::values().filter(|code| code.encoding() == EncodingKind::EVEX) {

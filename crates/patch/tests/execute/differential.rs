@@ -29,7 +29,7 @@ pub(crate) fn run(
     memory_seed: u64,
     equal_to: Option<[u64; 2]>,
 ) -> Outcome {
-    let mut random = Random(memory_seed);
+    let mut random = Random::new(memory_seed);
     random.fill(bench.machine.pool());
     random.fill(bench.machine.volatile());
     random.fill(bench.machine.stack());
@@ -162,7 +162,7 @@ pub(crate) fn compare(case: &Case, native: &Outcome, patched: &Outcome) {
 /// Runs this many instances of every form that this machine supports; returns how many ran.
 fn sweep(layout: Layout, seed: u64, instances: usize, change: impl FnOnce(&mut Settings)) -> usize {
     let mut bench = Bench::new(layout, change);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut ran = 0;
     let mut refills = 0;
     for code in Code::values() {
@@ -228,7 +228,7 @@ fn turns_are_asked_for() {
 #[test]
 fn a_known_stack_is_not_asked_for_again() {
     let mut bench = Bench::new(Layout::Near, |settings| settings.names_stacks = true);
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let code = Code::Mov_rm64_r64;
     let case = std::iter::from_fn(|| Some(random_case(&mut bench, code, &mut random)))
         .flatten()
@@ -236,7 +236,7 @@ fn a_known_stack_is_not_asked_for_again() {
         .unwrap();
     let mut known = 0;
     for seed in [1, 1, 1, 2, 1, 2] {
-        check(&mut bench, &case, &mut Random(seed));
+        check(&mut bench, &case, &mut Random::new(seed));
         known = known.max(seed);
     }
     assert_eq!(bench.machine.forget_stacks(), known);

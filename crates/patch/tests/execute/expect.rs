@@ -34,7 +34,7 @@ impl Evidence<'_> {
     /// The pool before the run.
     fn initial_pool(&self) -> Vec<u8> {
         let mut pool = vec![0; MEMORY_LEN];
-        Random(self.seed).fill(&mut pool);
+        Random::new(self.seed).fill(&mut pool);
         if let Some(expected) = self.equal_to
             && self.case.aim.in_pool
         {

@@ -197,7 +197,7 @@ impl Patcher {
 }
 
 fn round(seed: u64, tally: &mut BTreeMap<String, usize>) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut bench = Bench::new(Layout::Near, |_| {});
     let start = Machine::code_address(SNIPPET_AT);
     let mut code = Vec::new();
@@ -220,7 +220,7 @@ fn round(seed: u64, tally: &mut BTreeMap<String, usize>) {
     state.flags &= !0x400;
 
     bench.machine.protect_pool(true);
-    Random(seed).fill(bench.machine.pool());
+    Random::new(seed).fill(bench.machine.pool());
     let native = bench.machine.run(start, &state);
     let native_pool = bench.machine.pool().to_vec();
     bench.machine.protect_pool(false);
@@ -267,7 +267,7 @@ fn round(seed: u64, tally: &mut BTreeMap<String, usize>) {
         ["Fault", "Breakpoint"].map(|tactic| patcher.tally.get(tactic).copied().unwrap_or(0));
     let left: usize = left.into_iter().sum();
     let mut bench = patcher.bench;
-    Random(seed).fill(bench.machine.pool());
+    Random::new(seed).fill(bench.machine.pool());
     bench.machine.reset_ring(None);
     bench.machine.protect_pool(left > 0);
     let outcome = bench.machine.run(start, &state);
@@ -313,7 +313,7 @@ fn requests_among_stores() {
     const STORE: [u8; 3] = [0x48, 0x89, 0x56];
     const REQUESTS: u64 = 6;
     for seed in 0..20 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut bench = Bench::new(Layout::Near, |_| {});
         let start = Machine::code_address(SNIPPET_AT);
         let mut code = Vec::new();

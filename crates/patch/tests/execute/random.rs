@@ -1,22 +1,23 @@
 //! A small random number generator, so that a failure can be reproduced from its seed.
 
-/// `SplitMix64`.
+/// The generator, and what the tests draw with it.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) struct Random(powerfail_protocol::random::Random);
 
 impl Random {
+    /// The generator that belongs to a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(powerfail_protocol::random::Random::new(seed))
+    }
+
     /// The next number.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ value >> 31
+        self.0.word()
     }
 
     /// A number below `limit`.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.0.below(limit)
     }
 
     /// True once in `times`.

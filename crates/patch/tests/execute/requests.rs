@@ -30,7 +30,7 @@ fn prepare(bench: &mut Bench, state: &mut State, random: &mut Random) -> [u64; r
 
 #[test]
 fn the_answer_arrives_and_nothing_else_changes() {
-    let mut random = Random(9);
+    let mut random = Random::new(9);
     for turns in [Turns::NotAskedFor, Turns::AskedFor] {
         let mut bench = Bench::new(Layout::Near, |settings| settings.turns = turns);
         let start = bench.write_snippet(&request::SEQUENCE);

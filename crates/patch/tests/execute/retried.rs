@@ -63,7 +63,7 @@ fn check(bench: &mut Bench, case: &Case, random: &mut Random, tally: &mut Seen) 
         if is_jumped_over(instruction, &instructions) {
             continue;
         }
-        Random(seed).fill(bench.machine.pool());
+        Random::new(seed).fill(bench.machine.pool());
         bench.machine.reset_ring(None);
         bench.machine.write_code(at, code);
         bench.write_jump(instruction.ip(), Machine::stop_address());
@@ -118,7 +118,7 @@ fn only_what_has_happened_is_final() {
     let mut bench = Bench::new(Layout::Near, |settings| {
         settings.locked_fences = LockedFences::Never;
     });
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let mut seen = Seen::default();
     let mut cases = 0;
     for code in Code::values().filter(|code| instances::runs_here(*code)) {

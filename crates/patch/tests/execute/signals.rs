@@ -72,7 +72,7 @@ fn check(bench: &mut Bench, handler: u64, case: &Case, random: &mut Random) -> u
     bench.write_snippet(&case.code);
     bench.machine.write_code(at, code);
     let seed = random.next();
-    Random(seed).fill(bench.machine.pool());
+    Random::new(seed).fill(bench.machine.pool());
     bench.machine.reset_ring(None);
     let undisturbed = bench.machine.run(at, &case.state);
     let mut pool = bench.machine.pool().to_vec();
@@ -84,7 +84,7 @@ fn check(bench: &mut Bench, handler: u64, case: &Case, random: &mut Random) -> u
         if is_jumped_over(instruction, &instructions) {
             continue;
         }
-        Random(seed).fill(bench.machine.pool());
+        Random::new(seed).fill(bench.machine.pool());
         // Sometimes the handler, or the code that it interrupts, finds the chunk full.
         bench
             .machine
@@ -153,7 +153,7 @@ fn handlers_that_store_disturb_nothing() {
         settings.locked_fences = LockedFences::Never;
     });
     let handler = write_handler(&mut bench);
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let mut delivered = 0;
     for code in Code::values().filter(|code| instances::runs_here(*code)) {
         if !code.is_string_instruction() && !random.one_in(4) {

@@ -73,7 +73,7 @@ fn registers_are_found_everywhere() {
     let mut bench = Bench::new(Layout::Near, |settings| {
         settings.locked_fences = LockedFences::Never;
     });
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let mut stops = 0;
     for code in Code::values().filter(|code| instances::runs_here(*code)) {
         if let Some(case) = random_case(&mut bench, code, &mut random)

@@ -1,5 +1,5 @@
-//! Reproducible numbers that look random: `SplitMix64`. Sampling needs no more, and the same seed
-//! must give the same failure points on every machine and in every version.
+//! Reproducible numbers that look random: `SplitMix64`. Sampling needs no more, and the same seed must give the same
+//! schedules and failure points on every machine and in every version.
 
 /// A generator with a seed.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Random {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A bijection of 64 bits in which every bit of the input changes half of the output.
-pub(crate) const fn mix(word: u64) -> u64 {
+pub const fn mix(word: u64) -> u64 {
     let mut z = word;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
