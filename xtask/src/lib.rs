@@ -1,7 +1,5 @@
 //! The part of xtask that tests use as well: software of others, and the packages that it needs.
 
-#![allow(missing_docs, reason = "for the tests of this workspace only")]
-
 pub mod packages;
 pub mod targets;
 

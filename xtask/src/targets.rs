@@ -67,6 +67,7 @@ impl Expected {
 /// A program that is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
+    /// What the table calls it.
     pub name: &'static str,
     packages: &'static [&'static str],
     /// The file in `tests/software`.
@@ -76,6 +77,7 @@ pub struct Target {
     flags: &'static [&'static str],
     recover: &'static str,
     command: &'static [&'static str],
+    /// What the check must say.
     pub expected: Expected,
     /// What is covered, and why the expected result is the true one.
     covered: &'static str,
@@ -91,6 +93,7 @@ pub struct Outcome {
     failure_points: u64,
     executions: u64,
     codes: Vec<String>,
+    /// Everything that the check wrote.
     pub text: String,
 }
 
