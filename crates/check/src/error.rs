@@ -49,7 +49,7 @@ pub enum CheckError {
     #[error(
         "recovery fails without any crash, {image}: it {outcome}{}. Nothing can be blamed on crashes until it succeeds; \
          see --recover",
-        if outcome.command() == "checker" { " (the checker)" } else { "" }
+        remark(outcome)
     )]
     Undisturbed {
         /// On what.
@@ -92,4 +92,52 @@ pub enum CheckError {
     /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// The rest of the sentence about an outcome: that there is no output to show, and that it is not that of recovery.
+fn remark(outcome: &RecoveryOutcome) -> &'static str {
+    match (outcome.output().is_empty(), outcome.command() == "checker") {
+        (false, false) => "",
+        (false, true) => " (the checker)",
+        (true, false) => " and wrote nothing",
+        (true, true) => " and wrote nothing (the checker)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_finding::RecoveryOutcome;
+
+    use super::{CheckError, Undisturbed};
+
+    fn refusal(command: &str, output: &str) -> String {
+        let error = CheckError::Undisturbed {
+            image: Undisturbed::Final,
+            outcome: Box::new(RecoveryOutcome::Exit {
+                status: 1,
+                command: command.to_owned(),
+                output: output.to_owned(),
+            }),
+        };
+        error.to_string()
+    }
+
+    #[test]
+    fn a_refusal_says_that_there_is_no_output() {
+        let silent = refusal("recovery", "");
+        assert!(
+            silent.contains("it exited with status 1 and wrote nothing. Nothing can"),
+            "{silent}"
+        );
+        let checker = refusal("checker", "");
+        assert!(
+            checker.contains("status 1 and wrote nothing (the checker). Nothing"),
+            "{checker}"
+        );
+        let loud = refusal("recovery", "pool is damaged");
+        assert!(
+            loud.contains("it exited with status 1. Nothing can"),
+            "{loud}"
+        );
+    }
 }
