@@ -152,7 +152,7 @@ pub fn operation_end(number: u64) {
     annotate(0x020a, number, Bytes::NONE, Bytes::NONE, Stage::Before);
 }
 
-/// A variable that decides whether other data is valid. Reads of it after a failure are no races. With no range,
+/// A variable that decides whether other data is valid. Reads of it after a failure are not races. With no range,
 /// the only commit variable decides about all persistent memory. Only its address is used.
 #[inline]
 pub fn commit_variable<T>(variable: *const T) {

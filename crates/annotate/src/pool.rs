@@ -1,4 +1,4 @@
-//! Persistent memory that is no mapped file: words of `--heap`, and memory that stands for it.
+//! Persistent memory that is not a mapped file: words of `--heap`, and memory that stands for it.
 //!
 //! # Safety
 //! What is called is called as `powerfail.h` says, and the words that powerfail gives live as long as the process.
@@ -43,7 +43,7 @@ pub enum Registered {
     Failed,
 }
 
-/// Memory that stands for persistent memory and is no mapped file: from here on it is a pool with this name. Its
+/// Memory that stands for persistent memory and is not a mapped file: from here on it is a pool with this name. Its
 /// address and length are multiples of 4096. In recovery the same call brings back what a crash has left, at the
 /// same address.
 ///

@@ -83,7 +83,7 @@ pub struct RaceOptions {
 pub enum Inference {
     /// They are proposed.
     Propose,
-    /// Reads of them are also taken as those of commit variables: they are no races.
+    /// Reads of them are also taken as those of commit variables: they are not races.
     Use,
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn import(args: &TraceImportArgs) -> anyhow::Result<Exit> {
 }
 
 /// Writes a file beside `output` and gives it that name when it is complete, so that a failure
-/// leaves what was there. Refuses to replace `input`, and what is no regular file.
+/// leaves what was there. Refuses to replace `input`, and what is not a regular file.
 fn replace(
     output: &Path,
     input: &Path,

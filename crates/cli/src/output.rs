@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// Runs `write` on standard output and flushes it, so that a full disk is seen.
 ///
-/// A closed pipe is no error: the reader has seen enough, as in `powerfail trace events FILE | head`.
-/// The rest is not written, and the command goes on to its own verdict.
+/// A closed pipe is not an error: the reader has seen enough, as in `powerfail trace events FILE | head`.
+/// The rest is not written, and the command continues to its own verdict.
 pub(crate) fn print(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {

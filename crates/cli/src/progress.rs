@@ -76,7 +76,7 @@ impl Progress {
     pub(crate) fn advance(&self, by: u64) {
         self.bar.inc(by);
         if self.start.elapsed() > PATIENCE && !self.shown.swap(true, Ordering::Relaxed) {
-            // Hidden by itself where standard error is no terminal.
+            // Hidden by itself where standard error is not a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }

@@ -57,7 +57,7 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     if settings.json {
         print_json(&report::summary_json(output, &summary, failure.as_deref()))?;
     } else {
-        // Standard output belongs to the target. A closed standard error is no failure.
+        // Standard output belongs to the target. A closed standard error is not a failure.
         let _ = report::summary(&mut anstream::stderr(), output, &summary);
     }
     if let Some(sentence) = failure {

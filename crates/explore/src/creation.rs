@@ -1,7 +1,7 @@
 //! Leaves out what happens while a pool is being created.
 //!
 //! Creating a pool is not failure-atomic in PMDK, by design: a crash in the middle of it leaves a
-//! file that does not open, which is no bug of the program under test. The recorder marks where a
+//! file that does not open, which is not a bug of the program under test. The recorder marks where a
 //! thread enters and leaves such a function. While any thread is inside, the half-made pool is there
 //! for a crash of whatever thread, so all failure points of that time are left out.
 //!

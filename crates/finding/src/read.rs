@@ -63,7 +63,7 @@ pub struct Races {
     pub pairs: u64,
     /// Pairs of which a run shows that recovery fails.
     pub confirmed: u64,
-    /// Pairs that are no findings: recovery validates what it reads.
+    /// Pairs that are not findings: recovery validates what it reads.
     #[serde(default)]
     pub validated: u64,
 }

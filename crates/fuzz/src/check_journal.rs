@@ -1,5 +1,5 @@
-//! `checks.jsonl`: which test cases were checked and what was tried in them, so that a resumed campaign continues
-//! with what is new.
+//! `checks.jsonl`: which test cases were checked and what was tried in them, so that a resumed campaign does not
+//! repeat it.
 //!
 //! A test case whose check was interrupted has no line that says `done`, and the moments that only it was going to
 //! try are not recorded. It is checked again.

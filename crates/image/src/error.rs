@@ -62,7 +62,7 @@ pub enum ImageError {
     /// A crash state names versions, but the pass keeps no frontier.
     #[error("a crash state with older versions needs a pass that keeps the frontier")]
     NoFrontier,
-    /// A companion is no regular file.
+    /// A companion is not a regular file.
     #[error("{} is no regular file and cannot go with the pools", path.display())]
     NotACompanion {
         /// The path.

@@ -43,7 +43,7 @@ pub(crate) struct LayoutFile {
     pub(crate) pools: Vec<PoolIndex>,
 }
 
-/// A file that is no pool but goes with them.
+/// A file that is not a pool but goes with them.
 #[derive(Debug)]
 pub(crate) struct Companion {
     pub(crate) relative: PathBuf,

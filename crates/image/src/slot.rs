@@ -62,7 +62,7 @@ impl ImageSlot {
         &self.directory
     }
 
-    /// The private file of a pool; `None` if the pool is no file.
+    /// The private file of a pool; `None` if the pool is not a file.
     pub fn path_of(&self, pool: PoolIndex) -> Option<PathBuf> {
         Some(self.directory.join(self.layout.relative_of(pool)?))
     }

@@ -13,6 +13,6 @@ pub struct LintOptions {
     pub domain: Domain,
     /// Whose business is not reported.
     pub trust: Trust,
-    /// Also give what is no bug by itself: PF0601 and PF0602.
+    /// Also give what is not a bug by itself: PF0601 and PF0602.
     pub warnings: bool,
 }

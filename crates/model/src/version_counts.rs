@@ -8,7 +8,7 @@ use num_bigint::BigUint;
 /// A histogram of the version counts of all open lines.
 ///
 /// Following one line from one count to the next is an addition and a subtraction; the product,
-/// a number with hundreds of digits, is computed only when someone asks.
+/// a number with hundreds of digits, is computed only on demand.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VersionCounts {
     /// How many lines have this many versions, for the small numbers that nearly all lines have.

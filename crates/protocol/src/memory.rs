@@ -1,4 +1,4 @@
-//! Persistent memory that is no file of the target's: the heap of `--heap`, and ranges that a program
+//! Persistent memory that is not a file of the target's: the heap of `--heap`, and ranges that a program
 //! registers. The recorder and the oracle say where their files are, the runtime maps them.
 //!
 //! # The file of the heap

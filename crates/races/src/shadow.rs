@@ -222,7 +222,7 @@ impl Shadow {
         }
     }
 
-    /// Whether all of these bytes belong to commit variables: reading them is no race.
+    /// Whether all of these bytes belong to commit variables: reading them is not a race.
     pub fn is_commit_variable(&self, pool: PoolIndex, offset: PoolOffset, len: u64) -> bool {
         let range = PoolRange { pool, offset, len };
         range

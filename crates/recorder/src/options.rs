@@ -26,7 +26,7 @@ pub struct Options {
     /// with a name and every DAX device that is mapped shared and writable, except for those that are known to
     /// hold no data ([`NoData`](powerfail_trace::recording::NoData)).
     pub pools: Vec<PathBuf>,
-    /// Which files are no pools, in the same form.
+    /// Which files are not pools, in the same form.
     pub not_pools: Vec<PathBuf>,
     /// Where the directory of `{pool}` is created. `None`: in `/dev/shm`, or in the directory for temporary files.
     pub pm_dir: Option<PathBuf>,

@@ -81,7 +81,7 @@ impl PoolFilter {
         self.within = Some(directory.into());
     }
 
-    /// Why a file is no pool; `None` if it is one.
+    /// Why a file is not a pool; `None` if it is one.
     pub(crate) fn reason_against(
         &self,
         path: &Path,

@@ -68,7 +68,7 @@ pub struct Mark<'a> {
 /// What a mark marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MarkKind {
-    /// The program wrote to a file descriptor that is no pool; the payload is a prefix of it.
+    /// The program wrote to a file descriptor that is not a pool; the payload is a prefix of it.
     Output {
         /// The file descriptor.
         fd: i32,

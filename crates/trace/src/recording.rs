@@ -144,7 +144,7 @@ pub struct IgnoredFile {
 pub enum IgnoreReason {
     /// It is not among the selected pools.
     NotSelected,
-    /// It is among the files that are no pools.
+    /// It is among the files that are not pools.
     Excluded,
     /// It holds nothing that a program reads again after a power failure.
     NoData(NoData),

@@ -57,7 +57,7 @@ pub enum SessionError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The baseline is no report.
+    /// The baseline is not a report.
     #[error("{}", path.display())]
     Baseline {
         /// Its path.

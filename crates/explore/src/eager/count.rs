@@ -91,7 +91,7 @@ impl fmt::Display for Magnitude {
 pub(crate) struct Factors(BTreeMap<usize, u32>);
 
 impl Factors {
-    /// A factor changes. One is no factor.
+    /// A factor changes. One is not a factor.
     pub(crate) fn change(&mut self, before: usize, after: usize) {
         if before == after {
             return;

@@ -15,7 +15,7 @@ pub struct DictionaryError {
 /// The words of a dictionary.
 ///
 /// # Errors
-/// A line is no entry.
+/// A line is not an entry.
 pub fn dictionary(text: &str) -> Result<Vec<Vec<u8>>, DictionaryError> {
     let mut words = Vec::new();
     for (at, line) in text.lines().enumerate() {

@@ -18,7 +18,7 @@ const LONGEST_USAGE: usize = 24;
 /// Code of a program; what is behind is left out.
 const MOST_CODE: usize = 16 << 20;
 
-/// A file is no program.
+/// A file is not a program.
 #[derive(Debug, Error)]
 #[error("the words of the program cannot be read: {0}")]
 pub struct ProgramError(#[from] object::Error);
@@ -26,7 +26,7 @@ pub struct ProgramError(#[from] object::Error);
 /// Words of an ELF file, the most promising first.
 ///
 /// # Errors
-/// It is no ELF file.
+/// It is not an ELF file.
 pub fn of_program(file: &[u8]) -> Result<Vec<Vec<u8>>, ProgramError> {
     let file = object::File::parse(file)?;
     let mut ranks: [Vec<Vec<u8>>; 3] = Default::default();

@@ -46,7 +46,7 @@ impl<'a> Line<'a> {
     /// A line with these contents, one after the other, the newest first. All of them are different.
     ///
     /// # Panics
-    /// If `line_bytes` is zero or above the maximum, if `contents` is no multiple of it, or if there are
+    /// If `line_bytes` is zero or above the maximum, if `contents` is not a multiple of it, or if there are
     /// too few words for the possible ones.
     pub fn new(contents: &'a [u8], line_bytes: usize, knowledge: Knowledge<'a>) -> Self {
         assert!(line_bytes > 0 && line_bytes <= LINE_BYTES_MAX);

@@ -211,7 +211,7 @@ mod tests {
             frame("pmemobj_alloc", true),
         ];
         assert_eq!(operation(&place), Some("pmemobj_tx_commit"));
-        // What a constructor of the user's does is no operation of the library.
+        // What a constructor of the user's does is not an operation of the library.
         place.stack.drain(..3);
         assert_eq!(operation(&place), None);
     }

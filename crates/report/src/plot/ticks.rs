@@ -67,7 +67,7 @@ impl Axis {
         let step = match steps.find(|step| high / step <= STEPS) {
             _ if high <= STEPS => round_step(high),
             Some(step) => step,
-            // Days have no shorter name that everybody knows, so hours are counted.
+            // Days have no common abbreviation, so hours are counted.
             None => round_step(high / HOUR) * HOUR,
         };
         let ticks = linear(low, high, step, unit_s);

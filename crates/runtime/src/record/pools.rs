@@ -467,7 +467,7 @@ fn move_window_back() {
     });
 }
 
-/// Whether all of a range of addresses is memory of the target in the window that is no pool.
+/// Whether all of a range of addresses is memory of the target in the window that is not a pool.
 pub(crate) fn is_all_other(address: u64, len: u64) -> bool {
     window().contains(address)
         && POOLS.with(|pools| {
@@ -476,7 +476,7 @@ pub(crate) fn is_all_other(address: u64, len: u64) -> bool {
         })
 }
 
-/// Something that is no pool is mapped over a part of the window.
+/// Something that is not a pool is mapped over a part of the window.
 fn map_other_in_window(request: Request) -> isize {
     let Request {
         address,
@@ -559,7 +559,7 @@ pub(crate) fn is_in_pool(address: u64) -> bool {
         && POOLS.with(|pools| !pools.parts(address, 1).is_empty())
 }
 
-/// Whether an address in the window is of memory of the target that is no pool.
+/// Whether an address in the window is of memory of the target that is not a pool.
 pub(crate) fn is_other(address: u64) -> bool {
     POOLS.with(|pools| {
         let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);

@@ -181,7 +181,7 @@ fn move_to(request: Request, mapping: Mapping, place: u64) -> isize {
     place as isize
 }
 
-/// A range of the window belongs to the target, and is no pool.
+/// A range of the window belongs to the target, and is not a pool.
 fn became_other(address: u64, len: u64) {
     pools::reserve(window().alias(address), len, sys::MAP_FIXED);
     POOLS.with(|pools| {
@@ -190,7 +190,7 @@ fn became_other(address: u64, len: u64) {
     });
 }
 
-/// Memory in the window that is no pool.
+/// Memory in the window that is not a pool.
 fn remap_other(request: Request) -> isize {
     let done = request.perform();
     if done < 0 {

@@ -2,7 +2,7 @@
 //! lines can be loaded and stored there unwatched. A third table says where the first load of a line is noted.
 //!
 //! Zero, which is what everything is at first, means that the instruction itself is executed: right for
-//! memory that is no pool, for pages that the recovery has for itself, and for lines of which each
+//! memory that is not a pool, for pages that the recovery has for itself, and for lines of which each
 //! access must be seen. A copy of the process has a copy of the tables.
 //!
 //! # Safety

@@ -383,7 +383,7 @@ impl Patching for HotSites {
     }
 }
 
-/// Whether a function keeps the base of its frame in RBP, so that what RBP leads to is no pool.
+/// Whether a function keeps the base of its frame in RBP, so that what RBP leads to is not a pool.
 fn has_frame_pointer(function: &[u8]) -> bool {
     // push rbp; mov rbp, rsp: after `endbr64`, if that is there.
     const BEGIN: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];

@@ -58,7 +58,7 @@ fn address_of(fd: i32) -> Option<u64> {
     Some(pools.iter().rev().find(is_it)?.address)
 }
 
-/// Maps a pool at the address that it had. `None` if it is no pool, if the recovery requires an address, or if
+/// Maps a pool at the address that it had. `None` if it is not a pool, if the recovery requires an address, or if
 /// something else is there.
 pub(crate) fn map(request: Request) -> Option<isize> {
     const REQUIRED: usize = sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE;

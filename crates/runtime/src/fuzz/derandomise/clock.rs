@@ -52,7 +52,7 @@ impl Time {
         }
     }
 
-    /// `None` if it is no proper time.
+    /// `None` if it is not a proper time.
     fn ns(self) -> Option<u64> {
         let whole = u64::try_from(self.seconds).ok()?.checked_mul(SECOND_NS)?;
         let rest = u64::try_from(self.rest)
@@ -97,7 +97,7 @@ impl Deadline {
 }
 
 /// The same moment by the clock of the system, which is what the C library waits by. Without a clock it is
-/// guessed by the time which one is meant. `None`: it is no proper time.
+/// guessed by the time which one is meant. `None`: it is not a proper time.
 ///
 /// # Safety
 /// There is a time.

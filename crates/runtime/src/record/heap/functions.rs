@@ -284,7 +284,7 @@ extern "C" fn heap_pvalloc(len: usize, caller: u64) -> *mut c_void {
     given(aligned(PAGE, whole.unwrap_or(u64::MAX)))
 }
 
-/// As the C library does: an alignment that is no power of two is rounded up to one.
+/// As the C library does: an alignment that is not a power of two is rounded up to one.
 pub(super) fn aligned(alignment: u64, len: u64) -> *mut c_void {
     let alignment = alignment.checked_next_power_of_two().unwrap_or(u64::MAX);
     allocate(len, alignment.max(ALIGNMENT), Content::Any)
