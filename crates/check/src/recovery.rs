@@ -12,12 +12,13 @@ use std::time::Duration;
 use powerfail_image::{Fill, FillExtent};
 use powerfail_lint::{LintOptions, Trust};
 use powerfail_model::{Atomicity, Domain, Rules};
-use powerfail_oracle::{CommandLine, Limits, Ready, RecoveryPlan, Server};
+use powerfail_oracle::{CommandLine, Limits, Oracle, Ready, RecoveryPlan, Server, Settings};
 use powerfail_protocol::shared::DESOCK_VARIABLE;
 use powerfail_trace::Trace;
 use regex::bytes::Regex;
 use serde::{Deserialize, Serialize};
 
+use crate::error::CheckError;
 use crate::persistent::Persistent;
 
 /// Stands for the path of the input in the arguments of recovery.
@@ -135,8 +136,22 @@ impl Recovery {
         variables
     }
 
+    /// Fails if a command of recovery cannot be run, or a path that it needs does not exist. Needs no trace, so that
+    /// a campaign can ask before it records anything.
+    pub fn inspect(&self) -> Result<(), CheckError> {
+        Oracle::new(self.plan_without_trace(), Settings::default())?;
+        Ok(())
+    }
+
     /// The plan of the oracle.
     pub fn plan(&self, trace: &Trace) -> RecoveryPlan {
+        let mut plan = self.plan_without_trace();
+        Persistent::of(trace).equip(&mut plan);
+        plan
+    }
+
+    /// The plan of the oracle without what only the trace says: the memory that recovery must find again.
+    fn plan_without_trace(&self) -> RecoveryPlan {
         let command = |words: &Vec<OsString>| CommandLine::new(self.with_input(words));
         let mut plan = RecoveryPlan::new(command(&self.recover));
         plan.checker = self.checker.as_ref().map(command);
@@ -160,7 +175,6 @@ impl Recovery {
         plan.working_directory = Some(self.working_directory.clone());
         plan.input.clone_from(&self.input);
         plan.environment.clone_from(&self.environment);
-        Persistent::of(trace).equip(&mut plan);
         if self.desock {
             plan.preload = true;
             plan.environment.push((DESOCK_VARIABLE.into(), "1".into()));

@@ -1,7 +1,5 @@
 //! From a trace to findings: lint, and crashes at the failure points that are worth it.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +14,6 @@ use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
 use crate::options::{CampaignOptions, Checks};
-use powerfail_recorder::InputChannel;
 
 /// Executions at one failure point whose lost lines are explored.
 const EXECUTIONS_MAX: u64 = 200;
@@ -63,15 +60,10 @@ impl Observer for Silent<'_> {
 
 impl TraceTester {
     pub(crate) fn new(options: &Arc<CampaignOptions>, runtime: &Arc<[u8]>) -> Self {
-        let mut recovery = options.judging.recovery.clone();
-        if recovery.recover.is_empty() {
-            recovery.recover = command_with(options, b"");
-            recovery.desock = options.desock;
-        }
         Self {
             options: Arc::clone(options),
             runtime: Arc::clone(runtime),
-            recovery,
+            recovery: options.recovery(),
         }
     }
 
@@ -92,7 +84,7 @@ impl TraceTester {
     /// The target itself as recovery, fed with an input. `file` is where the input will be.
     pub(crate) fn recovery_with(&self, input: &[u8], file: &Path, base: &Recovery) -> Recovery {
         Recovery {
-            recover: command_with(&self.options, input),
+            recover: self.options.command_with(input),
             input: Some(file.to_path_buf()),
             desock: self.options.desock,
             client: None,
@@ -174,20 +166,4 @@ impl TraceTester {
         }
         findings
     }
-}
-
-/// The command of the target. An input that comes as arguments is put in its place; another one stays a
-/// placeholder.
-fn command_with(options: &CampaignOptions, input: &[u8]) -> Vec<OsString> {
-    if options.input != InputChannel::Arguments {
-        return options.command.clone();
-    }
-    let lines = powerfail_recorder::split_arguments(input);
-    let words = options.command.iter();
-    words
-        .flat_map(|word| match word.as_bytes() {
-            b"{input}" => lines.clone(),
-            _ => vec![word.clone()],
-        })
-        .collect()
 }

@@ -1,6 +1,7 @@
 //! The options of a campaign. They are stored in its directory, for `--resume`.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -185,6 +186,32 @@ impl CampaignOptions {
             machines: None,
             check_budget: Duration::from_secs(10),
         }
+    }
+
+    /// How recovery is run by default: by its own command, or else by the target with an empty input.
+    pub fn recovery(&self) -> Recovery {
+        let mut recovery = self.judging.recovery.clone();
+        if recovery.recover.is_empty() {
+            recovery.recover = self.command_with(b"");
+            recovery.desock = self.desock;
+        }
+        recovery
+    }
+
+    /// The command of the target. An input that comes as arguments is put in its place; another one stays a
+    /// placeholder.
+    pub(crate) fn command_with(&self, input: &[u8]) -> Vec<OsString> {
+        if self.input != InputChannel::Arguments {
+            return self.command.clone();
+        }
+        let lines = powerfail_recorder::split_arguments(input);
+        let words = self.command.iter();
+        words
+            .flat_map(|word| match word.as_bytes() {
+                b"{input}" => lines.clone(),
+                _ => vec![word.clone()],
+            })
+            .collect()
     }
 }
 

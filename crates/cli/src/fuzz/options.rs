@@ -1,5 +1,5 @@
-//! From flags, the configuration file and an older campaign to what a campaign is to do. What is wrong is
-//! said here, before anything runs.
+//! From flags, the configuration file and an older campaign to the options of a campaign. Mistakes are reported here,
+//! before anything runs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,13 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use powerfail_check::CheckError;
 use powerfail_config::{CommandText, FuzzSettings, Input};
 use powerfail_fuzz::{
     CampaignError, CampaignOptions, Checks, InputChannel, MachineLink, resumed_options,
 };
 use powerfail_fuzz_store::{StoreError, read_record};
-use powerfail_oracle::{CommandLine, Oracle, RecoveryPlan, Settings};
 
 /// A campaign that can be run.
 pub(super) struct Campaign {
@@ -58,12 +56,12 @@ fn place(settings: &FuzzSettings) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
         && !name.starts_with('.');
     ensure!(
         is_plain,
-        "--name: `{name}` is to be the name of a directory: letters, digits, - and _"
+        "invalid value `{name}` for --name: expected the name of a directory, of letters, digits, - and _"
     );
     Ok((out.join(name), vec![out]))
 }
 
-/// Finds what is wrong with paths and commands by themselves.
+/// Refuses paths that cannot be right.
 fn refuse_slips(settings: &FuzzSettings) -> anyhow::Result<()> {
     let target = &settings.target;
     for (flag, directory) in [("--seeds", &target.seeds), ("--images", &target.images)] {
@@ -83,31 +81,22 @@ fn refuse_slips(settings: &FuzzSettings) -> anyhow::Result<()> {
     for directory in &settings.instances.sync {
         ensure!(
             directory.is_dir(),
-            "--sync: {} is no directory",
+            "--sync: {} is not a directory",
             directory.display()
         );
     }
     Ok(())
 }
 
-/// Finds commands that cannot be run.
+/// Refuses commands that cannot be run.
 pub(super) fn refuse_commands(options: &CampaignOptions) -> Result<(), CampaignError> {
     let target = options.command.first().map(OsString::as_os_str);
     powerfail_recorder::inspect(target.unwrap_or_default())?;
-    let recovery = &options.judging.recovery;
-    let recover = match recovery.recover.as_slice() {
-        [] => &options.command,
-        _ => &recovery.recover,
-    };
-    let mut plan = RecoveryPlan::new(CommandLine::new(recover));
-    plan.checker = recovery.checker.as_ref().map(CommandLine::new);
-    plan.dump = recovery.dump.as_ref().map(CommandLine::new);
-    plan.working_directory = Some(recovery.working_directory.clone());
-    Oracle::new(plan, Settings::default()).map_err(CheckError::from)?;
+    options.recovery().inspect()?;
     Ok(())
 }
 
-/// A campaign that is to be begun.
+/// A new campaign.
 fn fresh(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOptions> {
     let target = &settings.target;
     ensure!(
@@ -121,7 +110,7 @@ fn fresh(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOptions>
         Err(StoreError::NoCampaign { .. }) => {}
         // Another version or a damaged one is a campaign, too.
         Ok(_) | Err(_) => bail!(
-            "{} holds a campaign already; give --resume to go on with it, or another --out",
+            "{} already holds a campaign; give --resume to continue it, or another --out",
             out.display()
         ),
     }
@@ -130,37 +119,37 @@ fn fresh(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOptions>
     Ok(options)
 }
 
-/// A campaign that is there.
+/// An existing campaign, continued.
 fn resumed(settings: &FuzzSettings, out: &Path) -> anyhow::Result<CampaignOptions> {
     let mut options = match resumed_options(out) {
         Ok(options) => options,
         Err(CampaignError::Store(StoreError::NoCampaign { .. })) => bail!(
-            "there is no campaign in {} to go on with; leave --resume out to begin one",
+            "there is no campaign in {} to continue; leave --resume out to start one",
             out.display()
         ),
         Err(error) => return Err(error.into()),
     };
     ensure!(
         settings.target.command.is_empty() || settings.target.command == options.command,
-        "{} holds a campaign with another command, {}; leave the command out to go on with it, or give another --out",
+        "{} holds a campaign with another command, {}; leave the command out to continue it, or give another --out",
         out.display(),
         shown(&options.command)
     );
     let way = input_way(&options.command, settings.target.input)?;
     ensure!(
         settings.target.input.is_none() || way == options.input,
-        "{} holds a campaign with another --input; leave it out to go on with it, or give another --out",
+        "{} holds a campaign with another --input; leave it out to continue it, or give another --out",
         out.display()
     );
     options.out = absolute(out)?;
     Ok(options)
 }
 
-/// Goes where the campaign was begun: its command may have relative paths.
+/// Changes to the directory in which the campaign was started: its command may have relative paths.
 pub(super) fn enter_working_directory(options: &CampaignOptions) -> anyhow::Result<()> {
     let directory = &options.judging.recovery.working_directory;
     std::env::set_current_dir(directory)
-        .with_context(|| format!("{}: the campaign was begun there", directory.display()))
+        .with_context(|| format!("{}: the campaign was started there", directory.display()))
 }
 
 /// What settings say, over everything else.
@@ -248,7 +237,7 @@ fn apply_to_recovery(settings: &FuzzSettings, options: &mut CampaignOptions) {
     add(&mut recovery.no_trust, report.no_trust.iter().flatten());
 }
 
-/// Adds what is not there: a campaign that is resumed has the flags of earlier runs.
+/// Adds what is missing: a resumed campaign has the flags of earlier runs.
 fn add<'a>(known: &mut Vec<String>, more: impl Iterator<Item = &'a String>) {
     for it in more {
         if !known.contains(it) {
@@ -267,7 +256,7 @@ pub(super) fn input_way(target: &[OsString], asked: Option<Input>) -> anyhow::Re
     };
     ensure!(
         has("{pool}"),
-        "the command has no {{pool}}, in whose place the path of its pool is to stand: powerfail fuzz -- {} {{pool}}",
+        "the command has no {{pool}}, which stands for the path of its pool: powerfail fuzz -- {} {{pool}}",
         target
             .first()
             .map_or(OsStr::new("./my-program"), OsString::as_os_str)
@@ -289,14 +278,14 @@ pub(super) fn input_way(target: &[OsString], asked: Option<Input>) -> anyhow::Re
         Input::File => {
             ensure!(
                 has("{input}"),
-                "the command has no {{input}}, in whose place the path of its input is to stand"
+                "the command has no {{input}}, which stands for the path of its input"
             );
             Ok(InputChannel::File)
         }
         Input::Args => {
             ensure!(
                 target.iter().skip(1).any(|word| word == "{input}"),
-                "the command has no argument {{input}}, in whose place the words of the input are to stand"
+                "the command has no argument {{input}}, which stands for the words of the input"
             );
             Ok(InputChannel::Arguments)
         }

@@ -60,6 +60,7 @@ fn paths_that_cannot_be_read() {
         let run = fuzz(&folder, &[flag, path]);
         run.is_refused_with(SETUP, &[flag, path]);
     }
+    fuzz(&folder, &["--recover-input", "missing"]).is_refused_with(SETUP, &["missing"]);
     assert!(!folder.path("out").exists(), "nothing was begun");
 }
 
