@@ -1,13 +1,13 @@
 //! Candidates of the lint: a crash has to show that recovery misses what may be lost.
 
-use powerfail_explore::{LostLine, LostLines};
+use powerfail_explore::{LostLines, OlderVersion};
 use powerfail_finding::Role;
 use powerfail_lint::Hit;
 use powerfail_model::{EventIndex, LineId, LineIndex, Rules};
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
-use crate::runner::{Trial, TrialState};
+use crate::runner::{Survival, Trial};
 
 /// How many moments behind a publication are tried.
 const MOMENTS_MAX: usize = 4;
@@ -27,7 +27,7 @@ pub(crate) fn trials(trace: &Trace, rules: Rules, hit: &Hit) -> Result<Vec<Trial
                 pool: place.pool,
                 line: LineIndex(line),
             };
-            lost = lost.with(line, LostLine::Before(site.event));
+            lost = lost.with(line, OlderVersion::Before(site.event));
         }
     }
     let newest = hit.sites.iter().map(|site| site.event).max();
@@ -38,7 +38,7 @@ pub(crate) fn trials(trace: &Trace, rules: Rules, hit: &Hit) -> Result<Vec<Trial
         .into_iter()
         .map(|at| Trial {
             at,
-            state: TrialState::Lost(lost.clone()),
+            state: Survival::Lost(lost.clone()),
         })
         .collect())
 }

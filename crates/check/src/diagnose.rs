@@ -23,14 +23,14 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use powerfail_explore::{LostLine, LostLines};
+use powerfail_explore::{LostLines, OlderVersion};
 use powerfail_finding::Code;
 use powerfail_image::{CursorOptions, ImageCursor};
 use powerfail_model::{CrashState, EventIndex, LineId, Rules};
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
-use crate::runner::{Trial, TrialState};
+use crate::runner::{Survival, Trial};
 use crate::symptom::Symptom;
 
 pub(crate) use flushes::LostStore;
@@ -229,10 +229,10 @@ pub(crate) fn lost_at(at: EventIndex, lost: &[(LineId, EventIndex)]) -> Trial {
     let lines: LostLines = lost
         .iter()
         .filter(|(_, event)| *event < at)
-        .map(|(line, event)| (*line, LostLine::Before(*event)))
+        .map(|(line, event)| (*line, OlderVersion::Before(*event)))
         .collect();
     Trial {
         at,
-        state: TrialState::Lost(lines),
+        state: Survival::Lost(lines),
     }
 }

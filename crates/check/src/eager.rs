@@ -23,9 +23,9 @@ use rustc_hash::FxHashSet;
 use crate::crash::{Engine, Failed, Share};
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
-use crate::event::{Event, Step};
+use crate::event::{CheckEvent, Step};
 use crate::places::Places;
-use crate::runner::{Trial, TrialState};
+use crate::runner::{Survival, Trial};
 use failures::{FailingState, Failures};
 
 /// How many failures are diagnosed at a time, and how many times at most.
@@ -92,7 +92,7 @@ pub(crate) fn explore(
     let limit = budget.map(|budget| runs_within(budget, each, jobs));
     let states = limit.map_or(survey.states, |limit| survey.states.min(limit as u64));
     let runs = u32::try_from(states.div_ceil(jobs as u64)).unwrap_or(u32::MAX);
-    engine.observer.event(Event::Combinations {
+    engine.observer.event(CheckEvent::Combinations {
         eager: &totals,
         states,
         estimate: each.saturating_mul(runs),
@@ -190,7 +190,7 @@ fn run_states(
                 left = left.map(|left| left - 1);
                 let trial = Trial {
                     at: state.at,
-                    state: TrialState::Exactly(state.state.clone()),
+                    state: Survival::Exactly(state.state.clone()),
                 };
                 return Ok(Some((state, trial)));
             }
@@ -421,7 +421,7 @@ fn failed_of(found: FailingState) -> Failed {
     Failed {
         trial: Trial {
             at: found.state.at,
-            state: TrialState::Exactly(found.state.state.clone()),
+            state: Survival::Exactly(found.state.state.clone()),
         },
         state: found.state.state,
         stack: found.state.stack,

@@ -39,7 +39,7 @@ pub enum Step {
 /// Something that happens during a check.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum CheckEvent<'a> {
     /// A step has begun (`done` is 0) or got further.
     Progress {
         /// The step.
@@ -96,7 +96,7 @@ pub enum Event<'a> {
 /// Receives the events of a check.
 pub trait Observer {
     /// Something happens.
-    fn event(&mut self, event: Event<'_>);
+    fn event(&mut self, event: CheckEvent<'_>);
 
     /// Whether the user wants to stop. The engine asks often.
     fn is_interrupted(&self) -> bool {
@@ -106,6 +106,12 @@ pub trait Observer {
 
 impl dyn Observer + '_ {
     pub(crate) fn progress(&mut self, step: Step, done: u64, of: u64) {
-        self.event(Event::Progress { step, done, of });
+        self.event(CheckEvent::Progress { step, done, of });
+    }
+
+    /// The same; whether the engine is to continue.
+    pub(crate) fn tick(&mut self, step: Step, done: u64, of: u64) -> bool {
+        self.progress(step, done, of);
+        !self.is_interrupted()
     }
 }

@@ -15,11 +15,11 @@ struct Blamed {
 
 /// What makes two findings the same bug.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Cause((Code, Vec<Blamed>));
+pub struct BugKey((Code, Vec<Blamed>));
 
 /// What a finding is about, to tell whether another one is about the same.
-pub fn cause_of(finding: &Finding) -> Cause {
-    Cause(key(finding))
+pub fn bug_key(finding: &Finding) -> BugKey {
+    BugKey(key(finding))
 }
 
 /// What makes two findings the same bug: the kind, and the lines to blame.

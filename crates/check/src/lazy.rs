@@ -47,7 +47,7 @@ use powerfail_trace::{StackId, Trace};
 
 use crate::content::Contents;
 use crate::error::CheckError;
-use crate::event::{Event, Observer, Step};
+use crate::event::{CheckEvent, Observer, Step};
 use crate::options::LazyOptions;
 use crate::runner::Runner;
 use budget::{BudgetedExecutor, ExecutionBudget};
@@ -277,7 +277,7 @@ impl TurnByTurn<'_, '_> {
             let key = &failure.key;
             if self.announced.insert((key.code, key.store, key.failures)) {
                 let (code, at) = (key.code, failure.at);
-                self.observer.event(Event::Failing { code, at });
+                self.observer.event(CheckEvent::Failing { code, at });
             }
         }
     }
@@ -402,10 +402,7 @@ impl TurnByTurn<'_, '_> {
                 .map(|executor| BudgetedExecutor { executor, left });
             let executors = executors.collect();
             let observer = &mut *self.observer;
-            let mut tick = |done| {
-                observer.progress(step, done, total);
-                !observer.is_interrupted()
-            };
+            let mut tick = |done| observer.tick(step, done, total);
             let this_round = Round {
                 points: &points,
                 explore: &|executor: &mut BudgetedExecutor<OracleExecutor<'_, '_>>,

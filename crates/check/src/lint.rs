@@ -11,7 +11,7 @@ use crate::remedy::Remedy;
 
 /// The result of a lint.
 #[derive(Debug)]
-pub struct Linted {
+pub struct LintFindings {
     /// The findings.
     pub findings: Vec<Finding>,
     /// What limits the result, for the report.
@@ -24,7 +24,7 @@ pub fn lint(
     trace: &Trace,
     options: &LintOptions,
     progress: &mut dyn FnMut(u64),
-) -> Result<Linted, CheckError> {
+) -> Result<LintFindings, CheckError> {
     let mut places = Places::new(trace, &options.trust).of_domain(options.domain);
     let found = find(trace, options, &mut places, progress)?;
     let shown = found
@@ -41,7 +41,7 @@ pub fn lint(
     });
     let mut findings = group(findings.collect());
     places.name_syncs(&mut findings)?;
-    Ok(Linted {
+    Ok(LintFindings {
         findings,
         notes: note(&found).into_iter().chain(places.notes()).collect(),
     })

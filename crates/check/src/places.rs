@@ -17,10 +17,10 @@ use crate::remedy::Remedy;
 const BYTES_SHOWN: usize = 32;
 
 /// What names a line of code, also where there are no sources.
-pub(crate) type Line = (Option<String>, Option<u32>, Option<String>, Option<u64>);
+pub(crate) type CodeLine = (Option<String>, Option<u32>, Option<String>, Option<u64>);
 
 /// The line of code of a place.
-pub(crate) fn line_of(place: &SourcePlace) -> Line {
+pub(crate) fn line_of(place: &SourcePlace) -> CodeLine {
     let offset = match place.line {
         Some(_) => None,
         None => place.code().map(|(_, offset)| offset),

@@ -175,10 +175,7 @@ impl Engine<'_, '_> {
                 executors.collect::<Result<_, CheckError>>()?;
             let settings = WatchSettings { contents, benign };
             let observer = &mut *self.observer;
-            let mut tick = |done| {
-                observer.progress(Step::Races, done, total);
-                !observer.is_interrupted()
-            };
+            let mut tick = |done| observer.tick(Step::Races, done, total);
             let this_round = Round {
                 points: &round_points,
                 explore: &|(executor, shadow): &mut WatchWorker<'_, '_>,

@@ -19,7 +19,7 @@ use crate::event::Observer;
 use crate::output_directory;
 use crate::persistent::Persistent;
 use crate::recovery::Recovery;
-use crate::runner::{Trial, TrialState};
+use crate::runner::{Survival, Trial};
 use crate::symptom::symptom_of;
 
 /// The name of the trace that shows a finding, in the output directory. `None` if the finding needs no crash to be
@@ -165,7 +165,7 @@ impl<'a> Replay<'a> {
         let mut runner = checker.runner(Instruments::default())?;
         let trial = Trial {
             at: self.at,
-            state: TrialState::Again(self.state.clone(), self.overlay.clone()),
+            state: Survival::Again(self.state.clone(), self.overlay.clone()),
         };
         if let (Some((place, len)), RecoveryOutcome::Content { output }) =
             (stored_by(self.finding, self.trace), &evidence.recovery)

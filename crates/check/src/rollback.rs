@@ -17,7 +17,7 @@ use crate::error::CheckError;
 use crate::event::Step;
 use crate::lint;
 use crate::places::Places;
-use crate::runner::{Trial, TrialResult, TrialState};
+use crate::runner::{Survival, Trial, TrialResult};
 use crate::symptom::Symptom;
 
 /// How many bytes of a store are compared and shown.
@@ -100,7 +100,7 @@ impl Engine<'_, '_> {
             // Is this store to blame? Without it recovery should succeed.
             let undone = Trial {
                 at: moment.end,
-                state: TrialState::Again(
+                state: Survival::Again(
                     CrashState::default(),
                     vec![Patch {
                         pool: moment.at.pool,
@@ -135,7 +135,7 @@ impl Engine<'_, '_> {
     }
 }
 
-/// Finds the end of the transaction that a store is in. None if it is no store.
+/// Finds the end of the transaction that a store is in. None if it is not a store.
 fn moment_of(trace: &Trace, store: EventIndex) -> Result<Option<Moment>, CheckError> {
     let mut records = trace.records_from(store);
     let Some(record) = records.next_record()? else {

@@ -34,7 +34,7 @@ pub(crate) struct Trial {
     /// The power fails just before this event.
     pub(crate) at: EventIndex,
     /// What survives.
-    pub(crate) state: TrialState,
+    pub(crate) state: Survival,
 }
 
 impl Trial {
@@ -42,14 +42,14 @@ impl Trial {
     pub(crate) const fn prefix(at: EventIndex) -> Self {
         Self {
             at,
-            state: TrialState::Newest,
+            state: Survival::Newest,
         }
     }
 }
 
 /// What survives of the stores before a failure.
 #[derive(Clone, Debug)]
-pub(crate) enum TrialState {
+pub(crate) enum Survival {
     /// All of them.
     Newest,
     /// Those that are surely durable.
@@ -62,7 +62,7 @@ pub(crate) enum TrialState {
     Again(CrashState, Vec<Patch>),
 }
 
-impl TrialState {
+impl Survival {
     /// What lies on top of what survives.
     fn overlay(&self) -> &[Patch] {
         match self {
@@ -81,7 +81,7 @@ pub(crate) struct RunnerOptions {
     pub(crate) rules: Rules,
     /// What fresh memory holds.
     pub(crate) fill: Option<Fill>,
-    /// Files that are no pools and that recovery needs beside them.
+    /// Files that are not pools and that recovery needs beside them.
     pub(crate) companions: Vec<std::path::PathBuf>,
 }
 
@@ -314,7 +314,7 @@ impl<'t> Runner<'t> {
         order.sort_by_key(|number| trials[*number].at);
         let needs_frontier = trials
             .iter()
-            .any(|trial| !matches!(trial.state, TrialState::Newest));
+            .any(|trial| !matches!(trial.state, Survival::Newest));
         let mut next = order.iter();
         self.drive(
             PassKind {
@@ -575,7 +575,7 @@ impl<'t> Runner<'t> {
     }
 
     fn prepare_first(&mut self, trial: &Trial) -> Result<(), CheckError> {
-        let mut cursor = self.cursor(!matches!(trial.state, TrialState::Newest))?;
+        let mut cursor = self.cursor(!matches!(trial.state, Survival::Newest))?;
         cursor.move_to(trial.at)?;
         let state = state_at(&cursor, &trial.state).unwrap_or_default();
         self.images[0].prepare_with(&cursor, &state, trial.state.overlay())?;
@@ -584,17 +584,17 @@ impl<'t> Runner<'t> {
 }
 
 /// The crash state that a trial asks for, if it is possible where the cursor stands.
-pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &TrialState) -> Option<CrashState> {
+pub(crate) fn state_at(cursor: &ImageCursor<'_>, wanted: &Survival) -> Option<CrashState> {
     match wanted {
-        TrialState::Newest => Some(CrashState::default()),
-        TrialState::Floors => {
+        Survival::Newest => Some(CrashState::default()),
+        Survival::Floors => {
             let lines = cursor.frontier()?.open_lines_sorted();
             Some(CrashState {
                 versions: lines.iter().map(|line| (line.id(), 0)).collect(),
             })
         }
-        TrialState::Lost(lost) => lost.crash_state(cursor.frontier()?),
-        TrialState::Exactly(state) | TrialState::Again(state, _) => Some(state.clone()),
+        Survival::Lost(lost) => lost.crash_state(cursor.frontier()?),
+        Survival::Exactly(state) | Survival::Again(state, _) => Some(state.clone()),
     }
 }
 

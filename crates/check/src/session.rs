@@ -24,7 +24,7 @@ use powerfail_trace::{Completeness, Trace};
 use crate::checker::Checker;
 use crate::crash::Crashed;
 use crate::error::CheckError;
-use crate::event::{Event, Observer, Step};
+use crate::event::{CheckEvent, Observer, Step};
 use crate::lint::lint;
 use crate::options::CrashOptions;
 use crate::output_directory;
@@ -80,12 +80,12 @@ impl Session<'_> {
         let path = out.join(output_directory::TRACE);
         let (recording, server) = settings::workload(settings, &path)?;
         let summary = record_workload(&recording, self.runtime, server.as_ref())?;
-        self.observer.event(Event::Recorded(&summary));
+        self.observer.event(CheckEvent::Recorded(&summary));
         for sentence in &summary.notes {
-            self.observer.event(Event::Note(sentence));
+            self.observer.event(CheckEvent::Note(sentence));
         }
         for sentence in &summary.warnings {
-            self.observer.event(Event::Warning(sentence));
+            self.observer.event(CheckEvent::Warning(sentence));
         }
         let trace = open(&path)?;
         let recovery = settings::recovery(test, &settings.command, &trace, self.observer)?;
@@ -207,7 +207,7 @@ impl Session<'_> {
         recorded: &ScheduledTraces,
     ) -> Result<(Crashed, usize), SessionError> {
         let distinct = recorded.distinct_count();
-        self.observer.event(Event::Schedules {
+        self.observer.event(CheckEvent::Schedules {
             recordings: recorded.count,
             distinct,
         });

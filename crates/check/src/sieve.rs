@@ -7,7 +7,7 @@ use powerfail_config::{Baseline, Only, Suppression, sift};
 use powerfail_finding::{Finding, Report, Totals};
 use powerfail_trace::Trace;
 
-use crate::event::{Event, Observer};
+use crate::event::{CheckEvent, Observer};
 
 /// What decides which findings are reported.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,9 +73,9 @@ pub(crate) struct SiftedEvents<'a> {
 }
 
 impl Observer for SiftedEvents<'_> {
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: CheckEvent<'_>) {
         match event {
-            Event::Finding(finding) if !self.sieve.is_announced(finding) => {}
+            CheckEvent::Finding(finding) if !self.sieve.is_announced(finding) => {}
             event => self.observer.event(event),
         }
     }
@@ -92,14 +92,14 @@ mod tests {
     use powerfail_trace::{Meta, Trace, TraceWriter, WriterOptions};
 
     use super::{Sieve, SiftedEvents};
-    use crate::event::{Event, Observer};
+    use crate::event::{CheckEvent, Observer};
 
     #[derive(Default)]
     struct Codes(Vec<Code>);
 
     impl Observer for Codes {
-        fn event(&mut self, event: Event<'_>) {
-            if let Event::Finding(finding) = event {
+        fn event(&mut self, event: CheckEvent<'_>) {
+            if let CheckEvent::Finding(finding) = event {
                 self.0.push(finding.code);
             }
         }
@@ -122,7 +122,7 @@ mod tests {
             observer: &mut codes,
         };
         for finding in findings {
-            events.event(Event::Finding(finding));
+            events.event(CheckEvent::Finding(finding));
         }
         codes.0
     }

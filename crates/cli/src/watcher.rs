@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use powerfail_check::{Event, Observer, Step};
+use powerfail_check::{CheckEvent, Observer, Step};
 use powerfail_report::findings;
 
 use crate::interrupt;
@@ -54,16 +54,16 @@ impl Watcher {
 }
 
 impl Observer for Watcher {
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: CheckEvent<'_>) {
         match event {
-            Event::Progress { step, done, of } => self.advance(step, done, of),
-            Event::Plan {
+            CheckEvent::Progress { step, done, of } => self.advance(step, done, of),
+            CheckEvent::Plan {
                 runs,
                 points,
                 estimate,
                 budget,
             } => self.line(&findings::plan_sentence(runs, points, estimate, budget)),
-            Event::Combinations {
+            CheckEvent::Combinations {
                 eager,
                 states,
                 estimate,
@@ -73,21 +73,21 @@ impl Observer for Watcher {
                     let _ = findings::combinations(stderr, eager, states, estimate);
                 });
             }
-            Event::Recorded(summary) => {
+            CheckEvent::Recorded(summary) => {
                 self.progress = None;
                 let _ = powerfail_report::record::choice_of_pools(&mut anstream::stderr(), summary);
             }
-            Event::Note(sentence) => self.line(&format!("note: {sentence}")),
-            Event::Warning(sentence) => self.line(&format!("warning: {sentence}")),
-            Event::Schedules {
+            CheckEvent::Note(sentence) => self.line(&format!("note: {sentence}")),
+            CheckEvent::Warning(sentence) => self.line(&format!("warning: {sentence}")),
+            CheckEvent::Schedules {
                 recordings,
                 distinct,
             } => self.line(&findings::schedules_sentence(recordings, distinct)),
             // The report follows; a notice is for a user who waits at a terminal.
-            Event::Failing { code, at } if std::io::stderr().is_terminal() => {
+            CheckEvent::Failing { code, at } if std::io::stderr().is_terminal() => {
                 self.line(&findings::failing_notice(code, at.0));
             }
-            Event::Finding(finding) if std::io::stderr().is_terminal() => {
+            CheckEvent::Finding(finding) if std::io::stderr().is_terminal() => {
                 self.line(&findings::notice(finding));
             }
             _ => {}

@@ -20,7 +20,7 @@ mod report;
 mod server;
 
 pub use check::{CHECK_BUDGET, CheckArgs, CheckOwnArgs, CheckOwnSettings, CheckSettings};
-pub use crash::{CrashArgs, CrashSettings, Exploration, StrategyArgs, StrategySettings};
+pub use crash::{CrashArgs, CrashSettings, CrashStrategy, StrategyArgs, StrategySettings};
 pub use explore::{EagerArgs, EagerSettings, LazyArgs, LazySettings, RaceArgs, RaceSettings};
 pub use failures::{FailureArgs, FailureSettings};
 pub use fuzz::{

@@ -36,7 +36,7 @@ pub use eager::{
 pub use granularity::Granularity;
 pub use interleaving::Interleaving;
 pub use keys::{PointKey, PointKeys, StackNames};
-pub use lost_lines::{LostLine, LostLines};
+pub use lost_lines::{LostLines, OlderVersion};
 pub use plan::{LeftOut, Plan, PlanOptions, PlannedPoint, runs_within};
 pub use point::{FailurePoint, Trigger};
 pub use powerfail_protocol::random::Random;

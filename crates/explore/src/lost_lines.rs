@@ -6,7 +6,7 @@ use powerfail_model::{CrashState, EventIndex, Frontier, Image, LineId, OpenLine}
 
 /// Which version a lost line holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LostLine {
+pub enum OlderVersion {
     /// The durable floor: everything that may be lost is lost.
     Floor,
     /// A version, counted from the durable floor at the failure point.
@@ -18,7 +18,7 @@ pub enum LostLine {
 /// The lines that lose stores in a crash state; all other lines are newest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostLines {
-    lines: BTreeMap<LineId, LostLine>,
+    lines: BTreeMap<LineId, OlderVersion>,
 }
 
 impl LostLines {
@@ -29,7 +29,7 @@ impl LostLines {
 
     /// Adds a line.
     #[must_use]
-    pub fn with(mut self, line: LineId, lost: LostLine) -> Self {
+    pub fn with(mut self, line: LineId, lost: OlderVersion) -> Self {
         self.lines.insert(line, lost);
         self
     }
@@ -47,20 +47,20 @@ impl LostLines {
     }
 }
 
-impl FromIterator<(LineId, LostLine)> for LostLines {
-    fn from_iter<T: IntoIterator<Item = (LineId, LostLine)>>(lines: T) -> Self {
+impl FromIterator<(LineId, OlderVersion)> for LostLines {
+    fn from_iter<T: IntoIterator<Item = (LineId, OlderVersion)>>(lines: T) -> Self {
         Self {
             lines: lines.into_iter().collect(),
         }
     }
 }
 
-fn version_of(line: &OpenLine, lost: LostLine) -> Option<usize> {
+fn version_of(line: &OpenLine, lost: OlderVersion) -> Option<usize> {
     match lost {
-        LostLine::Floor => Some(0),
-        LostLine::Version(version) => (version < line.version_count()).then_some(version),
+        OlderVersion::Floor => Some(0),
+        OlderVersion::Version(version) => (version < line.version_count()).then_some(version),
         // A store that crosses lines, or is split into words, has several entries under one event.
-        LostLine::Before(event) => line.stores().position(|store| store.event == event),
+        OlderVersion::Before(event) => line.stores().position(|store| store.event == event),
     }
 }
 
@@ -105,23 +105,23 @@ mod tests {
         let frontier = frontier(&[(3, 0), (5, 8), (6, 64), (9, 16)]);
         let lost = |lost| versions(&LostLines::new().with(line(0), lost), &frontier);
         assert_eq!(
-            lost(LostLine::Before(EventIndex(5))),
+            lost(OlderVersion::Before(EventIndex(5))),
             Some(vec![(line(0), 1)])
         );
         assert_eq!(
-            lost(LostLine::Before(EventIndex(9))),
+            lost(OlderVersion::Before(EventIndex(9))),
             Some(vec![(line(0), 2)])
         );
-        assert_eq!(lost(LostLine::Floor), Some(vec![(line(0), 0)]));
-        assert_eq!(lost(LostLine::Version(3)), Some(vec![(line(0), 3)]));
+        assert_eq!(lost(OlderVersion::Floor), Some(vec![(line(0), 0)]));
+        assert_eq!(lost(OlderVersion::Version(3)), Some(vec![(line(0), 3)]));
     }
 
     #[test]
     fn what_is_not_possible_is_not_tried() {
         let frontier = frontier(&[(3, 0)]);
         let lost = |id, lost| versions(&LostLines::new().with(id, lost), &frontier);
-        assert!(lost(line(0), LostLine::Version(2)).is_none());
-        assert!(lost(line(0), LostLine::Before(EventIndex(2))).is_none());
-        assert!(lost(line(1), LostLine::Floor).is_none());
+        assert!(lost(line(0), OlderVersion::Version(2)).is_none());
+        assert!(lost(line(0), OlderVersion::Before(EventIndex(2))).is_none());
+        assert!(lost(line(1), OlderVersion::Floor).is_none());
     }
 }

@@ -21,7 +21,7 @@ const FORMAT: u32 = 2;
 
 /// The record of a campaign: `campaign.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct CampaignRecord {
     /// The version of the files in the directory.
     pub format: u32,
     /// Distinguishes this campaign from another one in the same directory.
@@ -37,7 +37,7 @@ pub struct Record {
 /// The files of a campaign, opened by the one process that may change them.
 pub struct Campaign {
     /// Its record.
-    pub record: Record,
+    pub record: CampaignRecord,
     /// Its images.
     pub images: Images,
     /// Its test cases.
@@ -76,7 +76,7 @@ impl Campaign {
         }
         let now = (SystemTime::now().duration_since(UNIX_EPOCH)).unwrap_or_default();
         let unique = format!("{now:?} {} {}", std::process::id(), directory.display());
-        let record = Record {
+        let record = CampaignRecord {
             format: FORMAT,
             id: powerfail_finding::hex(&blake3::hash(unique.as_bytes()).as_bytes()[..8]),
             created_s: now.as_secs(),
@@ -109,7 +109,7 @@ impl Campaign {
         Ok(campaign)
     }
 
-    fn open(lock: Lock, record: Record) -> Result<Self> {
+    fn open(lock: Lock, record: CampaignRecord) -> Result<Self> {
         let directory = lock.directory();
         let findings = directory.join(FINDINGS_DIRECTORY);
         fs::create_dir_all(&findings).map_err(StoreError::file("make", &findings))?;
@@ -196,7 +196,7 @@ pub fn discard_unused(directory: &Path) -> bool {
 ///
 /// # Errors
 /// There is none, or its record cannot be read.
-pub fn read_record(directory: &Path) -> Result<Record> {
+pub fn read_record(directory: &Path) -> Result<CampaignRecord> {
     let path = directory.join(RECORD_FILE);
     let bytes = fs::read(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => StoreError::NoCampaign {

@@ -135,7 +135,7 @@ pub struct JournalReader<T> {
 
 /// A line that [`JournalReader::read`] has read.
 #[derive(Debug)]
-pub struct Line<T> {
+pub struct JournalLine<T> {
     /// The entry, or what is wrong with the line.
     pub entry: Result<T>,
     /// The position behind it.
@@ -166,8 +166,8 @@ impl<T: DeserializeOwned> JournalReader<T> {
     /// file counts as an empty one.
     ///
     /// # Errors
-    /// The file cannot be read. A damaged line is reported in its [`Line`].
-    pub fn read(&mut self) -> Result<Vec<Line<T>>> {
+    /// The file cannot be read. A damaged line is reported in its [`JournalLine`].
+    pub fn read(&mut self) -> Result<Vec<JournalLine<T>>> {
         let bytes = match File::open(&self.path) {
             Ok(file) => read_from(&file, self.position),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -180,7 +180,7 @@ impl<T: DeserializeOwned> JournalReader<T> {
             let entry = parse_line(line, self.checked)
                 .map_err(|what| StoreError::damaged(&self.path, at, what));
             at += line.len() as u64;
-            lines.push(Line { entry, end: at });
+            lines.push(JournalLine { entry, end: at });
         }
         lines.pop_if(|line| line.entry.is_err());
         self.position = lines.last().map_or(self.position, |line| line.end);

@@ -65,12 +65,12 @@ mod text;
 mod tree;
 pub mod varint;
 
-pub use campaign::{Campaign, Record, discard_unused, read_record};
+pub use campaign::{Campaign, CampaignRecord, discard_unused, read_record};
 pub use case::{CaseNumber, Edge, Priority, Rebuild, StoredFinding, TestCase};
 pub use cut::Cut;
 pub use error::{Result, StoreError};
 pub use images::{ImageNode, Images};
-pub use journal::{Journal, JournalReader, Line};
+pub use journal::{Journal, JournalLine, JournalReader};
 pub use lock::Lock;
 pub use powerfail_image::{Contents, ImageId};
 pub use queue::{Entry, Queue, QueuedCase, Retirement, read_cases};

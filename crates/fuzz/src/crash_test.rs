@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use powerfail_check::{
-    CheckError, Checker, CrashOptions, Event, LazyOptions, LazyTime, Observer, RaceOptions,
+    CheckError, CheckEvent, Checker, CrashOptions, LazyOptions, LazyTime, Observer, RaceOptions,
     Recovery, Selection, Undisturbed,
 };
 use powerfail_explore::{FailurePointOptions, Granularity};
@@ -51,7 +51,7 @@ pub(crate) struct CrashTest {
 struct Silent<'a>(&'a dyn Fn() -> bool);
 
 impl Observer for Silent<'_> {
-    fn event(&mut self, _event: Event<'_>) {}
+    fn event(&mut self, _event: CheckEvent<'_>) {}
 
     fn is_interrupted(&self) -> bool {
         (self.0)()

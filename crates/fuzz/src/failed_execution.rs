@@ -15,29 +15,31 @@ use powerfail_recorder::TargetStatus;
 use powerfail_trace::{Body, Trace};
 use rustc_hash::FxHashSet;
 
-use crate::checker::Checker;
+use crate::check_worker::CheckWorker;
 use crate::crash_test::{CrashTest, CrashTestResult};
 use crate::error::CampaignError;
 use crate::findings::{Basis, RECOVERY_INPUT};
-use crate::job::Failure;
+use crate::job::ExecutionFailure;
 use crate::options::Checks;
 use crate::point_selection::PointsAt;
 use crate::recording::Recording;
 
-impl Checker<'_, '_> {
+impl CheckWorker<'_, '_> {
     /// Finds out why an execution failed, and reports it.
     pub(crate) fn explain(
         &mut self,
         case: &TestCase,
-        failure: Failure,
+        failure: ExecutionFailure,
     ) -> Result<(), CampaignError> {
         let of_program = match failure {
-            Failure::GaveUp => None,
-            Failure::Signal(_) | Failure::Timeout => match self.plain_run(case, failure)? {
-                Some(finding) => Some(finding),
-                // The failure does not happen again.
-                None => return Ok(()),
-            },
+            ExecutionFailure::GaveUp => None,
+            ExecutionFailure::Signal(_) | ExecutionFailure::Timeout => {
+                match self.plain_run(case, failure)? {
+                    Some(finding) => Some(finding),
+                    // The failure does not happen again.
+                    None => return Ok(()),
+                }
+            }
         };
         let node = self.shared.campaign.images.node(case.image)?;
         let crash = node.parent.zip(node.failure_point);
@@ -143,7 +145,7 @@ impl Checker<'_, '_> {
     fn plain_run(
         &self,
         case: &TestCase,
-        failure: Failure,
+        failure: ExecutionFailure,
     ) -> Result<Option<(Finding, Box<Recording>)>, CampaignError> {
         let contents = self.shared.campaign.images.load(case.image)?;
         let Some(recording) = self.record(&contents, &case.input)? else {
@@ -159,7 +161,7 @@ impl Checker<'_, '_> {
                 format!("is killed by signal {signal}"),
             ),
             (false, TargetStatus::Exited(_)) => {
-                if failure == Failure::Timeout {
+                if failure == ExecutionFailure::Timeout {
                     self.shared.warn(
                         "some executions are slower than --timeout but do not hang; consider a longer --timeout",
                     );

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use powerfail_check::{Cause, cause_of};
+use powerfail_check::{BugKey, bug_key};
 use powerfail_check::{Recovery, output_directory};
 use powerfail_finding::{Class, Finding, Report, Totals};
 use powerfail_fuzz_store::{Edge, StoredFinding, TestCase};
@@ -108,7 +108,7 @@ pub(crate) struct Findings {
 #[derive(Debug, Default)]
 struct Inner {
     all: Vec<StoredFinding>,
-    places: HashMap<Cause, usize>,
+    places: HashMap<BugKey, usize>,
 }
 
 /// What happened to a finding that was added.
@@ -163,7 +163,7 @@ impl Findings {
     /// Whether a finding is stored already, with evidence that is at least as strong.
     pub(crate) fn contains(&self, finding: &Finding) -> bool {
         let inner = self.lock();
-        let place = inner.places.get(&cause_of(finding));
+        let place = inner.places.get(&bug_key(finding));
         place.is_some_and(|place| {
             inner.all[*place].finding.evidence.is_some() || finding.evidence.is_none()
         })
@@ -176,7 +176,7 @@ impl Findings {
         basis: &Basis<'_>,
     ) -> Result<AddOutcome, CampaignError> {
         let mut inner = self.lock();
-        let cause = cause_of(&finding);
+        let cause = bug_key(&finding);
         if let Some(place) = inner.places.get(&cause).copied() {
             let known = &mut inner.all[place];
             if known.finding.evidence.is_none() && finding.evidence.is_some() {
@@ -249,8 +249,7 @@ impl Findings {
 impl Inner {
     fn push(&mut self, finding: Finding, directory: PathBuf) -> StoredFinding {
         let stored = StoredFinding { finding, directory };
-        self.places
-            .insert(cause_of(&stored.finding), self.all.len());
+        self.places.insert(bug_key(&stored.finding), self.all.len());
         self.all.push(stored.clone());
         stored
     }

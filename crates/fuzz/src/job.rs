@@ -29,7 +29,7 @@ pub(crate) enum Job {
         /// The number of the test case, if it is in the queue.
         number: Option<CaseNumber>,
         case: TestCase,
-        failure: Failure,
+        failure: ExecutionFailure,
     },
     /// Import a test case of another machine.
     Import(RemoteCase),
@@ -42,7 +42,7 @@ pub(crate) enum Job {
 
 /// How an execution failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum ExecutionFailure {
     /// A signal ended it. The signal is unknown if a campaign of format 1 has stored the test case.
     Signal(Option<i32>),
     /// It timed out.
@@ -51,7 +51,7 @@ pub(crate) enum Failure {
     GaveUp,
 }
 
-impl Failure {
+impl ExecutionFailure {
     /// `None` if the execution did not fail, or if it failed because it wrote a longer file than powerfail allows.
     pub(crate) const fn of_end(end: End) -> Option<Self> {
         match end {
@@ -188,23 +188,26 @@ mod tests {
 
     use powerfail_fuzz_store::{CaseNumber, Images, Priority, Retirement, TestCase};
 
-    use super::{Failure, Job, Kind, QueuedJob, Shares};
+    use super::{ExecutionFailure, Job, Kind, QueuedJob, Shares};
 
     #[test]
     fn a_stored_failure_keeps_its_signal() {
-        let crashed = |signal| Failure::of_retirement(&Retirement::Crashes { signal });
+        let crashed = |signal| ExecutionFailure::of_retirement(&Retirement::Crashes { signal });
         assert_eq!(
             crashed(Some(libc::SIGABRT)),
-            Some(Failure::Signal(Some(libc::SIGABRT)))
+            Some(ExecutionFailure::Signal(Some(libc::SIGABRT)))
         );
-        assert_eq!(crashed(None), Some(Failure::Signal(None)));
+        assert_eq!(crashed(None), Some(ExecutionFailure::Signal(None)));
         // Our own limit on the size of files ended it.
         assert_eq!(crashed(Some(libc::SIGXFSZ)), None);
         assert_eq!(
-            Failure::of_retirement(&Retirement::Hangs),
-            Some(Failure::Timeout)
+            ExecutionFailure::of_retirement(&Retirement::Hangs),
+            Some(ExecutionFailure::Timeout)
         );
-        assert_eq!(Failure::of_retirement(&Retirement::Redundant), None);
+        assert_eq!(
+            ExecutionFailure::of_retirement(&Retirement::Redundant),
+            None
+        );
     }
 
     #[test]

@@ -27,7 +27,7 @@
 mod afl;
 mod check_history;
 mod check_journal;
-mod checker;
+mod check_worker;
 mod crash_images;
 mod crash_test;
 mod error;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use powerfail_check::Recovery;
-use powerfail_check::{Cause, cause_of};
+use powerfail_check::{BugKey, bug_key};
 use powerfail_explore::{PointKey, PointKeys};
 use powerfail_finding::Finding;
 use powerfail_fuzz_engine::minimise::trim;
@@ -17,7 +17,7 @@ use powerfail_model::EventIndex;
 use powerfail_trace::Trace;
 use rustc_hash::FxHashSet;
 
-use crate::checker::Checker;
+use crate::check_worker::CheckWorker;
 use crate::crash_test::{CrashTest, CrashTestResult};
 use crate::error::CampaignError;
 use crate::findings::{RECOVERY_INPUT, StoredBasis};
@@ -33,14 +33,14 @@ const BUDGET: Duration = Duration::from_secs(3);
 
 /// What makes a finding the same one.
 struct Criterion<'a> {
-    cause: Cause,
+    cause: BugKey,
     checks: Checks,
     /// Names of the moments at which the finding was seen; empty if the lint found it.
     wanted: FxHashSet<PointKey>,
     recovery: &'a Recovery,
 }
 
-impl Checker<'_, '_> {
+impl CheckWorker<'_, '_> {
     /// Looks for a smaller test case of a finding, and stores it with the finding.
     pub(crate) fn minimise(
         &mut self,
@@ -113,7 +113,7 @@ impl Checker<'_, '_> {
             return Ok(false);
         };
         let trace = &recording.trace;
-        let is_it = |finding: &Finding| cause_of(finding) == criterion.cause;
+        let is_it = |finding: &Finding| bug_key(finding) == criterion.cause;
         if trace.pools().is_empty() {
             return Ok(false);
         }
@@ -158,7 +158,7 @@ impl<'a> Criterion<'a> {
             wanted.insert(keys.at(EventIndex(failure.event)));
         }
         Ok(Self {
-            cause: cause_of(finding),
+            cause: bug_key(finding),
             checks,
             wanted,
             recovery,

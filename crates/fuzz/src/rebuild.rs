@@ -64,7 +64,7 @@ pub fn rebuild_all(
         match images.rebuild(node.id, &mut recorder) {
             Ok(contents) if contents == *images.load(node.id)? => {}
             Ok(_) => wrong.push((node.id, "the bytes differ".to_owned())),
-            Err(error) => wrong.push((node.id, crate::checker::sentence(&error))),
+            Err(error) => wrong.push((node.id, crate::check_worker::sentence(&error))),
         }
     }
     Ok(wrong)

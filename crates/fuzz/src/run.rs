@@ -10,10 +10,10 @@ use powerfail_fuzz_store::{
     Campaign, Priority, Stats, StoredFinding, Sync as OtherInstances, TestCase, discard_unused,
 };
 
-use crate::checker::{Checker, sentence};
+use crate::check_worker::{CheckWorker, sentence};
 use crate::error::CampaignError;
 use crate::findings::Findings;
-use crate::job::{Failure, Job};
+use crate::job::{ExecutionFailure, Job};
 use crate::machines::Machines;
 use crate::observer::Observer;
 use crate::options::{CampaignOptions, Checks};
@@ -193,7 +193,7 @@ fn work(
         }
         return Ok(());
     }
-    let mut checker = Checker::new(number, shared)?;
+    let mut checker = CheckWorker::new(number, shared)?;
     let (mut fuzzed, mut spent) = (Duration::ZERO, Duration::ZERO);
     while !shared.is_over() {
         let begun = Instant::now();
@@ -286,7 +286,7 @@ impl SharedState<'_> {
             let number = queued.number;
             let job = match &queued.retired {
                 None => Job::Record { number, case },
-                Some(because) => match Failure::of_retirement(because) {
+                Some(because) => match ExecutionFailure::of_retirement(because) {
                     Some(failure) => Job::Explain {
                         number: Some(number),
                         case,

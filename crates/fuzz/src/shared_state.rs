@@ -17,7 +17,7 @@ use crate::check_journal::CheckJournal;
 use crate::crash_images::ImagedLocations;
 use crate::error::CampaignError;
 use crate::findings::{AddOutcome, Basis, Findings};
-use crate::job::{Failure, Job, Kind, QueuedJob};
+use crate::job::{ExecutionFailure, Job, Kind, QueuedJob};
 use crate::machines::Machines;
 use crate::observer::Observer;
 use crate::options::{CampaignOptions, Checks};
@@ -245,7 +245,7 @@ impl<'o> SharedState<'o> {
         if is_normal {
             let job = Job::Record { number, case };
             self.submit(job, entry.priority, entry.new_locations);
-        } else if let Some(failure) = Failure::of_end(discovery.end) {
+        } else if let Some(failure) = ExecutionFailure::of_end(discovery.end) {
             let (priority, news) = self.worth_of_failure(failure);
             let job = Job::Explain {
                 number: Some(number),
@@ -259,10 +259,12 @@ impl<'o> SharedState<'o> {
 
     /// How soon a failure is explained. It takes long to see a hang again, so hangs come last; except for the first
     /// one, which is most likely that of an input that the user gave.
-    fn worth_of_failure(&self, failure: Failure) -> (Priority, u64) {
+    fn worth_of_failure(&self, failure: ExecutionFailure) -> (Priority, u64) {
         match failure {
-            Failure::Timeout if self.has_hung.swap(true, Ordering::Relaxed) => (Priority::Low, 0),
-            Failure::Timeout => (Priority::High, u64::MAX),
+            ExecutionFailure::Timeout if self.has_hung.swap(true, Ordering::Relaxed) => {
+                (Priority::Low, 0)
+            }
+            ExecutionFailure::Timeout => (Priority::High, u64::MAX),
             _ => (Priority::Medium, 0),
         }
     }

@@ -45,7 +45,7 @@ pub enum Mismatch {
 
 /// Why there is no verdict on a file. Never a finding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CheckError {
+pub enum LitmusError {
     /// The file does not list what it should, or not well.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -55,7 +55,7 @@ pub enum CheckError {
 }
 
 /// Compares the model with what `file` expects.
-pub fn check(file: &LitmusFile) -> Result<Verdict, CheckError> {
+pub fn check(file: &LitmusFile) -> Result<Verdict, LitmusError> {
     let mismatches = match file {
         LitmusFile::Program(file) => check_program(file)?,
         LitmusFile::Trace(file) => check_trace(file)?,
@@ -63,7 +63,7 @@ pub fn check(file: &LitmusFile) -> Result<Verdict, CheckError> {
     Ok(Verdict { mismatches })
 }
 
-fn check_program(file: &ProgramFile) -> Result<Vec<Mismatch>, CheckError> {
+fn check_program(file: &ProgramFile) -> Result<Vec<Mismatch>, LitmusError> {
     let expected = file.expected()?;
     let found = file.states(NonTemporal::Weak)?;
     let mut mismatches = Vec::new();
@@ -91,7 +91,7 @@ fn check_program(file: &ProgramFile) -> Result<Vec<Mismatch>, CheckError> {
     Ok(mismatches)
 }
 
-fn check_trace(file: &TraceFile) -> Result<Vec<Mismatch>, CheckError> {
+fn check_trace(file: &TraceFile) -> Result<Vec<Mismatch>, LitmusError> {
     let mut mismatches = Vec::new();
     match file.expected()? {
         TraceExpectation::States { adr, eadr } => {

@@ -12,7 +12,7 @@ mod trace_file;
 
 use std::collections::BTreeSet;
 
-pub use check::{CheckError, Mismatch, Verdict, check};
+pub use check::{LitmusError, Mismatch, Verdict, check};
 pub use fields::FormatError;
 pub use limit::{POSITION_STATE_LIMIT, THREADS_MAX, Undecided};
 pub use program_file::{

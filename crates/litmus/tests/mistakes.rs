@@ -1,6 +1,6 @@
 //! Mistakes in litmus files are reported, not ignored.
 
-use powerfail_litmus::{CheckError, LitmusFile, check};
+use powerfail_litmus::{LitmusError, LitmusFile, check};
 
 /// The error for a file, whether reading or checking finds the mistake.
 fn complaint(text: &str) -> String {
@@ -183,5 +183,5 @@ fn a_trace_with_too_many_states_is_not_decided() {
         events.join(", ")
     );
     let file = LitmusFile::parse(&text).expect("good");
-    assert!(matches!(check(&file), Err(CheckError::Undecided(_))));
+    assert!(matches!(check(&file), Err(LitmusError::Undecided(_))));
 }

@@ -28,7 +28,7 @@ use crate::event::{Event, FlushKind, Step, StoreKind};
 use crate::ids::{EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset, ThreadIndex};
 use crate::image::{Image, SparseImage};
 use crate::line::OpenLine;
-use crate::open_lines::{OpenLines, Slot};
+use crate::open_lines::{OpenLineSlot, OpenLines};
 use crate::rules::{Domain, Rules};
 use crate::states::CrashStates;
 use crate::version_counts::VersionCounts;
@@ -40,7 +40,7 @@ pub struct Frontier<I = SparseImage> {
     newest: I,
     open: OpenLines,
     /// The lines in which each thread's next fence raises the floor. Never an entry without effect.
-    promised: FxHashMap<ThreadIndex, FxHashSet<Slot>>,
+    promised: FxHashMap<ThreadIndex, FxHashSet<OpenLineSlot>>,
     /// How many open lines have each number of versions: the factors of the number of states.
     version_counts: VersionCounts,
     /// A state became possible since the last failure point.
@@ -151,7 +151,7 @@ impl<I: Image> Frontier<I> {
     }
 
     /// Whether the end of the trace, if it is here, is a failure point. A prefix crash at the end
-    /// is no crash: it is the final image.
+    /// is not a crash: it is the final image.
     pub fn is_failure_point_at_end(&self, points: FailurePoints) -> bool {
         match points {
             FailurePoints::Covering => self.grown,
@@ -385,7 +385,7 @@ impl<I: Image> Frontier<I> {
     /// Raises the floor of a line over all stores up to `event`, and forgets it if nothing is open.
     fn raise_floor(
         &mut self,
-        slot: Slot,
+        slot: OpenLineSlot,
         event: EventIndex,
         risen: &mut impl FnMut(LineId, EventIndex),
     ) {

@@ -10,14 +10,14 @@ use crate::line::OpenLine;
 
 /// Where an open line is kept. Valid until the line closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Slot(u32);
+pub(crate) struct OpenLineSlot(u32);
 
 /// The open lines of a frontier.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenLines {
-    slots: FxHashMap<LineId, Slot>,
+    slots: FxHashMap<LineId, OpenLineSlot>,
     lines: Vec<OpenLine>,
-    free: Vec<Slot>,
+    free: Vec<OpenLineSlot>,
 }
 
 impl OpenLines {
@@ -25,32 +25,38 @@ impl OpenLines {
         self.slots.len()
     }
 
-    pub(crate) fn slot(&self, id: LineId) -> Option<Slot> {
+    pub(crate) fn slot(&self, id: LineId) -> Option<OpenLineSlot> {
         self.slots.get(&id).copied()
     }
 
     /// The slot of a line; `open` prepares it if the line was closed.
-    pub(crate) fn slot_or_open(&mut self, id: LineId, open: impl FnOnce(&mut OpenLine)) -> Slot {
+    pub(crate) fn slot_or_open(
+        &mut self,
+        id: LineId,
+        open: impl FnOnce(&mut OpenLine),
+    ) -> OpenLineSlot {
         *self.slots.entry(id).or_insert_with(|| {
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.lines.push(OpenLine::default());
-                Slot(u32::try_from(self.lines.len() - 1).expect("fewer than 2^32 lines are open"))
+                OpenLineSlot(
+                    u32::try_from(self.lines.len() - 1).expect("fewer than 2^32 lines are open"),
+                )
             });
             open(&mut self.lines[slot.0 as usize]);
             slot
         })
     }
 
-    pub(crate) fn line(&self, slot: Slot) -> &OpenLine {
+    pub(crate) fn line(&self, slot: OpenLineSlot) -> &OpenLine {
         &self.lines[slot.0 as usize]
     }
 
-    pub(crate) fn line_mut(&mut self, slot: Slot) -> &mut OpenLine {
+    pub(crate) fn line_mut(&mut self, slot: OpenLineSlot) -> &mut OpenLine {
         &mut self.lines[slot.0 as usize]
     }
 
     /// Forgets a line whose stores are all sure.
-    pub(crate) fn close(&mut self, slot: Slot) {
+    pub(crate) fn close(&mut self, slot: OpenLineSlot) {
         let id = self.line(slot).id();
         self.slots.remove(&id);
         self.free.push(slot);

@@ -5,7 +5,7 @@
 //! lies. Errors are kept until the end: a caller emits a whole trampoline and asks once.
 
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
-use powerfail_protocol::Slot;
+use powerfail_protocol::ScratchSlot;
 
 use crate::emit::{EmitError, StateMap};
 
@@ -171,23 +171,23 @@ impl<'e> Assembler<'e> {
         }
     }
 
-    pub(crate) fn save(&mut self, slot: Slot, register: Register) {
+    pub(crate) fn save(&mut self, slot: ScratchSlot, register: Register) {
         self.mr(Code::Mov_rm64_r64, gs(slot.offset()), register);
     }
 
-    pub(crate) fn load(&mut self, register: Register, slot: Slot) {
+    pub(crate) fn load(&mut self, register: Register, slot: ScratchSlot) {
         self.rm(Code::Mov_r64_rm64, register, gs(slot.offset()));
     }
 
     /// Saves a register of the target to its slot: from here on the code may change it.
     pub(crate) fn spill(&mut self, register: Register) {
-        self.save(Slot::Register(number(register)), register);
+        self.save(ScratchSlot::Register(number(register)), register);
         self.states.spill(self.len, number(register));
     }
 
     /// Gives a register back its value before the operation.
     pub(crate) fn reload(&mut self, register: Register) {
-        self.load(register, Slot::Register(number(register)));
+        self.load(register, ScratchSlot::Register(number(register)));
     }
 
     /// As `reload`, for good: from here on the register is the target's.
@@ -203,18 +203,18 @@ impl<'e> Assembler<'e> {
 
     /// Saves the flags to their slot. Needs RAX.
     pub(crate) fn spill_flags(&mut self) {
-        self.save_flags(Slot::Flags);
+        self.save_flags(ScratchSlot::Flags);
         self.states.spill(self.len, StateMap::FLAGS);
     }
 
-    pub(crate) fn save_flags(&mut self, slot: Slot) {
+    pub(crate) fn save_flags(&mut self, slot: ScratchSlot) {
         self.op0(Code::Lahf);
         self.r(Code::Seto_rm8, Register::AL);
         self.save(slot, Register::RAX);
     }
 
     /// Gives the flags back the value in a slot. Needs RAX.
-    pub(crate) fn load_flags(&mut self, slot: Slot) {
+    pub(crate) fn load_flags(&mut self, slot: ScratchSlot) {
         self.load(Register::RAX, slot);
         // AL is 0 or 1: the sum overflows if it is 1.
         self.ri(Code::Add_rm8_imm8, Register::AL, 0x7f);

@@ -35,14 +35,14 @@ pub struct ThreadBlock {
     pub pending: u32,
     /// Where the table of known call stacks begins: see [`crate::stack`].
     pub stack_table: u64,
-    /// What emitted code saves: see [`Slot`]. Saved and restored around handlers of the target.
+    /// What emitted code saves: see [`ScratchSlot`]. Saved and restored around handlers of the target.
     pub scratch: [u64; SCRATCH_SLOTS],
 }
 
 /// The scratch slots. The general-purpose registers come first, in the order of their numbers in
 /// machine code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum ScratchSlot {
     /// The target's value of the general-purpose register of this number (0 to 15).
     Register(u8),
     /// The target's flags before the operation: AH as of `lahf`, AL as of `seto`.
@@ -74,12 +74,12 @@ pub enum Slot {
     /// Not zero: the thread asks whether it is its turn, before it makes a record.
     Turn,
     /// Not zero: the thread makes a client request; its site, plus one. Its words are where the slot of
-    /// RAX says, its default is in the slot of RDX, its address in [`Slot::StackPc`], its call stack, if
-    /// wanted, in [`Slot::Stack`]; the runtime writes the result to [`Slot::RdxOut`].
+    /// RAX says, its default is in the slot of RDX, its address in [`ScratchSlot::StackPc`], its call stack, if
+    /// wanted, in [`ScratchSlot::Stack`]; the runtime writes the result to [`ScratchSlot::RdxOut`].
     Request,
 }
 
-impl Slot {
+impl ScratchSlot {
     /// Its index in [`ThreadBlock::scratch`].
     pub const fn index(self) -> usize {
         match self {
@@ -130,33 +130,33 @@ pub mod offset {
 
 #[cfg(test)]
 mod tests {
-    use super::{SCRATCH_SLOTS, Slot, ThreadBlock};
+    use super::{SCRATCH_SLOTS, ScratchSlot, ThreadBlock};
 
     #[test]
     fn slots_are_distinct_and_inside() {
         let others = [
-            Slot::Flags,
-            Slot::FlagsOut,
-            Slot::RaxOut,
-            Slot::RdxOut,
-            Slot::Stamp,
-            Slot::Resume,
-            Slot::Old,
-            Slot::OldHigh,
-            Slot::Stack,
-            Slot::StackSite,
-            Slot::StackPc,
-            Slot::Origin(0),
-            Slot::Origin(1),
-            Slot::Origin(2),
-            Slot::Turn,
-            Slot::Request,
+            ScratchSlot::Flags,
+            ScratchSlot::FlagsOut,
+            ScratchSlot::RaxOut,
+            ScratchSlot::RdxOut,
+            ScratchSlot::Stamp,
+            ScratchSlot::Resume,
+            ScratchSlot::Old,
+            ScratchSlot::OldHigh,
+            ScratchSlot::Stack,
+            ScratchSlot::StackSite,
+            ScratchSlot::StackPc,
+            ScratchSlot::Origin(0),
+            ScratchSlot::Origin(1),
+            ScratchSlot::Origin(2),
+            ScratchSlot::Turn,
+            ScratchSlot::Request,
         ];
         let mut seen = [false; SCRATCH_SLOTS];
         let all = (0..16)
-            .map(Slot::Register)
+            .map(ScratchSlot::Register)
             .chain(others)
-            .chain((0..8).map(Slot::String));
+            .chain((0..8).map(ScratchSlot::String));
         for slot in all {
             assert!(!seen[slot.index()], "{slot:?}");
             seen[slot.index()] = true;

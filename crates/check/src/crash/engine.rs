@@ -11,8 +11,8 @@ use powerfail_trace::{StackId, Trace};
 use crate::content::Contents;
 use crate::diagnose::TrialJudge;
 use crate::error::CheckError;
-use crate::event::{Event, Observer, Step};
-use crate::group::{Cause, cause_of};
+use crate::event::{CheckEvent, Observer, Step};
+use crate::group::{BugKey, bug_key};
 use crate::runner::{Runner, Trial, TrialResult};
 use crate::symptom::Symptom;
 
@@ -28,7 +28,7 @@ pub(crate) struct Engine<'b, 't> {
     /// When the present phase ends, if the time is limited.
     until: Option<Instant>,
     /// The root causes that the observer has heard of.
-    announced: HashSet<Cause>,
+    announced: HashSet<BugKey>,
 }
 
 /// When a run has begun, and how long it may take.
@@ -84,7 +84,7 @@ pub(super) struct BoundedObserver<'o> {
 }
 
 impl Observer for BoundedObserver<'_> {
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: CheckEvent<'_>) {
         self.observer.event(event);
     }
 
@@ -152,8 +152,8 @@ impl<'b, 't> Engine<'b, 't> {
     /// Tells the observer about a confirmed finding, once for each root cause. The report may still merge it with
     /// another one.
     pub(crate) fn announce(&mut self, finding: &Finding) {
-        if self.announced.insert(cause_of(finding)) {
-            self.observer.event(Event::Finding(finding));
+        if self.announced.insert(bug_key(finding)) {
+            self.observer.event(CheckEvent::Finding(finding));
         }
     }
 

@@ -10,7 +10,7 @@ use super::words::message;
 use crate::diagnose::Diagnosis;
 use crate::error::CheckError;
 use crate::places::Places;
-use crate::runner::{Trial, TrialState};
+use crate::runner::{Survival, Trial};
 use crate::symptom::Symptom;
 
 /// A failure point at which something went wrong.
@@ -56,7 +56,7 @@ impl Engine<'_, '_> {
         let backtrace = match diagnosis.symptom.code {
             Code::RecoveryCrashes if !self.is_interrupted => self.runner.backtrace(&Trial {
                 at: diagnosis.at,
-                state: TrialState::Exactly(diagnosis.state.clone()),
+                state: Survival::Exactly(diagnosis.state.clone()),
             })?,
             _ => diagnosis.symptom.backtrace.clone(),
         };
@@ -98,8 +98,8 @@ impl Engine<'_, '_> {
         match failed.symptom.code {
             Code::RecoveryCrashes if !self.is_interrupted => {
                 let state = match &failed.trial.state {
-                    again @ TrialState::Again(..) => again.clone(),
-                    _ => TrialState::Exactly(failed.state.clone()),
+                    again @ Survival::Again(..) => again.clone(),
+                    _ => Survival::Exactly(failed.state.clone()),
                 };
                 self.runner.backtrace(&Trial {
                     at: failed.trial.at,

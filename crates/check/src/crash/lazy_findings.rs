@@ -14,8 +14,8 @@ use super::words::message;
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
 use crate::lazy::{Contradiction, Failure, LazyResult, Load, choices};
-use crate::places::{Line, Places, line_of};
-use crate::runner::{Trial, TrialState};
+use crate::places::{CodeLine, Places, line_of};
+use crate::runner::{Survival, Trial};
 
 /// How many kinds of failures are explained.
 const KINDS_MAX: usize = 64;
@@ -224,8 +224,8 @@ impl Engine<'_, '_> {
         &mut self,
         crashed: &mut Crashed,
         mut finding: Finding,
-        doubtful: &[Line],
-        pair: Option<&[Line; 2]>,
+        doubtful: &[CodeLine],
+        pair: Option<&[CodeLine; 2]>,
         (loads, state): (&[Load], &CrashState),
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
@@ -271,7 +271,7 @@ impl Engine<'_, '_> {
         failure: &Failure,
         state: &CrashState,
         places: &mut Places<'_>,
-    ) -> Result<Vec<Line>, CheckError> {
+    ) -> Result<Vec<CodeLine>, CheckError> {
         let mut stacks: Vec<StackId> = Vec::new();
         let mut lines = Vec::new();
         for (line, stores) in &failure.stores {
@@ -366,8 +366,8 @@ fn failed_of(failure: &Failure) -> Failed {
         trial: Trial {
             at: failure.at,
             state: match &failure.recovery_crash {
-                None => TrialState::Exactly(failure.state.clone()),
-                Some(again) => TrialState::Again(failure.state.clone(), again.overlay.clone()),
+                None => Survival::Exactly(failure.state.clone()),
+                Some(again) => Survival::Again(failure.state.clone(), again.overlay.clone()),
             },
         },
         state: failure.state.clone(),
@@ -396,13 +396,16 @@ fn kind(failure: &Failure) -> Kind {
 }
 
 /// The two lines of code that belong together, if that is the cause.
-fn pair(diagnosis: &Diagnosis, places: &mut Places<'_>) -> Result<Option<[Line; 2]>, CheckError> {
+fn pair(
+    diagnosis: &Diagnosis,
+    places: &mut Places<'_>,
+) -> Result<Option<[CodeLine; 2]>, CheckError> {
     let (Cause::Atomicity, Some(lost), Some(survivor)) =
         (diagnosis.cause, diagnosis.lost.first(), diagnosis.survivor)
     else {
         return Ok(None);
     };
-    let mut line = |event: EventIndex| -> Result<Line, CheckError> {
+    let mut line = |event: EventIndex| -> Result<CodeLine, CheckError> {
         Ok(line_of(&places.of_event(Role::Store, event)?))
     };
     Ok(Some([line(lost.event)?, line(survivor)?]))
@@ -435,10 +438,10 @@ fn merge(known: &mut Finding, finding: Finding) {
 fn same_as(
     findings: &[Finding],
     finding: &Finding,
-    doubtful: &[Line],
-    pair: Option<&[Line; 2]>,
+    doubtful: &[CodeLine],
+    pair: Option<&[CodeLine; 2]>,
 ) -> Option<usize> {
-    let lost: Vec<Line> = stores(finding).map(line_of).collect();
+    let lost: Vec<CodeLine> = stores(finding).map(line_of).collect();
     findings.iter().position(|known| {
         let mut blamed = stores(known).map(line_of);
         known.severity == Severity::Error
@@ -454,8 +457,8 @@ fn stores(finding: &Finding) -> impl Iterator<Item = &SourcePlace> {
 }
 
 /// Whether a finding is about two stores.
-fn names(finding: &Finding, pair: &[Line; 2]) -> bool {
-    let blamed: Vec<Line> = finding
+fn names(finding: &Finding, pair: &[CodeLine; 2]) -> bool {
+    let blamed: Vec<CodeLine> = finding
         .places
         .iter()
         .filter(|place| matches!(place.role, Role::Store | Role::Survivor | Role::Publish))

@@ -17,11 +17,11 @@ use super::finding::{Failed, evidence};
 use super::words::{message, name_of, notes, points_are};
 use crate::content::Contents;
 use crate::error::CheckError;
-use crate::event::{Event, Step};
+use crate::event::{CheckEvent, Step};
 use crate::options::CrashOptions;
 use crate::places::Places;
 use crate::reason::{Direction, Search};
-use crate::runner::{Trial, TrialResult, TrialState};
+use crate::runner::{Survival, Trial, TrialResult};
 
 /// Of acknowledgements with the same call stack, how many are tried.
 const ACKNOWLEDGEMENTS_MAX: usize = 64;
@@ -43,7 +43,7 @@ fn trials_of(plan: &Plan, contents: &Contents, dumps: bool) -> Vec<Trial> {
         let chosen = operations.iter().step_by(every).chain(operations.last());
         trials.extend(chosen.map(|operation| Trial {
             at: operation.end,
-            state: TrialState::Floors,
+            state: Survival::Floors,
         }));
     }
     trials
@@ -70,7 +70,7 @@ impl Engine<'_, '_> {
         let points = tree.point_count();
         crashed.totals.failure_points = points;
         crashed.totals.failure_point_stacks = tree.stacks().len() as u64;
-        self.observer.event(Event::Plan {
+        self.observer.event(CheckEvent::Plan {
             runs: trials.len() as u64,
             points,
             estimate,
@@ -81,7 +81,7 @@ impl Engine<'_, '_> {
         let failed = self.failures(&trials, &tried, &plan.points)?;
         for failed in &failed {
             let (code, at) = (failed.symptom.code, failed.trial.at);
-            self.observer.event(Event::Failing { code, at });
+            self.observer.event(CheckEvent::Failing { code, at });
         }
         let known = failed.iter().map(|it| (it.stack, it.symptom.code));
         let known = known.collect();
@@ -173,7 +173,7 @@ impl Engine<'_, '_> {
                 None => self.stack_before(trial.at)?,
             };
             let count = 1 + planned.map_or(0, |planned| planned.equal_images);
-            let is_floor = |trial: &Trial| matches!(trial.state, TrialState::Floors);
+            let is_floor = |trial: &Trial| matches!(trial.state, Survival::Floors);
             let same = failed.iter_mut().find(|known| {
                 known.stack == stack
                     && known.symptom.code == symptom.code
@@ -201,7 +201,7 @@ impl Engine<'_, '_> {
     ) -> Result<Vec<Finding>, CheckError> {
         let (floors, prefixes): (Vec<&Failed>, Vec<&Failed>) = failed
             .iter()
-            .partition(|failed| matches!(failed.trial.state, TrialState::Floors));
+            .partition(|failed| matches!(failed.trial.state, Survival::Floors));
         let mut findings = Vec::new();
         for batch in prefixes.chunks(EXPLAINED_AT_A_TIME) {
             let mut searches = Vec::new();

@@ -3,7 +3,7 @@
 use powerfail_model::{CrashState, EventIndex, LineId};
 
 use super::{Failing, Inquiry, StoresOf};
-use crate::runner::{Trial, TrialState};
+use crate::runner::{Survival, Trial};
 use crate::symptom::Symptom;
 
 /// How many versions of a line a round tries.
@@ -92,7 +92,7 @@ impl Minimal {
     fn trial(&self, lines: Vec<(LineId, usize)>) -> Trial {
         Trial {
             at: self.at,
-            state: TrialState::Exactly(CrashState { versions: lines }),
+            state: Survival::Exactly(CrashState { versions: lines }),
         }
     }
 
@@ -284,7 +284,7 @@ mod tests {
             trials += probes.len();
             assert!(trials < 10_000, "it must come to an end");
             let verdict = |trial: &Trial| match &trial.state {
-                TrialState::Exactly(state) => is_bad(&state.versions).then(symptom),
+                Survival::Exactly(state) => is_bad(&state.versions).then(symptom),
                 _ => is_bad(&[]).then(symptom),
             };
             minimal.answer(probes.iter().map(verdict).collect());

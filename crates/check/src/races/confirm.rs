@@ -19,7 +19,7 @@ use crate::error::CheckError;
 use crate::event::Step;
 use crate::lazy::executor::Executor;
 use crate::lazy::{Load, loads};
-use crate::runner::{Trial, TrialState};
+use crate::runner::{Survival, Trial};
 use crate::symptom::Symptom;
 
 /// At how many failure points a pair is tried.
@@ -97,7 +97,7 @@ impl Engine<'_, '_> {
                     let failed = Failed {
                         trial: Trial {
                             at: tried.at,
-                            state: TrialState::Again(state, filled.clone()),
+                            state: Survival::Again(state, filled.clone()),
                         },
                         state: confirmed.state,
                         stack: StackId::NONE,

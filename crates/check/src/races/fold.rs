@@ -2,7 +2,7 @@
 
 use powerfail_finding::{Code, Evidence, Finding, Role, Severity, SourcePlace};
 
-use crate::places::{Line, line_of};
+use crate::places::{CodeLine, line_of};
 
 /// Adds races to what is known. Where recovery was seen to fail because of a race, whatever else is blamed on
 /// the loss of the same store is the same bug, and the race says more about it: who reads it, and why that is not
@@ -52,7 +52,7 @@ fn store_of(finding: &Finding) -> Option<&SourcePlace> {
 }
 
 /// Whether a finding says that the store of a line is lost.
-fn blames(finding: &Finding, writer: &Line) -> bool {
+fn blames(finding: &Finding, writer: &CodeLine) -> bool {
     let is_lost = match finding.code {
         Code::CrossFailureRace | Code::CrossFailureSemantic | Code::UninitialisedRead => false,
         // With all stores before the failure in place, it is not this store that is missing.
@@ -66,7 +66,7 @@ fn blames(finding: &Finding, writer: &Line) -> bool {
 }
 
 /// Whether recovery fails with every store in place, up to the store of a line.
-fn survives(finding: &Finding, writer: &Line) -> bool {
+fn survives(finding: &Finding, writer: &CodeLine) -> bool {
     let mut stores = finding.places.iter().filter(|it| it.role == Role::Survivor);
     finding.severity == Severity::Error
         && evidence_of(finding).is_some_and(|it| it.failure.lost_lines.is_empty())

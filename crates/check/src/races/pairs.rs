@@ -13,7 +13,7 @@ use crate::crash::Failed;
 use crate::error::CheckError;
 use crate::lazy::Load;
 use crate::lazy::driver::Progress;
-use crate::places::{Line, Places, RecoveryPlaces, line_of};
+use crate::places::{CodeLine, Places, RecoveryPlaces, line_of};
 
 /// How far the next event may be to be reached by going on.
 const GAP_MAX: u64 = 1 << 14;
@@ -86,7 +86,7 @@ impl Pair {
 }
 
 /// What makes suspect reads the same.
-type FailureKey = (ReadKind, Line, Option<Line>);
+type FailureKey = (ReadKind, CodeLine, Option<CodeLine>);
 
 /// All pairs, in the order in which they were first seen in the trace.
 pub(super) struct Pairs {
@@ -166,7 +166,7 @@ fn said_once(all: Vec<Pair>, numbers: &BTreeMap<FailureKey, usize>) -> Vec<Pair>
 struct Readers {
     modules: Vec<Module>,
     places: RecoveryPlaces,
-    known: FxHashMap<Vec<Frame>, Option<(Line, SourcePlace)>>,
+    known: FxHashMap<Vec<Frame>, Option<(CodeLine, SourcePlace)>>,
 }
 
 impl Readers {
@@ -195,7 +195,7 @@ impl Readers {
     }
 
     /// The line of a reader, and its place; nothing if it is a trusted library's own business.
-    fn place(&mut self, suspect: &SuspectRead) -> Option<(Line, SourcePlace)> {
+    fn place(&mut self, suspect: &SuspectRead) -> Option<(CodeLine, SourcePlace)> {
         let frames: Vec<Frame> = suspect
             .frames
             .iter()
@@ -230,7 +230,7 @@ fn number_of(modules: &[Module], module: &Module) -> Option<u32> {
 /// Who wrote.
 struct Writers {
     stacks: FxHashMap<EventIndex, StackId>,
-    lines: FxHashMap<StackId, Option<(Line, StackId)>>,
+    lines: FxHashMap<StackId, Option<(CodeLine, StackId)>>,
 }
 
 impl Writers {
@@ -271,7 +271,7 @@ impl Writers {
         &mut self,
         suspect: &SuspectRead,
         places: &mut Places<'_>,
-    ) -> Result<Option<(Option<Line>, Option<StackId>)>, CheckError> {
+    ) -> Result<Option<(Option<CodeLine>, Option<StackId>)>, CheckError> {
         let Some(event) = suspect.writer else {
             return Ok(Some((None, None)));
         };

@@ -83,10 +83,7 @@ impl Engine<'_, '_> {
             benign: &[],
         };
         let observer = &mut *self.observer;
-        let mut tick = |done| {
-            observer.progress(step, done, total);
-            !observer.is_interrupted()
-        };
+        let mut tick = |done| observer.tick(step, done, total);
         let this_round = Round {
             points: &points,
             explore: &|executor: &mut OracleExecutor<'_, '_>, point: &FailurePoint, _| {

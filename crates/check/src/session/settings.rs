@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use powerfail_config::{
-    CheckSettings, CommandText, CrashSettings, EagerSettings, Exploration, FailurePoints, Infer,
+    CheckSettings, CommandText, CrashSettings, CrashStrategy, EagerSettings, FailurePoints, Infer,
     LazySettings, LintSettings, Mebibytes, RaceSettings, RacesSettings, TestSettings, Whole,
 };
 use powerfail_explore::{EagerOptions, FailurePointOptions, Granularity, PassOptions};
@@ -15,7 +15,7 @@ use powerfail_trace::{DOMAIN_NOTE, Trace};
 
 use super::SessionError;
 use crate::domain::detect_domain;
-use crate::event::{Event, Observer};
+use crate::event::{CheckEvent, Observer};
 use crate::options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions};
 use crate::recovery::{Recovery, TIMEOUT_DEFAULT};
 use crate::workload::{ServerCommand, ServerWorkload, free_port, with_port};
@@ -78,18 +78,18 @@ pub(super) fn check(settings: &CheckSettings) -> CrashOptions {
 pub(super) fn crash(settings: &CrashSettings) -> CrashOptions {
     let test = &settings.test;
     let usual = crash_options(test);
-    match &settings.exploration {
-        Exploration::Prefix => CrashOptions {
+    match &settings.strategy {
+        CrashStrategy::Prefix => CrashOptions {
             prefix: true,
             ..usual
         },
-        Exploration::Eager(eager) => CrashOptions {
+        CrashStrategy::Eager(eager) => CrashOptions {
             eager: Some(eager_options(eager, test)),
             // Many short runs of one command: most of their time is its start.
             snapshots: !eager.no_snapshot,
             ..usual
         },
-        Exploration::Lazy(lazy) => CrashOptions {
+        CrashStrategy::Lazy(lazy) => CrashOptions {
             lazy: Some(lazy_options(lazy, LazyTime::Budget, test)),
             ..usual
         },
@@ -218,7 +218,7 @@ fn domain(given: Option<Domain>, trace: &Trace, observer: &mut dyn Observer) -> 
         return Domain::default();
     };
     if let Some(reason) = &detected.reason {
-        observer.event(Event::Note(reason));
+        observer.event(CheckEvent::Note(reason));
     }
     detected.domain
 }

@@ -27,7 +27,7 @@ sections! {
 
 /// Which contents of memory after a crash are tried.
 #[derive(Clone, Debug)]
-pub enum Exploration {
+pub enum CrashStrategy {
     /// All stores before the failure survive.
     Prefix,
     /// Combinations of stores survive.
@@ -40,7 +40,7 @@ pub enum Exploration {
 #[derive(Clone, Debug)]
 pub struct CrashSettings {
     /// Which contents of memory are tried.
-    pub exploration: Exploration,
+    pub strategy: CrashStrategy,
     /// How crashes are tested and reported.
     pub test: TestSettings,
 }
@@ -86,10 +86,10 @@ impl CrashArgs {
             }
         }
         Ok(CrashSettings {
-            exploration: match strategy {
-                Strategy::Prefix => Exploration::Prefix,
-                Strategy::Eager => Exploration::Eager(all.eager.resolve()),
-                Strategy::Lazy => Exploration::Lazy(lazy),
+            strategy: match strategy {
+                Strategy::Prefix => CrashStrategy::Prefix,
+                Strategy::Eager => CrashStrategy::Eager(all.eager.resolve()),
+                Strategy::Lazy => CrashStrategy::Lazy(lazy),
             },
             test: all.test.settle(false)?,
         })

@@ -2,7 +2,7 @@
 
 use clap::{Args, Command, FromArgMatches, Parser};
 use powerfail_config::{
-    CheckArgs, CheckSettings, Config, CrashArgs, Exploration, FuzzArgs, LintArgs, RacesArgs,
+    CheckArgs, CheckSettings, Config, CrashArgs, CrashStrategy, FuzzArgs, LintArgs, RacesArgs,
     RecordArgs, SettingsError, Whole,
 };
 
@@ -109,11 +109,11 @@ fn options_of_another_strategy() {
     assert_eq!(error, Some(expected));
     let settings = crash(&["--depth", "2"], "[crash]\nstrategy = \"lazy\"").expect("sound");
     assert!(
-        matches!(settings.exploration, Exploration::Lazy(lazy) if lazy.depth.is_some_and(|depth| depth.get() == 2))
+        matches!(settings.strategy, CrashStrategy::Lazy(lazy) if lazy.depth.is_some_and(|depth| depth.get() == 2))
     );
     // In the file, options may stand without their strategy.
     let settings = crash(&[], "[check]\nthreshold = 9\ndepth = 2").expect("sound");
-    assert!(matches!(settings.exploration, Exploration::Prefix));
+    assert!(matches!(settings.strategy, CrashStrategy::Prefix));
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub(crate) enum Request {
     /// Run the plan once.
     Run(RunOptions),
     /// Explore the crash states that the shared file describes.
-    Explore(LazyOptions),
+    Explore(ExploreOptions),
     /// List the modules that processes had loaded when they were about to open a pool.
     Modules,
     /// Learn what other slots have seen. It has no reply.
@@ -48,7 +48,7 @@ pub(crate) enum StartMode {
 
 /// How to explore lazily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LazyOptions {
+pub(crate) struct ExploreOptions {
     /// Whether executions are forked from one snapshot and change no file.
     pub(crate) private: bool,
     /// Whether stores, flushes and fences are logged.

@@ -10,7 +10,7 @@ use crate::lazy::{
     Branch, Choice, Execution, ExploreRequest, LazyExecutions, Note, Orders, Unfit, choices_of,
     log_of, notes_of, read_masks, write_table,
 };
-use crate::message::{ExploreReply, LazyOptions, LazyReply, Refusal, Request};
+use crate::message::{ExploreOptions, ExploreReply, LazyReply, Refusal, Request};
 use crate::plan::PoolMapping;
 use crate::slot::Slot;
 
@@ -77,7 +77,7 @@ impl Slot {
         };
         self.remove_leftovers(&self.placeholders)?;
         self.tell_hangs()?;
-        self.send(&Request::Explore(LazyOptions {
+        self.send(&Request::Explore(ExploreOptions {
             private,
             with_log: request.log,
             with_notes: notes,

@@ -9,7 +9,7 @@ use std::time::Instant;
 use powerfail_protocol::explore::Order;
 
 use crate::lazy::{choices_of, notes_of};
-use crate::message::{Bytes, FailureKind, LazyOptions, LazyReply, Refusal, RunReply};
+use crate::message::{Bytes, ExploreOptions, FailureKind, LazyReply, Refusal, RunReply};
 use crate::verdict::{Backtrace, Stage};
 use crate::zygote::branches::Branches;
 use crate::zygote::processes::Exit;
@@ -22,7 +22,7 @@ impl Run<'_, '_, '_> {
     /// Runs the plan once, with one value at each choice.
     pub(crate) fn explore_once(
         &mut self,
-        options: LazyOptions,
+        options: ExploreOptions,
         report: &mut dyn FnMut(LazyReply) -> io::Result<()>,
     ) -> Result<bool, EarlyEnd> {
         let result = self.commands();
@@ -41,7 +41,7 @@ impl Run<'_, '_, '_> {
     /// Runs recovery with all values at all choices. Whether it stopped at the limit of executions.
     pub(crate) fn explore_tree(
         &mut self,
-        options: LazyOptions,
+        options: ExploreOptions,
         report: &mut dyn FnMut(LazyReply) -> io::Result<()>,
     ) -> Result<bool, EarlyEnd> {
         let plan = self.plan;
@@ -190,7 +190,7 @@ impl Run<'_, '_, '_> {
     }
 
     /// What recovery observed and did in the execution that has just ended.
-    fn execution(&self, reply: RunReply, options: LazyOptions) -> io::Result<LazyReply> {
+    fn execution(&self, reply: RunReply, options: ExploreOptions) -> io::Result<LazyReply> {
         let [mut choices, mut logged, mut notes] = [const { Vec::new() }; 3];
         if let Some(runtime) = &self.launcher.runtime {
             choices = runtime.file.choices()?;

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use crate::hang::HangKnowledge;
 use crate::message::{
-    ExploreReply, LazyOptions, LazyReply, Refusal, RunOptions, RunReply, RunResult, StageModules,
-    StartMode,
+    ExploreOptions, ExploreReply, LazyReply, Refusal, RunOptions, RunReply, RunResult,
+    StageModules, StartMode,
 };
 use crate::plan::ResolvedPlan;
 use crate::zygote::launcher::Launcher;
@@ -120,7 +120,7 @@ impl<'a> PlanRunner<'a> {
     /// Explores the crash states that the shared file describes. Executions are reported as they end.
     pub(crate) fn explore(
         &mut self,
-        options: LazyOptions,
+        options: ExploreOptions,
         report: &mut dyn FnMut(LazyReply) -> io::Result<()>,
     ) -> ExploreReply {
         if self.launcher.runtime.is_none() {

@@ -9,7 +9,7 @@ use crate::descriptors;
 use crate::hang::HangKnowledge;
 use crate::lazy::SharedFile;
 use crate::message::{
-    ExploreReply, IsolationLevel, LazyOptions, LazyReply, Request, RunReply, RunResult, Setup,
+    ExploreOptions, ExploreReply, IsolationLevel, LazyReply, Request, RunReply, RunResult, Setup,
     SetupReply, receive, send,
 };
 use crate::zygote::isolate;
@@ -156,7 +156,7 @@ fn answer(request: Request, runner: &mut PlanRunner<'_>, socket: &UnixStream) ->
 
 /// Explores, and sends several executions in each message.
 fn explore(
-    options: LazyOptions,
+    options: ExploreOptions,
     runner: &mut PlanRunner<'_>,
     socket: &UnixStream,
 ) -> io::Result<()> {

@@ -17,7 +17,8 @@
 
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 use powerfail_protocol::{
-    ADDRESS_AT, EventKind, FLAG_ADDRESS, Header, STAMP_AT, SiteId, Slot, VALUE_AT, chunk, offset,
+    ADDRESS_AT, EventKind, FLAG_ADDRESS, Header, STAMP_AT, ScratchSlot, SiteId, VALUE_AT, chunk,
+    offset,
 };
 
 use super::settings::{LockedFences, Settings, StampOrder, Turns};
@@ -147,7 +148,7 @@ impl<'a> Builder<'a> {
             if let Some((full, again, state)) = self.refills[index] {
                 self.asm.bind_in(full, state);
                 self.asm.address_of(Register::RAX, again);
-                self.asm.save(Slot::Resume, Register::RAX);
+                self.asm.save(ScratchSlot::Resume, Register::RAX);
                 self.asm.m(Code::Jmp_rm64, gs(offset::REFILL_ENTRY));
             }
         }
@@ -346,9 +347,9 @@ impl<'a> Builder<'a> {
         }
         let go_on = self.asm.label();
         self.asm.load_constant(Register::RAX, 1);
-        self.asm.save(Slot::Turn, Register::RAX);
+        self.asm.save(ScratchSlot::Turn, Register::RAX);
         self.asm.address_of(Register::RAX, go_on);
-        self.asm.save(Slot::Resume, Register::RAX);
+        self.asm.save(ScratchSlot::Resume, Register::RAX);
         self.asm.m(Code::Jmp_rm64, gs(offset::REFILL_ENTRY));
         self.asm.bind(go_on);
     }
@@ -386,7 +387,7 @@ impl<'a> Builder<'a> {
     pub(super) fn describe_site(&mut self) {
         const SITE_AT: u32 = 4;
         if self.settings.names_stacks {
-            self.asm.load(Register::RAX, Slot::Stack);
+            self.asm.load(Register::RAX, ScratchSlot::Stack);
             self.asm
                 .mr(Code::Mov_rm32_r32, at(self.record, SITE_AT), Register::EAX);
         } else {
@@ -430,7 +431,7 @@ impl<'a> Builder<'a> {
     /// values of before.
     pub(super) fn reload_operands(&mut self) {
         if self.site.instruction.rflags_read() != 0 {
-            self.asm.load_flags(Slot::Flags);
+            self.asm.load_flags(ScratchSlot::Flags);
         }
         for register in [Register::RAX, Register::RDX] {
             if self.uses(register) {
@@ -495,11 +496,11 @@ impl<'a> Builder<'a> {
     /// Restores what `enter` spilled.
     pub(super) fn restore_entered(&mut self) {
         self.asm.restore(self.address);
-        self.restore_flags_and_rax(Slot::Flags, Slot::Register(0));
+        self.restore_flags_and_rax(ScratchSlot::Flags, ScratchSlot::Register(0));
     }
 
     /// Restores flags and RAX from these slots.
-    pub(super) fn restore_flags_and_rax(&mut self, flags: Slot, rax: Slot) {
+    pub(super) fn restore_flags_and_rax(&mut self, flags: ScratchSlot, rax: ScratchSlot) {
         if self.keeps_flags {
             self.asm.load_flags(flags);
             self.asm.restored_flags();

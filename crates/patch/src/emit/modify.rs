@@ -10,7 +10,9 @@
 //! has succeeded.
 
 use iced_x86::{Code, Mnemonic, OpKind, Register};
-use powerfail_protocol::{EventKind, FLAG_ADDRESS, STAMP_AT, STAMP_TENTATIVE, Slot, VALUE_AT};
+use powerfail_protocol::{
+    EventKind, FLAG_ADDRESS, STAMP_AT, STAMP_TENTATIVE, ScratchSlot, VALUE_AT,
+};
 
 use super::builder::{Builder, Width, width};
 use super::settings::StampOrder;
@@ -53,7 +55,7 @@ impl Builder<'_> {
         let retry = self.asm.label();
         self.asm.bind(retry);
         self.asm.rm(moves.load, moves.rax, at(self.address, 0));
-        self.asm.save(Slot::Old, Register::RAX);
+        self.asm.save(ScratchSlot::Old, Register::RAX);
         self.asm
             .mr(moves.store, at(self.record, VALUE_AT), moves.rax);
         if locked {
@@ -61,21 +63,21 @@ impl Builder<'_> {
         } else {
             self.stamp(self.settings.stamp_order);
         }
-        self.asm.save(Slot::Stamp, Register::RAX);
+        self.asm.save(ScratchSlot::Stamp, Register::RAX);
         self.run_on_record(changed);
-        self.asm.save(Slot::RaxOut, Register::RAX);
-        self.asm.save(Slot::RdxOut, Register::RDX);
-        self.asm.save_flags(Slot::FlagsOut);
+        self.asm.save(ScratchSlot::RaxOut, Register::RAX);
+        self.asm.save(ScratchSlot::RdxOut, Register::RDX);
+        self.asm.save_flags(ScratchSlot::FlagsOut);
         if locked && self.site.instruction.mnemonic() == Mnemonic::Cmpxchg {
             self.describe_outcome(store);
         }
-        self.asm.load(Register::RAX, Slot::Stamp);
+        self.asm.load(Register::RAX, ScratchSlot::Stamp);
         self.asm
             .mr(Code::Mov_rm64_r64, at(self.record, STAMP_AT), Register::RAX);
         self.asm
             .rm(moves.load, moves.rdx, at(self.record, VALUE_AT));
         if locked {
-            self.asm.load(Register::RAX, Slot::Old);
+            self.asm.load(Register::RAX, ScratchSlot::Old);
             self.exchange(moves);
             self.confirm_or(retry);
             self.set_pending(false);
@@ -130,7 +132,7 @@ impl Builder<'_> {
                 _ => 63,
             };
             self.asm.ri(Code::And_rm32_imm8, Register::EDX, last_bit);
-            self.asm.load_flags(Slot::Flags);
+            self.asm.load_flags(ScratchSlot::Flags);
             let mut instruction = self.redirected(self.record, VALUE_AT);
             instruction.set_op1_register(match bit.size() {
                 2 => Register::DX,
@@ -142,7 +144,7 @@ impl Builder<'_> {
             self.asm.reload(Register::RDX);
             return;
         }
-        self.asm.load_flags(Slot::Flags);
+        self.asm.load_flags(ScratchSlot::Flags);
         self.asm.reload(Register::RAX);
         self.asm.reload(Register::RDX);
         if let Some(changed) = changed {
@@ -180,11 +182,11 @@ impl Builder<'_> {
 
     /// Restores everything, with RAX, RDX and the flags as the instruction left them, and returns.
     fn leave_with_outputs(&mut self) {
-        self.asm.load(Register::RDX, Slot::RdxOut);
+        self.asm.load(Register::RDX, ScratchSlot::RdxOut);
         self.asm.restored(Register::RDX);
         self.asm.restore(self.record);
         self.asm.restore(self.address);
-        self.restore_flags_and_rax(Slot::FlagsOut, Slot::RaxOut);
+        self.restore_flags_and_rax(ScratchSlot::FlagsOut, ScratchSlot::RaxOut);
         self.back();
     }
 
@@ -220,18 +222,18 @@ impl Builder<'_> {
         let decided = self.asm.label();
         self.asm.bind(retry);
         self.asm.rm(moves.load, moves.rax, at(self.address, 0));
-        self.asm.save(Slot::Old, Register::RAX);
+        self.asm.save(ScratchSlot::Old, Register::RAX);
         self.asm.rm(moves.load, moves.rax, at(self.address, high));
-        self.asm.save(Slot::OldHigh, Register::RAX);
+        self.asm.save(ScratchSlot::OldHigh, Register::RAX);
         self.tentative_stamp();
-        self.asm.save(Slot::Stamp, Register::RAX);
-        self.asm.load(Register::RAX, Slot::Old);
-        self.asm.load(Register::RDX, Slot::OldHigh);
+        self.asm.save(ScratchSlot::Stamp, Register::RAX);
+        self.asm.load(Register::RAX, ScratchSlot::Old);
+        self.asm.load(Register::RDX, ScratchSlot::OldHigh);
         self.asm
-            .rm(compare, moves.rax, gs(Slot::Register(0).offset()));
+            .rm(compare, moves.rax, gs(ScratchSlot::Register(0).offset()));
         self.asm.jump_if(Condition::NotEqual, failed);
         self.asm
-            .rm(compare, moves.rdx, gs(Slot::Register(2).offset()));
+            .rm(compare, moves.rdx, gs(ScratchSlot::Register(2).offset()));
         self.asm.jump_if(Condition::NotEqual, failed);
         self.asm.reload(Register::RBX);
         self.asm.reload(Register::RCX);
@@ -249,10 +251,10 @@ impl Builder<'_> {
         self.asm.mr(moves.store, at(self.record, VALUE_AT), rbx);
         self.asm
             .mr(moves.store, at(self.record, VALUE_AT + high), rcx);
-        self.asm.load(Register::RDX, Slot::Stamp);
+        self.asm.load(Register::RDX, ScratchSlot::Stamp);
         self.asm
             .mr(Code::Mov_rm64_r64, at(self.record, STAMP_AT), Register::RDX);
-        self.asm.load(Register::RDX, Slot::OldHigh);
+        self.asm.load(Register::RDX, ScratchSlot::OldHigh);
         self.works_here();
         if locked {
             self.asm.raw(&[LOCK]);
@@ -275,12 +277,12 @@ impl Builder<'_> {
     fn leave_pair(&mut self, compare: Code, moves: Width) {
         let failed = self.asm.label();
         let done = self.asm.label();
-        let zero_flag_at = Slot::Flags.offset() + 1;
+        let zero_flag_at = ScratchSlot::Flags.offset() + 1;
         self.asm
-            .rm(compare, moves.rax, gs(Slot::Register(0).offset()));
+            .rm(compare, moves.rax, gs(ScratchSlot::Register(0).offset()));
         self.asm.jump_if(Condition::NotEqual, failed);
         self.asm
-            .rm(compare, moves.rdx, gs(Slot::Register(2).offset()));
+            .rm(compare, moves.rdx, gs(ScratchSlot::Register(2).offset()));
         self.asm.jump_if(Condition::NotEqual, failed);
         self.asm
             .mi(Code::Or_rm8_imm8, gs(zero_flag_at), AH_ZERO_FLAG);
@@ -288,8 +290,8 @@ impl Builder<'_> {
         self.asm.bind(failed);
         self.asm
             .mi(Code::And_rm8_imm8, gs(zero_flag_at), !AH_ZERO_FLAG);
-        self.asm.save(Slot::Register(0), Register::RAX);
-        self.asm.save(Slot::Register(2), Register::RDX);
+        self.asm.save(ScratchSlot::Register(0), Register::RAX);
+        self.asm.save(ScratchSlot::Register(2), Register::RDX);
         self.asm.bind(done);
         self.asm.restore(Register::RCX);
         self.asm.restore(Register::RBX);

@@ -1,7 +1,7 @@
 //! Client requests of Valgrind: the runtime answers them, by the way that a full chunk goes.
 
 use iced_x86::{Code, Register};
-use powerfail_protocol::{Slot, offset};
+use powerfail_protocol::{ScratchSlot, offset};
 
 use super::builder::Builder;
 use crate::assembler::gs;
@@ -18,18 +18,18 @@ impl Builder<'_> {
         self.find_stack();
         let go_on = self.asm.label();
         self.asm.load_constant(Register::RAX, self.site.address());
-        self.asm.save(Slot::StackPc, Register::RAX);
+        self.asm.save(ScratchSlot::StackPc, Register::RAX);
         self.asm
             .load_constant(Register::RAX, u64::from(self.id.0) + 1);
-        self.asm.save(Slot::Request, Register::RAX);
+        self.asm.save(ScratchSlot::Request, Register::RAX);
         self.asm.address_of(Register::RAX, go_on);
-        self.asm.save(Slot::Resume, Register::RAX);
+        self.asm.save(ScratchSlot::Resume, Register::RAX);
         self.asm.m(Code::Jmp_rm64, gs(offset::REFILL_ENTRY));
         self.asm.bind(go_on);
-        self.asm.load(Register::RDX, Slot::RdxOut);
+        self.asm.load(Register::RDX, ScratchSlot::RdxOut);
         self.asm.restored(Register::RDX);
         self.asm.restore(self.record);
-        self.restore_flags_and_rax(Slot::Flags, Slot::Register(0));
+        self.restore_flags_and_rax(ScratchSlot::Flags, ScratchSlot::Register(0));
         self.back();
     }
 }

@@ -17,7 +17,7 @@ use core::mem::offset_of;
 
 use iced_x86::{Code, MemoryOperand, Register};
 use powerfail_protocol::stack::{Entry, FACTOR, HEADS_LOG2, SITE_FACTOR};
-use powerfail_protocol::{Slot, offset};
+use powerfail_protocol::{ScratchSlot, offset};
 
 use super::builder::Builder;
 use crate::assembler::{Condition, Label, at, gs};
@@ -113,7 +113,7 @@ impl Builder<'_> {
             Register::EAX,
             at(entry, field(offset_of!(Entry, id))),
         );
-        self.asm.save(Slot::Stack, Register::RAX);
+        self.asm.save(ScratchSlot::Stack, Register::RAX);
         self.searches_stack(Search {
             again,
             look,
@@ -133,12 +133,12 @@ impl Builder<'_> {
         self.asm.bind(search.miss);
         let pc = self.site.address();
         self.asm.load_constant(Register::RAX, pc);
-        self.asm.save(Slot::StackPc, Register::RAX);
+        self.asm.save(ScratchSlot::StackPc, Register::RAX);
         self.asm
             .load_constant(Register::RAX, u64::from(self.id.0) + 1);
-        self.asm.save(Slot::StackSite, Register::RAX);
+        self.asm.save(ScratchSlot::StackSite, Register::RAX);
         self.asm.address_of(Register::RAX, search.again);
-        self.asm.save(Slot::Resume, Register::RAX);
+        self.asm.save(ScratchSlot::Resume, Register::RAX);
         self.asm.m(Code::Jmp_rm64, gs(offset::REFILL_ENTRY));
     }
 }

@@ -1,6 +1,6 @@
 //! Where the target's registers are while a trampoline runs.
 
-use powerfail_protocol::Slot;
+use powerfail_protocol::ScratchSlot;
 
 const MAX_CHANGES: usize = 64;
 
@@ -77,16 +77,16 @@ impl StateMap {
     }
 
     /// The slots that hold what the target's registers were, for a thread whose next instruction is
-    /// at `offset`: [`Slot::Register`] and [`Slot::Flags`].
-    pub fn slots_at(&self, offset: usize) -> impl Iterator<Item = Slot> + use<> {
+    /// at `offset`: [`ScratchSlot::Register`] and [`ScratchSlot::Flags`].
+    pub fn slots_at(&self, offset: usize) -> impl Iterator<Item = ScratchSlot> + use<> {
         let state = self.at(offset);
         (0..=Self::FLAGS)
             .filter(move |bit| state & 1 << bit != 0)
             .map(|bit| {
                 if bit == Self::FLAGS {
-                    Slot::Flags
+                    ScratchSlot::Flags
                 } else {
-                    Slot::Register(bit)
+                    ScratchSlot::Register(bit)
                 }
             })
     }
@@ -94,7 +94,7 @@ impl StateMap {
 
 #[cfg(test)]
 mod tests {
-    use super::{Slot, StateMap};
+    use super::{ScratchSlot, StateMap};
 
     #[test]
     fn changes_hold_from_their_offset() {
@@ -104,8 +104,8 @@ mod tests {
         states.restore(30, 6);
         let slots = |offset| states.slots_at(offset).collect::<Vec<_>>();
         assert_eq!(slots(0), []);
-        assert_eq!(slots(9), [Slot::Register(6)]);
-        assert_eq!(slots(25), [Slot::Register(6), Slot::Flags]);
-        assert_eq!(slots(30), [Slot::Flags]);
+        assert_eq!(slots(9), [ScratchSlot::Register(6)]);
+        assert_eq!(slots(25), [ScratchSlot::Register(6), ScratchSlot::Flags]);
+        assert_eq!(slots(30), [ScratchSlot::Flags]);
     }
 }

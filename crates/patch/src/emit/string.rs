@@ -10,7 +10,7 @@
 //! larger pieces.
 
 use iced_x86::{Code, MemoryOperand, Register};
-use powerfail_protocol::{ADDRESS_AT, FLAG_ADDRESS, MAX_VALUE_LEN, Slot, VALUE_AT, offset};
+use powerfail_protocol::{ADDRESS_AT, FLAG_ADDRESS, MAX_VALUE_LEN, ScratchSlot, VALUE_AT, offset};
 
 use super::builder::Builder;
 use crate::assembler::{Condition, at, gs};
@@ -19,8 +19,8 @@ use crate::classify::Store;
 const LODSB: u8 = 0xac;
 const PIECE: Register = Register::R8;
 const SCRATCH: Register = Register::R9;
-const BACKWARD: Slot = Slot::String(0);
-const NEXT_SOURCE: Slot = Slot::String(1);
+const BACKWARD: ScratchSlot = ScratchSlot::String(0);
+const NEXT_SOURCE: ScratchSlot = ScratchSlot::String(1);
 
 const SPILLED: [Register; 6] = [
     Register::RSI,
@@ -88,11 +88,11 @@ impl Builder<'_> {
         for register in SPILLED.into_iter().rev() {
             self.asm.restore(register);
         }
-        self.restore_flags_and_rax(Slot::Flags, Slot::Register(0));
+        self.restore_flags_and_rax(ScratchSlot::Flags, ScratchSlot::Register(0));
         self.back();
 
         self.asm.bind_in(outside, state);
-        self.restore_flags_and_rax(Slot::Flags, Slot::Register(0));
+        self.restore_flags_and_rax(ScratchSlot::Flags, ScratchSlot::Register(0));
         self.original_and_back();
     }
 
@@ -213,15 +213,15 @@ impl Builder<'_> {
         self.asm.rm(Code::Lea_r64_m, Register::RDI, back);
         self.asm
             .rr(Code::Cmove_r64_rm64, Register::RDI, Register::RAX);
-        self.asm.save(Slot::Register(7), Register::RDI);
+        self.asm.save(ScratchSlot::Register(7), Register::RDI);
         if copies {
             self.asm.load(Register::RSI, NEXT_SOURCE);
-            self.asm.save(Slot::Register(6), Register::RSI);
+            self.asm.save(ScratchSlot::Register(6), Register::RSI);
         }
         if repeats {
             self.asm.reload(Register::RCX);
             self.asm.rr(Code::Sub_r64_rm64, Register::RCX, PIECE);
-            self.asm.save(Slot::Register(1), Register::RCX);
+            self.asm.save(ScratchSlot::Register(1), Register::RCX);
         }
     }
 }

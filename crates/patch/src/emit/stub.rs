@@ -7,7 +7,7 @@
 //! The control word of SSE stays the target's: the refill function does no floating point.
 
 use iced_x86::{Code, MemoryOperand, Register};
-use powerfail_protocol::{Slot, offset};
+use powerfail_protocol::{ScratchSlot, offset};
 
 use crate::assembler::{Assembler, at, gs};
 
@@ -33,7 +33,7 @@ const XSAVE_HEADER_AT: u32 = 512;
 const XSAVE_HEADER_WORDS: u32 = 8;
 
 pub(super) fn body(assembler: &mut Assembler<'_>, xsave_len_bytes: u32) {
-    let stack_pointer = Slot::Register(4);
+    let stack_pointer = ScratchSlot::Register(4);
     assembler.save(stack_pointer, Register::RSP);
     assembler.rm(
         Code::Mov_r64_rm64,
@@ -41,7 +41,7 @@ pub(super) fn body(assembler: &mut Assembler<'_>, xsave_len_bytes: u32) {
         gs(offset::SLOW_STACK_TOP),
     );
     assembler.m(Code::Push_rm64, gs(stack_pointer.offset()));
-    assembler.m(Code::Push_rm64, gs(Slot::Resume.offset()));
+    assembler.m(Code::Push_rm64, gs(ScratchSlot::Resume.offset()));
     assembler.op0(Code::Pushfq);
     assembler.op0(Code::Cld);
     for register in SAVED {
@@ -73,9 +73,9 @@ pub(super) fn body(assembler: &mut Assembler<'_>, xsave_len_bytes: u32) {
         assembler.r(Code::Pop_r64, register);
     }
     assembler.op0(Code::Popfq);
-    assembler.m(Code::Pop_rm64, gs(Slot::Resume.offset()));
+    assembler.m(Code::Pop_rm64, gs(ScratchSlot::Resume.offset()));
     assembler.r(Code::Pop_r64, Register::RSP);
-    assembler.m(Code::Jmp_rm64, gs(Slot::Resume.offset()));
+    assembler.m(Code::Jmp_rm64, gs(ScratchSlot::Resume.offset()));
 }
 
 fn all_components(assembler: &mut Assembler<'_>) {

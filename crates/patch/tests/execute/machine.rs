@@ -18,7 +18,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::frame::{self, Context, State};
 use powerfail_protocol::stack::{self, Check, Entry};
-use powerfail_protocol::{PoolWindow, Record, Records, SiteId, Slot, ThreadBlock, chunk, request};
+use powerfail_protocol::{
+    PoolWindow, Record, Records, ScratchSlot, SiteId, ThreadBlock, chunk, request,
+};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
@@ -96,7 +98,7 @@ extern "C" fn refill(block: *mut ThreadBlock) {
     // SAFETY: the stub passes the block at the GS base, which `Machine` mapped and which is not borrowed while a
     // snippet runs; the same holds for the context.
     unsafe {
-        if core::mem::take(&mut (*block).scratch[Slot::Turn.index()]) != 0 {
+        if core::mem::take(&mut (*block).scratch[ScratchSlot::Turn.index()]) != 0 {
             (*(CONTEXT as *mut Context)).turns += 1;
         }
         remember_stack(block);
@@ -128,13 +130,13 @@ unsafe fn answer_request(block: *mut ThreadBlock) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let scratch = &mut (*block).scratch;
-        let asked = core::mem::take(&mut scratch[Slot::Request.index()]);
+        let asked = core::mem::take(&mut scratch[ScratchSlot::Request.index()]);
         let Some(site) = asked.checked_sub(1) else {
             return;
         };
-        let words = scratch[Slot::Register(0).index()] as *const [u64; request::WORDS];
-        let default = scratch[Slot::Register(2).index()];
-        scratch[Slot::RdxOut.index()] =
+        let words = scratch[ScratchSlot::Register(0).index()] as *const [u64; request::WORDS];
+        let default = scratch[ScratchSlot::Register(2).index()];
+        scratch[ScratchSlot::RdxOut.index()] =
             answer(SiteId(site as u32), words.read_unaligned(), default);
     }
 }
@@ -160,12 +162,12 @@ fn stack_number(site: u32, rsp: u64, rbp: u64, words: [u64; STACK_WORDS]) -> u32
 unsafe fn remember_stack(block: *mut ThreadBlock) {
     // SAFETY: guaranteed by the caller; the table is mapped and long enough for the entries of a test.
     unsafe {
-        let asked = &mut (*block).scratch[Slot::StackSite.index()];
+        let asked = &mut (*block).scratch[ScratchSlot::StackSite.index()];
         let Some(site) = core::mem::take(asked).checked_sub(1) else {
             return;
         };
         let site = site as u32;
-        let rsp = (*block).scratch[Slot::Register(4).index()];
+        let rsp = (*block).scratch[ScratchSlot::Register(4).index()];
         let rbp = (((*block).slow_stack_top - stack::RBP_BELOW_TOP) as *const u64).read();
         let words = (STACK as *const [u64; STACK_WORDS]).read();
         let used = STACK_TABLE as *mut u64;

@@ -3,7 +3,7 @@
 
 use iced_x86::Code;
 use powerfail_patch::{LockedFences, MAX_TRAMPOLINE_LEN};
-use powerfail_protocol::Slot;
+use powerfail_protocol::ScratchSlot;
 
 use crate::bench::{Bench, decode, is_jumped_over};
 use crate::cases::{Case, DIRECTION_FLAG, STATUS_FLAGS, random_case};
@@ -48,7 +48,7 @@ fn check(bench: &mut Bench, case: &Case) -> usize {
         for slot in emitted.states.slots_at(offset) {
             let value = bench.machine.block().scratch[slot.index()];
             match slot {
-                Slot::Register(number) => registers[usize::from(number)] = value,
+                ScratchSlot::Register(number) => registers[usize::from(number)] = value,
                 _ => flags = flags & !STATUS_FLAGS | flags_from_slot(value),
             }
         }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use powerfail_protocol::message::MessageKind;
 use powerfail_protocol::shared::Stacks;
 use powerfail_protocol::stack::{Check, Entry, HEADS, RBP_BELOW_TOP, head_of};
-use powerfail_protocol::{SiteId, Slot, ThreadBlock};
+use powerfail_protocol::{ScratchSlot, SiteId, ThreadBlock};
 use powerfail_unwind::{Cfa, Description, RBP, Row, cie_distance, row_at};
 
 use crate::fuzz::{self, derandomise};
@@ -376,8 +376,8 @@ pub(crate) unsafe fn remember(block: *mut ThreadBlock, site: SiteId) {
     // SAFETY: by the contract `block` is the calling thread's; the stub has saved these registers in it.
     let registers = unsafe {
         Registers {
-            pc: (*block).scratch[Slot::StackPc.index()],
-            rsp: (*block).scratch[Slot::Register(4).index()],
+            pc: (*block).scratch[ScratchSlot::StackPc.index()],
+            rsp: (*block).scratch[ScratchSlot::Register(4).index()],
             rbp: (((*block).slow_stack_top - RBP_BELOW_TOP) as *const u64).read(),
         }
     };
@@ -406,7 +406,7 @@ fn write_origin(parts: [u64; 3]) {
     if let Some(block) = threads::block() {
         for (part, value) in parts.into_iter().enumerate() {
             // SAFETY: the block is this thread's.
-            unsafe { (*block).scratch[Slot::Origin(part as u8).index()] = value };
+            unsafe { (*block).scratch[ScratchSlot::Origin(part as u8).index()] = value };
         }
     }
 }
@@ -419,7 +419,7 @@ pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
     }
     // SAFETY: the block is this thread's.
     let [pc, rsp, rbp] =
-        [0, 1, 2].map(|part| unsafe { (*block).scratch[Slot::Origin(part).index()] });
+        [0, 1, 2].map(|part| unsafe { (*block).scratch[ScratchSlot::Origin(part).index()] });
     let registers = if pc == 0 {
         sys::registers()
     } else {
@@ -446,7 +446,7 @@ pub(crate) fn of_record(block: *mut ThreadBlock, site: SiteId) -> SiteId {
 #[inline(never)]
 pub(crate) fn of_call(block: *mut ThreadBlock, kind: u32) -> SiteId {
     // SAFETY: the block is this thread's.
-    let is_for_other = unsafe { (*block).scratch[Slot::Origin(0).index()] } != 0;
+    let is_for_other = unsafe { (*block).scratch[ScratchSlot::Origin(0).index()] } != 0;
     if !pools::was_mapped() && (fuzz::is_active() || derandomise::is_on()) {
         // A recording usually knows nothing of code before the first pool is mapped; campaigns, which look at code
         // before, are to see the same.

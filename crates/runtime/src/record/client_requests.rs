@@ -28,7 +28,7 @@ use core::sync::atomic::Ordering;
 
 use powerfail_protocol::request::{self, pmemcheck};
 use powerfail_protocol::shared::RequestCounts;
-use powerfail_protocol::{EventKind, MAX_VALUE_LEN, SiteId, Slot, ThreadBlock, mark};
+use powerfail_protocol::{EventKind, MAX_VALUE_LEN, ScratchSlot, SiteId, ThreadBlock, mark};
 
 use crate::host;
 use crate::libc::early;
@@ -39,7 +39,7 @@ use crate::record::{append, call_stacks, faults, pools, schedule, thread_private
 
 const LINE_LEN: u64 = 64;
 
-/// Memory that the target calls persistent and that is no pool: from, to.
+/// Memory that the target calls persistent and that is not a pool: from, to.
 struct Registered {
     ranges: Vec<(u64, u64)>,
     /// The last one, as long as the target may only be asking whether requests are answered.
@@ -90,19 +90,19 @@ pub(crate) unsafe fn answer(block: *mut ThreadBlock, is_recorded: bool) {
     // convention of Valgrind.
     unsafe {
         let scratch = &raw mut (*block).scratch;
-        let site = core::mem::take(&mut (*scratch)[Slot::Request.index()]) as u32 - 1;
-        let default = (*scratch)[Slot::Register(2).index()];
-        let words = (*scratch)[Slot::Register(0).index()] as *const [u64; request::WORDS];
+        let site = core::mem::take(&mut (*scratch)[ScratchSlot::Request.index()]) as u32 - 1;
+        let default = (*scratch)[ScratchSlot::Register(2).index()];
+        let words = (*scratch)[ScratchSlot::Register(0).index()] as *const [u64; request::WORDS];
         let [number, arguments @ ..] = words.read_unaligned();
         let stack = if call_stacks::are_wanted() {
-            (*scratch)[Slot::Stack.index()] as u32
+            (*scratch)[ScratchSlot::Stack.index()] as u32
         } else {
             site
         };
         let asked = Request {
             block,
             stack: SiteId(stack),
-            pc: (*scratch)[Slot::StackPc.index()],
+            pc: (*scratch)[ScratchSlot::StackPc.index()],
             arguments,
         };
         let result = if is_recorded {
@@ -110,7 +110,7 @@ pub(crate) unsafe fn answer(block: *mut ThreadBlock, is_recorded: bool) {
         } else {
             None
         };
-        (*scratch)[Slot::RdxOut.index()] = result.unwrap_or(default);
+        (*scratch)[ScratchSlot::RdxOut.index()] = result.unwrap_or(default);
     }
 }
 

@@ -11,7 +11,7 @@
 
 use core::ffi::c_void;
 
-use powerfail_protocol::Slot;
+use powerfail_protocol::ScratchSlot;
 
 use crate::host;
 use crate::libc::{early, raw_calls};
@@ -84,7 +84,7 @@ fn seen_address(address: u64) -> Option<u64> {
     window().contains(seen).then_some(seen)
 }
 
-/// A trampoline wrote to the alias of something in the window that is no pool and has none: lets
+/// A trampoline wrote to the alias of something in the window that is not a pool and has none: lets
 /// the instruction itself do it.
 fn go_to_other_memory(frame: &Frame, address: u64) -> bool {
     if !seen_address(address).is_some_and(pools::is_other) {
@@ -202,8 +202,8 @@ fn undo_trampoline(frame: &Frame) {
             // SAFETY: the block is this thread's.
             let value = unsafe { (*block).scratch[slot.index()] };
             match slot {
-                Slot::Register(number) => frame.set_register(number, value),
-                Slot::Flags => {
+                ScratchSlot::Register(number) => frame.set_register(number, value),
+                ScratchSlot::Flags => {
                     const STATUS: u64 = 0xd5;
                     const OVERFLOW: u64 = 1 << 11;
                     let kept = frame.get(Greg::Flags) & !(STATUS | OVERFLOW);

@@ -16,7 +16,7 @@ use powerfail_patch::{
 };
 use powerfail_protocol::message::{MessageKind, SiteTactic};
 use powerfail_protocol::shared::Mode;
-use powerfail_protocol::{SiteId, Slot};
+use powerfail_protocol::{ScratchSlot, SiteId};
 
 use crate::libc::{interpose, thread_start};
 use crate::patching::code;
@@ -69,7 +69,7 @@ struct Entry {
     /// Offset in the trampoline of what writes to the alias.
     work_at: Option<usize>,
     site: Site,
-    /// A copy of the instruction, for memory in the window that is no pool.
+    /// A copy of the instruction, for memory in the window that is not a pool.
     original: Option<u64>,
     /// What the patch made of its first byte; none if it was left to fault.
     patched_byte: Option<u8>,
@@ -603,7 +603,7 @@ impl Sites {
     pub(crate) fn inside_trampoline(
         &self,
         address: u64,
-    ) -> Option<(u64, impl Iterator<Item = Slot> + use<>)> {
+    ) -> Option<(u64, impl Iterator<Item = ScratchSlot> + use<>)> {
         let (start, site) = self.trampolines.range(..=address).next_back()?;
         let entry = self.entries.get(site)?;
         let offset = address - start;

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use powerfail_protocol::message::MessageKind;
 use powerfail_protocol::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of};
-use powerfail_protocol::{EventKind, PROTOCOL_VERSION, SiteId, Slot, ThreadBlock, chunk};
+use powerfail_protocol::{EventKind, PROTOCOL_VERSION, ScratchSlot, SiteId, ThreadBlock, chunk};
 
 use crate::platform::lock::Lock;
 use crate::platform::{handler_stacks, signals, sys};
@@ -371,7 +371,7 @@ extern "C" fn refill(block: *mut ThreadBlock) {
     let mask = sys::block_signals();
     // SAFETY: the block is this thread's, and its handlers cannot run.
     unsafe {
-        if (*block).scratch[Slot::Request.index()] != 0 {
+        if (*block).scratch[ScratchSlot::Request.index()] != 0 {
             client_requests::answer(block, (*block).thread_index != UNRECORDED);
             sys::restore_signals(mask);
             return;
@@ -379,10 +379,10 @@ extern "C" fn refill(block: *mut ThreadBlock) {
         if (*block).thread_index == UNRECORDED {
             host::fatal("a thread stored to or flushed a pool after it had ended");
         }
-        if core::mem::take(&mut (*block).scratch[Slot::Turn.index()]) != 0 {
+        if core::mem::take(&mut (*block).scratch[ScratchSlot::Turn.index()]) != 0 {
             schedule::step();
         }
-        let asked = &mut (*block).scratch[Slot::StackSite.index()];
+        let asked = &mut (*block).scratch[ScratchSlot::StackSite.index()];
         if let Some(site) = core::mem::take(asked).checked_sub(1) {
             call_stacks::remember(block, SiteId(site as u32));
         }

@@ -21,7 +21,7 @@ use crate::crash_images::{ImageOptions, choose_moments, contents_at};
 use crate::crash_test::{CrashTest, CrashTestResult, TraceTester};
 use crate::error::CampaignError;
 use crate::findings::{Basis, CaseRecord};
-use crate::job::{Failure, Job, Kind, Shares};
+use crate::job::{ExecutionFailure, Job, Kind, Shares};
 use crate::machines::RemoteCase;
 use crate::point_selection::UntriedPoints;
 use crate::recording::{Recorded, Recorder, Recording};
@@ -44,7 +44,7 @@ const OVERTIME: u32 = 2;
 const EVENTS_DOUBLING_TIME: u64 = 5000;
 
 /// The state of a checking thread.
-pub(crate) struct Checker<'s, 'o> {
+pub(crate) struct CheckWorker<'s, 'o> {
     pub(crate) shared: &'s SharedState<'o>,
     pub(crate) recorder: Recorder,
     pub(crate) tester: TraceTester,
@@ -55,7 +55,7 @@ pub(crate) struct Checker<'s, 'o> {
     shares: Shares,
 }
 
-impl<'s, 'o> Checker<'s, 'o> {
+impl<'s, 'o> CheckWorker<'s, 'o> {
     pub(crate) fn new(number: usize, shared: &'s SharedState<'o>) -> Result<Self, CampaignError> {
         let options = &shared.options;
         Ok(Self {
@@ -80,7 +80,7 @@ impl<'s, 'o> Checker<'s, 'o> {
             let job = Job::Explain {
                 number: None,
                 case,
-                failure: Failure::GaveUp,
+                failure: ExecutionFailure::GaveUp,
             };
             self.shared.submit(job, Priority::Medium, 0);
         }
