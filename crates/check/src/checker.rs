@@ -12,7 +12,7 @@ use powerfail_trace::Trace;
 
 use crate::crash::{Crashed, crash};
 use crate::error::CheckError;
-use crate::event::{Event, Observer};
+use crate::event::{CheckEvent, Observer};
 use crate::options::{CrashOptions, RaceOptions};
 use crate::persistent::Persistent;
 use crate::recovery::Recovery;
@@ -70,7 +70,7 @@ impl<'t> Checker<'t> {
         })?;
         if Persistent::of(self.trace).addresses().is_some() {
             for command in oracle.commands_without_runtime() {
-                observer.event(Event::Warning(&format!(
+                observer.event(CheckEvent::Warning(&format!(
                     "pools hold addresses, and recovery may not find them where the workload had them, because the \
                      runtime cannot be loaded into {command}"
                 )));
