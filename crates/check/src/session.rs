@@ -4,6 +4,7 @@
 //! begin with a trace. All go the same way: the trace, how recovery is run, the [`Checker`], the [`Sieve`], the output
 //! directory. What a user sees on the way comes as [`Event`]s; what is left to the caller is to show the report.
 
+mod companions;
 mod error;
 mod settings;
 
@@ -64,6 +65,8 @@ struct Subject<'a> {
     recovery: &'a Recovery,
     /// How many recoveries run at a time.
     jobs: usize,
+    /// Files that the workload wrote with system calls and that belong to a pool: crash images lack them.
+    companions: &'a [PathBuf],
 }
 
 impl Session<'_> {
@@ -94,6 +97,7 @@ impl Session<'_> {
             path: &path,
             recovery: &recovery,
             jobs: test.failures.jobs.to_usize(),
+            companions: &summary.companions,
         };
         let options = settings::check(settings);
         let sieve = self.sieve(&test.output, baseline.as_ref());
@@ -191,6 +195,7 @@ impl Session<'_> {
             path,
             recovery: &recovery,
             jobs: settings.failures.jobs.to_usize(),
+            companions: &[],
         };
         let sieve = self.sieve(&settings.output, baseline.as_ref());
         let crashed = self.test(&sieve, subject, options)?;
@@ -267,9 +272,12 @@ impl Session<'_> {
         let mut events = SiftedEvents {
             sieve: *sieve,
             observer: self.observer,
+            hides_failures: !subject.companions.is_empty(),
         };
         let crashed = checker.crash(options, &mut events);
-        crashed.map_err(about(subject.path))
+        let mut crashed = crashed.map_err(about(subject.path))?;
+        companions::doubt(&mut crashed, subject.companions);
+        Ok(crashed)
     }
 }
 

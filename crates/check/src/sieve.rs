@@ -70,12 +70,16 @@ pub(crate) struct SiftedEvents<'a> {
     pub(crate) sieve: Sieve<'a>,
     /// Hears of everything else.
     pub(crate) observer: &'a mut dyn Observer,
+    /// Failures of recovery are no errors, so they are not announced.
+    pub(crate) hides_failures: bool,
 }
 
 impl Observer for SiftedEvents<'_> {
     fn event(&mut self, event: CheckEvent<'_>) {
         match event {
             CheckEvent::Finding(finding) if !self.sieve.is_announced(finding) => {}
+            CheckEvent::Finding(finding) if self.hides_failures && finding.evidence.is_some() => {}
+            CheckEvent::Failing { .. } if self.hides_failures => {}
             event => self.observer.event(event),
         }
     }
@@ -120,6 +124,7 @@ mod tests {
         let mut events = SiftedEvents {
             sieve,
             observer: &mut codes,
+            hides_failures: false,
         };
         for finding in findings {
             events.event(CheckEvent::Finding(finding));

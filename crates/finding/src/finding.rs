@@ -289,6 +289,8 @@ pub enum NotChecked {
     PoolNotOpened,
     /// Recovery does the same whatever the pools hold.
     RecoveryCannotFail,
+    /// Recovery fails, but it may need a file that the workload wrote with system calls, which crash images lack.
+    NeedsFile,
 }
 
 /// What was done, in numbers. No times: the same seed and trace give the same bytes.

@@ -5,6 +5,7 @@
 //! first record that refers to it, so everything in the examined chunks is explained by then. Only then
 //! records are read.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -66,6 +67,8 @@ pub(crate) struct Drain {
     /// Stores of dead threads that may not have been made.
     suspects: Vec<Suspect>,
     pub(crate) warnings: Vec<String>,
+    /// Files that are no pools and that the target has written with system calls.
+    pub(crate) written: BTreeSet<PathBuf>,
     pub(crate) fatal: Vec<String>,
 }
 
@@ -104,6 +107,7 @@ impl Drain {
             unperformed: 0,
             suspects: Vec::new(),
             warnings: Vec::new(),
+            written: BTreeSet::new(),
             fatal: Vec::new(),
         }
     }
@@ -469,6 +473,11 @@ impl Drain {
                 {
                     self.executed.announce(started, message.text);
                 }
+                Ok(())
+            }
+            Some(MessageKind::Wrote) => {
+                self.written
+                    .insert(PathBuf::from(OsString::from_vec(message.text)));
                 Ok(())
             }
             Some(MessageKind::Warning) => {

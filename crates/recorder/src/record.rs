@@ -1,8 +1,10 @@
 //! One recording, from the command to the checked trace.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use powerfail_protocol::shared::{
     DERANDOMISE_VARIABLE, DESOCK_VARIABLE, ListenerName, Mode, RequestCounts, Schedule, Stacks,
 };
-use powerfail_trace::recording::{ClientRequests, RecordingSummary};
+use powerfail_trace::recording::{ClientRequests, PoolSummary, RecordingSummary};
 use powerfail_trace::{DOMAIN_NOTE, HEAP_NOTE, Meta, POOL_NOTE, TraceWriter, WriterOptions};
 use rustix::process::Signal;
 use rustix::time::Timespec;
@@ -149,6 +151,7 @@ fn summarise(
             path.display()
         ));
     }
+    let companions = companions(&recording.written, &pools);
     let Output {
         writer,
         pools: recorded,
@@ -170,6 +173,7 @@ fn summarise(
         thread_count: recording.thread_count,
         pools,
         ignored,
+        companions,
         sites: sites.counts(),
         trap_events,
         uncommitted_records: recording.uncommitted,
@@ -215,6 +219,23 @@ fn unknown_requests(requests: &ClientRequests) -> Option<String> {
             requests.unknown, requests.first_unknown
         )
     })
+}
+
+/// The written files that lie beside a pool and are named after it.
+fn companions(written: &BTreeSet<PathBuf>, pools: &[PoolSummary]) -> Vec<PathBuf> {
+    let name = |path: &Path| Some(path.file_name()?.as_bytes().to_owned());
+    let belongs = |file: &Path, pool: &Path| {
+        file != pool
+            && file.parent() == pool.parent()
+            && name(file)
+                .zip(name(pool))
+                .is_some_and(|(file, pool)| file.starts_with(&pool))
+    };
+    let written = written.iter();
+    written
+        .filter(|file| pools.iter().any(|pool| belongs(file, &pool.path)))
+        .cloned()
+        .collect()
 }
 
 /// Further variables of the environment of the target.

@@ -28,6 +28,9 @@ pub struct RecordingSummary {
     pub pools: Vec<PoolSummary>,
     /// The files that were mapped and not recorded.
     pub ignored: Vec<IgnoredFile>,
+    /// Files beside a pool and named after it that the target wrote with system calls: a journal, for instance. They are
+    /// not recorded.
+    pub companions: Vec<PathBuf>,
     /// The instructions that appended records, by how they are reached.
     pub sites: TacticCounts,
     /// How many events came from sites that trap at each execution.

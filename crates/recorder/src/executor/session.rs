@@ -301,7 +301,8 @@ impl Session {
                 | MessageKind::ExecFailed
                 | MessageKind::Spawned
                 | MessageKind::ExecWords
-                | MessageKind::ExecFile,
+                | MessageKind::ExecFile
+                | MessageKind::Wrote,
             )
             | None => {}
         }

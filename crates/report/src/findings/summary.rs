@@ -131,6 +131,11 @@ const fn not_checked_text(reason: NotChecked) -> (&'static str, &'static str) {
             "recovery cannot fail: it also accepts an empty pool and changed data, and does the same with them",
             "let recovery check what it recovers and exit with a code other than 0, or give a --checker or a --dump",
         ),
+        NotChecked::NeedsFile => (
+            "recovery fails, but it may need a file that crash images lack",
+            "test the program without its journal, if it can be turned off; `--warnings` shows what recovery does without \
+             the file",
+        ),
     }
 }
 

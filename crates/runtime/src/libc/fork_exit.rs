@@ -14,6 +14,7 @@ use crate::platform::{number, sys};
 use crate::record::sites::SITES;
 use crate::record::{
     call_stacks, client_requests, generated_code, pool_files, pools, schedule, threads,
+    written_files,
 };
 use crate::{fuzz, host, recovery};
 
@@ -130,6 +131,7 @@ pub(crate) fn around_fork(fork: impl FnOnce() -> c_int) -> c_int {
 pub(crate) fn reset_after_fork() {
     host::reset_after_fork();
     call_stacks::reset_after_fork();
+    written_files::reset_after_fork();
     SITES.reset_after_fork();
     pools::reset_after_fork();
     pool_files::reset_after_fork();

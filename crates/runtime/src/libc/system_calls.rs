@@ -23,7 +23,7 @@ use crate::platform::number::{
     RECVMSG, SENDMSG, SENDTO, WRITE, WRITEV,
 };
 use crate::platform::sys;
-use crate::record::{append, pool_files, pools};
+use crate::record::{append, pool_files, pools, written_files};
 
 /// The functions of the C library whose system calls pass through here.
 pub(crate) const FUNCTIONS: [&str; 18] = [
@@ -206,6 +206,9 @@ unsafe fn send(number: usize, arguments: [usize; 6], offset: Option<u64>, parts:
         } else {
             sys::call(number, arguments)
         };
+        if done > 0 {
+            written_files::note(fd);
+        }
         told(fd, done, parts);
         done
     }

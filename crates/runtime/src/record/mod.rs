@@ -33,3 +33,4 @@ pub(crate) mod sites;
 pub(crate) mod thread_private;
 pub(crate) mod threads;
 pub(crate) mod window;
+pub(crate) mod written_files;

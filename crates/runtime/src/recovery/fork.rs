@@ -224,7 +224,7 @@ fn reopen_files() {
 }
 
 /// Writes the path by which a descriptor can be opened again, with a zero behind it.
-pub(super) fn path_of_descriptor(fd: i32, out: &mut [u8; 32]) {
+pub(crate) fn path_of_descriptor(fd: i32, out: &mut [u8; 32]) {
     const PREFIX: &[u8] = b"/proc/self/fd/";
     out[..PREFIX.len()].copy_from_slice(PREFIX);
     let mut digits = [0u8; 10];

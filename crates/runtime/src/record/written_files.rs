@@ -1,0 +1,50 @@
+//! Files that are no pools and that the target writes with system calls.
+//!
+//! Their content is not recorded. The host learns their names, because a recovery may need them: a journal beside a pool.
+
+use std::collections::BTreeSet;
+
+use powerfail_protocol::message::MessageKind;
+
+use crate::host;
+use crate::platform::lock::Lock;
+use crate::platform::sys;
+use crate::recovery::fork::path_of_descriptor;
+
+const FILE_TYPE: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+/// Files that are named at most.
+const FILES_MAX: usize = 256;
+/// Longer paths are cut by the kernel, so they are not sent.
+const PATH_MAX: usize = 4096;
+
+/// Device and inode of the files that the host knows.
+static KNOWN: Lock<BTreeSet<(u64, u64)>> = Lock::new(BTreeSet::new());
+
+/// The target has written to a descriptor that is no pool.
+pub(crate) fn note(fd: i32) {
+    let Some(status) = sys::fstat(fd) else { return };
+    if status.mode & FILE_TYPE != REGULAR || !host::attached() {
+        return;
+    }
+    let file = (status.device, status.inode);
+    let is_new = KNOWN.with(|known| known.len() < FILES_MAX && known.insert(file));
+    if !is_new {
+        return;
+    }
+    let mut link = [0; 32];
+    path_of_descriptor(fd, &mut link);
+    let mut path = [0; PATH_MAX];
+    let Ok(link) = core::ffi::CStr::from_bytes_until_nul(&link) else {
+        return;
+    };
+    let len = host::read_link(link, &mut path);
+    if (1..PATH_MAX).contains(&len) {
+        host::send(MessageKind::Wrote, [0; 5], &path[..len], None);
+    }
+}
+
+/// In the child after fork.
+pub(crate) fn reset_after_fork() {
+    KNOWN.reset_after_fork();
+}
