@@ -164,7 +164,28 @@ fn a_branch_between_flush_and_fence_is_the_same_thread_in_the_log() {
     zygote.stop();
 }
 
-/// A locked operation runs alone because it is a fence, and then accesses a hidden page: in a branch, which is another
+/// A copy of a locked operation does what the operation would: with its operand, its flags, and what follows.
+#[test]
+fn a_locked_operation_that_is_logged_has_its_effect() {
+    let mut zygote = Zygote::new(two());
+    zygote.prepare();
+    zygote.start_mode("counted");
+    let snapshot = zygote.snapshot();
+    for _ in 0..2 {
+        zygote.prepare();
+        zygote.begin(flag::LAZY | flag::LOG, &[]);
+        let outcomes = zygote.run(snapshot, |_| ()).unwrap();
+        assert_eq!(outcomes[0].output, "100\n");
+        let log: Vec<(u32, u64, Vec<u8>)> = zygote.log();
+        let kinds: Vec<u32> = log.iter().map(|event| event.0).collect();
+        let mut expected = vec![LogKind::Fence as u32; 101];
+        expected[0] = LogKind::Store as u32;
+        assert_eq!(kinds, expected);
+    }
+    zygote.stop();
+}
+
+/// A copy of a locked operation runs because it is a fence, and then accesses a hidden page: in a branch, which is another
 /// thread, and again when it is executed once more from the snapshot.
 #[test]
 fn a_locked_operation_that_is_logged_can_be_a_choice() {

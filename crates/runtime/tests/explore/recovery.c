@@ -340,6 +340,18 @@ static void exchanged(void) {
     printf("%lx %lx\n", before, LOAD(uint64_t, 0));
 }
 
+static void counted(void) {
+    // At an address that is relative to the instruction; the flags decide about the loop.
+    static uint64_t left = 100;
+    uint64_t rounds = 0;
+    unsigned char *pool = map();
+    LOAD(uint64_t, 8192) = LOAD(uint8_t, 0);
+    do
+        rounds++;
+    while (__atomic_sub_fetch(&left, 1, __ATOMIC_SEQ_CST) != 0);
+    printf("%lu\n", rounds);
+}
+
 static void streamed(void) {
     FILE *file = fopen(path, "rb");
     unsigned char bytes[16];
@@ -574,7 +586,7 @@ static const struct {
     {"again", again},       {"privately", privately}, {"moved", moved},
     {"crashing", crashing}, {"hanging", hanging},     {"handled", handled},
     {"threads", threads},   {"forking", forking},     {"shortening", shortening},
-    {"locking", locking},   {"with_file", with_file}, {"logged", logged},
+    {"locking", locking},   {"with_file", with_file}, {"logged", logged}, {"counted", counted},
     {"streamed", streamed}, {"looked_at", looked_at}, {"linked", linked},
     {"tidy", tidy},         {"annotated", annotated}, {"nested", nested}, {"other_sizes", other_sizes},
     {"two_stores", two_stores}, {"received", received},
