@@ -476,8 +476,7 @@ impl Drain {
                 Ok(())
             }
             Some(MessageKind::Wrote) => {
-                self.written
-                    .insert(PathBuf::from(OsString::from_vec(message.text)));
+                self.written.insert(path_of(message.text));
                 Ok(())
             }
             Some(MessageKind::Warning) => {
@@ -649,7 +648,7 @@ impl Drain {
             self.warn("a message of the target about a pool is invalid".into());
             return Ok(());
         };
-        let path = PathBuf::from(OsString::from_vec(message.text));
+        let path = path_of(message.text);
         let Output { pools, writer, .. } = &mut self.output;
         let base_address = address.wrapping_sub(offset);
         let reply = match pools.admit(writer, &path, message.file, base_address)? {
@@ -687,4 +686,9 @@ fn given_process(sender: Pid, word: u64) -> Pid {
 /// The process from which a new one was forked; 0 if it does not say.
 fn forked_from(word: u64) -> Option<i32> {
     i32::try_from(word).ok().filter(|parent| *parent > 0)
+}
+
+/// The path that a message names.
+fn path_of(text: Vec<u8>) -> PathBuf {
+    PathBuf::from(OsString::from_vec(text))
 }

@@ -1,6 +1,6 @@
 // powerfail: opt = "-O2"
 // powerfail: recover = "{bin} {pool} recover"
-// Eight elements in one line, flushed one by one after all were stored.
+// Eight elements in one line, flushed once after all were stored.
 #include "../../programs/pm.h"
 
 int main(int argc, char **argv)
