@@ -4,7 +4,7 @@
 //! is not announced.
 
 use powerfail_config::{Baseline, Only, Suppression, sift};
-use powerfail_finding::{Finding, Report, Totals};
+use powerfail_finding::{Finding, Report, Severity, Totals};
 use powerfail_trace::Trace;
 
 use crate::event::{CheckEvent, Observer};
@@ -70,7 +70,7 @@ pub(crate) struct SiftedEvents<'a> {
     pub(crate) sieve: Sieve<'a>,
     /// Hears of everything else.
     pub(crate) observer: &'a mut dyn Observer,
-    /// Failures of recovery are no errors, so they are not announced.
+    /// No bug of correctness is certain, so none is announced.
     pub(crate) hides_failures: bool,
 }
 
@@ -78,7 +78,8 @@ impl Observer for SiftedEvents<'_> {
     fn event(&mut self, event: CheckEvent<'_>) {
         match event {
             CheckEvent::Finding(finding) if !self.sieve.is_announced(finding) => {}
-            CheckEvent::Finding(finding) if self.hides_failures && finding.evidence.is_some() => {}
+            CheckEvent::Finding(finding)
+                if self.hides_failures && finding.severity == Severity::Error => {}
             CheckEvent::Failing { .. } if self.hides_failures => {}
             event => self.observer.event(event),
         }

@@ -289,7 +289,8 @@ pub enum NotChecked {
     PoolNotOpened,
     /// Recovery does the same whatever the pools hold.
     RecoveryCannotFail,
-    /// Recovery fails, but it may need a file that the workload wrote with system calls, which crash images lack.
+    /// There are bugs of correctness, but none is certain: recovery may need a file that the workload wrote with system
+    /// calls, which crash images lack.
     NeedsFile,
 }
 

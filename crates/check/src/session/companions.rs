@@ -1,6 +1,7 @@
 //! Files beside a pool that crash images lack: journals that the workload writes with system calls.
 //!
-//! Recovery that needs such a file fails after a crash, although the program has no bug. So no failure is an error then.
+//! Recovery that needs such a file fails after a crash, although the program has no bug; and with the file, it can repair
+//! what is not durable. So no bug of correctness is certain then.
 
 use std::path::PathBuf;
 
@@ -8,18 +9,21 @@ use powerfail_finding::{NotChecked, Severity};
 
 use crate::crash::Crashed;
 
-/// Turns failures of recovery into warnings if it may have needed one of these files.
+/// Turns bugs of correctness into warnings if recovery may have needed one of these files.
 pub(super) fn doubt(crashed: &mut Crashed, companions: &[PathBuf]) {
     let Some(first) = companions.first() else {
         return;
     };
     let mut count = 0_u64;
     for finding in &mut crashed.findings {
-        if finding.severity == Severity::Error && finding.evidence.is_some() {
+        if finding.severity == Severity::Error {
             finding.severity = Severity::Warning;
             count += 1;
         }
     }
+    crashed
+        .findings
+        .sort_by_key(|finding| finding.severity == Severity::Warning);
     let name = first.file_name().unwrap_or(first.as_os_str()).display();
     let others = match companions.len() {
         1 => String::new(),
@@ -30,16 +34,12 @@ pub(super) fn doubt(crashed: &mut Crashed, companions: &[PathBuf]) {
             "the workload wrote `{name}`{others} with system calls; crash images do not have what it wrote"
         ),
         _ => format!(
-            "the workload wrote `{name}`{others} with system calls; crash images do not have what it wrote, so failures of \
-             recovery are warnings"
+            "the workload wrote `{name}`{others} with system calls; crash images do not have what it wrote, so bugs of \
+             correctness are warnings"
         ),
     };
     crashed.notes.push(note);
-    let has_errors = crashed
-        .findings
-        .iter()
-        .any(|finding| finding.severity == Severity::Error);
-    if count > 0 && !has_errors {
+    if count > 0 {
         crashed.totals.not_checked = Some(NotChecked::NeedsFile);
     }
 }
