@@ -1,7 +1,7 @@
 // A record of 16 lines is published before it is durable, so recovery fails in almost all that it can observe. Later a
 // flag is flushed under the same fence as its data, which nothing in the record can show.
 //
-// With -DSUM, recovery reads all of a large pool and accepts everything: there is much to observe and no bug.
+// With -DSUM, recovery prints the sum of a large pool and accepts everything: there is much to observe and no bug.
 #include "../../../../../tests/programs/pm.h"
 
 enum { LINES = 16, ROUNDS = 4 };
@@ -23,7 +23,8 @@ static int recover(struct pool *pool)
 	uint64_t sum = 0;
 	for (int line = 0; line < ROUNDS * LINES; line++)
 		sum += pool->lines[line].value;
-	return sum == 12345678;
+	printf("%lu\n", sum);
+	return 0;
 #endif
 	if (pool->flag == 1 && pool->data != 7)
 		return 3;
