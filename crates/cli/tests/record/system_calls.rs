@@ -106,6 +106,10 @@ fn syncs_are_recorded_where_they_succeed() {
         ("sync", 0, 1 << 20),
         ("store", 64, 8),
         ("sync", 0, 1 << 20),
+        // Those without MS_SYNC make nothing durable.
+        ("annotation", 0, 24),
+        ("annotation", 0, 24),
+        ("annotation", 0, 24),
     ];
     assert_eq!(seen, expected);
 }
