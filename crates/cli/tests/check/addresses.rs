@@ -87,6 +87,9 @@ fn addresses_of_objects_lead_to_the_same_objects() {
         "check",
         "--format",
         "json",
+        // Second failures take long with PMDK, and are not what this is about.
+        "--depth",
+        "1",
         "--recover",
         "./objects {pool} read",
         "--",

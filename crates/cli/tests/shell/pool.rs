@@ -113,7 +113,9 @@ fn powerfail(arguments: &[&str]) -> Command {
     command
         .args(["--kill-after=10", GUARD_SECONDS])
         .arg(env!("CARGO_BIN_EXE_powerfail"))
-        .args(arguments);
+        .args(arguments)
+        // By default libpmemobj prepares 1,024 lanes whenever it opens a pool, which takes longer than all the rest.
+        .env("PMEMOBJ_NLANES", "16");
     command
 }
 

@@ -33,17 +33,20 @@ pub(crate) fn program() -> &'static Path {
 /// Builds a program of the tests.
 pub(crate) fn build(name: &str, flags: &[&str]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Several processes may build it at a time: each renames a file of its own, so that it is always whole.
+    let made = path.with_extension(std::process::id().to_string());
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/explore");
     let status = Command::new("gcc")
         .args(["-O1", "-g", "-pthread", "-Wall", "-Werror"])
         .arg("-I")
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include"))
         .arg("-o")
-        .args([&path, &sources.join(name).with_extension("c")])
+        .args([&made, &sources.join(name).with_extension("c")])
         .args(flags)
         .status()
         .unwrap();
     assert!(status.success());
+    fs::rename(&made, &path).unwrap();
     path
 }
 
