@@ -40,7 +40,7 @@ use crate::wait::Exit;
 
 /// How long a record waits for older records: longer than a thread that is preempted in the middle of an append
 /// usually waits for a processor.
-const SLACK_MS: u64 = 10;
+const SLACK_MS: u64 = 50;
 
 /// The longest pause between passes while records wait to be ordered.
 const BUSY_WAIT: Timespec = Timespec {
