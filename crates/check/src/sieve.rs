@@ -70,7 +70,7 @@ pub(crate) struct SiftedEvents<'a> {
     pub(crate) sieve: Sieve<'a>,
     /// Hears of everything else.
     pub(crate) observer: &'a mut dyn Observer,
-    /// No bug of correctness is certain, so none is announced.
+    /// No correctness bug is certain, so none is announced.
     pub(crate) hides_failures: bool,
 }
 

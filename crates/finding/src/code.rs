@@ -58,7 +58,7 @@ pub enum Class {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// A bug of correctness: data is lost or recovery fails.
+    /// A correctness bug: data is lost or recovery fails.
     Error,
     /// A bug of performance.
     Performance,

@@ -289,7 +289,7 @@ pub enum NotChecked {
     PoolNotOpened,
     /// Recovery does the same whatever the pools hold.
     RecoveryCannotFail,
-    /// There are bugs of correctness, but none is certain: recovery may need a file that the workload wrote with system
+    /// There are correctness bugs, but none is certain: recovery may need a file that the workload wrote with system
     /// calls, which crash images lack.
     NeedsFile,
 }

@@ -1,7 +1,7 @@
 //! Files beside a pool that crash images lack: journals that the workload writes with system calls.
 //!
 //! Recovery that needs such a file fails after a crash, although the program has no bug; and with the file, it can repair
-//! what is not durable. So no bug of correctness is certain then.
+//! what is not durable. So no correctness bug is certain then.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use powerfail_finding::{NotChecked, Severity};
 
 use crate::crash::Crashed;
 
-/// Turns bugs of correctness into warnings if recovery may have needed one of these files.
+/// Turns correctness bugs into warnings if recovery may have needed one of these files.
 pub(super) fn doubt(crashed: &mut Crashed, companions: &[PathBuf]) {
     let Some(first) = companions.first() else {
         return;
@@ -34,8 +34,8 @@ pub(super) fn doubt(crashed: &mut Crashed, companions: &[PathBuf]) {
             "the workload wrote `{name}`{others} with system calls; crash images do not have what it wrote"
         ),
         _ => format!(
-            "the workload wrote `{name}`{others} with system calls; crash images do not have what it wrote, so bugs of \
-             correctness are warnings"
+            "the workload wrote `{name}`{others} with system calls; crash images do not have what it wrote, so correctness \
+             bugs are warnings"
         ),
     };
     crashed.notes.push(note);

@@ -65,8 +65,7 @@ impl Claims {
         });
     }
 
-    /// Notes that the bytes of an instruction belong to something else than a patch: no patch may use them. Control goes on
-    /// behind them.
+    /// Reserves the bytes of an instruction, so that no patch changes them. Execution continues after them.
     pub fn keep(&mut self, from: u64, to: u64) {
         self.own(from, to, from);
     }
