@@ -14,7 +14,7 @@ use std::path::Path;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use powerfail_benches::Random;
-use powerfail_fuzz_store::{Contents, Edge, ImageId, Images};
+use powerfail_fuzz_store::{DirectoryContents, Edge, ImageId, Images};
 use powerfail_image::FileContents;
 
 const IMAGES: usize = 10_000;
@@ -23,7 +23,7 @@ const POOL_PAGES: u64 = POOL_BYTES / 4096;
 /// The limit that `powerfail fuzz` promises.
 const LIMIT_BYTES: u64 = 500_000_000;
 
-fn new_pool(random: &mut Random) -> Contents {
+fn new_pool(random: &mut Random) -> DirectoryContents {
     let mut pool = FileContents {
         len_bytes: POOL_BYTES,
         ..FileContents::default()
@@ -36,13 +36,13 @@ fn new_pool(random: &mut Random) -> Contents {
         }
         pool.set_page(number * 5, &page);
     }
-    Contents {
+    DirectoryContents {
         files: [("pool".to_owned(), pool)].into(),
     }
 }
 
 /// The effect of a run on a pool after some of its twenty stores.
-fn run(from: &Contents, seed: u64, stores: u64) -> Contents {
+fn run(from: &DirectoryContents, seed: u64, stores: u64) -> DirectoryContents {
     let mut random = Random::new(seed);
     let mut contents = from.clone();
     let pool = contents.files.get_mut("pool").expect("a pool");

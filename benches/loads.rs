@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use powerfail_oracle::{
-    Branch, CommandLine, ExploreRequest, LineTable, Oracle, PageMask, PoolMapping, RecoveryPlan,
-    Settings, Slot, TableLine, Verdict,
+    Branch, CommandLine, ExploreRequest, LineTable, Oracle, OracleSettings, PageMask, PoolMapping,
+    RecoveryPlan, Slot, TableLine, Verdict,
 };
 use powerfail_test_support::runtime;
 
@@ -48,10 +48,10 @@ fn main() {
         "", "native ms", "lazy ms", "ratio", "in all ms", "lazy ms", "traps"
     );
     for (name, mode, open) in CASES {
-        let settings = Settings {
+        let settings = OracleSettings {
             runtime: Some(runtime::bytes().into()),
             snapshot: true,
-            ..Settings::default()
+            ..OracleSettings::default()
         };
         measure(name, mode, open, &program, settings);
     }
@@ -126,7 +126,7 @@ fn time(result: &Path, run: impl FnOnce()) -> Times {
     }
 }
 
-fn measure(name: &str, mode: &str, open: Open, program: &Path, settings: Settings) {
+fn measure(name: &str, mode: &str, open: Open, program: &Path, settings: OracleSettings) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| -> PathBuf { directory.path().join(name) };
     let image: Vec<u8> = (0..POOL_LEN).map(|at| ((at * 37) >> 3) as u8).collect();

@@ -15,8 +15,8 @@ use powerfail_model::{
     ThreadIndex,
 };
 use powerfail_oracle::{
-    Branch, CommandLine, ExploreRequest, LineTable, Oracle, PathMode, PoolMapping, ProcessMode,
-    RecoveryPlan, Settings, Slot, TableLine,
+    Branch, CommandLine, ExploreRequest, LineTable, Oracle, OracleSettings, PathMode, PoolMapping,
+    ProcessMode, RecoveryPlan, Slot, TableLine,
 };
 use powerfail_test_support::runtime;
 use powerfail_trace::{
@@ -63,10 +63,10 @@ fn ratios(wanted: &str) {
         if !name.contains(wanted) {
             continue;
         }
-        let settings = Settings {
+        let settings = OracleSettings {
             paths,
             processes,
-            ..Settings::default()
+            ..OracleSettings::default()
         };
         match measure(settings) {
             Ok((plain, ours)) => {
@@ -88,7 +88,9 @@ fn ratios(wanted: &str) {
 }
 
 /// The time of one run, plain and with the oracle.
-fn measure(settings: Settings) -> Result<(Duration, Duration), powerfail_oracle::OracleError> {
+fn measure(
+    settings: OracleSettings,
+) -> Result<(Duration, Duration), powerfail_oracle::OracleError> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| -> PathBuf { directory.path().join(name) };
     for name in ["pools", "image"] {
@@ -266,10 +268,10 @@ impl<'t> States<'t> {
         cursor.move_to_end().expect("the end");
         let newest = CrashState::default();
         image.prepare(&cursor, &newest).expect("an image");
-        let settings = Settings {
+        let settings = OracleSettings {
             runtime: Some(Arc::clone(runtime)),
             snapshot,
-            ..Settings::default()
+            ..OracleSettings::default()
         };
         let plan = RecoveryPlan::new(CommandLine::new([recovery.as_os_str(), "{pool}".as_ref()]));
         let mappings: Vec<PoolMapping> = image

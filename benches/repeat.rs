@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use powerfail_image::Contents;
+use powerfail_image::DirectoryContents;
 use powerfail_recorder::InputChannel;
 use powerfail_recorder::executor::{Executor, ExecutorOptions, Opened};
 use powerfail_test_support::runtime;
@@ -26,8 +26,8 @@ fn main() {
     let shell = build(folder.path());
     let pool = folder.path().join("pool");
     native(&shell, &pool, folder.path(), b"");
-    let contents = Contents::read(folder.path()).expect("a pool");
-    let image = Contents {
+    let contents = DirectoryContents::read(folder.path()).expect("a pool");
+    let image = DirectoryContents {
         files: contents
             .files
             .into_iter()

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use powerfail_fuzz_store::{Images, read_cases, read_stats};
-use powerfail_image::Contents;
+use powerfail_image::DirectoryContents;
 use powerfail_report::plot::{Plot, Series};
 
 use crate::afl;
@@ -137,7 +137,7 @@ fn of_campaign(counter: &mut Counter, out: &Path) -> Row {
 }
 
 fn of_afl(counter: &mut Counter, left: &afl::Left) -> Row {
-    counter.open(&Contents::default());
+    counter.open(&DirectoryContents::default());
     let kept = left.kept.iter();
     let covered = kept.map(|it| counter.cover(it.time_s, &it.input)).collect();
     Row {

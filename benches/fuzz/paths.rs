@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use powerfail_image::Contents;
+use powerfail_image::DirectoryContents;
 use powerfail_protocol::fuzz::classify;
 use powerfail_recorder::InputChannel;
 use powerfail_recorder::executor::{Executor, ExecutorOptions, Opened};
@@ -49,7 +49,7 @@ impl Counter {
     }
 
     /// Continues with this image.
-    pub(crate) fn open(&mut self, image: &Contents) {
+    pub(crate) fn open(&mut self, image: &DirectoryContents) {
         let opened = self.repeater.open(image).expect("an image");
         self.ended = match opened {
             Opened::Ready => None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use powerfail_finding::Finding;
 use powerfail_model::EventIndex;
-use powerfail_oracle::{Oracle, Settings};
+use powerfail_oracle::{Oracle, OracleSettings};
 use powerfail_trace::Trace;
 
 use crate::crash::{Crashed, crash};
@@ -112,10 +112,10 @@ impl<'t> Checker<'t> {
 
     fn oracle(&self, instruments: Instruments) -> Result<Oracle, CheckError> {
         let plan = self.recovery.plan(self.trace);
-        let settings = Settings {
+        let settings = OracleSettings {
             runtime: (instruments.runtime || plan.preload).then(|| Arc::clone(&self.runtime)),
             snapshot: instruments.snapshots,
-            ..Settings::default()
+            ..OracleSettings::default()
         };
         Ok(Oracle::new(plan, settings)?)
     }

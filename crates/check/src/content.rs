@@ -30,7 +30,7 @@ pub(crate) struct Operation {
 
 /// The operations of a trace, and contents after them as far as they are known.
 #[derive(Debug, Default)]
-pub(crate) struct Contents {
+pub(crate) struct ExpectedContents {
     operations: Vec<Operation>,
     promises: bool,
     /// Several operations end at one moment: the program's output comes in bulk, and where each of them
@@ -43,7 +43,7 @@ pub(crate) struct Contents {
 /// How much of a content is shown.
 const SHOWN_LINES: usize = 12;
 
-impl Contents {
+impl ExpectedContents {
     pub(crate) fn new(trace: &Trace, ack: Option<&Regex>) -> Result<Self, CheckError> {
         let mut operations: Vec<Operation> = Vec::new();
         let mut scope = Scope::new();
@@ -254,12 +254,16 @@ fn difference(expected: &[u8], found: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Contents, Operation};
+    use super::{ExpectedContents, Operation};
     use powerfail_finding::Code;
     use powerfail_model::EventIndex;
     use powerfail_oracle::Verdict;
 
-    fn contents(ends: &[u64], promises: &[Option<&str>], known: &[(usize, &str)]) -> Contents {
+    fn contents(
+        ends: &[u64],
+        promises: &[Option<&str>],
+        known: &[(usize, &str)],
+    ) -> ExpectedContents {
         let operations: Vec<Operation> = ends
             .iter()
             .zip(promises)
@@ -269,7 +273,7 @@ mod tests {
                 in_scope: true,
             })
             .collect();
-        Contents {
+        ExpectedContents {
             promises: promises.iter().any(Option::is_some),
             is_bulk: ends.windows(2).any(|pair| pair[0] == pair[1]),
             operations,
@@ -280,7 +284,7 @@ mod tests {
         }
     }
 
-    fn code(contents: &Contents, at: u64, dump: &str) -> Option<Code> {
+    fn code(contents: &ExpectedContents, at: u64, dump: &str) -> Option<Code> {
         let verdict = Verdict::Success {
             dump: Some(dump.as_bytes().to_vec()),
         };

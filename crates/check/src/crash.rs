@@ -27,10 +27,10 @@ use powerfail_lint::{LintOptions, Linted};
 use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 
-use crate::content::Contents;
+use crate::content::ExpectedContents;
 use crate::eager;
 use crate::error::CheckError;
-use crate::event::{Observer, Step};
+use crate::event::{CheckStep, Observer};
 use crate::group::group;
 use crate::lazy as exploration;
 use crate::lint;
@@ -94,10 +94,10 @@ pub(crate) fn crash<'t>(
         Linted::default()
     } else {
         lint::found(trace, lint_options, &mut places, &mut |done| {
-            observer.progress(Step::Lint, done, events);
+            observer.progress(CheckStep::Lint, done, events);
         })?
     };
-    let mut contents = Contents::new(trace, options.ack.as_ref())?;
+    let mut contents = ExpectedContents::new(trace, options.ack.as_ref())?;
     let mut crashed = Crashed::default();
     crashed.totals.events = events;
     crashed.notes.extend(contents.note());
@@ -344,9 +344,9 @@ impl Engine<'_, '_> {
         limits: &Limits,
     ) -> Result<exploration::LazyResult, CheckError> {
         let mut points = exploration::LazyPoints::of(self.trace, self.runner, options.tree)?;
-        points.retain(|point| options.wants_point(Step::Lazy, point));
+        points.retain(|point| options.wants_point(CheckStep::Lazy, point));
         let moments: Vec<EventIndex> = points.moments().collect();
-        self.learn(Step::Lazy, &moments)?;
+        self.learn(CheckStep::Lazy, &moments)?;
         exploration::explore(
             self.trace,
             self.runner,

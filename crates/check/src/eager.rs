@@ -23,7 +23,7 @@ use rustc_hash::FxHashSet;
 use crate::crash::{Engine, Failed, Share};
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
-use crate::event::{CheckEvent, Step};
+use crate::event::{CheckEvent, CheckStep};
 use crate::places::Places;
 use crate::runner::{Survival, Trial};
 use failures::{FailingState, Failures};
@@ -67,7 +67,7 @@ pub(crate) fn explore(
 ) -> Result<EagerResult, CheckError> {
     engine
         .observer
-        .progress(Step::Points, 0, engine.trace.event_count());
+        .progress(CheckStep::Points, 0, engine.trace.event_count());
     let mut options = options.clone();
     options.pass.fresh_pages_differ = engine.runner.is_filled();
     let survey = Survey::of(engine.trace, engine.runner.initial_pools()?, &options)?;
@@ -101,7 +101,7 @@ pub(crate) fn explore(
         .iter()
         .map(|segment| segment.at)
         .collect();
-    engine.learn(Step::Crashes, &moments)?;
+    engine.learn(CheckStep::Crashes, &moments)?;
 
     let mut ran = Ran::default();
     let mut notes = notes(&survey, &options);
@@ -203,7 +203,7 @@ fn run_states(
         &mut next,
         &mut |state, tried| {
             done += 1;
-            observer.borrow_mut().progress(Step::Crashes, done, of);
+            observer.borrow_mut().progress(CheckStep::Crashes, done, of);
             ran.states += 1;
             ran.groups.insert(state.group);
             let verdict = tried.verdict.as_ref();

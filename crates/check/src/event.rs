@@ -11,7 +11,7 @@ use powerfail_recorder::RecordingSummary;
 
 /// A step of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CheckStep {
     /// The workload is recorded with other orders of its threads.
     Schedules,
     /// The trace is linted.
@@ -43,7 +43,7 @@ pub enum CheckEvent<'a> {
     /// A step has begun (`done` is 0) or got further.
     Progress {
         /// The step.
-        step: Step,
+        step: CheckStep,
         /// How much of it is done.
         done: u64,
         /// How much there is to do.
@@ -105,12 +105,12 @@ pub trait Observer {
 }
 
 impl dyn Observer + '_ {
-    pub(crate) fn progress(&mut self, step: Step, done: u64, of: u64) {
+    pub(crate) fn progress(&mut self, step: CheckStep, done: u64, of: u64) {
         self.event(CheckEvent::Progress { step, done, of });
     }
 
     /// The same; whether the engine is to continue.
-    pub(crate) fn tick(&mut self, step: Step, done: u64, of: u64) -> bool {
+    pub(crate) fn tick(&mut self, step: CheckStep, done: u64, of: u64) -> bool {
         self.progress(step, done, of);
         !self.is_interrupted()
     }

@@ -45,9 +45,9 @@ use powerfail_finding::{Code, Exploration};
 use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 
-use crate::content::Contents;
+use crate::content::ExpectedContents;
 use crate::error::CheckError;
-use crate::event::{CheckEvent, Observer, Step};
+use crate::event::{CheckEvent, CheckStep, Observer};
 use crate::options::LazyOptions;
 use crate::runner::Runner;
 use budget::{BudgetedExecutor, ExecutionBudget};
@@ -60,7 +60,7 @@ use turns::{KnownFailures, Turn, TurnKind};
 pub(crate) use choices::choices;
 pub(crate) use confirm::loads;
 use failure::FailureKey;
-pub(crate) use failure::{Failure, Load};
+pub(crate) use failure::{LazyFailure, Load};
 pub(crate) use robustness::Contradiction;
 
 /// The first round has at least this many failure points.
@@ -74,7 +74,7 @@ const SAMPLE: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct LazyResult {
     /// One for each kind of failure at each failure point, by failure point and choices.
-    pub(crate) failures: Vec<Failure>,
+    pub(crate) failures: Vec<LazyFailure>,
     /// The call stack of the failure point of each failure.
     pub(crate) stacks: Vec<StackId>,
     /// Pairs of stores that contradict each other in what recovery read, with the number of executions.
@@ -172,7 +172,7 @@ pub(crate) fn explore<'t>(
     trace: &'t Trace,
     runner: &mut Runner<'t>,
     points: &LazyPoints,
-    contents: &Contents,
+    contents: &ExpectedContents,
     limits: &LazyLimits<'_>,
     observer: &mut dyn Observer,
 ) -> Result<LazyResult, CheckError> {
@@ -247,7 +247,7 @@ pub(crate) fn explore<'t>(
 struct TurnByTurn<'a, 't> {
     trace: &'t Trace,
     runner: &'a mut Runner<'t>,
-    contents: &'a Contents,
+    contents: &'a ExpectedContents,
     limits: &'a LazyLimits<'a>,
     deadline: Option<Instant>,
     stacks: usize,
@@ -297,8 +297,8 @@ impl TurnByTurn<'_, '_> {
         progress: &mut Progress<PointResult>,
     ) -> Result<(), CheckError> {
         let step = match turn.kind {
-            TurnKind::First => Step::Lazy,
-            _ => Step::LazyAgain,
+            TurnKind::First => CheckStep::Lazy,
+            _ => CheckStep::LazyAgain,
         };
         self.explore(step, turn, points, before, None, progress)
     }
@@ -319,7 +319,7 @@ impl TurnByTurn<'_, '_> {
             (Some(deadline), Some(until)) => Some(deadline.min(until)),
             (deadline, until) => deadline.or(until),
         };
-        let explored = self.explore(Step::Second, turn, points, &[], Some(judged), progress);
+        let explored = self.explore(CheckStep::Second, turn, points, &[], Some(judged), progress);
         self.deadline = deadline;
         let took = begun.elapsed();
         self.second_time = self.second_time.map(|time| time.saturating_sub(took));
@@ -328,7 +328,7 @@ impl TurnByTurn<'_, '_> {
 
     fn explore(
         &mut self,
-        step: Step,
+        step: CheckStep,
         turn: Turn,
         points: &[FailurePoint],
         before: &[PointResult],

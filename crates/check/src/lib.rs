@@ -53,7 +53,7 @@ pub use checker::Checker;
 pub use crash::Crashed;
 pub use domain::domain_of;
 pub use error::{CheckError, Undisturbed};
-pub use event::{CheckEvent, Observer, Step};
+pub use event::{CheckEvent, CheckStep, Observer};
 pub use group::{BugKey, bug_key};
 pub use lint::{LintFindings, lint};
 pub use options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions, Selection};

@@ -10,7 +10,7 @@ use powerfail_model::EventIndex;
 use powerfail_races::CommitVariable;
 use regex::bytes::Regex;
 
-use crate::event::Step;
+use crate::event::CheckStep;
 
 /// What a crash test tries.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ pub struct CrashOptions {
 /// Decides what is worth trying. Fuzzing uses it, because it checks many traces of one program.
 pub trait Selection: fmt::Debug + Send + Sync {
     /// Whether to let the power fail there, in this step.
-    fn wants_point(&self, step: Step, point: &FailurePoint) -> bool;
+    fn wants_point(&self, step: CheckStep, point: &FailurePoint) -> bool;
     /// Whether to confirm a candidate of the lint.
     fn wants_candidate(&self, hit: &Hit) -> bool;
 }
@@ -54,7 +54,7 @@ impl CrashOptions {
     }
 
     /// Whether to let the power fail there.
-    pub(crate) fn wants_point(&self, step: Step, point: &FailurePoint) -> bool {
+    pub(crate) fn wants_point(&self, step: CheckStep, point: &FailurePoint) -> bool {
         let selection = self.selection.as_ref();
         selection.is_none_or(|selection| selection.wants_point(step, point))
     }

@@ -41,7 +41,7 @@ use powerfail_races::ShadowOptions;
 
 use crate::crash::{Engine, Share};
 use crate::error::CheckError;
-use crate::event::Step;
+use crate::event::CheckStep;
 use crate::lazy::driver::{Bounds, Progress, Round, RoundObserver, round};
 use crate::lazy::executor::OracleExecutor;
 use crate::lazy::reuse::{Changes, Reuse};
@@ -81,9 +81,9 @@ impl Engine<'_, '_> {
     ) -> Result<RacesResult, CheckError> {
         let rules = self.runner.rules();
         let mut points = points::of(self.trace, rules, crash.tree, options.only, places)?;
-        points.retain(|point| crash.wants_point(Step::Races, point));
+        points.retain(|point| crash.wants_point(CheckStep::Races, point));
         let moments: Vec<EventIndex> = points.moments().collect();
-        self.learn(Step::Races, &moments)?;
+        self.learn(CheckStep::Races, &moments)?;
         let mut found = RacesResult {
             stacks: points.stacks as u64,
             ..RacesResult::default()
@@ -175,7 +175,7 @@ impl Engine<'_, '_> {
                 executors.collect::<Result<_, CheckError>>()?;
             let settings = WatchSettings { contents, benign };
             let observer = &mut *self.observer;
-            let mut tick = |done| observer.tick(Step::Races, done, total);
+            let mut tick = |done| observer.tick(CheckStep::Races, done, total);
             let this_round = Round {
                 points: &round_points,
                 explore: &|(executor, shadow): &mut WatchWorker<'_, '_>,

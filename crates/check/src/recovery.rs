@@ -12,7 +12,7 @@ use std::time::Duration;
 use powerfail_image::{Fill, FillExtent};
 use powerfail_lint::{LintOptions, Trust};
 use powerfail_model::{Atomicity, Domain, Rules};
-use powerfail_oracle::{CommandLine, Limits, Oracle, Ready, RecoveryPlan, Server, Settings};
+use powerfail_oracle::{CommandLine, Limits, Oracle, OracleSettings, Ready, RecoveryPlan, Server};
 use powerfail_protocol::shared::DESOCK_VARIABLE;
 use powerfail_trace::Trace;
 use regex::bytes::Regex;
@@ -139,7 +139,7 @@ impl Recovery {
     /// Fails if a command of recovery cannot be run, or a path that it needs does not exist. Needs no trace, so that
     /// a campaign can ask before it records anything.
     pub fn inspect(&self) -> Result<(), CheckError> {
-        Oracle::new(self.plan_without_trace(), Settings::default())?;
+        Oracle::new(self.plan_without_trace(), OracleSettings::default())?;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use powerfail_trace::{Annotation, Body, MarkKind, StackId, Trace};
 
 use crate::crash::{Engine, Failed, evidence};
 use crate::error::CheckError;
-use crate::event::Step;
+use crate::event::CheckStep;
 use crate::lint;
 use crate::places::Places;
 use crate::runner::{Survival, Trial, TrialResult};
@@ -93,7 +93,7 @@ impl Engine<'_, '_> {
         if old == new {
             return Ok(Outcome::Nothing);
         }
-        self.learn(Step::Reasons, &[moment.end])?;
+        self.learn(CheckStep::Reasons, &[moment.end])?;
         let trial = Trial::prefix(moment.end);
         let (verdict, after) = self.runner.run_and_read(&trial, moment.at, moment.len)?;
         if let Some(symptom) = self.judged(&trial, verdict) {

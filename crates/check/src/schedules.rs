@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use powerfail_explore::Interleaving;
 use powerfail_finding::Severity;
-use powerfail_recorder::{Options, Schedule};
+use powerfail_recorder::{RecordOptions, Schedule};
 use powerfail_trace::{Trace, TraceError};
 
 use crate::crash::Crashed;
@@ -92,7 +92,7 @@ fn unreadable(path: &Path) -> impl FnOnce(TraceError) -> ScheduleError {
 /// called for each recording.
 pub(crate) fn record_schedules(
     first: &Trace,
-    options: &Options,
+    options: &RecordOptions,
     runtime: &[u8],
     server: Option<&ServerWorkload>,
     schedules: &Schedules,

@@ -2,7 +2,7 @@
 //!
 //! [`Session::check`] records a workload and tests it; [`Session::crash`], [`Session::races`] and [`Session::lint`]
 //! begin with a trace. All go the same way: the trace, how recovery is run, the [`Checker`], the [`Sieve`], the output
-//! directory. What a user sees on the way comes as [`Event`]s; what is left to the caller is to show the report.
+//! directory. What a user sees on the way comes as [`CheckEvent`]s; what is left to the caller is to show the report.
 
 mod companions;
 mod error;
@@ -25,7 +25,7 @@ use powerfail_trace::{Completeness, Trace};
 use crate::checker::Checker;
 use crate::crash::Crashed;
 use crate::error::CheckError;
-use crate::event::{CheckEvent, Observer, Step};
+use crate::event::{CheckEvent, CheckStep, Observer};
 use crate::lint::lint;
 use crate::options::CrashOptions;
 use crate::output_directory;
@@ -121,7 +121,7 @@ impl Session<'_> {
             &mut || {
                 done += 1;
                 self.observer
-                    .progress(Step::Schedules, done, schedules.count);
+                    .progress(CheckStep::Schedules, done, schedules.count);
             },
         )?;
         let (crashed, failures) = self.test_orders(&sieve, subject, &options, &recorded)?;
@@ -159,7 +159,7 @@ impl Session<'_> {
         let options = settings::lint(settings, &trace, self.observer);
         let events = trace.event_count();
         let linted = lint(&trace, &options, &mut |done| {
-            self.observer.progress(Step::Lint, done, events);
+            self.observer.progress(CheckStep::Lint, done, events);
         });
         let linted = linted.map_err(about(path))?;
         let totals = Totals {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use powerfail_oracle::Ready;
 use powerfail_recorder::{
-    FreshPath, Options, RecordError, RecordingSummary, StopHandle, TargetStatus, interrupt,
+    FreshPath, RecordError, RecordOptions, RecordingSummary, StopHandle, TargetStatus, interrupt,
 };
 
 /// Stands for the port in commands.
@@ -128,7 +128,7 @@ pub(crate) fn with_port(word: &OsString, port: u16) -> OsString {
 
 /// Records a workload that has to succeed.
 pub(crate) fn record_workload(
-    options: &Options,
+    options: &RecordOptions,
     runtime: &[u8],
     server: Option<&ServerWorkload>,
 ) -> Result<RecordingSummary, WorkloadError> {

@@ -79,7 +79,7 @@ fn conclude(
         Format::Text => {
             let base = std::env::current_dir().unwrap_or_default();
             print(|to| {
-                let options = findings::Options {
+                let options = findings::TextOptions {
                     width: width(),
                     base: &base,
                     out: result.out.as_deref(),

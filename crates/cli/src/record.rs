@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use powerfail_config::RecordArgs;
-use powerfail_recorder::{Options, RecordError, Schedule};
+use powerfail_recorder::{RecordError, RecordOptions, Schedule};
 use powerfail_report::record as report;
 
 use crate::configuration::configuration;
@@ -15,7 +15,7 @@ pub(crate) static RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
 pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     let settings = args.clone().settle(configuration()?.record)?;
     let output = &settings.output;
-    let mut options = Options::new(settings.command.clone(), output);
+    let mut options = RecordOptions::new(settings.command.clone(), output);
     options.pools.clone_from(&settings.recording.pool);
     options.not_pools.clone_from(&settings.recording.not_pool);
     options.pm_dir.clone_from(&settings.recording.pm_dir);

@@ -86,7 +86,7 @@ fn debug(replay: &Replay<'_>) -> anyhow::Result<Exit> {
 fn show(finding: &Finding, args: &ReplayArgs) -> anyhow::Result<()> {
     let base = std::env::current_dir().unwrap_or_default();
     print(|to| {
-        let options = findings::Options {
+        let options = findings::TextOptions {
             width: width(),
             base: &base,
             out: Some(&args.out),

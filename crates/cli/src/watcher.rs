@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use powerfail_check::{CheckEvent, Observer, Step};
+use powerfail_check::{CheckEvent, CheckStep, Observer};
 use powerfail_report::findings;
 
 use crate::interrupt;
@@ -15,24 +15,24 @@ pub(crate) struct Watcher {
 }
 
 /// What is done in a step, and whether all parts of it take about the same time.
-const fn label(step: Step) -> (&'static str, bool) {
+const fn label(step: CheckStep) -> (&'static str, bool) {
     match step {
-        Step::Schedules => ("recording other orders of threads", true),
-        Step::Lint => ("reading the trace", true),
-        Step::Points => ("finding failure points", true),
-        Step::Undisturbed => ("recovering without a crash", true),
-        Step::Crashes => ("crashing", true),
-        Step::Lazy => ("losing and reordering lines", false),
-        Step::LazyAgain => ("losing and reordering more lines", false),
-        Step::Second => ("crashing again during recovery", false),
-        Step::Races => ("watching reads of recovery", true),
-        Step::Infer => ("looking for commit variables", false),
-        Step::Reasons => ("explaining failures", false),
+        CheckStep::Schedules => ("recording other orders of threads", true),
+        CheckStep::Lint => ("reading the trace", true),
+        CheckStep::Points => ("finding failure points", true),
+        CheckStep::Undisturbed => ("recovering without a crash", true),
+        CheckStep::Crashes => ("crashing", true),
+        CheckStep::Lazy => ("losing and reordering lines", false),
+        CheckStep::LazyAgain => ("losing and reordering more lines", false),
+        CheckStep::Second => ("crashing again during recovery", false),
+        CheckStep::Races => ("watching reads of recovery", true),
+        CheckStep::Infer => ("looking for commit variables", false),
+        CheckStep::Reasons => ("explaining failures", false),
     }
 }
 
 impl Watcher {
-    fn advance(&mut self, step: Step, done: u64, of: u64) {
+    fn advance(&mut self, step: CheckStep, done: u64, of: u64) {
         let progress = self.progress.get_or_insert_with(Progress::steps);
         let (label, has_equal_items) = label(step);
         progress.show(label, done, of, has_equal_items);

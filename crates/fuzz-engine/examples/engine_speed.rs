@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use powerfail_fuzz_engine::{End, Engine, EngineOptions, Execution, KnownCase, Target, TestCase};
+use powerfail_fuzz_engine::{End, Engine, EngineOptions, KnownCase, Target, TargetRun, TestCase};
 use powerfail_image::ImageId;
 
 /// Seconds that this thread was on a processor: others do not count.
@@ -31,7 +31,7 @@ struct Nothing {
 impl Target for Nothing {
     type Error = Infallible;
 
-    fn run(&mut self, _: ImageId, input: &[u8]) -> Result<Execution<'_>, Infallible> {
+    fn run(&mut self, _: ImageId, input: &[u8]) -> Result<TargetRun<'_>, Infallible> {
         for at in self.touched.drain(..) {
             self.pm[at] = 0;
         }
@@ -55,7 +55,7 @@ impl Target for Nothing {
             self.touched.push(at);
         }
         let elapsed = Duration::from_micros(300);
-        Ok(Execution {
+        Ok(TargetRun {
             end: End::Exit(0),
             pm: &self.pm,
             branches: &[],

@@ -22,4 +22,4 @@ pub use engine::{Discovery, Engine, EngineOptions, EngineStats, KnownCase, Origi
 pub use grammar::Grammar;
 pub use mutate::Comparison;
 pub use powerfail_fuzz_store::{Priority, TestCase};
-pub use target::{End, Execution, Target};
+pub use target::{End, Target, TargetRun};

@@ -27,7 +27,7 @@ impl End {
 
 /// The result of a run, borrowed from the target.
 #[derive(Clone, Copy, Debug)]
-pub struct Execution<'a> {
+pub struct TargetRun<'a> {
     /// How it ended.
     pub end: End,
     /// Counters of PM path locations, not in buckets.
@@ -50,7 +50,7 @@ pub trait Target {
     ///
     /// # Errors
     /// The program cannot be run. A crash is not an error.
-    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, Self::Error>;
+    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<TargetRun<'_>, Self::Error>;
 
     /// The comparisons that the program made in the last run, if they are known.
     fn comparisons(&self) -> Vec<Comparison> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use powerfail_image::{Contents, PageBytes, PageHash};
+use powerfail_image::{DirectoryContents, PageBytes, PageHash};
 use rustc_hash::FxHashMap;
 
 use crate::tree::NodeNumber;
@@ -23,7 +23,7 @@ pub(crate) struct Cache {
     limit_bytes: u64,
     used_bytes: u64,
     clock: u64,
-    contents: FxHashMap<NodeNumber, (Arc<Contents>, u64)>,
+    contents: FxHashMap<NodeNumber, (Arc<DirectoryContents>, u64)>,
     by_age: BTreeMap<u64, NodeNumber>,
     /// Pages by their addresses, which are stable while cached contents hold them.
     shared: FxHashMap<usize, Shared>,
@@ -57,7 +57,7 @@ impl Cache {
         self.shrink();
     }
 
-    pub(crate) fn get(&mut self, number: NodeNumber) -> Option<Arc<Contents>> {
+    pub(crate) fn get(&mut self, number: NodeNumber) -> Option<Arc<DirectoryContents>> {
         let (contents, age) = self.contents.get_mut(&number)?;
         self.by_age.remove(age);
         self.clock += 1;
@@ -67,7 +67,7 @@ impl Cache {
     }
 
     /// Adds contents, and evicts the oldest ones if the limit is exceeded. Contents that exceed it alone are not added.
-    pub(crate) fn put(&mut self, number: NodeNumber, contents: &Arc<Contents>) {
+    pub(crate) fn put(&mut self, number: NodeNumber, contents: &Arc<DirectoryContents>) {
         self.forget(number);
         for page in pages(contents) {
             self.used_bytes += ENTRY_BYTES;
@@ -122,7 +122,7 @@ impl Cache {
     }
 }
 
-fn pages(contents: &Contents) -> impl Iterator<Item = usize> {
+fn pages(contents: &DirectoryContents) -> impl Iterator<Item = usize> {
     let files = contents.files.values();
     files.flat_map(|file| file.pages.values().map(|page| Arc::as_ptr(page) as usize))
 }
@@ -133,12 +133,12 @@ mod tests {
 
     use super::*;
 
-    fn contents(pages: &[u8]) -> Contents {
+    fn contents(pages: &[u8]) -> DirectoryContents {
         let mut file = FileContents::default();
         for (number, byte) in pages.iter().enumerate() {
             file.set_page(number as u64, &[*byte; 4096]);
         }
-        Contents {
+        DirectoryContents {
             files: BTreeMap::from([("pool".into(), file)]),
         }
     }

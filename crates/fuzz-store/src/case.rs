@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use powerfail_finding::Finding;
-use powerfail_image::{Contents, ImageId};
+use powerfail_image::{DirectoryContents, ImageId};
 use serde::{Deserialize, Serialize};
 
 /// What the target is executed with.
@@ -32,7 +32,7 @@ pub trait Rebuild {
     ///
     /// # Errors
     /// The target cannot be run.
-    fn run(&mut self, from: &Contents, edge: &Edge) -> io::Result<Contents>;
+    fn run(&mut self, from: &DirectoryContents, edge: &Edge) -> io::Result<DirectoryContents>;
 }
 
 /// How promising a test case is.

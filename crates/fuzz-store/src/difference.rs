@@ -9,7 +9,7 @@
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use powerfail_image::{Contents, FileContents, PageBytes};
+use powerfail_image::{DirectoryContents, FileContents, PageBytes};
 use powerfail_trace::PAGE_BYTES;
 
 use crate::varint::{put, take, take_bytes};
@@ -20,7 +20,7 @@ const MERGE_GAP_BYTES: usize = 3;
 const ZERO: PageBytes = [0; PAGE_BYTES];
 
 /// Encodes the difference from one image to another. Afterwards, the second image shares all equal pages with the first.
-pub(crate) fn encode(base: &Contents, new: &mut Contents) -> Vec<u8> {
+pub(crate) fn encode(base: &DirectoryContents, new: &mut DirectoryContents) -> Vec<u8> {
     let mut places = Vec::new();
     let mut bytes = Vec::new();
     let gone: Vec<_> = (base.files.keys())
@@ -126,7 +126,7 @@ fn put_name(places: &mut Vec<u8>, name: &str) {
 
 /// Applies a difference to an image. `None` if the difference does not belong to this image or is invalid; the image cannot
 /// be used any more then.
-pub(crate) fn apply(contents: &mut Contents, difference: &[u8]) -> Option<()> {
+pub(crate) fn apply(contents: &mut DirectoryContents, difference: &[u8]) -> Option<()> {
     let mut rest = difference;
     let len = take(&mut rest)?;
     let mut places = take_bytes(&mut rest, len)?;
@@ -203,12 +203,12 @@ mod tests {
             .prop_map(|(len_bytes, pages)| FileContents { len_bytes, pages })
     }
 
-    fn contents() -> impl Strategy<Value = Contents> {
-        btree_map("pool|a/b|[a-z]{0,3}", file(), 0..4).prop_map(|files| Contents { files })
+    fn contents() -> impl Strategy<Value = DirectoryContents> {
+        btree_map("pool|a/b|[a-z]{0,3}", file(), 0..4).prop_map(|files| DirectoryContents { files })
     }
 
     /// Two images of which the second is the first one with some of the files of another.
-    fn pair() -> impl Strategy<Value = (Contents, Contents)> {
+    fn pair() -> impl Strategy<Value = (DirectoryContents, DirectoryContents)> {
         (contents(), contents(), any::<bool>()).prop_map(|(base, mut new, related)| {
             if related {
                 for (name, file) in &base.files {
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_small_store_takes_few_bytes_and_equal_pages_are_shared() {
-        let mut base = Contents::default();
+        let mut base = DirectoryContents::default();
         let file = base.files.entry("pool".to_owned()).or_default();
         file.len_bytes = 8 << 20;
         for number in 0..100 {
@@ -280,7 +280,7 @@ mod tests {
             .for_each(|file| file.set_page(50, &page));
         let difference = encode(&base, &mut new);
         assert!(difference.len() <= 32, "{}", difference.len());
-        let pages = |contents: &Contents| contents.files["pool"].pages.clone();
+        let pages = |contents: &DirectoryContents| contents.files["pool"].pages.clone();
         let shared = pages(&base)
             .iter()
             .filter(|(number, page)| Arc::ptr_eq(page, &pages(&new)[number]))

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use powerfail_image::{Contents, ImageId, PageBytes, PageHash, page_hash};
+use powerfail_image::{DirectoryContents, ImageId, PageBytes, PageHash, page_hash};
 
 use crate::store::{INPUTS_FILE, Origin, PACK_FILE, Store, TREE_FILE};
 use crate::tree::NodeNumber;
@@ -105,9 +105,9 @@ impl Images {
         self.lock().cache.used_bytes()
     }
 
-    /// The identifier of contents, whether they are stored or not. Faster than [`Contents::id`]: pages that are shared with
+    /// The identifier of contents, whether they are stored or not. Faster than [`DirectoryContents::id`]: pages that are shared with
     /// recently used images are not hashed again.
-    pub fn identify(&self, contents: &Contents) -> ImageId {
+    pub fn identify(&self, contents: &DirectoryContents) -> ImageId {
         let (id, hashes) = self.identify_pages(contents);
         let mut store = self.lock();
         for (page, hash) in hashes {
@@ -117,7 +117,7 @@ impl Images {
     }
 
     /// Like [`Images::identify`], and returns the new hashes. Hashes without holding the lock.
-    fn identify_pages<'a>(&self, contents: &'a Contents) -> (ImageId, Hashes<'a>) {
+    fn identify_pages<'a>(&self, contents: &'a DirectoryContents) -> (ImageId, Hashes<'a>) {
         let files = contents.files.values();
         let pages: Vec<_> = files.flat_map(|file| file.pages.values()).collect();
         let known: Vec<_> = {
@@ -147,7 +147,7 @@ impl Images {
         &self,
         parent: ImageId,
         edge: &Edge,
-        contents: &Contents,
+        contents: &DirectoryContents,
     ) -> Result<(ImageId, bool)> {
         let (id, hashes) = self.identify_pages(contents);
         let mut store = self.lock();
@@ -163,7 +163,7 @@ impl Images {
     ///
     /// # Errors
     /// The disk is full. Nothing has changed then.
-    pub fn insert_root(&self, name: &str, contents: &Contents) -> Result<(ImageId, bool)> {
+    pub fn insert_root(&self, name: &str, contents: &DirectoryContents) -> Result<(ImageId, bool)> {
         let id = self.identify(contents);
         let new = self.lock().keep(id, &Origin::Given(name), contents)?;
         Ok((id, new))
@@ -173,7 +173,7 @@ impl Images {
     ///
     /// # Errors
     /// It is unknown, or its contents are missing or damaged.
-    pub fn load(&self, image: ImageId) -> Result<Arc<Contents>> {
+    pub fn load(&self, image: ImageId) -> Result<Arc<DirectoryContents>> {
         let mut store = self.lock();
         let number = store.find(image)?;
         store.load(number)
@@ -187,7 +187,7 @@ impl Images {
         &self,
         image: ImageId,
         rebuild: &mut dyn Rebuild,
-    ) -> Result<Arc<Contents>> {
+    ) -> Result<Arc<DirectoryContents>> {
         match self.load(image) {
             Err(StoreError::Missing { .. } | StoreError::Damaged { .. }) => {}
             loaded => return loaded,
@@ -202,7 +202,7 @@ impl Images {
     ///
     /// # Errors
     /// The target cannot be run, or an edge now leads to another image.
-    pub fn rebuild(&self, image: ImageId, rebuild: &mut dyn Rebuild) -> Result<Contents> {
+    pub fn rebuild(&self, image: ImageId, rebuild: &mut dyn Rebuild) -> Result<DirectoryContents> {
         let (mut contents, steps) = {
             let mut store = self.lock();
             let number = store.find(image)?;
@@ -252,7 +252,7 @@ impl Images {
 
     /// The empty image, on which a target creates its pool.
     pub fn empty() -> ImageId {
-        Contents::default().id()
+        DirectoryContents::default().id()
     }
 
     /// The edges of the shortest path from a root to an image.

@@ -15,14 +15,14 @@
 //! This crate runs nothing and judges nothing. The bytes are described in `docs/reference/campaign-format.md`.
 //!
 //! ```
-//! use powerfail_fuzz_store::{Campaign, Contents, Edge, Entry, Images, Priority, TestCase};
+//! use powerfail_fuzz_store::{Campaign, DirectoryContents, Edge, Entry, Images, Priority, TestCase};
 //!
 //! let out = tempfile::tempdir()?;
 //! let options = serde_json::json!({ "jobs": 2 });
 //! let campaign = Campaign::create(out.path(), vec!["kv".into(), "{pool}".into()], options)?;
 //!
 //! // A run without a pool has created one.
-//! let mut contents = Contents::default();
+//! let mut contents = DirectoryContents::default();
 //! contents.files.entry("pool".into()).or_default().len_bytes = 8 << 20;
 //! let edge = Edge { input: b"create\n".to_vec(), failure_point: None };
 //! let (image, new) = campaign.images.insert(Images::empty(), &edge, &contents)?;
@@ -72,7 +72,7 @@ pub use error::{Result, StoreError};
 pub use images::{ImageNode, Images};
 pub use journal::{Journal, JournalLine, JournalReader};
 pub use lock::Lock;
-pub use powerfail_image::{Contents, ImageId};
+pub use powerfail_image::{DirectoryContents, ImageId};
 pub use queue::{Entry, Queue, QueuedCase, Retirement, read_cases};
 pub use stats::{Stats, StatsFile, read_stats};
 pub use sync::{Imported, Pulled, Sync};

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use powerfail_image::{Contents, ImageId};
+use powerfail_image::{DirectoryContents, ImageId};
 
 use crate::cache::Cache;
 use crate::difference::{apply, encode};
@@ -191,7 +191,7 @@ impl Store {
         &mut self,
         id: ImageId,
         origin: &Origin<'_>,
-        contents: &Contents,
+        contents: &DirectoryContents,
     ) -> Result<bool> {
         self.check_writable()?;
         match self.tree.find(id) {
@@ -215,7 +215,12 @@ impl Store {
         }
     }
 
-    fn add(&mut self, id: ImageId, origin: &Origin<'_>, contents: &Contents) -> Result<()> {
+    fn add(
+        &mut self,
+        id: ImageId,
+        origin: &Origin<'_>,
+        contents: &DirectoryContents,
+    ) -> Result<()> {
         let bases = match origin {
             Origin::Given(_) => Vec::new(),
             Origin::Made(parent, _) => self.bases(*parent),
@@ -237,11 +242,11 @@ impl Store {
     pub(crate) fn keep_again(
         &mut self,
         image: NodeNumber,
-        contents: &Contents,
-    ) -> Result<Arc<Contents>> {
+        contents: &DirectoryContents,
+    ) -> Result<Arc<DirectoryContents>> {
         self.check_writable()?;
         let mut contents = contents.clone();
-        let whole = encode(&Contents::default(), &mut contents);
+        let whole = encode(&DirectoryContents::default(), &mut contents);
         let place = opened(&mut self.pack, &self.directory, PACK_FILE)?.append(&whole)?;
         let stored = StoredText::new(None, place);
         self.append(TreeLine::Again { image, stored }, [Some(place), None])?;
@@ -278,8 +283,8 @@ impl Store {
     fn difference(
         &mut self,
         bases: Vec<NodeNumber>,
-        contents: &Contents,
-    ) -> (Option<NodeNumber>, Vec<u8>, Contents) {
+        contents: &DirectoryContents,
+    ) -> (Option<NodeNumber>, Vec<u8>, DirectoryContents) {
         let mut shared = contents.clone();
         let mut best: Option<(NodeNumber, Vec<u8>)> = None;
         for base in bases {
@@ -299,7 +304,7 @@ impl Store {
             Some((base, difference)) if base != 0 => (Some(base), difference, shared),
             Some((_, whole)) => (None, whole, shared),
             None => {
-                let whole = encode(&Contents::default(), &mut shared);
+                let whole = encode(&DirectoryContents::default(), &mut shared);
                 (None, whole, shared)
             }
         }
@@ -363,13 +368,13 @@ impl Store {
         }
     }
 
-    pub(crate) fn load(&mut self, wanted: NodeNumber) -> Result<Arc<Contents>> {
+    pub(crate) fn load(&mut self, wanted: NodeNumber) -> Result<Arc<DirectoryContents>> {
         if let Some(contents) = self.cache.get(wanted) {
             return Ok(contents);
         }
         let mut chain = Vec::new();
         let mut at = Some(wanted);
-        let mut contents = Contents::default();
+        let mut contents = DirectoryContents::default();
         while let Some(number) = at {
             if let Some(cached) = self.cache.get(number) {
                 contents = (*cached).clone();

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use powerfail_image::{Contents, ImageId};
+use powerfail_image::{DirectoryContents, ImageId};
 use serde::{Deserialize, Serialize};
 
 use crate::campaign::{read_record, write_whole};
@@ -304,7 +304,7 @@ impl Instance {
 }
 
 /// Loads contents, and verifies their identifier.
-fn load_checked(theirs: &Images, image: ImageId) -> Result<Arc<Contents>> {
+fn load_checked(theirs: &Images, image: ImageId) -> Result<Arc<DirectoryContents>> {
     let contents = theirs.load(image)?;
     if contents.id() == image {
         Ok(contents)

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use powerfail_image::{Contents, ImageId};
+use powerfail_image::{DirectoryContents, ImageId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -116,7 +116,7 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn new() -> Self {
-        let id = Contents::default().id();
+        let id = DirectoryContents::default().id();
         let empty = Node {
             id,
             way: ImageOrigin::Empty,

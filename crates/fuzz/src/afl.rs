@@ -18,13 +18,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use powerfail_image::{Contents, ImageError, RunDirectory};
+use powerfail_image::{DirectoryContents, ImageError, RunDirectory};
 use powerfail_recorder::InputChannel;
 use powerfail_recorder::executor::{End, Executor, ExecutorError, ExecutorOptions, Opened};
 use thiserror::Error;
 
 use self::cleanup::Cleanup;
-use self::host::{Host, Order};
+use self::host::{AflRequest, Host};
 use self::stand_in::StandIn;
 use crate::seeds::read_image;
 
@@ -120,7 +120,7 @@ pub fn serve_afl(
 ) -> Result<(), AflError> {
     let image = match &options.image {
         Some(path) => read(path)?,
-        None => Contents::default(),
+        None => DirectoryContents::default(),
     };
     let host = Host::find(is_interrupted)?;
     prepare();
@@ -137,7 +137,7 @@ pub fn serve_afl(
     serve(host, &executor, runtime, &image)
 }
 
-fn read(path: &Path) -> Result<Contents, AflError> {
+fn read(path: &Path) -> Result<DirectoryContents, AflError> {
     read_image(path).map_err(|source| AflError::Image {
         path: path.to_path_buf(),
         source,
@@ -148,7 +148,7 @@ fn serve(
     mut host: Host,
     options: &ExecutorOptions,
     runtime: &[u8],
-    image: &Contents,
+    image: &DirectoryContents,
 ) -> Result<(), AflError> {
     let mut executor = Executor::start(options, runtime)?;
     if let Opened::Ended(outcome) = executor.open(image)? {
@@ -160,7 +160,7 @@ fn serve(
     host.greet(coverage.pm.len() + coverage.branches.len())?;
     let mut stand_in = StandIn::start()?;
     let mut input = Vec::new();
-    while host.next_order(&mut input)? == Order::Run {
+    while host.next_request(&mut input)? == AflRequest::Run {
         if stand_in.is_killed()? {
             // The kill was meant for the last execution, which had ended already.
             stand_in = StandIn::start()?;

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use powerfail_check::Step;
+use powerfail_check::CheckStep;
 use powerfail_explore::{PointKey, PointKeys};
 use powerfail_model::EventIndex;
 use powerfail_trace::Trace;
@@ -31,11 +31,11 @@ pub(crate) enum PointCheck {
 
 impl PointCheck {
     /// The check that a step belongs to; `None` for steps that choose no failure points.
-    pub(crate) const fn of_step(step: Step) -> Option<Self> {
+    pub(crate) const fn of_step(step: CheckStep) -> Option<Self> {
         match step {
-            Step::Crashes => Some(Self::Crash),
-            Step::Lazy => Some(Self::Lazy),
-            Step::Races => Some(Self::Races),
+            CheckStep::Crashes => Some(Self::Crash),
+            CheckStep::Lazy => Some(Self::Lazy),
+            CheckStep::Races => Some(Self::Races),
             _ => None,
         }
     }

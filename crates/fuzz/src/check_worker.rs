@@ -11,7 +11,7 @@ use std::time::Instant;
 use powerfail_explore::{PointKey, PointKeys, Random};
 use powerfail_finding::RecoveryOutcome;
 use powerfail_fuzz_store::{CaseNumber, Edge, Images, Priority, TestCase};
-use powerfail_image::Contents;
+use powerfail_image::DirectoryContents;
 use powerfail_model::EventIndex;
 use powerfail_recorder::TargetStatus;
 use powerfail_trace::Trace;
@@ -175,7 +175,7 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
     /// Records an input on an image; `None` if the recording cannot be used.
     pub(crate) fn record(
         &self,
-        contents: &Contents,
+        contents: &DirectoryContents,
         input: &[u8],
     ) -> Result<Option<Box<Recording>>, CampaignError> {
         match self.recorder.record(contents, input)? {
@@ -283,7 +283,7 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
     fn make_images(
         &mut self,
         recording: &Recording,
-        parent: &Contents,
+        parent: &DirectoryContents,
         case: &TestCase,
     ) -> Result<(), CampaignError> {
         let trace = &recording.trace;

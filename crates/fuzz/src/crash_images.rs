@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use powerfail_explore::{FailurePointOptions, FailurePointsByStack, Random};
-use powerfail_image::{Contents, CursorOptions, ImageCursor};
+use powerfail_image::{CursorOptions, DirectoryContents, ImageCursor};
 use powerfail_model::{EventIndex, PoolIndex, Rules};
 use powerfail_protocol::fuzz::MAP_LEN;
 use powerfail_recorder::executor::locations_of;
@@ -145,9 +145,9 @@ fn locations_at(
 pub(crate) fn contents_at(
     trace: &Trace,
     directory: &Path,
-    parent: &Contents,
+    parent: &DirectoryContents,
     moments: &[EventIndex],
-    mut each: impl FnMut(EventIndex, Contents) -> Result<(), CampaignError>,
+    mut each: impl FnMut(EventIndex, DirectoryContents) -> Result<(), CampaignError>,
 ) -> Result<(), CampaignError> {
     let mut cursor = ImageCursor::new(trace, CursorOptions::default())?;
     let files: Vec<(PoolIndex, String)> = (0..)

@@ -13,7 +13,7 @@
 //! Everything is on disk before it is reported, so a kill at any moment loses nothing that was reported.
 //!
 //! This crate combines others: `fuzz-store` keeps files, `fuzz-engine` decides which test case comes next, the
-//! executor of `recorder` executes it, and `check` judges it. It prints nothing: it reports to an [`Observer`].
+//! executor of `recorder` executes it, and `check` judges it. It prints nothing: it reports to an [`CampaignObserver`].
 //!
 //! Where to look:
 //!
@@ -53,7 +53,7 @@ pub use afl::{AflError, AflOptions, serve_afl};
 pub use error::CampaignError;
 pub use findings::{CaseRecord, EdgeRecord};
 pub use minimise_corpus::{MinimisedCase, MinimisedCorpus, minimise_case, minimise_corpus};
-pub use observer::Observer;
+pub use observer::CampaignObserver;
 pub use options::{CampaignOptions, Checks, MachineLink, RecoveryOptions};
 pub use powerfail_fuzz_store::{Stats, StoredFinding};
 pub use powerfail_recorder::InputChannel;

@@ -7,7 +7,7 @@ use powerfail_finding::Finding;
 use powerfail_fuzz_store::Stats;
 
 /// Receives the events of a campaign. Everything that is reported is on disk already. Called by several threads.
-pub trait Observer: Sync {
+pub trait CampaignObserver: Sync {
     /// New statistics, about once a second.
     fn stats(&self, stats: &Stats);
     /// A new finding, and the directory with its evidence.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use powerfail_check::{Selection, Step};
+use powerfail_check::{CheckStep, Selection};
 use powerfail_explore::{FailurePoint, PointKey, PointKeys, StackNames};
 use powerfail_lint::Hit;
 use powerfail_model::EventIndex;
@@ -77,7 +77,7 @@ impl UntriedPoints {
 }
 
 impl Selection for UntriedPoints {
-    fn wants_point(&self, step: Step, point: &FailurePoint) -> bool {
+    fn wants_point(&self, step: CheckStep, point: &FailurePoint) -> bool {
         let Some(check) = PointCheck::of_step(step) else {
             return false;
         };
@@ -130,7 +130,7 @@ pub(crate) struct PointsAt {
 }
 
 impl Selection for PointsAt {
-    fn wants_point(&self, _step: Step, point: &FailurePoint) -> bool {
+    fn wants_point(&self, _step: CheckStep, point: &FailurePoint) -> bool {
         self.events.contains(&point.at)
     }
 
@@ -148,7 +148,7 @@ pub(crate) struct PointsNamed {
 }
 
 impl Selection for PointsNamed {
-    fn wants_point(&self, _step: Step, point: &FailurePoint) -> bool {
+    fn wants_point(&self, _step: CheckStep, point: &FailurePoint) -> bool {
         self.wanted.contains(&self.keys.at(point.at))
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use powerfail_fuzz_store::{Edge, Images, Rebuild};
-use powerfail_image::{Contents, ImageId};
+use powerfail_image::{DirectoryContents, ImageId};
 use powerfail_model::EventIndex;
 
 use crate::crash_images::contents_at;
@@ -14,7 +14,11 @@ use crate::recording::{Recorded, Recorder};
 
 impl Recorder {
     /// The image that an edge leads to.
-    pub(crate) fn follow(&self, from: &Contents, edge: &Edge) -> Result<Contents, CampaignError> {
+    pub(crate) fn follow(
+        &self,
+        from: &DirectoryContents,
+        edge: &Edge,
+    ) -> Result<DirectoryContents, CampaignError> {
         let recording = match self.record(from, &edge.input)? {
             Recorded::Done(recording) => recording,
             Recorded::Unusable(sentence) => return Err(CampaignError::Target(sentence)),
@@ -45,7 +49,7 @@ impl Recorder {
 }
 
 impl Rebuild for Recorder {
-    fn run(&mut self, from: &Contents, edge: &Edge) -> io::Result<Contents> {
+    fn run(&mut self, from: &DirectoryContents, edge: &Edge) -> io::Result<DirectoryContents> {
         self.follow(from, edge).map_err(io::Error::other)
     }
 }

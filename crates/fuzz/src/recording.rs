@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use powerfail_image::{Contents, RunDirectory};
-use powerfail_recorder::{Input, Options, RecordError, RecordingSummary, TargetStatus};
+use powerfail_image::{DirectoryContents, RunDirectory};
+use powerfail_recorder::{Input, RecordError, RecordOptions, RecordingSummary, TargetStatus};
 use powerfail_trace::Trace;
 
 use crate::error::CampaignError;
@@ -70,12 +70,12 @@ impl Recorder {
     /// Records the target with an input on an image.
     pub(crate) fn record(
         &self,
-        contents: &Contents,
+        contents: &DirectoryContents,
         input: &[u8],
     ) -> Result<Recorded, CampaignError> {
         let options = &*self.options;
         let path = self.directory.path().join("run.trace");
-        let mut record = Options::new(options.command.clone(), &path);
+        let mut record = RecordOptions::new(options.command.clone(), &path);
         record.directory = Some(self.slot());
         record.contents = Some(contents.clone());
         record.input = Some(Input {

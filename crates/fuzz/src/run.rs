@@ -15,7 +15,7 @@ use crate::error::CampaignError;
 use crate::findings::Findings;
 use crate::job::{ExecutionFailure, Job};
 use crate::machines::Machines;
-use crate::observer::Observer;
+use crate::observer::CampaignObserver;
 use crate::options::{CampaignOptions, Checks};
 use crate::recording::Recorder;
 use crate::seeds::Seeds;
@@ -65,7 +65,7 @@ pub fn resumed_options(out: &Path) -> Result<CampaignOptions, CampaignError> {
 pub fn run(
     options: &CampaignOptions,
     runtime: &Arc<[u8]>,
-    observer: &dyn Observer,
+    observer: &dyn CampaignObserver,
 ) -> Result<CampaignSummary, CampaignError> {
     let options = Arc::new(options.clone());
     let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
@@ -84,7 +84,7 @@ fn run_in(
     campaign: Campaign,
     options: &Arc<CampaignOptions>,
     runtime: &Arc<[u8]>,
-    observer: &dyn Observer,
+    observer: &dyn CampaignObserver,
 ) -> Result<CampaignSummary, CampaignError> {
     let before = StatsWriter::before(&campaign);
     let mut stats_file = StatsWriter::new(campaign.directory());

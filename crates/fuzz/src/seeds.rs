@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use powerfail_fuzz_engine::{Grammar, tokens};
 use powerfail_fuzz_store::{Edge, Images, TestCase};
-use powerfail_image::{Contents, FileContents, ImageId};
+use powerfail_image::{DirectoryContents, FileContents, ImageId};
 use powerfail_recorder::TargetStatus;
 
 use crate::error::CampaignError;
@@ -76,14 +76,14 @@ impl Seeds {
             failure_point: None,
         };
         // A target that refuses an empty input or cannot be recorded is reported when it is fuzzed.
-        let made = match recorder.record(&Contents::default(), &edge.input) {
+        let made = match recorder.record(&DirectoryContents::default(), &edge.input) {
             Ok(Recorded::Done(recording)) => recording.summary.status == TargetStatus::Exited(0),
             _ => false,
         };
         if !made {
             return Ok(());
         }
-        let contents = recorder.follow(&Contents::default(), &edge)?;
+        let contents = recorder.follow(&DirectoryContents::default(), &edge)?;
         if contents.files.values().all(|file| file.pages.is_empty()) {
             return Ok(());
         }
@@ -129,12 +129,12 @@ fn images_of(directory: &Path, images: &Images) -> Result<Vec<ImageId>, Campaign
 }
 
 /// Reads an image: a directory with its files, or a single pool.
-pub(crate) fn read_image(path: &Path) -> io::Result<Contents> {
+pub(crate) fn read_image(path: &Path) -> io::Result<DirectoryContents> {
     if path.is_dir() {
-        return Contents::read(path);
+        return DirectoryContents::read(path);
     }
     let pool = FileContents::read(&fs::File::open(path)?)?;
-    Ok(Contents {
+    Ok(DirectoryContents {
         files: std::iter::once(("pool".to_owned(), pool)).collect(),
     })
 }

@@ -19,7 +19,7 @@ use crate::error::CampaignError;
 use crate::findings::{AddOutcome, Basis, Findings};
 use crate::job::{ExecutionFailure, Job, Kind, QueuedJob};
 use crate::machines::Machines;
-use crate::observer::Observer;
+use crate::observer::CampaignObserver;
 use crate::options::{CampaignOptions, Checks};
 
 /// The progress of one thread.
@@ -41,7 +41,7 @@ struct Exchange {
 pub(crate) struct SharedState<'o> {
     pub(crate) options: Arc<CampaignOptions>,
     pub(crate) runtime: Arc<[u8]>,
-    pub(crate) observer: &'o dyn Observer,
+    pub(crate) observer: &'o dyn CampaignObserver,
     /// What is on disk.
     pub(crate) campaign: Arc<Campaign>,
     pub(crate) findings: Findings,
@@ -93,7 +93,7 @@ impl<'o> SharedState<'o> {
     pub(crate) fn new(
         options: &Arc<CampaignOptions>,
         runtime: &Arc<[u8]>,
-        observer: &'o dyn Observer,
+        observer: &'o dyn CampaignObserver,
         campaign: Campaign,
         findings: Findings,
         before: EarlierRuns,

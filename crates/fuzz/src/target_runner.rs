@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use powerfail_fuzz_engine::{End, Execution, Target};
+use powerfail_fuzz_engine::{End, Target, TargetRun};
 use powerfail_fuzz_store::{Campaign, Images};
 use powerfail_image::{ImageId, RunDirectory};
 use powerfail_recorder::executor::{self, Executor, ExecutorOptions, Opened, Outcome};
@@ -123,14 +123,14 @@ impl TargetRunner {
 impl Target for TargetRunner {
     type Error = CampaignError;
 
-    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, CampaignError> {
+    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<TargetRun<'_>, CampaignError> {
         // A step has hundreds of executions, and each may take as long as --timeout allows.
         if self.stop.load(Ordering::Relaxed) {
             return Err(CampaignError::Interrupted);
         }
         let (outcome, input_untouched) = self.execute(image, input)?;
         let coverage = self.executor.coverage();
-        Ok(Execution {
+        Ok(TargetRun {
             end: end_of(outcome.end),
             pm: coverage.pm,
             branches: coverage.branches,

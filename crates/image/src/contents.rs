@@ -73,7 +73,7 @@ pub struct FileContents {
 
 /// What a directory holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct DirectoryContents {
     /// Its files, by their paths below it.
     pub files: BTreeMap<String, FileContents>,
 }
@@ -138,7 +138,7 @@ impl FileContents {
     }
 }
 
-impl Contents {
+impl DirectoryContents {
     /// Reads all regular files below a directory.
     ///
     /// # Errors
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_directory_is_what_was_written_to_it() -> io::Result<()> {
         let directory = tempfile::tempdir()?;
-        let mut contents = Contents::default();
+        let mut contents = DirectoryContents::default();
         let mut pool = FileContents {
             len_bytes: 8 << 20,
             ..FileContents::default()
@@ -260,7 +260,7 @@ mod tests {
         odd.set_page(0, &bytes);
         contents.files.insert("beside/odd".into(), odd);
         contents.write(directory.path())?;
-        let mut read = Contents::read(directory.path())?;
+        let mut read = DirectoryContents::read(directory.path())?;
         assert_eq!(read, contents);
         assert_eq!(read.id(), contents.id());
         read.share_with(&contents);

@@ -57,7 +57,7 @@ mod private_file;
 mod run_directory;
 mod slot;
 
-pub use contents::{Contents, FileContents, ImageId, PageBytes, PageHash, page_hash};
+pub use contents::{DirectoryContents, FileContents, ImageId, PageBytes, PageHash, page_hash};
 pub use cursor::{CursorOptions, ImageCursor, Patch};
 pub use error::{ImageError, Result};
 pub use export::write_image;

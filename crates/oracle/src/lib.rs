@@ -5,12 +5,12 @@
 //! [`Slot::run`] gives a [`Verdict`] on the current content of the private files.
 //!
 //! ```no_run
-//! use powerfail_oracle::{CommandLine, Oracle, PoolMapping, RecoveryPlan, Settings, Verdict};
+//! use powerfail_oracle::{CommandLine, Oracle, PoolMapping, RecoveryPlan, OracleSettings, Verdict};
 //!
 //! fn main() -> Result<(), powerfail_oracle::OracleError> {
 //!     powerfail_oracle::serve_if_zygote();
 //!     let plan = RecoveryPlan::new(CommandLine::new(["./store", "--recover", "{pool}"]));
-//!     let oracle = Oracle::new(plan, Settings::default())?;
+//!     let oracle = Oracle::new(plan, OracleSettings::default())?;
 //!     let mut slot = oracle.slot(&[PoolMapping {
 //!         original: "/mnt/pmem/store.pool".into(),
 //!         private: "/tmp/images/0/store.pool".into(),
@@ -45,7 +45,7 @@
 //!
 //! # Snapshots
 //!
-//! With [`Settings::runtime`] and [`Settings::snapshot`], a command is executed once, until it first touches a
+//! With [`OracleSettings::runtime`] and [`OracleSettings::snapshot`], a command is executed once, until it first touches a
 //! pool, and each run is forked from there, without executing or linking a program. The first images of a slot are
 //! run both ways, to see whether that makes a difference. [`Slot::snapshot_note`] says which commands are executed
 //! each time all the same, and why. A run whose snapshot ends has no verdict: after
@@ -82,11 +82,11 @@ mod zygote;
 
 pub use error::OracleError;
 pub use lazy::{
-    Branch, Choice, Execution, ExploreRequest, LazyExecutions, LineTable, LogKind, Logged, Note,
-    PageMask, StageStart, TableLine, Watch,
+    Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, LogKind, Logged,
+    Note, PageMask, StageStart, TableLine, Watch,
 };
 pub use opened::OpenWatch;
-pub use oracle::{Oracle, PathMode, ProcessMode, Settings};
+pub use oracle::{Oracle, OracleSettings, PathMode, ProcessMode};
 pub use plan::{CommandLine, Limits, PoolMapping, RecoveryPlan, Server};
 pub use ready::{Ready, ReadyError};
 pub use slot::{Isolation, KillHandle, Slot};

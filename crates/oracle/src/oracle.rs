@@ -45,7 +45,7 @@ pub enum ProcessMode {
 
 /// How recoveries are run, as opposed to what is run.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct OracleSettings {
     /// How recovery is made to open the image.
     pub paths: PathMode,
     /// How processes that are left behind are ended.
@@ -72,7 +72,7 @@ struct Attempt {
 #[derive(Debug)]
 pub struct Oracle {
     plan: RecoveryPlan,
-    settings: Settings,
+    settings: OracleSettings,
     working_directory: PathBuf,
     environment: Vec<(OsString, OsString)>,
     /// The library of the runtime, as a file that a loader can open.
@@ -86,7 +86,7 @@ pub struct Oracle {
 
 impl Oracle {
     /// Checks a plan: its programs must exist.
-    pub fn new(plan: RecoveryPlan, settings: Settings) -> Result<Self, OracleError> {
+    pub fn new(plan: RecoveryPlan, settings: OracleSettings) -> Result<Self, OracleError> {
         let current =
             std::env::current_dir().map_err(OracleError::system("find the working directory"))?;
         let working_directory = match &plan.working_directory {

@@ -117,7 +117,7 @@ pub struct RecoveryPlan<C = CommandLine> {
     /// Length of the longest dump; a longer one is an error of the set-up.
     pub max_dump_bytes: u64,
     /// Whether every command that opens pools runs with the runtime, because the runtime gives it persistent
-    /// memory that is not a file. [`Settings::runtime`](crate::Settings::runtime) is required then.
+    /// memory that is not a file. [`OracleSettings::runtime`](crate::OracleSettings::runtime) is required then.
     pub preload: bool,
 }
 

@@ -29,7 +29,7 @@ use crate::message::{
     FailureKind, IsolationLevel, Request, RunOptions, RunReply, RunResult, Setup, SetupReply,
     StageModules, StartMode, receive, send,
 };
-use crate::oracle::Settings;
+use crate::oracle::OracleSettings;
 use crate::plan::PoolMapping;
 use crate::slot::snapshot::Snapshots;
 use crate::verdict::{Backtrace, Failure, Stage, SuspectLine, Verdict};
@@ -82,7 +82,7 @@ pub(crate) enum StartedSlot {
 impl Slot {
     /// Starts a zygote and waits until it is set up.
     pub(crate) fn start(
-        settings: &Settings,
+        settings: &OracleSettings,
         runtime: Option<&OwnedFd>,
         setup: &Setup,
         mappings: &[PoolMapping],

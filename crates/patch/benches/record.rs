@@ -11,7 +11,7 @@ mod machine;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use frame::State;
 use machine::{Layout, Machine, SNIPPET_AT, TRAMPOLINE_AT};
-use powerfail_patch::{Classifier, Emitter, MAX_TRAMPOLINE_LEN, Settings, StampOrder};
+use powerfail_patch::{Classifier, Emitter, EmitterSettings, MAX_TRAMPOLINE_LEN, StampOrder};
 use powerfail_protocol::SiteId;
 
 const ROUNDS: u64 = 10_000;
@@ -44,7 +44,7 @@ impl Loop {
         let layout = Layout::Near;
         let mut machine = Machine::new(layout);
         machine.protect_pool(patched.is_none());
-        let mut settings = Settings::new(layout.window());
+        let mut settings = EmitterSettings::new(layout.window());
         settings.stamp_order = patched.map_or(StampOrder::Relaxed, |(order, _)| order);
         let mut emitter = Emitter::new(settings);
         let mut out = [0; MAX_TRAMPOLINE_LEN];

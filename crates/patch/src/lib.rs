@@ -32,9 +32,10 @@ pub use classify::{
     StoreForm,
 };
 pub use emit::{
-    AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter, LOADS_MOVE,
-    LockedFences, MAX_ACCESS_LEN, MAX_RELOCATED_LEN, MAX_TRAMPOLINE_LEN, STORES_MOVE, Settings,
-    StampOrder, StateMap, Trampoline, Turns, UNREAD_SHIFT, VolatileFlushes,
+    AccessEmitter, AccessError, AccessSettings, AccessTrampoline, EmitError, Emitter,
+    EmitterSettings, LOADS_MOVE, LockedFences, MAX_ACCESS_LEN, MAX_RELOCATED_LEN,
+    MAX_TRAMPOLINE_LEN, STORES_MOVE, StampOrder, StateMap, Trampoline, Turns, UNREAD_SHIFT,
+    VolatileFlushes,
 };
 pub use flow::flags_are_dead;
 pub use redirect::Redirected;

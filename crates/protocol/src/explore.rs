@@ -9,11 +9,11 @@
 //! # Life of a recovery
 //!
 //! 1. The process starts, and stops just before it first touches a pool: **the snapshot**. It sends
-//!    [`MessageKind::AtSnapshot`] and waits for an order.
-//! 2. At [`Order::Run`] it forks. The child continues as one execution; the snapshot waits for its end,
-//!    sends [`MessageKind::Ended`], and waits for the next order.
+//!    [`RecoveryMessageKind::AtSnapshot`] and waits for an order.
+//! 2. At [`RecoveryOrder::Run`] it forks. The child continues as one execution; the snapshot waits for its end,
+//!    sends [`RecoveryMessageKind::Ended`], and waits for the next order.
 //! 3. In a lazy execution the child forks by itself wherever a load can observe several values
-//!    ([`flag::FORK`]): the parent waits for the end of the child, sends [`MessageKind::Ended`], waits for
+//!    ([`flag::FORK`]): the parent waits for the end of the child, sends [`RecoveryMessageKind::Ended`], waits for
 //!    an order, and takes the next value; the last value it takes itself. So one process runs at a time,
 //!    and the choices in the file are those of that process.
 //!
@@ -35,16 +35,16 @@ pub const FILE_VARIABLE: &str = "POWERFAIL_EXPLORE_FD";
 /// Environment variable with the number of the descriptor of the socket, which preserves message boundaries.
 pub const SOCKET_VARIABLE: &str = "POWERFAIL_EXPLORE_SOCKET";
 /// Environment variable with the number of the descriptor of the pipe that standard output and standard
-/// error lead to. It is not for text: see [`Control::output_mark`].
+/// error lead to. It is not for text: see [`RecoveryControl::output_mark`].
 pub const OUTPUT_VARIABLE: &str = "POWERFAIL_EXPLORE_OUTPUT_FD";
 /// Where every process maps the file.
 pub const ADDRESS: u64 = 0x1c00_0000_0000;
 
-/// Offset of the pools: [`Pool`]s, then their paths.
+/// Offset of the pools: a [`PoolEntry`] for each, then their paths.
 pub const POOLS_AT: u64 = 64 << 10;
-/// Offset of the open lines: [`Line`]s by pool and offset.
+/// Offset of the open lines: a [`LineEntry`] for each, by pool and offset.
 pub const LINES_AT: u64 = 1 << 20;
-/// Offset of the contents of lines, one after the other: see [`Line::contents_at`].
+/// Offset of the contents of lines, one after the other: see [`LineEntry::contents_at`].
 pub const CONTENTS_AT: u64 = 64 << 20;
 /// Offset of what is known of lines, without [`flag::PRIVATE`]; private memory has the same layout.
 pub const KNOWLEDGE_AT: u64 = 1 << 30;
@@ -82,7 +82,7 @@ pub const WATCHES_MAX: u32 = 1 << 24;
 /// How many notes an execution can make.
 pub const NOTES_MAX: u32 = 1 << 22;
 
-/// Bits of [`Control::flags`].
+/// Bits of [`RecoveryControl::flags`].
 pub mod flag {
     /// Loads from open lines are choices. Without it an execution runs on the image as it is.
     pub const LAZY: u32 = 1;
@@ -99,7 +99,7 @@ pub mod flag {
 /// The first page of the file.
 #[repr(C, align(4096))]
 #[derive(Debug)]
-pub struct Control {
+pub struct RecoveryControl {
     /// [`MAGIC`].
     pub magic: u64,
     /// [`VERSION`].
@@ -155,7 +155,7 @@ pub struct Control {
     pub attention: AtomicU32,
 }
 
-/// Bits of [`Control::attention`].
+/// Bits of [`RecoveryControl::attention`].
 pub mod attention {
     /// All regions of interest that have begun have ended.
     pub const OUTSIDE: u32 = 1;
@@ -177,13 +177,13 @@ pub mod attention {
     pub const SKIPS: u32 = 0xfff * SKIP;
 }
 
-/// Length of [`Control::output_mark`]: short enough for a pipe to take it whole.
+/// Length of [`RecoveryControl::output_mark`]: short enough for a pipe to take it whole.
 pub const OUTPUT_MARK_BYTES: usize = 32;
 
-/// A pool.
+/// A pool in the table.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pool {
+pub struct PoolEntry {
     /// Where its path is: offset in the file.
     pub path_at: u64,
     /// How long it is.
@@ -206,10 +206,10 @@ pub struct OpenPage {
     pub read: AtomicU64,
 }
 
-/// An open line.
+/// An open line in the table.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Line {
+pub struct LineEntry {
     /// The pool.
     pub pool: u32,
     /// How many contents it can have.
@@ -341,7 +341,7 @@ pub struct LogHeader {
 /// The kind of a message from a process to the zygote: the first word of [`MESSAGE_LEN`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub enum MessageKind {
+pub enum RecoveryMessageKind {
     /// The snapshot is ready: its process number.
     AtSnapshot = 1,
     /// There is no snapshot, and the process runs on. Text: the reason.
@@ -382,7 +382,7 @@ pub const MESSAGE_LEN: usize = 512;
 /// An order of the zygote to a process that waits for one: one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub enum Order {
+pub enum RecoveryOrder {
     /// The snapshot runs one execution; a branch takes its next value.
     Run = 1,
     /// The process ends at once.
@@ -394,7 +394,9 @@ pub enum Order {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHOICES_AT, CHOICES_MAX, Choice, Control, LINES_AT, LOG_AT, POOLS_AT, SITES_AT};
+    use super::{
+        CHOICES_AT, CHOICES_MAX, Choice, LINES_AT, LOG_AT, POOLS_AT, RecoveryControl, SITES_AT,
+    };
     use super::{
         FILE_LEN, LOG_MAX, NOTES_AT, NOTES_MAX, Note, SITES_MAX, UNREAD_AT, WATCHES_AT,
         WATCHES_MAX, Watch,
@@ -402,7 +404,7 @@ mod tests {
 
     #[test]
     fn areas_do_not_overlap() {
-        assert!(size_of::<Control>() as u64 <= POOLS_AT);
+        assert!(size_of::<RecoveryControl>() as u64 <= POOLS_AT);
         const { assert!(POOLS_AT < LINES_AT && LOG_AT + LOG_MAX <= SITES_AT) };
         assert!(CHOICES_AT + u64::from(CHOICES_MAX) * size_of::<Choice>() as u64 <= LOG_AT);
         assert!(SITES_AT + 8 * u64::from(SITES_MAX) <= WATCHES_AT);

@@ -12,7 +12,7 @@
 //!
 //! The target stops twice. At *level 1*, before it first touches the directory of its pool, it becomes the
 //! *root*: for each image a *template* is forked. The template stops at *level 2*, before it first touches its
-//! input: for each input a child is forked. Both are [`Server`]s: they wait for an order of the host, fork, wait
+//! input: for each input a child is forked. Both are [`ForkServer`]s: they wait for an order of the host, fork, wait
 //! for the end of the child and report how it ended. All of that is in the [`Area`], behind the chunks of the
 //! shared file.
 
@@ -158,7 +158,7 @@ pub const AREA_LEN: u64 = ARGUMENTS_AT + ARGUMENTS_MAX as u64 + 1;
 /// Room for a path in the area.
 pub const PATH_MAX: usize = 4096;
 
-/// Where the area is in the shared file, behind all chunks: what [`crate::shared::Control::area_at`] is then.
+/// Where the area is in the shared file, behind all chunks: what [`crate::shared::RecordingControl::area_at`] is then.
 pub const fn area_offset(chunk_count: u32) -> u64 {
     file_len(chunk_count)
 }
@@ -216,7 +216,7 @@ pub enum Phase {
 /// What a server is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Order {
+pub enum ForkOrder {
     /// Fork; what is forked stops at the next level.
     Fork = 1,
     /// Fork; what is forked stops nowhere.
@@ -228,10 +228,10 @@ pub enum Order {
 /// A process that waits at a level.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Server {
+pub struct ForkServer {
     /// Futex of the server: grows with each order.
     pub orders: AtomicU32,
-    /// The last [`Order`], as a number.
+    /// The last [`ForkOrder`], as a number.
     pub order: AtomicU32,
     /// Its [`Phase`], as a number.
     pub phase: AtomicU32,
@@ -252,9 +252,9 @@ pub struct Area {
     /// Futex of the host: grows with each change of a phase, and when the host is needed.
     pub host: AtomicU32,
     /// The process at level 1.
-    pub root: Server,
+    pub root: ForkServer,
     /// The process at level 2.
-    pub template: Server,
+    pub template: ForkServer,
     /// How many messages the target has sent on its socket.
     pub messages: AtomicU32,
     /// How many instructions were noted.

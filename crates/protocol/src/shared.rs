@@ -8,7 +8,7 @@
 //!
 //! Free (`thread` is 0) → taken by a thread with a compare-and-swap of `thread` → retired when it
 //! is full, or when its thread ends → read by the host → zeroed by the host → free, with a bump of
-//! [`Control::freed`] for threads that wait for one. A chunk of a dead thread is read as if retired.
+//! [`RecordingControl::freed`] for threads that wait for one. A chunk of a dead thread is read as if retired.
 //! The chunks of a thread are ordered by their `sequence`.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -80,7 +80,7 @@ pub const fn chunk_of(address: u64) -> (u32, u64) {
 /// The first page of the file.
 #[repr(C, align(4096))]
 #[derive(Debug)]
-pub struct Control {
+pub struct RecordingControl {
     /// [`MAGIC`].
     pub magic: u64,
     /// [`crate::PROTOCOL_VERSION`] of the host.
@@ -273,11 +273,11 @@ pub enum Reply {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNKS_AT, Control, SLOTS_AT, ThreadSlot, chunk_address, chunk_of};
+    use super::{CHUNKS_AT, RecordingControl, SLOTS_AT, ThreadSlot, chunk_address, chunk_of};
 
     #[test]
     fn everything_has_its_place() {
-        assert!(size_of::<Control>() as u64 <= SLOTS_AT);
+        assert!(size_of::<RecordingControl>() as u64 <= SLOTS_AT);
         assert_eq!(CHUNKS_AT % 4096, 0);
         assert_eq!(size_of::<ThreadSlot>(), 1024);
         assert_eq!(chunk_of(chunk_address(7) + 9), (7, 9));

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::error::RecordError;
 use crate::input::{INPUT_PLACEHOLDER, InputChannel, find, insert_words, substitute};
-use crate::options::Options;
+use crate::options::RecordOptions;
 
 /// The placeholder of a fresh pool in an argument.
 pub(crate) const POOL_PLACEHOLDER: &[u8] = b"{pool}";
@@ -100,7 +100,10 @@ pub fn input_path(directory: &Path) -> PathBuf {
 
 impl FreshPool {
     /// Creates the directory of a pool if an argument needs one, with the contents and the input.
-    pub(crate) fn new(arguments: &[OsString], options: &Options) -> Result<Self, RecordError> {
+    pub(crate) fn new(
+        arguments: &[OsString],
+        options: &RecordOptions,
+    ) -> Result<Self, RecordError> {
         let failed = |error| RecordError::system("create a directory for the pool", error);
         let has = |placeholder| {
             let mut texts = arguments.iter().map(|argument| argument.as_bytes());
@@ -163,7 +166,7 @@ impl FreshPool {
 
 impl PoolDirectory {
     /// Makes it, with an empty directory for the pool.
-    fn new(options: &Options) -> io::Result<Self> {
+    fn new(options: &RecordOptions) -> io::Result<Self> {
         let place = if let Some(directory) = &options.directory {
             Self::Given(GivenDirectory::new(directory)?)
         } else {

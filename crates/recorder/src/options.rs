@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use powerfail_image::Contents;
+use powerfail_image::DirectoryContents;
 use powerfail_model::Domain;
 use powerfail_protocol::shared::{Mode, Schedule, Stacks};
 
@@ -15,7 +15,7 @@ use crate::stop::StopHandle;
 /// The options of a recording.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
-pub struct Options {
+pub struct RecordOptions {
     /// The workload: program and arguments. `{pool}` in an argument stands for the path of a pool in a
     /// directory of its own, which is removed afterwards. The pool does not exist yet, unless
     /// [`contents`](Self::contents) has it.
@@ -34,7 +34,7 @@ pub struct Options {
     /// [`pool_path`](crate::pool_path). Created if it does not exist. For one recording at a time.
     pub directory: Option<PathBuf>,
     /// The initial files in the directory of `{pool}`. `None`: no files.
-    pub contents: Option<Contents>,
+    pub contents: Option<DirectoryContents>,
     /// The input of the target. `None`: it inherits the standard input of this process.
     pub input: Option<Input>,
     /// Whether time, random numbers and process ids are the same in every recording.
@@ -73,7 +73,7 @@ pub struct Options {
     pub chunk_count: u32,
 }
 
-impl Options {
+impl RecordOptions {
     /// The usual options for a command.
     pub fn new(command: Vec<OsString>, trace: impl Into<PathBuf>) -> Self {
         Self {

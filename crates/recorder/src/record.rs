@@ -28,7 +28,7 @@ use crate::input::memory_file;
 use crate::inspect::inspect;
 use crate::interrupt::Forwarder;
 use crate::memory::MemoryDirectory;
-use crate::options::Options;
+use crate::options::RecordOptions;
 use crate::output::Output;
 use crate::pool::Pools;
 use crate::pool_filter::PoolFilter;
@@ -62,7 +62,7 @@ const IDLE_WAIT: Timespec = Timespec {
 ///
 /// See [`RecordError`]. After an error, no process of the target that has connected is left, and the trace exists
 /// if the target ran.
-pub fn record(options: &Options, runtime: &[u8]) -> Result<RecordingSummary, RecordError> {
+pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummary, RecordError> {
     let (command, arguments) = options
         .command
         .split_first()
@@ -239,7 +239,7 @@ fn companions(written: &BTreeSet<PathBuf>, pools: &[PoolSummary]) -> Vec<PathBuf
 }
 
 /// Further variables of the environment of the target.
-fn variables(options: &Options, memory: &MemoryDirectory) -> Vec<(OsString, OsString)> {
+fn variables(options: &RecordOptions, memory: &MemoryDirectory) -> Vec<(OsString, OsString)> {
     let switch = |on: bool, name| on.then(|| (name, OsString::from("1")));
     let switches = [
         switch(options.derandomise, DERANDOMISE_VARIABLE),
@@ -251,7 +251,7 @@ fn variables(options: &Options, memory: &MemoryDirectory) -> Vec<(OsString, OsSt
 }
 
 /// The standard input of the target, if it is not that of this process.
-fn stdin(options: &Options) -> Result<Option<File>, RecordError> {
+fn stdin(options: &RecordOptions) -> Result<Option<File>, RecordError> {
     let Some(input) = &options.input else {
         return Ok(None);
     };
@@ -266,7 +266,7 @@ fn stdin(options: &Options) -> Result<Option<File>, RecordError> {
 
 /// Which files are pools.
 fn filter(
-    options: &Options,
+    options: &RecordOptions,
     fresh: &FreshPool,
     memory: &MemoryDirectory,
 ) -> Result<PoolFilter, RecordError> {
@@ -278,7 +278,7 @@ fn filter(
     Ok(filter)
 }
 
-fn shared_file(options: &Options) -> Result<Arc<SharedFile>, RecordError> {
+fn shared_file(options: &RecordOptions) -> Result<Arc<SharedFile>, RecordError> {
     let shared = SharedFile::create(
         options.chunk_count,
         options.mode,
@@ -311,7 +311,7 @@ fn drain(
     forwarder: &mut Forwarder,
     shared: &SharedFile,
     doorbell: &Doorbell,
-    options: &Options,
+    options: &RecordOptions,
 ) -> Result<Ended, RecordError> {
     let mut ended = None;
     let mut timed_out = false;
@@ -362,7 +362,7 @@ fn drain(
     }
 }
 
-fn meta(options: &Options, fresh: &FreshPool, memory: &MemoryDirectory) -> Meta {
+fn meta(options: &RecordOptions, fresh: &FreshPool, memory: &MemoryDirectory) -> Meta {
     let system = rustix::system::uname();
     let note = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mode = match options.mode {

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use powerfail_protocol::fuzz::{AREA_LEN, Area, area_offset};
 use powerfail_protocol::shared::{
-    CHUNKS_MAX, ChunkState, Control, Doubt, MAGIC, Mode, Reply, RequestCounts, SLOTS_AT, SLOTS_MAX,
-    Schedule, Stacks, ThreadSlot, chunk_offset, file_len,
+    CHUNKS_MAX, ChunkState, Doubt, MAGIC, Mode, RecordingControl, Reply, RequestCounts, SLOTS_AT,
+    SLOTS_MAX, Schedule, Stacks, ThreadSlot, chunk_offset, file_len,
 };
 use powerfail_protocol::{PROTOCOL_VERSION, chunk};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,7 +51,7 @@ const NO_SEQUENCE: u64 = u64::MAX;
 /// The shared file and its mapping.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
-    base: NonNull<Control>,
+    base: NonNull<RecordingControl>,
     len_bytes: usize,
     chunk_count: u32,
     file: OwnedFd,
@@ -290,7 +290,7 @@ impl SharedFile {
         }
     }
 
-    fn control(&self) -> *mut Control {
+    fn control(&self) -> *mut RecordingControl {
         self.base.as_ptr()
     }
 

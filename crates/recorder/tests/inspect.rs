@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use powerfail_recorder::{Options, RecordError, Unsupported, inspect, record};
+use powerfail_recorder::{RecordError, RecordOptions, Unsupported, inspect, record};
 
 /// Builds an empty program. `None` if the compiler does not support the flags.
 fn build(directory: &Path, name: &str, flags: &[&str]) -> Option<PathBuf> {
@@ -56,7 +56,7 @@ fn what_can_and_cannot_be_recorded() {
                     program: program.clone()
                 }
             );
-            let options = Options::new(vec![program.into()], directory.join("trace"));
+            let options = RecordOptions::new(vec![program.into()], directory.join("trace"));
             assert!(matches!(
                 record(&options, &[]),
                 Err(RecordError::Unsupported(_))
@@ -166,7 +166,7 @@ fn what_is_not_there_is_no_matter_of_support() {
         Err(RecordError::NotExecutable { .. })
     ));
     assert!(matches!(
-        record(&Options::new(Vec::new(), "trace"), &[]),
+        record(&RecordOptions::new(Vec::new(), "trace"), &[]),
         Err(RecordError::EmptyCommand)
     ));
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use powerfail_model::{Event, EventIndex, FenceKind, FlushKind, StoreKind};
 use powerfail_protocol::message::SiteTactic;
 use powerfail_recorder::{
-    IgnoreReason, Options, RecordError, RecordingSummary, TargetStatus, record,
+    IgnoreReason, RecordError, RecordOptions, RecordingSummary, TargetStatus, record,
 };
 use powerfail_trace::{Body, Frame, MarkKind, RecordKind, Trace};
 
@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 fn a_target_whose_time_is_over_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let command = vec!["sleep".into(), "1000".into()];
-    let mut options = Options::new(command, directory.path().join("trace"));
+    let mut options = RecordOptions::new(command, directory.path().join("trace"));
     options.time_limit = Some(std::time::Duration::from_millis(50));
     match record(&options, &[]) {
         Err(RecordError::RuntimeSilent { status }) => {
@@ -48,7 +48,7 @@ impl Setup {
         self.directory.path().join(name)
     }
 
-    fn options(&self, scenario: &str, arguments: &[&Path]) -> Options {
+    fn options(&self, scenario: &str, arguments: &[&Path]) -> RecordOptions {
         let mut command: Vec<OsString> = vec![
             env!("CARGO_BIN_EXE_powerfail-fake-target").into(),
             scenario.into(),
@@ -58,7 +58,7 @@ impl Setup {
                 .iter()
                 .map(|argument| argument.as_os_str().to_owned()),
         );
-        Options::new(command, self.path("trace"))
+        RecordOptions::new(command, self.path("trace"))
     }
 
     fn record(&self, scenario: &str, arguments: &[&Path]) -> RecordingSummary {
@@ -537,7 +537,7 @@ fn nonsense_in_a_chunk_is_reported() {
 #[test]
 fn a_target_without_the_runtime_is_an_error() {
     let setup = Setup::new();
-    let options = Options::new(vec!["true".into()], setup.path("trace"));
+    let options = RecordOptions::new(vec!["true".into()], setup.path("trace"));
     let error = record(&options, &[]).unwrap_err();
     assert!(
         matches!(

@@ -36,7 +36,7 @@ const DEFAULT_WIDTH: usize = 120;
 
 /// What the caller decides about the text.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
+pub struct TextOptions<'a> {
     /// The width of the terminal, if there is one.
     pub width: Option<usize>,
     /// The directory against which relative source paths are read; paths below it are shown without
@@ -50,7 +50,7 @@ pub struct Options<'a> {
 }
 
 /// The whole report: each finding, then the summary.
-pub fn report(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> io::Result<()> {
+pub fn report(out: &mut dyn Write, report: &Report, options: &TextOptions<'_>) -> io::Result<()> {
     let mut sources = snippet::Sources::new(options.base);
     for finding in shown(report, options) {
         one(out, finding, options, &mut sources)?;
@@ -127,12 +127,16 @@ pub fn schedules_sentence(recordings: u64, distinct: u64) -> String {
 }
 
 /// One finding.
-pub fn finding(out: &mut dyn Write, finding: &Finding, options: &Options<'_>) -> io::Result<()> {
+pub fn finding(
+    out: &mut dyn Write,
+    finding: &Finding,
+    options: &TextOptions<'_>,
+) -> io::Result<()> {
     let mut sources = snippet::Sources::new(options.base);
     one(out, finding, options, &mut sources)
 }
 
-fn shown<'a>(report: &'a Report, options: &Options<'_>) -> impl Iterator<Item = &'a Finding> {
+fn shown<'a>(report: &'a Report, options: &TextOptions<'_>) -> impl Iterator<Item = &'a Finding> {
     let warnings = options.warnings;
     let findings = report.findings.iter();
     // Warnings about reads are shown even if recovery survives them: the user asked for races.
@@ -147,7 +151,7 @@ fn shown<'a>(report: &'a Report, options: &Options<'_>) -> impl Iterator<Item = 
 fn one(
     out: &mut dyn Write,
     finding: &Finding,
-    options: &Options<'_>,
+    options: &TextOptions<'_>,
     sources: &mut snippet::Sources<'_>,
 ) -> io::Result<()> {
     let level = match finding.severity {

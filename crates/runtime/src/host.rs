@@ -12,9 +12,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use powerfail_protocol::message::{MessageHeader, MessageKind, TEXT_MAX};
 use powerfail_protocol::shared::{
-    CHUNKS_AT, CHUNKS_MAX, CONTROL_ADDRESS, Control, DescriptorPath, HOST_VARIABLE, HostAddress,
-    ListenerName, MAGIC, Mode, SHARED_FD_VARIABLE, SLOTS_AT, SLOTS_MAX, SOCKET_FD_VARIABLE,
-    ThreadSlot, chunk_address, chunk_offset,
+    CHUNKS_AT, CHUNKS_MAX, CONTROL_ADDRESS, DescriptorPath, HOST_VARIABLE, HostAddress,
+    ListenerName, MAGIC, Mode, RecordingControl, SHARED_FD_VARIABLE, SLOTS_AT, SLOTS_MAX,
+    SOCKET_FD_VARIABLE, ThreadSlot, chunk_address, chunk_offset,
 };
 use powerfail_protocol::{PROTOCOL_VERSION, chunk};
 
@@ -67,10 +67,10 @@ pub(crate) fn reset_after_fork() {
 }
 
 /// The control page.
-pub(crate) fn control() -> &'static Control {
+pub(crate) fn control() -> &'static RecordingControl {
     debug_assert!(attached());
     // SAFETY: mapped since `attach`, for good; all that changes in it is atomic.
-    unsafe { &*(CONTROL_ADDRESS as *const Control) }
+    unsafe { &*(CONTROL_ADDRESS as *const RecordingControl) }
 }
 
 /// The thread slots.
@@ -116,7 +116,7 @@ pub(crate) fn attach() -> bool {
         return false;
     }
     // SAFETY: just mapped.
-    let control = unsafe { &*(CONTROL_ADDRESS as *const Control) };
+    let control = unsafe { &*(CONTROL_ADDRESS as *const RecordingControl) };
     PROCESS.store(sys::getpid(), Ordering::Relaxed);
     if let Some(address) = address {
         HOST[0].store(address.process, Ordering::Relaxed);

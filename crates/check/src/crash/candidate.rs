@@ -8,7 +8,7 @@ use super::engine::Engine;
 use super::finding::{Failed, evidence};
 use crate::confirm;
 use crate::error::CheckError;
-use crate::event::Step;
+use crate::event::CheckStep;
 use crate::lint;
 use crate::places::Places;
 use crate::runner::Trial;
@@ -22,14 +22,14 @@ impl Engine<'_, '_> {
     ) -> Result<Option<Finding>, CheckError> {
         let rules = self.runner.rules();
         let trials = confirm::trials(self.trace, rules, hit)?;
-        let tried = self.run(Step::Reasons, &trials)?;
+        let tried = self.run(CheckStep::Reasons, &trials)?;
         for (trial, tried) in trials.iter().zip(&tried) {
             // Where even the state with nothing lost fails, the loss is not to blame.
             let Some(symptom) = self.judge(trial, tried) else {
                 continue;
             };
             let whole = Trial::prefix(trial.at);
-            let with_all = self.run(Step::Reasons, std::slice::from_ref(&whole))?;
+            let with_all = self.run(CheckStep::Reasons, std::slice::from_ref(&whole))?;
             if self.judge(&whole, &with_all[0]).is_some() {
                 continue;
             }

@@ -8,10 +8,10 @@ use powerfail_finding::Finding;
 use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 
-use crate::content::Contents;
+use crate::content::ExpectedContents;
 use crate::diagnose::TrialJudge;
 use crate::error::CheckError;
-use crate::event::{CheckEvent, Observer, Step};
+use crate::event::{CheckEvent, CheckStep, Observer};
 use crate::group::{BugKey, bug_key};
 use crate::runner::{Runner, Trial, TrialResult};
 use crate::symptom::Symptom;
@@ -21,7 +21,7 @@ pub(crate) struct Engine<'b, 't> {
     pub(crate) trace: &'t Trace,
     pub(crate) runner: &'b mut Runner<'t>,
     pub(crate) observer: &'b mut dyn Observer,
-    pub(crate) contents: &'b mut Contents,
+    pub(crate) contents: &'b mut ExpectedContents,
     /// The user has interrupted the run, or the budget is spent: nothing can be run any more.
     pub(crate) is_interrupted: bool,
     clock: Clock,
@@ -95,7 +95,7 @@ impl Observer for BoundedObserver<'_> {
 
 impl TrialJudge for Engine<'_, '_> {
     fn judge_all(&mut self, trials: &[Trial]) -> Result<Vec<Option<Symptom>>, CheckError> {
-        let results = self.run(Step::Reasons, trials)?;
+        let results = self.run(CheckStep::Reasons, trials)?;
         let results = trials.iter().zip(&results);
         Ok(results
             .map(|(trial, result)| self.judge(trial, result))
@@ -108,7 +108,7 @@ impl<'b, 't> Engine<'b, 't> {
         trace: &'t Trace,
         runner: &'b mut Runner<'t>,
         observer: &'b mut dyn Observer,
-        contents: &'b mut Contents,
+        contents: &'b mut ExpectedContents,
         clock: Clock,
     ) -> Self {
         Self {
@@ -176,7 +176,7 @@ impl<'b, 't> Engine<'b, 't> {
     /// Runs trials, and first those that are needed to judge them.
     pub(super) fn run(
         &mut self,
-        step: Step,
+        step: CheckStep,
         trials: &[Trial],
     ) -> Result<Vec<TrialResult>, CheckError> {
         let moments: Vec<EventIndex> = trials.iter().map(|trial| trial.at).collect();
@@ -185,7 +185,11 @@ impl<'b, 't> Engine<'b, 't> {
     }
 
     /// Learns the contents that are needed to judge what is recovered at these moments.
-    pub(crate) fn learn(&mut self, step: Step, moments: &[EventIndex]) -> Result<(), CheckError> {
+    pub(crate) fn learn(
+        &mut self,
+        step: CheckStep,
+        moments: &[EventIndex],
+    ) -> Result<(), CheckError> {
         let missing = self.contents.missing(moments, self.trace);
         let references: Vec<Trial> = missing.iter().map(|(_, at)| Trial::prefix(*at)).collect();
         let known = self.run_all(step, &references)?;
@@ -196,7 +200,11 @@ impl<'b, 't> Engine<'b, 't> {
     }
 
     /// Runs all trials, or fails: what is concluded from some of them would be wrong.
-    fn run_all(&mut self, step: Step, trials: &[Trial]) -> Result<Vec<TrialResult>, CheckError> {
+    fn run_all(
+        &mut self,
+        step: CheckStep,
+        trials: &[Trial],
+    ) -> Result<Vec<TrialResult>, CheckError> {
         let mut results = vec![TrialResult::default(); trials.len()];
         let all = (0, trials.len() as u64);
         if self.run_into(step, trials, all, &mut results)? {
@@ -213,9 +221,9 @@ impl<'b, 't> Engine<'b, 't> {
         all: (u64, u64),
     ) -> Result<Vec<TrialResult>, CheckError> {
         let moments: Vec<EventIndex> = trials.iter().map(|trial| trial.at).collect();
-        self.learn(Step::Crashes, &moments)?;
+        self.learn(CheckStep::Crashes, &moments)?;
         let mut results = vec![TrialResult::default(); trials.len()];
-        let outcome = self.run_into(Step::Crashes, trials, all, &mut results);
+        let outcome = self.run_into(CheckStep::Crashes, trials, all, &mut results);
         self.unless_interrupted(outcome)?;
         Ok(results)
     }
@@ -223,7 +231,7 @@ impl<'b, 't> Engine<'b, 't> {
     /// Returns whether all trials were run.
     fn run_into(
         &mut self,
-        step: Step,
+        step: CheckStep,
         trials: &[Trial],
         (done_before, of): (u64, u64),
         results: &mut [TrialResult],

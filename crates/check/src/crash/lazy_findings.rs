@@ -13,7 +13,7 @@ use super::prefix::once_for_each_stack;
 use super::words::message;
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
-use crate::lazy::{Contradiction, Failure, LazyResult, Load, choices};
+use crate::lazy::{Contradiction, LazyFailure, LazyResult, Load, choices};
 use crate::places::{CodeLine, Places, line_of};
 use crate::runner::{Survival, Trial};
 
@@ -46,7 +46,7 @@ impl Engine<'_, '_> {
         self.is_interrupted |= explored.is_interrupted;
         crashed.notes.extend(explored.notes);
         let mut whole: Vec<Failed> = Vec::new();
-        let mut kinds: BTreeMap<Kind, Failure> = BTreeMap::new();
+        let mut kinds: BTreeMap<Kind, LazyFailure> = BTreeMap::new();
         for (failure, stack) in explored.failures.into_iter().zip(explored.stacks) {
             if failure.state.versions.is_empty() && failure.recovery_crash.is_none() {
                 whole.push(Failed {
@@ -71,7 +71,7 @@ impl Engine<'_, '_> {
             ));
         }
         let all = kinds.into_values().take(KINDS_MAX);
-        let (again, once): (Vec<Failure>, Vec<Failure>) =
+        let (again, once): (Vec<LazyFailure>, Vec<LazyFailure>) =
             all.partition(|failure| failure.recovery_crash.is_some());
         self.explain_once(once, &mut whole, crashed, places)?;
         for failure in again {
@@ -137,7 +137,7 @@ impl Engine<'_, '_> {
     /// `whole`. If it is interrupted, the rest is shown as it was found.
     fn explain_once(
         &mut self,
-        failures: Vec<Failure>,
+        failures: Vec<LazyFailure>,
         whole: &mut Vec<Failed>,
         crashed: &mut Crashed,
         places: &mut Places<'_>,
@@ -182,7 +182,7 @@ impl Engine<'_, '_> {
     /// Adds the finding of a diagnosis.
     fn add_diagnosed(
         &mut self,
-        failure: &Failure,
+        failure: &LazyFailure,
         diagnosis: &Diagnosis,
         whole: &mut Vec<Failed>,
         crashed: &mut Crashed,
@@ -208,7 +208,7 @@ impl Engine<'_, '_> {
     /// Adds a failure of which nothing is known but that it is there.
     fn show_undiagnosed(
         &mut self,
-        failure: &Failure,
+        failure: &LazyFailure,
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
@@ -243,7 +243,11 @@ impl Engine<'_, '_> {
     }
 
     /// Whether the cause of one failure is that of another.
-    fn is_explained(&self, failure: &Failure, diagnosis: &Diagnosis) -> Result<bool, CheckError> {
+    fn is_explained(
+        &self,
+        failure: &LazyFailure,
+        diagnosis: &Diagnosis,
+    ) -> Result<bool, CheckError> {
         if diagnosis.cause == Cause::ProgramOrder
             || diagnosis.lost.is_empty()
             || failure.symptom.code != diagnosis.symptom.code
@@ -268,7 +272,7 @@ impl Engine<'_, '_> {
     /// of them.
     fn doubtful(
         &self,
-        failure: &Failure,
+        failure: &LazyFailure,
         state: &CrashState,
         places: &mut Places<'_>,
     ) -> Result<Vec<CodeLine>, CheckError> {
@@ -292,7 +296,7 @@ impl Engine<'_, '_> {
     /// A failure that takes a second crash.
     fn again_finding(
         &mut self,
-        failure: &Failure,
+        failure: &LazyFailure,
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
         let failed = failed_of(failure);
@@ -333,7 +337,7 @@ impl Engine<'_, '_> {
     }
 }
 
-fn failing_of(failure: &Failure) -> Failing {
+fn failing_of(failure: &LazyFailure) -> Failing {
     Failing {
         at: failure.at,
         state: failure.state.clone(),
@@ -361,7 +365,7 @@ fn count_again(
     Ok(())
 }
 
-fn failed_of(failure: &Failure) -> Failed {
+fn failed_of(failure: &LazyFailure) -> Failed {
     Failed {
         trial: Trial {
             at: failure.at,
@@ -377,7 +381,7 @@ fn failed_of(failure: &Failure) -> Failed {
     }
 }
 
-fn kind(failure: &Failure) -> Kind {
+fn kind(failure: &LazyFailure) -> Kind {
     let decisive = failure.loads.iter().find(|load| load.decisive);
     let frame = decisive
         .and_then(|load| load.stack.as_ref())

@@ -20,7 +20,7 @@ use powerfail_trace::Trace;
 use super::undisturbed::UndisturbedRecovery;
 use crate::error::CheckError;
 use crate::event::Observer;
-use crate::lazy::executor::{Executor, OracleExecutor};
+use crate::lazy::executor::{LazyExecutor, OracleExecutor};
 use crate::lazy::walk::Attempt;
 use crate::runner::{ChangedRun, Runner, Trial};
 

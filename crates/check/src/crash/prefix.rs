@@ -15,9 +15,9 @@ use super::Crashed;
 use super::engine::{Engine, Share};
 use super::finding::{Failed, evidence};
 use super::words::{message, name_of, notes, points_are};
-use crate::content::Contents;
+use crate::content::ExpectedContents;
 use crate::error::CheckError;
-use crate::event::{CheckEvent, Step};
+use crate::event::{CheckEvent, CheckStep};
 use crate::options::CrashOptions;
 use crate::places::Places;
 use crate::reason::{Direction, Search};
@@ -30,7 +30,7 @@ const EXPLAINED_AT_A_TIME: usize = 16;
 /// How many trials the first batch has if time is limited; each further one has twice as many.
 const FIRST_BATCH: usize = 64;
 
-fn trials_of(plan: &Plan, contents: &Contents, dumps: bool) -> Vec<Trial> {
+fn trials_of(plan: &Plan, contents: &ExpectedContents, dumps: bool) -> Vec<Trial> {
     let mut trials: Vec<Trial> = plan
         .points
         .iter()
@@ -60,9 +60,9 @@ impl Engine<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<Vec<(StackId, Code)>, CheckError> {
         let events = self.trace.event_count();
-        self.observer.progress(Step::Points, 0, events);
+        self.observer.progress(CheckStep::Points, 0, events);
         let mut tree = FailurePointsByStack::of(self.trace, options.tree)?;
-        tree.retain(|point| options.wants_point(Step::Crashes, point));
+        tree.retain(|point| options.wants_point(CheckStep::Crashes, point));
         let plan = Plan::of(&tree, PlanOptions::default());
         let trials = trials_of(&plan, self.contents, self.runner.dumps());
         let jobs = self.runner.job_count();
@@ -243,7 +243,7 @@ impl Engine<'_, '_> {
             if trials.is_empty() {
                 return Ok(());
             }
-            let tried = self.run(Step::Reasons, &trials)?;
+            let tried = self.run(CheckStep::Reasons, &trials)?;
             let mut answers = vec![Vec::new(); searches.len()];
             for ((owner, distance), (trial, tried)) in owners.iter().zip(trials.iter().zip(&tried))
             {

@@ -8,7 +8,7 @@ use powerfail_oracle::Verdict;
 use powerfail_trace::Trace;
 
 use crate::error::{CheckError, Undisturbed};
-use crate::event::{Observer, Step};
+use crate::event::{CheckStep, Observer};
 use crate::runner::{Runner, Trial};
 use crate::symptom::symptom_of;
 
@@ -31,7 +31,7 @@ pub(super) fn undisturbed(
     observer: &mut dyn Observer,
 ) -> Result<UndisturbedRecovery, CheckError> {
     const TIMES: usize = 2;
-    observer.progress(Step::Undisturbed, 0, 2);
+    observer.progress(CheckStep::Undisturbed, 0, 2);
     let end = Trial::prefix(EventIndex(trace.event_count()));
     let begun = Instant::now();
     let verdicts = runner.run_in_a_row(&end, TIMES, &|| observer.is_interrupted())?;
@@ -50,7 +50,7 @@ pub(super) fn undisturbed(
         Some(Verdict::Success { dump }) => dump,
         _ => None,
     };
-    observer.progress(Step::Undisturbed, 1, 2);
+    observer.progress(CheckStep::Undisturbed, 1, 2);
     // A pool that had content existed before.
     if trace.initial_images().next_run()?.is_some() {
         let verdicts = runner.run_in_a_row(&Trial::prefix(EventIndex(0)), 1, &|| {

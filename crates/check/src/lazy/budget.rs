@@ -13,7 +13,7 @@ use powerfail_oracle::{ExploreRequest, LazyExecutions, Stage, Verdict};
 use powerfail_trace::StackId;
 
 use super::driver::Progress;
-use super::executor::{Executor, LocatedFrames, Pools};
+use super::executor::{LazyExecutor, LocatedFrames, Pools};
 use super::point::{PointResult, Reason, Thoroughness};
 use super::walk::Attempt;
 use super::{SAMPLE, points_are};
@@ -134,7 +134,7 @@ pub(crate) struct BudgetedExecutor<L> {
     pub(crate) left: Option<u64>,
 }
 
-impl<L: Executor> Executor for BudgetedExecutor<L> {
+impl<L: LazyExecutor> LazyExecutor for BudgetedExecutor<L> {
     fn explore(
         &mut self,
         overlay: &[Patch],

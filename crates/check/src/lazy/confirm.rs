@@ -1,6 +1,6 @@
 //! From executions that fail to confirmed failures.
 //!
-//! Executions that fail in the same way are one group. A group becomes a [`Failure`] only if recovery also fails on
+//! Executions that fail in the same way are one group. A group becomes a [`LazyFailure`] only if recovery also fails on
 //! a crash state that shows it the same values, in a plain run without exploration.
 
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use powerfail_explore::lazy::{CrashTable, Observed, Seen};
 use powerfail_finding::Code;
 use powerfail_model::{CrashState, EventIndex, LineId};
-use powerfail_oracle::{Choice, Execution};
+use powerfail_oracle::{Choice, LazyExecution};
 
-use super::executor::Executor;
-use super::failure::{Failure, FailureKey, Load, LoadSource};
+use super::executor::LazyExecutor;
+use super::failure::{FailureKey, LazyFailure, Load, LoadSource};
 use super::point::{PointResult, PointSettings};
 use super::turns::{KnownFailures, KnownKind};
 use super::walk::common_len;
@@ -24,12 +24,12 @@ const CONFIRM_MAX: usize = 3;
 /// An execution, reduced to what is needed after the walk: a leaf of the tree of choices.
 pub(crate) struct Leaf {
     pub(crate) classes: Vec<u32>,
-    pub(crate) failed: Option<(Symptom, Execution)>,
+    pub(crate) failed: Option<(Symptom, LazyExecution)>,
 }
 
 /// Groups executions that fail, and confirms each group.
 pub(crate) fn confirm(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     table: &CrashTable,
     leaves: Vec<Leaf>,
     settings: &PointSettings<'_>,
@@ -78,7 +78,7 @@ pub(crate) fn confirm(
 
 /// The kinds of the executions that fail, with their numbers, if there are such and all of them are known.
 pub(crate) fn are_known(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     table: &CrashTable,
     leaves: &[Leaf],
     known: &KnownFailures,
@@ -99,12 +99,12 @@ pub(crate) fn are_known(
 }
 
 /// An execution that fails, and the choice that decides.
-type Failing = (Symptom, Execution, Option<usize>);
+type Failing = (Symptom, LazyExecution, Option<usize>);
 
 /// Runs recovery without exploration on crash states of executions that failed in the same way. Returns whether it
 /// failed again.
 fn confirm_group(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     table: &CrashTable,
     key: FailureKey,
     members: Vec<Failing>,
@@ -122,7 +122,7 @@ fn confirm_group(
         let Some(confirmed) = confirmed.filter(|it| it.code == symptom.code) else {
             continue;
         };
-        result.failures.push(Failure {
+        result.failures.push(LazyFailure {
             at: result.at,
             stores: stores(table, &state),
             state,
@@ -164,10 +164,10 @@ pub(crate) fn decisive_choices(leaves: &[Leaf]) -> Vec<Option<usize>> {
 }
 
 fn key(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     table: &CrashTable,
     symptom: &Symptom,
-    execution: &Execution,
+    execution: &LazyExecution,
     decisive: Option<usize>,
 ) -> Result<FailureKey, CheckError> {
     let choice = decisive.map(|decisive| &execution.choices[decisive]);
@@ -205,9 +205,9 @@ pub(crate) fn stores(table: &CrashTable, state: &CrashState) -> Vec<(LineId, Vec
 
 /// The choices of an execution, in terms of the trace.
 pub(crate) fn loads(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     table: &CrashTable,
-    execution: &Execution,
+    execution: &LazyExecution,
     decisive: Option<usize>,
 ) -> Vec<Load> {
     let mut seen = Seen::nothing(table);

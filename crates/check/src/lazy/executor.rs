@@ -26,7 +26,7 @@ use crate::runner::Runner;
 pub(crate) type LocatedFrames = (Arc<[Module]>, Vec<Frame>);
 
 /// Executes recovery at one failure point after the other. A trait, so that tests can replace processes by functions.
-pub(crate) trait Executor {
+pub(crate) trait LazyExecutor {
     /// Moves forward to the moment just before an event.
     fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError>;
     /// What a crash here can leave of the pools that recovery sees.
@@ -132,7 +132,7 @@ pub(crate) struct OracleExecutor<'w, 't> {
     pub(crate) modules: Vec<(Stage, Arc<[Module]>)>,
 }
 
-impl Executor for OracleExecutor<'_, '_> {
+impl LazyExecutor for OracleExecutor<'_, '_> {
     fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
         if let Some(history) = &mut self.history {
             history.move_to(at)?;

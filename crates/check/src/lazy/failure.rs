@@ -12,7 +12,7 @@ use crate::symptom::Symptom;
 
 /// A kind of failure at a failure point, confirmed on a crash state.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct LazyFailure {
     pub(crate) at: EventIndex,
     /// Lines that do not have their newest content; none if the newest content fails.
     pub(crate) state: CrashState,

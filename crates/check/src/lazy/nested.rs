@@ -7,16 +7,16 @@
 use std::collections::{BTreeMap, HashSet};
 
 use powerfail_explore::lazy::nested::{
-    CrashPoint, Execution as Interrupted, NestedPoint, Overlay, RecoveryEvent, failure_points,
+    CrashPoint, InterruptedRecovery, NestedPoint, Overlay, RecoveryEvent, failure_points,
 };
 use powerfail_explore::lazy::{Observed, Seen, TableLimits};
 use powerfail_image::Patch;
 use powerfail_model::{CrashState, Place, PoolOffset, ThreadIndex};
-use powerfail_oracle::{Choice, Execution, Logged, Stage};
+use powerfail_oracle::{Choice, LazyExecution, Logged, Stage};
 
 use super::confirm::{Leaf, decisive_choices, loads};
-use super::executor::{Executor, Pools};
-use super::failure::{Failure, FailureKey, Load, RecoveryCrash, RecoveryStore};
+use super::executor::{LazyExecutor, Pools};
+use super::failure::{FailureKey, LazyFailure, Load, RecoveryCrash, RecoveryStore};
 use super::point::{OverlaidExecutor, PointResult, PointSettings, limit};
 use super::turns::SECOND_FACTOR;
 use super::walk::{Extent, WalkTask, classes_of, walk_executions};
@@ -34,7 +34,7 @@ pub(crate) struct LoggedExecution {
 }
 
 impl LoggedExecution {
-    pub(crate) fn of(execution: &mut Execution) -> Self {
+    pub(crate) fn of(execution: &mut LazyExecution) -> Self {
         Self {
             classes: classes_of(execution),
             choices: execution.choices.clone(),
@@ -60,7 +60,7 @@ impl NestedExploration<'_, '_> {
     /// Lets the power fail in executions after a crash, for the `failures`th time.
     pub(crate) fn explore(
         &mut self,
-        executor: &mut dyn Executor,
+        executor: &mut dyn LazyExecutor,
         crash: &CrashPoint,
         mut executions: Vec<LoggedExecution>,
         failures: u32,
@@ -70,7 +70,7 @@ impl NestedExploration<'_, '_> {
         for execution in &executions {
             let choices: Vec<Observed> = execution.choices.iter().map(Observed::from).collect();
             let log = self.events(&execution.log);
-            let interrupted = Interrupted {
+            let interrupted = InterruptedRecovery {
                 crash,
                 choices: &choices,
                 log: &log,
@@ -123,7 +123,7 @@ impl NestedExploration<'_, '_> {
     /// Explores one crash.
     fn explore_crash(
         &mut self,
-        executor: &mut dyn Executor,
+        executor: &mut dyn LazyExecutor,
         log: &[Logged],
         point: &NestedPoint,
         failures: u32,
@@ -194,7 +194,7 @@ impl NestedExploration<'_, '_> {
     /// Keeps one execution of each kind that fails, if it does without exploration.
     fn confirm(
         &mut self,
-        executor: &mut dyn Executor,
+        executor: &mut dyn LazyExecutor,
         log: &[Logged],
         point: &NestedPoint,
         mut leaves: Vec<Leaf>,
@@ -202,7 +202,7 @@ impl NestedExploration<'_, '_> {
     ) -> Result<(), CheckError> {
         leaves.sort_by(|one, other| one.classes.cmp(&other.classes));
         let decisive = decisive_choices(&leaves);
-        let mut groups: BTreeMap<FailureKey, Vec<(Symptom, Execution, Option<usize>)>> =
+        let mut groups: BTreeMap<FailureKey, Vec<(Symptom, LazyExecution, Option<usize>)>> =
             BTreeMap::new();
         for (leaf, decisive) in leaves.into_iter().zip(decisive) {
             if let Some((symptom, execution)) = leaf.failed {
@@ -219,7 +219,7 @@ impl NestedExploration<'_, '_> {
         for (key, members) in groups {
             let count = members.len() as u64;
             let same =
-                |known: &&mut Failure| known.key.code == key.code && known.key.load == key.load;
+                |known: &&mut LazyFailure| known.key.code == key.code && known.key.load == key.load;
             let judged = self.settings.judged;
             let judged = judged.and_then(|judged| judged.get(&self.result.at));
             if judged.is_some_and(|keys| {
@@ -252,7 +252,7 @@ impl NestedExploration<'_, '_> {
                 self.result.unconfirmed += count;
                 continue;
             };
-            self.result.failures.push(Failure {
+            self.result.failures.push(LazyFailure {
                 at: self.result.at,
                 state: nothing_lost,
                 recovery_crash: Some(RecoveryCrash {
@@ -274,7 +274,7 @@ impl NestedExploration<'_, '_> {
 
 /// Fills in which stores of recovery a load could have read from; the table numbers them by their place in the log.
 fn name_sources(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     log: &[Logged],
     point: &NestedPoint,
     loads: &mut [Load],
@@ -300,7 +300,7 @@ fn name_sources(
 }
 
 /// A store of recovery, by its place in the log.
-fn store_of(executor: &mut dyn Executor, log: &[Logged], event: u64) -> Option<RecoveryStore> {
+fn store_of(executor: &mut dyn LazyExecutor, log: &[Logged], event: u64) -> Option<RecoveryStore> {
     let logged = log.get(usize::try_from(event).ok()?)?;
     Some(RecoveryStore {
         stack: executor.stack(Stage::Recovery, &[logged.site])?,
@@ -311,7 +311,7 @@ fn store_of(executor: &mut dyn Executor, log: &[Logged], event: u64) -> Option<R
 
 /// The stores of recovery that a crash state lacks; if it has all of them, the first one that did not happen.
 fn lost(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     log: &[Logged],
     point: &NestedPoint,
     seen: &Seen<'_>,

@@ -11,15 +11,15 @@ use powerfail_oracle::{Choice, ExploreRequest, LineTable};
 use powerfail_trace::StackId;
 
 use super::confirm::{Leaf, are_known, confirm};
-use super::executor::{Executor, Pools};
-use super::failure::{Failure, FailureKey};
+use super::executor::{LazyExecutor, Pools};
+use super::failure::{FailureKey, LazyFailure};
 use super::nested::{LoggedExecution, NestedExploration};
 use super::reuse::{ExecutedPoint, Reads};
 use super::robustness::{Contradiction, contradiction};
 use super::sample::try_sample;
 use super::turns::{KnownFailures, KnownKind};
 use super::walk::{Attempt, Explorer, Extent, WalkSummary, WalkTask, classes_of, walk_executions};
-use crate::content::Contents;
+use crate::content::ExpectedContents;
 use crate::error::CheckError;
 
 /// With how many executions it is seen first whether a failure point fails as others do.
@@ -28,7 +28,7 @@ const FIRST_LOOK: u64 = 8;
 /// What is the same for all failure points of an exploration.
 #[derive(Clone, Copy)]
 pub(crate) struct PointSettings<'a> {
-    pub(crate) contents: &'a Contents,
+    pub(crate) contents: &'a ExpectedContents,
     pub(crate) fork: bool,
     /// How often the power fails, at most.
     pub(crate) depth: u32,
@@ -81,7 +81,7 @@ pub(crate) struct PointResult {
     pub(crate) executions: u64,
     pub(crate) choices: u64,
     pub(crate) log10_states: f64,
-    pub(crate) failures: Vec<Failure>,
+    pub(crate) failures: Vec<LazyFailure>,
     /// Executions that fail as others do at another failure point.
     pub(crate) repeats: BTreeMap<KnownKind, u64>,
     /// Executions that fail although recovery does not fail on their crash states.
@@ -123,7 +123,7 @@ impl ExecutedPoint for PointResult {
 
 /// Explores on the image of the failure point with an overlay on top.
 pub(crate) struct OverlaidExecutor<'l, 'o> {
-    pub(crate) executor: &'l mut dyn Executor,
+    pub(crate) executor: &'l mut dyn LazyExecutor,
     pub(crate) overlay: &'o [Patch],
 }
 
@@ -135,7 +135,7 @@ impl Explorer for OverlaidExecutor<'_, '_> {
 
 /// Explores a failure point. `watched` are the lines of which it must be known whether recovery reads them.
 pub(crate) fn explore_point(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     at: EventIndex,
     stack: StackId,
     watched: Vec<PageLines>,
@@ -244,7 +244,7 @@ struct WalkedPoint {
 }
 
 fn walk_point(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     lines: &LineTable,
     at: EventIndex,
     limit: u64,
@@ -289,7 +289,7 @@ fn walk_point(
 
 /// Lets the power fail again in executions that succeeded. Returns whether something was left out.
 fn nested(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     table: &CrashTable,
     pools: Pools,
     successes: Vec<LoggedExecution>,
@@ -314,7 +314,7 @@ fn nested(
 
 /// The stores that contradict each other in executions that no moment of the run explains.
 fn contradictions(
-    executor: &dyn Executor,
+    executor: &dyn LazyExecutor,
     table: &CrashTable,
     at: EventIndex,
     executions: &[Vec<Choice>],

@@ -10,7 +10,7 @@ use powerfail_explore::lazy::{ChangeLog, Decision, PageLines, ReadSets, Remarks,
 use powerfail_model::{EventIndex, Rules};
 use powerfail_trace::Trace;
 
-use crate::content::Contents;
+use crate::content::ExpectedContents;
 use crate::error::CheckError;
 
 /// With how many explored points a new one is compared.
@@ -87,7 +87,7 @@ impl Changes {
 pub(crate) struct Reuse<'c> {
     changes: &'c Changes,
     sets: ReadSets<'c>,
-    contents: &'c Contents,
+    contents: &'c ExpectedContents,
     /// Explored in earlier rounds; their moment is not reached yet. The latest first.
     before: Vec<(EventIndex, u64, Reads)>,
 }
@@ -96,7 +96,7 @@ impl<'c> Reuse<'c> {
     /// `before` are points of earlier rounds; all of them are points of `changes`.
     pub(crate) fn new<'s, R: ExecutedPoint + 's>(
         changes: &'c Changes,
-        contents: &'c Contents,
+        contents: &'c ExpectedContents,
         before: impl Iterator<Item = &'s R>,
     ) -> Self {
         let limits = ReuseLimits {

@@ -13,8 +13,8 @@ use powerfail_model::{CrashState, EventIndex};
 use powerfail_oracle::Verdict;
 
 use super::confirm::stores;
-use super::executor::Executor;
-use super::failure::{Failure, FailureKey};
+use super::executor::LazyExecutor;
+use super::failure::{FailureKey, LazyFailure};
 use super::point::{PointResult, PointSettings};
 use crate::error::CheckError;
 
@@ -73,7 +73,7 @@ pub(crate) fn sample(
 
 /// Runs recovery on a sample of the crash states, one by one. Returns whether these were all of them.
 pub(crate) fn try_sample(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     table: &CrashTable,
     settings: &PointSettings<'_>,
     result: &mut PointResult,
@@ -117,7 +117,7 @@ pub(crate) fn try_sample(
                     known.symptom = symptom;
                 }
             }
-            None => result.failures.push(Failure {
+            None => result.failures.push(LazyFailure {
                 at: result.at,
                 stores: stores(table, &state),
                 state,

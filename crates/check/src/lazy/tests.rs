@@ -13,7 +13,7 @@ use super::reuse::{Changes, Reuse};
 use super::summarise;
 use super::turns::{self, TurnKind};
 use super::walk::{Attempt, Explorer, Extent, WalkTask, classes_of, walk_executions};
-use crate::content::Contents;
+use crate::content::ExpectedContents;
 use crate::error::CheckError;
 use crate::options::LazyOptions;
 use simulated::{Engine, Memory, Op, Simulated, trace_of};
@@ -35,7 +35,7 @@ fn points(trace: &Trace) -> Vec<FailurePoint> {
     points
 }
 
-fn settings(contents: &Contents) -> PointSettings<'_> {
+fn settings(contents: &ExpectedContents) -> PointSettings<'_> {
     PointSettings {
         contents,
         fork: true,
@@ -73,7 +73,7 @@ fn data_if_flag(memory: &mut Memory<'_>) -> bool {
 #[test]
 fn a_flag_without_its_data_is_found_and_nothing_else() {
     let trace = unordered();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let mut executor = Simulated::new(&trace, data_if_flag);
     let result = explore_at(&mut executor, 4, &settings(&contents));
     assert_eq!(result.thoroughness, Thoroughness::Exhaustive);
@@ -158,7 +158,7 @@ fn forking_and_executing_again_give_the_same() {
 #[test]
 fn a_large_tree_is_explored_in_time() {
     let trace = winding_trace();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let end = trace.event_count();
     let summary = |deadline| {
         let settings = PointSettings {
@@ -180,7 +180,7 @@ fn a_large_tree_is_explored_in_time() {
 #[test]
 fn beyond_the_limit_a_point_is_sampled() {
     let trace = winding_trace();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let mut executor = Simulated::new(&trace, winding);
     let end = trace.event_count();
     let settings = PointSettings {
@@ -230,7 +230,7 @@ fn many_lines() -> Trace {
 #[test]
 fn a_known_failure_costs_other_points_few_executions() {
     let trace = many_lines();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let points = points(&trace);
     let mut executor = Simulated::new(&trace, all_or_nothing);
     let first = explore_at(&mut executor, points[0].at.0, &settings(&contents));
@@ -251,7 +251,7 @@ fn a_known_failure_costs_other_points_few_executions() {
 #[test]
 fn only_large_points_that_do_not_fail_get_another_turn() {
     let trace = many_lines();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let points = points(&trace);
     let at = points[0].at.0;
     let few = PointSettings {
@@ -316,7 +316,7 @@ fn second_failures_come_after_the_first_turn_and_before_large_points() {
 #[test]
 fn what_cannot_be_explored_is_sampled_and_says_why() {
     let trace = unordered();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let mut executor = Simulated::new(&trace, data_if_flag);
     executor.engine = Engine::Refuse("statically linked");
     let result = explore_at(&mut executor, 4, &settings(&contents));
@@ -338,7 +338,7 @@ fn what_cannot_be_explored_is_sampled_and_says_why() {
 #[test]
 fn what_does_not_fail_by_itself_is_not_reported() {
     let trace = unordered();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let mut executor = Simulated::new(&trace, data_if_flag);
     executor.succeeds_without_exploration = true;
     let result = explore_at(&mut executor, 4, &settings(&contents));
@@ -366,7 +366,7 @@ fn what_does_not_fail_by_itself_is_not_reported() {
 #[test]
 fn what_fails_with_everything_there_needs_no_loss() {
     let trace = unordered();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let mut executor = Simulated::new(&trace, |memory| memory.load(FLAG) != 1);
     let result = explore_at(&mut executor, 4, &settings(&contents));
     let [failure] = &result.failures[..] else {
@@ -379,7 +379,7 @@ fn what_fails_with_everything_there_needs_no_loss() {
 #[test]
 fn an_unconfirmed_failure_with_everything_there_hides_nothing() {
     let trace = unordered();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let mut executor = Simulated::new(&trace, data_if_flag);
     executor.newest_fails_in_exploration = true;
     let result = explore_at(&mut executor, 4, &settings(&contents));
@@ -398,7 +398,7 @@ fn progress_of(
 ) -> Progress<PointResult> {
     let points = points(trace);
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let changes = Changes::of(trace, Rules::default(), None, &moments).expect("a sound trace");
     let mut progress = Progress::<PointResult>::default();
     let mut reuse = Reuse::new(&changes, &contents, progress.results.iter());
@@ -510,7 +510,7 @@ fn an_interruption_keeps_what_was_found() {
     let trace = long_trace();
     let points = points(&trace);
     let moments: Vec<EventIndex> = points.iter().map(|point| point.at).collect();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let changes = Changes::of(&trace, Rules::default(), None, &moments).expect("a sound trace");
     let mut progress = Progress::<PointResult>::default();
     let mut reuse = Reuse::new(&changes, &contents, progress.results.iter());

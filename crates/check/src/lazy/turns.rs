@@ -173,7 +173,7 @@ impl KnownFailures {
 }
 
 /// The kind of a failure, if a lost store is to blame.
-pub(crate) fn kind_of(failure: &super::Failure) -> Option<KnownKind> {
+pub(crate) fn kind_of(failure: &super::LazyFailure) -> Option<KnownKind> {
     let is_lost = failure.recovery_crash.is_none() && !failure.state.versions.is_empty();
     Some((failure.key.code, failure.key.store.filter(|_| is_lost)?))
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::error::CheckError;
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{
-    Branch, Execution, ExploreRequest, LazyExecutions, LineTable, PageMask, Verdict,
+    Branch, ExploreRequest, LazyExecution, LazyExecutions, LineTable, PageMask, Verdict,
 };
 
 /// How many executions a tree is tried with first.
@@ -76,7 +76,7 @@ pub(crate) struct WalkSummary {
 pub(crate) fn walk_executions(
     by: &mut dyn Explorer,
     task: WalkTask<'_>,
-    visit: &mut dyn FnMut(Execution) -> Result<(), CheckError>,
+    visit: &mut dyn FnMut(LazyExecution) -> Result<(), CheckError>,
 ) -> Result<WalkSummary, CheckError> {
     let mut walk = WalkSummary {
         extent: Extent::Exhaustive,
@@ -195,7 +195,7 @@ fn ask(
     by.explore(request)
 }
 
-fn hangs(execution: &Execution) -> bool {
+fn hangs(execution: &LazyExecution) -> bool {
     let Verdict::Failure(failure) = &execution.verdict else {
         return false;
     };
@@ -203,7 +203,7 @@ fn hangs(execution: &Execution) -> bool {
 }
 
 /// Which class was taken at each choice: the name of an execution.
-pub(crate) fn classes_of(execution: &Execution) -> Vec<u32> {
+pub(crate) fn classes_of(execution: &LazyExecution) -> Vec<u32> {
     let choices = execution.choices.iter();
     choices.map(|choice| choice.class.into()).collect()
 }

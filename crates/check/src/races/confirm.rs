@@ -16,8 +16,8 @@ use super::rerun::{CLASSES_MAX, RerunPoint};
 use super::watch::{OtherValue, WatchOutcome, WatchSettings, execute_watched};
 use crate::crash::{Engine, Failed, evidence, written};
 use crate::error::CheckError;
-use crate::event::Step;
-use crate::lazy::executor::Executor;
+use crate::event::CheckStep;
+use crate::lazy::executor::LazyExecutor;
 use crate::lazy::{Load, loads};
 use crate::runner::{Survival, Trial};
 use crate::symptom::Symptom;
@@ -89,7 +89,7 @@ impl Engine<'_, '_> {
             if tasks.is_empty() {
                 break;
             }
-            let progress = self.rerun_all(Step::Reasons, &tasks, &rerun_at, deadline)?;
+            let progress = self.rerun_all(CheckStep::Reasons, &tasks, &rerun_at, deadline)?;
             found.races.confirmations += progress.executions;
             for tried in progress.results {
                 for (number, confirmed) in tried.outcomes {
@@ -124,7 +124,7 @@ impl Engine<'_, '_> {
 
 /// Tries pairs at a failure point.
 pub(super) fn rerun_at(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     at: EventIndex,
     tasks: &[(usize, Instance)],
     settings: &WatchSettings<'_>,
@@ -160,7 +160,7 @@ pub(super) fn rerun_at(
 
 /// A failure point at which choices are tried.
 struct PointConfirmation<'a> {
-    executor: &'a mut dyn Executor,
+    executor: &'a mut dyn LazyExecutor,
     table: &'a CrashTable,
     lines: &'a LineTable,
     settings: &'a WatchSettings<'a>,
@@ -241,7 +241,7 @@ impl PointConfirmation<'_> {
 
 /// Lets memory that was never written hold something else.
 fn fill(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     at: EventIndex,
     bytes: &[(PoolIndex, u64, u64)],
     settings: &WatchSettings<'_>,

@@ -25,7 +25,7 @@ use powerfail_trace::StackId;
 use super::points::RacePoints;
 use crate::crash::Engine;
 use crate::error::CheckError;
-use crate::event::Step;
+use crate::event::CheckStep;
 use crate::places::Places;
 use probe::probe;
 use survey::{Survey, survey};
@@ -74,9 +74,9 @@ impl Engine<'_, '_> {
             return Ok(Inferred::default());
         }
         let moments: Vec<EventIndex> = tests.keys().copied().collect();
-        self.learn(Step::Races, &moments)?;
+        self.learn(CheckStep::Races, &moments)?;
         let progress = self.rerun_all(
-            Step::Infer,
+            CheckStep::Infer,
             &tests,
             &|executor, at, tests, settings| probe(executor, at, tests, &survey, settings),
             deadline,

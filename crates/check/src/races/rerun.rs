@@ -10,9 +10,9 @@ use super::points::point_at;
 use super::watch::WatchSettings;
 use crate::crash::Engine;
 use crate::error::CheckError;
-use crate::event::Step;
+use crate::event::CheckStep;
 use crate::lazy::driver::{Bounds, Progress, Round, RoundObserver, round};
-use crate::lazy::executor::{Executor, OracleExecutor};
+use crate::lazy::executor::{LazyExecutor, OracleExecutor};
 use crate::lazy::reuse::{Changes, ExecutedPoint, Reads, Reuse};
 
 /// How many other values of a read are tried.
@@ -52,7 +52,7 @@ impl<O> ExecutedPoint for RerunPoint<O> {
 /// Runs the tasks of one failure point.
 pub(super) type RerunAt<'a, T, O> = &'a (
         dyn Fn(
-    &mut dyn Executor,
+    &mut dyn LazyExecutor,
     EventIndex,
     &[T],
     &WatchSettings<'_>,
@@ -64,7 +64,7 @@ impl Engine<'_, '_> {
     /// Runs all tasks, by the moment at which the power fails.
     pub(super) fn rerun_all<T: Sync, O: Send>(
         &mut self,
-        step: Step,
+        step: CheckStep,
         all: &BTreeMap<EventIndex, Vec<T>>,
         rerun_at: RerunAt<'_, T, O>,
         deadline: Option<Instant>,

@@ -13,7 +13,7 @@ use super::pairs::Instance;
 use super::points::point_at;
 use super::shadows::ShadowPass;
 use super::watch::{OtherValue, ReadKind, WatchSettings, WatchedPoint, watch};
-use crate::content::Contents;
+use crate::content::ExpectedContents;
 use crate::lazy::tests::simulated::{Engine, Memory, Op, Simulated, trace_of};
 
 const DATA: u64 = 0;
@@ -41,7 +41,7 @@ fn watch_at(
     at: u64,
     cross: &ShadowOptions,
 ) -> WatchedPoint {
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let settings = WatchSettings {
         contents: &contents,
         benign: &[],
@@ -125,7 +125,7 @@ fn tasks() -> Vec<(usize, Instance)> {
 #[test]
 fn a_race_is_confirmed_by_a_plain_run() {
     let trace = unordered();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let settings = WatchSettings {
         contents: &contents,
         benign: &[],
@@ -152,7 +152,7 @@ fn a_race_is_confirmed_by_a_plain_run() {
 #[test]
 fn where_the_newest_value_fails_the_other_one_has_to_succeed() {
     let trace = unordered();
-    let contents = Contents::default();
+    let contents = ExpectedContents::default();
     let settings = WatchSettings {
         contents: &contents,
         benign: &[],

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use powerfail_model::EventIndex;
-use powerfail_oracle::{Execution, LineTable, LogKind, Verdict, Watch};
+use powerfail_oracle::{LazyExecution, LineTable, LogKind, Verdict, Watch};
 
 use super::RacesResult;
 use super::confirm::{INSTANCES_MAX, chosen};
@@ -20,8 +20,8 @@ use super::rerun::{CLASSES_MAX, RerunPoint};
 use super::watch::{ReadKind, WatchOutcome, WatchSettings, execute_and_log};
 use crate::crash::Engine;
 use crate::error::CheckError;
-use crate::event::Step;
-use crate::lazy::executor::Executor;
+use crate::event::CheckStep;
+use crate::lazy::executor::LazyExecutor;
 
 /// No more loads are tried at a failure point: then nothing is said to be validated.
 const LOADS_MAX: usize = 64;
@@ -81,7 +81,7 @@ impl Engine<'_, '_> {
                 continue;
             }
             let progress = self.rerun_all(
-                Step::Reasons,
+                CheckStep::Reasons,
                 &tasks,
                 &|executor, at, pairs, settings| ask(executor, at, pairs, &survey, settings),
                 deadline,
@@ -117,7 +117,7 @@ fn is_validated(answers: &[Reaction]) -> bool {
 
 /// What the pairs that are seen at a failure point are there.
 fn ask(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     at: EventIndex,
     pairs: &[usize],
     survey: &Survey,
@@ -150,7 +150,7 @@ struct PointValidation<'s> {
 }
 
 impl PointValidation<'_> {
-    fn answer(&mut self, executor: &mut dyn Executor) -> Result<Reaction, CheckError> {
+    fn answer(&mut self, executor: &mut dyn LazyExecutor) -> Result<Reaction, CheckError> {
         let Some(newest) = self.run(executor, &[])? else {
             return Ok(Reaction::Varies);
         };
@@ -180,9 +180,9 @@ impl PointValidation<'_> {
     /// An execution that succeeds, or nothing.
     fn run(
         &mut self,
-        executor: &mut dyn Executor,
+        executor: &mut dyn LazyExecutor,
         prefix: &[u32],
-    ) -> Result<Option<Execution>, CheckError> {
+    ) -> Result<Option<LazyExecution>, CheckError> {
         *self.executions += 1;
         let WatchOutcome::Watched(watched_execution) =
             execute_and_log(executor, self.lines, self.watches, prefix)?
@@ -197,7 +197,7 @@ impl PointValidation<'_> {
     }
 
     /// What an execution does, but for reading lines of the table that are named.
-    fn behaviour(&self, execution: &Execution, lines: &BTreeSet<u32>) -> Behaviour {
+    fn behaviour(&self, execution: &LazyExecution, lines: &BTreeSet<u32>) -> Behaviour {
         let line_bytes = u64::from(self.lines.line_bytes);
         let is_named = |pool: u32, offset: u64| {
             let named = lines

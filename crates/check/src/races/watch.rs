@@ -7,15 +7,15 @@ use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::{CrashTable, Observed, PageLines, Seen};
 use powerfail_finding::Code;
 use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
-use powerfail_oracle::{Branch, Execution, ExploreRequest, LineTable, PageMask, Stage, Watch};
+use powerfail_oracle::{Branch, ExploreRequest, LazyExecution, LineTable, PageMask, Stage, Watch};
 use powerfail_protocol::observe::ByteSet;
 use powerfail_races::{Judgement, NotDurable, Shadow};
 use powerfail_trace::{Annotation, Frame, Module};
 
 use super::shadows::watches;
-use crate::content::Contents;
+use crate::content::ExpectedContents;
 use crate::error::CheckError;
-use crate::lazy::executor::{Executor, Pools};
+use crate::lazy::executor::{LazyExecutor, Pools};
 use crate::lazy::reuse::{ExecutedPoint, Reads};
 use crate::lazy::walk::Attempt;
 
@@ -25,7 +25,7 @@ const VALUES_MAX: usize = 8;
 /// What is the same for all failure points.
 #[derive(Clone, Copy)]
 pub(super) struct WatchSettings<'a> {
-    pub(super) contents: &'a Contents,
+    pub(super) contents: &'a ExpectedContents,
     /// Bytes that are taken as those of commit variables.
     pub(super) benign: &'a [(PoolIndex, Range<u64>)],
 }
@@ -116,7 +116,7 @@ pub(super) enum WatchOutcome {
 
 /// A watched execution, and what it read.
 pub(super) struct WatchedExecution {
-    pub(super) execution: Execution,
+    pub(super) execution: LazyExecution,
     pub(super) read: Vec<PageMask>,
     pub(super) warnings: Vec<String>,
 }
@@ -124,7 +124,7 @@ pub(super) struct WatchedExecution {
 /// Watches recovery at a failure point. `shadow` is that of the moment, `watched` are lines of which the read set
 /// must be known.
 pub(super) fn watch(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     shadow: &Shadow,
     point: &FailurePoint,
     watched: Vec<PageLines>,
@@ -178,7 +178,7 @@ pub(super) fn watch(
 
 /// Executes recovery once, with the given classes at the first choices and the newest value after them.
 pub(super) fn execute_watched(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     lines: &LineTable,
     watches: &[Watch],
     prefix: &[u32],
@@ -188,7 +188,7 @@ pub(super) fn execute_watched(
 
 /// As `execute_watched`, and what recovery stores is logged.
 pub(super) fn execute_and_log(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     lines: &LineTable,
     watches: &[Watch],
     prefix: &[u32],
@@ -197,7 +197,7 @@ pub(super) fn execute_and_log(
 }
 
 fn execute(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     lines: &LineTable,
     watches: &[Watch],
     prefix: &[u32],
@@ -238,7 +238,7 @@ struct Variables<'s> {
 
 impl<'s> Variables<'s> {
     fn of(
-        execution: &Execution,
+        execution: &LazyExecution,
         pools: &Pools,
         shadow: &'s Shadow,
         benign: &[(PoolIndex, Range<u64>)],
@@ -269,10 +269,10 @@ impl<'s> Variables<'s> {
 
 /// The loads that could observe several values.
 fn races(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     table: &CrashTable,
     variables: &Variables<'_>,
-    execution: &Execution,
+    execution: &LazyExecution,
 ) -> Vec<SuspectRead> {
     let mut seen = Seen::nothing(table);
     let mut suspect_reads = Vec::new();
@@ -291,10 +291,10 @@ fn races(
 }
 
 fn race(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     seen: &Seen<'_>,
     variables: &Variables<'_>,
-    execution: &Execution,
+    execution: &LazyExecution,
     number: usize,
 ) -> Option<SuspectRead> {
     let choice = execution.choices.get(number)?;
@@ -365,10 +365,10 @@ fn race(
 
 /// The first reads of watched bytes.
 fn notes(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     pools: &Pools,
     variables: &Variables<'_>,
-    execution: &Execution,
+    execution: &LazyExecution,
 ) -> Vec<SuspectRead> {
     let mut suspect_reads = Vec::new();
     for (number, note) in execution.notes.iter().enumerate() {
@@ -451,7 +451,7 @@ fn parts(judgement: &Judgement) -> Parts {
 
 /// What addresses of the last execution mean.
 pub(super) fn frames_of(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     stage: Stage,
     addresses: &[u64],
 ) -> (Option<Arc<[Module]>>, Vec<Frame>) {

@@ -10,7 +10,7 @@ use powerfail_config::{
 use powerfail_explore::{EagerOptions, FailurePointOptions, Granularity, PassOptions};
 use powerfail_lint::{LintOptions, Trust};
 use powerfail_model::Domain;
-use powerfail_recorder::{Options, Stacks};
+use powerfail_recorder::{RecordOptions, Stacks};
 use powerfail_trace::{DOMAIN_NOTE, Trace};
 
 use super::SessionError;
@@ -27,14 +27,14 @@ const OUTPUT_PREFIX_BYTES: usize = 4096;
 pub(super) fn workload(
     settings: &CheckSettings,
     trace: &Path,
-) -> Result<(Options, Option<ServerWorkload>), SessionError> {
+) -> Result<(RecordOptions, Option<ServerWorkload>), SessionError> {
     let port = if settings.uses_port() {
         free_port().map_err(SessionError::Port)?
     } else {
         0
     };
     let words = settings.command.iter().map(|word| with_port(word, port));
-    let mut options = Options::new(words.collect::<Vec<OsString>>(), trace);
+    let mut options = RecordOptions::new(words.collect::<Vec<OsString>>(), trace);
     options.pools.clone_from(&settings.recording.pool);
     options.not_pools.clone_from(&settings.recording.not_pool);
     options.pm_dir.clone_from(&settings.recording.pm_dir);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use powerfail_finding::Finding;
-use powerfail_fuzz::{Observer, Stats};
+use powerfail_fuzz::{CampaignObserver, Stats};
 use powerfail_report::fuzz::{History, finding_line, panel, status_line};
 
 use crate::interrupt;
@@ -95,7 +95,7 @@ fn styled(lines: &[String]) -> String {
     }
 }
 
-impl Observer for Screen {
+impl CampaignObserver for Screen {
     fn stats(&self, stats: &Stats) {
         let mut kept = self.state();
         kept.history.add(stats.pm_paths);

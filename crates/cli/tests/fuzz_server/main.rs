@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use powerfail_image::Contents;
+use powerfail_image::DirectoryContents;
 use powerfail_recorder::executor::{
     End, Executor, ExecutorOptions, Opened, Outcome, Speed, locations_of,
 };
-use powerfail_recorder::{Input, InputChannel, Options, record};
+use powerfail_recorder::{Input, InputChannel, RecordOptions, record};
 use tempfile::TempDir;
 
 static RUNTIME: &[u8] = include_bytes!(env!("POWERFAIL_RUNTIME"));
@@ -69,9 +69,11 @@ fn stdin() -> Place {
 }
 
 /// The pool that the target creates from nothing with an input.
-fn image_after(repeater: &mut Executor, input: &[u8]) -> Contents {
+fn image_after(repeater: &mut Executor, input: &[u8]) -> DirectoryContents {
     assert_eq!(
-        repeater.open(&Contents::default()).expect("opened"),
+        repeater
+            .open(&DirectoryContents::default())
+            .expect("opened"),
         Opened::Ready
     );
     let outcome = repeater.run(input).expect("an execution");
@@ -79,7 +81,7 @@ fn image_after(repeater: &mut Executor, input: &[u8]) -> Contents {
     repeater.contents().expect("contents")
 }
 
-fn run(repeater: &mut Executor, input: &[u8]) -> (Outcome, Vec<u8>, Contents) {
+fn run(repeater: &mut Executor, input: &[u8]) -> (Outcome, Vec<u8>, DirectoryContents) {
     let outcome = repeater.run(input).expect("an execution");
     let map = repeater.coverage().pm.to_vec();
     let contents = repeater.contents().expect("contents");
@@ -87,9 +89,9 @@ fn run(repeater: &mut Executor, input: &[u8]) -> (Outcome, Vec<u8>, Contents) {
 }
 
 /// The map of an ordinary recording of the same test case.
-fn recorded_map(place: &Place, image: &Contents, input: &[u8]) -> Vec<u8> {
+fn recorded_map(place: &Place, image: &DirectoryContents, input: &[u8]) -> Vec<u8> {
     let trace = place.directory.path().join("trace");
-    let mut options = Options::new(place.options.command.clone(), &trace);
+    let mut options = RecordOptions::new(place.options.command.clone(), &trace);
     options.directory = Some(place.directory.path().join("recorded"));
     options.contents = Some(image.clone());
     options.input = Some(Input {
@@ -172,7 +174,7 @@ fn an_execution_leaves_what_a_plain_run_leaves() {
         .status()
         .expect("a run");
     assert!(status.success());
-    let plain = Contents::read(&plain).expect("contents");
+    let plain = DirectoryContents::read(&plain).expect("contents");
     assert_ne!(plain, image);
     assert_eq!(plain.files["pool"].len_bytes, left.files["pool"].len_bytes);
     assert_eq!(differing_words(&plain, &left), [], "but for addresses");
@@ -181,10 +183,10 @@ fn an_execution_leaves_what_a_plain_run_leaves() {
 
 /// The offsets at which two pools differ, except for addresses that libpmemobj keeps in its pools and that are not
 /// used after the run: in the page of its descriptor, and elsewhere.
-fn differing_words(one: &Contents, other: &Contents) -> Vec<(u64, u64, u64)> {
+fn differing_words(one: &DirectoryContents, other: &DirectoryContents) -> Vec<(u64, u64, u64)> {
     const DESCRIPTOR_PAGE: u64 = 1;
     let zeros = [0; 4096];
-    let page = |contents: &Contents, number: u64| {
+    let page = |contents: &DirectoryContents, number: u64| {
         let pages = &contents.files["pool"].pages;
         pages.get(&number).map_or(zeros, |page| **page)
     };
@@ -287,7 +289,10 @@ fn targets_that_do_not_touch_what_they_are_given() {
     for (how, code) in [("nothing", 5), ("no-input", 9)] {
         let place = Place::new(&["{pool}", how], InputChannel::Stdin);
         let mut repeater = place.start();
-        let Opened::Ended(outcome) = repeater.open(&Contents::default()).expect("opened") else {
+        let Opened::Ended(outcome) = repeater
+            .open(&DirectoryContents::default())
+            .expect("opened")
+        else {
             panic!("{how} is ready for input");
         };
         assert_eq!(outcome.end, End::Exit(code));

@@ -136,7 +136,7 @@ impl Origins {
 /// What tells the nested failure points after one crash apart: executions with the same choices up to a
 /// store have the failure point after it in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PointKey(u128);
+pub struct NestedPointKey(u128);
 
 /// A moment in recovery at which the power fails.
 #[derive(Clone, Debug)]
@@ -151,14 +151,14 @@ pub struct NestedPoint {
     /// something else.
     pub choices: usize,
     /// What it has in common with equal ones of other executions.
-    pub key: PointKey,
+    pub key: NestedPointKey,
     /// What can be left.
     pub crash: CrashPoint,
 }
 
 /// An execution of recovery, after a crash.
 #[derive(Clone, Copy, Debug)]
-pub struct Execution<'a> {
+pub struct InterruptedRecovery<'a> {
     /// The crash.
     pub crash: &'a CrashPoint,
     /// What it chose.
@@ -236,10 +236,10 @@ impl CrashPoint {
 /// point; points for whose key `is_known` says so are left out.
 pub fn failure_points(
     rules: Rules,
-    execution: &Execution<'_>,
+    execution: &InterruptedRecovery<'_>,
     image: &dyn Fn(Place, &mut [u8]),
     limits: TableLimits,
-    is_known: &mut dyn FnMut(PointKey) -> bool,
+    is_known: &mut dyn FnMut(NestedPointKey) -> bool,
 ) -> Result<Vec<NestedPoint>, Impossible> {
     let mut pass = Pass {
         rules,
@@ -271,7 +271,7 @@ pub fn failure_points(
 
 struct Pass<'a> {
     rules: Rules,
-    execution: &'a Execution<'a>,
+    execution: &'a InterruptedRecovery<'a>,
     image: &'a dyn Fn(Place, &mut [u8]),
     limits: TableLimits,
     bytes: Frontier,
@@ -324,7 +324,7 @@ impl Pass<'_> {
     fn point(
         &self,
         position: usize,
-        is_known: &mut dyn FnMut(PointKey) -> bool,
+        is_known: &mut dyn FnMut(NestedPointKey) -> bool,
     ) -> Result<Option<NestedPoint>, Impossible> {
         let Some(last_store) = self.last_store else {
             return Ok(None);
@@ -559,11 +559,11 @@ fn thin_evenly(contents: &mut Vec<usize>, count: usize) {
     contents.dedup();
 }
 
-fn key_of(choices: &[Observed], last_store: usize) -> PointKey {
+fn key_of(choices: &[Observed], last_store: usize) -> NestedPointKey {
     let numbers = choices
         .iter()
         .flat_map(|choice| [choice.line, choice.content])
         .chain([last_store]);
     let bytes: Vec<u8> = numbers.flat_map(usize::to_le_bytes).collect();
-    PointKey(digest_bytes(&bytes))
+    NestedPointKey(digest_bytes(&bytes))
 }

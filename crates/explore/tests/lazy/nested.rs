@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use powerfail_explore::lazy::nested::{
-    CrashPoint, Execution as Interrupted, NestedPoint, PointKey, RecoveryEvent, failure_points,
+    CrashPoint, InterruptedRecovery, NestedPoint, NestedPointKey, RecoveryEvent, failure_points,
 };
 use powerfail_explore::lazy::{CrashTable, Seen, TableLimits};
 use powerfail_model::{FlushKind, Frontier, Rules, StoreKind};
@@ -23,7 +23,7 @@ fn points_of(
     crash: &CrashPoint,
     execution: &Execution,
     pool: &[u8],
-    known: &mut HashSet<PointKey>,
+    known: &mut HashSet<NestedPointKey>,
 ) -> Vec<NestedPoint> {
     let log: Vec<RecoveryEvent<'_>> = execution
         .log
@@ -38,7 +38,7 @@ fn points_of(
         let at = at.offset.0 as usize;
         out.copy_from_slice(&pool[at..at + out.len()]);
     };
-    let interrupted = Interrupted {
+    let interrupted = InterruptedRecovery {
         crash,
         choices: &execution.observed,
         log: &log,

@@ -297,7 +297,7 @@ fn points_of(crash: &CrashPoint, execution: &Execution, pool: &[u8]) -> Vec<Nest
         choices: logged.choices,
     });
     let log: Vec<RecoveryEvent<'_>> = log.collect();
-    let interrupted = nested::Execution {
+    let interrupted = nested::InterruptedRecovery {
         crash,
         choices: &execution.observed,
         log: &log,

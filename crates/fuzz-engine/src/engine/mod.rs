@@ -29,7 +29,7 @@ use self::shorten::NewCoverage;
 use crate::coverage::{Footprint, Novelty, PathSet, SeenCoverage};
 use crate::mutate::{Comparison, Mutators};
 use crate::tokens::of_comparisons;
-use crate::{End, Execution, Priority, Target, TestCase};
+use crate::{End, Priority, Target, TargetRun, TestCase};
 
 pub use discovery::{Discovery, KnownCase, Origin};
 pub use options::EngineOptions;
@@ -427,7 +427,7 @@ impl Engine {
         Ok(looked)
     }
 
-    fn look(&mut self, execution: &Execution<'_>, image: ImageNumber) -> RunResult {
+    fn look(&mut self, execution: &TargetRun<'_>, image: ImageNumber) -> RunResult {
         self.stats.executions += 1;
         let normal = execution.end.is_normal();
         self.images.ran(image, normal, execution.input_untouched);

@@ -1,8 +1,8 @@
 //! Deep states of a program are reached, and always in the same way.
 
 use powerfail_fuzz_engine::{
-    End, Engine, EngineOptions, EngineStats, Execution, Grammar, KnownCase, Origin, Priority,
-    Target,
+    End, Engine, EngineOptions, EngineStats, Grammar, KnownCase, Origin, Priority, Target,
+    TargetRun,
 };
 use powerfail_image::ImageId;
 
@@ -234,7 +234,7 @@ struct Failing {
 impl Target for Failing {
     type Error = &'static str;
 
-    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, Self::Error> {
+    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<TargetRun<'_>, Self::Error> {
         self.left = self.left.checked_sub(1).ok_or("it is over")?;
         self.toy.run(image, input).map_err(|never| match never {})
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use powerfail_fuzz_engine::{End, Execution, Target};
+use powerfail_fuzz_engine::{End, Target, TargetRun};
 use powerfail_image::ImageId;
 
 /// Reached when an existing key is deleted while there are more than 16.
@@ -94,7 +94,7 @@ impl Toy {
 impl Target for Toy {
     type Error = Infallible;
 
-    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<Execution<'_>, Infallible> {
+    fn run(&mut self, image: ImageId, input: &[u8]) -> Result<TargetRun<'_>, Infallible> {
         for location in std::mem::take(&mut self.touched) {
             self.pm[location] = 0;
         }
@@ -119,7 +119,7 @@ impl Target for Toy {
                 break;
             }
         }
-        Ok(Execution {
+        Ok(TargetRun {
             end,
             pm: &self.pm,
             branches: &[],

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use powerfail_fuzz_store::{Contents, Edge, Entry, Images, Priority, Rebuild, StoreError};
+use powerfail_fuzz_store::{DirectoryContents, Edge, Entry, Images, Priority, Rebuild, StoreError};
 use powerfail_image::FileContents;
 use powerfail_protocol::random::Random;
 
@@ -15,7 +15,7 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) const POOL_BYTES: u64 = 8 << 20;
 
 /// A pool as a transaction library leaves it: a header, a log, tables, and a heap of records.
-pub(crate) fn new_pool() -> Contents {
+pub(crate) fn new_pool() -> DirectoryContents {
     let mut random = Random::new(1);
     let mut pool = FileContents {
         len_bytes: POOL_BYTES,
@@ -30,14 +30,14 @@ pub(crate) fn new_pool() -> Contents {
         }
         pool.set_page(number * 20, &page);
     }
-    Contents {
+    DirectoryContents {
         files: [("pool".to_owned(), pool)].into(),
     }
 }
 
 /// The effect of a run of a few commands on a pool: some records in a handful of pages, the log, and a counter. The
 /// same input always has the same effect; a failure leaves the first part of it.
-pub(crate) fn run(from: &Contents, edge: &Edge) -> Contents {
+pub(crate) fn run(from: &DirectoryContents, edge: &Edge) -> DirectoryContents {
     if from.files.is_empty() {
         return new_pool();
     }
@@ -70,7 +70,7 @@ pub(crate) struct Program {
 }
 
 impl Rebuild for Program {
-    fn run(&mut self, from: &Contents, edge: &Edge) -> io::Result<Contents> {
+    fn run(&mut self, from: &DirectoryContents, edge: &Edge) -> io::Result<DirectoryContents> {
         self.runs += 1;
         Ok(run(from, edge))
     }
@@ -104,7 +104,7 @@ pub(crate) fn image_files(directory: &Path) -> [PathBuf; 3] {
 }
 
 /// A few pages, for tests that create many images.
-pub(crate) fn small(value: u64) -> Contents {
+pub(crate) fn small(value: u64) -> DirectoryContents {
     let mut pool = FileContents {
         len_bytes: 3 * PAGE as u64,
         ..FileContents::default()
@@ -113,7 +113,7 @@ pub(crate) fn small(value: u64) -> Contents {
     pool.set_page(0, &page);
     page[8..16].copy_from_slice(&value.to_le_bytes());
     pool.set_page(value % 3, &page);
-    Contents {
+    DirectoryContents {
         files: [("pool".to_owned(), pool)].into(),
     }
 }

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use powerfail_fuzz_store::{Contents, Edge, Images, Queue, Retirement, TestCase};
+use powerfail_fuzz_store::{DirectoryContents, Edge, Images, Queue, Retirement, TestCase};
 use powerfail_image::FileContents;
 
 use crate::common::{PAGE, TestResult, edge, entry, open};
 
-fn pool(bytes: &[u8], at: usize) -> Contents {
+fn pool(bytes: &[u8], at: usize) -> DirectoryContents {
     let mut page = [0; PAGE];
     page[at..at + bytes.len()].copy_from_slice(bytes);
     let mut pool = FileContents {
@@ -15,7 +15,7 @@ fn pool(bytes: &[u8], at: usize) -> Contents {
         ..FileContents::default()
     };
     pool.set_page(1, &page);
-    Contents {
+    DirectoryContents {
         files: [("pool".to_owned(), pool)].into(),
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use powerfail_fuzz_store::{
-    Campaign, Contents, Edge, Images, Stats, StoreError, TestCase, read_stats,
+    Campaign, DirectoryContents, Edge, Images, Stats, StoreError, TestCase, read_stats,
 };
 use powerfail_image::FileContents;
 use powerfail_protocol::random::Random;
@@ -61,14 +61,14 @@ fn noise(value: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.word() as u8).collect()
 }
 
-fn noisy_pool(value: u64) -> Contents {
+fn noisy_pool(value: u64) -> DirectoryContents {
     let mut pool = FileContents {
         len_bytes: PAGE as u64,
         ..FileContents::default()
     };
     let page = noise(value, PAGE).try_into().expect("a page");
     pool.set_page(0, &page);
-    Contents {
+    DirectoryContents {
         files: [("pool".to_owned(), pool)].into(),
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use powerfail_fuzz_store::{Contents, Edge, Images, Rebuild, StoreError};
+use powerfail_fuzz_store::{DirectoryContents, Edge, Images, Rebuild, StoreError};
 
 use crate::common::{Program, TestResult, edge, image_files, open, run, small};
 
@@ -15,7 +15,7 @@ fn an_image_is_kept_once_and_found_again() -> TestResult {
     let images = open(directory.path())?;
     assert!(images.is_empty());
     let create = edge("create\n", None);
-    let pool = run(&Contents::default(), &create);
+    let pool = run(&DirectoryContents::default(), &create);
     let (id, new) = images.insert(Images::empty(), &create, &pool)?;
     assert!(new);
     let set = edge("set 1\n", Some(3));
@@ -30,7 +30,7 @@ fn an_image_is_kept_once_and_found_again() -> TestResult {
     assert_eq!(images.len(), 3);
     assert_eq!(*images.load(child_id)?, child);
     assert_eq!(*images.load(id)?, pool);
-    assert_eq!(*images.load(Images::empty())?, Contents::default());
+    assert_eq!(*images.load(Images::empty())?, DirectoryContents::default());
     assert_eq!(images.path(child_id)?, [create, set.clone()]);
     assert_eq!(images.depth(child_id)?, 2);
     assert_eq!(images.edge(child_id)?, Some(set));
@@ -48,7 +48,7 @@ fn an_image_is_kept_once_and_found_again() -> TestResult {
 fn loaded_images_share_their_pages() -> TestResult {
     let directory = tempfile::tempdir()?;
     let images = open(directory.path())?;
-    let pool = run(&Contents::default(), &edge("", None));
+    let pool = run(&DirectoryContents::default(), &edge("", None));
     let (id, _) = images.insert_root("pool", &pool)?;
     let set = edge("set\n", Some(1));
     let (child, _) = images.insert(id, &set, &run(&pool, &set))?;
@@ -56,7 +56,7 @@ fn loaded_images_share_their_pages() -> TestResult {
     let images = open(directory.path())?;
     // The child first: that also loads its base into the cache.
     let (child, pool) = (images.load(child)?, images.load(id)?);
-    let pages = |contents: &Contents| contents.files["pool"].pages.clone();
+    let pages = |contents: &DirectoryContents| contents.files["pool"].pages.clone();
     let same = |number: &u64| Arc::ptr_eq(&pages(&pool)[number], &pages(&child)[number]);
     assert_eq!(
         pages(&pool).keys().filter(|number| !same(number)).count(),
@@ -73,7 +73,7 @@ fn loaded_images_share_their_pages() -> TestResult {
 fn an_image_is_identified_by_its_bytes_whatever_is_remembered() -> TestResult {
     let directory = tempfile::tempdir()?;
     let images = open(directory.path())?;
-    let mut contents = run(&Contents::default(), &edge("", None));
+    let mut contents = run(&DirectoryContents::default(), &edge("", None));
     let (mut id, _) = images.insert_root("pool", &contents)?;
     for number in 0..16 {
         let step = edge(&format!("{number}"), None);
@@ -106,7 +106,7 @@ fn deep_images_load_and_are_rebuilt() -> TestResult {
     let directory = tempfile::tempdir()?;
     let images = open(directory.path())?;
     let create = edge("create\n", None);
-    let mut contents = run(&Contents::default(), &create);
+    let mut contents = run(&DirectoryContents::default(), &create);
     let (mut id, _) = images.insert(Images::empty(), &create, &contents)?;
     let whole_bytes = images.bytes_on_disk()?;
     let mut kept = vec![(id, contents.clone())];
@@ -231,10 +231,10 @@ fn long_inputs_are_kept_once_and_need_no_pack_of_images() -> TestResult {
 }
 
 /// A program that behaves differently now, or cannot be run.
-struct Elsewhere(Option<Contents>);
+struct Elsewhere(Option<DirectoryContents>);
 
 impl Rebuild for Elsewhere {
-    fn run(&mut self, _: &Contents, _: &Edge) -> io::Result<Contents> {
+    fn run(&mut self, _: &DirectoryContents, _: &Edge) -> io::Result<DirectoryContents> {
         let refused = || io::ErrorKind::PermissionDenied.into();
         self.0.clone().ok_or_else(refused)
     }
@@ -318,7 +318,7 @@ fn damaged_contents_are_made_again() -> TestResult {
     let directory = tempfile::tempdir()?;
     let images = open(directory.path())?;
     let create = edge("create\n", None);
-    let pool = run(&Contents::default(), &create);
+    let pool = run(&DirectoryContents::default(), &create);
     let (id, _) = images.insert(Images::empty(), &create, &pool)?;
     let set = edge("set\n", None);
     let child = run(&pool, &set);

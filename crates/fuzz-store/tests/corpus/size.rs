@@ -1,6 +1,6 @@
 //! Images only take the space of their differences. The benchmark `corpus` has the figures for ten thousand.
 
-use powerfail_fuzz_store::{Contents, Images};
+use powerfail_fuzz_store::{DirectoryContents, Images};
 use powerfail_protocol::random::Random;
 
 use crate::common::{TestResult, edge, open, run};
@@ -14,7 +14,7 @@ fn a_thousand_images_of_8_mib_take_half_a_megabyte() -> TestResult {
     let directory = tempfile::tempdir()?;
     let images = open(directory.path())?;
     let create = edge("create\n", None);
-    let pool = run(&Contents::default(), &create);
+    let pool = run(&DirectoryContents::default(), &create);
     let (first, _) = images.insert(Images::empty(), &create, &pool)?;
     let whole_bytes = images.bytes_on_disk()?;
     let mut random = Random::new(7);

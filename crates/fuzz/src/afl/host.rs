@@ -48,7 +48,7 @@ pub(super) const INTERRUPT_CHECK: Timespec = Timespec {
 
 /// What afl-fuzz asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum AflRequest {
     Run,
     End,
 }
@@ -130,17 +130,17 @@ impl Host {
     }
 
     /// Waits for the next order, and reads its input.
-    pub(super) fn next_order(&mut self, input: &mut Vec<u8>) -> Result<Order, AflError> {
+    pub(super) fn next_request(&mut self, input: &mut Vec<u8>) -> Result<AflRequest, AflError> {
         // The value of the word only matters to persistent targets.
         if self.read_word()?.is_none() {
-            return Ok(Order::End);
+            return Ok(AflRequest::End);
         }
         input.clear();
         match &self.inputs {
             Some(segment) => segment.read_input(input),
             None => read_standard_input(input).map_err(AflError::system("read standard input"))?,
         }
-        Ok(Order::Run)
+        Ok(AflRequest::Run)
     }
 
     /// Sends a word to afl-fuzz.

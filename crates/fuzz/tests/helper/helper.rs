@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use powerfail_finding::Finding;
 use powerfail_fuzz::{
-    CampaignError, CampaignOptions, Observer, Stats, rebuild_all, resumed_options, run,
+    CampaignError, CampaignObserver, CampaignOptions, Stats, rebuild_all, resumed_options, run,
 };
 
 /// Prints every event on standard output.
@@ -48,7 +48,7 @@ impl Lines {
     }
 }
 
-impl Observer for Lines {
+impl CampaignObserver for Lines {
     fn stats(&self, stats: &Stats) {
         if let Ok(text) = serde_json::to_string(stats) {
             say(&format!("stats {text}"));

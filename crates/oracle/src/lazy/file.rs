@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use powerfail_protocol::explore::{
-    CHOICES_AT, CHOICES_MAX, Choice, Control, FILE_LEN, LOG_AT, LOG_MAX, NOTES_AT, NOTES_MAX, Note,
-    OUTPUT_MARK_BYTES, SITES_AT, SITES_MAX,
+    CHOICES_AT, CHOICES_MAX, Choice, FILE_LEN, LOG_AT, LOG_MAX, NOTES_AT, NOTES_MAX, Note,
+    OUTPUT_MARK_BYTES, RecoveryControl, SITES_AT, SITES_MAX,
 };
 use rustix::fs::MemfdFlags;
 
@@ -17,10 +17,10 @@ use rustix::fs::MemfdFlags;
 #[derive(Debug)]
 pub(crate) struct SharedFile(File);
 
-/// A field of [`Control`], by its place.
+/// A field of [`RecoveryControl`], by its place.
 macro_rules! control {
     ($field:ident) => {
-        offset_of!(Control, $field) as u64
+        offset_of!(RecoveryControl, $field) as u64
     };
 }
 pub(super) use control;
@@ -74,7 +74,11 @@ impl SharedFile {
     /// An execution or a command begins, and no other process runs.
     pub(crate) fn reset_processes(&self) -> io::Result<()> {
         // Three words, side by side.
-        const { assert!(offset_of!(Control, attached) == offset_of!(Control, active) + 8) };
+        const {
+            assert!(
+                offset_of!(RecoveryControl, attached) == offset_of!(RecoveryControl, active) + 8
+            );
+        };
         self.write(control!(active), &[0; 12])
     }
 

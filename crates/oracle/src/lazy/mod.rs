@@ -86,7 +86,7 @@ pub struct ExploreRequest<'a> {
 
 /// One execution of the plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Execution {
+pub struct LazyExecution {
     /// How it ended.
     pub verdict: Verdict,
     /// Its loads that could have observed other values.
@@ -100,7 +100,7 @@ pub struct Execution {
     pub log: Vec<Logged>,
 }
 
-impl Execution {
+impl LazyExecution {
     /// The command that made a choice.
     pub fn stage_of(&self, choice: usize) -> Stage {
         self.last_begun(|it| it.choices as usize <= choice)
@@ -153,7 +153,7 @@ pub struct Logged {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LazyExecutions {
     /// In the order in which they ended: with forks, those of the first class of the first choice first.
-    pub executions: Vec<Execution>,
+    pub executions: Vec<LazyExecution>,
     /// Lines that any of them read, of pages with open or watched lines.
     pub read: Vec<PageMask>,
     /// Whether the limit of executions was reached: the rest is not explored.

@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use powerfail_protocol::explore::{
-    CHOICES_AT, CONTENTS_AT, Control, KNOWLEDGE_AT, LINES_AT, Line, MAGIC, OPEN_PAGES_AT,
-    OUTPUT_MARK_BYTES, OVERWRITTEN_BYTES, OpenPage, PAGES_AT, POOLS_AT, PREFIX_AT, Pool, VERSION,
-    WATCHES_AT, WATCHES_MAX, Watch,
+    CHOICES_AT, CONTENTS_AT, KNOWLEDGE_AT, LINES_AT, LineEntry, MAGIC, OPEN_PAGES_AT,
+    OUTPUT_MARK_BYTES, OVERWRITTEN_BYTES, OpenPage, PAGES_AT, POOLS_AT, PREFIX_AT, PoolEntry,
+    RecoveryControl, VERSION, WATCHES_AT, WATCHES_MAX, Watch,
 };
 
 use crate::lazy::file::{SharedFile, control};
@@ -47,7 +47,7 @@ pub(crate) fn write_pools(file: &SharedFile, paths: &[&Path]) -> io::Result<()> 
     }
     let mut pools = Vec::new();
     let mut names = Vec::new();
-    let names_at = POOLS_AT + (paths.len() * size_of::<Pool>()) as u64;
+    let names_at = POOLS_AT + (paths.len() * size_of::<PoolEntry>()) as u64;
     for path in paths {
         let name = path.as_os_str().as_bytes();
         pools.extend((names_at + names.len() as u64).to_ne_bytes());
@@ -100,7 +100,7 @@ pub(crate) fn write_table(
     file.write(OPEN_PAGES_AT, &encoded.pages)?;
     file.write(PREFIX_AT, &prefix_bytes)?;
     file.write(WATCHES_AT, &encoded.watches)?;
-    let mut first = FirstPage(file.read(0, size_of::<Control>())?);
+    let mut first = FirstPage(file.read(0, size_of::<RecoveryControl>())?);
     first.word(control!(flags), orders.flags);
     first.word(control!(line_bytes), table.line_bytes);
     first.word(control!(line_count), encoded.order.len() as u32);
@@ -159,7 +159,7 @@ impl Encoded {
             let line = &table.lines[*number as usize];
             (places.get(line.pool as usize), line.offset)
         });
-        let mut lines = Vec::with_capacity(order.len() * size_of::<Line>());
+        let mut lines = Vec::with_capacity(order.len() * size_of::<LineEntry>());
         let mut contents = Vec::new();
         let mut knowledge_bytes = 0_u64;
         // How many lines are open, and which are watched.
@@ -294,7 +294,7 @@ struct FirstPage(Vec<u8>);
 
 impl Default for FirstPage {
     fn default() -> Self {
-        Self(vec![0; size_of::<Control>()])
+        Self(vec![0; size_of::<RecoveryControl>()])
     }
 }
 

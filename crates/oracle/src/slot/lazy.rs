@@ -7,7 +7,7 @@ use powerfail_protocol::mark;
 
 use crate::error::OracleError;
 use crate::lazy::{
-    Branch, Choice, Execution, ExploreRequest, LazyExecutions, Note, Orders, Unfit, choices_of,
+    Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, Note, Orders, Unfit, choices_of,
     log_of, notes_of, read_masks, write_table,
 };
 use crate::message::{ExploreOptions, ExploreReply, LazyReply, Refusal, Request};
@@ -143,7 +143,7 @@ impl Slot {
         reply: LazyReply,
         lines: &[u32],
         places: &[u32],
-    ) -> Result<Execution, OracleError> {
+    ) -> Result<LazyExecution, OracleError> {
         let mut choices = choices_of(&reply.choices.0);
         for choice in &mut choices {
             choice.line = lines.get(choice.line as usize).copied().unwrap_or(u32::MAX);
@@ -162,7 +162,7 @@ impl Slot {
             note.second[0] = pool_at(note.second[0] as u32).into();
         }
         skip_before_region(&mut choices, &mut notes);
-        Ok(Execution {
+        Ok(LazyExecution {
             verdict: self.verdict_of(reply.reply)?,
             choices,
             stages: reply.stages,

@@ -23,7 +23,7 @@ use crate::zygote::spawn::{self, CStrings, ChildStack, Start};
 
 /// What observes a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Observer {
+pub(crate) enum CommandObserver {
     /// Nothing.
     None,
     /// The zygote, with ptrace.
@@ -93,7 +93,7 @@ impl Launcher {
         &mut self,
         stage: Stage,
         command: &ResolvedCommand,
-        observer: Observer,
+        observer: CommandObserver,
     ) -> io::Result<io::Result<StartedCommand>> {
         let (output, their_output) = pipe()?;
         let (content, their_content) = match stage {
@@ -103,7 +103,7 @@ impl Launcher {
             }
             _ => (None, None),
         };
-        let separate = self.separates_errors && observer != Observer::Runtime;
+        let separate = self.separates_errors && observer != CommandObserver::Runtime;
         let (errors, their_errors) = match (separate, stage) {
             // The output of a dump is its errors.
             (false, _) | (_, Stage::Dump) => (None, None),
@@ -113,7 +113,7 @@ impl Launcher {
             }
         };
         let exploring = self.runtime.as_ref();
-        let exploring = exploring.filter(|_| observer == Observer::Runtime);
+        let exploring = exploring.filter(|_| observer == CommandObserver::Runtime);
         // Clients and stop commands do not open pools.
         let opens_pools = !matches!(stage, Stage::Client | Stage::Stop);
         let preloaded = self.runtime.as_ref();
@@ -148,7 +148,7 @@ impl Launcher {
             } else {
                 self.plan.limits
             },
-            traced: observer == Observer::Tracer,
+            traced: observer == CommandObserver::Tracer,
             dies_with_parent: self.dies_with_parent,
             inherited: match (&inherited, &library) {
                 (Some((numbers, _)), _) => numbers,

@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
-use powerfail_protocol::explore::Order;
+use powerfail_protocol::explore::RecoveryOrder;
 
 use crate::lazy::{choices_of, notes_of};
 use crate::message::{Bytes, ExploreOptions, FailureKind, LazyReply, Refusal, RunReply};
@@ -95,7 +95,7 @@ impl Run<'_, '_, '_> {
             if let Some(parent) = branches.and_then(|it| it.resume(waiting as usize)) {
                 command.capture = parent;
             }
-            snapshot.socket.order(Order::Run)?;
+            snapshot.socket.order(RecoveryOrder::Run)?;
         }
     }
 

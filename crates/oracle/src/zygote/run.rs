@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use powerfail_protocol::explore::Order;
+use powerfail_protocol::explore::RecoveryOrder;
 
 use crate::hang::HangKnowledge;
 use crate::lazy::StageStart;
@@ -13,7 +13,7 @@ use crate::plan::{ResolvedCommand, ResolvedPlan, Server};
 use crate::ready::Ready;
 use crate::verdict::Stage;
 use crate::zygote::hang_watch::{Hang, HangRule, HangWatch};
-use crate::zygote::launcher::{Launcher, Observer};
+use crate::zygote::launcher::{CommandObserver, Launcher};
 use crate::zygote::processes::{Exit, Processes};
 use crate::zygote::runtime::check_preload;
 use crate::zygote::runtime_socket::Message;
@@ -183,7 +183,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         snapshot.socket.discard()?;
         let execution = snapshot.execution()?;
         let index = self.processes.add(execution);
-        let ordered = snapshot.socket.order(Order::Run);
+        let ordered = snapshot.socket.order(RecoveryOrder::Run);
         self.from_snapshot = true;
         self.from = Some(snapshot);
         if ordered.is_err() {
@@ -196,12 +196,12 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     fn start(&mut self, stage: Stage, command: &ResolvedCommand) -> Result<usize, EarlyEnd> {
         let observer = match (self.mode, stage) {
             // Clients and stop commands do not open pools.
-            (Mode::Lazy, Stage::Client | Stage::Stop) => Observer::None,
-            (Mode::Lazy, _) => Observer::Runtime,
-            (Mode::Run(StartMode::ExecuteTraced), _) => Observer::Tracer,
-            (Mode::Run(_), _) => Observer::None,
+            (Mode::Lazy, Stage::Client | Stage::Stop) => CommandObserver::None,
+            (Mode::Lazy, _) => CommandObserver::Runtime,
+            (Mode::Run(StartMode::ExecuteTraced), _) => CommandObserver::Tracer,
+            (Mode::Run(_), _) => CommandObserver::None,
         };
-        if observer == Observer::Runtime {
+        if observer == CommandObserver::Runtime {
             if let Err(error) = check_preload(&command.program) {
                 let reason = format!("the {stage} command: {error}");
                 return Err(EarlyEnd::Refused(Refusal::not_explorable(reason)));
@@ -263,7 +263,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
                     Message::AtSnapshot => {
                         self.snapshots.note_modules(command.stage, sent.sender);
                         if let Some(socket) = &command.socket {
-                            let _ = socket.order(Order::Go);
+                            let _ = socket.order(RecoveryOrder::Go);
                         }
                     }
                     // A branch also reports the ends of those that it forked: the execution continues.

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use powerfail_protocol::explore::{MESSAGE_LEN, MessageKind, Order, RefusalKind};
+use powerfail_protocol::explore::{MESSAGE_LEN, RecoveryMessageKind, RecoveryOrder, RefusalKind};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -93,7 +93,7 @@ impl RuntimeSocket {
     }
 
     /// Gives an order to the process that waits for one.
-    pub(crate) fn order(&self, order: Order) -> io::Result<()> {
+    pub(crate) fn order(&self, order: RecoveryOrder) -> io::Result<()> {
         let word = (order as u64).to_ne_bytes();
         let mut nothing = SendAncillaryBuffer::default();
         let slices = &[IoSlice::new(&word)];
@@ -124,21 +124,21 @@ fn decode(bytes: &[u8]) -> Option<Message> {
         String::from_utf8_lossy(&text[..end.unwrap_or(text.len())]).into_owned()
     };
     let kind = word(0)?;
-    let is = |it: MessageKind| kind == it as u64;
-    Some(if is(MessageKind::AtSnapshot) {
+    let is = |it: RecoveryMessageKind| kind == it as u64;
+    Some(if is(RecoveryMessageKind::AtSnapshot) {
         Message::AtSnapshot
-    } else if is(MessageKind::NoSnapshot) {
+    } else if is(RecoveryMessageKind::NoSnapshot) {
         Message::NoSnapshot(text())
-    } else if is(MessageKind::Ended) {
+    } else if is(RecoveryMessageKind::Ended) {
         Message::Ended {
             status: (word(2)? as u32).cast_signed(),
         }
-    } else if is(MessageKind::Refused) {
+    } else if is(RecoveryMessageKind::Refused) {
         Message::Refused(Refusal {
             kind: RefusalKind::from_number(word(2)?),
             reason: text(),
         })
-    } else if is(MessageKind::Warning) {
+    } else if is(RecoveryMessageKind::Warning) {
         Message::Warning(text())
     } else {
         return None;
@@ -201,10 +201,10 @@ mod tests {
         rustix::io::write(&theirs, &message(4, 0, b"")).unwrap();
         ours.discard().unwrap();
         assert!(matches!(ours.receive().unwrap(), Received::Nothing));
-        ours.order(Order::Run).unwrap();
+        ours.order(RecoveryOrder::Run).unwrap();
         let mut word = [0; 8];
         rustix::io::read(&theirs, &mut word).unwrap();
-        assert_eq!(u64::from_ne_bytes(word), Order::Run as u64);
+        assert_eq!(u64::from_ne_bytes(word), RecoveryOrder::Run as u64);
         drop(theirs);
         assert!(matches!(ours.receive().unwrap(), Received::Closed));
     }

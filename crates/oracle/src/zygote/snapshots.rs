@@ -12,7 +12,7 @@ use crate::lazy::SharedFile;
 use crate::message::{Refusal, StageModules};
 use crate::plan::{ResolvedCommand, ResolvedPlan};
 use crate::verdict::Stage;
-use crate::zygote::launcher::{Launcher, Observer};
+use crate::zygote::launcher::{CommandObserver, Launcher};
 use crate::zygote::modules;
 use crate::zygote::processes::{Processes, StartedCommand};
 use crate::zygote::run::EarlyEnd;
@@ -167,7 +167,7 @@ impl Snapshots {
         launcher: &mut Launcher,
     ) -> Result<Result<Snapshot, SnapshotObstacle>, EarlyEnd> {
         let deadline = processes.deadline(timeout);
-        let started = match launcher.start(stage, command, Observer::Runtime)? {
+        let started = match launcher.start(stage, command, CommandObserver::Runtime)? {
             Ok(started) => started,
             // It cannot be started without the runtime either, which will be reported.
             Err(error) => return Ok(Err(SnapshotObstacle::NotStarted(error))),

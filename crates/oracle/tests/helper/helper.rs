@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use powerfail_oracle::{
-    CommandLine, Oracle, PathMode, PoolMapping, ProcessMode, RecoveryPlan, Settings,
+    CommandLine, Oracle, OracleSettings, PathMode, PoolMapping, ProcessMode, RecoveryPlan,
 };
 
 fn main() {
@@ -17,14 +17,14 @@ fn main() {
     let mut plan = RecoveryPlan::new(CommandLine::shell(script));
     plan.timeout = Duration::from_hours(1);
     let settings = match mode.as_str() {
-        "namespaces" => Settings {
+        "namespaces" => OracleSettings {
             paths: PathMode::Namespace,
-            ..Settings::default()
+            ..OracleSettings::default()
         },
-        _ => Settings {
+        _ => OracleSettings {
             paths: PathMode::Substitute,
             processes: ProcessMode::Group,
-            ..Settings::default()
+            ..OracleSettings::default()
         },
     };
     let mapping = PoolMapping {

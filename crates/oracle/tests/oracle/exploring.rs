@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{
-    Branch, Choice, Execution, ExploreRequest, LazyExecutions, LineTable, Oracle, OracleError,
+    Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, Oracle, OracleError,
     PageMask, PathMode, ProcessMode, Ready, RecoveryPlan, Server, Slot, Stage, StageStart,
     TableLine, Verdict,
 };
@@ -60,7 +60,7 @@ fn begun(stage: Stage, choices: u32) -> StageStart {
 }
 
 /// The observed values and the outcome.
-pub(crate) fn told(execution: &Execution) -> (Vec<u16>, String) {
+pub(crate) fn told(execution: &LazyExecution) -> (Vec<u16>, String) {
     let classes = execution.choices.iter().map(|it| it.class).collect();
     let verdict = match &execution.verdict {
         Verdict::Success { dump: None } => "success".into(),

@@ -1,7 +1,7 @@
 //! One execution with the newest content everywhere, which notes first reads.
 
 use powerfail_oracle::{
-    Branch, CommandLine, Execution, ExploreRequest, LazyExecutions, LineTable, Note, Oracle,
+    Branch, CommandLine, ExploreRequest, LazyExecution, LazyExecutions, LineTable, Note, Oracle,
     PathMode, ProcessMode, RecoveryPlan, Slot, Stage, TableLine, Watch,
 };
 use powerfail_protocol::mark;
@@ -64,14 +64,14 @@ fn explore(place: &Place, slot: &mut Slot, prefix: &[u32]) -> LazyExecutions {
     slot.explore(&request).unwrap()
 }
 
-fn only(explored: &LazyExecutions) -> &Execution {
+fn only(explored: &LazyExecutions) -> &LazyExecution {
     let [execution] = &explored.executions[..] else {
         panic!("{} executions", explored.executions.len());
     };
     execution
 }
 
-fn reads(execution: &Execution) -> Vec<(u64, u64, u32)> {
+fn reads(execution: &LazyExecution) -> Vec<(u64, u64, u32)> {
     let reads = execution.notes.iter().filter(|it| it.code == 0);
     let told = |it: &Note| (it.offset, it.bytes, it.skipped);
     reads.map(told).collect()

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use powerfail_finding::RecoveryOutcome;
 use powerfail_oracle::{
-    CommandLine, Failure, Oracle, PathMode, PoolMapping, ProcessMode, RecoveryPlan, Settings, Slot,
-    Verdict,
+    CommandLine, Failure, Oracle, OracleSettings, PathMode, PoolMapping, ProcessMode, RecoveryPlan,
+    Slot, Verdict,
 };
 use powerfail_test_support::runtime;
 
@@ -23,12 +23,12 @@ pub(crate) const WAYS: [(PathMode, ProcessMode); 4] = [
     (PathMode::Substitute, ProcessMode::Group),
 ];
 
-pub(crate) fn settings((paths, processes): (PathMode, ProcessMode)) -> Settings {
-    Settings {
+pub(crate) fn settings((paths, processes): (PathMode, ProcessMode)) -> OracleSettings {
+    OracleSettings {
         paths,
         processes,
         zygote: Some(env!("CARGO_BIN_EXE_powerfail-oracle-helper").into()),
-        ..Settings::default()
+        ..OracleSettings::default()
     }
 }
 
@@ -124,8 +124,8 @@ pub(crate) fn output(failure: &Failure) -> &str {
 }
 
 /// Settings with the real runtime.
-pub(crate) fn with_real_runtime(way: (PathMode, ProcessMode)) -> Settings {
-    Settings {
+pub(crate) fn with_real_runtime(way: (PathMode, ProcessMode)) -> OracleSettings {
+    OracleSettings {
         runtime: Some(runtime::bytes().into()),
         snapshot: true,
         ..settings(way)
@@ -133,8 +133,8 @@ pub(crate) fn with_real_runtime(way: (PathMode, ProcessMode)) -> Settings {
 }
 
 /// Settings with the fake runtime.
-pub(crate) fn with_runtime(way: (PathMode, ProcessMode)) -> Settings {
-    Settings {
+pub(crate) fn with_runtime(way: (PathMode, ProcessMode)) -> OracleSettings {
+    OracleSettings {
         runtime: Some(std::fs::read(program("runtime")).unwrap().into()),
         snapshot: true,
         ..settings(way)

@@ -21,7 +21,7 @@ use powerfail_protocol::{
     offset,
 };
 
-use super::settings::{LockedFences, Settings, StampOrder, Turns};
+use super::settings::{EmitterSettings, LockedFences, StampOrder, Turns};
 use super::stack::Search;
 use super::state::Trampoline;
 use super::{EmitError, relocate};
@@ -72,7 +72,7 @@ pub(super) fn width(len_bytes: u16) -> Width {
 
 pub(super) struct Builder<'a> {
     pub(super) asm: Assembler<'a>,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a EmitterSettings,
     pub(super) site: &'a Site,
     pub(super) id: SiteId,
     /// Whether the flags must come out as the instruction leaves them.
@@ -115,7 +115,7 @@ fn operand_registers(site: &Site) -> u16 {
 impl<'a> Builder<'a> {
     pub(super) fn new(
         asm: Assembler<'a>,
-        settings: &'a Settings,
+        settings: &'a EmitterSettings,
         site: &'a Site,
         id: SiteId,
         keeps_flags: bool,

@@ -44,7 +44,7 @@ pub use access::{
     AccessEmitter, AccessError, AccessSettings, AccessTrampoline, LOADS_MOVE, MAX_ACCESS_LEN,
     STORES_MOVE, UNREAD_SHIFT,
 };
-pub use settings::{LockedFences, Settings, StampOrder, Turns, VolatileFlushes};
+pub use settings::{EmitterSettings, LockedFences, StampOrder, Turns, VolatileFlushes};
 pub use state::{StateMap, Trampoline};
 
 use crate::assembler::Assembler;
@@ -87,13 +87,13 @@ pub enum EmitError {
 
 /// Emits trampolines. Allocates when made, not afterwards.
 pub struct Emitter {
-    settings: Settings,
+    settings: EmitterSettings,
     encoder: Encoder,
 }
 
 impl Emitter {
     /// Makes an emitter and builds the encoder's tables.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: EmitterSettings) -> Self {
         let mut encoder = Encoder::new(64);
         encoder.set_buffer(Vec::with_capacity(2 * MAX_TRAMPOLINE_LEN));
         let mut emitter = Self { settings, encoder };
@@ -102,7 +102,7 @@ impl Emitter {
     }
 
     /// What it was made with.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &EmitterSettings {
         &self.settings
     }
 

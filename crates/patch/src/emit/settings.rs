@@ -4,7 +4,7 @@ use powerfail_protocol::PoolWindow;
 
 /// What all trampolines of a process have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct EmitterSettings {
     /// Where pools are.
     pub window: PoolWindow,
     /// Whether `rdfsbase` can be executed (`AT_HWCAP2`, bit 1).
@@ -23,7 +23,7 @@ pub struct Settings {
     pub turns: Turns,
 }
 
-impl Settings {
+impl EmitterSettings {
     /// The usual choices for a window.
     pub fn new(window: PoolWindow) -> Self {
         Self {

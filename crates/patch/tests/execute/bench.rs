@@ -1,7 +1,7 @@
 //! A machine, a classifier and an emitter, configured for each other.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
-use powerfail_patch::{Classifier, Emitter, Settings};
+use powerfail_patch::{Classifier, Emitter, EmitterSettings};
 
 use crate::machine::{Layout, Machine, SNIPPET_AT};
 
@@ -14,8 +14,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(layout: Layout, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings::new(layout.window());
+    pub(crate) fn new(layout: Layout, change: impl FnOnce(&mut EmitterSettings)) -> Self {
+        let mut settings = EmitterSettings::new(layout.window());
         change(&mut settings);
         let mut machine = Machine::new(layout);
         let mut emitter = Emitter::new(settings);

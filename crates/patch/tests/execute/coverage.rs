@@ -6,7 +6,7 @@ use iced_x86::{
     Mnemonic, OpAccess, Register,
 };
 use powerfail_patch::{
-    Action, Classifier, Emitter, MAX_TRAMPOLINE_LEN, Means, Refusal, Settings, Site, Store,
+    Action, Classifier, Emitter, EmitterSettings, MAX_TRAMPOLINE_LEN, Means, Refusal, Site, Store,
     StoreForm,
 };
 use powerfail_protocol::{EventKind, PoolWindow, SiteId};
@@ -276,7 +276,7 @@ fn avx512_code_is_what_it_should_be() {
         len_bytes: 0x0400_0000,
         alias_delta: 0x0800_0000,
     };
-    let mut maker = Emitter::new(Settings::new(window));
+    let mut maker = Emitter::new(EmitterSettings::new(window));
     let mut random = Random::new(9);
     let mut classifier = Classifier::new();
     let mut checked = 0;

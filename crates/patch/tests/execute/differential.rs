@@ -3,7 +3,7 @@
 //! was written.
 
 use iced_x86::{Code, Mnemonic};
-use powerfail_patch::{Action, LockedFences, Settings, StampOrder, Store, StoreForm, Turns};
+use powerfail_patch::{Action, EmitterSettings, LockedFences, StampOrder, Store, StoreForm, Turns};
 
 use crate::bench::Bench;
 use crate::cases::{Case, STATUS_FLAGS, random_case};
@@ -160,7 +160,12 @@ pub(crate) fn compare(case: &Case, native: &Outcome, patched: &Outcome) {
 }
 
 /// Runs this many instances of every form that this machine supports; returns how many ran.
-fn sweep(layout: Layout, seed: u64, instances: usize, change: impl FnOnce(&mut Settings)) -> usize {
+fn sweep(
+    layout: Layout,
+    seed: u64,
+    instances: usize,
+    change: impl FnOnce(&mut EmitterSettings),
+) -> usize {
     let mut bench = Bench::new(layout, change);
     let mut random = Random::new(seed);
     let mut ran = 0;

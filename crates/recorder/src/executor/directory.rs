@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use powerfail_image::{Contents, FileContents, PageBytes};
+use powerfail_image::{DirectoryContents, FileContents, PageBytes};
 
 use super::fold::Dirty;
 use super::mappings::PoolNumber;
@@ -29,7 +29,7 @@ struct Pool {
 pub(super) struct Directory {
     path: PathBuf,
     /// The contents at the start of an execution.
-    base: Contents,
+    base: DirectoryContents,
     pools: Vec<Pool>,
     by_name: BTreeMap<String, PoolNumber>,
     /// Names directly in the directory at the start of an execution.
@@ -41,7 +41,7 @@ impl Directory {
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
             path,
-            base: Contents::default(),
+            base: DirectoryContents::default(),
             pools: Vec::new(),
             by_name: BTreeMap::new(),
             names: Vec::new(),
@@ -54,7 +54,7 @@ impl Directory {
     }
 
     /// The contents at the start of an execution.
-    pub(super) const fn base(&self) -> &Contents {
+    pub(super) const fn base(&self) -> &DirectoryContents {
         &self.base
     }
 
@@ -145,7 +145,7 @@ impl Directory {
     }
 
     /// Replaces the contents, which are now [`Directory::base`].
-    pub(super) fn become_contents(&mut self, image: &Contents) -> io::Result<()> {
+    pub(super) fn become_contents(&mut self, image: &DirectoryContents) -> io::Result<()> {
         for name in self.base.files.keys() {
             if !image.files.contains_key(name) {
                 fs::remove_file(self.path.join(name))?;
@@ -183,9 +183,9 @@ impl Directory {
     }
 
     /// The current contents.
-    pub(super) fn contents(&self, dirty: &Dirty, compare: bool) -> io::Result<Contents> {
+    pub(super) fn contents(&self, dirty: &Dirty, compare: bool) -> io::Result<DirectoryContents> {
         if compare {
-            let mut contents = Contents::read(&self.path)?;
+            let mut contents = DirectoryContents::read(&self.path)?;
             contents.share_with(&self.base);
             return Ok(contents);
         }
@@ -269,7 +269,7 @@ fn names_in(path: &Path) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// Removes files that do not belong to the contents.
-fn remove_strays(directory: &Path, prefix: &str, base: &Contents) -> io::Result<()> {
+fn remove_strays(directory: &Path, prefix: &str, base: &DirectoryContents) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use powerfail_image::Contents;
+use powerfail_image::DirectoryContents;
 use powerfail_protocol::fuzz::{
     ARGUMENTS_AT, ARGUMENTS_MAX, BRANCHES_AT, BRANCHES_LEN, COMPARISONS_AT, COMPARISONS_MAX,
-    Comparison, Order, Phase, flag,
+    Comparison, ForkOrder, Phase, flag,
 };
 use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE};
 use powerfail_trace::recording::TargetStatus;
@@ -75,7 +75,7 @@ pub struct Executor {
     branches: Vec<u8>,
     /// What executions start from.
     state: State,
-    image: Option<Contents>,
+    image: Option<DirectoryContents>,
     report: SpeedReport,
     /// Cleared and removed after the processes have ended.
     place: GivenDirectory,
@@ -248,7 +248,7 @@ impl Executor {
     ///
     /// # Errors
     /// See [`ExecutorError`].
-    pub fn open(&mut self, image: &Contents) -> Result<Opened, ExecutorError> {
+    pub fn open(&mut self, image: &DirectoryContents) -> Result<Opened, ExecutorError> {
         if let (State::Ended(outcome), None, None) = (&self.state, &self.session, &self.image) {
             // It never reaches its pool.
             return Ok(Opened::Ended(outcome.clone()));
@@ -324,7 +324,7 @@ impl Executor {
             .phase
             .store(Phase::Away as u32, Ordering::Release);
         let begun = Instant::now();
-        session.order(|area| &area.root, Order::Fork);
+        session.order(|area| &area.root, ForkOrder::Fork);
         let deadline = begun + OPEN_FACTOR * self.options.timeout;
         let waited = session.wait(
             &mut self.directory,
@@ -512,9 +512,9 @@ impl Executor {
         let begun = Instant::now();
         let ended = Phase::Away as u32;
         if from_template {
-            session.order(|area| &area.template, Order::Fork);
+            session.order(|area| &area.template, ForkOrder::Fork);
         } else {
-            session.order(|area| &area.root, Order::ForkThrough);
+            session.order(|area| &area.root, ForkOrder::ForkThrough);
         }
         let waited = session.wait(
             &mut self.directory,
@@ -672,14 +672,14 @@ impl Executor {
     ///
     /// # Errors
     /// See [`ExecutorError`].
-    pub fn contents(&mut self) -> Result<Contents, ExecutorError> {
+    pub fn contents(&mut self) -> Result<DirectoryContents, ExecutorError> {
         self.directory
             .contents(&self.dirty, self.compare)
             .map_err(|error| ExecutorError::system("read the pool", error))
     }
 
     /// The contents before an execution: the image, with the changes of the target before it reads its input.
-    pub const fn base(&self) -> &Contents {
+    pub const fn base(&self) -> &DirectoryContents {
         self.directory.base()
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use powerfail_protocol::chunk;
-use powerfail_protocol::fuzz::{ARGUMENTS_AT, Area, Order, Phase, Server, flag};
+use powerfail_protocol::fuzz::{ARGUMENTS_AT, Area, ForkOrder, ForkServer, Phase, flag};
 use powerfail_protocol::message::MessageKind;
 use powerfail_protocol::shared::{CHUNKS_ADDRESS, ListenerName, SLOTS_MAX, chunk_of};
 use powerfail_protocol::{PROTOCOL_VERSION, Records};
@@ -180,7 +180,7 @@ impl Session {
     }
 
     /// Sends an order.
-    pub(super) fn order(&self, server: impl Fn(&Area) -> &Server, order: Order) {
+    pub(super) fn order(&self, server: impl Fn(&Area) -> &ForkServer, order: ForkOrder) {
         let server = server(self.area());
         server.phase.store(Phase::Away as u32, Ordering::Relaxed);
         server.order.store(order as u32, Ordering::Release);

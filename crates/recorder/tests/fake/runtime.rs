@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use powerfail_protocol::message::{MessageHeader, MessageKind, SiteTactic};
 use powerfail_protocol::shared::{
-    ChunkState, Control, MAGIC, Reply, SHARED_FD_VARIABLE, SLOTS_AT, SLOTS_MAX, SOCKET_FD_VARIABLE,
-    ThreadSlot, WINDOW_ADDRESS, chunk_address, chunk_of, chunk_offset, file_len,
+    ChunkState, MAGIC, RecordingControl, Reply, SHARED_FD_VARIABLE, SLOTS_AT, SLOTS_MAX,
+    SOCKET_FD_VARIABLE, ThreadSlot, WINDOW_ADDRESS, chunk_address, chunk_of, chunk_offset,
+    file_len,
 };
 use powerfail_protocol::{
     EventKind, FLAG_ADDRESS, FLAG_MASKED, Header, PROTOCOL_VERSION, SiteId, chunk,
@@ -29,7 +30,7 @@ pub(crate) const POOL_ADDRESS: u64 = WINDOW_ADDRESS + (1 << 30);
 /// The shared file and the socket.
 #[derive(Clone, Copy)]
 pub(crate) struct Runtime {
-    base: NonNull<Control>,
+    base: NonNull<RecordingControl>,
     socket: BorrowedFd<'static>,
 }
 
@@ -80,7 +81,7 @@ impl Runtime {
         runtime
     }
 
-    fn control(&self) -> *mut Control {
+    fn control(&self) -> *mut RecordingControl {
         self.base.as_ptr()
     }
 

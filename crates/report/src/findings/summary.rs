@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use powerfail_finding::{Eager, Exploration, NotChecked, Races, Report, Severity, Totals};
 
-use super::{Options, schedules_sentence, shown};
+use super::{TextOptions, schedules_sentence, shown};
 use crate::text::{BAD, GOOD, STRONG, WARNING, count, plural, printable};
 
 /// Counts, coverage, notes. A clear sentence if nothing was found.
-pub fn summary(out: &mut dyn Write, report: &Report, options: &Options<'_>) -> io::Result<()> {
+pub fn summary(out: &mut dyn Write, report: &Report, options: &TextOptions<'_>) -> io::Result<()> {
     let mut codes: Vec<&str> = shown(report, options)
         .map(|finding| finding.code.as_str())
         .collect();

@@ -6,14 +6,14 @@ use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, NotDurable, RecoveryOutcome, Report, Role,
     SourcePlace, StackFrame, Totals, UnsafeRead,
 };
-use powerfail_report::findings::Options;
+use powerfail_report::findings::TextOptions;
 
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/findings")
 }
 
-pub(crate) fn options(base: &Path) -> Options<'_> {
-    Options {
+pub(crate) fn options(base: &Path) -> TextOptions<'_> {
+    TextOptions {
         width: Some(100),
         base,
         out: Some(Path::new("evidence")),
@@ -22,14 +22,14 @@ pub(crate) fn options(base: &Path) -> Options<'_> {
 }
 
 /// A finding as text without colour.
-pub(crate) fn shown(finding: &Finding, options: &Options<'_>) -> String {
+pub(crate) fn shown(finding: &Finding, options: &TextOptions<'_>) -> String {
     let mut out = Vec::new();
     powerfail_report::findings::finding(&mut out, finding, options).expect("memory");
     plain(out)
 }
 
 /// A report as text without colour.
-pub(crate) fn shown_report(report: &Report, options: &Options<'_>) -> String {
+pub(crate) fn shown_report(report: &Report, options: &TextOptions<'_>) -> String {
     let mut out = Vec::new();
     powerfail_report::findings::report(&mut out, report, options).expect("memory");
     plain(out)

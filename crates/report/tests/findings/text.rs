@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use powerfail_finding::{Code, Races, RecoveryOutcome, Role, SourcePlace};
-use powerfail_report::findings::{Options, notice};
+use powerfail_report::findings::{TextOptions, notice};
 
 use powerfail_test_support::expected::assert_file;
 
@@ -168,7 +168,7 @@ fn narrow_terminals_cut_sources() {
     std::fs::write(folder_of_source.path().join("wide.c"), source).expect("writable");
     let places = vec![place(Role::Store, "wide.c", 1, "f")];
     let subject = finding(Code::StoreNotFlushed, "wide", places);
-    let narrow = Options {
+    let narrow = TextOptions {
         width: Some(40),
         ..options(folder_of_source.path())
     };
@@ -180,7 +180,7 @@ fn narrow_terminals_cut_sources() {
     assert!(longest.max() < Some(100), "{text}");
     // It is shown at every width.
     for width in 0..40 {
-        let narrow = Options {
+        let narrow = TextOptions {
             width: Some(width),
             ..narrow
         };
@@ -251,7 +251,7 @@ fn replay_needs_evidence_and_a_directory() {
     let with = shown(&recovery_crash(), &options(&base));
     assert!(with.contains("replay: powerfail replay "), "{with}");
     assert!(with.contains(" --out evidence\n"), "{with}");
-    let without_directory = Options {
+    let without_directory = TextOptions {
         out: None,
         ..options(&base)
     };
@@ -281,7 +281,7 @@ fn a_report_ends_with_counts_and_coverage() {
         .notes
         .push("the budget of 5 minutes was used up".to_owned());
     assert_shown("report.txt", &shown_report(&subject, &options(&base)));
-    let with_warnings = Options {
+    let with_warnings = TextOptions {
         warnings: true,
         ..options(&base)
     };

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_protocol::fuzz::{Order, Phase, Server};
+use powerfail_protocol::fuzz::{ForkOrder, ForkServer, Phase};
 
 use crate::fuzz::coverage;
 use crate::patching::code;
@@ -58,7 +58,7 @@ pub(super) fn reached_input() {
     let area = area();
     let is_template = !runs_through()
         && area.root.child.load(Ordering::Acquire) == sys::getpid()
-        && area.root.order.load(Ordering::Relaxed) == Order::Fork as u32
+        && area.root.order.load(Ordering::Relaxed) == ForkOrder::Fork as u32
         && area.template.phase.load(Ordering::Acquire) == Phase::Away as u32;
     if is_template {
         area.template
@@ -68,13 +68,13 @@ pub(super) fn reached_input() {
     }
 }
 
-fn say(server: &Server, phase: Phase) {
+fn say(server: &ForkServer, phase: Phase) {
     server.phase.store(phase as u32, Ordering::Release);
     call_host();
 }
 
 /// Waits for the next order: the first one that comes after `seen`.
-fn order(server: &Server, seen: &mut u32) -> u32 {
+fn order(server: &ForkServer, seen: &mut u32) -> u32 {
     loop {
         let orders = server.orders.load(Ordering::Acquire);
         if orders != *seen {
@@ -86,7 +86,7 @@ fn order(server: &Server, seen: &mut u32) -> u32 {
 }
 
 /// Stops here. Returns in each process that is forked.
-fn stop(server: &Server) {
+fn stop(server: &ForkServer) {
     let mask = sys::block_signals();
     let mut seen = server.orders.load(Ordering::Acquire);
     let is_root = core::ptr::eq(server, &raw const area().root);
@@ -94,7 +94,7 @@ fn stop(server: &Server) {
     let is_alone = execution::thread_count() == 1 && !(is_root && pools::was_mapped());
     let Some(saved) = saved.filter(|_| is_alone) else {
         say(server, Phase::Crowded);
-        if order(server, &mut seen) == Order::Stop as u32 {
+        if order(server, &mut seen) == ForkOrder::Stop as u32 {
             sys::exit_group(0);
         }
         sys::restore_signals(mask);
@@ -116,7 +116,7 @@ fn stop(server: &Server) {
     loop {
         say(server, phase);
         let order = order(server, &mut seen);
-        if order == Order::Stop as u32 {
+        if order == ForkOrder::Stop as u32 {
             sys::exit_group(0);
         }
         files.restore();
@@ -130,7 +130,7 @@ fn stop(server: &Server) {
                 cheap_copies::begin_execution();
             }
             saved.inherit();
-            if order == Order::ForkThrough as u32 {
+            if order == ForkOrder::ForkThrough as u32 {
                 INPUT_REACHED.store(true, Ordering::Relaxed);
             }
             sys::restore_signals(mask);

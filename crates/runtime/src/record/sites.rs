@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_patch::tactic::{CodeView, Plan, Tactic, Targets};
 use powerfail_patch::{
-    Action, EmitError, Emitter, MAX_INSTRUCTION_LEN, MAX_SITE_LEN, MAX_TRAMPOLINE_LEN, Means,
-    Redirected, Settings, Site, StateMap, Turns, VolatileFlushes,
+    Action, EmitError, Emitter, EmitterSettings, MAX_INSTRUCTION_LEN, MAX_SITE_LEN,
+    MAX_TRAMPOLINE_LEN, Means, Redirected, Site, StateMap, Turns, VolatileFlushes,
 };
 use powerfail_protocol::message::{MessageKind, SiteTactic};
 use powerfail_protocol::shared::Mode;
@@ -100,7 +100,7 @@ impl Sites {
     }
 
     fn new(thread_starter: u64, system_callers: Vec<u64>) -> Self {
-        let emitter = Emitter::new(Settings {
+        let emitter = Emitter::new(EmitterSettings {
             names_stacks: call_stacks::are_wanted(),
             turns: if schedule::is_on() {
                 Turns::AskedFor
@@ -109,7 +109,7 @@ impl Sites {
             },
             // A flush that does no good is worth knowing.
             volatile_flushes: VolatileFlushes::Recorded,
-            ..Settings::new(window())
+            ..EmitterSettings::new(window())
         });
         let mut new = Self {
             patcher: Patcher::new(emitter, CLAIMS),

@@ -58,7 +58,7 @@ mod turn;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_protocol::explore::{MessageKind, RefusalKind, flag};
+use powerfail_protocol::explore::{RecoveryMessageKind, RefusalKind, flag};
 
 use crate::platform::{signals, sys};
 use crate::record::threads;
@@ -105,7 +105,7 @@ pub(crate) fn expect_company() {
 
 /// Something worth knowing.
 pub(crate) fn warn(sentence: &str) {
-    oracle_messages::send(MessageKind::Warning, [0; 3], sentence);
+    oracle_messages::send(RecoveryMessageKind::Warning, [0; 3], sentence);
 }
 
 /// Ends a recovery that did something that cannot be explored, and tells the oracle why.
@@ -126,6 +126,6 @@ pub(crate) fn refuse_private(reason: &str) -> ! {
 
 fn refuse_as(kind: RefusalKind, reason: &str) -> ! {
     let words = [sys::getpid().into(), kind as u64, 0];
-    oracle_messages::send(MessageKind::Refused, words, reason);
+    oracle_messages::send(RecoveryMessageKind::Refused, words, reason);
     sys::exit_group(125)
 }

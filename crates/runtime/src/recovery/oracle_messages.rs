@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use powerfail_protocol::explore::{MESSAGE_LEN, MessageKind, Order};
+use powerfail_protocol::explore::{MESSAGE_LEN, RecoveryMessageKind, RecoveryOrder};
 
 use crate::platform::number::{RECVFROM, SENDTO, WRITE};
 use crate::platform::sys;
@@ -48,7 +48,7 @@ fn socket() -> i32 {
 }
 
 /// Sends a message. If the oracle is gone, the message is lost.
-pub(super) fn send(kind: MessageKind, words: [u64; 3], text: &str) {
+pub(super) fn send(kind: RecoveryMessageKind, words: [u64; 3], text: &str) {
     let mut message = [0u8; MESSAGE_LEN];
     message[..8].copy_from_slice(&(kind as u64).to_le_bytes());
     for (place, word) in message[8..TEXT_AT].chunks_exact_mut(8).zip(words) {
@@ -64,7 +64,7 @@ pub(super) fn send(kind: MessageKind, words: [u64; 3], text: &str) {
 }
 
 /// Waits for an order. If the oracle is gone, that means to end.
-pub(super) fn order() -> Order {
+pub(super) fn order() -> RecoveryOrder {
     let mut word = 0u64;
     let arguments = [socket() as usize, &raw mut word as usize, 8, 0, 0, 0];
     loop {
@@ -73,13 +73,13 @@ pub(super) fn order() -> Order {
         if done == -sys::EINTR {
             continue;
         }
-        let is = |order: Order| done == 8 && word == order as u64;
-        return if is(Order::Run) {
-            Order::Run
-        } else if is(Order::Go) {
-            Order::Go
+        let is = |order: RecoveryOrder| done == 8 && word == order as u64;
+        return if is(RecoveryOrder::Run) {
+            RecoveryOrder::Run
+        } else if is(RecoveryOrder::Go) {
+            RecoveryOrder::Go
         } else {
-            Order::Stop
+            RecoveryOrder::Stop
         };
     }
 }
@@ -88,8 +88,8 @@ pub(super) fn order() -> Order {
 pub(super) fn ended(process: i32, status: i32) {
     let status = u64::from(status.cast_unsigned());
     let process = u64::from(process.cast_unsigned());
-    send(MessageKind::Ended, [process, status, 0], "");
-    if order() == Order::Stop {
+    send(RecoveryMessageKind::Ended, [process, status, 0], "");
+    if order() == RecoveryOrder::Stop {
         sys::exit_group(0);
     }
 }

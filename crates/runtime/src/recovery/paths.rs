@@ -6,7 +6,7 @@
 //! stack.
 #![allow(unsafe_code, reason = "reads paths of the recovery")]
 
-use powerfail_protocol::explore::Pool;
+use powerfail_protocol::explore::PoolEntry;
 
 use crate::platform::number::GETCWD;
 use crate::platform::sys;
@@ -130,7 +130,7 @@ fn parent(path: &[u8]) -> &[u8] {
 pub(super) fn is_beside_pool(directory: i32, address: usize) -> bool {
     whole(directory, address).is_some_and(|path| {
         let simple = simplify(path.as_slice());
-        let is_beside = |pool: &Pool| {
+        let is_beside = |pool: &PoolEntry| {
             parent(simplify(shared_file::path(pool)).as_slice()) == parent(simple.as_slice())
         };
         shared_file::pools().iter().any(is_beside)
@@ -146,12 +146,13 @@ pub(super) fn leads_to_file(directory: i32, address: usize) -> bool {
 pub(super) fn pool_at(directory: i32, address: usize) -> Option<u32> {
     let path = whole(directory, address)?;
     let simple = simplify(path.as_slice());
-    let is_it = |pool: &Pool| simplify(shared_file::path(pool)).as_slice() == simple.as_slice();
+    let is_it =
+        |pool: &PoolEntry| simplify(shared_file::path(pool)).as_slice() == simple.as_slice();
     if let Some(number) = shared_file::pools().iter().position(is_it) {
         return Some(number as u32);
     }
     let status = state::status_of_path(path.with_end())?;
-    let is_same = |pool: &Pool| {
+    let is_same = |pool: &PoolEntry| {
         let mut path = Text::EMPTY;
         path.push(shared_file::path(pool));
         state::status_of_path(path.with_end()) == Some(status)

@@ -9,9 +9,9 @@
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use powerfail_protocol::explore::{
-    ADDRESS, CHOICES_AT, Choice, Control, FILE_LEN, FILE_VARIABLE, LINES_AT, Line, MAGIC, NOTES_AT,
-    Note, OPEN_PAGES_AT, OUTPUT_VARIABLE, OpenPage, POOLS_AT, PREFIX_AT, Pool, SOCKET_VARIABLE,
-    VERSION, WATCHES_AT, Watch,
+    ADDRESS, CHOICES_AT, Choice, FILE_LEN, FILE_VARIABLE, LINES_AT, LineEntry, MAGIC, NOTES_AT,
+    Note, OPEN_PAGES_AT, OUTPUT_VARIABLE, OpenPage, POOLS_AT, PREFIX_AT, PoolEntry,
+    RecoveryControl, SOCKET_VARIABLE, VERSION, WATCHES_AT, Watch,
 };
 
 use crate::platform::sys;
@@ -59,10 +59,10 @@ pub(super) fn owns(fd: i32) -> bool {
 }
 
 /// The first page.
-pub(super) fn control() -> &'static Control {
+pub(super) fn control() -> &'static RecoveryControl {
     // SAFETY: mapped since `attach`, for good. What is not atomic is written by the host while no
     // process runs that reads it.
-    unsafe { &*(ADDRESS as *const Control) }
+    unsafe { &*(ADDRESS as *const RecoveryControl) }
 }
 
 /// # Safety
@@ -73,19 +73,19 @@ unsafe fn array<T>(at: u64, len: u32) -> &'static [T] {
 }
 
 /// The pools.
-pub(super) fn pools() -> &'static [Pool] {
+pub(super) fn pools() -> &'static [PoolEntry] {
     // SAFETY: the count and what it counts were written by the host before the recovery was told to run.
     unsafe { array(POOLS_AT, control().pool_count) }
 }
 
 /// The path of a pool.
-pub(super) fn path(pool: &Pool) -> &'static [u8] {
+pub(super) fn path(pool: &PoolEntry) -> &'static [u8] {
     // SAFETY: the length and the bytes were written by the host before the recovery was told to run.
     unsafe { array(pool.path_at, pool.path_len as u32) }
 }
 
 /// The open lines, by pool and offset.
-pub(super) fn lines() -> &'static [Line] {
+pub(super) fn lines() -> &'static [LineEntry] {
     // SAFETY: the count and what it counts were written by the host before the recovery was told to run.
     unsafe { array(LINES_AT, control().line_count) }
 }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use powerfail_protocol::explore::{MessageKind, Order, flag};
+use powerfail_protocol::explore::{RecoveryMessageKind, RecoveryOrder, flag};
 
 use crate::platform::sys;
 
@@ -54,20 +54,20 @@ pub(super) fn reached() {
         Some(reason)
     };
     if let Some(reason) = reason {
-        oracle_messages::send(MessageKind::NoSnapshot, [me.into(), 0, 0], reason);
+        oracle_messages::send(RecoveryMessageKind::NoSnapshot, [me.into(), 0, 0], reason);
         prepare();
         state::identify_all();
         return;
     }
-    oracle_messages::send(MessageKind::AtSnapshot, [me.into(), 0, 0], "");
+    oracle_messages::send(RecoveryMessageKind::AtSnapshot, [me.into(), 0, 0], "");
     match oracle_messages::order() {
-        Order::Run => {}
-        Order::Go => {
+        RecoveryOrder::Run => {}
+        RecoveryOrder::Go => {
             prepare();
             state::identify_all();
             return;
         }
-        Order::Stop => sys::exit_group(0),
+        RecoveryOrder::Stop => sys::exit_group(0),
     }
     // They stay the same: nothing is opened here.
     let has_files = fork::has_files();

@@ -21,13 +21,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
 
 use iced_x86::InstructionInfoFactory;
-use powerfail_protocol::explore::{ADDRESS, KNOWLEDGE_AT, Line, OVERWRITTEN_BYTES, Watch, flag};
+use powerfail_protocol::explore::{
+    ADDRESS, KNOWLEDGE_AT, LineEntry, OVERWRITTEN_BYTES, Watch, flag,
+};
 use powerfail_protocol::observe::words_for;
 
 use crate::platform::number::{OPEN, STAT};
 use crate::platform::sys;
 
-use super::step::Step;
+use super::step::SingleStep;
 use super::{access_table, attention, fork, load_stacks, shared_file};
 
 pub(super) const PAGE: u64 = 4096;
@@ -116,7 +118,7 @@ pub(super) struct State {
     pub(super) knowledge: u64,
     /// Where the masks of watched bytes are that are still to be noted.
     pub(super) unread: u64,
-    pub(super) step: Step,
+    pub(super) step: SingleStep,
     pub(super) factory: Option<InstructionInfoFactory>,
     pub(super) sites: BTreeSet<u64>,
     pub(super) has_warned_of_threads: bool,
@@ -138,7 +140,7 @@ impl State {
         crowded: BTreeSet::new(),
         knowledge: 0,
         unread: 0,
-        step: Step::NONE,
+        step: SingleStep::NONE,
         factory: None,
         sites: BTreeSet::new(),
         has_warned_of_threads: false,
@@ -193,7 +195,7 @@ impl State {
         let lines = shared_file::lines();
         let watches = shared_file::watches();
         for page in shared_file::open_pages() {
-            let key = |line: &Line| (line.pool, line.offset);
+            let key = |line: &LineEntry| (line.pool, line.offset);
             let (pool, offset) = (page.pool, page.offset);
             let from = lines.partition_point(|line| key(line) < (pool, offset));
             let to = lines.partition_point(|line| key(line) < (pool, offset + PAGE));

@@ -58,7 +58,7 @@ pub(super) struct Shown {
 }
 
 /// An instruction that runs alone.
-pub(super) struct Step {
+pub(super) struct SingleStep {
     site: u64,
     /// The signals that the recovery had blocked.
     mask: u64,
@@ -71,7 +71,7 @@ pub(super) struct Step {
     pub(super) rearm: u64,
 }
 
-impl Step {
+impl SingleStep {
     pub(super) const NONE: Self = Self {
         site: 0,
         mask: 0,

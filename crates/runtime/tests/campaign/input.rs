@@ -1,6 +1,6 @@
 //! Contents and inputs are passed to the target.
 
-use powerfail_image::{Contents, FileContents};
+use powerfail_image::{DirectoryContents, FileContents};
 use powerfail_model::{PoolIndex, PoolOffset};
 use powerfail_recorder::InputChannel;
 use powerfail_recorder::{Input, TargetStatus, input_path, pool_directory, pool_path};
@@ -12,7 +12,7 @@ fn takes() -> std::path::PathBuf {
 }
 
 /// A pool that begins with a text.
-fn contents(text: &[u8]) -> Contents {
+fn contents(text: &[u8]) -> DirectoryContents {
     let mut page = [0; 4096];
     page[..text.len()].copy_from_slice(text);
     let mut pool = FileContents {
@@ -21,7 +21,7 @@ fn contents(text: &[u8]) -> Contents {
     };
     pool.set_page(0, &page);
     let files = [("pool".to_owned(), pool)];
-    Contents {
+    DirectoryContents {
         files: files.into_iter().collect(),
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use powerfail_image::{CursorOptions, ImageCursor};
 use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
-use powerfail_recorder::{Options, RecordingSummary, record};
+use powerfail_recorder::{RecordOptions, RecordingSummary, record};
 use powerfail_test_support::runtime;
 use powerfail_trace::{Body, MarkKind, Trace};
 use tempfile::TempDir;
@@ -58,10 +58,10 @@ impl Campaign {
     }
 
     /// Options for a program.
-    fn options(&self, program: &Path, arguments: &[&str]) -> Options {
+    fn options(&self, program: &Path, arguments: &[&str]) -> RecordOptions {
         let mut command = vec![program.as_os_str().to_owned()];
         command.extend(arguments.iter().map(OsString::from));
-        let mut options = Options::new(command, self.directory.path().join("trace"));
+        let mut options = RecordOptions::new(command, self.directory.path().join("trace"));
         options.directory = Some(self.directory.path().join("slot"));
         options.output_prefix_bytes = 1 << 20;
         options.discard_output = true;
@@ -69,7 +69,7 @@ impl Campaign {
         options
     }
 
-    fn record(options: &Options) -> Recording {
+    fn record(options: &RecordOptions) -> Recording {
         let summary = record(options, runtime::bytes()).expect("a recording");
         assert!(summary.fatal.is_empty(), "{:?}", summary.fatal);
         let trace = Trace::open(&options.trace).expect("a trace");

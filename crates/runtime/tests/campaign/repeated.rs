@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use powerfail_image::Contents;
+use powerfail_image::DirectoryContents;
 use powerfail_recorder::Input;
 use powerfail_recorder::InputChannel;
 use powerfail_recorder::executor::{End, Executor, ExecutorOptions, Speed};
@@ -26,7 +26,9 @@ fn repeat(
     options.directory = directory.path().into();
     change(&mut options);
     let mut repeater = Executor::start(&options, runtime::bytes()).expect("a target");
-    repeater.open(&Contents::default()).expect("an image");
+    repeater
+        .open(&DirectoryContents::default())
+        .expect("an image");
     (repeater, directory)
 }
 
@@ -175,7 +177,7 @@ fn recorded_and_repeated_a_target_does_the_same() {
     let mut options = campaign.options(&program, &["{pool}"]);
     options.derandomise = true;
     let directory = options.directory.clone().unwrap();
-    let mut image = Contents::default();
+    let mut image = DirectoryContents::default();
     // First the pool is created, then it is opened.
     for bytes in [&b"first\nsecond\n"[..], b"third\n"] {
         let mut repeater = {

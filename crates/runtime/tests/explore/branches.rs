@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use powerfail_protocol::explore::{MessageKind, Order, RefusalKind, flag};
+use powerfail_protocol::explore::{RecoveryMessageKind, RecoveryOrder, RefusalKind, flag};
 
 use super::outputs;
 use super::zygote::{Outcome, Refused, Table, Zygote};
@@ -129,14 +129,14 @@ fn a_tree_can_be_stopped() {
     zygote.start_mode("crossing");
     let snapshot = zygote.snapshot();
     zygote.begin(flag::LAZY | flag::FORK | flag::PRIVATE, &[]);
-    zygote.order(Order::Run);
+    zygote.order(RecoveryOrder::Run);
     let first = zygote.hear().unwrap();
-    assert!(first.is(MessageKind::Ended) && first.sender != snapshot);
+    assert!(first.is(RecoveryMessageKind::Ended) && first.sender != snapshot);
     // Every waiting process reports that its child has ended, and is then told to end.
     loop {
-        zygote.order(Order::Stop);
+        zygote.order(RecoveryOrder::Stop);
         let next = zygote.hear().unwrap();
-        assert!(next.is(MessageKind::Ended));
+        assert!(next.is(RecoveryMessageKind::Ended));
         if next.sender == snapshot {
             break;
         }

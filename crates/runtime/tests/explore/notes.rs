@@ -215,7 +215,7 @@ fn another_program_goes_on_with_what_was_noted() {
     zygote.start(Command::new("sh").arg("-c").arg(&script));
     for _ in 0..2 {
         let message = zygote.hear().unwrap();
-        let kind = powerfail_protocol::explore::MessageKind::NoSnapshot;
+        let kind = powerfail_protocol::explore::RecoveryMessageKind::NoSnapshot;
         assert!(message.is(kind), "{message:?}");
     }
     assert!(zygote.wait().success());

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use powerfail_protocol::explore::{LogKind, MessageKind, Order, flag};
+use powerfail_protocol::explore::{LogKind, RecoveryMessageKind, RecoveryOrder, flag};
 
 use super::zygote::{Outcome, Table, Zygote};
 
@@ -57,7 +57,7 @@ fn a_snapshot_can_go_on_itself() {
     zygote.begin(flag::LAZY, &[1]);
     zygote.start_mode("crashing");
     zygote.snapshot();
-    zygote.order(Order::Go);
+    zygote.order(RecoveryOrder::Go);
     assert_eq!(zygote.wait().code(), Some(0));
     assert_eq!(zygote.output(), "fine\n");
     assert_eq!(zygote.choices()[0].class, 1);
@@ -73,7 +73,7 @@ fn programs_of_a_script_follow_each_other() {
     zygote.start(Command::new("sh").args(["-c", &script]));
     for _ in 0..2 {
         let message = zygote.hear().unwrap();
-        assert!(message.is(MessageKind::NoSnapshot), "{message:?}");
+        assert!(message.is(RecoveryMessageKind::NoSnapshot), "{message:?}");
         assert!(message.text.contains("child process"));
     }
     assert_eq!(zygote.wait().code(), Some(0));

@@ -13,10 +13,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use powerfail_protocol::explore::{
-    CHOICES_AT, CONTENTS_AT, Choice, Control, FILE_LEN, FILE_VARIABLE, LINES_AT, LOG_AT, Line,
-    LogHeader, MAGIC, MESSAGE_LEN, MessageKind, NOTES_AT, Note, OPEN_PAGES_AT, OVERWRITTEN_BYTES,
-    OpenPage, Order, POOLS_AT, PREFIX_AT, Pool, RefusalKind, SOCKET_VARIABLE, VERSION, WATCHES_AT,
-    Watch, flag,
+    CHOICES_AT, CONTENTS_AT, Choice, FILE_LEN, FILE_VARIABLE, LINES_AT, LOG_AT, LineEntry,
+    LogHeader, MAGIC, MESSAGE_LEN, NOTES_AT, Note, OPEN_PAGES_AT, OVERWRITTEN_BYTES, OpenPage,
+    POOLS_AT, PREFIX_AT, PoolEntry, RecoveryControl, RecoveryMessageKind, RecoveryOrder,
+    RefusalKind, SOCKET_VARIABLE, VERSION, WATCHES_AT, Watch, flag,
 };
 use powerfail_test_support::runtime;
 
@@ -138,7 +138,7 @@ impl Refused {
 }
 
 impl Message {
-    pub(crate) fn is(&self, kind: MessageKind) -> bool {
+    pub(crate) fn is(&self, kind: RecoveryMessageKind) -> bool {
         self.kind == kind as u64
     }
 }
@@ -225,7 +225,7 @@ impl Zygote {
         }
     }
 
-    pub(crate) fn control(&self) -> &mut Control {
+    pub(crate) fn control(&self) -> &mut RecoveryControl {
         // SAFETY: the file begins with it, and the recovery only changes the atomic fields.
         unsafe { &mut *self.memory.cast() }
     }
@@ -251,12 +251,12 @@ impl Zygote {
             self.put(path_at, index, *byte);
         }
         let path_len = path.len() as u64;
-        self.put(POOLS_AT, 0, Pool { path_at, path_len });
+        self.put(POOLS_AT, 0, PoolEntry { path_at, path_len });
         let (mut contents_at, mut knowledge_at) = (0, 0);
         let mut pages: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
         for (index, (offset, contents)) in self.table.lines.iter().enumerate() {
             knowledge_at += OVERWRITTEN_BYTES;
-            let line = Line {
+            let line = LineEntry {
                 pool: 0,
                 content_count: contents.len() as u32,
                 offset: *offset,
@@ -428,14 +428,14 @@ impl Zygote {
             text: String::from_utf8_lossy(text).into_owned(),
             sender,
         };
-        if message.is(MessageKind::Warning) {
+        if message.is(RecoveryMessageKind::Warning) {
             self.warnings.push(message.text);
             return self.hear();
         }
         Some(message)
     }
 
-    pub(crate) fn order(&self, order: Order) {
+    pub(crate) fn order(&self, order: RecoveryOrder) {
         let word = (order as u64).to_le_bytes();
         // SAFETY: the kernel reads the word.
         let sent = unsafe {
@@ -532,7 +532,7 @@ impl Zygote {
     /// Waits for the snapshot, and returns its process id.
     pub(crate) fn snapshot(&mut self) -> i32 {
         let message = self.hear().expect("a snapshot");
-        assert!(message.is(MessageKind::AtSnapshot), "{message:?}");
+        assert!(message.is(RecoveryMessageKind::AtSnapshot), "{message:?}");
         message.words[0] as i32
     }
 
@@ -544,33 +544,33 @@ impl Zygote {
         mut watch: impl FnMut(&Self),
     ) -> Result<Vec<Outcome>, Refused> {
         let mut outcomes = Vec::new();
-        self.order(Order::Run);
+        self.order(RecoveryOrder::Run);
         loop {
             watch(self);
             let message = self.hear().expect("an end");
-            if message.is(MessageKind::Refused) {
+            if message.is(RecoveryMessageKind::Refused) {
                 // All waiting processes must end.
                 while self
                     .hear()
                     .is_some_and(|message| message.sender != snapshot)
                 {
-                    self.order(Order::Stop);
+                    self.order(RecoveryOrder::Stop);
                 }
                 return Err(Refused {
                     kind: RefusalKind::from_number(message.words[1]),
                     reason: message.text,
                 });
             }
-            if message.is(MessageKind::NoSnapshot) {
+            if message.is(RecoveryMessageKind::NoSnapshot) {
                 // Another program of the same execution.
                 continue;
             }
-            assert!(message.is(MessageKind::Ended), "{message:?}");
+            assert!(message.is(RecoveryMessageKind::Ended), "{message:?}");
             outcomes.push(self.outcome(message.words[1] as i32));
             if message.sender == snapshot {
                 return Ok(outcomes);
             }
-            self.order(Order::Run);
+            self.order(RecoveryOrder::Run);
         }
     }
 
@@ -635,7 +635,7 @@ impl Zygote {
 
     /// Discards the snapshot.
     pub(crate) fn stop(&mut self) {
-        self.order(Order::Stop);
+        self.order(RecoveryOrder::Stop);
         let status = self.child.as_mut().unwrap().wait().unwrap();
         assert_eq!(status.code(), Some(0));
     }

@@ -16,10 +16,10 @@ use powerfail_trace::{
 };
 
 use crate::error::CheckError;
-use crate::lazy::executor::{Executor, LocatedFrames, Pools};
+use crate::lazy::executor::{LazyExecutor, LocatedFrames, Pools};
 use crate::lazy::walk::{Attempt, Explorer};
 use powerfail_oracle::{
-    Branch, Choice, Execution, ExploreRequest, LazyExecutions, LineTable, PageMask, StageStart,
+    Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, PageMask, StageStart,
 };
 
 const POOL: PoolIndex = PoolIndex(0);
@@ -132,7 +132,7 @@ impl<'t> Simulated<'t> {
         table: &LineTable,
         prefix: &[u32],
         read: &mut BTreeMap<u64, u64>,
-    ) -> (Execution, bool) {
+    ) -> (LazyExecution, bool) {
         let mut memory = Memory {
             executor: self,
             table,
@@ -146,7 +146,7 @@ impl<'t> Simulated<'t> {
         let mut success = (self.recovery)(&mut memory);
         let is_newest = memory.choices.iter().all(|choice| choice.class == 0);
         success &= !(is_newest && self.newest_fails_in_exploration);
-        let execution = Execution {
+        let execution = LazyExecution {
             verdict: verdict(success),
             choices: memory.choices,
             stages: vec![StageStart {
@@ -233,7 +233,7 @@ impl Explorer for Simulated<'_> {
     }
 }
 
-impl Executor for Simulated<'_> {
+impl LazyExecutor for Simulated<'_> {
     fn move_to(&mut self, at: EventIndex) -> Result<(), CheckError> {
         Ok(self.cursor.move_to(at)?)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use powerfail_explore::lazy::{CrashTable, Observed};
 use powerfail_model::{EventIndex, LineId, LineIndex, PoolIndex};
-use powerfail_oracle::{Execution, LineTable, Watch};
+use powerfail_oracle::{LazyExecution, LineTable, Watch};
 use powerfail_races::PoolRange;
 use powerfail_trace::{Frame, Module};
 
@@ -14,7 +14,7 @@ use super::super::watch::{WatchOutcome, WatchSettings, execute_watched, frames_o
 use super::CandidateTest;
 use super::survey::Survey;
 use crate::error::CheckError;
-use crate::lazy::executor::{Executor, Pools};
+use crate::lazy::executor::{LazyExecutor, Pools};
 
 /// What is read with one value only: bytes of lines of 64 bytes, by pool and offset.
 pub(super) type Bytes = BTreeMap<(PoolIndex, u64), u64>;
@@ -42,7 +42,7 @@ pub(super) struct Reading {
 
 /// Tries candidates at a failure point.
 pub(super) fn probe(
-    executor: &mut dyn Executor,
+    executor: &mut dyn LazyExecutor,
     at: EventIndex,
     tests: &[CandidateTest],
     survey: &Survey,
@@ -94,8 +94,8 @@ impl Scene<'_> {
     /// Runs recovery with the old value of a candidate.
     fn try_other(
         &self,
-        executor: &mut dyn Executor,
-        newest: &Execution,
+        executor: &mut dyn LazyExecutor,
+        newest: &LazyExecution,
         candidate: PoolRange,
         executions: &mut u64,
     ) -> Result<Outcome, CheckError> {
@@ -147,7 +147,7 @@ impl Scene<'_> {
     }
 
     /// The load that decides what recovery sees of a candidate, and where the candidate is in its line.
-    fn choice_of(&self, execution: &Execution, candidate: PoolRange) -> Option<(usize, usize)> {
+    fn choice_of(&self, execution: &LazyExecution, candidate: PoolRange) -> Option<(usize, usize)> {
         let line_bytes = self.table.line_bytes as u64;
         let line = self.table.index_of(LineId {
             pool: candidate.pool,
@@ -166,7 +166,7 @@ impl Scene<'_> {
     }
 
     /// What is read after a choice, but for the candidate.
-    fn reads_after(&self, execution: &Execution, choice: usize, candidate: PoolRange) -> Bytes {
+    fn reads_after(&self, execution: &LazyExecution, choice: usize, candidate: PoolRange) -> Bytes {
         let mut bytes = Bytes::new();
         for note in execution.notes.iter().filter(|note| note.code == 0) {
             if note.skipped != 0 || note.choices as usize <= choice {
@@ -181,7 +181,7 @@ impl Scene<'_> {
     }
 
     /// The how manyth of the first reads the first one of a candidate is, and how many there are.
-    fn order_of(&self, execution: &Execution, candidate: PoolRange) -> (usize, usize) {
+    fn order_of(&self, execution: &LazyExecution, candidate: PoolRange) -> (usize, usize) {
         let reads = || execution.notes.iter().filter(|note| note.code == 0);
         let count = reads().count();
         let order = reads().position(|note| {
