@@ -98,6 +98,7 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
         finding.code != Code::TransientData
             || !key(finding).1.iter().any(|place| missed.contains(place))
     });
+    drop_opposite(&mut grouped);
     let order = |finding: &Finding| {
         let first = finding.places.first();
         (
@@ -112,6 +113,42 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
     grouped.sort_by_key(order);
     assign_ids(&mut grouped);
     grouped
+}
+
+/// Removes findings that want less of what another one wants more of, in the same line of the sources: a macro that
+/// stores, and flushes something else, is missing a flush. Which of the two is too much is not to be said before.
+fn drop_opposite(findings: &mut Vec<Finding>) {
+    let mut stores = Vec::new();
+    let mut flushes = Vec::new();
+    for finding in findings.iter() {
+        let wants_more = matches!(
+            finding.code,
+            Code::StoreNotFlushed
+                | Code::FlushNotFenced
+                | Code::ObjectNotPersisted
+                | Code::PublishedBeforeDurable
+                | Code::TransientData
+        );
+        for place in finding.places.iter().filter(|_| wants_more) {
+            let line = place.file.clone().zip(place.line);
+            match place.role {
+                Role::Store => stores.extend(line),
+                Role::Flush => flushes.extend(line),
+                _ => {}
+            }
+        }
+    }
+    findings.retain(|finding| {
+        let first = finding.places.first();
+        let Some(line) = first.and_then(|it| it.file.clone().zip(it.line)) else {
+            return true;
+        };
+        match finding.code {
+            Code::RedundantFlush | Code::VolatileFlush => !stores.contains(&line),
+            Code::RedundantFence => !stores.contains(&line) && !flushes.contains(&line),
+            _ => true,
+        }
+    });
 }
 
 /// Two stores of which neither may survive without the other are one bug. What needs fewer lost lines shows it.

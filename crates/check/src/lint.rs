@@ -77,6 +77,7 @@ pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Finding {
             let access = Access {
                 stack: site.stack,
                 user: site.user,
+                inlined: site.inlined,
                 event: site.event,
                 place: site.place,
                 len_bytes: site.len_bytes,
@@ -109,16 +110,27 @@ fn message(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> String {
         Code::ObjectNotPersisted => format!("the object changed{here} is never persisted"),
         Code::StoreNotAdded => not_added(places, ""),
         Code::DuplicateAdd => {
-            format!("the range added{here} is already part of the transaction")
+            format!(
+                "the range added{here} is already part of the transaction{}",
+                how_often(hit)
+            )
         }
         Code::AddWithoutStore => {
             format!("the range added{here} is not stored to before the commit")
         }
         Code::RedundantFlush => {
-            format!("the {}{here} writes back nothing new", remedy.operation())
+            let operation = remedy.operation();
+            format!(
+                "the {operation}{here} writes back nothing new{}",
+                how_often(hit)
+            )
         }
-        Code::RedundantFence => format!("the fence{here} has nothing to wait for"),
-        Code::VolatileFlush => format!("the flush{here} is of volatile memory"),
+        Code::RedundantFence => {
+            format!("the fence{here} has nothing to wait for{}", how_often(hit))
+        }
+        Code::VolatileFlush => {
+            format!("the flush{here} is of volatile memory{}", how_often(hit))
+        }
         Code::TransientData => format!("the data stored{here} is never made durable"),
         Code::DirtyOverwrite => {
             format!("the store{here} is overwritten before it is durable")
@@ -128,6 +140,36 @@ fn message(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> String {
             format!("one fence completes several flushes{here}, in any order")
         }
         code => format!("{}{here}", code.title()),
+    }
+}
+
+/// `, in 3 of 4 executions`, if a line of code is useful in the others.
+fn how_often(hit: &Hit) -> String {
+    match hit.of {
+        Some(all) if all > hit.count => format!(", in {} of {all} executions", hit.count),
+        _ => String::new(),
+    }
+}
+
+/// What to do about a flush, fence or add that is not needed. What is needed in another execution of the same line stays.
+fn without(hit: &Hit, at: &str, remedy: Remedy) -> String {
+    let (what, needed) = match hit.code {
+        Code::RedundantFence => ("fence", "a flush or non-temporal store came before"),
+        Code::VolatileFlush => ("flush", "the memory is in a pool"),
+        Code::DuplicateAdd | Code::AddWithoutStore => ("add", "the range is not yet added"),
+        _ => (remedy.operation(), "something new was stored"),
+    };
+    if hit.of > Some(hit.count) {
+        return format!("{what} at {at} only where {needed}");
+    }
+    let call = if hit.is_caller { "in the call " } else { "" };
+    let verb = if hit.is_caller { "skip" } else { "remove" };
+    if hit.has_needed_fence {
+        format!(
+            "{verb} the {what} {call}at {at}, but keep its fence, which completes other flushes"
+        )
+    } else {
+        format!("{verb} the {what} {call}at {at}")
     }
 }
 
@@ -156,16 +198,16 @@ fn suggestion(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> Option<Strin
             format!("persist the object after the store at {at}, or change it in a transaction")
         }
         Code::StoreNotAdded => format!("add the range to the transaction before the store at {at}"),
-        Code::DuplicateAdd if hit.of > Some(hit.count) => {
-            format!("skip the add at {at} where the range is already added")
-        }
-        Code::DuplicateAdd | Code::AddWithoutStore => format!("remove the add at {at}"),
-        Code::RedundantFlush => format!("remove the {} at {at}", remedy.operation()),
-        Code::RedundantFence => format!("remove the fence at {at}"),
-        Code::VolatileFlush => format!("remove the flush at {at}, or flush the pool instead"),
+        Code::DuplicateAdd
+        | Code::AddWithoutStore
+        | Code::RedundantFlush
+        | Code::RedundantFence => without(hit, at, remedy),
+        Code::VolatileFlush => format!("{}, or flush the pool instead", without(hit, at, remedy)),
         Code::TransientData => {
             let durable = remedy.of("it");
-            format!("keep the data in volatile memory, or {durable} after the store at {at}")
+            format!(
+                "{durable} after the store at {at}, or keep the data in volatile memory if it need not survive"
+            )
         }
         Code::DirtyOverwrite => {
             format!("make the value stored at {at} durable first, or do not store it")

@@ -1,15 +1,16 @@
 //! From call stacks to places in the sources.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use powerfail_finding::{DurableBy, Finding, Role, SourcePlace, StackFrame, hex};
-use powerfail_lint::{Business, Standing, Symbols, Trust, attributed_frame};
+use powerfail_lint::{Business, LineNumber, Standing, Symbols, Trust, attributed_frame};
 use powerfail_model::{Domain, Event, EventIndex, Place};
 use powerfail_oracle::Backtrace;
 use powerfail_symbol::{AddressKind, Problem, Resolved, Symbolizer};
 use powerfail_trace::{
     AnnotatedRange, Annotation, Body, Frame, MarkKind, Module, Result, StackId, Trace,
 };
+use rustc_hash::FxHashMap;
 
 use crate::remedy::Remedy;
 
@@ -48,6 +49,8 @@ pub(crate) struct Places<'t> {
     trust: Trust,
     symbolizer: Symbolizer,
     remedy: Remedy,
+    /// The lines of the user's sources that were asked for.
+    lines: FxHashMap<(PathBuf, Option<u32>), LineNumber>,
 }
 
 /// An event that a place is about.
@@ -56,6 +59,8 @@ pub(crate) struct Access<'a> {
     pub(crate) stack: StackId,
     /// Where in the stack to begin to look for code of the user.
     pub(crate) user: StackId,
+    /// How many lines of the user there lie inside of the one to show.
+    pub(crate) inlined: u32,
     pub(crate) event: EventIndex,
     pub(crate) place: Option<Place>,
     pub(crate) len_bytes: u64,
@@ -69,6 +74,7 @@ impl<'t> Places<'t> {
             trust: trust.clone(),
             symbolizer: Symbolizer::new(trace.modules()),
             remedy: Remedy::default(),
+            lines: FxHashMap::default(),
         }
     }
 
@@ -161,10 +167,11 @@ impl<'t> Places<'t> {
         place.stack = self.frames(access.stack, AddressKind::Instruction);
         if access.user == access.stack || access.user.is_none() {
             let frames = std::mem::take(&mut place.stack);
-            locate(&mut place, &frames);
+            locate(&mut place, users_frames(&frames, access.inlined));
             place.stack = frames;
         } else {
-            locate(&mut place, &self.frames(access.user, AddressKind::Return));
+            let frames = self.frames(access.user, AddressKind::Return);
+            locate(&mut place, users_frames(&frames, access.inlined));
         }
         if let Some(at) = access.place {
             let pool = self.trace.pools().get(at.pool.0 as usize);
@@ -208,6 +215,7 @@ impl<'t> Places<'t> {
         let access = Access {
             stack: record.stack,
             user: user.unwrap_or(record.stack),
+            inlined: 0,
             event,
             place,
             len_bytes: bytes.len() as u64,
@@ -304,6 +312,25 @@ impl Symbols for Places<'_> {
 
     fn business_of_call(&mut self, caller: Frame) -> Business {
         Names(&mut self.symbolizer).business_of_call(caller)
+    }
+
+    fn lines(&mut self, frame: Frame, is_site: bool) -> Option<Vec<LineNumber>> {
+        let kind = if is_site {
+            AddressKind::Instruction
+        } else {
+            AddressKind::Return
+        };
+        let resolved = self.symbolizer.resolve(frame, kind);
+        let mut lines = Vec::new();
+        for source in &resolved.frames {
+            let Some(file) = &source.file else { continue };
+            if !is_system(&file.display().to_string()) {
+                let number = LineNumber(self.lines.len() as u32);
+                let line = self.lines.entry((file.clone(), source.line));
+                lines.push(*line.or_insert(number));
+            }
+        }
+        Some(lines)
     }
 }
 
@@ -439,14 +466,27 @@ fn is_system(file: &str) -> bool {
     SYSTEM.iter().any(|part| file.contains(part)) || HEADERS.contains(&name)
 }
 
+fn is_users(frame: &StackFrame) -> bool {
+    !frame.trusted && frame.file.as_deref().is_some_and(|file| !is_system(file))
+}
+
+/// The frames of a stack without the first ones of the user's own sources, and what lies inside of them.
+fn users_frames(frames: &[StackFrame], skipped: u32) -> &[StackFrame] {
+    let mut left = frames;
+    for _ in 0..skipped {
+        let Some(first) = left.iter().position(is_users) else {
+            return frames;
+        };
+        left = &left[first + 1..];
+    }
+    left
+}
+
 /// The frame to show for a stack: the innermost one of the user's own sources.
 fn users_frame(frames: &[StackFrame]) -> Option<&StackFrame> {
-    let is_users = |frame: &&StackFrame| {
-        !frame.trusted && frame.file.as_deref().is_some_and(|file| !is_system(file))
-    };
     frames
         .iter()
-        .find(is_users)
+        .find(|frame| is_users(frame))
         .or_else(|| frames.iter().find(|frame| !frame.trusted))
         .or_else(|| frames.first())
 }

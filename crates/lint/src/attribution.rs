@@ -52,6 +52,45 @@ pub trait Symbols {
     /// is a return address. Asked if the frames of a trusted library do not tell: a function that
     /// ends in a jump leaves no frame, and the one that it jumps to may have no name.
     fn business_of_call(&mut self, caller: Frame) -> Business;
+
+    /// The lines of the user's sources at `frame`, innermost first: several if calls are inlined there, none if all of it
+    /// comes from headers of the system, or is unknown. Nothing if there are no sources at all: then each frame is a
+    /// line of its own.
+    fn lines(&mut self, _frame: Frame, _is_site: bool) -> Option<Vec<LineNumber>> {
+        None
+    }
+}
+
+/// A line of the sources. Equal numbers are the same line of the same file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LineNumber(pub u32);
+
+/// A line of code on a call stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    pub(crate) node: StackId,
+    /// The node is the event itself, not a call.
+    is_site: bool,
+    /// How many of the lines at the node's address lie inside of this one, by inlined calls.
+    pub(crate) inlined: u32,
+}
+
+impl Position {
+    pub(crate) const fn of(node: StackId, is_site: bool) -> Self {
+        Self {
+            node,
+            is_site,
+            inlined: 0,
+        }
+    }
+}
+
+/// What tells lines of code apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CodeKey {
+    Line(LineNumber),
+    /// Where no line is known.
+    Frame(Option<Frame>),
 }
 
 /// Knows no function: what opaque libraries do is never reported.
@@ -197,6 +236,49 @@ impl<'t> Attribution<'t> {
             *place = Some(answer);
         }
         answer
+    }
+
+    /// The line of the user's at a position or, where there is none, the next one outside of it.
+    pub(crate) fn code_at(&mut self, at: Position) -> (Position, CodeKey) {
+        let frame = self.trace.stack_node(at.node).map(|node| node.frame);
+        self.users_line(at).unwrap_or((at, CodeKey::Frame(frame)))
+    }
+
+    /// The next line of the user's outside of a position: where the function of that one is called.
+    pub(crate) fn code_outside(&mut self, at: Position) -> Option<(Position, CodeKey)> {
+        let node = self.trace.stack_node(at.node)?;
+        let lines = self.symbols.lines(node.frame, at.is_site);
+        let inlined = at.inlined + 1;
+        if lines.is_some_and(|lines| lines.len() > inlined as usize) {
+            return Some(self.code_at(Position { inlined, ..at }));
+        }
+        self.is_user(node.caller)
+            .then(|| self.code_at(Position::of(node.caller, false)))
+    }
+
+    fn users_line(&mut self, mut at: Position) -> Option<(Position, CodeKey)> {
+        loop {
+            let node = self.trace.stack_node(at.node)?;
+            let lines = self.symbols.lines(node.frame, at.is_site)?;
+            if let Some(line) = lines.get(at.inlined as usize) {
+                return Some((at, CodeKey::Line(*line)));
+            }
+            if !self.is_user(node.caller) {
+                return None;
+            }
+            at = Position::of(node.caller, false);
+        }
+    }
+
+    /// The call that a node's function is in, if it is known.
+    pub(crate) fn caller(&self, node: StackId) -> Option<StackId> {
+        let caller = self.trace.stack_node(node)?.caller;
+        (!caller.is_none()).then_some(caller)
+    }
+
+    /// The calls that a node is in, innermost first.
+    pub(crate) fn callers(&self, node: StackId) -> impl Iterator<Item = StackId> {
+        std::iter::successors(self.caller(node), |node| self.caller(*node))
     }
 
     /// Whether two nodes have the same frame, regardless of the caller.

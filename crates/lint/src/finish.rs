@@ -9,7 +9,7 @@ use powerfail_trace::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::Attribution;
-use crate::blame::{Culprit, culprits};
+use crate::blame::{Culprit, culprits, lines_with};
 use crate::hit::{Hit, HitSite, Linted};
 use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
 use crate::pass::{Pass, words};
@@ -24,7 +24,7 @@ pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
     pass.end_calls();
     count_overwrites(&mut pass);
     count_losses(&mut pass, trace);
-    let mut hits = useless_calls(&mut pass, trace);
+    let mut hits = useless_calls(&mut pass);
     hits.extend(by_frames(pass, trace));
     describe(trace, &mut hits)?;
     hits.sort_by_key(|hit| {
@@ -163,11 +163,12 @@ fn is_of_neglected_object(pass: &Pass<'_>, line: LineSlot, store: &Store) -> boo
 }
 
 /// Flushes and fences that did nothing, and adds.
-fn useless_calls(pass: &mut Pass<'_>, trace: &Trace) -> Vec<Hit> {
+fn useless_calls(pass: &mut Pass<'_>) -> Vec<Hit> {
     // A function that flushes volatile memory for one caller flushes pools for others.
     if !pass.volatile_flushes.0.is_empty() {
         pass.volatile_flushes.add_useful(&pass.flushes);
     }
+    let completing = lines_with(&pass.completing_fences, &mut pass.users);
     let kinds = [
         (Code::RedundantFlush, Role::Flush, &pass.flushes),
         (Code::RedundantFence, Role::Fence, &pass.fences),
@@ -175,51 +176,58 @@ fn useless_calls(pass: &mut Pass<'_>, trace: &Trace) -> Vec<Hit> {
     ];
     let mut hits = Vec::new();
     for (code, role, calls) in kinds {
-        for culprit in culprits(calls, &pass.users, trace) {
-            let Culprit {
-                first,
-                useless,
-                all,
-            } = culprit;
-            hits.push(Hit {
-                code,
-                sites: vec![site(role, first)],
-                count: useless,
-                of: Some(all),
-                confirmed: true,
-                more: Vec::new(),
-            });
-        }
+        let culprits = culprits(calls, &mut pass.users).into_iter();
+        // A flush of volatile memory is the wrong flush, however often it is the right one.
+        let culprits = culprits.filter(|it| code == Code::VolatileFlush || it.is_mostly_useless());
+        hits.extend(culprits.map(|culprit| {
+            let hit = of_culprit(code, role, &culprit);
+            let has_needed_fence = role == Role::Flush && completing.contains(&culprit.key);
+            Hit {
+                has_needed_fence,
+                ..hit
+            }
+        }));
     }
-    hits.extend(useless_adds(pass, trace));
+    hits.extend(useless_adds(pass));
     hits
 }
 
+fn of_culprit(code: Code, role: Role, culprit: &Culprit) -> Hit {
+    let site = HitSite {
+        inlined: culprit.inlined,
+        ..site(role, culprit.first)
+    };
+    Hit {
+        code,
+        sites: vec![site],
+        count: culprit.useless,
+        of: Some(culprit.all),
+        is_caller: culprit.is_caller,
+        has_needed_fence: false,
+        confirmed: true,
+        more: Vec::new(),
+    }
+}
+
 /// Adds to transactions that were not needed.
-fn useless_adds(pass: &Pass<'_>, trace: &Trace) -> Vec<Hit> {
+fn useless_adds(pass: &mut Pass<'_>) -> Vec<Hit> {
     let transactions = &pass.transactions;
-    let duplicates = culprits(&transactions.duplicates, &pass.users, trace);
-    let unused = culprits(&transactions.unused, &pass.users, trace);
+    let duplicates = culprits(&transactions.duplicates, &mut pass.users);
+    let unused = culprits(&transactions.unused, &mut pass.users);
+    let duplicates = duplicates.into_iter().filter(Culprit::is_mostly_useless);
     // What is stored to at other times is added for those.
-    let unused = unused.into_iter().filter(|it| it.useless == it.all);
-    let duplicates = duplicates.into_iter().map(|it| (Code::DuplicateAdd, it));
+    let unused = unused.into_iter().filter(Culprit::is_always_useless);
+    let duplicates = duplicates.map(|it| (Code::DuplicateAdd, it));
     let unused = unused.map(|it| (Code::AddWithoutStore, it));
     let hits = duplicates.chain(unused).map(|(code, culprit)| {
-        let mut sites = vec![site(Role::Add, culprit.first)];
+        let mut hit = of_culprit(code, Role::Add, &culprit);
         let partner = transactions.partners.get(&culprit.first.event);
-        sites.extend(partner.map(|partner| match *partner {
+        hit.sites.extend(partner.map(|partner| match *partner {
             Partner::Add(seen) => site(Role::Add, seen),
             Partner::Allocation(seen) => site(Role::Allocation, seen),
             Partner::Commit(seen) => site(Role::Commit, seen),
         }));
-        Hit {
-            code,
-            sites,
-            count: culprit.useless,
-            of: Some(culprit.all),
-            confirmed: true,
-            more: Vec::new(),
-        }
+        hit
     });
     hits.collect()
 }
@@ -270,6 +278,8 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
             sites: sites.map(|(seen, role)| site(*role, *seen)).collect(),
             count: tally.count,
             of: None,
+            is_caller: false,
+            has_needed_fence: false,
             confirmed: !matches!(code, Code::PublishedBeforeDurable | Code::StoreNotAdded),
             more,
         }
@@ -295,6 +305,7 @@ fn site(role: Role, seen: Seen) -> HitSite {
         role,
         stack: seen.stack,
         user: seen.user,
+        inlined: 0,
         event: EventIndex(seen.event),
         thread: ThreadIndex(0),
         place: None,

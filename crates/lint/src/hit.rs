@@ -13,8 +13,12 @@ pub struct Hit {
     pub sites: Vec<HitSite>,
     /// How often it was seen.
     pub count: u64,
-    /// For a flush or a fence: how often that place was executed at all.
+    /// For a flush, a fence or an add: how often that line of code was executed at all.
     pub of: Option<u64>,
+    /// The line to blame calls a function of the user's that flushes, fences or adds.
+    pub is_caller: bool,
+    /// For a flush: the same line also has a fence, which completes other flushes.
+    pub has_needed_fence: bool,
     /// Whether the trace alone proves it. Otherwise it is a candidate, and a crash has to show it.
     pub confirmed: bool,
     /// Of a candidate: further events like the first one, at which a crash may show it.
@@ -32,6 +36,8 @@ pub struct HitSite {
     /// where a function of the user's flushes for several callers, the caller. None if no stack is
     /// known.
     pub user: StackId,
+    /// How many lines of the user's at that node lie inside of the line to blame, by inlined calls.
+    pub inlined: u32,
     /// The event.
     pub event: EventIndex,
     /// Its thread.

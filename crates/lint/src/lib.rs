@@ -7,7 +7,8 @@
 //! The patterns are those of Mumak's trace analysis (section 4.2 of its paper of 2023), with these deviations:
 //!
 //! 1. The unit of a flush is the call that made it, not the line: a call that covers one line with
-//!    something new is good practice, whatever its other lines hold.
+//!    something new is good practice, whatever its other lines hold. A call is not redundant either if its
+//!    line was flushed only along with what other code stored beside it.
 //! 2. Flushing what another thread has flushed but not fenced is not redundant: this thread has no
 //!    other way to be sure.
 //! 3. A locked operation completes flushes but does not make the next sfence redundant: it was
@@ -42,7 +43,7 @@ mod threads;
 mod transactions;
 mod trust;
 
-pub use attribution::{Business, NoSymbols, Symbols, attributed_frame};
+pub use attribution::{Business, LineNumber, NoSymbols, Symbols, attributed_frame};
 pub use hit::{Hit, HitSite, Linted};
 pub use options::LintOptions;
 pub use owners::Owners;

@@ -68,6 +68,11 @@ pub(crate) struct Pass<'t> {
     pub(crate) flushes: Calls,
     pub(crate) fences: Calls,
     pub(crate) volatile_flushes: Calls,
+    /// Fences that completed flushes, by the node of the user's frame; and whether that is the fence itself.
+    pub(crate) completing_fences: FxHashMap<StackId, bool>,
+    /// Lines that were flushed along with what other code stored beside it: by which flush, of which thread. Who stored
+    /// the rest still has to flush it.
+    lucky_lines: FxHashMap<LineSlot, (StackId, u32)>,
     /// For each stack, whether a store of it was ever flushed.
     pub(crate) flushed_sites: Vec<bool>,
     /// Overwrites in lines that are not flushed yet.
@@ -77,6 +82,7 @@ pub(crate) struct Pass<'t> {
     /// Those of them that the present event made durable.
     matured: Vec<Publish>,
     promises: Vec<Promise>,
+    calls: Vec<StackId>,
     pub(crate) transactions: Transactions,
 }
 
@@ -108,11 +114,14 @@ impl<'t> Pass<'t> {
             flushes: Calls::default(),
             fences: Calls::default(),
             volatile_flushes: Calls::default(),
+            completing_fences: FxHashMap::default(),
+            lucky_lines: FxHashMap::default(),
             flushed_sites: vec![false; trace.stack_count() as usize + 1],
             overwrites: FxHashMap::default(),
             publishes: FxHashMap::default(),
             matured: Vec::new(),
             promises: Vec::new(),
+            calls: Vec::new(),
             transactions: Transactions::default(),
         }
     }

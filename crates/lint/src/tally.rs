@@ -73,6 +73,8 @@ pub(crate) struct Uses {
     pub(crate) useless: u64,
     pub(crate) all: u64,
     pub(crate) first: Option<Seen>,
+    /// The user's frame is the event itself, not a call.
+    pub(crate) is_site: bool,
 }
 
 /// The calls of one kind, by the node of the user's frame.
@@ -85,6 +87,7 @@ impl Calls {
             useless: 0,
             all: 0,
             first: None,
+            is_site: seen.stack == seen.user,
         });
         uses.all += 1;
         if useless {
@@ -101,6 +104,7 @@ impl Calls {
                 useless: 0,
                 all: 0,
                 first: None,
+                is_site: other.is_site,
             });
             uses.all += other.all;
         }

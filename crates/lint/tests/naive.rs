@@ -293,7 +293,22 @@ impl Naive<'_> {
         written || written_by_it || self.is_open(line, flush) && !flushed_by_it
     }
 
+    /// Adds a place that was useless, unless it was needed more often.
+    fn add_useless(code: Code, calls: &[(u64, bool)], found: &mut Found) {
+        for &(site, useless) in calls.iter().filter(|(_, useless)| *useless) {
+            let all = calls.iter().filter(|call| call.0 == site).count();
+            let in_vain = calls
+                .iter()
+                .filter(|call| **call == (site, useless))
+                .count();
+            if 2 * in_vain >= all {
+                found.push((code, vec![site], 1));
+            }
+        }
+    }
+
     fn redundant_flushes(&self, found: &mut Found) {
+        let mut calls: Vec<(u64, bool)> = Vec::new();
         for thread in 0..3 {
             // The current call: its site, the line after it, whether it was useful.
             let mut call: Option<(u64, u64, bool)> = None;
@@ -317,22 +332,20 @@ impl Naive<'_> {
                     && self.domain == Domain::PageCache
                 {
                     let mut lines = 0..(offset + len).div_ceil(64) + 8;
-                    if !lines.any(|line| self.syncs(event, line) && self.is_open(line, event)) {
-                        found.push((Code::RedundantFlush, vec![step.site], 1));
-                    }
+                    let useful =
+                        lines.any(|line| self.syncs(event, line) && self.is_open(line, event));
+                    calls.push((step.site, !useful));
                 }
-                if let Some((site, _, false)) = call {
-                    found.push((Code::RedundantFlush, vec![site], 1));
-                }
+                calls.extend(call.map(|(site, _, useful)| (site, !useful)));
                 call = next;
             }
-            if let Some((site, _, false)) = call {
-                found.push((Code::RedundantFlush, vec![site], 1));
-            }
+            calls.extend(call.map(|(site, _, useful)| (site, !useful)));
         }
+        Self::add_useless(Code::RedundantFlush, &calls, found);
     }
 
     fn redundant_fences(&self, found: &mut Found) {
+        let mut calls = Vec::new();
         for (event, step) in self.steps.iter().enumerate() {
             if !matches!(step.act, Act::Fence(FenceKind::Sfence))
                 || self.domain == Domain::PageCache
@@ -353,10 +366,9 @@ impl Naive<'_> {
                     Act::Flush(..) | Act::Store(StoreKind::NonTemporal, ..)
                 )
             });
-            if !worked {
-                found.push((Code::RedundantFence, vec![step.site], 1));
-            }
+            calls.push((step.site, !worked));
         }
+        Self::add_useless(Code::RedundantFence, &calls, found);
     }
 
     fn overwrites(&self, found: &mut Found) {

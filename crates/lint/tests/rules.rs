@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{POOL_ADDRESS, POOL_BYTES, Script, hits, place, summary};
+use common::{POOL_ADDRESS, POOL_BYTES, Script, hits, hits_with, place, summary};
 use powerfail_finding::{Code, Role};
-use powerfail_lint::LintOptions;
+use powerfail_lint::{Business, LineNumber, LintOptions, Symbols};
 use powerfail_model::{Domain, Event, FenceKind, FlushKind, PoolIndex, StoreKind};
-use powerfail_trace::{Annotation, Body};
+use powerfail_trace::{Annotation, Body, Frame};
 
 type Found = Vec<(Code, Vec<u64>, u64)>;
 
@@ -522,6 +522,143 @@ fn a_helper_is_to_blame_for_its_callers_only_if_it_is_always_useless() {
             .persist(0),
     );
     assert_eq!(always, [(Code::RedundantFlush, vec![50], 2)]);
+}
+
+/// A line that is needed in some executions is shown with its counts, if it was useless in at least half of them.
+#[test]
+fn what_is_needed_in_some_executions_is_counted() {
+    let rounds = |script: &mut Script, rounds: &[bool]| {
+        for (round, &flushes) in (0..).zip(rounds) {
+            if flushes {
+                script.line(10).store(round * 64, 1).clwb(round * 64);
+            }
+            script.line(20).sfence();
+        }
+        let trace = script.trace();
+        let hits = hits(&trace, &LintOptions::default());
+        hits.iter()
+            .map(|hit| (hit.count, hit.of))
+            .collect::<Vec<_>>()
+    };
+    let every_second = rounds(&mut script(), &[true, false, true, false]);
+    assert_eq!(every_second, [(2, Some(4))]);
+    assert_eq!(rounds(&mut script(), &[true, true, true, false]), []);
+}
+
+/// Names lines of the sources: ten bytes of code are a line, and from 1000 on a function is inlined that has its own.
+struct Lines;
+
+impl Symbols for Lines {
+    fn business(&mut self, _: Frame, _: bool) -> Business {
+        Business::Unknown
+    }
+
+    fn business_of_call(&mut self, _: Frame) -> Business {
+        Business::Unknown
+    }
+
+    fn lines(&mut self, frame: Frame, _: bool) -> Option<Vec<LineNumber>> {
+        let Frame::Module { offset, .. } = frame else {
+            return None;
+        };
+        let line = LineNumber((offset % 1000 / 10) as u32);
+        Some(if offset >= 1000 {
+            vec![LineNumber(99), line]
+        } else {
+            vec![line]
+        })
+    }
+}
+
+/// Copies of a line that the compiler made are one line.
+#[test]
+fn an_unrolled_loop_is_one_place() {
+    let trace = script()
+        .line(10)
+        .store(0, 1)
+        .clwb(0)
+        .line(20)
+        .sfence()
+        .line(24)
+        .sfence()
+        .trace();
+    let hits = hits_with(&trace, &LintOptions::default(), &mut Lines);
+    assert_eq!(hits.len(), 1);
+    assert_eq!((hits[0].count, hits[0].of), (1, Some(2)));
+}
+
+/// A function that is inlined flushes for its callers, as one that is not.
+#[test]
+fn an_inlined_helper_is_not_to_blame_for_its_callers() {
+    let trace = script()
+        .line(10)
+        .store(0, 1)
+        .line(1020)
+        .persist(0)
+        .line(1030)
+        .persist(0)
+        .trace();
+    let found = hits_with(&trace, &LintOptions::default(), &mut Lines);
+    assert_eq!(
+        summary(&trace, &found),
+        [(Code::RedundantFlush, vec![1030], 1)]
+    );
+    assert_eq!((found[0].sites[0].inlined, found[0].is_caller), (1, true));
+    assert_eq!(found[0].of, Some(1));
+}
+
+#[test]
+fn a_useless_flush_may_come_with_a_fence_that_is_needed() {
+    let has_needed_fence = |script: &mut Script| {
+        let trace = script.trace();
+        let hits = hits(&trace, &LintOptions::default());
+        assert_eq!(hits.len(), 1);
+        assert_eq!(hits[0].code, Code::RedundantFlush);
+        hits[0].has_needed_fence
+    };
+    let completes = has_needed_fence(script().line(10).store(0, 1).clwb(0).line(20).persist(64));
+    assert!(completes);
+    let waits_for_nothing = has_needed_fence(
+        script()
+            .line(10)
+            .store(0, 1)
+            .persist(0)
+            .line(20)
+            .persist(64),
+    );
+    assert!(!waits_for_nothing);
+}
+
+/// A function stores and calls another one, which stores beside it and flushes what it has stored itself.
+#[test]
+fn a_flush_for_other_code_does_not_make_ones_own_redundant() {
+    let main = (common::PROGRAM, 1);
+    let outer = |line| [(common::PROGRAM, line), main];
+    let inner = |line| [(common::PROGRAM, line), (common::PROGRAM, 25), main];
+    let beside = |script: &mut Script| {
+        script.stack(&outer(20)).store(8, 1);
+        script.stack(&inner(30)).store(0, 1);
+        script.stack(&inner(31)).persist(0);
+        script.stack(&outer(26)).persist(8);
+    };
+    let mut once = script();
+    beside(&mut once);
+    assert_eq!(found(&mut once), []);
+    let mut twice = script();
+    beside(&mut twice);
+    twice.stack(&outer(27)).persist(8);
+    assert_eq!(found(&mut twice), [(Code::RedundantFlush, vec![27], 1)]);
+    // The inner function flushes what the outer one has stored, and nothing else: it was called for that.
+    let called_for_it = found(
+        script()
+            .stack(&outer(20))
+            .store(8, 1)
+            .stack(&inner(31))
+            .persist(0)
+            .stack(&outer(26))
+            .persist(8),
+    );
+    assert_eq!(called_for_it, [(Code::RedundantFlush, vec![26], 1)]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! The tests in `planted` check that planted bugs are found at their lines.
 
 mod addresses;
+mod advice;
 mod annotations;
 mod budget;
 mod commits;

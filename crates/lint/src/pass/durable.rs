@@ -16,6 +16,10 @@ impl Pass<'_> {
         let thread = self.threads.get(now.thread);
         let reported = user.is_attributed() && !now.silent;
         let worked = thread.worked;
+        if user.is_attributed() && !thread.promises.is_empty() {
+            let is_site = user.node() == now.stack;
+            self.completing_fences.insert(user.node(), is_site);
+        }
         if kind != FenceKind::Locked {
             thread.worked = false;
         }

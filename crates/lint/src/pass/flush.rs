@@ -28,9 +28,11 @@ impl Pass<'_> {
             return;
         }
         let slot = self.lines.touch(at.pool, number);
+        let is_owed = self.is_owed(now, slot);
         let line = self.lines.line(slot);
         // What this thread stored another one may have flushed by chance, with what it stored itself.
-        let useful = line.has(line_flag::WRITTEN_SINCE_FLUSH)
+        let useful = is_owed
+            || line.has(line_flag::WRITTEN_SINCE_FLUSH)
             || line.writers & writer(now.thread) != 0
             || line.open().is_some_and(|open| {
                 let open = self.lines.opened(open);
@@ -38,6 +40,10 @@ impl Pass<'_> {
             });
         if !is_requested {
             self.count_flush(now, at.pool, number, useful);
+        }
+        if self.misses_a_store(now, slot) {
+            let user = self.users.of_order(now.stack);
+            self.lucky_lines.insert(slot, (user.node(), now.thread));
         }
         self.flush_line(now, slot, Some((now.event, now.stack)));
         let is_users = self.users.of_order(now.stack).is_attributed();
@@ -61,6 +67,56 @@ impl Pass<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the last flush of a line was for the sake of other stores than this one can be. Then this one is what
+    /// makes them durable as far as their code knows.
+    fn is_owed(&mut self, now: Moment, slot: LineSlot) -> bool {
+        let Some(&(flush, thread)) = self.lucky_lines.get(&slot) else {
+            return false;
+        };
+        let is_another = thread == now.thread && flush != self.users.of_order(now.stack).node();
+        if is_another {
+            self.lucky_lines.remove(&slot);
+        }
+        is_another
+    }
+
+    /// Whether a flush covers stores of the thread that it is not made for.
+    ///
+    /// It is made for the innermost function on its call stack that has stored to the line, and for all that this
+    /// function has called. What others stored beside that is covered only because it shares the line. If no such
+    /// function has stored to it, the flush is made for all of it.
+    fn misses_a_store(&mut self, now: Moment, slot: LineSlot) -> bool {
+        let Some(open) = self.lines.line(slot).open() else {
+            return false;
+        };
+        let opened = self.lines.opened(open);
+        if !opened.dirty {
+            return false;
+        }
+        // Where the functions that stored were called.
+        let mut calls = std::mem::take(&mut self.calls);
+        calls.clear();
+        for store in self.stores.list(opened.stores) {
+            if store.thread == now.thread && !store.has(flag::FLUSHED | flag::SILENT) {
+                let user = self.users.of_store(store.stack).node();
+                calls.extend(self.users.caller(user));
+            }
+        }
+        calls.dedup();
+        let misses = calls.len() > 1 && {
+            let flush = self.users.of_order(now.stack).node();
+            let mut around = self.users.callers(flush);
+            let made_for = around.find(|call| calls.contains(call));
+            made_for.is_some_and(|call| {
+                let is_inside =
+                    |it: StackId| it == call || self.users.callers(it).any(|outer| outer == call);
+                !calls.iter().all(|it| is_inside(*it))
+            })
+        };
+        self.calls = calls;
+        misses
     }
 
     /// Adds a flush to the call that it is a part of.
