@@ -3,25 +3,16 @@
 //! Not a criterion bench: it runs for seconds. Needs gcc and libpmemobj, and `powerfail` built in release
 //! mode, which `cargo xtask bench check` builds.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use powerfail_benches::{compile, here, powerfail, run};
+
 fn main() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let powerfail = std::env::var_os("POWERFAIL")
-        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
-    assert!(powerfail.exists(), "{} is not built", powerfail.display());
+    let powerfail = powerfail();
     let folder = tempfile::tempdir().expect("temporary folder");
-    let program = folder.path().join("btree");
-    let status = Command::new("gcc")
-        .args(["-O2", "-g", "-o"])
-        .arg(&program)
-        .arg(here.join("record/btree.c"))
-        .arg("-lpmemobj")
-        .status()
-        .expect("gcc runs");
-    assert!(status.success(), "btree does not compile");
+    let source = here().join("record/btree.c");
+    let program = compile(&source, folder.path(), &["-O2", "-g", "-lpmemobj"]);
     let out = folder.path().join("out");
     let trace = folder.path().join("lint.trace");
 
@@ -59,15 +50,4 @@ fn main() {
         totals["recovery_runs"],
         report["findings"].as_array().map_or(0, Vec::len)
     );
-}
-
-/// Runs a command that must succeed, and returns its output.
-fn run(command: &mut Command) -> String {
-    let output = command.output().expect("powerfail runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

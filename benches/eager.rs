@@ -4,10 +4,11 @@
 //! Not a criterion bench: it runs for seconds. Needs gcc, and `powerfail` built in release mode, which
 //! `cargo xtask bench eager` builds.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use powerfail_benches::{compile, here, powerfail, run};
 use powerfail_explore::{EagerOptions, EagerStates, Survey};
 use powerfail_model::SparseImage;
 use powerfail_trace::Trace;
@@ -18,19 +19,10 @@ const STATES_FORKED: f64 = 1_500.0;
 const STATES_EXECUTED: f64 = 300.0;
 
 fn main() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let powerfail = std::env::var_os("POWERFAIL")
-        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
-    assert!(powerfail.exists(), "{} is not built", powerfail.display());
+    let powerfail = powerfail();
     let folder = tempfile::tempdir().expect("temporary folder");
-    let program = folder.path().join("log");
-    let compiled = Command::new("gcc")
-        .args(["-O2", "-g", "-Wl,-z,now", "-o"])
-        .arg(&program)
-        .arg(here.join("eager/log.c"))
-        .status()
-        .expect("gcc runs");
-    assert!(compiled.success(), "the program does not compile");
+    let source = here().join("eager/log.c");
+    let program = compile(&source, folder.path(), &["-O2", "-g", "-Wl,-z,now"]);
     let trace = folder.path().join("log.trace");
     let mut record = Command::new(&powerfail);
     record.args(["record", "-o"]).arg(&trace).arg("--");
@@ -93,16 +85,4 @@ fn pure(path: &Path) {
 )]
 fn rate(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
-}
-
-/// Runs a command that must succeed, and returns its output.
-fn run(command: &mut Command) -> String {
-    let output = command.output().expect("powerfail runs");
-    assert!(
-        output.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

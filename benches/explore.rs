@@ -12,19 +12,14 @@ mod measure;
 #[path = "explore/programs.rs"]
 mod programs;
 
-use std::path::{Path, PathBuf};
-
 use document::Document;
 use measure::{Bench, Measured};
+use powerfail_benches::{here, powerfail};
 use programs::{ARRAY_LENGTHS, FIGURES, INDEXES, INSERTS};
 
 fn main() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let powerfail = std::env::var_os("POWERFAIL")
-        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
-    assert!(powerfail.exists(), "{} is not built", powerfail.display());
-    let bench = Bench::new(powerfail, here.join("../tests/targets/explore"));
-    let mut document = Document::open(here.join("../docs/figures/exploration.md"));
+    let bench = Bench::new(powerfail(), here().join("../tests/targets/explore"));
+    let mut document = Document::open(here().join("../docs/figures/exploration.md"));
     document.replace("indexes", &indexes(&bench));
     document.replace("array", &array(&bench));
     document.replace("figures", &figures(&bench));

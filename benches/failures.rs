@@ -5,27 +5,18 @@
 //! Not a criterion bench: it runs for seconds. Needs gcc and libpmem, and `powerfail` built in release mode, which
 //! `cargo xtask bench failures` builds.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
+
+use powerfail_benches::{compile, here, powerfail};
 
 const LINES: [&str; 3] = ["4", "8", "16"];
 
 fn main() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let powerfail = std::env::var_os("POWERFAIL")
-        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
-    assert!(powerfail.exists(), "{} is not built", powerfail.display());
+    let powerfail = powerfail();
     let folder = tempfile::tempdir().expect("temporary folder");
-    let program = folder.path().join("records");
-    let status = Command::new("gcc")
-        .args(["-O1", "-g", "-o"])
-        .arg(&program)
-        .arg(here.join("failures/records.c"))
-        .arg("-lpmem")
-        .status()
-        .expect("gcc runs");
-    assert!(status.success(), "records does not compile");
+    let source = here().join("failures/records.c");
+    let program = compile(&source, folder.path(), &["-O1", "-g", "-lpmem"]);
     for lines in LINES {
         let begun = Instant::now();
         let output = Command::new(&powerfail)

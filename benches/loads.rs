@@ -4,9 +4,9 @@
 //! Needs gcc. Builds the runtime itself.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
+use powerfail_benches::{compile, here};
 use powerfail_oracle::{
     Branch, CommandLine, ExploreRequest, LineTable, Oracle, OracleSettings, PageMask, PoolMapping,
     RecoveryPlan, Slot, TableLine, Verdict,
@@ -42,7 +42,7 @@ const CASES: [(&str, &str, Open); 6] = [
 fn main() {
     powerfail_oracle::serve_if_zygote();
     let directory = tempfile::tempdir().expect("a directory");
-    let program = compile(directory.path());
+    let program = compile(&here().join("loads/recovery.c"), directory.path(), &["-O2"]);
     println!(
         "{:<34}{:>11}{:>11}{:>8}{:>12}{:>12}{:>8}",
         "", "native ms", "lazy ms", "ratio", "in all ms", "lazy ms", "traps"
@@ -55,17 +55,6 @@ fn main() {
         };
         measure(name, mode, open, &program, settings);
     }
-}
-
-fn compile(folder: &Path) -> PathBuf {
-    let program = folder.join("recovery");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("loads/recovery.c");
-    let status = Command::new("gcc")
-        .args(["-O2", "-o"])
-        .args([&program, &source])
-        .status();
-    assert!(status.expect("gcc").success());
-    program
 }
 
 fn table(open: Open, pool: &Path, image: &[u8]) -> LineTable {

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use powerfail_benches::{compile, here};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, RunDirectory, default_parent};
 use powerfail_model::{
     CrashState, Event, LineId, LineIndex, Place, PoolIndex, PoolOffset, Rules, StoreKind,
@@ -140,13 +141,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
 /// How many states per second one core tries.
 fn states_a_second(wanted: &str) {
     let directory = tempfile::tempdir().expect("a directory");
-    let recovery = directory.path().join("recovery");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle/recovery.c");
-    let compiled = Command::new("gcc")
-        .args(["-O2", "-o"])
-        .args([&recovery, &source])
-        .status();
-    assert!(compiled.expect("gcc").success());
+    let source = here().join("oracle/recovery.c");
+    let recovery = compile(&source, directory.path(), &["-O2"]);
     let runtime: Arc<[u8]> = runtime::bytes().into();
     let trace = trace();
     println!(

@@ -7,11 +7,12 @@
 #[path = "explore/document.rs"]
 mod document;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use document::Document;
+use powerfail_benches::{compile, here, powerfail, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -51,11 +52,7 @@ impl Measured {
 }
 
 fn main() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let powerfail = std::env::var_os("POWERFAIL")
-        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
-    assert!(powerfail.exists(), "{} is not built", powerfail.display());
-    let bench = Bench::new(powerfail, &here.join("record/btree.c"));
+    let bench = Bench::new();
     let mut rows = vec![
         "| inserts | events | failure points | executions | unchanged | recorded | analysed | in all | to native |"
             .to_owned(),
@@ -88,26 +85,18 @@ fn main() {
             println!("target of {target_s} s: {verdict}");
         }
     }
-    let mut document = Document::open(here.join("../docs/figures/races-figures.md"));
+    let mut document = Document::open(here().join("../docs/figures/races-figures.md"));
     document.replace("inserts", &rows);
     document.write();
 }
 
 impl Bench {
-    fn new(powerfail: PathBuf, source: &Path) -> Self {
+    fn new() -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let program = folder.path().join("btree");
-        let status = Command::new("gcc")
-            .args(["-O2", "-g", "-Wl,-z,now", "-o"])
-            .arg(&program)
-            .arg(source)
-            .arg("-lpmemobj")
-            .status()
-            .expect("gcc runs");
-        assert!(status.success(), "btree does not compile");
+        let options = ["-O2", "-g", "-Wl,-z,now", "-lpmemobj"];
         Self {
-            powerfail,
-            program,
+            powerfail: powerfail(),
+            program: compile(&here().join("record/btree.c"), folder.path(), &options),
             folder,
         }
     }
@@ -167,16 +156,4 @@ impl Bench {
         });
         runs.fold(f64::MAX, f64::min)
     }
-}
-
-/// Runs a command that must succeed, and returns its output.
-fn run(command: &mut Command) -> String {
-    let output = command.output().expect("powerfail runs");
-    assert!(
-        output.status.success(),
-        "{command:?}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

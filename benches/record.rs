@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use powerfail_benches::{compile, here, powerfail};
+
 /// How often each measurement is repeated; the best one counts.
 const ROUNDS: usize = 3;
 
@@ -30,10 +32,7 @@ const TARGETS: [Target; 3] = [
 ];
 
 fn main() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let powerfail = std::env::var_os("POWERFAIL")
-        .map_or_else(|| here.join("../target/release/powerfail"), PathBuf::from);
-    assert!(powerfail.exists(), "{} is not built", powerfail.display());
+    let powerfail = powerfail();
     let folder = tempfile::tempdir().expect("temporary folder");
     println!(
         "{:>10} {:>6} {:>10} {:>10} {:>7} {:>12} {:>8} {:>8} {:>9}",
@@ -48,7 +47,8 @@ fn main() {
         "drained s"
     );
     for target in &TARGETS {
-        let program = compile(here, folder.path(), target.name);
+        let source = here().join(format!("record/{}.c", target.name));
+        let program = compile(&source, folder.path(), &["-O2", "-lpmemobj", "-lpmem"]);
         let native = (0..ROUNDS)
             .map(|_| native(&program, target))
             .fold(f64::MAX, f64::min);
@@ -72,19 +72,6 @@ fn main() {
             );
         }
     }
-}
-
-fn compile(here: &Path, folder: &Path, name: &str) -> PathBuf {
-    let program = folder.join(name);
-    let status = Command::new("gcc")
-        .args(["-O2", "-o"])
-        .arg(&program)
-        .arg(here.join(format!("record/{name}.c")))
-        .args(["-lpmemobj", "-lpmem"])
-        .status()
-        .expect("gcc runs");
-    assert!(status.success(), "{name} does not compile");
-    program
 }
 
 /// A pool in memory, removed when it is dropped.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use powerfail_benches::{compile, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -61,15 +62,9 @@ impl Bench {
     }
 
     pub(crate) fn build(&self, name: &str) -> PathBuf {
-        let program = self.folder.path().join(name);
-        let status = Command::new("gcc")
-            .args(["-std=gnu11", "-O2", "-g", "-Wl,-z,now", "-o"])
-            .arg(&program)
-            .arg(self.sources.join(format!("{name}.c")))
-            .status()
-            .expect("gcc runs");
-        assert!(status.success(), "{name} does not compile");
-        program
+        let source = self.sources.join(format!("{name}.c"));
+        let options = ["-std=gnu11", "-O2", "-g", "-Wl,-z,now"];
+        compile(&source, self.folder.path(), &options)
     }
 
     /// Records a workload and explores all of its crash states. No recovery may fail.
@@ -146,16 +141,4 @@ fn timed(command: &Command) -> (String, f64, f64) {
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     (text, whole, user + system)
-}
-
-/// Runs a command that must succeed, and returns its output.
-fn run(command: &mut Command) -> String {
-    let output = command.output().expect("powerfail runs");
-    assert!(
-        output.status.success(),
-        "{command:?}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

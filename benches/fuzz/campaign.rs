@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use powerfail_benches::powerfail;
 use powerfail_finding::{Finding, Report};
 use powerfail_fuzz::CaseRecord;
 
@@ -20,12 +21,7 @@ pub(crate) struct Shown {
 /// Runs a campaign, and returns its output directory.
 pub(crate) fn run(shell: &Shell, name: &str, time: Duration, flags: &[&str]) -> PathBuf {
     let out = shell.folder.join(name);
-    let powerfail = std::env::var_os("POWERFAIL").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/powerfail"),
-        PathBuf::from,
-    );
-    assert!(powerfail.exists(), "{} is not built", powerfail.display());
-    let mut fuzz = Command::new(powerfail);
+    let mut fuzz = Command::new(powerfail());
     fuzz.arg("fuzz").arg("--seeds").arg(&shell.seeds);
     fuzz.arg("--out").arg(&out);
     fuzz.args(["--jobs", &JOBS.to_string()]);

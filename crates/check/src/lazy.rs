@@ -12,7 +12,8 @@
 //!
 //! - [`driver`]: a round of failure points on several workers, with the result of one worker.
 //! - [`executor`]: what a worker executes recovery with; tests replace it by a function.
-//! - [`point`]: one failure point; [`walk`]: the tree of its executions; [`sample`]: where there are too many.
+//! - [`point`]: one failure point; [`walk`]: the tree of its executions; [`leaves`]: what is kept of them;
+//!   [`sample`]: where there are too many.
 //! - [`confirm`]: failing executions become [`failure`]s; [`choices`]: what a finding says about the loads.
 //! - [`nested`]: power failures during recovery. [`robustness`]: executions that no moment of the run explains.
 //! - [`turns`]: how failure points share the time. [`reuse`]: failure points that need no run.
@@ -24,6 +25,7 @@ mod confirm;
 pub(crate) mod driver;
 pub(crate) mod executor;
 mod failure;
+mod leaves;
 mod nested;
 mod point;
 pub(crate) mod reuse;

@@ -11,8 +11,7 @@ use std::sync::Arc;
 
 use powerfail_image::{DirectoryContents, FileContents, PageBytes};
 use powerfail_trace::PAGE_BYTES;
-
-use crate::varint::{put, take, take_bytes};
+use powerfail_trace::varint::{put, take};
 
 /// Runs that are no further apart than this are merged: a new run costs two bytes.
 const MERGE_GAP_BYTES: usize = 3;
@@ -179,6 +178,13 @@ fn apply_page(
 fn take_name<'a>(places: &mut &'a [u8]) -> Option<&'a str> {
     let len = take(places)?;
     std::str::from_utf8(take_bytes(places, len)?).ok()
+}
+
+/// Removes bytes from the front; `None` if there are too few.
+fn take_bytes<'a>(bytes: &mut &'a [u8], len: u64) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
+    *bytes = rest;
+    Some(taken)
 }
 
 #[cfg(test)]

@@ -63,7 +63,6 @@ mod store;
 mod sync;
 mod text;
 mod tree;
-pub mod varint;
 
 pub use campaign::{Campaign, CampaignRecord, discard_unused, read_record};
 pub use case::{CaseNumber, Edge, Priority, Rebuild, StoredFinding, TestCase};
@@ -73,6 +72,7 @@ pub use images::{ImageNode, Images};
 pub use journal::{Journal, JournalLine, JournalReader};
 pub use lock::Lock;
 pub use powerfail_image::{DirectoryContents, ImageId};
+pub use powerfail_trace::varint;
 pub use queue::{Entry, Queue, QueuedCase, Retirement, read_cases};
 pub use stats::{Stats, StatsFile, read_stats};
 pub use sync::{Imported, Pulled, Sync};

@@ -9,10 +9,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use powerfail_trace::varint::{put, take};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::varint::{put, take};
 use crate::{Result, StoreError};
 
 const MAGIC: [u8; 8] = *b"pfpack\x01\n";

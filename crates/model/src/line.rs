@@ -45,6 +45,22 @@ impl OpenStore<'_> {
     }
 }
 
+/// The stores at these places, whose bytes follow each other in the payload.
+fn open_stores<'a>(
+    spans: &'a [StoreSpan],
+    mut payload: &'a [u8],
+) -> impl ExactSizeIterator<Item = OpenStore<'a>> {
+    spans.iter().map(move |span| {
+        let (bytes, rest) = payload.split_at(span.len.into());
+        payload = rest;
+        OpenStore {
+            event: span.event,
+            offset_in_line: span.offset.into(),
+            bytes,
+        }
+    })
+}
+
 impl OpenLine {
     /// Which line this is.
     pub fn id(&self) -> LineId {
@@ -68,34 +84,14 @@ impl OpenLine {
 
     /// The stores that are not sure yet, oldest first.
     pub fn stores(&self) -> impl ExactSizeIterator<Item = OpenStore<'_>> {
-        let mut start = 0;
-        self.stores.iter().map(move |span| {
-            let end = start + usize::from(span.len);
-            let bytes = &self.payload[start..end];
-            start = end;
-            OpenStore {
-                event: span.event,
-                offset_in_line: span.offset.into(),
-                bytes,
-            }
-        })
+        open_stores(&self.stores, &self.payload)
     }
 
     /// The newest `count` of the stores that are not sure yet, oldest first. Costs these alone.
     pub fn newest_stores(&self, count: usize) -> impl Iterator<Item = OpenStore<'_>> {
         let spans = &self.stores[self.stores.len().saturating_sub(count)..];
         let bytes: usize = spans.iter().map(|span| usize::from(span.len)).sum();
-        let mut start = self.payload.len() - bytes;
-        spans.iter().map(move |span| {
-            let end = start + usize::from(span.len);
-            let bytes = &self.payload[start..end];
-            start = end;
-            OpenStore {
-                event: span.event,
-                offset_in_line: span.offset.into(),
-                bytes,
-            }
-        })
+        open_stores(spans, &self.payload[self.payload.len() - bytes..])
     }
 
     /// The oldest store that is not sure yet. An open line has one.

@@ -12,7 +12,8 @@ use crate::layout::{BlockDescriptor, MAX_PAYLOAD_BYTES};
 use crate::predict::Predictor;
 use crate::record::{Body, Mark, MarkKind, Record};
 use crate::tag;
-use crate::wire::{Fields, take_varint, unzigzag};
+use crate::varint;
+use crate::wire::{Fields, unzigzag};
 
 /// How many of each thing a trace defines.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +34,7 @@ struct Column {
 impl Column {
     #[inline]
     fn varint(&mut self, raw: &[u8]) -> Option<u64> {
-        take_varint(raw.get(..self.end)?, &mut self.position)
+        varint::take_at(raw.get(..self.end)?, &mut self.position)
     }
 
     #[inline]

@@ -13,7 +13,8 @@ use crate::layout::{
     MAX_DEFINITION_STRING_BYTES, MAX_DEFINITIONS_BYTES, MAX_MODULES, MAX_POOLS, MAX_STACK_NODES,
     MAX_THREADS,
 };
-use crate::wire::{Fields, put_bytes, put_varint};
+use crate::varint;
+use crate::wire::{Fields, put_bytes};
 
 const POOL: u8 = 1;
 const MODULE: u8 = 2;
@@ -218,22 +219,22 @@ pub(crate) fn encode_pool(out: &mut Vec<u8>, pool: &Pool) -> Result<()> {
         PoolKind::DaxDevice => POOL_DAX,
         PoolKind::AnonymousRange => POOL_ANONYMOUS,
     });
-    put_varint(out, pool.len_bytes);
-    put_varint(out, pool.address);
+    varint::put(out, pool.len_bytes);
+    varint::put(out, pool.address);
     put_string(out, pool.path.as_os_str().as_bytes())
 }
 
 pub(crate) fn encode_module(out: &mut Vec<u8>, module: &Module) -> Result<()> {
     out.push(MODULE);
-    put_varint(out, module.load_address);
-    put_varint(out, module.len_bytes);
+    varint::put(out, module.load_address);
+    varint::put(out, module.len_bytes);
     put_string(out, &module.build_id)?;
     put_string(out, module.path.as_os_str().as_bytes())
 }
 
 pub(crate) fn encode_thread(out: &mut Vec<u8>, thread: &Thread) -> Result<()> {
     out.push(THREAD);
-    put_varint(out, u64::from(thread.os_id));
+    varint::put(out, u64::from(thread.os_id));
     match &thread.name {
         None => out.push(0),
         Some(name) => {
@@ -248,15 +249,15 @@ pub(crate) fn encode_stack(out: &mut Vec<u8>, node: &StackNode) {
     match node.frame {
         Frame::Module { module, offset } => {
             out.push(STACK_IN_MODULE);
-            put_varint(out, u64::from(module.0));
-            put_varint(out, offset);
+            varint::put(out, u64::from(module.0));
+            varint::put(out, offset);
         }
         Frame::Absolute { address } => {
             out.push(STACK_ABSOLUTE);
-            put_varint(out, address);
+            varint::put(out, address);
         }
     }
-    put_varint(out, u64::from(node.caller.0));
+    varint::put(out, u64::from(node.caller.0));
 }
 
 pub(crate) fn encode_meta(meta: &Meta) -> Vec<u8> {
@@ -270,7 +271,7 @@ pub(crate) fn encode_meta(meta: &Meta) -> Vec<u8> {
     out.push(META_DIRECTORY);
     put_bytes(&mut out, meta.working_directory.as_os_str().as_bytes());
     out.push(META_STARTED);
-    put_varint(&mut out, meta.started_unix_ms);
+    varint::put(&mut out, meta.started_unix_ms);
     for (name, value) in &meta.notes {
         out.push(META_NOTE);
         put_bytes(&mut out, name.as_bytes());

@@ -8,7 +8,8 @@ use powerfail_model::{Event, Place};
 use crate::predict::Predictor;
 use crate::record::{Body, Mark, MarkKind};
 use crate::tag;
-use crate::wire::{put_varint, zigzag};
+use crate::varint;
+use crate::wire::zigzag;
 
 /// The columns of a block that is being filled.
 pub(crate) struct Encoder {
@@ -87,7 +88,7 @@ impl Encoder {
                     self.payload.extend_from_slice(word);
                 } else {
                     if class == tag::LENGTH_OTHER {
-                        put_varint(&mut self.extras, bytes.len() as u64);
+                        varint::put(&mut self.extras, bytes.len() as u64);
                     }
                     self.payload.extend_from_slice(bytes);
                 }
@@ -104,20 +105,20 @@ impl Encoder {
                 len_bytes,
             }) => {
                 self.plain(tag::SYNC, stack);
-                put_varint(&mut self.extras, u64::from(pool.0));
-                put_varint(&mut self.extras, offset.0);
-                put_varint(&mut self.extras, len_bytes);
+                varint::put(&mut self.extras, u64::from(pool.0));
+                varint::put(&mut self.extras, offset.0);
+                varint::put(&mut self.extras, len_bytes);
             }
             Body::Pm(Event::Resize { pool, len_bytes }) => {
                 self.plain(tag::RESIZE, stack);
-                put_varint(&mut self.extras, u64::from(pool.0));
-                put_varint(&mut self.extras, len_bytes);
+                varint::put(&mut self.extras, u64::from(pool.0));
+                varint::put(&mut self.extras, len_bytes);
             }
             Body::VolatileFlush { kind, address } => {
                 self.plain(tag::VOLATILE_FLUSH + tag::flush_number(kind), stack);
                 let delta = address.wrapping_sub(self.predictor.volatile_address);
                 self.predictor.volatile_address = address;
-                put_varint(&mut self.extras, zigzag(delta));
+                varint::put(&mut self.extras, zigzag(delta));
             }
             Body::ThreadStart => self.plain(tag::THREAD_START, stack),
             Body::ThreadEnd => self.plain(tag::THREAD_END, stack),
@@ -137,7 +138,7 @@ impl Encoder {
             tag |= tag::STACK_GUESSED;
         } else {
             guess.stack = stack;
-            put_varint(&mut self.stacks, u64::from(stack));
+            varint::put(&mut self.stacks, u64::from(stack));
         }
         self.predictor.advance(stack);
         self.tags.push(tag);
@@ -158,13 +159,13 @@ impl Encoder {
             tag |= tag::STACK_GUESSED;
         } else {
             guess.stack = stack;
-            put_varint(&mut self.stacks, u64::from(stack));
+            varint::put(&mut self.stacks, u64::from(stack));
         }
         if guess.delta == delta {
             tag |= tag::ADDRESS_GUESSED;
         } else {
             guess.delta = delta;
-            put_varint(&mut self.addresses, zigzag(delta));
+            varint::put(&mut self.addresses, zigzag(delta));
         }
         self.predictor.advance(stack);
         self.tags.push(tag);
@@ -174,33 +175,33 @@ impl Encoder {
     fn switch_thread(&mut self, thread: u32) {
         self.predictor.switch_thread(thread);
         self.tags.push(tag::THREAD_SWITCH);
-        put_varint(&mut self.extras, u64::from(thread));
+        varint::put(&mut self.extras, u64::from(thread));
     }
 
     #[cold]
     fn switch_pool(&mut self, pool: u32) {
         self.predictor.state.pool = pool;
         self.tags.push(tag::POOL_SWITCH);
-        put_varint(&mut self.extras, u64::from(pool));
+        varint::put(&mut self.extras, u64::from(pool));
     }
 
     fn mark(&mut self, mark: &Mark<'_>) {
         let extras = &mut self.extras;
         match mark.kind {
             MarkKind::Output { fd, full_len_bytes } => {
-                put_varint(extras, tag::MARK_OUTPUT);
-                put_varint(extras, zigzag(i64::from(fd).cast_unsigned()));
-                put_varint(extras, full_len_bytes);
+                varint::put(extras, tag::MARK_OUTPUT);
+                varint::put(extras, zigzag(i64::from(fd).cast_unsigned()));
+                varint::put(extras, full_len_bytes);
             }
             MarkKind::Annotation(annotation) => {
-                put_varint(extras, tag::MARK_ANNOTATION);
-                put_varint(extras, u64::from(annotation.code()));
+                varint::put(extras, tag::MARK_ANNOTATION);
+                varint::put(extras, u64::from(annotation.code()));
             }
-            MarkKind::OperationBegin => put_varint(extras, tag::MARK_OPERATION_BEGIN),
-            MarkKind::OperationEnd => put_varint(extras, tag::MARK_OPERATION_END),
+            MarkKind::OperationBegin => varint::put(extras, tag::MARK_OPERATION_BEGIN),
+            MarkKind::OperationEnd => varint::put(extras, tag::MARK_OPERATION_END),
         }
-        put_varint(extras, mark.value);
-        put_varint(extras, mark.payload.len() as u64);
+        varint::put(extras, mark.value);
+        varint::put(extras, mark.payload.len() as u64);
         self.payload.extend_from_slice(mark.payload);
     }
 }

@@ -63,6 +63,7 @@ mod scope;
 mod source;
 mod statistics;
 mod tag;
+pub mod varint;
 mod wire;
 mod writer;
 

@@ -1,49 +1,12 @@
 //! Integers and byte strings as they stand in a payload. Knows no structure.
 
 use crate::error::{Result, TraceError};
-
-/// Appends `value` in 7-bit groups, lowest first; the high bit says that another follows.
-#[inline]
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value.to_le_bytes()[0] | 0x80);
-        value >>= 7;
-    }
-    out.push(value.to_le_bytes()[0]);
-}
+use crate::varint;
 
 /// Appends a byte string with its length in front.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_varint(out, bytes.len() as u64);
+    varint::put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
-}
-
-/// Reads a varint at `position` and moves it. `None` if the bytes end or the value exceeds 64 bits.
-#[inline]
-pub(crate) fn take_varint(bytes: &[u8], position: &mut usize) -> Option<u64> {
-    let first = *bytes.get(*position)?;
-    *position += 1;
-    if first < 0x80 {
-        return Some(u64::from(first));
-    }
-    take_long_varint(bytes, position, first)
-}
-
-fn take_long_varint(bytes: &[u8], position: &mut usize, first: u8) -> Option<u64> {
-    let mut value = u64::from(first & 0x7f);
-    let mut shift = 7;
-    loop {
-        let byte = *bytes.get(*position)?;
-        *position += 1;
-        if shift == 63 && byte > 1 {
-            return None;
-        }
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-        shift += 7;
-    }
 }
 
 /// Maps small differences of either sign to small numbers.
@@ -92,7 +55,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn varint(&mut self) -> Result<u64> {
-        take_varint(self.bytes, &mut self.position)
+        varint::take_at(self.bytes, &mut self.position)
             .ok_or_else(|| self.corrupt("an integer is cut off or too long"))
     }
 
@@ -140,26 +103,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_of_every_length_come_back() {
+    fn differences_come_back() {
         for shift in 0..64 {
             for value in [1u64 << shift, (1u64 << shift) - 1, !0u64 >> shift] {
-                let mut bytes = Vec::new();
-                put_varint(&mut bytes, value);
-                let mut position = 0;
-                assert_eq!(take_varint(&bytes, &mut position), Some(value));
-                assert_eq!(position, bytes.len());
                 assert_eq!(unzigzag(zigzag(value)), value);
             }
         }
-    }
-
-    #[test]
-    fn a_varint_beyond_64_bits_is_refused() {
-        let mut bytes = vec![0xff; 9];
-        bytes.push(2);
-        assert_eq!(take_varint(&bytes, &mut 0), None);
-        assert_eq!(take_varint(&[0x80; 30], &mut 0), None);
-        assert_eq!(take_varint(&[0x80], &mut 0), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use powerfail_oracle::{Choice, LazyExecution};
 
 use super::executor::LazyExecutor;
 use super::failure::{FailureKey, LazyFailure, Load, LoadSource};
+use super::leaves::Leaf;
 use super::point::{PointResult, PointSettings};
 use super::turns::{KnownFailures, KnownKind};
 use super::walk::common_len;
@@ -20,12 +21,6 @@ use crate::symptom::Symptom;
 
 /// Of executions that fail in the same way, how many are tried to be confirmed.
 const CONFIRM_MAX: usize = 3;
-
-/// An execution, reduced to what is needed after the walk: a leaf of the tree of choices.
-pub(crate) struct Leaf {
-    pub(crate) classes: Vec<u32>,
-    pub(crate) failed: Option<(Symptom, LazyExecution)>,
-}
 
 /// Groups executions that fail, and confirms each group.
 pub(crate) fn confirm(

@@ -12,36 +12,20 @@ use powerfail_explore::lazy::nested::{
 use powerfail_explore::lazy::{Observed, Seen, TableLimits};
 use powerfail_image::Patch;
 use powerfail_model::{CrashState, Place, PoolOffset, ThreadIndex};
-use powerfail_oracle::{Choice, LazyExecution, Logged, Stage};
+use powerfail_oracle::{LazyExecution, Logged, Stage, Verdict};
 
-use super::confirm::{Leaf, decisive_choices, loads};
+use super::confirm::{decisive_choices, loads};
 use super::executor::{LazyExecutor, Pools};
 use super::failure::{FailureKey, LazyFailure, Load, RecoveryCrash, RecoveryStore};
+use super::leaves::{Leaf, LoggedExecution, walk_leaves};
 use super::point::{OverlaidExecutor, PointResult, PointSettings, limit};
 use super::turns::SECOND_FACTOR;
-use super::walk::{Extent, WalkTask, classes_of, walk_executions};
+use super::walk::{Extent, WalkTask};
 use crate::error::CheckError;
 use crate::symptom::Symptom;
 
 /// How many stores of recovery a failure names.
 const STORES_NAMED: usize = 3;
-
-/// An execution that succeeded, with what it did.
-pub(crate) struct LoggedExecution {
-    pub(crate) classes: Vec<u32>,
-    pub(crate) choices: Vec<Choice>,
-    pub(crate) log: Vec<Logged>,
-}
-
-impl LoggedExecution {
-    pub(crate) fn of(execution: &mut LazyExecution) -> Self {
-        Self {
-            classes: classes_of(execution),
-            choices: execution.choices.clone(),
-            log: std::mem::take(&mut execution.log),
-        }
-    }
-}
 
 /// Explores the failures during recovery at one failure point.
 pub(crate) struct NestedExploration<'s, 'c> {
@@ -151,24 +135,14 @@ impl NestedExploration<'_, '_> {
             return Ok(());
         }
         let (at, contents) = (self.result.at, self.settings.contents);
-        let mut leaves: Vec<Leaf> = Vec::new();
-        let mut successes = Vec::new();
         let overlay = patches(&crash.overlay, crash.table.line_bytes);
         let mut explorer = OverlaidExecutor {
             executor: &mut *executor,
             overlay: &overlay,
         };
-        let walk = walk_executions(&mut explorer, task, &mut |mut execution| {
-            let symptom = contents.judge(at, &execution.verdict);
-            if symptom.is_none() && is_deeper {
-                successes.push(LoggedExecution::of(&mut execution));
-            }
-            leaves.push(Leaf {
-                classes: classes_of(&execution),
-                failed: symptom.map(|symptom| (symptom, execution)),
-            });
-            Ok(())
-        })?;
+        let judge = |verdict: &Verdict| contents.judge(at, verdict);
+        let leaves = walk_leaves(&mut explorer, task, &judge, &mut |_| ())?;
+        let walk = leaves.summary;
         self.result.second_failures += 1;
         self.result.executions += walk.executions;
         self.result.choices += walk.choices;
@@ -184,9 +158,9 @@ impl NestedExploration<'_, '_> {
         if let Extent::Refused { .. } = walk.extent {
             return Ok(());
         }
-        self.confirm(executor, log, point, leaves, failures)?;
+        self.confirm(executor, log, point, leaves.all, failures)?;
         if is_deeper {
-            self.explore(executor, crash, successes, failures + 1)?;
+            self.explore(executor, crash, leaves.successes, failures + 1)?;
         }
         Ok(())
     }
@@ -197,10 +171,9 @@ impl NestedExploration<'_, '_> {
         executor: &mut dyn LazyExecutor,
         log: &[Logged],
         point: &NestedPoint,
-        mut leaves: Vec<Leaf>,
+        leaves: Vec<Leaf>,
         failures: u32,
     ) -> Result<(), CheckError> {
-        leaves.sort_by(|one, other| one.classes.cmp(&other.classes));
         let decisive = decisive_choices(&leaves);
         let mut groups: BTreeMap<FailureKey, Vec<(Symptom, LazyExecution, Option<usize>)>> =
             BTreeMap::new();

@@ -7,18 +7,19 @@ use powerfail_explore::lazy::nested::CrashPoint;
 use powerfail_explore::lazy::{CrashTable, PageLines, Seen};
 use powerfail_image::Patch;
 use powerfail_model::EventIndex;
-use powerfail_oracle::{Choice, ExploreRequest, LineTable};
+use powerfail_oracle::{Choice, ExploreRequest, LineTable, Verdict};
 use powerfail_trace::StackId;
 
-use super::confirm::{Leaf, are_known, confirm};
+use super::confirm::{are_known, confirm};
 use super::executor::{LazyExecutor, Pools};
 use super::failure::{FailureKey, LazyFailure};
-use super::nested::{LoggedExecution, NestedExploration};
+use super::leaves::{Leaves, LoggedExecution, walk_leaves};
+use super::nested::NestedExploration;
 use super::reuse::{ExecutedPoint, Reads};
 use super::robustness::{Contradiction, contradiction};
 use super::sample::try_sample;
 use super::turns::{KnownFailures, KnownKind};
-use super::walk::{Attempt, Explorer, Extent, WalkSummary, WalkTask, classes_of, walk_executions};
+use super::walk::{Attempt, Explorer, Extent, WalkTask};
 use crate::content::ExpectedContents;
 use crate::error::CheckError;
 
@@ -169,9 +170,10 @@ pub(crate) fn explore_point(
         && limit > FIRST_LOOK
     {
         let look = walk_point(executor, &lines, at, FIRST_LOOK, settings)?;
-        if look.summary.extent == Extent::Cut {
-            result.executions += look.summary.executions;
-            if let Some(repeats) = are_known(executor, &table, &look.leaves, known)? {
+        let summary = &look.leaves.summary;
+        if summary.extent == Extent::Cut {
+            result.executions += summary.executions;
+            if let Some(repeats) = are_known(executor, &table, &look.leaves.all, known)? {
                 result.repeats = repeats;
                 let reason = Reason::TooMany;
                 result.thoroughness = Thoroughness::Sampled { reason };
@@ -181,15 +183,11 @@ pub(crate) fn explore_point(
             walked = Some(look);
         }
     }
-    let WalkedPoint {
-        summary: walk,
-        leaves,
-        successes,
-        observed,
-    } = match walked {
+    let WalkedPoint { leaves, observed } = match walked {
         Some(walked) => walked,
         None => walk_point(executor, &lines, at, limit, settings)?,
     };
+    let walk = leaves.summary;
     result.executions += walk.executions;
     result.choices = walk.choices;
     result.warnings = walk.warnings;
@@ -200,7 +198,7 @@ pub(crate) fn explore_point(
         read: read.filter_map(|mask| pools.page(mask)).collect(),
     });
     if settings.judged.is_none() {
-        confirm(executor, &table, leaves, settings, &mut result)?;
+        confirm(executor, &table, leaves.all, settings, &mut result)?;
     }
     let reason = match walk.extent {
         Extent::Exhaustive if table.truncated.is_empty() => None,
@@ -208,6 +206,7 @@ pub(crate) fn explore_point(
         Extent::Exhaustive | Extent::Cut => Some(Reason::TooMany),
         Extent::Refused { reason } => Some(Reason::Refused(reason)),
     };
+    let successes = leaves.successes;
     let is_cut = nested(executor, &table, pools, successes, settings, &mut result)?;
     if let Some(reason) = reason {
         // Where recovery fails, a sample would only fail again.
@@ -236,10 +235,8 @@ pub(crate) fn explore_point(
 
 /// The executions at a failure point.
 struct WalkedPoint {
-    summary: WalkSummary,
-    /// In the order of their choices.
-    leaves: Vec<Leaf>,
-    successes: Vec<LoggedExecution>,
+    leaves: Leaves,
+    /// The choices of each, if robustness is checked.
     observed: Vec<Vec<Choice>>,
 }
 
@@ -257,34 +254,18 @@ fn walk_point(
         limit,
         deadline: settings.deadline.map(|(deadline, _)| deadline),
     };
-    let mut leaves: Vec<Leaf> = Vec::new();
-    let mut successes: Vec<LoggedExecution> = Vec::new();
     let mut observed: Vec<Vec<Choice>> = Vec::new();
     let mut explorer = OverlaidExecutor {
         executor,
         overlay: &[],
     };
-    let summary = walk_executions(&mut explorer, task, &mut |mut execution| {
-        let symptom = settings.contents.judge(at, &execution.verdict);
+    let judge = |verdict: &Verdict| settings.contents.judge(at, verdict);
+    let leaves = walk_leaves(&mut explorer, task, &judge, &mut |execution| {
         if settings.robustness && execution.choices.len() > 1 {
             observed.push(execution.choices.clone());
         }
-        if symptom.is_none() && settings.depth > 1 {
-            successes.push(LoggedExecution::of(&mut execution));
-        }
-        leaves.push(Leaf {
-            classes: classes_of(&execution),
-            failed: symptom.map(|symptom| (symptom, execution)),
-        });
-        Ok(())
     })?;
-    leaves.sort_by(|one, other| one.classes.cmp(&other.classes));
-    Ok(WalkedPoint {
-        summary,
-        leaves,
-        successes,
-        observed,
-    })
+    Ok(WalkedPoint { leaves, observed })
 }
 
 /// Lets the power fail again in executions that succeeded. Returns whether something was left out.

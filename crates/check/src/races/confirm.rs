@@ -13,7 +13,7 @@ use powerfail_trace::StackId;
 use super::RacesResult;
 use super::pairs::{Instance, Pairs};
 use super::rerun::{CLASSES_MAX, RerunPoint};
-use super::watch::{OtherValue, WatchOutcome, WatchSettings, execute_watched};
+use super::watch::{OtherValue, WatchOutcome, WatchSettings, WatchedExecution, execute_watched};
 use crate::crash::{Engine, Failed, evidence, written};
 use crate::error::CheckError;
 use crate::event::CheckStep;
@@ -169,15 +169,26 @@ struct PointConfirmation<'a> {
 }
 
 impl PointConfirmation<'_> {
+    /// Lets a load see one class of values, and the loads before it the newest ones. `None` if recovery refuses.
+    fn execute_with(
+        &mut self,
+        choice: usize,
+        class: u16,
+    ) -> Result<Option<Box<WatchedExecution>>, CheckError> {
+        let mut prefix = vec![0; choice];
+        prefix.push(u32::from(class));
+        *self.executions += 1;
+        let outcome = execute_watched(self.executor, self.lines, &[], &prefix)?;
+        Ok(match outcome {
+            WatchOutcome::Watched(execution) => Some(execution),
+            WatchOutcome::Refused(_) => None,
+        })
+    }
+
     /// Lets a load see the values that it did not see.
     fn other_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {
         for class in 1..count.min(1 + CLASSES_MAX) {
-            let mut prefix = vec![0; choice];
-            prefix.push(u32::from(class));
-            *self.executions += 1;
-            let WatchOutcome::Watched(watched_execution) =
-                execute_watched(self.executor, self.lines, &[], &prefix)?
-            else {
+            let Some(watched_execution) = self.execute_with(choice, class)? else {
                 break;
             };
             let execution = &watched_execution.execution;
@@ -210,12 +221,7 @@ impl PointConfirmation<'_> {
     fn newest_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {
         let contents = self.settings.contents;
         for class in 1..count.min(1 + CLASSES_MAX) {
-            let mut prefix = vec![0; choice];
-            prefix.push(u32::from(class));
-            *self.executions += 1;
-            let WatchOutcome::Watched(watched_execution) =
-                execute_watched(self.executor, self.lines, &[], &prefix)?
-            else {
+            let Some(watched_execution) = self.execute_with(choice, class)? else {
                 break;
             };
             if contents
