@@ -390,10 +390,11 @@ impl Engine<'_, '_> {
                 crashed.notes.push(note);
             }
         }
-        for finding in &found.findings {
+        for finding in found.findings.iter().chain(&found.survivors) {
             self.announce(finding);
         }
         races::fold(&mut crashed.findings, found.findings);
+        races::fold_survivors(&mut crashed.findings, found.survivors);
         Ok(())
     }
 }

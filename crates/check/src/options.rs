@@ -66,7 +66,7 @@ pub struct RaceOptions {
     /// Report nothing else.
     pub alone: bool,
     /// Also report reads of bytes that are not surely durable and have the same value in all that a crash can
-    /// leave.
+    /// leave, and make errors of what no run confirms.
     pub strict: bool,
     /// Try whether what was seen matters.
     pub confirm: bool,

@@ -9,10 +9,11 @@
 //!
 //! If asked for, commit variables are inferred first ([`infer`]).
 //!
-//! Each pair of a reader and a writer, as lines of code, is one finding. Then it is tried whether it matters: the
-//! choice that makes the read see the other value is run, and where recovery fails, and fails again on that crash
-//! state without any exploration, the finding is an error with that evidence. Otherwise it is a warning, unless
-//! recovery validates what it reads ([`validated`]).
+//! Each pair of a reader and a writer, as lines of code, is one finding. Then it is tried whether it matters, at every
+//! failure point at which it was seen ([`confirm`]): with the other value, and with the store there and others lost.
+//! Where recovery fails, and fails again on that crash state without any exploration, the finding is an error with that
+//! evidence. Otherwise it is a warning, or an error under the strict rule, unless recovery validates what it reads
+//! ([`validated`]).
 //!
 //! ```text
 //! points ──driver──▶ watch ──▶ suspect reads ──pairs──▶ pair ──confirm──▶ finding ──fold──▶ report
@@ -47,12 +48,13 @@ use crate::lazy::executor::OracleExecutor;
 use crate::lazy::reuse::{Changes, Reuse};
 use crate::options::{CrashOptions, Inference, RaceOptions};
 use crate::places::Places;
+use confirm::ShownBy;
 use infer::Inferred;
 use pairs::Pairs;
 use shadows::{ShadowPass, WatchChanges};
 use watch::{WatchSettings, WatchedPoint, watch};
 
-pub(crate) use fold::fold;
+pub(crate) use fold::{fold, fold_survivors};
 
 /// What a worker has: an executor, and the shadow at its position.
 type WatchWorker<'w, 't> = (OracleExecutor<'w, 't>, ShadowPass<'t>);
@@ -61,6 +63,8 @@ type WatchWorker<'w, 't> = (OracleExecutor<'w, 't>, ShadowPass<'t>);
 #[derive(Debug, Default)]
 pub(crate) struct RacesResult {
     pub(crate) findings: Vec<Finding>,
+    /// Those that the loss of other stores shows.
+    pub(crate) survivors: Vec<Finding>,
     pub(crate) races: Races,
     /// Distinct call stacks of the failure points.
     pub(crate) stacks: u64,
@@ -120,7 +124,12 @@ impl Engine<'_, '_> {
         found.races.pairs = pairs.all.len() as u64;
         if options.confirm && !found.is_interrupted {
             let deadline = self.allow(Share::RacesConfirmed);
-            let confirmed = self.confirm_pairs(&mut pairs, deadline, &mut found);
+            // Pairs that nothing confirms must not use up the time in which recovery is seen to validate them.
+            let half = deadline.map(|until| {
+                let now = Instant::now();
+                now + until.saturating_duration_since(now) / 2
+            });
+            let confirmed = self.confirm_pairs(&mut pairs, half, &mut found);
             let validated = match self.unless_interrupted(confirmed)? {
                 Some(()) => self.find_validated(&mut pairs, deadline, &mut found),
                 None => Err(CheckError::Interrupted),
@@ -130,8 +139,11 @@ impl Engine<'_, '_> {
             }
         }
         for pair in pairs.all.iter().filter(|it| !it.is_validated) {
-            let finding = self.race_finding(pair, places)?;
-            found.findings.push(finding);
+            let finding = self.race_finding(pair, options.strict, places)?;
+            match pair.shown_by {
+                Some(ShownBy::Survivor) => found.survivors.push(finding),
+                _ => found.findings.push(finding),
+            }
         }
         found.races.confirmed = pairs.all.iter().filter(|it| it.is_error()).count() as u64;
         if found.is_interrupted {

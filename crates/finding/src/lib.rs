@@ -24,4 +24,4 @@ pub use finding::{
 pub use hex::{from_hex, hex};
 pub use id::{assign_ids, finding_id};
 pub use place::{Role, SourcePlace, StackFrame};
-pub use read::{NotDurable, Races, UnsafeRead};
+pub use read::{NotDurable, Races, Tried, UnsafeRead};

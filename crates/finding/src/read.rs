@@ -26,6 +26,23 @@ pub struct UnsafeRead {
     /// Only the strict rule finds it: all that the bytes can hold is equal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// What was tried to find out whether recovery fails because of it, if no run shows that it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried: Option<Tried>,
+}
+
+/// What was tried to make recovery fail because of a read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tried {
+    /// The number of failure points at which recovery read another value: the store was lost while others survived, or
+    /// memory that was never written held other bytes.
+    pub other_value: u64,
+    /// The number of failure points at which the store survived while others were lost.
+    pub survivor: u64,
+    /// How many of these times recovery failed with either value, so that nothing is blamed on the read.
+    pub undecided: u64,
+    /// Executions of recovery for all of that.
+    pub executions: u64,
 }
 
 /// Why a store may be lost.

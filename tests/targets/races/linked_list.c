@@ -9,11 +9,16 @@
  * What the paper finds: if the power fails before the transaction is committed, the length may be the new one or
  * the old one when `pop` reads it: a cross-failure race. With the new length `pop` removes a node from an empty
  * list. `recover-alt` overwrites the length before it is read: nothing is found, although the workload is the
- * same.
+ * same. With -DAPPENDS=N the workload inserts N nodes. The race is there each time, but `pop` crashes only if the list
+ * was empty before.
  */
 #include <libpmemobj.h>
 
 #include "../pool.h"
+
+#ifndef APPENDS
+#define APPENDS 1
+#endif
 
 POBJ_LAYOUT_BEGIN(list);
 POBJ_LAYOUT_ROOT(list, struct list);
@@ -79,7 +84,8 @@ int main(int argc, char **argv)
 	REQUIRE(pool != NULL);
 	TOID(struct list) list = POBJ_ROOT(pool, struct list);
 	if (is_append) {
-		append(pool, list, 1);
+		for (uint64_t value = 1; value <= APPENDS; value++)
+			append(pool, list, value);
 	} else {
 		if (strcmp(argv[2], "recover-alt") == 0)
 			count_again(pool, list);

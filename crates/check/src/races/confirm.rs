@@ -1,19 +1,25 @@
-//! Whether an unsafe read matters: recovery runs again, and the read sees the other value.
+//! Whether an unsafe read matters: recovery runs again, and finds something else.
+//!
+//! A race exists at failure points, and is tried at each of them, in two ways. First the read sees the other value: the
+//! store is lost while others survive. If that shows nothing, the store survives while others are lost. Pairs are tried
+//! in rounds, in an order that covers the whole run early, so that a budget cuts off as little as possible.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use powerfail_explore::lazy::{CrashTable, Seen};
-use powerfail_finding::Evidence;
+use powerfail_finding::{Evidence, Tried};
 use powerfail_image::Patch;
-use powerfail_model::{CrashState, EventIndex, PoolIndex};
+use powerfail_model::{CrashState, EventIndex, LineId, PoolIndex};
 use powerfail_oracle::LineTable;
 use powerfail_trace::StackId;
 
 use super::RacesResult;
-use super::pairs::{Instance, Pairs};
+use super::pairs::{Instance, Pair, Pairs};
 use super::rerun::{CLASSES_MAX, RerunPoint};
-use super::watch::{OtherValue, WatchOutcome, WatchSettings, WatchedExecution, execute_watched};
+use super::watch::{
+    OtherClass, OtherValue, WatchOutcome, WatchSettings, WatchedExecution, execute_watched,
+};
 use crate::crash::{Engine, Failed, evidence, written};
 use crate::error::CheckError;
 use crate::event::CheckStep;
@@ -22,103 +28,265 @@ use crate::lazy::{Load, loads};
 use crate::runner::{Survival, Trial};
 use crate::symptom::Symptom;
 
-/// At how many failure points a pair is tried.
-pub(super) const INSTANCES_MAX: usize = 6;
+/// At how many failure points a pair is tried in the first round. Each further one has twice as many.
+const FIRST_ROUND: usize = 6;
+
+/// How many reads of a pair are tried at one failure point: a loop may read many lines that are not durable.
+const READS_MAX: usize = 8;
+
+/// How many executions a pair may take where no budget is given.
+const EXECUTIONS_MAX: u64 = 2_000;
+
+/// How many lost lines are taken back one by one to find those that matter.
+const LOST_MAX: usize = 64;
 
 /// What memory is filled with that was never written: no pointer, no small number, and not what fresh memory holds.
 const PATTERNS: [u8; 2] = [0xa5, 0xff];
 
-/// What is tried at a failure point: pairs by their numbers.
-type Tasks = BTreeMap<EventIndex, Vec<(usize, Instance)>>;
+/// How a run shows that a read matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShownBy {
+    /// Recovery fails if it reads another value.
+    OtherValue,
+    /// It fails with every store in place, and succeeds if it reads another value.
+    EveryStore,
+    /// It fails if the store survives while others are lost, and succeeds if the store is lost, too.
+    Survivor,
+}
 
-/// A failure that the other value makes.
+/// In which way pairs are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The read sees another value.
+    OtherValue,
+    /// The store survives while others are lost.
+    Survivor,
+}
+
+/// A pair, by its number, at one failure point.
+#[derive(Clone, Debug)]
+pub(super) struct ConfirmTask {
+    pub(super) pair: usize,
+    pub(super) way: Way,
+    /// The reads of the pair there.
+    pub(super) instances: Vec<Instance>,
+    /// Lines that are not lost: what their loss does is known.
+    pub(super) kept: Vec<LineId>,
+}
+
+/// What is tried at a failure point.
+type Tasks = BTreeMap<EventIndex, Vec<ConfirmTask>>;
+
+/// A failure that shows that a read matters.
 pub(super) struct Confirmed {
     pub(super) state: CrashState,
+    pub(super) shown_by: ShownBy,
     /// What memory held that was never written.
     filled: Vec<Patch>,
     symptom: Symptom,
     loads: Vec<Load>,
 }
 
-/// Of all places where a pair was seen, those that are tried: the first, the last, and some between them. Those
-/// where recovery fails with the newest values say less, and are tried where there are no others.
-pub(super) fn chosen(instances: &[Instance]) -> Vec<Instance> {
-    let with = |is_failing| {
-        let instances = instances.iter();
-        let fit = instances.filter(move |it| it.is_failing == is_failing && it.can_be_tried());
-        fit.cloned().collect::<Vec<Instance>>()
+/// What a trial shows.
+pub(super) enum Answer {
+    /// Recovery fails because of the read.
+    Confirmed(Box<Confirmed>),
+    /// It succeeds.
+    Succeeds,
+    /// It fails, but also without the cause that was tried, or not again.
+    Undecided,
+    /// It could not be tried.
+    NotTried,
+}
+
+/// What was tried of a pair at one failure point.
+pub(super) struct PairTried {
+    pub(super) pair: usize,
+    way: Way,
+    failure_points: u64,
+    executions: u64,
+    pub(super) answer: Answer,
+}
+
+/// The numbers from 0 to `len`, so that any beginning is spread over all of them: the first, the last, the one in the
+/// middle, and so on.
+pub(super) fn spread(len: usize) -> Vec<usize> {
+    let mut order = Vec::with_capacity(len);
+    let Some(last) = len.checked_sub(1) else {
+        return order;
     };
-    let mut useful = with(false);
-    if useful.is_empty() {
-        useful = with(true);
+    order.push(0);
+    if last > 0 {
+        order.push(last);
     }
-    if useful.len() <= INSTANCES_MAX {
-        return useful;
+    let mut gaps = std::collections::VecDeque::from([(0, last)]);
+    while let Some((from, to)) = gaps.pop_front() {
+        let middle = usize::midpoint(from, to);
+        if middle > from {
+            order.push(middle);
+            gaps.extend([(from, middle), (middle, to)]);
+        }
     }
-    let last = useful.len() - 1;
-    let mut order: Vec<usize> = vec![0, last];
-    order.extend((1..INSTANCES_MAX - 1).map(|number| number * last / (INSTANCES_MAX - 1)));
     order
-        .into_iter()
-        .map(|number| useful[number].clone())
-        .collect()
+}
+
+/// The failure points at which a pair can be tried in a way, with its reads there, in the order in which they are tried.
+fn plan(pair: &Pair, way: Way) -> Vec<Vec<Instance>> {
+    let moments = pair.instances.chunk_by(|one, other| one.at == other.at);
+    let moments = moments.filter_map(|instances| {
+        let fits = |instance: &&Instance| match way {
+            Way::OtherValue => instance.can_be_tried(),
+            Way::Survivor => matches!(instance.other, OtherValue::Class(_)),
+        };
+        let fit: Vec<&Instance> = instances.iter().filter(fits).collect();
+        let order = spread(fit.len()).into_iter().take(READS_MAX);
+        let mut chosen: Vec<Instance> = order.map(|number| fit[number].clone()).collect();
+        chosen.first_mut()?.failure_points = instances.iter().map(|it| it.failure_points).sum();
+        chosen[1..].iter_mut().for_each(|it| it.failure_points = 0);
+        Some(chosen)
+    });
+    let moments: Vec<Vec<Instance>> = moments.collect();
+    let order = spread(moments.len()).into_iter();
+    order.map(|number| moments[number].clone()).collect()
 }
 
 impl Engine<'_, '_> {
-    /// Tries pairs until each is confirmed or has been tried often enough.
+    /// Tries pairs at all failure points at which they were seen, until each is confirmed or the budget is spent.
     pub(super) fn confirm_pairs(
         &mut self,
         pairs: &mut Pairs,
         deadline: Option<Instant>,
         found: &mut RacesResult,
     ) -> Result<(), CheckError> {
-        let plans: Vec<Vec<Instance>> = pairs.all.iter().map(|it| chosen(&it.instances)).collect();
-        let line_bytes = self.runner.line_bytes();
-        for turn in 0..INSTANCES_MAX {
+        for pair in &mut pairs.all {
+            pair.tried = Some(Tried::default());
+        }
+        for way in [Way::OtherValue, Way::Survivor] {
+            let kept = match way {
+                Way::OtherValue => BTreeMap::new(),
+                Way::Survivor => lines_of_confirmed(pairs),
+            };
+            let is_over = self.confirm_in(way, &kept, pairs, deadline, found)?;
+            if is_over {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries pairs in one way. Returns whether the time is up.
+    fn confirm_in(
+        &mut self,
+        way: Way,
+        kept: &BTreeMap<EventIndex, BTreeSet<LineId>>,
+        pairs: &mut Pairs,
+        deadline: Option<Instant>,
+        found: &mut RacesResult,
+    ) -> Result<bool, CheckError> {
+        let plans: Vec<Vec<Vec<Instance>>> = pairs.all.iter().map(|it| plan(it, way)).collect();
+        let mut spent = vec![0_u64; plans.len()];
+        let (mut from, mut len) = (0, FIRST_ROUND);
+        loop {
             let mut tasks = Tasks::new();
             for (number, (pair, plan)) in pairs.all.iter().zip(&plans).enumerate() {
-                if let Some(instance) = plan.get(turn)
-                    && pair.evidence.is_none()
-                {
-                    tasks
-                        .entry(instance.at)
-                        .or_default()
-                        .push((number, instance.clone()));
+                let is_spent = deadline.is_none() && spent[number] >= EXECUTIONS_MAX;
+                if pair.evidence.is_some() || is_spent {
+                    continue;
+                }
+                for instances in plan.iter().skip(from).take(len) {
+                    let Some(first) = instances.first() else {
+                        continue;
+                    };
+                    let kept = kept.get(&first.at).into_iter().flatten().copied();
+                    tasks.entry(first.at).or_default().push(ConfirmTask {
+                        pair: number,
+                        way,
+                        instances: instances.clone(),
+                        kept: kept.collect(),
+                    });
                 }
             }
             if tasks.is_empty() {
-                break;
+                return Ok(false);
             }
+            from += len;
+            len *= 2;
             let progress = self.rerun_all(CheckStep::Reasons, &tasks, &rerun_at, deadline)?;
             found.races.confirmations += progress.executions;
-            for tried in progress.results {
-                for (number, confirmed) in tried.outcomes {
-                    let (state, filled) = (confirmed.state.clone(), confirmed.filled);
-                    let failed = Failed {
-                        trial: Trial {
-                            at: tried.at,
-                            state: Survival::Again(state, filled.clone()),
-                        },
-                        state: confirmed.state,
-                        stack: StackId::NONE,
-                        symptom: confirmed.symptom,
-                        count: 1,
-                    };
-                    let mut shown: Evidence = evidence(&failed, line_bytes);
-                    shown.failure.filled = filled.iter().map(written).collect();
-                    pairs.all[number].loads = confirmed.loads;
-                    pairs.all[number].failed = Some(failed);
-                    pairs.all[number].evidence.get_or_insert(shown);
+            for point in progress.results {
+                for tried in point.outcomes {
+                    spent[tried.pair] += tried.executions;
+                    self.take(point.at, tried, pairs);
                 }
             }
             if progress.is_interrupted {
                 return Err(CheckError::Interrupted);
             }
             if progress.is_over {
-                break;
+                return Ok(true);
             }
         }
-        Ok(())
+    }
+
+    /// Notes what was tried of a pair, and what shows that it matters.
+    fn take(&self, at: EventIndex, tried: PairTried, pairs: &mut Pairs) {
+        let pair = &mut pairs.all[tried.pair];
+        if let Some(sum) = &mut pair.tried {
+            tried.count(sum);
+        }
+        let Answer::Confirmed(confirmed) = tried.answer else {
+            return;
+        };
+        if pair.evidence.is_some() {
+            return;
+        }
+        let filled = confirmed.filled;
+        let failed = Failed {
+            trial: Trial {
+                at,
+                state: Survival::Again(confirmed.state.clone(), filled.clone()),
+            },
+            state: confirmed.state,
+            stack: StackId::NONE,
+            symptom: confirmed.symptom,
+            count: 1,
+        };
+        let mut shown: Evidence = evidence(&failed, self.runner.line_bytes());
+        shown.failure.filled = filled.iter().map(written).collect();
+        pair.loads = confirmed.loads;
+        pair.failed = Some(failed);
+        pair.evidence = Some(shown);
+        pair.shown_by = Some(confirmed.shown_by);
+    }
+}
+
+/// The lines of stores whose loss makes recovery fail, by failure point. Where they survive, other losses show what is
+/// not known yet.
+fn lines_of_confirmed(pairs: &Pairs) -> BTreeMap<EventIndex, BTreeSet<LineId>> {
+    let mut lines = BTreeMap::<EventIndex, BTreeSet<LineId>>::new();
+    let confirmed = pairs.all.iter();
+    let confirmed = confirmed.filter(|pair| pair.shown_by == Some(ShownBy::OtherValue));
+    for instance in confirmed.flat_map(|pair| &pair.instances) {
+        if let OtherValue::Class(class) = &instance.other {
+            lines.entry(instance.at).or_default().insert(class.line);
+        }
+    }
+    lines
+}
+
+impl PairTried {
+    fn count(&self, sum: &mut Tried) {
+        sum.executions += self.executions;
+        if matches!(self.answer, Answer::NotTried) {
+            return;
+        }
+        *match self.way {
+            Way::OtherValue => &mut sum.other_value,
+            Way::Survivor => &mut sum.survivor,
+        } += self.failure_points;
+        if matches!(self.answer, Answer::Undecided) {
+            sum.undecided += self.failure_points;
+        }
     }
 }
 
@@ -126,148 +294,240 @@ impl Engine<'_, '_> {
 pub(super) fn rerun_at(
     executor: &mut dyn LazyExecutor,
     at: EventIndex,
-    tasks: &[(usize, Instance)],
+    tasks: &[ConfirmTask],
     settings: &WatchSettings<'_>,
-) -> Result<RerunPoint<(usize, Confirmed)>, CheckError> {
+) -> Result<RerunPoint<PairTried>, CheckError> {
     executor.move_to(at)?;
     let mut tried = RerunPoint::new(at);
     let table = executor.crash_table();
     let lines = executor.pools().line_table(&table);
-    for (number, instance) in tasks {
-        let confirmed = match &instance.other {
-            OtherValue::Class { choice, count } => {
-                let mut confirmation = PointConfirmation {
-                    executor: &mut *executor,
-                    table: &table,
-                    lines: &lines,
-                    settings,
-                    at,
-                    executions: &mut tried.executions,
-                };
-                if instance.is_failing {
-                    confirmation.newest_class(*choice, *count)?
-                } else {
-                    confirmation.other_class(*choice, *count)?
-                }
-            }
-            OtherValue::Fill(bytes) => fill(executor, at, bytes, settings, &mut tried.executions)?,
-            OtherValue::None => None,
-        };
-        tried.outcomes.extend(confirmed.map(|it| (*number, it)));
+    let mut confirmation = PointConfirmation {
+        executor,
+        table: &table,
+        lines: &lines,
+        settings,
+        at,
+        executions: 0,
+        plain: BTreeMap::new(),
+    };
+    for task in tasks {
+        let before = confirmation.executions;
+        let answer = confirmation.try_all(task)?;
+        tried.outcomes.push(PairTried {
+            pair: task.pair,
+            way: task.way,
+            failure_points: task.instances.iter().map(|it| it.failure_points).sum(),
+            executions: confirmation.executions - before,
+            answer,
+        });
     }
+    tried.executions = confirmation.executions;
     Ok(tried)
 }
 
-/// A failure point at which choices are tried.
+/// A failure point at which pairs are tried.
 struct PointConfirmation<'a> {
     executor: &'a mut dyn LazyExecutor,
     table: &'a CrashTable,
     lines: &'a LineTable,
     settings: &'a WatchSettings<'a>,
     at: EventIndex,
-    executions: &'a mut u64,
+    executions: u64,
+    /// What recovery does on crash states that were run before.
+    plain: BTreeMap<Vec<(LineId, usize)>, Option<Symptom>>,
 }
 
 impl PointConfirmation<'_> {
-    /// Lets a load see one class of values, and the loads before it the newest ones. `None` if recovery refuses.
-    fn execute_with(
+    /// Tries the reads of a pair until one is confirmed.
+    fn try_all(&mut self, task: &ConfirmTask) -> Result<Answer, CheckError> {
+        let mut all = Answer::NotTried;
+        for instance in &task.instances {
+            let answer = match (&instance.other, task.way) {
+                (OtherValue::Class(class), Way::Survivor) => self.survivor(class, &task.kept)?,
+                (OtherValue::Class(class), Way::OtherValue) if instance.is_failing => {
+                    self.newest_class(class)?
+                }
+                (OtherValue::Class(class), Way::OtherValue) => self.other_class(class)?,
+                (OtherValue::Fill(bytes), Way::OtherValue) => self.fill(bytes)?,
+                (OtherValue::Fill(_), Way::Survivor) | (OtherValue::None, _) => Answer::NotTried,
+            };
+            match answer {
+                Answer::Confirmed(_) => return Ok(answer),
+                Answer::Undecided => all = answer,
+                Answer::Succeeds if matches!(all, Answer::NotTried) => all = answer,
+                Answer::Succeeds | Answer::NotTried => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Executes recovery so that a load sees one of the values that it did not see; `None` if that is not possible.
+    fn with_class(
         &mut self,
         choice: usize,
         class: u16,
     ) -> Result<Option<Box<WatchedExecution>>, CheckError> {
         let mut prefix = vec![0; choice];
         prefix.push(u32::from(class));
-        *self.executions += 1;
+        self.executions += 1;
         let outcome = execute_watched(self.executor, self.lines, &[], &prefix)?;
         Ok(match outcome {
-            WatchOutcome::Watched(execution) => Some(execution),
+            WatchOutcome::Watched(watched_execution) => Some(watched_execution),
             WatchOutcome::Refused(_) => None,
         })
     }
 
+    /// Runs recovery on a crash state, and nothing else.
+    fn run(&mut self, state: &CrashState) -> Result<Option<Symptom>, CheckError> {
+        if let Some(known) = self.plain.get(&state.versions) {
+            return Ok(known.clone());
+        }
+        self.executions += 1;
+        let verdict = self.executor.run(state, &[])?;
+        let symptom = self.settings.contents.judge(self.at, &verdict);
+        self.plain.insert(state.versions.clone(), symptom.clone());
+        Ok(symptom)
+    }
+
     /// Lets a load see the values that it did not see.
-    fn other_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {
-        for class in 1..count.min(1 + CLASSES_MAX) {
-            let Some(watched_execution) = self.execute_with(choice, class)? else {
+    fn other_class(&mut self, other: &OtherClass) -> Result<Answer, CheckError> {
+        let mut answer = Answer::NotTried;
+        for class in 1..other.count.min(1 + CLASSES_MAX) {
+            let Some(watched_execution) = self.with_class(other.choice, class)? else {
                 break;
             };
             let execution = &watched_execution.execution;
             let contents = self.settings.contents;
             let Some(symptom) = contents.judge(self.at, &execution.verdict) else {
+                if matches!(answer, Answer::NotTried) {
+                    answer = Answer::Succeeds;
+                }
                 continue;
             };
+            answer = Answer::Undecided;
             let Ok(seen) = Seen::of_choices(self.table, &execution.choices) else {
                 continue;
             };
             let state = seen.newest_state();
-            let shown = loads(self.executor, self.table, execution, Some(choice));
-            let verdict = self.executor.run(&state, &[])?;
-            *self.executions += 1;
-            let again = contents.judge(self.at, &verdict);
+            let shown = loads(self.executor, self.table, execution, Some(other.choice));
+            let again = self.run(&state)?;
             if let Some(again) = again.filter(|again| again.code == symptom.code) {
-                return Ok(Some(Confirmed {
+                return Ok(Answer::Confirmed(Box::new(Confirmed {
                     state,
+                    shown_by: ShownBy::OtherValue,
                     filled: Vec::new(),
                     symptom: again,
                     loads: shown,
-                }));
+                })));
             }
         }
-        Ok(None)
+        Ok(answer)
     }
 
     /// Where recovery fails with the newest values: whether it does because a load sees the newest one. It
     /// has to succeed if that load sees another.
-    fn newest_class(&mut self, choice: usize, count: u16) -> Result<Option<Confirmed>, CheckError> {
-        let contents = self.settings.contents;
-        for class in 1..count.min(1 + CLASSES_MAX) {
-            let Some(watched_execution) = self.execute_with(choice, class)? else {
+    fn newest_class(&mut self, other: &OtherClass) -> Result<Answer, CheckError> {
+        let mut answer = Answer::NotTried;
+        for class in 1..other.count.min(1 + CLASSES_MAX) {
+            let Some(watched_execution) = self.with_class(other.choice, class)? else {
                 break;
             };
-            if contents
-                .judge(self.at, &watched_execution.execution.verdict)
-                .is_some()
-            {
+            answer = Answer::Undecided;
+            let verdict = &watched_execution.execution.verdict;
+            if self.settings.contents.judge(self.at, verdict).is_some() {
                 continue;
             }
             let state = CrashState::default();
-            let verdict = self.executor.run(&state, &[])?;
-            *self.executions += 1;
-            let symptom = contents.judge(self.at, &verdict);
-            return Ok(symptom.map(|symptom| Confirmed {
+            if let Some(symptom) = self.run(&state)? {
+                return Ok(Answer::Confirmed(Box::new(Confirmed {
+                    state,
+                    shown_by: ShownBy::EveryStore,
+                    filled: Vec::new(),
+                    symptom,
+                    loads: Vec::new(),
+                })));
+            }
+            break;
+        }
+        Ok(answer)
+    }
+
+    /// Lets the store survive while others are lost, but for those in the lines that are kept. Recovery has to succeed
+    /// if the store is lost, too.
+    fn survivor(&mut self, other: &OtherClass, kept: &[LineId]) -> Result<Answer, CheckError> {
+        let lines = self.table.lines.iter();
+        let others: Vec<LineId> = lines
+            .map(|line| line.id)
+            .filter(|id| *id != other.line && !kept.contains(id))
+            .collect();
+        // Its loss alone was tried.
+        if others.is_empty() {
+            return Ok(Answer::NotTried);
+        }
+        let own = self.table.lines.iter().find(|line| line.id == other.line);
+        let Some(newest) = own.and_then(|line| Some(line.contents.first()?.newest_version()))
+        else {
+            return Ok(Answer::NotTried);
+        };
+        let (with, without) = (other.without + 1, other.without);
+        let state = |lost: &[LineId], version: usize| {
+            let lost = lost.iter().map(|id| (*id, 0));
+            let mut versions: Vec<(LineId, usize)> = lost.collect();
+            // A state names what is not the newest.
+            versions.extend((version != newest).then_some((other.line, version)));
+            versions.sort_unstable();
+            CrashState { versions }
+        };
+        if self.run(&state(&others, with))?.is_none() {
+            return Ok(Answer::Succeeds);
+        }
+        if self.run(&state(&others, without))?.is_some() {
+            return Ok(Answer::Undecided);
+        }
+        let mut lost = others;
+        if lost.len() <= LOST_MAX {
+            for id in lost.clone() {
+                let fewer: Vec<LineId> = lost.iter().copied().filter(|it| *it != id).collect();
+                if !fewer.is_empty()
+                    && self.run(&state(&fewer, with))?.is_some()
+                    && self.run(&state(&fewer, without))?.is_none()
+                {
+                    lost = fewer;
+                }
+            }
+        }
+        let state = state(&lost, with);
+        Ok(match self.run(&state)? {
+            Some(symptom) => Answer::Confirmed(Box::new(Confirmed {
                 state,
+                shown_by: ShownBy::Survivor,
                 filled: Vec::new(),
                 symptom,
                 loads: Vec::new(),
-            }));
-        }
-        Ok(None)
+            })),
+            None => Answer::Undecided,
+        })
     }
-}
 
-/// Lets memory that was never written hold something else.
-fn fill(
-    executor: &mut dyn LazyExecutor,
-    at: EventIndex,
-    bytes: &[(PoolIndex, u64, u64)],
-    settings: &WatchSettings<'_>,
-    executions: &mut u64,
-) -> Result<Option<Confirmed>, CheckError> {
-    let newest = CrashState::default();
-    for pattern in PATTERNS {
-        let filled = patches(bytes, pattern);
-        let verdict = executor.run(&newest, &filled)?;
-        *executions += 1;
-        if let Some(symptom) = settings.contents.judge(at, &verdict) {
-            return Ok(Some(Confirmed {
-                state: newest,
-                filled,
-                symptom,
-                loads: Vec::new(),
-            }));
+    /// Lets memory that was never written hold something else.
+    fn fill(&mut self, bytes: &[(PoolIndex, u64, u64)]) -> Result<Answer, CheckError> {
+        let newest = CrashState::default();
+        for pattern in PATTERNS {
+            let filled = patches(bytes, pattern);
+            self.executions += 1;
+            let verdict = self.executor.run(&newest, &filled)?;
+            if let Some(symptom) = self.settings.contents.judge(self.at, &verdict) {
+                return Ok(Answer::Confirmed(Box::new(Confirmed {
+                    state: newest,
+                    shown_by: ShownBy::OtherValue,
+                    filled,
+                    symptom,
+                    loads: Vec::new(),
+                })));
+            }
         }
+        Ok(Answer::Succeeds)
     }
-    Ok(None)
 }
 
 /// Runs of bytes of lines, filled.

@@ -5,6 +5,7 @@ use powerfail_model::EventIndex;
 use powerfail_oracle::Stage;
 use powerfail_races::NotDurable;
 
+use super::confirm::ShownBy;
 use super::pairs::Pair;
 use super::watch::ReadKind;
 use crate::crash::Engine;
@@ -14,10 +15,11 @@ use crate::places::{Places, hex_prefix};
 use crate::remedy::Remedy;
 
 impl Engine<'_, '_> {
-    /// The finding of a pair.
+    /// The finding of a pair. With `is_strict` it is an error whether or not a run shows that it matters.
     pub(super) fn race_finding(
         &mut self,
         pair: &Pair,
+        is_strict: bool,
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
         let first = &pair.first;
@@ -65,7 +67,7 @@ impl Engine<'_, '_> {
         let suggestion = suggestion(pair, &found, places.remedy());
         let message = message(pair, &found, places.remedy());
         Ok(Finding {
-            severity: if pair.is_error() {
+            severity: if pair.is_error() || is_strict {
                 Severity::Error
             } else {
                 Severity::Warning
@@ -86,6 +88,7 @@ impl Engine<'_, '_> {
                 not_durable: first.why.map(not_durable),
                 trace: None,
                 strict: pair.kind == ReadKind::Strict,
+                tried: pair.tried.filter(|_| !pair.is_error()),
             }),
             ..Finding::new(code, message, found)
         })
@@ -163,6 +166,15 @@ fn suggestion(pair: &Pair, places: &[SourcePlace], remedy: Remedy) -> String {
     let store = name(with(places, Role::Store));
     let load = name(with(places, Role::Load));
     match pair.kind {
+        // The store itself is there when recovery fails: making it durable helps nothing.
+        ReadKind::Race | ReadKind::Strict if pair.shown_by == Some(ShownBy::EveryStore) => format!(
+            "recovery must not depend on the data stored at {store} before the operation is complete: add it to the \
+             transaction, or let a commit variable decide whether it is read at {load}"
+        ),
+        ReadKind::Race | ReadKind::Strict if pair.shown_by == Some(ShownBy::Survivor) => format!(
+            "{} before the store at {store}, or let a commit variable or checksum decide whether it is read at {load}",
+            remedy.durable("what recovery needs together with it")
+        ),
         ReadKind::Race | ReadKind::Strict => format!(
             "{} before recovery can depend on it, or let a commit variable or checksum decide whether it is read at \
              {load}",

@@ -9,7 +9,7 @@ use crate::places::{CodeLine, line_of};
 /// safe. A race of which no run shows that it matters adds its reader to what is known about the store.
 pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
     // What others are folded into comes first.
-    races.sort_by_key(|race| race.severity != Severity::Error);
+    races.sort_by_key(|race| (race.severity != Severity::Error, race.evidence.is_none()));
     for mut race in races {
         let Some(writer) = store_of(&race).map(line_of) else {
             findings.push(race);
@@ -18,7 +18,7 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
         let needs_no_loss = evidence_of(&race).is_some_and(|it| it.failure.lost_lines.is_empty());
         let is_about =
             |known: &Finding| blames(known, &writer) || needs_no_loss && survives(known, &writer);
-        if race.code == Code::CrossFailureRace && race.severity == Severity::Error {
+        if race.code == Code::CrossFailureRace && race.evidence.is_some() {
             while let Some(place) = findings.iter().position(is_about) {
                 let known = findings.remove(place);
                 absorb(&mut race, known);
@@ -27,19 +27,40 @@ pub(crate) fn fold(findings: &mut Vec<Finding>, mut races: Vec<Finding>) {
         } else if race.code == Code::CrossFailureRace
             && let Some(known) = findings.iter_mut().find(|known| is_about(known))
         {
-            let readers = race.places.into_iter().filter(|it| it.role == Role::Load);
-            for reader in readers {
-                let line = line_of(&reader);
-                if known
-                    .places
-                    .iter()
-                    .all(|it| it.role != Role::Load || line_of(it) != line)
-                {
-                    known.places.push(reader);
-                }
-            }
+            add_readers(known, race);
         } else {
             findings.push(race);
+        }
+    }
+}
+
+/// Adds races that the loss of other stores shows: what is known about that loss says which store is to blame, and gets
+/// the reader. Nothing else is folded into these races.
+pub(crate) fn fold_survivors(findings: &mut Vec<Finding>, races: Vec<Finding>) {
+    for race in races {
+        let writer = store_of(&race).map(line_of);
+        let is_about = |known: &&mut Finding| {
+            let mut survivors = known.places.iter();
+            known.severity == Severity::Error
+                && survivors.any(|it| {
+                    matches!(it.role, Role::Survivor | Role::Publish) && Some(line_of(it)) == writer
+                })
+        };
+        match findings.iter_mut().find(is_about) {
+            Some(known) => add_readers(known, race),
+            None => findings.push(race),
+        }
+    }
+}
+
+/// Adds the readers of a race that are not known yet.
+fn add_readers(known: &mut Finding, race: Finding) {
+    let readers = race.places.into_iter().filter(|it| it.role == Role::Load);
+    for reader in readers {
+        let line = line_of(&reader);
+        let mut places = known.places.iter();
+        if places.all(|it| it.role != Role::Load || line_of(it) != line) {
+            known.places.push(reader);
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use powerfail_finding::{Evidence, Role, SourcePlace};
+use powerfail_finding::{Evidence, Role, SourcePlace, Tried};
 use powerfail_model::EventIndex;
 use powerfail_trace::{Frame, Module, ModuleIndex, StackId, Trace};
 use rustc_hash::FxHashMap;
 
+use super::confirm::ShownBy;
 use super::watch::{OtherValue, ReadKind, SuspectRead, WatchedPoint};
 use crate::crash::Failed;
 use crate::error::CheckError;
@@ -31,8 +32,11 @@ pub(super) struct Pair {
     pub(super) instances: Vec<Instance>,
     /// At how many failure points.
     pub(super) failure_points: u64,
-    /// What shows that it matters.
+    /// What was tried to make recovery fail because of it; nothing if that was not asked for.
+    pub(super) tried: Option<Tried>,
+    /// What shows that it matters, and how.
     pub(super) evidence: Option<Evidence>,
+    pub(super) shown_by: Option<ShownBy>,
     /// The crash that shows it, and the loads of the execution that chose so.
     pub(super) failed: Option<Failed>,
     pub(super) loads: Vec<Load>,
@@ -48,6 +52,9 @@ pub(super) struct Instance {
     pub(super) other: OtherValue,
     /// Recovery fails there although every store is durable.
     pub(super) is_failing: bool,
+    /// For how many failure points it stands: its own, and those where recovery reads the same. Zero if an earlier
+    /// instance counts them.
+    pub(super) failure_points: u64,
 }
 
 impl Instance {
@@ -69,7 +76,7 @@ impl Pair {
     }
 
     /// It was seen once more.
-    fn add(&mut self, instance: Instance, same: u64) {
+    fn add(&mut self, mut instance: Instance) {
         match self.instances.last_mut() {
             Some(last) if last.at == instance.at => {
                 if let (OtherValue::Fill(known), OtherValue::Fill(more)) =
@@ -78,8 +85,9 @@ impl Pair {
                     known.extend(more);
                     return;
                 }
+                instance.failure_points = 0;
             }
-            _ => self.failure_points += 1 + same,
+            _ => self.failure_points += instance.failure_points,
         }
         self.instances.push(instance);
     }
@@ -118,10 +126,11 @@ impl Pairs {
                     at: watched.at,
                     other: suspect.other.clone(),
                     is_failing: watched.failed.is_some(),
+                    failure_points: 1 + same,
                 };
                 let key = (suspect.kind, reader_line, writer_line);
                 if let Some(number) = numbers.get(&key) {
-                    all[*number].add(instance, same);
+                    all[*number].add(instance);
                     continue;
                 }
                 numbers.insert(key, all.len());
@@ -132,7 +141,9 @@ impl Pairs {
                     first: suspect.clone(),
                     instances: vec![instance],
                     failure_points: 1 + same,
+                    tried: None,
                     evidence: None,
+                    shown_by: None,
                     failed: None,
                     loads: Vec::new(),
                     is_validated: false,
@@ -263,10 +274,7 @@ impl Writers {
 
     /// The line of a writer, and the frame to which the store is attributed; nothing if it is a trusted
     /// library's own business.
-    #[expect(
-        clippy::type_complexity,
-        reason = "two things that are known validated"
-    )]
+    #[expect(clippy::type_complexity, reason = "two things that are known together")]
     fn line(
         &mut self,
         suspect: &SuspectRead,

@@ -3,16 +3,16 @@
 use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Role, Severity, SourcePlace,
 };
-use powerfail_model::{EventIndex, PoolIndex, PoolOffset};
+use powerfail_model::{EventIndex, LineId, LineIndex, PoolIndex, PoolOffset};
 use powerfail_races::{CommitVariable, NotDurable, PoolRange, ShadowOptions};
 use powerfail_trace::Trace;
 
-use super::confirm::{patches, rerun_at};
-use super::fold::fold;
+use super::confirm::{Answer, ConfirmTask, ShownBy, Way, patches, rerun_at, spread};
+use super::fold::{fold, fold_survivors};
 use super::pairs::Instance;
 use super::points::point_at;
 use super::shadows::ShadowPass;
-use super::watch::{OtherValue, ReadKind, WatchSettings, WatchedPoint, watch};
+use super::watch::{OtherClass, OtherValue, ReadKind, WatchSettings, WatchedPoint, watch};
 use crate::content::ExpectedContents;
 use crate::lazy::tests::simulated::{Engine, Memory, Op, Simulated, trace_of};
 
@@ -20,7 +20,7 @@ const DATA: u64 = 0;
 const FLAG: u64 = 64;
 const POOL: PoolIndex = PoolIndex(0);
 
-/// Data and flag, flushed validated: at the fence either can be lost.
+/// Data and flag, flushed together: at the fence either can be lost.
 fn unordered() -> Trace {
     trace_of(&[
         Op::Store(DATA, 7),
@@ -69,13 +69,7 @@ fn a_load_of_several_values_is_a_race_with_its_writer() {
     assert_eq!(data.instead, [0_u64.to_le_bytes()]);
     let flush = EventIndex(2);
     assert_eq!(data.why, Some(NotDurable::NotFenced { flush }));
-    assert_eq!(
-        data.other,
-        OtherValue::Class {
-            choice: 1,
-            count: 2
-        }
-    );
+    assert_eq!(data.other, OtherValue::Class(class(1, DATA)));
 }
 
 #[test]
@@ -113,64 +107,119 @@ fn where_nothing_is_open_nothing_runs_and_refusals_are_kept() {
     assert!(watched.suspect_reads.is_empty() && watched.reads.is_none());
 }
 
-fn tasks() -> Vec<(usize, Instance)> {
-    let instance = |choice| Instance {
-        at: EventIndex(4),
-        other: OtherValue::Class { choice, count: 2 },
-        is_failing: false,
+/// The load of a line with two classes: the store, and nothing.
+fn class(choice: usize, offset: u64) -> OtherClass {
+    OtherClass {
+        choice,
+        count: 2,
+        line: LineId {
+            pool: POOL,
+            line: LineIndex(offset / 64),
+        },
+        without: 0,
+    }
+}
+
+fn task(pair: usize, way: Way, class: OtherClass, is_failing: bool) -> ConfirmTask {
+    ConfirmTask {
+        pair,
+        way,
+        instances: vec![Instance {
+            at: EventIndex(4),
+            other: OtherValue::Class(class),
+            is_failing,
+            failure_points: 1,
+        }],
+        kept: Vec::new(),
+    }
+}
+
+/// The flag is read first, the data second.
+fn tasks(way: Way, is_failing: bool) -> Vec<ConfirmTask> {
+    vec![
+        task(0, way, class(0, FLAG), is_failing),
+        task(1, way, class(1, DATA), is_failing),
+    ]
+}
+
+/// Tries pairs before the fence. Those that are confirmed, the lines that are lost then, and the number of executions.
+fn tried(
+    executor: &mut Simulated<'_>,
+    tasks: &[ConfirmTask],
+) -> (Vec<(usize, ShownBy, Vec<u64>)>, u64) {
+    let contents = ExpectedContents::default();
+    let settings = WatchSettings {
+        contents: &contents,
+        benign: &[],
     };
-    vec![(0, instance(0)), (1, instance(1))]
+    let tried = rerun_at(executor, EventIndex(4), tasks, &settings).expect("it runs");
+    let confirmed = tried.outcomes.iter();
+    let confirmed = confirmed.filter_map(|it| match &it.answer {
+        Answer::Confirmed(confirmed) => {
+            let lost = confirmed.state.versions.iter();
+            let lost = lost.map(|(id, _)| id.line.0 * 64).collect();
+            Some((it.pair, confirmed.shown_by, lost))
+        }
+        _ => None,
+    });
+    (confirmed.collect(), tried.executions)
 }
 
 #[test]
 fn a_race_is_confirmed_by_a_plain_run() {
     let trace = unordered();
-    let contents = ExpectedContents::default();
-    let settings = WatchSettings {
-        contents: &contents,
-        benign: &[],
-    };
     let mut executor = Simulated::new(&trace, data_if_flag);
-    let tried = rerun_at(&mut executor, EventIndex(4), &tasks(), &settings).expect("it runs");
+    let tasks = tasks(Way::OtherValue, false);
     // The flag may be lost; the data may not.
-    let [(1, confirmed)] = &tried.outcomes[..] else {
-        panic!("{} confirmed", tried.outcomes.len());
-    };
-    let lost: Vec<u64> = confirmed
-        .state
-        .versions
-        .iter()
-        .map(|(id, _)| id.line.0)
-        .collect();
-    assert_eq!(lost, [DATA / 64]);
-    assert_eq!(tried.executions, 3);
+    let confirmed = vec![(1, ShownBy::OtherValue, vec![DATA])];
+    assert_eq!(tried(&mut executor, &tasks), (confirmed, 3));
     executor.succeeds_without_exploration = true;
-    let tried = rerun_at(&mut executor, EventIndex(4), &tasks(), &settings).expect("it runs");
-    assert!(tried.outcomes.is_empty());
+    assert_eq!(tried(&mut executor, &tasks).0, []);
+}
+
+#[test]
+fn a_store_that_survives_while_others_are_lost_is_tried_too() {
+    let trace = unordered();
+    let mut executor = Simulated::new(&trace, data_if_flag);
+    let mut tasks = tasks(Way::Survivor, false);
+    let confirmed = vec![(0, ShownBy::Survivor, vec![DATA])];
+    assert_eq!(tried(&mut executor, &tasks).0, confirmed);
+    // What the loss of the data does is known.
+    tasks[0].kept = vec![class(1, DATA).line];
+    assert_eq!(tried(&mut executor, &tasks).0, []);
+    // Without the flag it fails, too: it is not the flag that matters.
+    let mut executor = Simulated::new(&trace, |memory| {
+        let _ = memory.load(FLAG);
+        memory.load(DATA) == 7
+    });
+    tasks[0].kept.clear();
+    assert_eq!(tried(&mut executor, &tasks[..1]).0, []);
 }
 
 #[test]
 fn where_the_newest_value_fails_the_other_one_has_to_succeed() {
     let trace = unordered();
-    let contents = ExpectedContents::default();
-    let settings = WatchSettings {
-        contents: &contents,
-        benign: &[],
-    };
-    let mut tasks = tasks();
-    for (_, instance) in &mut tasks {
-        instance.is_failing = true;
-    }
     let mut executor = Simulated::new(&trace, |memory| {
         let data = memory.load(DATA);
         memory.load(FLAG) != 1 || data == 8
     });
     // The data is read first and never right; the flag decides.
-    let tried = rerun_at(&mut executor, EventIndex(4), &tasks, &settings).expect("it runs");
-    let [(1, confirmed)] = &tried.outcomes[..] else {
-        panic!("{} confirmed", tried.outcomes.len());
-    };
-    assert!(confirmed.state.versions.is_empty());
+    let tasks = [
+        task(0, Way::OtherValue, class(0, DATA), true),
+        task(1, Way::OtherValue, class(1, FLAG), true),
+    ];
+    let confirmed = vec![(1, ShownBy::EveryStore, vec![])];
+    assert_eq!(tried(&mut executor, &tasks).0, confirmed);
+}
+
+#[test]
+fn any_beginning_is_spread_over_all() {
+    assert!(spread(0).is_empty());
+    assert_eq!(spread(1), [0]);
+    assert_eq!(spread(9), [0, 8, 4, 2, 6, 1, 3, 5, 7]);
+    let mut all = spread(1000);
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..1000));
 }
 
 #[test]
@@ -312,4 +361,29 @@ fn what_races_first_and_is_not_valid_later_is_said_twice() {
     fold(&mut findings, vec![race(Severity::Warning, 5), semantic]);
     assert_eq!(codes(&findings), ["PF0702", "PF0701"]);
     assert_eq!(findings[1].severity, Severity::Warning);
+}
+
+#[test]
+fn a_race_that_other_losses_show_gives_way_to_what_is_known_of_them() {
+    let places = vec![place(Role::Store, 4), place(Role::Survivor, 5)];
+    let lost = shown(finding(Code::RecoveryCrashes, Severity::Error, places), 1);
+    let mut findings = vec![lost];
+    let survivors = [5, 6].map(|store| shown(race(Severity::Error, store), 1));
+    fold_survivors(&mut findings, survivors.to_vec());
+    assert_eq!(codes(&findings), ["PF0401", "PF0701"]);
+    assert_eq!(findings[0].places[2].role, Role::Load);
+    assert_eq!(findings[1].places[0].line, Some(6));
+}
+
+/// `--strict` makes an error of what no run shows: it is still not the race that says more.
+#[test]
+fn an_error_without_evidence_gives_way_as_well() {
+    let known = finding(
+        Code::StoreNotFlushed,
+        Severity::Error,
+        vec![place(Role::Store, 5)],
+    );
+    let mut findings = vec![known];
+    fold(&mut findings, vec![race(Severity::Error, 5)]);
+    assert_eq!(codes(&findings), ["PF0101"]);
 }

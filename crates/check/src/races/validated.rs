@@ -1,4 +1,4 @@
-//! Reads that recovery validates validated: data and its checksum, two copies of a word.
+//! Reads that recovery validates together: data and its checksum, two copies of a word.
 //!
 //! Recovery that validates what it reads does one of two things: what is all there is used, and if anything of it
 //! is missing, none is. So at a failure point each load that can see several values is made to see another one, one
@@ -13,7 +13,7 @@ use powerfail_model::EventIndex;
 use powerfail_oracle::{LazyExecution, LineTable, LogKind, Verdict, Watch};
 
 use super::RacesResult;
-use super::confirm::{INSTANCES_MAX, chosen};
+use super::confirm::spread;
 use super::infer::survey::{Survey, survey};
 use super::pairs::{Instance, Pair, Pairs};
 use super::rerun::{CLASSES_MAX, RerunPoint};
@@ -22,6 +22,9 @@ use crate::crash::Engine;
 use crate::error::CheckError;
 use crate::event::CheckStep;
 use crate::lazy::executor::LazyExecutor;
+
+/// At how many failure points a pair is tried.
+const INSTANCES_MAX: usize = 6;
 
 /// No more loads are tried at a failure point: then nothing is said to be validated.
 const LOADS_MAX: usize = 64;
@@ -107,6 +110,15 @@ impl Engine<'_, '_> {
         found.races.validated = validated as u64;
         Ok(())
     }
+}
+
+/// Of all places where a pair was seen, those that are tried: the first, the last, and some between them. Where
+/// recovery fails with the newest values it validates nothing.
+fn chosen(instances: &[Instance]) -> Vec<Instance> {
+    let useful = instances.iter().filter(|it| !it.is_failing);
+    let useful: Vec<&Instance> = useful.filter(|it| it.can_be_tried()).collect();
+    let order = spread(useful.len()).into_iter().take(INSTANCES_MAX);
+    order.map(|number| useful[number].clone()).collect()
 }
 
 /// Whether answers at several failure points say so: never apart, and once noticed.

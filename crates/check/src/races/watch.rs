@@ -6,7 +6,7 @@ use std::sync::Arc;
 use powerfail_explore::FailurePoint;
 use powerfail_explore::lazy::{CrashTable, Observed, PageLines, Seen};
 use powerfail_finding::Code;
-use powerfail_model::{EventIndex, Place, PoolIndex, PoolOffset};
+use powerfail_model::{EventIndex, LineId, Place, PoolIndex, PoolOffset};
 use powerfail_oracle::{Branch, ExploreRequest, LazyExecution, LineTable, PageMask, Stage, Watch};
 use powerfail_protocol::observe::ByteSet;
 use powerfail_races::{Judgement, NotDurable, Shadow};
@@ -76,12 +76,25 @@ pub(super) enum ReadKind {
 /// How a read can be made to see another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OtherValue {
-    /// By taking another class of a choice: which choice, and of how many classes.
-    Class { choice: usize, count: u16 },
+    /// By taking another class of a choice.
+    Class(OtherClass),
     /// By other bytes in memory that holds anything: lines of 64 bytes, by pool and offset, and bytes of them.
     Fill(Vec<(PoolIndex, u64, u64)>),
     /// Not at all.
     None,
+}
+
+/// A choice with several classes, at which the newest value was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OtherClass {
+    /// Which choice of the execution that takes the newest value everywhere.
+    pub(super) choice: usize,
+    /// The number of classes.
+    pub(super) count: u16,
+    /// The line that is read.
+    pub(super) line: LineId,
+    /// The newest version of the line without the store that makes the difference; the next one has it.
+    pub(super) without: usize,
 }
 
 /// A read that is not safe, at one failure point.
@@ -333,7 +346,8 @@ fn race(
         }
     }
     // The newest store without which the load reads something else.
-    let writer = line.stores.get(newest_other?).copied();
+    let without = newest_other?;
+    let writer = line.stores.get(without).copied();
     let (first, last) = differing?;
     let at = PoolOffset(begin + first as u64);
     let len = (last - first) as u64 + 1;
@@ -356,10 +370,12 @@ fn race(
         len: span.len() as u64,
         bytes,
         instead,
-        other: OtherValue::Class {
+        other: OtherValue::Class(OtherClass {
             choice: number,
             count: choice.class_count,
-        },
+            line: line.id,
+            without,
+        }),
     })
 }
 

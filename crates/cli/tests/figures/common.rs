@@ -77,21 +77,18 @@ impl Figure {
         races.args(["--format", "json", "--jobs", "1", "--recover"]);
         races.arg(format!("{} {{pool}} {recover}", self.program().display()));
         races.args(flags);
-        let output = races.output().expect("powerfail runs");
-        let text = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let report: Report = serde_json::from_str(&text)
-            .unwrap_or_else(|error| panic!("no report: {error}: {text}{errors}"));
-        let has_errors = report
-            .findings
-            .iter()
-            .any(|finding| finding.severity != powerfail_finding::Severity::Warning);
-        assert_eq!(
-            output.status.code(),
-            Some(i32::from(has_errors)),
-            "{text}{errors}"
-        );
-        report
+        report_of(&mut races)
+    }
+
+    /// The whole report of `powerfail check` with this recovery.
+    pub(crate) fn check(&self, workload: &str, recover: &str, flags: &[&str]) -> Report {
+        let mut check = powerfail();
+        check.args(["check", "--format", "json", "--jobs", "1", "--out"]);
+        check.arg(self.folder.path().join("out")).arg("--recover");
+        check.arg(format!("{} {{pool}} {recover}", self.program().display()));
+        check.args(flags).arg("--").arg(self.program());
+        check.args(["{pool}", workload]);
+        report_of(&mut check)
     }
 
     /// The findings for this recovery, each as the paper would report it.
@@ -130,6 +127,25 @@ impl Figure {
             failure: self.line(failure),
         }
     }
+}
+
+/// Runs a command that must end as its report says.
+fn report_of(command: &mut Command) -> Report {
+    let output = command.output().expect("powerfail runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let report: Report = serde_json::from_str(&text)
+        .unwrap_or_else(|error| panic!("no report: {error}: {text}{errors}"));
+    let has_errors = report
+        .findings
+        .iter()
+        .any(|finding| finding.severity != powerfail_finding::Severity::Warning);
+    assert_eq!(
+        output.status.code(),
+        Some(i32::from(has_errors)),
+        "{text}{errors}"
+    );
+    report
 }
 
 /// Whether the processor lacks clwb, so that programs must use clflushopt.

@@ -1,6 +1,6 @@
 //! Figure 1: a length that is not part of a transaction.
 
-use powerfail_finding::{Code, Severity};
+use powerfail_finding::{Code, Finding, Severity};
 
 use crate::common::Figure;
 
@@ -27,4 +27,31 @@ fn a_recovery_that_counts_again_is_silent() {
     let figure = figure();
     assert_eq!(figure.found("recover-alt", &[]), []);
     assert_eq!(figure.found("recover-alt", &["--strict"]), []);
+}
+
+/// The race exists at every append, and recovery fails at the first one only.
+#[test]
+fn the_race_is_an_error_although_recovery_survives_later_appends() {
+    let figure = Figure::record("linked_list", &["APPENDS=9"], "append");
+    let race = figure.expect(Code::CrossFailureRace, "APPEND", "POP", "COMMIT");
+    assert_eq!(figure.found("recover", &[]), [race]);
+    let report = figure.races("recover", &[]);
+    let finding = &report.findings[0];
+    assert_eq!(finding.severity, Severity::Error);
+    let read = finding.read.as_ref().expect("it is about a read");
+    assert!(read.failure_points > 8, "{read:?}");
+    let evidence = finding.evidence.as_ref().expect("a run shows it");
+    assert!(evidence.failure.lost_lines.is_empty(), "{evidence:?}");
+}
+
+#[test]
+fn a_check_with_races_blames_the_append() {
+    let figure = Figure::record("linked_list", &["APPENDS=9"], "append");
+    let report = figure.check("append", "recover", &["--races"]);
+    let append = Some(figure.line("APPEND"));
+    let is_blamed = |finding: &Finding| {
+        let mut places = finding.places.iter();
+        finding.severity == Severity::Error && places.any(|it| it.line == append)
+    };
+    assert!(report.findings.iter().any(is_blamed), "{report:?}");
 }

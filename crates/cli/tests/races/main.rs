@@ -6,6 +6,7 @@
 #[path = "../check/common.rs"]
 #[allow(dead_code, reason = "these tests need less of it than those of check")]
 mod common;
+mod every_moment;
 mod found;
 mod limits;
 mod objects;

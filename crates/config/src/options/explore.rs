@@ -81,10 +81,10 @@ options! {
 options! {
     /// Which reads of recovery are reported.
     RaceArgs => RaceSettings, "Races" {
-        /// Also report reads of bytes that may not be durable but are the same in every crash state
+        /// Report every race as an error, also those that no crash confirms
         ///
-        /// This is the rule of XFDetector. Such a read is harmless now, and depends on values that happen to be
-        /// equal.
+        /// These are the rules of XFDetector. Reads of bytes that may not be durable are also reported if the bytes
+        /// are the same in every crash state: that is harmless now, and depends on values that happen to be equal.
         [long, num_args = 0, default_missing_value = "true"]
         strict: bool = false,
         /// Infer commit variables: words that decide what else recovery reads

@@ -1,6 +1,6 @@
 //! An unsafe read of recovery: what it reads, where that was seen, and why it is not durable.
 
-use powerfail_finding::{DurableBy, Finding, NotDurable, Severity, UnsafeRead};
+use powerfail_finding::{Code, DurableBy, Finding, NotDurable, UnsafeRead};
 
 use crate::text::{count, plural, printable};
 
@@ -53,8 +53,43 @@ pub(super) fn text(read: &UnsafeRead, finding: &Finding) -> String {
             plural(points, "failure point")
         ),
     });
-    if finding.severity == Severity::Warning {
-        lines.push("recovery survived it wherever it was tried".to_owned());
+    if finding.evidence.is_none() && finding.code != Code::CrossFailureSemantic {
+        lines.extend(tried(read, finding.code));
     }
     lines.join("\n")
+}
+
+/// What was tried to make recovery fail, one line for each way.
+fn tried(read: &UnsafeRead, code: Code) -> Vec<String> {
+    let tried = read.tried.unwrap_or_default();
+    if tried.executions == 0 {
+        return vec![if read.strict {
+            "nothing to try: it reads the same value in every crash state".to_owned()
+        } else {
+            "it was not tried whether recovery fails because of it".to_owned()
+        }];
+    }
+    let all = plural(read.failure_points, "failure point");
+    let mut lines = Vec::new();
+    let mut say = |points: u64, what: &str| {
+        if points > 0 {
+            lines.push(format!("tried at {} of {all}: {what}", count(points)));
+        }
+    };
+    if code == Code::UninitialisedRead {
+        say(tried.other_value, "other bytes in that memory");
+    } else {
+        say(tried.other_value, "the store lost, all others there");
+        say(tried.survivor, "the store there, others lost");
+    }
+    let executions = plural(tried.executions, "execution");
+    lines.push(match tried.undecided {
+        0 => format!("recovery succeeded each time ({executions})"),
+        1 => format!("recovery failed once, but with either value ({executions})"),
+        times => format!(
+            "recovery failed {} times, but with either value ({executions})",
+            count(times)
+        ),
+    });
+    lines
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use powerfail_finding::{
     Code, Evidence, FailurePoint, Finding, LostLine, NotDurable, RecoveryOutcome, Report, Role,
-    SourcePlace, StackFrame, Totals, UnsafeRead,
+    SourcePlace, StackFrame, Totals, Tried, UnsafeRead,
 };
 use powerfail_report::findings::TextOptions;
 
@@ -215,6 +215,12 @@ pub(crate) fn race() -> Finding {
         not_durable: Some(NotDurable::NotFenced),
         trace: None,
         strict: false,
+        tried: Some(Tried {
+            other_value: 12,
+            survivor: 3,
+            undecided: 0,
+            executions: 31,
+        }),
     });
     finding
 }

@@ -1,4 +1,4 @@
-//! What all tests of a candidate say validated.
+//! What all tests of a candidate say together.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

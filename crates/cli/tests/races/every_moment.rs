@@ -1,0 +1,124 @@
+//! A race is tried at every failure point at which it exists, in both ways, and what was tried is said.
+
+use powerfail_finding::{Role, Severity};
+
+use crate::common::{CLEAN, FINDINGS, Folder, RECOVER};
+use crate::{line_of, races};
+
+const RECORDS: &str = include_str!("programs/records.c");
+const COPIES: &str = include_str!("programs/copies.c");
+
+fn recorded(program: &str, define: &str) -> Folder {
+    let folder = Folder::new();
+    folder.build_at("bug", "races", program, &[define]);
+    folder.record();
+    folder
+}
+
+fn line(source: &str, text: &str) -> Option<u32> {
+    let found = source.lines().position(|line| line.ends_with(text))?;
+    u32::try_from(found + 1).ok()
+}
+
+/// The race exists at 40 failure points, and recovery fails at one of them, whichever that is.
+#[test]
+fn one_failure_point_of_many_is_enough() {
+    for checkpoint in [2, 14, 27, 39] {
+        let folder = recorded("records.c", &format!("-DCHECKPOINT={checkpoint}"));
+        let run = races(&folder, &[]).ends_with(FINDINGS);
+        let report = run.report();
+        let [finding] = &report.findings[..1] else {
+            panic!("{}", run.stdout);
+        };
+        assert_eq!(finding.severity, Severity::Error, "{checkpoint}");
+        let store = line(RECORDS, "// stores a record");
+        assert_eq!(line_of(finding, Role::Store), store, "{checkpoint}");
+        let evidence = finding.evidence.as_ref().expect("a run shows it");
+        let lost: Vec<u64> = evidence
+            .failure
+            .lost_lines
+            .iter()
+            .map(|it| it.pool_offset)
+            .collect();
+        assert_eq!(lost, [64 * checkpoint], "the line of the record");
+    }
+}
+
+#[test]
+fn what_was_tried_is_said_and_counted() {
+    let folder = recorded("records.c", "-DCHECKPOINT=0");
+    let run = races(&folder, &[]).ends_with(CLEAN);
+    let report = run.report();
+    let store = line(RECORDS, "// stores a record");
+    let mut findings = report.findings.iter();
+    let finding = findings.find(|it| line_of(it, Role::Store) == store);
+    let read = finding.and_then(|it| it.read.as_ref()).expect("a read");
+    let tried = read.tried.expect("it was tried");
+    assert_eq!((read.failure_points, tried.undecided), (40, 0));
+    assert_eq!((tried.other_value, tried.survivor), (40, 40), "{tried:?}");
+    assert!(tried.executions >= 80, "{tried:?}");
+    let text = folder.powerfail(&["races", "run.trace", "--recover", RECOVER]);
+    let text = text.ends_with(CLEAN).stdout;
+    let ways = [
+        "tried at 40 of 40 failure points: the store lost, all others there",
+        "tried at 40 of 40 failure points: the store there, others lost",
+        "recovery succeeded each time (",
+    ];
+    assert!(ways.iter().all(|it| text.contains(it)), "{text}");
+}
+
+/// Neither the loss of the bit nor that of a copy makes recovery fail, but the bit alone does.
+#[test]
+fn a_store_that_survives_alone_is_an_error() {
+    let folder = recorded("copies.c", "-DUNORDERED");
+    let run = races(&folder, &[]).ends_with(FINDINGS);
+    let report = run.report();
+    let errors = report.findings.iter();
+    let errors: Vec<_> = errors.filter(|it| it.severity == Severity::Error).collect();
+    let [finding] = &errors[..] else {
+        panic!("{}", run.stdout);
+    };
+    let bit = line(COPIES, "// stores the bit");
+    assert_eq!(line_of(finding, Role::Store), bit);
+    assert_eq!(
+        line_of(finding, Role::Load),
+        line(COPIES, "// reads the bit")
+    );
+    let evidence = finding.evidence.as_ref().expect("a run shows it");
+    let lost: Vec<u64> = evidence
+        .failure
+        .lost_lines
+        .iter()
+        .map(|it| it.pool_offset)
+        .collect();
+    assert_eq!(lost, [64, 128], "the lines of the copies");
+    let advice = finding.suggestion.as_deref().unwrap_or_default();
+    assert!(advice.contains("before the store at"), "{advice}");
+    let again = folder.powerfail(&["replay", &finding.id, "--out", "out"]);
+    let again = again.ends_with(FINDINGS);
+    assert!(again.stdout.contains("the same again"), "{}", again.stdout);
+}
+
+#[test]
+fn copies_that_are_durable_first_are_no_error() {
+    let folder = recorded("copies.c", "-DORDERED");
+    races(&folder, &[]).ends_with(CLEAN);
+}
+
+/// As `XFDetector` does, `--strict` reports what no run confirms as an error.
+#[test]
+fn strict_makes_unconfirmed_races_errors() {
+    let folder = recorded("copies.c", "-DORDERED");
+    let usual = races(&folder, &[]).ends_with(CLEAN).report();
+    let strict = races(&folder, &["--strict"]).ends_with(FINDINGS).report();
+    let bit = line(COPIES, "// stores the bit");
+    let severity = |findings: &[powerfail_finding::Finding]| {
+        let mut findings = findings.iter();
+        let finding = findings.find(|it| line_of(it, Role::Store) == bit);
+        finding.map(|it| (it.severity, it.evidence.is_some()))
+    };
+    assert_eq!(severity(&usual.findings), Some((Severity::Warning, false)));
+    assert_eq!(severity(&strict.findings), Some((Severity::Error, false)));
+    folder.write("powerfail.toml", "[races]\nstrict = true\n");
+    races(&folder, &[]).ends_with(FINDINGS);
+}
