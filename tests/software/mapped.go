@@ -1,4 +1,5 @@
-// A mapped file in Go: records, then the number of records, each synced before the next.
+// A mapped file in Go: records, then the number of records, each synced before the next. With `wrong`, the number is
+// synced before the record.
 package main
 
 // A program without C would be linked statically.
@@ -34,6 +35,7 @@ func sync(bytes []byte) {
 
 func main() {
 	isRun := os.Args[1] == "run"
+	isWrong := len(os.Args) > 3 && os.Args[3] == "wrong"
 	file, err := os.OpenFile(os.Args[2], os.O_RDWR|os.O_CREATE, 0600)
 	require(err)
 	require(file.Truncate(2 * page))
@@ -53,9 +55,14 @@ func main() {
 			}
 		}
 		if isRun {
-			sync(memory[page:])
+			if !isWrong {
+				sync(memory[page:])
+			}
 			memory[0] = byte(number)
 			sync(memory[:page])
+			if isWrong {
+				sync(memory[page:])
+			}
 		}
 	}
 }

@@ -78,16 +78,6 @@ pub(crate) fn crash<'t>(
         None => options.undisturbed.unwrap_or_default(),
     };
     let opens_pool = undisturbed.as_ref().is_none_or(|it| it.opens_pool);
-    let mut tested = OracleTest::CanFail;
-    if let Some(undisturbed) = undisturbed
-        .as_ref()
-        .filter(|_| opens_pool && !options.only_races() && options.selection.is_none())
-    {
-        let can_watch = options.lazy.is_some() || options.races.is_some();
-        tested = oracle_test::oracle_test(trace, runner, undisturbed, can_watch, observer)?;
-    }
-    // What it writes on pools that no crash can leave says nothing.
-    runner.take_suspects();
     let mut places = Places::new(trace, &lint_options.trust).of_domain(lint_options.domain);
     let events = trace.event_count();
     let linted = if options.only_races() {
@@ -147,23 +137,32 @@ pub(crate) fn crash<'t>(
                 .to_owned(),
         );
     }
-    crashed.totals.recovery_runs = runner.runs;
     crashed.findings = group(crashed.findings);
     places.name_syncs(&mut crashed.findings)?;
     crashed.notes.extend(places.notes());
     if options.selection.is_none() && !crashed.is_interrupted {
         crashed.totals.not_checked = not_checked(&crashed.totals);
     }
-    let has_failed = crashed.findings.iter().any(|it| it.evidence.is_some());
-    if crashed.totals.not_checked.is_none() && !has_failed {
-        judge_oracle(tested, options, &mut crashed);
-    }
     if let Some(undisturbed) = &undisturbed {
         let suspects = runner.take_suspects();
         crashed
             .notes
             .extend(suspect_note(&suspects, &undisturbed.harmless_words));
+        // A recovery that has failed can fail.
+        let has_failed = crashed.findings.iter().any(|it| it.evidence.is_some());
+        let is_everything = !options.only_races() && options.selection.is_none();
+        let is_open = crashed.totals.not_checked.is_none() && !crashed.is_interrupted;
+        if is_open && is_everything && !has_failed {
+            let can_watch = options.lazy.is_some() || options.races.is_some();
+            let tested =
+                oracle_test::oracle_test(trace, runner, undisturbed, can_watch, &mut bounded)?;
+            crashed.is_interrupted = bounded.observer.is_interrupted();
+            if !crashed.is_interrupted {
+                judge_oracle(tested, options, &mut crashed);
+            }
+        }
     }
+    crashed.totals.recovery_runs = runner.runs;
     Ok(crashed)
 }
 
@@ -199,8 +198,13 @@ fn judge_oracle(tested: OracleTest, options: &CrashOptions, crashed: &mut Crashe
     let races = crashed.totals.races.as_ref();
     let reads_are_judged = races.is_some_and(|it| it.watched > 0)
         || options.lazy.as_ref().is_some_and(|it| it.robustness);
-    if tested == OracleTest::IgnoresAll && !reads_are_judged && !crashed.is_interrupted {
+    if tested == OracleTest::IgnoresAll && !reads_are_judged {
         crashed.totals.not_checked = Some(NotChecked::RecoveryCannotFail);
+    } else if tested == OracleTest::Unfinished {
+        crashed.notes.push(
+            "the budget is spent: whether recovery can fail at all was not tested; see --budget"
+                .to_owned(),
+        );
     } else if tested != OracleTest::CanFail {
         crashed.notes.push(
             "this recovery cannot fail: it also accepts an empty pool, and data that was changed; let it check what it \
@@ -257,7 +261,7 @@ impl Engine<'_, '_> {
         crashed.findings.extend(self.explain(&prefixes, places)?);
         crashed.totals.failure_points = explored.eager.segments;
         crashed.totals.failure_point_stacks = explored.stacks;
-        crashed.totals.failure_points_run = explored.eager.segments;
+        crashed.totals.failure_points_run = explored.segments_run;
         crashed.totals.eager = Some(explored.eager);
         crashed.notes.extend(explored.notes);
         Ok(())
@@ -319,6 +323,8 @@ impl Engine<'_, '_> {
             return Ok(());
         };
         let exploration = std::mem::take(&mut explored.exploration);
+        let note = words::untried_note(&explored.untried, places)?;
+        crashed.notes.extend(note);
         if !options.prefix {
             let totals = &mut crashed.totals;
             totals.failure_points = exploration.failure_points;

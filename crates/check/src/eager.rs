@@ -18,7 +18,7 @@ use powerfail_explore::{
 use powerfail_finding::{Eager, Finding};
 use powerfail_image::PoolImages;
 use powerfail_model::{CrashState, EventIndex};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::crash::{Engine, Failed, Share};
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
@@ -44,6 +44,8 @@ pub(crate) struct EagerResult {
     /// Failures that need nothing to be lost: for the search that prefix crashes have.
     pub(crate) prefixes: Vec<Failed>,
     pub(crate) eager: Eager,
+    /// In how many segments the power failed.
+    pub(crate) segments_run: u64,
     pub(crate) stacks: u64,
     pub(crate) notes: Vec<String>,
 }
@@ -56,6 +58,10 @@ struct Ran {
     failed: u64,
     groups: FxHashSet<GroupId>,
     equal_images: u64,
+    /// How many states were run in each segment.
+    of_segment: FxHashMap<usize, u64>,
+    /// Every chosen state was run, or is equal to one that was.
+    is_whole: bool,
 }
 
 /// Lets the power fail in every segment.
@@ -117,7 +123,7 @@ pub(crate) fn explore(
             ));
         }
         _ => {
-            run_states(engine, &options, &survey, survey.states, None, &mut ran)?;
+            ran.is_whole = run_states(engine, &options, &survey, survey.states, None, &mut ran)?;
             totals.groups = ran.groups.len() as u64;
         }
     }
@@ -129,6 +135,7 @@ pub(crate) fn explore(
     totals.run = ran.states;
     totals.failed = ran.failed;
     totals.equal_images = ran.equal_images;
+    settle_exhaustive(&mut totals, &survey, &ran);
     if engine.is_stopped() {
         notes.push(format!(
             "stopped after {} of up to {states} crash states; what failed is shown as it was found, \
@@ -140,6 +147,11 @@ pub(crate) fn explore(
         findings: Vec::new(),
         prefixes: Vec::new(),
         eager: totals,
+        segments_run: if ran.is_whole {
+            survey.segment_count()
+        } else {
+            ran.of_segment.len() as u64
+        },
         stacks: survey.stacks,
         notes,
     };
@@ -161,7 +173,7 @@ fn states<'s, 't: 's>(
     ))
 }
 
-/// Runs the states of a trace, or those of them with these numbers.
+/// Runs the states of a trace, or those of them with these numbers. Returns whether none of them is left.
 fn run_states(
     engine: &mut Engine<'_, '_>,
     options: &EagerOptions,
@@ -169,7 +181,7 @@ fn run_states(
     of: u64,
     only: Option<&FxHashSet<u64>>,
     ran: &mut Ran,
-) -> Result<(), CheckError> {
+) -> Result<bool, CheckError> {
     let mut states = states(engine, options, survey)?;
     let until = engine.until();
     let Engine {
@@ -180,9 +192,11 @@ fn run_states(
     } = engine;
     let observer = RefCell::new(&mut **observer);
     let mut left = only.map(FxHashSet::len);
+    let mut is_late = false;
     let mut next = || -> Result<Option<(EagerState, Trial)>, CheckError> {
+        is_late = is_late || until.is_some_and(|until| Instant::now() >= until);
         // What comes after the last that is wanted need not be made.
-        if left == Some(0) || until.is_some_and(|until| Instant::now() >= until) {
+        if left == Some(0) || is_late {
             return Ok(None);
         }
         while let Some(state) = states.next_state()? {
@@ -206,6 +220,7 @@ fn run_states(
             observer.borrow_mut().progress(CheckStep::Crashes, done, of);
             ran.states += 1;
             ran.groups.insert(state.group);
+            *ran.of_segment.entry(state.segment).or_default() += 1;
             let verdict = tried.verdict.as_ref();
             let symptom = verdict.and_then(|verdict| contents.judge(state.at, verdict));
             if let Some(symptom) = symptom {
@@ -215,7 +230,8 @@ fn run_states(
         },
     );
     ran.equal_images = ran.equal_images.max(states.equal_images());
-    engine.unless_interrupted(outcome).map(|_| ())
+    let is_done = engine.unless_interrupted(outcome)?.is_some();
+    Ok(is_done && !is_late)
 }
 
 /// Runs one state of each group, then more of those that failed or are large. How many groups there are.
@@ -288,6 +304,20 @@ fn totals(survey: &Survey, options: &EagerOptions) -> Eager {
         chosen: survey.states,
         ..Eager::default()
     }
+}
+
+/// Counts as exhaustive only segments of which every combination was run.
+fn settle_exhaustive(totals: &mut Eager, survey: &Survey, ran: &Ran) {
+    if ran.is_whole {
+        return;
+    }
+    // An image that is equal to one of another segment is not counted: that one may not have been run.
+    let is_whole =
+        |(segment, states): &(&usize, &u64)| **states == survey.segments[**segment].combinations;
+    let whole = ran.of_segment.iter().filter(is_whole);
+    let combinations: Vec<u64> = whole.map(|(_, states)| *states).collect();
+    totals.exhaustive_segments = combinations.len() as u64;
+    totals.exhaustive_combinations = combinations.iter().sum();
 }
 
 fn notes(survey: &Survey, options: &EagerOptions) -> Vec<String> {

@@ -34,6 +34,8 @@ pub enum CheckStep {
     Infer,
     /// Failures are traced back to stores.
     Reasons,
+    /// Recovery runs on pools that no crash could leave.
+    OracleTest,
 }
 
 /// Something that happens during a check.

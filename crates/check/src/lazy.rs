@@ -85,6 +85,8 @@ pub(crate) struct LazyResult {
     /// Distinct call stacks of all failure points.
     pub(crate) stack_count: u64,
     pub(crate) notes: Vec<String>,
+    /// Failure points that were not tried, by call stack: the first moment, and how many there are.
+    pub(crate) untried: BTreeMap<StackId, (EventIndex, u64)>,
     /// Failure points that annotations of the program leave out.
     pub(crate) out_of_scope: u64,
     pub(crate) is_interrupted: bool,
@@ -119,6 +121,25 @@ impl LazyPoints {
     /// Leaves out the points that are not wanted.
     pub(crate) fn retain(&mut self, is_wanted: impl FnMut(&FailurePoint) -> bool) {
         self.ranked.retain(is_wanted);
+    }
+
+    /// Those that are not tried, by call stack: the first moment, and how many there are.
+    fn untried(&self, progress: &Progress<PointResult>) -> BTreeMap<StackId, (EventIndex, u64)> {
+        let explored = progress.results.iter().map(|result| result.at);
+        let tried: BTreeSet<EventIndex> = explored
+            .chain(progress.covered_points.iter().copied())
+            .collect();
+        let mut untried = BTreeMap::new();
+        for point in self
+            .ranked
+            .iter()
+            .filter(|point| !tried.contains(&point.at))
+        {
+            let (first, count) = untried.entry(point.stack).or_insert((point.at, 0));
+            *first = point.at.min(*first);
+            *count += 1;
+        }
+        untried
     }
 
     /// The moments at which the power fails.
@@ -187,9 +208,7 @@ pub(crate) fn explore<'t>(
         limits,
         deadline,
         stacks: points.stacks,
-        budget: options
-            .max_executions
-            .map(|max| ExecutionBudget::new(max, options)),
+        budget: options.max_executions.map(ExecutionBudget::new),
         observer,
         second_time: limits.time.map(|time| time / SECOND_SHARE),
         announced: BTreeSet::new(),
@@ -197,14 +216,14 @@ pub(crate) fn explore<'t>(
     let total = points.ranked.len() as u64;
     let mut progress = Progress::<PointResult>::default();
     let mut second: Option<SecondTurns> = None;
-    for turn in turns::turns(options) {
+    for turn in turns::turns(options, total) {
         let earlier = match (turn.kind, &second) {
             (TurnKind::SecondAgain, Some(second)) => &second.progress.results,
             _ => &progress.results,
         };
         let chosen = turns::points_of(turn, &points.ranked, earlier);
-        let is_over = exploration.is_late() || progress.is_interrupted;
-        if chosen.is_empty() || is_over || progress.is_over {
+        let is_over = exploration.is_late() || exploration.is_spent();
+        if chosen.is_empty() || is_over || progress.is_interrupted || progress.is_over {
             continue;
         }
         let mut now = Progress::<PointResult>::default();
@@ -231,9 +250,13 @@ pub(crate) fn explore<'t>(
         }
     }
     let budget = exploration.budget;
-    turns::settle_reasons(&mut progress.results, options.limit);
+    // With a limit of executions, time is not what was missing.
+    let most = options.limit.filter(|_| options.max_executions.is_none());
+    turns::settle_reasons(&mut progress.results, most);
     runner.runs += progress.executions;
+    let untried = points.untried(&progress);
     let mut explored = summarise(progress, total);
+    explored.untried = untried;
     if let Some(second) = second {
         runner.runs += second.progress.executions;
         explored.add(second);
@@ -290,6 +313,12 @@ impl TurnByTurn<'_, '_> {
         deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
+    /// Whether no execution is left.
+    fn is_spent(&self) -> bool {
+        let budget = self.budget.as_ref();
+        budget.is_some_and(|budget| budget.left() == 0)
+    }
+
     /// Explores points at which the power fails once. `before` are the results of earlier turns.
     fn turn(
         &mut self,
@@ -340,7 +369,7 @@ impl TurnByTurn<'_, '_> {
         let options = self.limits.options;
         let total = points.len() as u64;
         let bounds = Bounds {
-            max_executions: options.max_executions,
+            max_executions: self.budget.as_mut().map(ExecutionBudget::begin_turn),
             deadline: self.deadline,
         };
         let is_bounded = self.deadline.is_some() || options.max_executions.is_some();
@@ -362,10 +391,14 @@ impl TurnByTurn<'_, '_> {
                 depth: turn.depth,
                 limit: turn.limit,
                 // The sample of an earlier turn would be drawn again.
-                sample: match turn.kind {
-                    TurnKind::First => SAMPLE,
+                sample: match (turn.kind, options.random) {
+                    (TurnKind::First, Some(random)) => {
+                        usize::try_from(random).unwrap_or(usize::MAX)
+                    }
+                    (TurnKind::First, None) => SAMPLE,
                     _ => 0,
                 },
+                is_random: options.random.is_some(),
                 robustness: options.robustness && judged.is_none(),
                 seed: self.limits.seed,
                 deadline: self.deadline.map(|deadline| (deadline, self.limits.each)),
@@ -375,7 +408,7 @@ impl TurnByTurn<'_, '_> {
             };
             let mut is_scarce = false;
             if let Some(budget) = &mut self.budget
-                && let Some(share) = budget.share(points.len())
+                && let Some(share) = budget.share(points.len(), turn)
             {
                 is_scarce = true;
                 settings.sample = share.sample;
@@ -476,7 +509,7 @@ impl LazyResult {
         }
         if left > 0 {
             self.notes.push(format!(
-                "time was up: at {} no second power failure is tried",
+                "second power failures get a third of the time for exploration: at {} none is tried; see --budget",
                 points_of(left)
             ));
         }
@@ -573,6 +606,7 @@ fn summarise(progress: Progress<PointResult>, total: u64) -> LazyResult {
                 "{} sampled: more executions than the limit; --exhaustive tries all",
                 points_are(count)
             ),
+            Reason::Random => format!("{} sampled at random", points_are(count)),
             Reason::Time => format!("{} sampled because time was up", points_are(count)),
             Reason::Fails => format!(
                 "{} not tried to the end because recovery fails there; --exhaustive tries all",

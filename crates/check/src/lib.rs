@@ -18,6 +18,7 @@
 //! plan ──▶ trial ──runner──▶ verdict ──judge──▶ symptom ──reason──▶ stores ──group──▶ finding
 //! ```
 
+mod bundle;
 mod checker;
 mod confirm;
 mod content;

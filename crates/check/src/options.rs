@@ -98,6 +98,8 @@ pub struct LazyOptions {
     pub limit: Option<u64>,
     /// Executions in all, about. `None` is any number.
     pub max_executions: Option<u64>,
+    /// Crash states that are drawn at random at each failure point, instead of exploring it.
+    pub random: Option<u64>,
     /// Look for executions that no moment of the run explains.
     pub robustness: bool,
     /// How long it may take.
@@ -122,6 +124,7 @@ impl Default for LazyOptions {
             fork: true,
             limit: Some(2_000),
             max_executions: None,
+            random: None,
             robustness: false,
             time: LazyTime::Share,
         }

@@ -5,6 +5,8 @@
 //! - `recovery.json` says how recovery was run ([`Recovery`]).
 //! - `recovery.input` is what recovery read as its standard input, if it was given one.
 //!
+//! An exported directory is a bundle: it also has the programs of recovery ([`bundle`]).
+//!
 //! Fuzzing makes one such directory for each finding; [`locate`] finds it.
 
 use std::fs;
@@ -12,9 +14,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use powerfail_finding::Report;
+use powerfail_trace::Trace;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::bundle;
 use crate::recovery::Recovery;
 
 /// The output directory if none is given.
@@ -59,7 +63,7 @@ pub enum DirectoryError {
 }
 
 impl DirectoryError {
-    fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         |source| Self::File { path, source }
     }
@@ -137,6 +141,7 @@ pub fn load(out: &Path) -> Result<(Report, Recovery), DirectoryError> {
     let report = read(&out.join(REPORT))?;
     let mut recovery: Recovery = read(&out.join(RECOVERY))?;
     recovery.find_input(out);
+    bundle::unpack(&mut recovery, out);
     Ok((report, recovery))
 }
 
@@ -147,12 +152,12 @@ pub fn locate(out: &Path, id: &str) -> PathBuf {
     found.unwrap_or_else(|| out.to_path_buf())
 }
 
-/// Copies all files of an output directory into a new directory.
+/// Copies all files of an output directory into a new directory, with what recovery needs on another machine.
 pub fn export(out: &Path, to: &Path) -> Result<(), DirectoryError> {
-    fs::create_dir(to).map_err(DirectoryError::file(to))?;
     let (report, recovery) = load(out)?;
+    fs::create_dir(to).map_err(DirectoryError::file(to))?;
     let evidence = report.findings.iter().filter_map(|it| it.evidence.as_ref());
-    let mut names = vec![TRACE, REPORT, RECOVERY];
+    let mut names = vec![TRACE, REPORT];
     names.extend(evidence.filter_map(|evidence| evidence.trace.as_deref()));
     let reads = report.findings.iter().filter_map(|it| it.read.as_ref());
     names.extend(reads.filter_map(|read| read.trace.as_deref()));
@@ -163,7 +168,15 @@ pub fn export(out: &Path, to: &Path) -> Result<(), DirectoryError> {
         let (from, to) = (out.join(name), to.join(name));
         fs::copy(&from, &to).map_err(DirectoryError::file(&from))?;
     }
-    Ok(())
+    // Without a trace that can be read there is nothing to replay, and no pool to leave out.
+    let trace = Trace::open(out.join(TRACE)).ok();
+    let pools = trace.iter().flat_map(Trace::pools);
+    let pools: Vec<PathBuf> = pools
+        .filter_map(|pool| pool.path.canonicalize().ok())
+        .collect();
+    let mut packed = bundle::pack(&recovery, &pools, to)?;
+    packed.input = packed.input_name().map(PathBuf::from);
+    write(&to.join(RECOVERY), &packed)
 }
 
 #[cfg(test)]

@@ -213,6 +213,17 @@ impl Recovery {
         }
     }
 
+    /// Its commands.
+    pub(crate) fn commands_mut(&mut self) -> impl Iterator<Item = &mut Vec<OsString>> {
+        let others = [
+            &mut self.checker,
+            &mut self.dump,
+            &mut self.client,
+            &mut self.stop,
+        ];
+        std::iter::once(&mut self.recover).chain(others.into_iter().flatten())
+    }
+
     /// The file name of the input.
     pub(crate) fn input_name(&self) -> Option<&str> {
         self.input.as_deref()?.file_name()?.to_str()

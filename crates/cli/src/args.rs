@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use powerfail_config::{
-    CheckArgs, CrashArgs, LintArgs, RacesArgs, RecordArgs, atomicities, domains,
+    CheckArgs, CommandText, CrashArgs, LintArgs, RacesArgs, RecordArgs, atomicities, domains,
 };
 use powerfail_finding::Code;
 use powerfail_model::{Atomicity, Domain, FailurePoints, Rules};
@@ -202,7 +202,10 @@ pub(crate) struct ReplayArgs {
     /// Run the failing recovery in gdb
     #[arg(long, conflicts_with = "image")]
     pub(crate) gdb: bool,
-    /// Only copy the evidence to this new directory
+    /// Run this command instead of the recovery that failed
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["image", "export"])]
+    pub(crate) recover: Option<CommandText>,
+    /// Only copy the evidence to this new directory, with programs and libraries to replay it elsewhere
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "gdb"])]
     pub(crate) export: Option<PathBuf>,
 }

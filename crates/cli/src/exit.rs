@@ -50,7 +50,8 @@ impl Exit {
             Self::Internal => "internal error: a bug in powerfail",
             Self::Unsupported => "the target is not supported",
             Self::NotChecked => {
-                "nothing was checked: no pool, no store, no failure point, or a recovery that opens no pool or cannot fail"
+                "nothing was checked: no pool, no store, no failure point, a recovery that opens no pool or cannot fail, or one \
+                 that may need a file which crash images lack"
             }
         }
     }

@@ -18,9 +18,13 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         out: output_directory::locate(&args.out, &args.id),
         ..args.clone()
     };
-    let (report, recovery) =
+    let (report, mut recovery) =
         output_directory::load(&args.out).context("there is no evidence to replay")?;
     let finding = find(&report, args)?;
+    if let Some(command) = &args.recover {
+        recovery.recover.clone_from(&command.words);
+        recovery.working_directory = std::env::current_dir().context("the current directory")?;
+    }
     if let Some(to) = &args.export {
         output_directory::export(&args.out, to)?;
         return Ok(Exit::Clean);

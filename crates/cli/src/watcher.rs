@@ -28,6 +28,7 @@ const fn label(step: CheckStep) -> (&'static str, bool) {
         CheckStep::Races => ("watching reads of recovery", true),
         CheckStep::Infer => ("looking for commit variables", false),
         CheckStep::Reasons => ("explaining failures", false),
+        CheckStep::OracleTest => ("testing whether recovery can fail", true),
     }
 }
 

@@ -75,6 +75,12 @@ pub enum SettingsError {
         "{FILE_NAME}: `exhaustive` removes all limits, and `max-executions` is one; remove one of them"
     )]
     Limitless,
+    /// Random crash states, and a limit of an exploration.
+    #[error(
+        "{FILE_NAME}: `random` draws crash states instead of exploring them; remove it, or `exhaustive` and \
+         `max-executions`"
+    )]
+    RandomAndLimit,
     /// Failure points for `races`, which has its own.
     #[error("{0} is for check and crash: races fails at every ordering point")]
     OrderingPoints(&'static str),

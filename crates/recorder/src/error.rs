@@ -147,10 +147,10 @@ pub enum Unsupported {
         /// The file.
         program: PathBuf,
     },
-    /// The runtime of Go makes its threads, signal handlers and mappings with system calls of its own.
+    /// Without the C library, Go makes threads and their storage with system calls of its own.
     #[error(
-        "{} is a Go program, which cannot be recorded: Go's code has no unwind tables, and its runtime makes threads, \
-         signal handlers and mappings past the C library; record a program in another language that uses the same storage",
+        "{} is a Go program without C code, which loads no libraries; build it with CGO_ENABLED=1 and add `import \"C\"` \
+         to one of its files",
         program.display()
     )]
     Go {

@@ -173,10 +173,16 @@ const PROGRAM_HEADERS_AT: usize = 32;
 const PROGRAM_HEADER_LEN_AT: usize = 54;
 const PROGRAM_HEADER_COUNT_AT: usize = 56;
 const HEADER_LEN: usize = 64;
+const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 /// The beginning of a header: kind, flags, place in the file, two addresses, length in the file.
 const PROGRAM_HEADER_LEN: usize = 40;
+/// The tag of an entry that names a library, and the length of an entry.
+const DT_NEEDED: [u8; 8] = 1_u64.to_le_bytes();
+const DYNAMIC_ENTRY_LEN: usize = 16;
+/// More than the dynamic section of a program has.
+const DYNAMIC_LEN_MAX: u64 = 64 * 1024;
 /// More than the notes of a program have.
 const NOTES_LEN_MAX: u64 = 64 * 1024;
 
@@ -208,7 +214,7 @@ fn check_elf(program: &Path, head: &[u8], file: &File) -> Result<(), Unsupported
     }
     let offset = offset.try_into().map_or(0, u64::from_le_bytes);
     let entry_len = u64::from(half(PROGRAM_HEADER_LEN_AT));
-    let (mut is_dynamic, mut is_go) = (false, false);
+    let (mut is_dynamic, mut is_go, mut has_libraries) = (false, false, false);
     for index in 0..u64::from(half(PROGRAM_HEADER_COUNT_AT)) {
         let at = offset.saturating_add(index * entry_len);
         let mut header = [0; PROGRAM_HEADER_LEN];
@@ -222,6 +228,13 @@ fn check_elf(program: &Path, head: &[u8], file: &File) -> Result<(), Unsupported
         // The upper half has the flags.
         match word(0) as u32 {
             PT_INTERP => is_dynamic = true,
+            PT_DYNAMIC => {
+                let mut entries = vec![0; word(32).min(DYNAMIC_LEN_MAX) as usize];
+                has_libraries = file.read_exact_at(&mut entries, word(8)).is_ok()
+                    && entries
+                        .chunks(DYNAMIC_ENTRY_LEN)
+                        .any(|it| it.starts_with(&DT_NEEDED));
+            }
             PT_NOTE => {
                 let mut notes = vec![0; word(32).min(NOTES_LEN_MAX) as usize];
                 is_go |= file.read_exact_at(&mut notes, word(8)).is_ok() && has_go_note(&notes);
@@ -229,7 +242,7 @@ fn check_elf(program: &Path, head: &[u8], file: &File) -> Result<(), Unsupported
             _ => {}
         }
     }
-    if is_go {
+    if is_go && (!is_dynamic || !has_libraries) {
         return Err(Unsupported::Go {
             program: program.into(),
         });

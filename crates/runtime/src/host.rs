@@ -341,13 +341,17 @@ fn with_socket(send: impl Fn(i32) -> bool) -> bool {
         return false;
     };
     let is_sent = send(fresh.fd);
-    // The descriptors of a child of vfork are its own, but this memory is its parent's.
-    let is_own = sys::getpid() == PROCESS.load(Ordering::Relaxed);
-    let is_kept = is_own && SOCKET.replace(before, fresh);
+    // The descriptors of a child of vfork are its own.
+    let is_kept = owns_memory() && SOCKET.replace(before, fresh);
     if !is_kept {
         sys::close(fresh.fd);
     }
     is_sent
+}
+
+/// Whether this memory belongs to the calling process. A child of vfork uses that of its parent.
+pub(crate) fn owns_memory() -> bool {
+    sys::getpid() == PROCESS.load(Ordering::Relaxed)
 }
 
 /// The host cannot be asked: ends the target, and leaves a note where the host looks.

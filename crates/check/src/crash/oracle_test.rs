@@ -19,7 +19,7 @@ use powerfail_trace::Trace;
 
 use super::undisturbed::UndisturbedRecovery;
 use crate::error::CheckError;
-use crate::event::Observer;
+use crate::event::{CheckStep, Observer};
 use crate::lazy::executor::{LazyExecutor, OracleExecutor};
 use crate::lazy::walk::Attempt;
 use crate::runner::{ChangedRun, Runner, Trial};
@@ -42,6 +42,8 @@ pub(super) enum OracleTest {
     AcceptsAll,
     /// It does the same on every pool.
     IgnoresAll,
+    /// There was no time to find out.
+    Unfinished,
 }
 
 /// How a line is changed.
@@ -64,20 +66,37 @@ impl Change {
     }
 }
 
-/// Tries recovery on changed pools. `can_watch` says whether its reads can be watched.
+/// Tries recovery on changed pools, as long as the observer does not interrupt it. `can_watch` says whether its reads can
+/// be watched.
 pub(super) fn oracle_test(
     trace: &Trace,
     runner: &mut Runner<'_>,
     undisturbed: &UndisturbedRecovery,
     can_watch: bool,
-    observer: &dyn Observer,
+    observer: &mut dyn Observer,
 ) -> Result<OracleTest, CheckError> {
+    match try_changed(trace, runner, undisturbed, can_watch, observer) {
+        Err(CheckError::Interrupted) => Ok(OracleTest::Unfinished),
+        tested => tested,
+    }
+}
+
+fn try_changed(
+    trace: &Trace,
+    runner: &mut Runner<'_>,
+    undisturbed: &UndisturbedRecovery,
+    can_watch: bool,
+    observer: &mut dyn Observer,
+) -> Result<OracleTest, CheckError> {
+    // An empty pool, two changes of each line, and an unchanged pool.
+    const RUNS: u64 = 2 + 2 * LINES_CHANGED as u64;
     let end = EventIndex(trace.event_count());
-    let is_interrupted = || observer.is_interrupted();
     let mut runs = Vec::new();
     let mut accepts = |runner: &mut Runner<'_>,
                        change: &dyn Fn(&[Option<PathBuf>]) -> io::Result<()>|
      -> Result<bool, CheckError> {
+        observer.progress(CheckStep::OracleTest, runs.len() as u64, RUNS);
+        let is_interrupted = || observer.is_interrupted();
         let Some(run) = runner.run_changed(&Trial::prefix(end), change, &is_interrupted)? else {
             return Ok(false);
         };
@@ -122,6 +141,9 @@ pub(super) fn oracle_test(
     }
     if read.is_some() {
         for changed in changes() {
+            if observer.is_interrupted() {
+                return Ok(OracleTest::Unfinished);
+            }
             if watcher.reads(runner, Some(changed))? != read {
                 return Ok(OracleTest::AcceptsAll);
             }

@@ -1,7 +1,14 @@
 //! The sentences of crash findings and of notes about failure points that are left out.
 
+use std::collections::BTreeMap;
+
 use powerfail_explore::Plan;
 use powerfail_finding::{Code, Role, SourcePlace};
+use powerfail_model::EventIndex;
+use powerfail_trace::StackId;
+
+use crate::error::CheckError;
+use crate::places::Places;
 
 /// What a plan leaves out.
 pub(super) fn notes(plan: &Plan) -> Vec<String> {
@@ -22,6 +29,50 @@ pub(crate) fn points_are(count: u64) -> String {
     match count {
         1 => "1 failure point is".to_owned(),
         _ => format!("{count} failure points are"),
+    }
+}
+
+/// Where failure points were not tried, by call stack.
+pub(super) fn untried_note(
+    untried: &BTreeMap<StackId, (EventIndex, u64)>,
+    places: &mut Places<'_>,
+) -> Result<Option<String>, CheckError> {
+    const NAMED_MAX: usize = 8;
+    let mut by_place: BTreeMap<String, u64> = BTreeMap::new();
+    let mut moments: Vec<&(EventIndex, u64)> = untried.values().collect();
+    moments.sort_unstable();
+    for (at, count) in &moments {
+        let before = EventIndex(at.0.saturating_sub(1));
+        let place = places.of_event(Role::Failure, before)?;
+        *by_place.entry(short_name(&place)).or_default() += count;
+    }
+    if by_place.is_empty() {
+        return Ok(None);
+    }
+    let mut named: Vec<(String, u64)> = by_place.into_iter().collect();
+    named.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    let more = named.len().saturating_sub(NAMED_MAX);
+    named.truncate(NAMED_MAX);
+    let named = named
+        .iter()
+        .map(|(place, count)| format!("{count} after {place}"));
+    let mut named = named.collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        let plural = if more == 1 { "" } else { "s" };
+        named = format!("{named}, and more after {more} other line{plural}");
+    }
+    Ok(Some(format!("failure points that were not tried: {named}")))
+}
+
+/// A place in a few words.
+fn short_name(place: &SourcePlace) -> String {
+    match (&place.file, place.line, &place.function) {
+        (Some(file), Some(line), _) => {
+            let name = file.rsplit('/').next().unwrap_or(file);
+            format!("{name}:{line}")
+        }
+        (_, _, Some(function)) => function.clone(),
+        _ => "code without a name".to_owned(),
     }
 }
 

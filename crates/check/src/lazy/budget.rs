@@ -15,20 +15,20 @@ use powerfail_trace::StackId;
 use super::driver::Progress;
 use super::executor::{LazyExecutor, LocatedFrames, Pools};
 use super::point::{PointResult, Reason, Thoroughness};
+use super::turns::{SECOND_FACTOR, Turn};
 use super::walk::Attempt;
 use super::{SAMPLE, points_are};
 use crate::error::CheckError;
-use crate::options::LazyOptions;
 
 /// What is left of the budget.
 #[derive(Debug)]
 pub(crate) struct ExecutionBudget {
     max: u64,
+    /// What was left when this turn began.
+    of_turn: u64,
     left: u64,
     /// The part of `left` that is reserved for sampling in this round.
     reserved: u64,
-    /// What one failure point can use at most.
-    each: Option<u64>,
     is_begun: bool,
     is_refused: bool,
 }
@@ -42,23 +42,32 @@ pub(crate) struct RoundShare {
 }
 
 impl ExecutionBudget {
-    pub(crate) fn new(max: u64, options: &LazyOptions) -> Self {
-        let walks = if options.depth > 1 { 2 } else { 1 };
-        let each = options.limit.and_then(|limit| limit.checked_mul(walks));
+    pub(crate) const fn new(max: u64) -> Self {
         Self {
             max,
+            of_turn: max,
             left: max,
             reserved: 0,
-            each: each.and_then(|each| each.checked_add(SAMPLE as u64)),
             is_begun: false,
             is_refused: false,
         }
     }
 
-    /// What may be done next of a round of this many failure points; `None` if the budget covers all of it.
-    pub(crate) fn share(&mut self, points: usize) -> Option<RoundShare> {
+    /// Called before a turn. Returns what is left for it.
+    pub(crate) const fn begin_turn(&mut self) -> u64 {
         self.reserved = 0;
-        let most = self.each.and_then(|each| each.checked_mul(points as u64));
+        self.of_turn = self.left;
+        self.left
+    }
+
+    /// What may be done next of a round of this many failure points; `None` if the budget covers all of it.
+    pub(crate) fn share(&mut self, points: usize, turn: Turn) -> Option<RoundShare> {
+        self.reserved = 0;
+        let walks = if turn.depth > 1 { 1 + SECOND_FACTOR } else { 1 };
+        let each = turn.limit.and_then(|limit| limit.checked_mul(walks));
+        // A point that cannot be explored is sampled.
+        let each = each.and_then(|each| each.checked_add(SAMPLE as u64));
+        let most = each.and_then(|each| each.checked_mul(points as u64));
         if most.is_some_and(|most| most <= self.left) {
             return None;
         }
@@ -91,7 +100,7 @@ impl ExecutionBudget {
         progress: &mut Progress<PointResult>,
         points: &[FailurePoint],
     ) -> Vec<FailurePoint> {
-        self.left = self.max.saturating_sub(progress.executions);
+        self.left = self.of_turn.saturating_sub(progress.executions);
         let mut again = Vec::new();
         let was_refused = self.is_refused;
         // A result without executions is one for which nothing was left.

@@ -37,6 +37,8 @@ pub(crate) struct PointSettings<'a> {
     pub(crate) limit: Option<u64>,
     /// Crash states that are tried where not all can be explored.
     pub(crate) sample: usize,
+    /// Only the sample is tried.
+    pub(crate) is_random: bool,
     /// Look for executions that no moment of the run explains.
     pub(crate) robustness: bool,
     pub(crate) seed: u64,
@@ -59,6 +61,8 @@ pub(crate) enum Thoroughness {
 /// Why a failure point was only sampled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
+    /// The user wants random crash states.
+    Random,
     /// Recovery can observe more than the limit of executions allows.
     TooMany,
     /// Time was up.
@@ -164,6 +168,13 @@ pub(crate) fn explore_point(
         reads: None,
         warnings: Vec::new(),
     };
+    if settings.is_random {
+        if !try_sample(executor, &table, settings, &mut result)? {
+            let reason = Reason::Random;
+            result.thoroughness = Thoroughness::Sampled { reason };
+        }
+        return Ok(result);
+    }
     let known = settings.known.filter(|known| !known.is_empty());
     let mut walked = None;
     if let Some(known) = known

@@ -42,6 +42,7 @@ fn settings(contents: &ExpectedContents) -> PointSettings<'_> {
         depth: 1,
         limit: Some(1000),
         sample: 64,
+        is_random: false,
         robustness: false,
         seed: 0,
         deadline: None,
@@ -266,7 +267,7 @@ fn only_large_points_that_do_not_fail_get_another_turn() {
     });
     let large = explore_at(&mut executor, at, &few);
     let options = LazyOptions::default();
-    let all = turns::turns(&options);
+    let all = turns::turns(&options, 10);
     let limits: Vec<_> = all.iter().map(|turn| turn.limit).collect();
     assert_eq!(limits, [Some(64), Some(512), Some(2000)]);
     let chosen = |result: &PointResult| {
@@ -299,7 +300,7 @@ fn second_failures_come_after_the_first_turn_and_before_large_points() {
             ..LazyOptions::default()
         };
         change(&mut options);
-        let turns = turns::turns(&options).into_iter();
+        let turns = turns::turns(&options, 10).into_iter();
         turns
             .map(|turn| (turn.kind, turn.depth))
             .collect::<Vec<_>>()
@@ -309,8 +310,23 @@ fn second_failures_come_after_the_first_turn_and_before_large_points() {
     let usual = [(first, 1), (second, 2), (again, 1), (again, 1), (last, 2)];
     assert_eq!(with(&|_| ()), usual);
     assert_eq!(with(&|options| options.limit = None), [(first, 2)]);
-    let limited = with(&|options| options.max_executions = Some(5));
-    assert_eq!(limited, [(first, 2)]);
+    let drawn = with(&|options| options.random = Some(5));
+    assert_eq!(drawn, [(first, 2)]);
+}
+
+/// Each failure point gets its part of a limit of all executions, at least one.
+#[test]
+fn a_limit_of_executions_is_divided_by_the_points() {
+    let first_limit = |max, points| {
+        let options = LazyOptions {
+            max_executions: Some(max),
+            ..LazyOptions::default()
+        };
+        turns::turns(&options, points)[0].limit
+    };
+    assert_eq!(first_limit(5, 10), Some(1));
+    assert_eq!(first_limit(45, 10), Some(4));
+    assert_eq!(first_limit(1_000_000, 10), Some(64));
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! second time, during a few executions at each point: recovery is slow there, because its stores are logged one by one.
 //! After that, points with more to observe (a checksum reads everything) get more executions, all of them in each turn,
 //! and at last those with more second failures. A point at which recovery fails is left as soon as that is confirmed: its
-//! cause is looked for elsewhere, and thousands of equal failures say no more than one. `--exhaustive` has a single turn
-//! without limit.
+//! cause is looked for elsewhere, and thousands of equal failures say no more than one. `--max-executions` is divided by
+//! the failure points for the first turn. `--exhaustive` has a single turn without limit.
 
 use std::collections::BTreeSet;
 
@@ -48,16 +48,16 @@ pub(crate) struct Turn {
     pub(crate) depth: u32,
 }
 
-/// The turns of an exploration.
-pub(crate) fn turns(options: &LazyOptions) -> Vec<Turn> {
+/// The turns of an exploration of so many failure points.
+pub(crate) fn turns(options: &LazyOptions, points: u64) -> Vec<Turn> {
     let once = |limit: u64, kind| Turn {
         kind,
         limit: Some(limit),
         depth: 1,
     };
     let most = match options.limit {
-        // A limit of all executions together is divided as it is spent.
-        Some(most) if options.max_executions.is_none() => most,
+        // Random crash states are drawn once.
+        Some(most) if options.random.is_none() => most,
         limit => {
             return vec![Turn {
                 kind: TurnKind::First,
@@ -71,11 +71,13 @@ pub(crate) fn turns(options: &LazyOptions) -> Vec<Turn> {
         limit: Some(limit.min(most)),
         depth: options.depth,
     };
-    let mut turns = vec![once(FIRST.min(most), TurnKind::First)];
+    let share = options.max_executions.map(|max| max / points.max(1));
+    let first = share.map_or(FIRST, |share| share.clamp(1, FIRST)).min(most);
+    let mut turns = vec![once(first, TurnKind::First)];
     if options.depth > 1 {
         turns.push(again(FIRST_SECOND, TurnKind::Second));
     }
-    let mut limit = FIRST;
+    let mut limit = first;
     while limit < most {
         limit = limit.saturating_mul(FACTOR).min(most);
         turns.push(once(limit, TurnKind::Again));

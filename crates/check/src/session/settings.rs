@@ -173,7 +173,7 @@ fn eager_options(settings: &EagerSettings, test: &TestSettings) -> EagerOptions 
 fn lazy_options(settings: &LazySettings, time: LazyTime, test: &TestSettings) -> LazyOptions {
     let usual = LazyOptions::default();
     // Second failures come after everything else: where executions are counted, they are asked for.
-    let is_counted = settings.max_executions.is_some();
+    let is_counted = settings.max_executions.is_some() || settings.random.is_some();
     let usual_depth = if time == LazyTime::Share && !is_counted {
         2
     } else {
@@ -184,6 +184,7 @@ fn lazy_options(settings: &LazySettings, time: LazyTime, test: &TestSettings) ->
         fork: !settings.no_fork,
         limit: usual.limit.filter(|_| !settings.exhaustive),
         max_executions: settings.max_executions.map(Whole::get),
+        random: settings.random.map(Whole::get),
         robustness: test.report.shows_warnings(),
         time: if settings.exhaustive {
             LazyTime::Any

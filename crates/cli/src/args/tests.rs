@@ -89,6 +89,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("per-stack", "1", "0"),
     ("pm-dir", "/mnt/pmem", "/tmp"),
     ("pool", "/mnt/pmem/*.pool", "pool"),
+    ("random", "30", "40"),
     ("ready", "port", "unix:/tmp/socket"),
     ("record-timeout", "5m", "6m"),
     ("recover", "./kv --check {pool}", "a | b"),

@@ -210,6 +210,8 @@ fn samples_budgets_and_segments_leave_out_and_say_so() {
     let budget = numbers(&run);
     assert!(budget.run < all.run, "{budget:?}");
     assert!(budget.groups_covered < budget.groups, "{budget:?}");
+    assert!(budget.exhaustive_segments < budget.segments, "{budget:?}");
+    assert!(budget.exhaustive_combinations <= budget.run, "{budget:?}");
     has_note(&run, "budget");
     // The two stores of a record count as one.
     let joined = numbers(&eager(&folder, &["--coalesce"]));

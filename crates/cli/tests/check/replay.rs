@@ -148,6 +148,39 @@ fn an_exported_copy_stands_alone() {
 }
 
 #[test]
+fn an_exported_copy_runs_on_a_machine_without_the_program() {
+    let folder = Folder::new();
+    folder.build_planted("bug", COUNT_BEFORE_ENTRY);
+    let found = folder.check(&[]).ends_with(FINDINGS);
+    let id = found.finding("PF0301").id;
+    let export = ["replay", &id, "--export", "copy"];
+    folder.powerfail(&export).ends_with(CLEAN);
+    fs::remove_dir_all(folder.path("powerfail-out")).expect("the evidence");
+    fs::remove_file(folder.path("bug")).expect("the program");
+    fs::create_dir(folder.path("elsewhere")).expect("a directory");
+    let moved = folder.path("elsewhere/moved");
+    fs::rename(folder.path("copy"), moved).expect("the copy");
+    let again = folder.powerfail(&["replay", &id, "--out", "elsewhere/moved"]);
+    assert!(again.ends_with(FINDINGS).stdout.contains("the same again"));
+}
+
+#[test]
+fn another_recovery_can_be_run_on_the_image() {
+    let folder = Folder::new();
+    folder.build_planted("bug", COUNT_BEFORE_ENTRY);
+    let found = folder.check(&[]).ends_with(FINDINGS);
+    let id = found.finding("PF0301").id;
+    let run = |recover: &str| folder.powerfail(&["replay", &id, "--recover", recover]);
+    let repaired = run("test -s {pool}").ends_with(CLEAN);
+    assert!(
+        repaired.stderr.contains("not reproduced"),
+        "{}",
+        repaired.stderr
+    );
+    run(crate::common::RECOVER).ends_with(FINDINGS);
+}
+
+#[test]
 fn what_was_tried_from_a_trace() {
     let folder = Folder::new();
     folder.build_planted("bug", COUNT_BEFORE_ENTRY);

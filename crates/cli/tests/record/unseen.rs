@@ -91,12 +91,34 @@ fn names_of_a_library_that_was_opened_for_itself() {
 }
 
 #[test]
-fn a_program_in_go_is_refused() {
-    // All that the linker of Go is known by.
-    let program = target("unseen.c", &["-O2", "-DHAS_NOTE_OF_GO"]);
+fn a_program_in_go_without_c_is_refused() {
+    let program = target("unseen.c", &["-O2", "-static", "-DHAS_NOTE_OF_GO"]);
     let attempt = Recorder::new(&program, &["mapped_raw", "{pool}"]).attempt();
     assert_eq!(attempt.code, 4, "{attempt:?}");
-    assert!(attempt.stderr.contains("is a Go program"), "{attempt:?}");
+    let says = attempt.stderr.contains("is a Go program without C code");
+    assert!(says, "{attempt:?}");
+}
+
+#[test]
+fn code_of_go_is_found_by_its_own_table() {
+    for layout in ["-DLAYOUT=0xf0", "-DLAYOUT=0xf1"] {
+        let program = target("go_table.c", &["-O2", "-no-pie", layout]);
+        let recording = record_both(&program, &["{pool}"]);
+        recording.assert_exit(0);
+        assert_eq!(recording.summary["warnings"], json!([]));
+        let stores = recording.json_events_of(&["--kind", "stores", "--stacks"]);
+        assert_eq!(stores.len(), 2);
+        for store in stores {
+            let frames = store["stack"].as_array().expect("a stack");
+            let frames: Vec<&str> = frames.iter().filter_map(|it| it.as_str()).collect();
+            // The store, its caller and main, and then who called main.
+            let modules = ["go_table", "go_table", "go_table", "libc"];
+            assert!(frames.len() >= modules.len(), "{frames:?}");
+            let mut pairs = frames.iter().zip(modules);
+            let is_right = pairs.all(|(frame, module)| frame.starts_with(module));
+            assert!(is_right, "{frames:?}");
+        }
+    }
 }
 
 /// Breakpoints for system calls stay where they are, whatever the stores beside them need for their jumps.

@@ -19,7 +19,7 @@ options! {
     /// Options of `check` alone.
     CheckOwnArgs => CheckOwnSettings {
         /// Do not explore lost and reordered lines: all stores before a failure survive
-        [long, conflicts_with_all = ["exhaustive", "depth", "max_executions", "no_fork"],
+        [long, conflicts_with_all = ["exhaustive", "depth", "max_executions", "random", "no_fork"],
             num_args = 0, default_missing_value = "true"]
         no_lazy: bool = false,
         /// Also report unsafe reads of recovery, even those that it survives: see powerfail races

@@ -80,6 +80,7 @@ impl CrashArgs {
                 "lazy",
             ),
             (given.lazy.no_fork.is_some(), "--no-fork", is_lazy, "lazy"),
+            (given.lazy.random.is_some(), "--random", is_lazy, "lazy"),
         ] {
             if is_given && !fits {
                 return Err(SettingsError::OtherStrategy(flag, wanted));

@@ -21,6 +21,12 @@ options! {
         /// Explore without limits on time and on executions at a failure point
         [long, conflicts_with = "max_executions", num_args = 0, default_missing_value = "true"]
         exhaustive: bool = false,
+        /// Run recovery on N random crash states at each failure point, instead of exploring them
+        ///
+        /// They are drawn by --seed, and none twice. Nothing lost, everything lost, and each single line lost or
+        /// kept come first.
+        [long, conflicts_with_all = ["max_executions", "exhaustive"], value_name = "N"]
+        random: Count,
         /// Execute recovery again for each value that it can read, instead of forking it
         [long, num_args = 0, default_missing_value = "true"]
         no_fork: bool = false,
@@ -31,17 +37,18 @@ impl LazyArgs {
     /// These options over those of the configuration file. A limit on the command line takes back that the file
     /// asks for none, and the other way round.
     pub(crate) fn settle(self, file: Self) -> Result<LazySettings, SettingsError> {
-        if file.max_executions.is_some() && file.exhaustive == Some(true) {
+        let limitless = file.exhaustive == Some(true);
+        if file.max_executions.is_some() && limitless {
             return Err(SettingsError::Limitless);
         }
-        let limited = self.max_executions.is_some();
-        let limitless = self.exhaustive == Some(true);
-        let mut file = file;
-        if limited {
-            file.exhaustive = None;
+        if file.random.is_some() && (limitless || file.max_executions.is_some()) {
+            return Err(SettingsError::RandomAndLimit);
         }
-        if limitless {
+        let mut file = file;
+        if self.max_executions.is_some() || self.exhaustive == Some(true) || self.random.is_some() {
             file.max_executions = None;
+            file.exhaustive = None;
+            file.random = None;
         }
         Ok(self.over(file).resolve())
     }

@@ -27,7 +27,7 @@ pub(crate) mod interpose;
 mod loading;
 pub(crate) mod memory_maps;
 pub(crate) mod raw_calls;
-mod signal_actions;
+pub(crate) mod signal_actions;
 pub(crate) mod synchronise;
 pub(crate) mod system_calls;
 pub(crate) mod thread_start;

@@ -12,13 +12,14 @@ use core::ffi::c_int;
 
 use crate::fuzz::{self, derandomise};
 use crate::libc::{
-    clone, execute, file_changes, fork_exit, interpose, memory_maps, synchronise, system_calls,
+    clone, execute, file_changes, fork_exit, interpose, memory_maps, signal_actions, synchronise,
+    system_calls,
 };
 use crate::patching::modules;
 use crate::platform::number::{
     CLONE, CLONE3, COPY_FILE_RANGE, EXECVE, EXECVEAT, EXIT_GROUP, FALLOCATE, FDATASYNC, FORK,
     FSYNC, FTRUNCATE, FUTEX, IO_SUBMIT, IO_URING_SETUP, MMAP, MPROTECT, MREMAP, MSYNC, MUNMAP,
-    PROCESS_VM_READV, PROCESS_VM_WRITEV, SENDFILE, SIGALTSTACK, SPLICE, TRUNCATE,
+    PROCESS_VM_READV, PROCESS_VM_WRITEV, RT_SIGACTION, SENDFILE, SIGALTSTACK, SPLICE, TRUNCATE,
 };
 use crate::platform::{handler_stacks, iovec, sys};
 use crate::record::pools::{self, Request};
@@ -152,6 +153,8 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
         SIGALTSTACK => {
             return unsafe { handler_stacks::exchange(first as *const _, second as *mut _) };
         }
+        // SAFETY: by the contract these are the arguments of `rt_sigaction`: null, or addresses of an action.
+        RT_SIGACTION => return unsafe { signal_actions::raw_action(arguments) },
         // SAFETY: by the contract the target makes this call with these arguments.
         EXECVE | EXECVEAT => unsafe { execute::raw(number, arguments) },
         FORK => return Some(copy_process(number, arguments)),

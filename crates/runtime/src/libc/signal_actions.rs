@@ -11,6 +11,8 @@
 
 use core::ffi::{c_int, c_void};
 
+use crate::host;
+use crate::platform::frame::Frame;
 use crate::platform::handler_stacks::StackDescription;
 use crate::platform::signals::TargetAction;
 use crate::platform::{handler_stacks, signals, sys};
@@ -204,4 +206,116 @@ extern "C" fn sigaltstack(new: *const StackDescription, old: *mut StackDescripti
     let arguments = [new as usize, old as usize, 0, 0, 0, 0];
     // SAFETY: the arguments are those of the target's call, and the kernel checks both addresses.
     result(unsafe { sys::call(sys::number::SIGALTSTACK, arguments) }) as c_int
+}
+
+/// `struct sigaction` of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct KernelAction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// `rt_sigaction`, made with an instruction of the target's own.
+///
+/// # Safety
+/// The arguments are those of the target.
+pub(crate) unsafe fn raw_action(arguments: [usize; 6]) -> Option<isize> {
+    let [number, new, old, ..] = arguments;
+    if !(1..65).contains(&number) || !signals::are_installed() {
+        return None;
+    }
+    let is_ours = signals::OURS & 1 << (number - 1) != 0;
+    // SAFETY: by the contract the target gives a valid action or none.
+    let wanted = unsafe { (new as *const KernelAction).as_ref() };
+    let wished = signals::target_action(number);
+    let mut before = KernelAction {
+        handler: wished.handler,
+        flags: wished.flags,
+        restorer: 0,
+        mask: wished.mask,
+    };
+    if let Some(wanted) = wanted
+        && (is_ours || wanted.handler > 1)
+        && host::owns_memory()
+    {
+        // Before a stand-in for it can run.
+        let wished = TargetAction {
+            handler: wanted.handler,
+            flags: wanted.flags,
+            mask: wanted.mask,
+        };
+        signals::set_target_action(number, wished);
+    }
+    if !is_ours {
+        let stand_in = wanted.map(|wanted| {
+            let mut mask = [0; 16];
+            mask[0] = wanted.mask;
+            let action = Action {
+                handler: wanted.handler,
+                mask,
+                flags: wanted.flags as c_int,
+                restorer: wanted.restorer,
+            };
+            let stand_in = action.stand_in();
+            KernelAction {
+                handler: stand_in.handler,
+                flags: wanted.flags | u64::from(stand_in.flags.cast_unsigned()),
+                restorer: stand_in.restorer,
+                mask: stand_in.mask[0],
+            }
+        });
+        let new = stand_in
+            .as_ref()
+            .map_or(0, |it| core::ptr::from_ref(it) as usize);
+        let mut known = before;
+        let arguments = [number, new, &raw mut known as usize, size_of::<u64>(), 0, 0];
+        // SAFETY: the kernel reads one action and writes one, both of this stack.
+        let done = unsafe { sys::call(sys::number::RT_SIGACTION, arguments) };
+        if done != 0 {
+            return Some(done);
+        }
+        if known.handler != STAND_IN as *const () as usize {
+            before = known;
+        }
+    }
+    if old != 0 {
+        // SAFETY: by the contract the target gives a place for an action.
+        unsafe { (old as *mut KernelAction).write(before) };
+    }
+    Some(0)
+}
+
+/// `rt_sigprocmask`, made with an instruction of the target's own: changes the mask that holds when the handler that
+/// runs now returns to `frame`.
+///
+/// # Safety
+/// The arguments are those of the target, which was interrupted at `frame`.
+pub(crate) unsafe fn raw_mask(frame: &Frame, arguments: [usize; 6]) -> Option<isize> {
+    const BLOCK: usize = 0;
+    const UNBLOCK: usize = 1;
+    const SET: usize = 2;
+    const EINVAL: isize = 22;
+    let [how, set, old, ..] = arguments;
+    let own = thread_private::own()?;
+    // SAFETY: by the contract both pointers are null or point to a set of 64 signals; the state is this thread's.
+    unsafe {
+        let before = frame.signal_mask() & !signals::OURS | (*own).blocked;
+        if let Some(set) = (set as *const u64).as_ref() {
+            let blocked = match how {
+                BLOCK => before | *set,
+                UNBLOCK => before & !*set,
+                SET => *set,
+                _ => return Some(-EINVAL),
+            };
+            (*own).blocked = blocked & signals::OURS;
+            frame.set_signal_mask(blocked & !signals::OURS);
+        }
+        if let Some(old) = (old as *mut u64).as_mut() {
+            *old = before;
+        }
+    }
+    Some(0)
 }

@@ -4,6 +4,7 @@
 //! | file | subject |
 //! | --- | --- |
 //! | [`modules`] | loaded modules, their functions, and the instructions in them that never fault |
+//! | [`go_functions`] | the functions of Go programs, which have no unwind table |
 //! | [`surroundings`] | the code around an instruction, as far as planning a patch needs it |
 //! | [`patcher`] | makes the trampoline of an instruction and the jump to it, for recordings and recoveries |
 //! | [`arenas`] | memory for trampolines within reach of a jump |
@@ -11,6 +12,7 @@
 
 pub(crate) mod arenas;
 pub(crate) mod code;
+pub(crate) mod go_functions;
 pub(crate) mod modules;
 pub(crate) mod patcher;
 pub(crate) mod surroundings;

@@ -1,7 +1,7 @@
 //! The loaded modules of the target: their functions, unwind tables, names and dynamic sections.
 //!
 //! Only what the unwind table calls a function is decoded: some libraries have data among their
-//! code.
+//! code. The functions of Go programs are in a table of their own (`go_functions.rs`).
 //!
 //! # Safety
 //!
@@ -18,6 +18,16 @@ use powerfail_protocol::message::MessageKind;
 
 use crate::host;
 use crate::patching::code;
+use crate::patching::go_functions::{GoFunction, GoTable};
+
+/// What says where the caller of a function is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Description {
+    /// The entry of the unwind table at an address.
+    Entry(u64),
+    Go(GoFunction),
+    Unknown,
+}
 
 /// A function, by its addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +36,7 @@ pub(crate) struct Function {
     pub(crate) end: u64,
     /// Where the code behind it, of whatever it is part, ends.
     pub(crate) segment_end: u64,
-    /// Its entry in the unwind table.
-    pub(crate) description: u64,
+    pub(crate) description: Description,
 }
 
 /// The addresses of our own code: from, to.
@@ -97,8 +106,8 @@ impl Modules {
         self.functions.iter().filter(is_inside)
     }
 
-    /// The entry of the unwind table for an address.
-    pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
+    /// The description of the function in which an address lies.
+    pub(crate) fn description_at(&self, address: u64) -> Option<Description> {
         let functions = if is_own(address) {
             &self.own
         } else {
@@ -241,41 +250,85 @@ impl LoadedModule {
         }
         let mut classifier = None;
         let mut found = false;
-        for table in self.unwind_tables() {
-            functions(table, |start, end, _| {
-                let is_code = self.segment_end(start).is_some_and(|last| end <= last);
-                if found || !is_code {
-                    return;
-                }
-                // SAFETY: functions of loaded modules are readable.
-                let bytes = unsafe { code::view(start, end - start) };
-                if bytes.windows(2).any(|pair| pair == SYSCALL) {
-                    let classifier = classifier.get_or_insert_with(Classifier::new);
-                    classifier.scan(bytes, start, |scanned| found |= scanned.is_system_call);
-                }
-            });
+        self.for_each_function(|function| {
+            if found {
+                return;
+            }
+            // SAFETY: functions of loaded modules are readable.
+            let bytes = unsafe { code::view(function.start, function.end - function.start) };
+            if bytes.windows(2).any(|pair| pair == SYSCALL) {
+                let classifier = classifier.get_or_insert_with(Classifier::new);
+                classifier.scan(bytes, function.start, |scanned| {
+                    found |= scanned.is_system_call;
+                });
+            }
+        });
+        found
+    }
+
+    /// Its functions, in the order of their addresses.
+    pub(crate) fn functions(&self) -> Vec<Function> {
+        let mut found = Vec::new();
+        let mut has_several_tables = false;
+        self.for_each_function(|function| {
+            has_several_tables |= matches!(function.description, Description::Go(_));
+            found.push(function);
+        });
+        if has_several_tables {
+            found.sort_unstable();
         }
         found
     }
 
-    /// Its functions, as the unwind table has them.
-    pub(crate) fn functions(&self) -> Vec<Function> {
-        let mut found = Vec::new();
+    /// Shows its functions, as its tables have them.
+    fn for_each_function(&self, mut visit: impl FnMut(Function)) {
+        let mut visit = |start: u64, end: u64, description| {
+            if let Some(segment_end) = self.segment_end(start)
+                && end <= segment_end
+            {
+                visit(Function {
+                    start,
+                    end,
+                    segment_end,
+                    description,
+                });
+            }
+        };
         for table in self.unwind_tables() {
-            functions(table, |start, end, description| {
-                if let Some(segment_end) = self.segment_end(start)
-                    && end <= segment_end
-                {
-                    found.push(Function {
-                        start,
-                        end,
-                        segment_end,
-                        description,
-                    });
-                }
+            functions(table, |start, end, entry| {
+                visit(start, end, Description::Entry(entry));
             });
         }
-        found
+        if self.is_of_go() {
+            let table = self.go_table();
+            let shown = table.and_then(|table| {
+                table.functions(|start, end, function| {
+                    visit(start, end, Description::Go(function));
+                })
+            });
+            if shown.is_none() {
+                host::warn(
+                    "the program was made by a version of Go whose table of functions is not known; what its code does \
+                     is not recorded",
+                );
+            }
+        }
+    }
+
+    /// Whether the linker of Go made it.
+    fn is_of_go(&self) -> bool {
+        notes(self.base, self.headers()).any(|note| note.name == b"Go\0\0")
+    }
+
+    fn go_table(&self) -> Option<GoTable> {
+        let is_code = |address| self.segment_end(address).is_some();
+        self.loads()
+            .filter(|load| load.flags & EXECUTABLE == 0)
+            .find_map(|load| {
+                // SAFETY: the segment is loaded, as far as the file has it.
+                let bytes = unsafe { code::view(self.base + load.address, load.file_len) };
+                GoTable::find(bytes, is_code)
+            })
     }
 
     /// Shows code of it that lies in none of its functions, which are ordered as in its table: from, to.
@@ -515,24 +568,44 @@ fn function_in(functions: &[Function], address: u64) -> Option<Function> {
 
 fn build_id(base: u64, headers: &[ProgramHeader]) -> &'static [u8] {
     const NT_GNU_BUILD_ID: u32 = 3;
-    for header in headers.iter().filter(|header| header.kind == PT_NOTE) {
+    let id = notes(base, headers)
+        .find(|note| note.kind == NT_GNU_BUILD_ID && note.name == b"GNU\0")
+        .map_or(&[][..], |note| note.content);
+    &id[..id.len().min(BUILD_ID_MAX)]
+}
+
+/// A note of a module.
+struct Note {
+    kind: u32,
+    /// With its padding.
+    name: &'static [u8],
+    content: &'static [u8],
+}
+
+fn notes(base: u64, headers: &[ProgramHeader]) -> impl Iterator<Item = Note> {
+    let headers = headers.iter().filter(|header| header.kind == PT_NOTE);
+    headers.flat_map(move |header| {
         // SAFETY: the segment is loaded.
         let mut notes = unsafe { code::view(base + header.address, header.memory_len) };
-        while let Some((head, rest)) = notes.split_at_checked(12) {
+        let alignment = header.alignment.max(4) as usize;
+        core::iter::from_fn(move || {
+            const HEAD_LEN: usize = 12;
+            let (head, rest) = notes.split_at_checked(HEAD_LEN)?;
             let number = |at: usize| {
                 u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
             };
-            let name_len = number(0).next_multiple_of(4) as usize;
-            let len = number(4) as usize;
-            let padded = len.next_multiple_of(header.alignment.max(4) as usize);
-            if number(8) == NT_GNU_BUILD_ID && rest.starts_with(b"GNU\0") {
-                let id = rest.get(name_len..name_len + len).unwrap_or(&[]);
-                return &id[..id.len().min(BUILD_ID_MAX)];
-            }
-            notes = rest.get(name_len + padded..).unwrap_or(&[]);
-        }
-    }
-    &[]
+            let (name, rest) = rest.split_at_checked(number(0).next_multiple_of(4) as usize)?;
+            let content = rest.get(..number(4) as usize)?;
+            notes = rest
+                .get(content.len().next_multiple_of(alignment)..)
+                .unwrap_or(&[]);
+            Some(Note {
+                kind: number(8),
+                name,
+                content,
+            })
+        })
+    })
 }
 
 /// Reads the sorted table of `.eh_frame_hdr` in its usual encoding, and the length of each function

@@ -99,6 +99,12 @@ pub(crate) unsafe fn exchange(
     Some(0)
 }
 
+/// Whether the target has given the calling thread a stack for handlers.
+pub(crate) fn target_has_one() -> bool {
+    // SAFETY: the state is this thread's.
+    thread_private::own().is_some_and(|own| unsafe { (*own).alternate }.is_enabled())
+}
+
 /// The signals that are blocked while a handler of the target runs.
 pub(crate) fn mask_in_handler(signal: usize, frame: &Frame, wished: TargetAction) -> u64 {
     let itself = if wished.flags & SA_NODEFER == 0 {

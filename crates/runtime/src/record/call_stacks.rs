@@ -19,11 +19,12 @@ use powerfail_protocol::message::MessageKind;
 use powerfail_protocol::shared::Stacks;
 use powerfail_protocol::stack::{Check, Entry, HEADS, RBP_BELOW_TOP, head_of};
 use powerfail_protocol::{ScratchSlot, SiteId, ThreadBlock};
-use powerfail_unwind::{Cfa, Description, RBP, Row, cie_distance, row_at};
+use powerfail_unwind::{Cfa, RBP, Row, cie_distance, row_at};
 
 use crate::fuzz::{self, derandomise};
 use crate::host;
-use crate::patching::{code, modules};
+use crate::patching::code;
+use crate::patching::modules::{self, Description};
 use crate::platform::frame::{Frame, Greg};
 use crate::platform::lock::Lock;
 use crate::platform::sys;
@@ -347,14 +348,23 @@ impl Memory {
     }
 }
 
-/// Finds the rule at an address in the unwind table of its module.
+/// Finds the rule at an address in the tables of its module.
 fn look_up(pc: u64) -> Option<Row> {
-    let at = SITES.with(|sites| sites.as_ref()?.description_at(pc))?;
-    rule_of(at, pc)
+    let description = SITES.with(|sites| sites.as_ref()?.description_at(pc))?;
+    rule_of(description, pc)
+}
+
+/// The rule at an address, by the description of the function that it lies in.
+pub(crate) fn rule_of(description: Description, pc: u64) -> Option<Row> {
+    match description {
+        Description::Entry(at) => rule_of_entry(at, pc),
+        Description::Go(function) => function.row_at(pc),
+        Description::Unknown => None,
+    }
 }
 
 /// The rule at an address, by the entry of the unwind table for it.
-pub(crate) fn rule_of(at: u64, pc: u64) -> Option<Row> {
+fn rule_of_entry(at: u64, pc: u64) -> Option<Row> {
     // SAFETY: an entry of the unwind table of a loaded module: its length comes first.
     let description = unsafe {
         let whole = |at: u64| {
@@ -363,7 +373,7 @@ pub(crate) fn rule_of(at: u64, pc: u64) -> Option<Row> {
         };
         let entry = whole(at)?;
         let common = at + 4 - cie_distance(entry)?;
-        Description::new(entry, at, whole(common)?)?
+        powerfail_unwind::Description::new(entry, at, whole(common)?)?
     };
     row_at(&description, pc)
 }

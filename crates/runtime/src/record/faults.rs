@@ -14,9 +14,11 @@ use core::ffi::c_void;
 use powerfail_protocol::ScratchSlot;
 
 use crate::host;
-use crate::libc::{early, raw_calls};
+use crate::libc::{early, raw_calls, signal_actions};
 use crate::patching::code;
 use crate::platform::frame::{Frame, Greg, Info};
+use crate::platform::handler_stacks;
+use crate::platform::number::{EXECVE, EXECVEAT, RT_SIGPROCMASK};
 use crate::platform::signals::{self, OURS};
 use crate::platform::sys;
 use crate::record::emulate::{self, Emulated};
@@ -146,14 +148,27 @@ extern "C" fn on_breakpoint(signal: i32, info: *mut c_void, context: *mut c_void
 }
 
 /// Makes the system call that a breakpoint stands for, with the signals that the target wants.
+///
+/// This runs on our stack, and so would a handler of the target that interrupts it. A target whose handlers have a stack
+/// of their own may insist on it, as Go does: its signals wait until the call is made.
 fn make_system_call(frame: &Frame, address: u64) {
-    let mask = frame.signal_mask() & !OURS;
+    let (number, arguments) = frame.system_call();
+    let executes = matches!(number, EXECVE | EXECVEAT);
+    let mask = if handler_stacks::target_has_one() && !executes {
+        !OURS
+    } else {
+        frame.signal_mask() & !OURS
+    };
     let own_mask = sys::block_signals();
     sys::restore_signals(mask);
-    let (number, arguments) = frame.system_call();
     call_stacks::set_origin(address, frame);
     // SAFETY: the registers are those of a `syscall` instruction that the target was about to execute.
-    let result = unsafe { raw_calls::perform(number, arguments) };
+    let result = unsafe {
+        match number {
+            RT_SIGPROCMASK => signal_actions::raw_mask(frame, arguments),
+            _ => raw_calls::perform(number, arguments),
+        }
+    };
     call_stacks::clear_origin();
     sys::restore_signals(own_mask);
     match result {

@@ -20,7 +20,7 @@ use powerfail_protocol::{ScratchSlot, SiteId};
 
 use crate::libc::{interpose, thread_start};
 use crate::patching::code;
-use crate::patching::modules::{self, Function, LoadedModule, Modules};
+use crate::patching::modules::{self, Description, Function, LoadedModule, Modules};
 use crate::patching::patcher::{Jump, PatchError, Patcher, Patching};
 use crate::patching::surroundings::FunctionLayout;
 use crate::platform::lock::Lock;
@@ -394,8 +394,8 @@ impl Sites {
         self.transactional.iter().any(holds)
     }
 
-    /// The entry of the unwind table for an address.
-    pub(crate) fn description_at(&self, address: u64) -> Option<u64> {
+    /// The description of the function in which an address lies.
+    pub(crate) fn description_at(&self, address: u64) -> Option<Description> {
         self.modules.description_at(address)
     }
 
@@ -525,7 +525,7 @@ impl Sites {
                 start: address,
                 end,
                 segment_end: end,
-                description: 0,
+                description: Description::Unknown,
             }
         });
         // SAFETY: functions of loaded modules are readable, and so is an instruction that ran.

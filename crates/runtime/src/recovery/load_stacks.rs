@@ -52,7 +52,7 @@ pub(super) fn walk(from: Registers, out: &mut [u64]) {
     for place in out {
         *place = pc;
         let description = MODULES.with(|modules| modules.as_ref()?.description_at(lookup));
-        let Some(row) = description.and_then(|at| call_stacks::rule_of(at, lookup)) else {
+        let Some(row) = description.and_then(|it| call_stacks::rule_of(it, lookup)) else {
             return;
         };
         let (register, offset) = match row.cfa {
