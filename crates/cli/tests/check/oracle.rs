@@ -17,6 +17,20 @@ fn check(folder: &Folder, recover: &str, options: &[&str]) -> Run {
     folder.powerfail(&arguments)
 }
 
+/// Checks `./judge {pool}` and `arguments` with this recovery. The report is text.
+fn check_as_text(folder: &Folder, recover: &str, arguments: &[&str]) -> Run {
+    let words = ["check", "--recover", recover, "--", "./judge", "{pool}"];
+    folder.powerfail(&[&words[..], arguments].concat())
+}
+
+/// Asserts whether a note says that recovery cannot fail.
+#[track_caller]
+fn says_cannot_fail(run: &Run, expected: bool) {
+    let notes = run.report().notes;
+    let is_said = note(&notes, "cannot fail").is_some();
+    assert_eq!(is_said, expected, "{notes:?}");
+}
+
 fn note<'r>(notes: &'r [String], words: &str) -> Option<&'r String> {
     notes.iter().find(|note| note.contains(words))
 }
@@ -26,8 +40,7 @@ fn a_recovery_that_opens_no_pool_checks_nothing() {
     let folder = folder();
     folder.write("other", "content");
     for recover in ["true", "cat other"] {
-        let run = folder.powerfail(&["check", "--recover", recover, "--", "./judge", "{pool}"]);
-        let run = run.ends_with(NOT_CHECKED);
+        let run = check_as_text(&folder, recover, &[]).ends_with(NOT_CHECKED);
         let said = "nothing was checked: recovery did not open the pool";
         assert!(run.stdout.contains(said), "{}", run.stdout);
         assert!(run.stdout.contains("help: pass the path"), "{}", run.stdout);
@@ -38,16 +51,7 @@ fn a_recovery_that_opens_no_pool_checks_nothing() {
 #[test]
 fn a_workload_without_stores_checks_nothing() {
     let folder = folder();
-    let recover = "./judge {pool} strict";
-    let run = folder.powerfail(&[
-        "check",
-        "--recover",
-        recover,
-        "--",
-        "./judge",
-        "{pool}",
-        "idle",
-    ]);
+    let run = check_as_text(&folder, "./judge {pool} strict", &["idle"]);
     let run = run.ends_with(NOT_CHECKED);
     assert!(
         run.stdout.contains("nothing was checked: "),
@@ -62,8 +66,7 @@ fn a_recovery_that_does_the_same_with_every_pool_checks_nothing() {
     // The second one overwrites what it finds: no pool can hold data for it.
     for mode in ["shrugs", "begins-anew"] {
         let recover = format!("./judge {{pool}} {mode}");
-        let words = ["check", "--recover", &recover, "--", "./judge", "{pool}"];
-        let run = folder.powerfail(&words).ends_with(NOT_CHECKED);
+        let run = check_as_text(&folder, &recover, &[]).ends_with(NOT_CHECKED);
         let said = "nothing was checked: recovery cannot fail";
         assert!(run.stdout.contains(said), "{}", run.stdout);
         assert!(run.stdout.contains("--checker"), "{}", run.stdout);
@@ -77,25 +80,14 @@ fn a_recovery_that_does_the_same_with_every_pool_checks_nothing() {
 fn the_data_that_is_changed_is_what_recovery_reads() {
     let folder = Folder::new();
     folder.build_own("bug", "picky.c", &[]);
-    let run = folder.check(&[]).ends_with(CLEAN);
-    let notes = run.report().notes;
-    assert!(note(&notes, "cannot fail").is_none(), "{notes:?}");
+    says_cannot_fail(&folder.check(&[]).ends_with(CLEAN), false);
 }
 
 #[test]
 fn findings_of_the_lint_do_not_hide_that_nothing_else_was_checked() {
     let folder = folder();
-    let recover = "./judge {pool} strict";
-    let words = [
-        "check",
-        "--recover",
-        recover,
-        "--",
-        "./judge",
-        "{pool}",
-        "flushes",
-    ];
-    let run = folder.powerfail(&words).ends_with(FINDINGS);
+    let run = check_as_text(&folder, "./judge {pool} strict", &["flushes"]);
+    let run = run.ends_with(FINDINGS);
     let warning = "warning: nothing was checked with power failures: there is no flush";
     assert!(run.stdout.contains(warning), "{}", run.stdout);
     let counted = "1 performance bug; 1 warning\n";
@@ -106,11 +98,9 @@ fn findings_of_the_lint_do_not_hide_that_nothing_else_was_checked() {
 fn a_recovery_that_accepts_everything_is_noted() {
     let folder = folder();
     let weak = check(&folder, "cat {pool}", &[]).ends_with(CLEAN);
-    let notes = weak.report().notes;
-    assert!(note(&notes, "cannot fail").is_some(), "{notes:?}");
+    says_cannot_fail(&weak, true);
     let strict = check(&folder, "./judge {pool} strict", &[]).ends_with(CLEAN);
-    let notes = strict.report().notes;
-    assert!(note(&notes, "cannot fail").is_none(), "{notes:?}");
+    says_cannot_fail(&strict, false);
 }
 
 #[test]
@@ -152,8 +142,7 @@ fn a_crash_behind_a_shell_is_a_crash() {
 #[test]
 fn standard_error_is_shown_before_other_output() {
     let folder = folder();
-    let recover = "./judge {pool} talks";
-    let run = folder.powerfail(&["check", "--recover", recover, "--", "./judge", "{pool}"]);
+    let run = check_as_text(&folder, "./judge {pool} talks", &[]);
     let text = run.ends_with(FINDINGS).stdout;
     let reason = text.find("the reason").expect("standard error");
     let last = text.find("line 99").expect("the end of the output");
