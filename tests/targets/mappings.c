@@ -1,6 +1,7 @@
 /* Pools mapped in all the ways that mmap offers. The first argument selects one, the others are pools. */
 #define _GNU_SOURCE
 #include "pool.h"
+#include <errno.h>
 
 static char **paths;
 
@@ -223,6 +224,23 @@ static void reserved(void)
 	REQUIRE(munmap(all, 16 * MIB) == 0);
 }
 
+/* After a pool: an address that is in use, and a file that is not a pool at an address far from it. */
+static void elsewhere(void)
+{
+	char *pool = map_pool(paths[0], MIB);
+	store8(pool, 1);
+	int fd = open_pool(paths[0], MIB);
+	void *used = (void *)((uintptr_t)&paths & ~4095UL);
+	void *refused = mmap(used, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+	REQUIRE(refused == MAP_FAILED && errno == EEXIST);
+	char *place = (char *)0x600000000000;
+	int file = open_pool(paths[1], MIB);
+	REQUIRE(mmap(place, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == place);
+	store8(place, 2);
+	REQUIRE(*(volatile uint64_t *)place == 2);
+	store8(pool + 8, 3);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -235,6 +253,7 @@ int main(int argc, char **argv)
 		{"pool_and_others", pool_and_others}, {"sparse", sparse},
 		{"protected", protected},	{"removed", removed},
 		{"remapped", remapped},		{"reserved", reserved},
+		{"elsewhere", elsewhere},
 	};
 	REQUIRE(argc >= 3);
 	paths = argv + 2;

@@ -467,12 +467,7 @@ impl Drain {
                 Ok(())
             }
             Some(MessageKind::Spawned) => {
-                let started = i32::try_from(message.words[0]).ok().and_then(Pid::from_raw);
-                if let Some(started) = started
-                    && !self.processes.knows(started)
-                {
-                    self.executed.announce(started, message.text);
-                }
+                self.spawned(message);
                 Ok(())
             }
             Some(MessageKind::Wrote) => {
@@ -621,6 +616,16 @@ impl Drain {
             .get_mut(process)
             .load(load_address, len_bytes, index);
         Ok(())
+    }
+
+    /// A process has started another one, which may have said hello already.
+    fn spawned(&mut self, message: Message) {
+        let started = i32::try_from(message.words[0]).ok().and_then(Pid::from_raw);
+        match started {
+            Some(started) if self.processes.knows(started) => self.executed.forget_given(started),
+            Some(started) => self.executed.announce(started, message.text),
+            None => {}
+        }
     }
 
     /// A program that will be executed gets arguments or variables.

@@ -169,6 +169,12 @@ impl ExecutedPrograms {
         given.or_default().files.push(file);
     }
 
+    /// A process that was started said hello before it was announced: what was told of its program is not needed, and is
+    /// not what the next program of this process is given.
+    pub(crate) fn forget_given(&mut self, process: Pid) {
+        self.given.remove(&process.as_raw_nonzero().get());
+    }
+
     /// The program said hello, or was not executed after all.
     pub(crate) fn remove(&mut self, process: Pid) {
         self.announced.remove(&process.as_raw_nonzero().get());
@@ -279,7 +285,20 @@ const fn is_final(reason: &Unsupported) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::names;
+    use super::{ExecutedPrograms, names};
+
+    /// The parent tells what it gave to a process that has said hello already.
+    #[test]
+    fn a_program_is_not_given_what_the_one_before_was_given() {
+        let process = rustix::process::getpid();
+        let mut executed = ExecutedPrograms::default();
+        executed.give_words(process, false, b"of the parent\0");
+        executed.forget_given(process);
+        executed.give_words(process, false, b"its own\0");
+        executed.announce(process, b"/nonexistent".to_vec());
+        let announced = executed.announced.values().next().expect("a program");
+        assert_eq!(announced.given.arguments, b"its own\0");
+    }
 
     #[test]
     fn a_name_is_not_part_of_another_one() {

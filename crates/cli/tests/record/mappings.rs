@@ -157,6 +157,23 @@ fn a_sparse_pool_larger_than_memory() {
     assert_eq!(recording.summary["pools"][0]["final_len_bytes"], LEN);
 }
 
+/// Only a pool has to lie among the addresses that are recorded.
+#[test]
+fn a_file_that_is_not_a_pool_at_a_required_address() {
+    let program = target("mappings.c", &["-O2"]);
+    for mode in Mode::BOTH {
+        let recorder = Recorder::new(&program, &["elsewhere"]).mode(mode);
+        let [pool, file] = ["pool", "file"].map(|name| recorder.folder().join(name));
+        let recording = recorder
+            .option("--not-pool", &file)
+            .argument(pool)
+            .argument(&file)
+            .run();
+        recording.assert_exit(0);
+        assert_eq!(stored(&recording), [(0, 0, 1), (0, 8, 3)]);
+    }
+}
+
 #[test]
 fn protection_taken_away_and_given_back() {
     let recording = run("protected");

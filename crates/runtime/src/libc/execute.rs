@@ -136,7 +136,7 @@ unsafe fn completed(environment: Strings) -> Option<Vec<*const c_char>> {
     Some(all)
 }
 
-/// Tells the host what a program is given: by this process, which becomes that program, or by one that it has started.
+/// Tells the host what a program is given: the one that this process becomes, or that of a process which it has started.
 ///
 /// # Safety
 /// Lists of strings, which stay as they are.
@@ -196,7 +196,7 @@ unsafe fn announce(path: *const c_char) {
 /// Announces a program and executes it with a complete environment.
 ///
 /// # Safety
-/// Path and environment are as `execve` takes them, and `execute` has the contract of that.
+/// Path, arguments and environment are as `execve` takes them, and `execute` has the contract of that.
 unsafe fn around_exec<T>(
     path: *const c_char,
     arguments: Strings,

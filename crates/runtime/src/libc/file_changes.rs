@@ -91,6 +91,9 @@ pub(crate) fn raw_truncate(arguments: [usize; 6]) -> isize {
     let open = |flags: usize| sys::open(path, flags, 0);
     // A descriptor of this kind can be closed without giving up the locks that the target has on the file.
     let fd = open(O_PATH);
+    if fd < 0 {
+        return call();
+    }
     fuzz::before_change(fd);
     let done = call();
     if done == 0 && pools::is_pool(fd) {
@@ -100,19 +103,14 @@ pub(crate) fn raw_truncate(arguments: [usize; 6]) -> isize {
         } else {
             // The host reads the file.
             let readable = open(O_RDONLY);
-            pools::resized(readable, len);
-            close(readable);
+            if readable >= 0 {
+                pools::resized(readable, len);
+                sys::close(readable);
+            }
         }
     }
-    close(fd);
+    sys::close(fd);
     done
-}
-
-fn close(fd: c_int) {
-    if fd >= 0 {
-        // SAFETY: a descriptor that was opened here.
-        unsafe { sys::call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
-    }
 }
 
 /// After something that may have made a pool's file longer.

@@ -26,6 +26,7 @@ use crate::{fuzz, host};
 /// Pools begin at multiples of this, so that their addresses look like those of DAX mappings.
 const ALIGNMENT: u64 = 2 << 20;
 pub(crate) const PAGE: u64 = 4096;
+const EEXIST: isize = 17;
 /// From here on, nothing of ours lies at a place of its own.
 const FREE_ADDRESS: u64 = 0x2000_0000_0000;
 
@@ -63,7 +64,7 @@ pub(crate) struct Pools {
     shadows: Vec<Mapping>,
     /// All files that are or were mapped as pools, where they were mapped first.
     files: Vec<Mapping>,
-    /// Ranges of the window that are the target's and no pools: from, to.
+    /// Ranges of the window that are the target's and not pools: from, to.
     pub(crate) others: Vec<(u64, u64)>,
     /// From here to its end, the window was never used.
     next: u64,
@@ -129,7 +130,6 @@ pub(crate) fn map(request: Request) -> isize {
     let is_fixed = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
     let in_window = host::attached() && is_fixed && window().contains(address);
     if in_window && flags & sys::MAP_FIXED_NOREPLACE != 0 && !is_free(address, len) {
-        const EEXIST: isize = 17;
         return -EEXIST;
     }
     if !host::attached() || threads::slot().is_none() || !may_be_pool(request) {
@@ -143,15 +143,9 @@ pub(crate) fn map(request: Request) -> isize {
     }
     let len = len.next_multiple_of(PAGE);
     let has_moved = wants_another_window(request) && move_window(request);
-    if is_fixed && !window().contains(address) {
-        let path = path_of(fd);
-        let path = String::from_utf8_lossy(&path).into_owned();
-        let (from, to) = (window().base, window::end_for_pools());
-        host::fatal(&format!(
-            "the target maps {path} at the fixed address {address:#x}, which cannot be recorded: pools that follow the \
-             first one must lie between {from:#x} and {to:#x}, and so must all of a program that makes system calls of \
-             its own"
-        ));
+    let is_outside = is_fixed && !window().contains(address);
+    if is_outside && flags & sys::MAP_FIXED_NOREPLACE != 0 && !is_unused(address, len) {
+        return -EEXIST;
     }
     let place = if is_fixed || has_moved {
         address & !(PAGE - 1)
@@ -165,6 +159,7 @@ pub(crate) fn map(request: Request) -> isize {
         }
         Reply::Ignore if in_window => return map_other_in_window(request),
         Reply::Ignore => return plain(),
+        Reply::Record if is_outside => refuse_address(fd, address),
         Reply::Record => {}
     }
     let request = Request {
@@ -173,6 +168,29 @@ pub(crate) fn map(request: Request) -> isize {
         ..request
     };
     map_recorded(request)
+}
+
+/// Whether nothing at all lies in a range outside of the window.
+fn is_unused(address: u64, len: u64) -> bool {
+    let is_unused = reserve(address, len, sys::MAP_FIXED_NOREPLACE) == address as isize;
+    if is_unused {
+        let arguments = [address as usize, len as usize, 0, 0, 0, 0];
+        // SAFETY: our own reservation, made just now.
+        unsafe { sys::call(sys::number::MUNMAP, arguments) };
+    }
+    is_unused
+}
+
+/// Ends the target, which requires an address for a pool at which it cannot be recorded.
+fn refuse_address(fd: i32, address: u64) -> ! {
+    let path = path_of(fd);
+    let path = String::from_utf8_lossy(&path).into_owned();
+    let (from, to) = (window().base, window::end_for_pools());
+    host::fatal(&format!(
+        "the target maps {path} at the fixed address {address:#x}, which cannot be recorded: pools that follow the \
+         first one must lie between {from:#x} and {to:#x}, and so must all of a program that makes system calls of \
+         its own"
+    ))
 }
 
 /// Maps a file of ours as a pool, at an address in the window at which the target has nothing, or memory that
@@ -453,7 +471,7 @@ fn reserve_longest(base: u64, needed: u64) -> Option<u64> {
     None
 }
 
-/// The window goes back to its own place: what was to be mapped is no pool.
+/// The window goes back to its own place: what was to be mapped is not a pool.
 fn move_window_back() {
     let PoolWindow {
         base, len_bytes, ..

@@ -1,4 +1,4 @@
-//! Files that are no pools and that the target writes with system calls.
+//! Files that are not pools and that the target writes with system calls.
 //!
 //! Their content is not recorded. The host learns their names, because a recovery may need them: a journal beside a pool.
 
@@ -13,7 +13,7 @@ use crate::recovery::fork::path_of_descriptor;
 
 const FILE_TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
-/// Files that are named at most.
+/// How many files the host learns of, at most: the known ones take memory of the target.
 const FILES_MAX: usize = 256;
 /// Longer paths are cut by the kernel, so they are not sent.
 const PATH_MAX: usize = 4096;
@@ -21,7 +21,7 @@ const PATH_MAX: usize = 4096;
 /// Device and inode of the files that the host knows.
 static KNOWN: Lock<BTreeSet<(u64, u64)>> = Lock::new(BTreeSet::new());
 
-/// The target has written to a descriptor that is no pool.
+/// The target has written to a descriptor that is not one of a pool.
 pub(crate) fn note(fd: i32) {
     let Some(status) = sys::fstat(fd) else { return };
     if status.mode & FILE_TYPE != REGULAR || !host::attached() {
