@@ -14,7 +14,7 @@ use crate::crash::{Crashed, crash};
 use crate::error::CheckError;
 use crate::event::{CheckEvent, Observer};
 use crate::options::{CrashOptions, RaceOptions};
-use crate::persistent::Persistent;
+use crate::persistent::has_addresses;
 use crate::recovery::Recovery;
 use crate::runner::{Runner, RunnerOptions};
 
@@ -64,11 +64,12 @@ impl<'t> Checker<'t> {
             eager.pass.rules = self.recovery.rules();
         }
         let lint = self.recovery.lint_options(options.warnings);
-        let oracle = self.oracle(Instruments {
+        let instruments = Instruments {
             runtime: options.lazy.is_some() || options.eager.is_some() || options.races.is_some(),
             snapshots: options.eager.is_some() && options.snapshots,
-        })?;
-        if Persistent::of(self.trace).addresses().is_some() {
+        };
+        let oracle = self.oracle(instruments, &mut |read| observer.read(self.trace, read))?;
+        if has_addresses(oracle.plan()) {
             for command in oracle.commands_without_runtime() {
                 observer.event(CheckEvent::Warning(&format!(
                     "pools hold addresses, and recovery may not find them where the workload had them, because the \
@@ -107,11 +108,15 @@ impl<'t> Checker<'t> {
     }
 
     pub(crate) fn runner(&self, instruments: Instruments) -> Result<Runner<'t>, CheckError> {
-        self.runner_of(&self.oracle(instruments)?)
+        self.runner_of(&self.oracle(instruments, &mut |_| ())?)
     }
 
-    fn oracle(&self, instruments: Instruments) -> Result<Oracle, CheckError> {
-        let plan = self.recovery.plan(self.trace);
+    fn oracle(
+        &self,
+        instruments: Instruments,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Oracle, CheckError> {
+        let plan = self.recovery.plan(self.trace, progress);
         let settings = OracleSettings {
             runtime: (instruments.runtime || plan.preload).then(|| Arc::clone(&self.runtime)),
             snapshot: instruments.snapshots,

@@ -15,6 +15,7 @@ use powerfail_trace::{Scope, ScopeChange};
 use regex::bytes::Regex;
 
 use crate::error::CheckError;
+use crate::reading::WatchedRecords;
 use crate::symptom::{Symptom, symptom_of};
 
 /// The end of an operation.
@@ -44,10 +45,15 @@ pub(crate) struct ExpectedContents {
 const SHOWN_LINES: usize = 12;
 
 impl ExpectedContents {
-    pub(crate) fn new(trace: &Trace, ack: Option<&Regex>) -> Result<Self, CheckError> {
+    /// What a trace says. `progress` hears how many bytes of it were read.
+    pub(crate) fn new(
+        trace: &Trace,
+        ack: Option<&Regex>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, CheckError> {
         let mut operations: Vec<Operation> = Vec::new();
         let mut scope = Scope::new();
-        let mut records = trace.records_from(EventIndex(0));
+        let mut records = WatchedRecords::of(trace, progress);
         let mut partial = Vec::new();
         while let Some(record) = records.next_record()? {
             if scope.push(&record) == Some(ScopeChange::FirstRegion) {

@@ -87,7 +87,8 @@ pub(crate) fn crash<'t>(
             observer.progress(CheckStep::Lint, done, events);
         })?
     };
-    let mut contents = ExpectedContents::new(trace, options.ack.as_ref())?;
+    let ack = options.ack.as_ref();
+    let mut contents = ExpectedContents::new(trace, ack, &mut |read| observer.read(trace, read))?;
     let mut crashed = Crashed::default();
     crashed.totals.events = events;
     crashed.notes.extend(contents.note());
@@ -349,6 +350,7 @@ impl Engine<'_, '_> {
         options: &CrashOptions,
         limits: &Limits,
     ) -> Result<exploration::LazyResult, CheckError> {
+        self.begin_points();
         let mut points = exploration::LazyPoints::of(self.trace, self.runner, options.tree)?;
         points.retain(|point| options.wants_point(CheckStep::Lazy, point));
         let moments: Vec<EventIndex> = points.moments().collect();

@@ -1,9 +1,10 @@
 //! The persistence domain that a workload was written for, as its trace shows it.
 
-use powerfail_model::{Domain, Event, EventIndex, StoreKind};
+use powerfail_model::{Domain, Event, StoreKind};
 use powerfail_trace::{Annotation, Body, DOMAIN_NOTE, Frame, MarkKind, StackId, Trace, TraceError};
 
 use crate::error::CheckError;
+use crate::reading::WatchedRecords;
 
 /// A domain, and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,15 +20,18 @@ pub fn domain_of(trace: &Trace) -> Result<Domain, CheckError> {
     let noted = trace.meta().note(DOMAIN_NOTE).and_then(Domain::from_name);
     match noted {
         Some(domain) => Ok(domain),
-        None => Ok(detect_domain(trace)?.domain),
+        None => Ok(detect_domain(trace, &mut |_| ())?.domain),
     }
 }
 
 /// Chooses the domain of a workload. One that calls msync and its like, and has no flush instruction, was written for the
-/// page cache.
-pub(crate) fn detect_domain(trace: &Trace) -> Result<DetectedDomain, TraceError> {
+/// page cache. `progress` hears how many bytes of the trace were read.
+pub(crate) fn detect_domain(
+    trace: &Trace,
+    progress: &mut dyn FnMut(u64),
+) -> Result<DetectedDomain, TraceError> {
     let (mut flushes, mut syncs) = (0_u64, 0_u64);
-    let mut records = trace.records_from(EventIndex(0));
+    let mut records = WatchedRecords::of(trace, progress);
     while let Some(record) = records.next_record()? {
         match record.body {
             Body::Pm(

@@ -71,9 +71,7 @@ pub(crate) fn explore(
     budget: Option<Duration>,
     places: &mut Places<'_>,
 ) -> Result<EagerResult, CheckError> {
-    engine
-        .observer
-        .progress(CheckStep::Points, 0, engine.trace.event_count());
+    engine.begin_points();
     let mut options = options.clone();
     options.pass.fresh_pages_differ = engine.runner.is_filled();
     let survey = Survey::of(engine.trace, engine.runner.initial_pools()?, &options)?;

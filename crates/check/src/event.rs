@@ -8,10 +8,13 @@ use std::time::Duration;
 use powerfail_finding::{Code, Eager, Finding};
 use powerfail_model::EventIndex;
 use powerfail_recorder::RecordingSummary;
+use powerfail_trace::Trace;
 
 /// A step of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckStep {
+    /// The trace is read. What is done, and what there is to do, are bytes of its file.
+    Read,
     /// The workload is recorded with other orders of its threads.
     Schedules,
     /// The trace is linted.
@@ -111,7 +114,12 @@ impl dyn Observer + '_ {
         self.event(CheckEvent::Progress { step, done, of });
     }
 
-    /// The same; whether the engine is to continue.
+    /// So many bytes of a trace were read.
+    pub(crate) fn read(&mut self, trace: &Trace, bytes: u64) {
+        self.progress(CheckStep::Read, bytes, trace.file_bytes());
+    }
+
+    /// The same as `progress`; whether the engine is to continue.
     pub(crate) fn tick(&mut self, step: CheckStep, done: u64, of: u64) -> bool {
         self.progress(step, done, of);
         !self.is_interrupted()

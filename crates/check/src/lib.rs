@@ -38,6 +38,7 @@ mod persistent;
 mod places;
 mod races;
 mod raw_pointers;
+mod reading;
 mod reason;
 mod recovery;
 mod remedy;

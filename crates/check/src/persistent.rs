@@ -42,12 +42,12 @@ impl<'t> Persistent<'t> {
     }
 
     /// The environment variables that tell the runtime about them. If there are any, the commands of recovery need the
-    /// runtime.
-    pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
+    /// runtime. `progress` hears how many bytes of the trace were read.
+    pub(crate) fn variables(&self, progress: &mut dyn FnMut(u64)) -> Vec<(OsString, OsString)> {
         let named = |name: &str, path: &PathBuf| (name.into(), path.into());
         let heap = self.heap.iter().map(|path| named(HEAP_VARIABLE, path));
         let ranges = self.ranges.iter().map(|path| named(RANGES_VARIABLE, path));
-        let addresses = self.addresses();
+        let addresses = self.addresses(progress);
         let addresses = addresses.map(|text| (ADDRESSES_VARIABLE.into(), text));
         heap.chain(ranges).chain(addresses).collect()
     }
@@ -83,7 +83,7 @@ impl<'t> Persistent<'t> {
     }
 
     /// The addresses of the pools, if pools hold addresses of pools, as the value of a variable of the runtime.
-    pub(crate) fn addresses(&self) -> Option<OsString> {
+    fn addresses(&self, progress: &mut dyn FnMut(u64)) -> Option<OsString> {
         let mut text = Vec::new();
         for pool in self.files() {
             let path = self.trace.meta().working_directory.join(&pool.path);
@@ -97,16 +97,23 @@ impl<'t> Persistent<'t> {
             text.extend_from_slice(format!("{:x}:", pool.address).as_bytes());
             text.extend_from_slice(path);
         }
-        (!text.is_empty() && raw_pointers::are_in(self.trace)).then(|| OsString::from_vec(text))
+        let are_needed = !text.is_empty() && raw_pointers::are_in(self.trace, progress);
+        are_needed.then(|| OsString::from_vec(text))
     }
 
     /// Adds the runtime and its variables to a plan.
-    pub(crate) fn equip(&self, plan: &mut RecoveryPlan) {
+    pub(crate) fn equip(&self, plan: &mut RecoveryPlan, progress: &mut dyn FnMut(u64)) {
         plan.pool = self.pool();
-        let variables = self.variables();
+        let variables = self.variables(progress);
         plan.preload |= !variables.is_empty();
         plan.environment.extend(variables);
     }
+}
+
+/// Whether recovery has to find pools at the addresses that they had.
+pub(crate) fn has_addresses(plan: &RecoveryPlan) -> bool {
+    let mut variables = plan.environment.iter();
+    variables.any(|(name, _)| name == ADDRESSES_VARIABLE)
 }
 
 /// A path without `.`, which may not exist any more.

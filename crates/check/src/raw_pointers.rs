@@ -5,14 +5,17 @@
 
 use std::ops::Range;
 
-use powerfail_model::{Event, EventIndex};
+use powerfail_model::Event;
 use powerfail_trace::{Body, Pool, Trace};
+
+use crate::reading::WatchedRecords;
 
 /// How many bytes of an address are looked at.
 const LEN: usize = 6;
 
-/// Whether a store, or what a pool held before, has an address in a pool.
-pub(crate) fn are_in(trace: &Trace) -> bool {
+/// Whether a store, or what a pool held before, has an address in a pool. `progress` hears how many bytes of the trace
+/// were read.
+pub(crate) fn are_in(trace: &Trace, progress: &mut dyn FnMut(u64)) -> bool {
     let ranges: Vec<Range<u64>> = ranges(trace);
     if ranges.is_empty() {
         return false;
@@ -24,7 +27,7 @@ pub(crate) fn are_in(trace: &Trace) -> bool {
         ranges.iter().any(|range| range.contains(&word))
     };
     let has_address = |bytes: &[u8]| bytes.array_windows().any(is_address);
-    let mut records = trace.records_from(EventIndex(0));
+    let mut records = WatchedRecords::of(trace, progress);
     while let Ok(Some(record)) = records.next_record() {
         if let Body::Pm(Event::Store { bytes, .. }) = record.body
             && has_address(bytes)

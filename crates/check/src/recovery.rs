@@ -143,10 +143,10 @@ impl Recovery {
         Ok(())
     }
 
-    /// The plan of the oracle.
-    pub fn plan(&self, trace: &Trace) -> RecoveryPlan {
+    /// The plan of the oracle. `progress` hears how many bytes of the trace were read.
+    pub(crate) fn plan(&self, trace: &Trace, progress: &mut dyn FnMut(u64)) -> RecoveryPlan {
         let mut plan = self.plan_without_trace();
-        Persistent::of(trace).equip(&mut plan);
+        Persistent::of(trace).equip(&mut plan, progress);
         plan
     }
 

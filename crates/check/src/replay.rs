@@ -200,7 +200,7 @@ impl<'a> Replay<'a> {
         let layout = Layout::of(self.trace, &[])?;
         let mut words: Vec<OsString> = self.recovery.with_input(&self.recovery.recover);
         let persistent = Persistent::of(self.trace);
-        let mut variables = persistent.variables();
+        let mut variables = persistent.variables(&mut |_| ());
         let needs_runtime = !variables.is_empty();
         let mapping = |(original, relative): (&Path, &Path)| PoolMapping {
             original: original.into(),

@@ -7,6 +7,8 @@
 mod companions;
 mod error;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use error::SessionError;
 
@@ -90,7 +92,7 @@ impl Session<'_> {
         for sentence in &summary.warnings {
             self.observer.event(CheckEvent::Warning(sentence));
         }
-        let trace = open(&path)?;
+        let trace = open(&path, self.observer)?;
         let recovery = settings::recovery(test, &settings.command, &trace, self.observer)?;
         let subject = Subject {
             trace: &trace,
@@ -155,7 +157,7 @@ impl Session<'_> {
         settings: &LintSettings,
     ) -> Result<SessionResult, SessionError> {
         let baseline = baseline(&settings.output)?;
-        let trace = open_whole(path)?;
+        let trace = open_whole(path, self.observer)?;
         let options = settings::lint(settings, &trace, self.observer);
         let events = trace.event_count();
         let linted = lint(&trace, &options, &mut |done| {
@@ -183,7 +185,7 @@ impl Session<'_> {
         options: &CrashOptions,
     ) -> Result<SessionResult, SessionError> {
         let baseline = baseline(&settings.output)?;
-        let trace = open_whole(path)?;
+        let trace = open_whole(path, self.observer)?;
         let recovery = settings::recovery(settings, &trace.meta().command, &trace, self.observer)?;
         let out = settings.output.out.as_deref();
         let _lock = out.map(output_directory::create).transpose()?;
@@ -346,7 +348,8 @@ fn needs_fresh_pools(settings: &CheckSettings) -> Result<(), SessionError> {
     }
 }
 
-fn open(path: &Path) -> Result<Trace, SessionError> {
+/// Opens a trace. The observer hears how far that is.
+fn open(path: &Path, observer: &mut dyn Observer) -> Result<Trace, SessionError> {
     // Asked before opening: opening a FIFO would wait for its other end.
     let metadata = fs::metadata(path).map_err(SessionError::file(path))?;
     if !metadata.is_file() {
@@ -354,13 +357,16 @@ fn open(path: &Path) -> Result<Trace, SessionError> {
             path: path.to_path_buf(),
         });
     }
-    Trace::open(path).map_err(|error| about(path)(error.into()))
+    let trace = Trace::open_with_progress(path, &mut |read| {
+        observer.progress(CheckStep::Read, read, metadata.len());
+    });
+    trace.map_err(|error| about(path)(error.into()))
 }
 
 /// Opens a trace that is to be judged. Of one that ends early nothing can be said: what it lacks may be the flush of a
 /// store.
-fn open_whole(path: &Path) -> Result<Trace, SessionError> {
-    let trace = open(path)?;
+fn open_whole(path: &Path, observer: &mut dyn Observer) -> Result<Trace, SessionError> {
+    let trace = open(path, observer)?;
     if trace.completeness() != Completeness::Complete {
         return Err(SessionError::Unfinished {
             path: path.to_path_buf(),

@@ -12,10 +12,10 @@ use crate::args::{TraceCheckArgs, TraceEventsArgs, TraceFileArgs, TraceStatesArg
 use crate::exit::Exit;
 use crate::memory::{LimitedImage, MemoryLimit};
 use crate::output::{json_line, print, print_json};
-use crate::progress::open_trace;
+use crate::progress::open_watched;
 
 pub(crate) fn info(args: &TraceFileArgs) -> anyhow::Result<Exit> {
-    let trace = open_trace(&args.file)?;
+    let trace = open_watched(&args.file)?;
     let statistics =
         Statistics::collect(&trace).with_context(|| args.file.display().to_string())?;
     if args.json {
@@ -28,7 +28,7 @@ pub(crate) fn info(args: &TraceFileArgs) -> anyhow::Result<Exit> {
 
 /// Opens a trace and warns if it is not complete.
 fn open_with_warning(path: &std::path::Path) -> anyhow::Result<Trace> {
-    let trace = open_trace(path)?;
+    let trace = open_watched(path)?;
     // If standard error is closed the warning cannot be shown.
     let _ = report::incompleteness(&mut anstream::stderr(), &trace);
     Ok(trace)

@@ -6,7 +6,7 @@ use powerfail_check::{CheckEvent, CheckStep, Observer};
 use powerfail_report::findings;
 
 use crate::interrupt;
-use crate::progress::Progress;
+use crate::progress::{Items, Progress, READING};
 
 /// Shows the events of a check on standard error: one bar, with the step that it is about.
 #[derive(Default)]
@@ -14,29 +14,30 @@ pub(crate) struct Watcher {
     progress: Option<Progress>,
 }
 
-/// What is done in a step, and whether all parts of it take about the same time.
-const fn label(step: CheckStep) -> (&'static str, bool) {
+/// What is done in a step, and what is counted.
+const fn label(step: CheckStep) -> (&'static str, Items) {
     match step {
-        CheckStep::Schedules => ("recording other orders of threads", true),
-        CheckStep::Lint => ("reading the trace", true),
-        CheckStep::Points => ("finding failure points", true),
-        CheckStep::Undisturbed => ("recovering without a crash", true),
-        CheckStep::Crashes => ("crashing", true),
-        CheckStep::Lazy => ("losing and reordering lines", false),
-        CheckStep::LazyAgain => ("losing and reordering more lines", false),
-        CheckStep::Second => ("crashing again during recovery", false),
-        CheckStep::Races => ("watching reads of recovery", true),
-        CheckStep::Infer => ("looking for commit variables", false),
-        CheckStep::Reasons => ("explaining failures", false),
-        CheckStep::OracleTest => ("testing whether recovery can fail", true),
+        CheckStep::Read => (READING, Items::Bytes),
+        CheckStep::Schedules => ("recording other orders of threads", Items::Equal),
+        CheckStep::Lint => ("linting the trace", Items::Equal),
+        CheckStep::Points => ("finding failure points", Items::Equal),
+        CheckStep::Undisturbed => ("recovering without a crash", Items::Equal),
+        CheckStep::Crashes => ("crashing", Items::Equal),
+        CheckStep::Lazy => ("losing and reordering lines", Items::Unequal),
+        CheckStep::LazyAgain => ("losing and reordering more lines", Items::Unequal),
+        CheckStep::Second => ("crashing again during recovery", Items::Unequal),
+        CheckStep::Races => ("watching reads of recovery", Items::Equal),
+        CheckStep::Infer => ("looking for commit variables", Items::Unequal),
+        CheckStep::Reasons => ("explaining failures", Items::Unequal),
+        CheckStep::OracleTest => ("testing whether recovery can fail", Items::Equal),
     }
 }
 
 impl Watcher {
     fn advance(&mut self, step: CheckStep, done: u64, of: u64) {
         let progress = self.progress.get_or_insert_with(Progress::steps);
-        let (label, has_equal_items) = label(step);
-        progress.show(label, done, of, has_equal_items);
+        let (label, items) = label(step);
+        progress.show(label, items, done, of);
     }
 
     /// Writes a line above the progress bar.

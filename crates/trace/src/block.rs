@@ -116,6 +116,11 @@ impl<'t> RecordCursor<'t> {
         }
     }
 
+    /// Where in the file the block ends that is being read; 0 before the first record.
+    pub fn file_position(&self) -> u64 {
+        self.block.descriptor.map_or(0, |block| block.end())
+    }
+
     /// Goes to the next block, if there is one, and there to the first record that is wanted.
     #[cold]
     fn load_block(&mut self) -> Result<bool> {

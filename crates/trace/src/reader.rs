@@ -64,6 +64,14 @@ impl Trace {
         Self::from_source(File::open(path)?)
     }
 
+    /// The same; `progress` hears how far in the file the reader is, in bytes.
+    pub fn open_with_progress(
+        path: impl AsRef<Path>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self> {
+        Self::read_from(File::open(path)?, progress)
+    }
+
     /// Opens a trace in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
         Self::from_source(bytes)
@@ -71,6 +79,10 @@ impl Trace {
 
     /// Opens a trace anywhere.
     pub fn from_source(source: impl ReadAt + 'static) -> Result<Self> {
+        Self::read_from(source, &mut |_| ())
+    }
+
+    fn read_from(source: impl ReadAt + 'static, progress: &mut dyn FnMut(u64)) -> Result<Self> {
         let file_bytes = source.len()?;
         let mut trace = Self {
             source: Box::new(source),
@@ -90,9 +102,9 @@ impl Trace {
         check_file_header(&header[..present])?;
         match trace.read_trailer()? {
             Some((trailer, trailer_offset)) => trace.read_index(trailer, trailer_offset)?,
-            None => trace.scan()?,
+            None => trace.scan(progress)?,
         }
-        trace.load()?;
+        trace.load(progress)?;
         Ok(trace)
     }
 
@@ -358,7 +370,7 @@ impl Trace {
     }
 
     /// Finds the blocks of a trace that has no trailer: its writer died, or it is damaged.
-    fn scan(&mut self) -> Result<()> {
+    fn scan(&mut self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut position = FILE_HEADER_LEN as u64;
         let mut index_seen = false;
         loop {
@@ -392,6 +404,7 @@ impl Trace {
                 ));
             }
             position = descriptor.end();
+            progress(position);
             self.event_count += u64::from(descriptor.event_count);
             if descriptor.kind == BlockKind::Index {
                 index_seen = true;
@@ -463,7 +476,7 @@ impl Trace {
     }
 
     /// Loads what stays in memory, and checks that the blocks are in an order that makes sense.
-    fn load(&mut self) -> Result<()> {
+    fn load(&mut self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let (mut stored, mut raw) = (Vec::new(), Vec::new());
         let blocks = std::mem::take(&mut self.blocks);
         for (number, descriptor) in blocks.iter().enumerate() {
@@ -505,6 +518,7 @@ impl Trace {
                 }
                 BlockKind::Index => return corrupt("an index block describes an index block"),
             }
+            progress(descriptor.end());
         }
         self.blocks = blocks;
         Ok(())

@@ -173,6 +173,12 @@ impl<'b, 't> Engine<'b, 't> {
         }
     }
 
+    /// Failure points are collected from now on.
+    pub(crate) fn begin_points(&mut self) {
+        let events = self.trace.event_count();
+        self.observer.progress(CheckStep::Points, 0, events);
+    }
+
     /// Runs trials, and first those that are needed to judge them.
     pub(super) fn run(
         &mut self,

@@ -59,8 +59,7 @@ impl Engine<'_, '_> {
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<Vec<(StackId, Code)>, CheckError> {
-        let events = self.trace.event_count();
-        self.observer.progress(CheckStep::Points, 0, events);
+        self.begin_points();
         let mut tree = FailurePointsByStack::of(self.trace, options.tree)?;
         tree.retain(|point| options.wants_point(CheckStep::Crashes, point));
         let plan = Plan::of(&tree, PlanOptions::default());

@@ -215,7 +215,7 @@ fn domain(given: Option<Domain>, trace: &Trace, observer: &mut dyn Observer) -> 
         return domain;
     }
     // What reads a damaged trace next refuses it.
-    let Ok(detected) = detect_domain(trace) else {
+    let Ok(detected) = detect_domain(trace, &mut |read| observer.read(trace, read)) else {
         return Domain::default();
     };
     if let Some(reason) = &detected.reason {
