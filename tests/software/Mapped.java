@@ -6,7 +6,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
 public final class Mapped {
-    private static final int RECORDS = 6;
+    private static final int RECORDS = 4;
     private static final int LEN = 512;
     private static final int PAGE = 4096;
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	records = 6
+	records = 4
 	length  = 512
 	page    = 4096
 )

@@ -6,7 +6,7 @@ import os
 import struct
 import sys
 
-RECORDS = 6
+RECORDS = 4
 LEN = 512
 PAGE = 4096
 

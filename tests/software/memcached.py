@@ -3,7 +3,7 @@
 import socket
 import sys
 
-RECORDS = 6
+RECORDS = 4
 
 
 def record(number):

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECORDS 6
+#define RECORDS 4
 
 /* Ends the program with the text of a condition that does not hold. */
 #define REQUIRE(condition)                                                         \
