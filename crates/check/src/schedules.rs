@@ -1,7 +1,8 @@
 //! Records a workload several times with other orders of its threads, for `--schedules`.
 //!
-//! The first recording has the order that the system chose. Each further one has a scheduler with another seed.
-//! Recordings whose threads are interleaved in a known way are removed again: they show nothing new.
+//! Each recording has a scheduler with another seed. In the first one the priorities of threads do not change: it shows
+//! how many steps there are, among which the others change them. Recordings whose threads are interleaved in a known way
+//! are removed again: they show nothing new.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,15 +10,15 @@ use std::time::Duration;
 
 use powerfail_explore::Interleaving;
 use powerfail_finding::Severity;
-use powerfail_recorder::{RecordOptions, Schedule};
+use powerfail_recorder::{RecordOptions, RecordingSummary, Schedule};
 use powerfail_trace::{Trace, TraceError};
 
 use crate::crash::Crashed;
 use crate::merge::merge;
 use crate::workload::{ServerWorkload, WorkloadError, WorkloadFailure, record_workload};
 
-/// A scheduled run may take this many times as long as the first one.
-const SLOWDOWN: u32 = 200;
+/// A recording may take this many times as long as the first one.
+const SLOWDOWN: u32 = 20;
 /// The time that a scheduled run may take in any case.
 const TIME_MIN: Duration = Duration::from_secs(20);
 
@@ -30,8 +31,14 @@ pub(crate) struct Schedules {
     pub(crate) depth: u32,
     /// The seed of the first recording; each further one has the next number.
     pub(crate) seed: u64,
-    /// How long the first recording took.
-    pub(crate) first_time: Duration,
+}
+
+/// The first recording that succeeded.
+#[derive(Debug)]
+pub(crate) struct FirstRecording {
+    pub(crate) summary: RecordingSummary,
+    /// Those before it: they failed, although there was no crash. With their seeds.
+    failures: Vec<(u64, WorkloadFailure)>,
 }
 
 /// A recording with an order of threads of its own.
@@ -58,6 +65,8 @@ pub(crate) struct ScheduledTraces {
     pub(crate) count: u64,
     /// Runs that failed without any crash, with their seeds.
     pub(crate) failures: Vec<(u64, WorkloadFailure)>,
+    /// Why there are fewer recordings than asked for, or why another run may record other orders.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Why schedules cannot be recorded or compared.
@@ -88,10 +97,39 @@ fn unreadable(path: &Path) -> impl FnOnce(TraceError) -> ScheduleError {
     |source| ScheduleError::Trace { path, source }
 }
 
-/// Records a workload with other orders of its threads. `first` is its first trace, made with `options`; `progress` is
-/// called for each recording.
+/// Records a workload with priorities of its threads that do not change. If it fails in that order, the next seed
+/// decides.
+pub(crate) fn record_first(
+    options: &RecordOptions,
+    runtime: &[u8],
+    server: Option<&ServerWorkload>,
+    schedules: &Schedules,
+) -> Result<FirstRecording, WorkloadError> {
+    let mut failures = Vec::new();
+    loop {
+        let number = failures.len() as u64;
+        let seed = schedules.seed.wrapping_add(number);
+        let mut options = options.clone();
+        options.schedule = Schedule {
+            depth: 1,
+            seed,
+            length: 0,
+        };
+        match record_workload(&options, runtime, server) {
+            Ok(summary) => return Ok(FirstRecording { summary, failures }),
+            Err(WorkloadError::Failed(failure)) if number + 1 < schedules.count => {
+                failures.push((seed, failure));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Records a workload with other orders of its threads. `first` is its first trace, made with `options` by
+/// [`record_first`]; `progress` is called for each recording.
 pub(crate) fn record_schedules(
     first: &Trace,
+    recording: FirstRecording,
     options: &RecordOptions,
     runtime: &[u8],
     server: Option<&ServerWorkload>,
@@ -99,36 +137,47 @@ pub(crate) fn record_schedules(
     progress: &mut dyn FnMut(),
 ) -> Result<ScheduledTraces, ScheduleError> {
     let usual = Interleaving::of(first).map_err(unreadable(&options.trace))?;
+    let (steps, first_time) = (
+        recording.summary.schedule_steps,
+        recording.summary.wall_time,
+    );
     let mut traces = ScheduledTraces {
         distinct: Vec::new(),
-        count: 1,
-        failures: Vec::new(),
+        count: recording.failures.len() as u64 + 1,
+        failures: recording.failures,
+        notes: Vec::new(),
     };
-    progress();
-    // One thread does everything: there is no other order.
-    let count = if usual.operations == 0 {
-        1
+    for _ in 0..traces.count {
+        progress();
+    }
+    let mut lapses = u64::from(recording.summary.schedule_lapses > 0);
+    let count = if steps == 0 {
+        traces.notes.push(
+            "the workload was recorded once: it never has two threads at the same time, so there is no other order"
+                .to_owned(),
+        );
+        0
     } else {
         schedules.count
     };
     let mut known = BTreeSet::from([usual.digest]);
-    for number in 1..count {
+    for number in traces.count..count {
         let name = format!("schedule-{number}.trace");
         let path = options.trace.with_file_name(&name);
         let seed = schedules.seed.wrapping_add(number);
         let mut options = options.clone();
         options.trace.clone_from(&path);
-        options.time_limit = Some(TIME_MIN.max(schedules.first_time * SLOWDOWN));
+        options.time_limit = Some(TIME_MIN.max(first_time * SLOWDOWN));
         options.schedule = Schedule {
             depth: schedules.depth,
             seed,
-            length: usual.operations,
+            length: steps,
         };
         let recorded = record_workload(&options, runtime, server);
         traces.count += 1;
         progress();
         match recorded {
-            Ok(_) => {}
+            Ok(summary) => lapses += u64::from(summary.schedule_lapses > 0),
             Err(WorkloadError::Failed(failure)) => {
                 traces.failures.push((seed, failure));
                 let _ = std::fs::remove_file(&path);
@@ -152,6 +201,13 @@ pub(crate) fn record_schedules(
             number,
             seed,
         });
+    }
+    if lapses > 0 {
+        traces.notes.push(format!(
+            "in {lapses} of {} recordings a thread waited for something that the scheduler does not know, so the same \
+             seed may give another order",
+            traces.count
+        ));
     }
     Ok(traces)
 }

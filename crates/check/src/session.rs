@@ -32,7 +32,7 @@ use crate::lint::lint;
 use crate::options::CrashOptions;
 use crate::output_directory;
 use crate::recovery::Recovery;
-use crate::schedules::{ScheduledTraces, Schedules, record_schedules};
+use crate::schedules::{ScheduledTraces, Schedules, record_first, record_schedules};
 use crate::sieve::{Sieve, SiftedEvents};
 use crate::workload::record_workload;
 
@@ -84,7 +84,18 @@ impl Session<'_> {
         let _lock = output_directory::create(&out)?;
         let path = out.join(output_directory::TRACE);
         let (recording, server) = settings::workload(settings, &path)?;
-        let summary = record_workload(&recording, self.runtime, server.as_ref())?;
+        let schedules = Schedules {
+            count: settings.schedules,
+            depth: settings.recording.schedule_depth.to_u32(),
+            seed: test.failures.seed,
+        };
+        let (summary, first) = if schedules.count == 1 {
+            let summary = record_workload(&recording, self.runtime, server.as_ref())?;
+            (summary, None)
+        } else {
+            let first = record_first(&recording, self.runtime, server.as_ref(), &schedules)?;
+            (first.summary.clone(), Some(first))
+        };
         self.observer.event(CheckEvent::Recorded(&summary));
         for sentence in &summary.notes {
             self.observer.event(CheckEvent::Note(sentence));
@@ -103,19 +114,14 @@ impl Session<'_> {
         };
         let options = settings::check(settings);
         let sieve = self.sieve(&test.output, baseline.as_ref());
-        if settings.schedules == 1 {
+        let Some(first) = first else {
             let crashed = self.test(&sieve, subject, &options)?;
             return conclude(&sieve, subject, crashed, Some(&out));
-        }
-        let schedules = Schedules {
-            count: settings.schedules,
-            depth: settings.recording.schedule_depth.to_u32(),
-            seed: test.failures.seed,
-            first_time: summary.wall_time,
         };
         let mut done = 0;
         let recorded = record_schedules(
             &trace,
+            first,
             &recording,
             self.runtime,
             server.as_ref(),
@@ -252,6 +258,7 @@ impl Session<'_> {
         }
         let mut merged = recorded.merge(crashed, others);
         let count = failures.len();
+        merged.notes.extend(recorded.notes.iter().cloned());
         merged.notes.extend(failures);
         Ok((merged, count))
     }

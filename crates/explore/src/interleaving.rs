@@ -4,7 +4,7 @@
 //! places, thread by thread in the same order. Values do not count: they may be addresses or times. Nor
 //! do the numbers of threads: they are named by the order in which they first did something.
 
-use powerfail_model::{Event, EventIndex, FenceKind, ThreadIndex};
+use powerfail_model::{Event, EventIndex, ThreadIndex};
 use powerfail_protocol::random::mix;
 use powerfail_trace::{Body, Frame, RecordKind, StackId, Trace, TraceError};
 use rustc_hash::FxHashMap;
@@ -16,8 +16,6 @@ pub struct Interleaving {
     pub digest: [u64; 2],
     /// Equal for runs that began with the same content of their pools.
     pub initial: [u64; 2],
-    /// How many operations were made while there were several threads, about.
-    pub operations: u64,
 }
 
 impl Interleaving {
@@ -29,26 +27,16 @@ impl Interleaving {
             stacks: FxHashMap::default(),
             digest: Digest::default(),
         };
-        let (mut operations, mut before_company, mut in_company) = (0, None, 0);
-        let mut first = None;
         let mut records = trace.records_from(EventIndex(0));
         while let Some(record) = records.next_record()? {
-            let is_operation = match record.body {
-                Body::Pm(Event::Fence(FenceKind::Locked)) => false,
-                Body::Pm(_) | Body::VolatileFlush { .. } => true,
-                _ => continue,
-            };
-            if *first.get_or_insert(record.thread) != record.thread {
-                before_company = before_company.or(Some(operations));
-                in_company = operations + u64::from(is_operation);
+            if !matches!(record.body, Body::Pm(_) | Body::VolatileFlush { .. }) {
+                continue;
             }
-            operations += u64::from(is_operation);
             pass.add(record.thread, record.stack, &record.body);
         }
         Ok(Self {
             digest: pass.digest.0,
             initial: initial(trace)?,
-            operations: in_company - before_company.unwrap_or(in_company),
         })
     }
 }

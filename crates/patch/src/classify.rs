@@ -7,8 +7,8 @@
 //! Deliberately absent: any opinion on whether an address lies in a pool.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
-    Register,
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpAccess, OpKind, Register,
 };
 use powerfail_protocol::{EventKind, request};
 
@@ -56,10 +56,10 @@ impl Site {
     }
 
     /// Whether it must be patched before it first runs, because it does not fault: flushes, fences,
-    /// locked operations and client requests.
+    /// locked operations, client requests and loads.
     pub fn is_silent(&self) -> bool {
         match self.action {
-            Action::Flush(_) | Action::Fence(_) | Action::Request => true,
+            Action::Flush(_) | Action::Fence(_) | Action::Request | Action::Load => true,
             Action::Store(store) => store.kind == EventKind::StoreLocked,
             Action::Quiet => false,
         }
@@ -71,6 +71,8 @@ impl Site {
 pub enum Action {
     /// It writes no memory, flushes nothing and orders nothing.
     Quiet,
+    /// As `Quiet`, and it reads memory that may lie in a pool. Only [`Classifier::scan_loads`] says so.
+    Load,
     /// It writes memory.
     Store(Store),
     /// It flushes the line of its memory operand: `Clflush`, `Clflushopt` or `Clwb`.
@@ -235,6 +237,44 @@ impl Classifier {
         }
     }
 
+    /// Goes over the code of a function, which lies at `address`, and shows the instructions that only read memory that
+    /// may lie in a pool: not the stack, and nothing at an address that is written in the code.
+    pub fn scan_loads(&mut self, code: &[u8], address: u64, mut visit: impl FnMut(Site)) {
+        let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        let mut has_frame_pointer = false;
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            has_frame_pointer |= sets_frame_pointer(&instruction);
+            let at = (instruction.ip() - address) as usize;
+            visit_load(
+                self,
+                &code[at..],
+                &instruction,
+                has_frame_pointer,
+                &mut visit,
+            );
+        }
+    }
+
+    /// The instruction at the beginning of `code`, if it is one of those that [`Self::scan_loads`] shows in a function
+    /// without a frame pointer.
+    pub fn load_at(&mut self, code: &[u8], address: u64) -> Option<Site> {
+        let instruction = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
+        let mut found = None;
+        visit_load(self, code, &instruction, false, &mut |site| {
+            found = Some(site);
+        });
+        found
+    }
+
+    /// Whether an instruction reads memory.
+    fn reads_memory(&mut self, instruction: &Instruction) -> bool {
+        let used = self.info.info(instruction).used_memory();
+        let reads = [OpAccess::Read, OpAccess::CondRead];
+        used.iter().any(|memory| reads.contains(&memory.access()))
+    }
+
     fn judge(&mut self, instruction: &Instruction) -> (Action, Means) {
         let mnemonic = instruction.mnemonic();
         if instruction.is_invalid() {
@@ -275,6 +315,43 @@ impl Classifier {
             .filter(|memory| writes.contains(&memory.access()))
             .map(|memory| u16::try_from(memory.memory_size().size()).unwrap_or(0))
             .max()
+    }
+}
+
+/// Whether an instruction makes RBP point to the frame of its function.
+fn sets_frame_pointer(instruction: &Instruction) -> bool {
+    instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op0_register() == Register::RBP
+        && instruction.op1_register() == Register::RSP
+}
+
+/// Shows an instruction if it is a load.
+fn visit_load(
+    classifier: &mut Classifier,
+    code: &[u8],
+    instruction: &Instruction,
+    has_frame_pointer: bool,
+    visit: &mut impl FnMut(Site),
+) {
+    let mut operands = 0..instruction.op_count();
+    let base = instruction.memory_base();
+    let is_on_stack = base == Register::RSP || has_frame_pointer && base == Register::RBP;
+    let may_load = operands.any(|index| instruction.op_kind(index) == OpKind::Memory)
+        && instruction.flow_control() == FlowControl::Next
+        && base.is_gpr64()
+        && !is_on_stack
+        && !instruction.is_vsib()
+        && !matches!(instruction.memory_segment(), Register::FS | Register::GS);
+    if !may_load || !classifier.reads_memory(instruction) {
+        return;
+    }
+    let site = classifier.classify(code, instruction.ip());
+    if site.action == Action::Quiet && site.means == Means::Nothing {
+        visit(Site {
+            action: Action::Load,
+            means: Means::Trampoline,
+            ..site
+        });
     }
 }
 

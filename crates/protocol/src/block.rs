@@ -71,12 +71,20 @@ pub enum ScratchSlot {
     StackPc,
     /// What the runtime makes a record for, outside of emitted code: first of three.
     Origin(u8),
-    /// Not zero: the thread asks whether it is its turn, before it makes a record.
+    /// Not zero: the thread asks whether it is its turn, before what [`turn`] names.
     Turn,
     /// Not zero: the thread makes a client request; its site, plus one. Its words are where the slot of
     /// RAX says, its default is in the slot of RDX, its address in [`ScratchSlot::StackPc`], its call stack, if
     /// wanted, in [`ScratchSlot::Stack`]; the runtime writes the result to [`ScratchSlot::RdxOut`].
     Request,
+}
+
+/// What a thread asks for its turn for: values of [`ScratchSlot::Turn`].
+pub mod turn {
+    /// It is about to make a record.
+    pub const RECORD: u64 = 1;
+    /// It is about to read from a pool.
+    pub const READ: u64 = 2;
 }
 
 impl ScratchSlot {

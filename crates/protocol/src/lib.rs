@@ -60,7 +60,7 @@ pub mod shared;
 pub mod stack;
 mod window;
 
-pub use block::{SCRATCH_SLOTS, ScratchSlot, ThreadBlock, offset};
+pub use block::{SCRATCH_SLOTS, ScratchSlot, ThreadBlock, offset, turn};
 pub use record::{
     ADDRESS_AT, EventKind, FLAG_ADDRESS, FLAG_MASKED, Header, MAX_VALUE_LEN, Record, Records, Runs,
     STAMP_AT, STAMP_TENTATIVE, SiteId, VALUE_AT,

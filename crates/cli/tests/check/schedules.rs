@@ -61,8 +61,44 @@ fn one_thread_has_one_order() {
     let folder = Folder::new();
     folder.build_planted("bug", "pass/atomicity/count_before_entry.c");
     let run = folder.check(&["--schedules", "5"]).ends_with(CLEAN);
-    let totals = run.report().totals;
+    let report = run.report();
+    let totals = &report.totals;
     assert_eq!((totals.schedules, totals.distinct_schedules), (1, 1));
+    let says_why = |note: &String| note.contains("never has two threads at the same time");
+    assert!(report.notes.iter().any(says_why), "{:?}", report.notes);
+}
+
+/// The second thread touches the pool only if it sees what the first one has stored and not yet made durable. That the
+/// first recording may not show it must not end the search, and a seed decides all of it.
+#[test]
+fn a_thread_that_depends_on_another_one_is_scheduled_again_and_again() {
+    let folder = Folder::new();
+    folder.build_planted("bug", "fail/ordering/copy_of_unflushed_value.c");
+    let runs: Vec<_> = (0..5)
+        .map(|_| {
+            let run = folder.check(&["--schedules", "12", "--seed", "4"]);
+            let report = run.ends_with(FINDINGS).report();
+            let ids: Vec<String> = report.findings.iter().map(|it| it.id.clone()).collect();
+            (
+                report.totals.schedules,
+                report.totals.distinct_schedules,
+                ids,
+            )
+        })
+        .collect();
+    assert_eq!(runs[0].0, 12);
+    assert!(runs.iter().all(|run| *run == runs[0]), "{runs:?}");
+}
+
+/// Nothing but the switch of threads between two reads of the pool makes this workload fail.
+#[test]
+fn threads_are_switched_between_two_reads() {
+    let folder = Folder::new();
+    folder.build_own("bug", "reads.c", &["-pthread"]);
+    let run = folder.check(&["--schedules", "40"]).ends_with(FINDINGS);
+    let notes = run.report().notes;
+    let fails = |note: &String| note.contains("the workload itself fails");
+    assert!(notes.iter().any(fails), "{notes:?}");
 }
 
 #[test]

@@ -28,9 +28,9 @@ options! {
         /// Record the workload this many times, with different orders of its threads, and check each that differs
         /// [default: 1]
         ///
-        /// In the first recording the system schedules the threads. In the others the next thread is drawn at
-        /// random before each operation on persistent memory. The workload must use {pool}, so that each recording
-        /// begins with the same content.
+        /// Before each operation on persistent memory, each read from it, and each lock, condition and the like, the
+        /// thread that runs next is decided by --seed. The workload must use {pool}, so that each recording begins
+        /// with the same content.
         [long, value_name = "N"]
         schedules: Count = Count::clamped(1),
         /// The workload is a server: command that uses it while it is recorded

@@ -62,11 +62,3 @@ fn what_is_no_operation_does_not_count() {
     other.push((1, 0, Op::ThreadEnd));
     assert_eq!(of(&other), of(&lines()));
 }
-
-#[test]
-fn operations_count_while_there_are_several_threads() {
-    // From the first to the last event of the second thread.
-    assert_eq!(of(&lines()).operations, 3);
-    let alone: Vec<Line> = lines().into_iter().filter(|line| line.0 == 0).collect();
-    assert_eq!(of(&alone).operations, 0);
-}

@@ -18,7 +18,7 @@
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 use powerfail_protocol::{
     ADDRESS_AT, EventKind, FLAG_ADDRESS, Header, STAMP_AT, ScratchSlot, SiteId, VALUE_AT, chunk,
-    offset,
+    offset, turn,
 };
 
 use super::settings::{EmitterSettings, LockedFences, StampOrder, Turns};
@@ -342,11 +342,16 @@ impl<'a> Builder<'a> {
     /// Lets the runtime hold the thread up until it is its turn. Nothing of a record is there yet, so
     /// that a thread that runs meanwhile is recorded before. Uses RAX.
     pub(super) fn ask_for_turn(&mut self) {
+        self.ask_for_turn_for(turn::RECORD);
+    }
+
+    /// As `ask_for_turn`, for what is named in [`turn`].
+    pub(super) fn ask_for_turn_for(&mut self, what: u64) {
         if self.settings.turns == Turns::NotAskedFor {
             return;
         }
         let go_on = self.asm.label();
-        self.asm.load_constant(Register::RAX, 1);
+        self.asm.load_constant(Register::RAX, what);
         self.asm.save(ScratchSlot::Turn, Register::RAX);
         self.asm.address_of(Register::RAX, go_on);
         self.asm.save(ScratchSlot::Resume, Register::RAX);

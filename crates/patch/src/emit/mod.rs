@@ -127,6 +127,7 @@ impl Emitter {
             Action::Flush(kind) => builder.flush(kind),
             Action::Fence(kind) => builder.fence(kind),
             Action::Request => builder.request(),
+            Action::Load => builder.load(),
             Action::Store(store) => match store.form {
                 StoreForm::Copy => builder.copy(store),
                 StoreForm::Masked => builder.masked(store),

@@ -1,6 +1,6 @@
-//! Flushes, fences, and locked operations on volatile memory.
+//! Flushes, fences, locked operations on volatile memory, and loads that wait for their turn.
 
-use powerfail_protocol::{EventKind, FLAG_ADDRESS, offset};
+use powerfail_protocol::{EventKind, FLAG_ADDRESS, offset, turn};
 
 use super::builder::Builder;
 use super::settings::{LockedFences, VolatileFlushes};
@@ -34,6 +34,17 @@ impl Builder<'_> {
         if let Some(outside) = outside {
             self.outside(outside, state);
         }
+    }
+
+    /// Not recorded. The runtime may hold the thread up before it.
+    pub(super) fn load(&mut self) {
+        self.keeps_flags |= self.site.instruction.rflags_read() != 0;
+        let outside = self.enter();
+        let state = self.asm.state();
+        self.ask_for_turn_for(turn::READ);
+        self.restore_entered();
+        self.original_and_back();
+        self.outside(outside, state);
     }
 
     /// Recorded, then executed.

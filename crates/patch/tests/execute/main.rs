@@ -8,6 +8,7 @@ mod differential;
 mod expect;
 mod frame;
 mod instances;
+mod loads;
 mod machine;
 mod patched;
 mod race;

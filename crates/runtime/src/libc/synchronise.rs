@@ -140,12 +140,14 @@ fn lock_spin(original: Of1, of: Object) -> c_int {
 
 /// Gives something back, which one of those can take who wait for it.
 fn release(original: Of1, of: Object) -> c_int {
+    schedule::step();
     let result = original(of);
     schedule::wake(of as u64, 1);
     result
 }
 
 fn broadcast(original: Of1, condition: Object) -> c_int {
+    schedule::step();
     let result = original(condition);
     schedule::wake(condition as u64, usize::MAX);
     result
@@ -243,8 +245,8 @@ fn join(original: Of2, thread: Object, result: Object) -> c_int {
     };
     match schedule::acquire(thread as u64, attempt) {
         Some(Some(result)) => result,
-        // It takes a moment only.
-        Some(None) => original(thread, result),
+        // It takes a moment only: the thread has nothing more to do than to end.
+        Some(None) => schedule::certain(|| original(thread, result)),
         None => schedule::blocking(thread as u64, 0, || original(thread, result)),
     }
 }
@@ -342,6 +344,7 @@ pub(crate) unsafe fn futex(
             Some(schedule::blocking(address as u64, 0, perform))
         }
         WAKE | WAKE_BITSET => {
+            schedule::step();
             let done = perform();
             schedule::wake(address as u64, value);
             Some(done)

@@ -178,7 +178,7 @@ extern "C" fn pthread_create(
     }
     let number = schedule::is_on().then(threads::reserve_number);
     if let Some(number) = number {
-        schedule::turn();
+        schedule::step();
         schedule::expect(number);
     }
     // A new thread has the GS base of this one at first: until it has its own, no handler of the

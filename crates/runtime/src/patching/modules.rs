@@ -203,6 +203,14 @@ impl LoadedModule {
         NAMES.iter().any(|known| self.is_named(known))
     }
 
+    /// Whether it is a library that is installed for all programs.
+    pub(crate) fn is_installed(&self) -> bool {
+        const FOLDERS: [&[u8]; 4] = [b"/lib/", b"/lib64/", b"/usr/lib/", b"/usr/lib64/"];
+        let mut path = [0; 4096];
+        let path = self.path(&mut path);
+        self.is_of_the_system() || FOLDERS.iter().any(|folder| path.starts_with(folder))
+    }
+
     /// Whether the name of its file begins so.
     pub(crate) fn is_named(&self, beginning: &[u8]) -> bool {
         let mut path = [0; 4096];

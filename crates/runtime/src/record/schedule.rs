@@ -3,8 +3,8 @@
 //! The algorithm is that of probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi,
 //! Nagarakatte, ASPLOS 2010): every thread has a priority that is drawn at random, the one with the
 //! highest runs, and at a few operations that are drawn at random the thread that is about to make it
-//! falls behind all others. A thread asks for its **turn** before each operation on a pool, when it
-//! begins, and before and after whatever may block it.
+//! falls behind all others. A thread asks for its **turn** before each operation on a pool, before each
+//! load from one, when it begins, and before and after whatever may block it or lets others go on.
 //!
 //! Deviations:
 //!
@@ -16,7 +16,9 @@
 //!    turn, counts as asleep until it asks again. That makes the order depend on time, so it is counted,
 //!    but nothing waits for ever.
 //! 3. The number of threads is not known, so priorities are numbers of 62 bits instead of a permutation.
-//! 4. If the number of operations is unknown, moments are drawn so that every order of
+//! 4. A thread that only reads waits for another one, sooner or later: after many reads in a row it falls behind
+//!    all others. That is counted, so it does not depend on time.
+//! 5. If the number of operations is unknown, moments are drawn so that every order of
 //!    magnitude has the same chance.
 //!
 //! Nothing of the target's is held here but what it holds itself: a thread that waits for its turn has
@@ -45,6 +47,9 @@ const IDLE_LOOKS: u32 = 2;
 const BUSY_NS: u64 = 10_000_000;
 /// After so many looks no thread waits any longer, whatever the reason.
 const LOOKS_MAX: u32 = 500;
+
+/// After so many reads in a row without any other step a thread falls behind.
+const READS_MAX: u32 = 1000;
 
 static MEMBERS: Lock<Members> = Lock::new(Members::NONE);
 /// How many threads are scheduled.
@@ -76,6 +81,10 @@ struct Member {
     priority: i64,
     state: State,
     is_waiting: bool,
+    /// It waits for what comes soon, whatever the others do: they wait for it.
+    is_certain: bool,
+    /// Reads since its last other step.
+    reads: u32,
     /// How many turns it had, now and at the last look.
     turns: u64,
     turns_seen: u64,
@@ -127,6 +136,8 @@ impl Members {
             priority: host::control().schedule.first_priority(number),
             state: State::Active,
             is_waiting: false,
+            is_certain: false,
+            reads: 0,
             turns: 0,
             turns_seen: 0,
             processor_first_ns: 0,
@@ -153,6 +164,21 @@ impl Members {
         active
             .filter(|member| member.state == State::Active)
             .max_by_key(|member| (member.priority, member.number))
+    }
+
+    /// A thread is to make a step, or a read. Falls behind if it only reads.
+    fn count_read(&mut self, number: u32, is_read: bool) {
+        let lowest = self.lowest - 1;
+        let Some(member) = self.member(number) else {
+            return;
+        };
+        member.reads = if is_read { member.reads + 1 } else { 0 };
+        if member.reads > READS_MAX {
+            member.reads = 0;
+            member.priority = lowest;
+            self.lowest = lowest;
+            next();
+        }
     }
 
     /// Whether a thread may go on. If it is the first to be allowed to make a counted step, it may fall
@@ -239,7 +265,8 @@ impl Members {
             member.processor_first_ns = processor_ns;
         }
         member.looks += 1;
-        if processor_ns == member.processor_ns && !member.is_waiting && thread != 0 {
+        let may_sleep = !member.is_waiting && !member.is_certain && thread != 0;
+        if processor_ns == member.processor_ns && may_sleep {
             member.idle_looks += 1;
         } else {
             member.idle_looks = 0;
@@ -391,21 +418,39 @@ pub(crate) fn end() {
     });
 }
 
-/// Before an operation on a pool.
+/// Before an operation on a pool, or one by which threads wait for each other.
 pub(crate) fn step() {
-    wait(true);
+    wait(Asked::Step);
+}
+
+/// Before a load from a pool.
+pub(crate) fn read() {
+    wait(Asked::Read);
 }
 
 /// Waits until it is the turn of the calling thread.
 pub(crate) fn turn() {
-    wait(false);
+    wait(Asked::Turn);
 }
 
-fn wait(mut step: bool) {
+/// What a turn is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// For nothing that is counted.
+    Turn,
+    Step,
+    Read,
+}
+
+fn wait(asked: Asked) {
     if !concerns_caller() {
         return;
     }
     let Some(number) = number() else { return };
+    let mut step = asked != Asked::Turn;
+    if step {
+        MEMBERS.with(|members| members.count_read(number, asked == Asked::Read));
+    }
     loop {
         let turn = TURN.load(Ordering::Acquire);
         let goes_on = MEMBERS.with(|members| {
@@ -454,11 +499,28 @@ pub(crate) fn blocking<R>(on: u64, then: u64, work: impl FnOnce() -> R) -> R {
     let Some(number) = number().filter(|_| concerns_caller()) else {
         return work();
     };
-    turn();
+    step();
     MEMBERS.with(|members| members.block(number, on, then, true));
     let result = work();
     unblock(number);
     turn();
+    result
+}
+
+/// Runs what blocks the calling thread for a moment, and needs no other scheduled thread. The others wait.
+pub(crate) fn certain<R>(work: impl FnOnce() -> R) -> R {
+    let set = |is_certain| {
+        if let Some(number) = number() {
+            MEMBERS.with(|members| {
+                if let Some(member) = members.member(number) {
+                    member.is_certain = is_certain;
+                }
+            });
+        }
+    };
+    set(true);
+    let result = work();
+    set(false);
     result
 }
 
@@ -471,7 +533,7 @@ pub(crate) fn blocking<R>(on: u64, then: u64, work: impl FnOnce() -> R) -> R {
 pub(crate) fn acquire<R>(on: u64, attempt: impl Fn(&Members) -> Option<R>) -> Option<R> {
     const LOOKS: u32 = 20;
     let number = number()?;
-    turn();
+    step();
     let mut looks = 0;
     while looks < LOOKS {
         let mut result = MEMBERS.with(|members| {

@@ -31,6 +31,8 @@ use crate::{fuzz, host};
 
 /// The instruction `syscall`.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// No more loads are patched: threads are not scheduled at those of a program that has so many.
+const LOADS_MAX: usize = 1 << 16;
 /// For how many claims of bytes by patches there is room from the beginning.
 const CLAIMS: usize = 1 << 14;
 
@@ -60,6 +62,8 @@ pub(crate) struct Sites {
     transactional: Vec<(u64, u64)>,
     /// Stores without a trampoline.
     emulated: EmulatedSites,
+    /// Loads that are to be patched, because threads are scheduled at them.
+    loads: BTreeSet<u64>,
 }
 
 struct Entry {
@@ -125,6 +129,7 @@ impl Sites {
             system_modules: Vec::new(),
             transactional: Vec::new(),
             emulated: EmulatedSites::default(),
+            loads: BTreeSet::new(),
         };
         new.make_refill_stub();
         new
@@ -154,6 +159,9 @@ impl Sites {
         let functions = self.modules.add(module);
         // All is found before anything changes: behind a breakpoint, other instructions would be decoded.
         let silent = self.find_silent(&functions);
+        if schedule::is_on() && !module.is_installed() {
+            self.find_loads(&functions);
+        }
         // Breakpoints come before patches, which must leave them alone.
         if module.is_of_the_system() {
             self.system_modules.push((from, to));
@@ -168,6 +176,7 @@ impl Sites {
             fuzz::loaded_libpmemobj(from, to);
         }
         self.patch_silent(silent);
+        self.patch_loads(from, to);
     }
 
     /// The functions among those of a module whose system calls concern us.
@@ -316,6 +325,56 @@ impl Sites {
         }
     }
 
+    /// Finds the loads in functions that are new at which a thread can read from a pool.
+    fn find_loads(&mut self, functions: &[Function]) {
+        for function in functions.iter().copied() {
+            if (function.start..function.end).contains(&self.thread_starter) {
+                continue;
+            }
+            // SAFETY: functions of loaded modules are readable.
+            let bytes = unsafe { code::view(function.start, function.end - function.start) };
+            let before = self.loads.len();
+            let loads = &mut self.loads;
+            let classifier = &mut self.patcher.classifier;
+            classifier.scan_loads(bytes, function.start, |site| {
+                loads.insert(site.address());
+            });
+            if self.loads.len() > LOADS_MAX {
+                self.loads.clear();
+                host::warn(
+                    "the program has too many loads: threads are not scheduled where they read from a pool",
+                );
+                return;
+            }
+            // Behind a patch, other instructions would be decoded.
+            if self.loads.len() > before && !self.patcher.functions.contains_key(&function.start) {
+                let layout = self.layout_of(function, bytes);
+                self.patcher.functions.insert(function.start, layout);
+            }
+        }
+    }
+
+    /// Patches the loads that were found in a range and are not patched for the sake of others.
+    fn patch_loads(&mut self, from: u64, to: u64) {
+        let loads: Vec<u64> = self.loads.range(from..to).copied().collect();
+        for address in loads {
+            if self.entries.contains_key(&address) || self.patcher.claims.owner(address).is_some() {
+                continue;
+            }
+            let function = self.modules.function_at(address);
+            let Some(len) = function.map(|function| function.end - address) else {
+                continue;
+            };
+            // SAFETY: functions of loaded modules are readable.
+            let bytes = unsafe { code::view(address, len.min(MAX_INSTRUCTION_LEN as u64)) };
+            if let Some(site) = self.patcher.classifier.load_at(bytes, address) {
+                // A load that cannot be patched is executed without a turn.
+                let _ = self.settle(&site, Self::SETTLE_DEPTH_MAX);
+            }
+        }
+        self.loads.retain(|address| !(from..to).contains(address));
+    }
+
     fn is_generated(&self, address: u64) -> bool {
         let holds = |range: &(u64, u64)| (range.0..range.1).contains(&address);
         self.generated.iter().any(holds)
@@ -370,6 +429,7 @@ impl Sites {
             .retain(|address, _| !(from..to).contains(address));
         self.transactional
             .retain(|range| range.1 <= from || to <= range.0);
+        self.loads.retain(|address| !(from..to).contains(address));
         self.emulated.forget(from, to);
         self.patcher.forget(from, to);
     }
@@ -560,7 +620,10 @@ impl Sites {
             tactic.into(),
             0,
         ];
-        host::send(MessageKind::Site, words, &[], None);
+        // Nothing of a load is recorded.
+        if site.action != Action::Load {
+            host::send(MessageKind::Site, words, &[], None);
+        }
         let patched_byte = match plan {
             Some(plan) => {
                 let own = plan.edits().iter().find(|edit| edit.address == address);
@@ -670,6 +733,7 @@ impl Patching for Sites {
             let may_be_patched = next.means == Means::Trampoline
                 && next.action != Action::Quiet
                 && (next.is_silent() || !next.instruction.is_stack_instruction());
+            let may_be_patched = may_be_patched || self.loads.contains(&at);
             if may_be_patched && !self.entries.contains_key(&at) {
                 unsettled.insert(at);
             }
@@ -681,7 +745,12 @@ impl Patching for Sites {
     fn settle_neighbour(&mut self, address: u64, code: CodeView<'_>, depth: usize) -> Option<()> {
         let bytes = code.from(address);
         let bytes = &bytes[..bytes.len().min(MAX_SITE_LEN)];
-        let neighbour = self.patcher.classifier.classify(bytes, address);
+        let classifier = &mut self.patcher.classifier;
+        let neighbour = if self.loads.contains(&address) {
+            classifier.load_at(bytes, address)?
+        } else {
+            classifier.classify(bytes, address)
+        };
         self.settle(&neighbour, depth).ok()
     }
 

@@ -10,7 +10,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use powerfail_protocol::message::MessageKind;
 use powerfail_protocol::shared::{CHUNKS_ADDRESS, ThreadSlot, chunk_address, chunk_of};
-use powerfail_protocol::{EventKind, PROTOCOL_VERSION, ScratchSlot, SiteId, ThreadBlock, chunk};
+use powerfail_protocol::{
+    EventKind, PROTOCOL_VERSION, ScratchSlot, SiteId, ThreadBlock, chunk, turn,
+};
 
 use crate::platform::lock::Lock;
 use crate::platform::{handler_stacks, signals, sys};
@@ -379,8 +381,10 @@ extern "C" fn refill(block: *mut ThreadBlock) {
         if (*block).thread_index == UNRECORDED {
             host::fatal("a thread stored to or flushed a pool after it had ended");
         }
-        if core::mem::take(&mut (*block).scratch[ScratchSlot::Turn.index()]) != 0 {
-            schedule::step();
+        match core::mem::take(&mut (*block).scratch[ScratchSlot::Turn.index()]) {
+            0 => {}
+            turn::READ => schedule::read(),
+            _ => schedule::step(),
         }
         let asked = &mut (*block).scratch[ScratchSlot::StackSite.index()];
         if let Some(site) = core::mem::take(asked).checked_sub(1) {
