@@ -9,11 +9,11 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use crate::fuzz::{derandomise, desock};
-use crate::patching::code;
+use crate::patching::{code, go_functions};
 use crate::platform::{number, sys};
 use crate::record::sites::SITES;
 use crate::record::{
-    call_stacks, client_requests, generated_code, pool_files, pools, schedule, threads,
+    call_stacks, client_requests, generated_code, heap, pool_files, pools, schedule, threads,
     written_files,
 };
 use crate::{fuzz, host, recovery};
@@ -136,6 +136,8 @@ pub(crate) fn reset_after_fork() {
     pools::reset_after_fork();
     pool_files::reset_after_fork();
     generated_code::reset_after_fork();
+    heap::reset_after_fork();
+    go_functions::reset_after_fork();
     code::reset_after_fork();
     client_requests::reset_after_fork();
     desock::reset_after_fork();

@@ -42,8 +42,14 @@ pub(crate) struct GoFunction(u64);
 /// The tables of all modules.
 static TABLES: Lock<Vec<GoTable>> = Lock::new(Vec::new());
 
+/// In the child after fork.
+pub(crate) fn reset_after_fork() {
+    TABLES.reset_after_fork();
+}
+
 impl GoTable {
-    /// Finds the table in a segment that is not code, of a module that is loaded. `is_code` says whether an address is one of code.
+    /// Finds the table in a segment that is not code, of a module that is loaded. `is_code` says whether an address is
+    /// one of code.
     pub(crate) fn find(segment: &'static [u8], is_code: impl Fn(u64) -> bool) -> Option<Self> {
         let skipped = (segment.as_ptr() as usize).wrapping_neg() % ALIGNMENT;
         let mut rest = segment.get(skipped..)?;
@@ -74,7 +80,7 @@ impl GoTable {
     }
 
     /// Shows its functions in the order of addresses: from, to, description. What follows a function up to the next
-    /// one belongs to it.
+    /// one belongs to it. From then on, [`GoFunction::row_at`] knows the table.
     pub(crate) fn functions(&self, mut visit: impl FnMut(u64, u64, GoFunction)) -> Option<()> {
         let count = usize::try_from(self.word(COUNT_AT)?).ok()?;
         let text = self.word(TEXT_AT)?;

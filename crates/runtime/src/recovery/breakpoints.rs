@@ -66,6 +66,11 @@ const FURTHER_FUNCTIONS: [&str; 4] = [
 /// Where breakpoints stand for system calls.
 static SYSTEM_CALLS: Lock<BTreeSet<u64>> = Lock::new(BTreeSet::new());
 
+/// In a copy of the recovery that it has made itself.
+pub(super) fn reset_after_fork() {
+    SYSTEM_CALLS.reset_after_fork();
+}
+
 /// Puts breakpoints at all system calls that could concern a pool.
 pub(super) fn watch_paths() {
     load_stacks::prepare();

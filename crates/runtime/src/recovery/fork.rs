@@ -8,11 +8,15 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::patching::code;
+use crate::patching::{code, go_functions};
 use crate::platform::number::{CLONE, DUP3, GETDENTS64, OPEN, SETSID, STAT, WAIT4, WAITID};
 use crate::platform::sys;
+use crate::record::heap;
 
-use super::{hot_sites, log, shared_file, state, step, turn};
+use super::{
+    breakpoints, hot_sites, load_stacks, log, ordering, shared_file, state, step, string_functions,
+    turn,
+};
 
 pub(crate) const CLONE_CHILD_SETTID: usize = 0x0100_0000;
 /// Where the C library keeps the number of a thread, from the FS base.
@@ -249,10 +253,16 @@ pub(crate) fn before_fork() {
     }
 }
 
-/// The recovery has made a copy of itself, and this is the copy.
+/// The recovery has made a copy of itself, and this is the copy: other threads, which may have held locks, do not exist.
 pub(crate) fn after_fork() {
     turn::reset_after_fork();
     step::reset_after_fork();
     hot_sites::reset_after_fork();
+    ordering::reset_after_fork();
+    breakpoints::reset_after_fork();
+    string_functions::reset_after_fork();
+    load_stacks::reset_after_fork();
+    go_functions::reset_after_fork();
+    heap::reset_after_fork();
     code::reset_after_fork();
 }

@@ -10,6 +10,11 @@ use crate::record::call_stacks::{self, Registers};
 /// What is loaded. Made when a pool is first used, because handlers must not ask the dynamic linker.
 static MODULES: Lock<Option<Modules>> = Lock::new(None);
 
+/// In a copy of the recovery that it has made itself.
+pub(super) fn reset_after_fork() {
+    MODULES.reset_after_fork();
+}
+
 /// Looks at all modules that are new.
 pub(super) fn prepare() {
     modules::for_each(|module| {

@@ -29,6 +29,12 @@ static SITES: Lock<BTreeMap<u64, u8>> = Lock::new(BTreeMap::new());
 /// Copies of locked operations, by the addresses of their breakpoints.
 static COPIES: Lock<BTreeMap<u64, u64>> = Lock::new(BTreeMap::new());
 
+/// In a copy of the recovery that it has made itself.
+pub(super) fn reset_after_fork() {
+    SITES.reset_after_fork();
+    COPIES.reset_after_fork();
+}
+
 /// What a flush is called in the log.
 pub(super) fn flush_kind(instruction: &Instruction) -> LogKind {
     if instruction.mnemonic() == Mnemonic::Clflush {

@@ -39,6 +39,11 @@ const FUNCTIONS: [&str; 18] = [
 /// Where they are: from, to, in order.
 static FOUND: Lock<Vec<(u64, u64)>> = Lock::new(Vec::new());
 
+/// In a copy of the recovery that it has made itself.
+pub(super) fn reset_after_fork() {
+    FOUND.reset_after_fork();
+}
+
 /// Looks for them, as the dynamic linker has chosen them for this processor.
 pub(super) fn find_functions() {
     let mut found: Vec<(u64, u64)> = FUNCTIONS

@@ -44,6 +44,11 @@ const NAMES: [&[u8]; 9] = [
 /// Where the others are.
 const DIRECTORIES: [&[u8]; 5] = [b"/lib/", b"/lib64/", b"/lib32/", b"/usr/lib", b"linux-vdso"];
 
+/// In the child after fork.
+pub(crate) fn reset_after_fork() {
+    CHANGE.reset_after_fork();
+}
+
 /// Looks which modules there are, when the process starts or code was loaded or unloaded.
 pub(super) fn look() {
     let mut found: Vec<(u64, u64, bool)> = Vec::new();

@@ -23,3 +23,4 @@ mod operators;
 mod space;
 
 pub(crate) use allocation::{close, look_at_modules, say, start};
+pub(crate) use callers::reset_after_fork;
