@@ -1,9 +1,9 @@
-//! `powerfail trace import`: a litmus trace as a trace file, so that everything that works on
-//! recordings works on it.
+//! `powerfail trace import`: a litmus trace or the log of another tool as a trace file, so that everything that works on
+//! recordings works on it. `powerfail trace export` is the way back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -16,15 +16,32 @@ use powerfail_trace::{
     StackId, Thread, TraceWriter, WriterOptions,
 };
 
-use crate::args::TraceImportArgs;
-use crate::exit::Exit;
+use crate::args::{TraceExportArgs, TraceImportArgs};
+use crate::exit::{Exit, complain};
 use crate::output::print;
+use crate::pmemcheck;
+use crate::progress::open_trace;
 
 const POOL: PoolIndex = PoolIndex(0);
 
 pub(crate) fn import(args: &TraceImportArgs) -> anyhow::Result<Exit> {
     let context = || args.file.display().to_string();
     let bytes = fs::read(&args.file).with_context(context)?;
+    if pmemcheck::is_log(&bytes) {
+        let mut events = 0;
+        replace(&args.output, &args.file, |out| {
+            events =
+                pmemcheck::import(&bytes, args.initial.as_deref(), out).with_context(context)?;
+            Ok(())
+        })
+        .with_context(|| args.output.display().to_string())?;
+        return done(&args.output, events);
+    }
+    anyhow::ensure!(
+        args.initial.is_none(),
+        "--initial is for logs of pmemcheck, and {} is none",
+        context()
+    );
     let LitmusFile::Trace(file) = LitmusFile::parse_bytes(&bytes).with_context(context)? else {
         anyhow::bail!(
             "{}: a program has many traces; import takes litmus traces",
@@ -35,9 +52,32 @@ pub(crate) fn import(args: &TraceImportArgs) -> anyhow::Result<Exit> {
         write(&file, &args.file, out)
     })
     .with_context(|| args.output.display().to_string())?;
-    let events = plural(file.event_count(), "event");
-    print(|out| Ok(writeln!(out, "{}: {events}", args.output.display())?))?;
+    done(&args.output, file.event_count())
+}
+
+fn done(output: &Path, events: u64) -> anyhow::Result<Exit> {
+    let events = plural(events, "event");
+    print(|out| Ok(writeln!(out, "{}: {events}", output.display())?))?;
     Ok(Exit::Clean)
+}
+
+pub(crate) fn export(args: &TraceExportArgs) -> anyhow::Result<Exit> {
+    let trace = open_trace(&args.file)?;
+    let mut left_out = 0;
+    replace(&args.output, &args.file, |out| {
+        let mut buffered = io::BufWriter::new(out);
+        left_out = pmemcheck::export(&trace, &mut buffered)?;
+        Ok(buffered.flush()?)
+    })
+    .with_context(|| args.output.display().to_string())?;
+    if left_out > 0 {
+        complain(&format!(
+            "{} of the length of a pool cannot be expressed in such a log, and {} missing",
+            plural(left_out, "change"),
+            if left_out == 1 { "is" } else { "are" }
+        ));
+    }
+    done(&args.output, trace.event_count())
 }
 
 /// Writes a file beside `output` and gives it that name when it is complete, so that a failure
@@ -53,7 +93,7 @@ fn replace(
             let input = fs::metadata(input)?;
             anyhow::ensure!(
                 (found.dev(), found.ino()) != (input.dev(), input.ino()),
-                "this is the litmus trace itself; --output must name another file"
+                "this is the input itself; --output must name another file"
             );
             anyhow::ensure!(found.is_file(), "not a regular file");
             fs::canonicalize(output)?

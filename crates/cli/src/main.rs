@@ -14,6 +14,7 @@ mod import;
 mod memory;
 mod model;
 mod output;
+mod pmemcheck;
 mod progress;
 mod record;
 mod replay;
@@ -61,6 +62,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Trace(TraceCommand::States(args)) => trace::states(&args),
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::Trace(TraceCommand::Import(args)) => import::import(&args),
+        Command::Trace(TraceCommand::Export(args)) => import::export(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Header(args) => header::header(&args),
         Command::Completions(args) => generated::completions(&args),

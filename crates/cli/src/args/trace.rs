@@ -22,8 +22,12 @@ pub(crate) enum TraceCommand {
     /// contradicts its final image is a finding (exit code 1). A file that is not a trace, is empty or cannot be read
     /// is an error (exit code 2).
     Check(TraceCheckArgs),
-    /// Convert a litmus trace to a trace
+    /// Convert a litmus trace, or a store log of pmemcheck, to a trace
     Import(TraceImportArgs),
+    /// Convert a trace to a store log as pmemcheck writes it, for pmreorder
+    ///
+    /// Call stacks and threads are lost. Non-temporal stores become stores with flushes.
+    Export(TraceExportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -124,10 +128,23 @@ pub(crate) struct TraceStatesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceImportArgs {
-    /// A litmus trace
+    /// A litmus trace, or a log of valgrind --tool=pmemcheck --log-stores=yes
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// What the file of a pmemcheck log held before the run [default: zeros]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) initial: Option<PathBuf>,
     /// The trace to write; replaced if it exists, and only when the new one is complete
     #[arg(short, long, value_name = "TRACE")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceExportArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The log to write; replaced if it exists, and only when the new one is complete
+    #[arg(short, long, value_name = "LOG")]
     pub(crate) output: PathBuf,
 }

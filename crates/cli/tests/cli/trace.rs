@@ -407,7 +407,7 @@ fn an_import_does_not_write_over_its_input() {
         let run = powerfail(&["trace", "import", &input, "-o", output]);
         assert_eq!(run.code, 2, "{}", run.stdout);
         assert!(
-            run.stderr.contains("this is the litmus trace itself"),
+            run.stderr.contains("this is the input itself"),
             "{}",
             run.stderr
         );
@@ -478,4 +478,72 @@ fn programs_cannot_be_imported() {
         run.stderr
     );
     assert!(!std::path::Path::new(&output).exists());
+}
+
+/// A log as pmemcheck writes it: two words of one line, flushed, and a third of another line.
+const LOG: &str = "==7== pmemcheck-1.0, a simple persistent store checker\n\
+    ==7== START|REGISTER_FILE;/mnt/pool;0x10000;0x2000;0x0|libpmem:begin|STORE;0x10040;0x0807060504030201;0x8\
+    |STORE;0x10048;0xff;0x1;main (x.c:3)|FLUSH;0x10040;0x40|FENCE|STORE;0x11000;0x2a;0x4|STOP\n";
+
+#[test]
+fn a_log_of_pmemcheck_becomes_a_trace_and_a_log_again() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let log = write(&folder, "store.log", LOG);
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (trace, exported, again) = (path("trace"), path("exported"), path("again"));
+    let run = powerfail(&["trace", "import", &log, "-o", &trace]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(powerfail(&["trace", "check", &trace]).code, 0);
+    let info = json(&powerfail(&["trace", "info", "--json", &trace]));
+    assert_eq!(info["pools"][0]["path"], "/mnt/pool", "{info}");
+    let states = json(&powerfail(&[
+        "trace", "states", "--json", "--at", "5", &trace,
+    ]));
+    assert_eq!(
+        states["distinct"], "2",
+        "only the last store is uncertain: {states}"
+    );
+    // The way back, and there again: the same events.
+    let run = powerfail(&["trace", "export", &trace, "-o", &exported]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let run = powerfail(&["trace", "import", &exported, "-o", &again]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let events = |trace: &str| powerfail(&["trace", "events", trace]).stdout;
+    assert_eq!(events(&again), events(&trace));
+    assert_eq!(events(&trace).lines().count(), 5, "{}", events(&trace));
+}
+
+#[test]
+fn what_a_log_held_before_is_given() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let log = write(&folder, "store.log", LOG);
+    let before = write(&folder, "before", &"x".repeat(0x2000));
+    let trace = folder.path().join("trace").display().to_string();
+    let run = powerfail(&["trace", "import", &log, "--initial", &before, "-o", &trace]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(powerfail(&["trace", "check", &trace]).code, 0);
+    // What is wrong with a log is said, and nothing is written.
+    let refused = |text: &str, words: &str| {
+        let log = write(&folder, "wrong.log", text);
+        let out = folder.path().join("none").display().to_string();
+        let run = powerfail(&["trace", "import", &log, "-o", &out]);
+        assert_eq!(run.code, 2, "{}", run.stdout);
+        assert!(run.stderr.contains(words), "{}", run.stderr);
+        assert!(!std::path::Path::new(&out).exists());
+    };
+    refused("START|FENCE", "no STOP");
+    refused("START|FENCE|STOP", "no file is registered");
+    let register = "START|REGISTER_FILE;/p;0x1000;0x1000;0x0";
+    refused(
+        &format!("{register}|STORE;0x10;0x1;0x8|STOP"),
+        "0x10 is in no registered file",
+    );
+    refused(
+        &format!("{register}|STORE;0x1000;0x1;0x20|STOP"),
+        "1 to 8 bytes",
+    );
+    refused(
+        &format!("{register}|STORE;0x1000;zero;0x8|STOP"),
+        "`zero` is not a number",
+    );
 }

@@ -1,0 +1,338 @@
+//! The store log of pmemcheck (`valgrind --tool=pmemcheck --log-stores=yes`), which pmreorder reads, too: `powerfail trace
+//! import` makes a trace of one, and `powerfail trace export` writes one.
+//!
+//! Between `START` and `STOP`, operations are separated by `|` and their fields by `;`. Numbers are hexadecimal. What
+//! follows the known fields of an operation (a call stack) and operations of other names (markers) are skipped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use powerfail_model::{
+    Event, EventIndex, FenceKind, FlushKind, Image, Place, PoolIndex, PoolOffset, SparseImage,
+    StoreKind,
+};
+use powerfail_trace::{
+    Body, FinalImage, ImageHasher, Meta, PAGE_BYTES, Pool, PoolKind, StackId, Thread, Trace,
+    TraceWriter, WriterOptions,
+};
+
+const START: &str = "START";
+const STOP: &str = "STOP";
+const LINE_BYTES: u64 = 64;
+/// No store of a log is longer.
+const STORE_MAX: u64 = 8;
+
+/// An operation of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation<'a> {
+    /// A file was mapped.
+    Register {
+        path: &'a str,
+        address: u64,
+        len_bytes: u64,
+        offset: u64,
+    },
+    Store {
+        address: u64,
+        value: u64,
+        len_bytes: u64,
+    },
+    Flush {
+        address: u64,
+        len_bytes: u64,
+    },
+    Fence,
+}
+
+/// Whether a file is the log of pmemcheck: it may begin with lines of Valgrind.
+pub(crate) fn is_log(bytes: &[u8]) -> bool {
+    let is_start = |line: &[u8]| {
+        let line = line.trim_ascii();
+        let text = match line.strip_prefix(b"==") {
+            // ==123== START
+            Some(rest) => rest.split(|byte| *byte == b' ').nth(1).unwrap_or_default(),
+            None => line,
+        };
+        text.starts_with(START.as_bytes())
+    };
+    bytes.split(|byte| *byte == b'\n').take(64).any(is_start)
+}
+
+fn operations(text: &str) -> anyhow::Result<Vec<Operation<'_>>> {
+    let begin = text.find(START).context("there is no START")?;
+    let mut operations = Vec::new();
+    for (number, part) in text[begin..].split('|').map(str::trim).enumerate() {
+        if part.starts_with(STOP) {
+            return Ok(operations);
+        }
+        let parsed = operation(part).with_context(|| format!("operation {number}: `{part}`"))?;
+        operations.extend(parsed);
+    }
+    anyhow::bail!("there is no STOP: the log is incomplete")
+}
+
+/// Nothing if it is one that means nothing here.
+fn operation(part: &str) -> anyhow::Result<Option<Operation<'_>>> {
+    let mut fields = part.split(';');
+    let name = fields.next().unwrap_or_default();
+    let fields = &mut fields;
+    Ok(match name {
+        "STORE" => {
+            let (address, value, len_bytes) = (number(fields)?, number(fields)?, number(fields)?);
+            anyhow::ensure!(
+                (1..=STORE_MAX).contains(&len_bytes),
+                "a store has 1 to 8 bytes"
+            );
+            Some(Operation::Store {
+                address,
+                value,
+                len_bytes,
+            })
+        }
+        "FLUSH" => Some(Operation::Flush {
+            address: number(fields)?,
+            len_bytes: number(fields)?,
+        }),
+        "FENCE" => Some(Operation::Fence),
+        "REGISTER_FILE" => {
+            let path = fields.next().context("a field is missing")?;
+            Some(Operation::Register {
+                path,
+                address: number(fields)?,
+                len_bytes: number(fields)?,
+                offset: number(fields)?,
+            })
+        }
+        _ => None,
+    })
+}
+
+fn number<'a>(fields: &mut impl Iterator<Item = &'a str>) -> anyhow::Result<u64> {
+    let field = fields.next().context("a field is missing")?;
+    let digits = field.trim_start_matches("0x");
+    u64::from_str_radix(digits, 16).with_context(|| format!("`{field}` is not a number"))
+}
+
+/// Where files are mapped.
+#[derive(Default)]
+struct Mappings {
+    pools: Vec<Pool>,
+    /// By address: the pool, the length, and the offset in the file.
+    mapped: BTreeMap<u64, (PoolIndex, u64, u64)>,
+}
+
+impl Mappings {
+    fn add(&mut self, path: &str, address: u64, len_bytes: u64, offset: u64) {
+        let path = PathBuf::from(path);
+        let known = self.pools.iter().position(|pool| pool.path == path);
+        let number = known.unwrap_or_else(|| {
+            self.pools.push(Pool {
+                path,
+                kind: PoolKind::File,
+                len_bytes: 0,
+                address: address.wrapping_sub(offset),
+            });
+            self.pools.len() - 1
+        });
+        let pool = &mut self.pools[number];
+        pool.len_bytes = pool.len_bytes.max(offset + len_bytes);
+        let index = PoolIndex(number as u32);
+        self.mapped.insert(address, (index, len_bytes, offset));
+    }
+
+    fn place(&self, address: u64) -> anyhow::Result<Place> {
+        let before = self.mapped.range(..=address).next_back();
+        let (start, (pool, _, offset)) = before
+            .filter(|(start, (_, len_bytes, _))| address - **start < *len_bytes)
+            .with_context(|| format!("{address:#x} is in no registered file"))?;
+        Ok(Place::new(*pool, PoolOffset(address - start + offset)))
+    }
+}
+
+/// Writes the trace of a log. `initial` is what the only file of it held before. Returns the number of events.
+pub(crate) fn import(
+    bytes: &[u8],
+    initial: Option<&Path>,
+    out: &mut fs::File,
+) -> anyhow::Result<u64> {
+    let text = std::str::from_utf8(bytes).context("the log is not text")?;
+    let operations = operations(text)?;
+    let mut mappings = Mappings::default();
+    for operation in &operations {
+        if let Operation::Register {
+            path,
+            address,
+            len_bytes,
+            offset,
+        } = *operation
+        {
+            mappings.add(path, address, len_bytes, offset);
+        }
+    }
+    anyhow::ensure!(!mappings.pools.is_empty(), "no file is registered");
+    let mut image = SparseImage::new();
+    let mut pages: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); mappings.pools.len()];
+    let meta = Meta {
+        powerfail_version: env!("CARGO_PKG_VERSION").to_owned(),
+        notes: vec![("imported".to_owned(), "pmemcheck".to_owned())],
+        ..Meta::default()
+    };
+    let mut writer = TraceWriter::new(out, &meta, WriterOptions::default())?;
+    for pool in &mappings.pools {
+        writer.define_pool(pool)?;
+    }
+    if let Some(initial) = initial {
+        anyhow::ensure!(
+            mappings.pools.len() == 1,
+            "--initial is for a log of one file; this one has {}",
+            mappings.pools.len()
+        );
+        let content = fs::read(initial).with_context(|| initial.display().to_string())?;
+        for (page, bytes) in content.chunks(PAGE_BYTES).enumerate() {
+            if bytes.iter().any(|byte| *byte != 0) {
+                let offset = PoolOffset((page * PAGE_BYTES) as u64);
+                writer.initial_image(PoolIndex(0), offset, bytes)?;
+                image.write(Place::new(PoolIndex(0), offset), bytes);
+                pages[0].insert(page as u64);
+            }
+        }
+    }
+    let thread = writer.define_thread(&Thread {
+        os_id: 0,
+        name: None,
+    })?;
+    for operation in &operations {
+        match *operation {
+            Operation::Register { .. } => {}
+            Operation::Store {
+                address,
+                value,
+                len_bytes,
+            } => {
+                let at = mappings.place(address)?;
+                let bytes = &value.to_le_bytes()[..len_bytes as usize];
+                let kind = StoreKind::Plain;
+                writer.append(
+                    thread,
+                    StackId::NONE,
+                    Body::Pm(Event::Store { kind, at, bytes }),
+                )?;
+                image.write(at, bytes);
+                let last = at.offset.0 + len_bytes - 1;
+                let page = PAGE_BYTES as u64;
+                pages[at.pool.0 as usize].extend(at.offset.0 / page..=last / page);
+            }
+            Operation::Flush { address, len_bytes } => {
+                let first = address / LINE_BYTES;
+                let last = (address + len_bytes.max(1) - 1) / LINE_BYTES;
+                for line in first..=last {
+                    let at = mappings.place((line * LINE_BYTES).max(address))?;
+                    let kind = FlushKind::Clwb;
+                    writer.append(thread, StackId::NONE, Body::Pm(Event::Flush { kind, at }))?;
+                }
+            }
+            Operation::Fence => {
+                let fence = Event::Fence(FenceKind::Sfence);
+                writer.append(thread, StackId::NONE, Body::Pm(fence))?;
+            }
+        }
+    }
+    let events = writer.event_count();
+    writer.finish(&final_images(&mappings.pools, &pages, &image))?;
+    Ok(events)
+}
+
+/// The pools at the end, of which only some pages are not zero.
+fn final_images(pools: &[Pool], pages: &[BTreeSet<u64>], image: &SparseImage) -> Vec<FinalImage> {
+    let of_pool = |((pool, pages), number): ((&Pool, &BTreeSet<u64>), u32)| {
+        let mut hasher = ImageHasher::new(pool.len_bytes);
+        for page in pages {
+            let offset = page * PAGE_BYTES as u64;
+            let len = pool.len_bytes.saturating_sub(offset).min(PAGE_BYTES as u64);
+            let mut bytes = vec![0; len as usize];
+            let at = Place::new(PoolIndex(number), PoolOffset(offset));
+            image.read(at, &mut bytes);
+            hasher.update(offset, &bytes);
+        }
+        FinalImage {
+            pool: PoolIndex(number),
+            len_bytes: pool.len_bytes,
+            hash: hasher.finish(),
+        }
+    };
+    pools.iter().zip(pages).zip(0..).map(of_pool).collect()
+}
+
+/// Writes a trace as a log. Returns how many events it cannot express.
+pub(crate) fn export(trace: &Trace, out: &mut dyn Write) -> anyhow::Result<u64> {
+    let pools = trace.pools();
+    write!(out, "{START}")?;
+    for pool in pools {
+        let Pool {
+            path,
+            len_bytes,
+            address,
+            ..
+        } = pool;
+        let path = path.display();
+        write!(out, "|REGISTER_FILE;{path};{address:#x};{len_bytes:#x};0x0")?;
+    }
+    let mut left_out = 0;
+    let mut records = trace.records_from(EventIndex(0));
+    while let Some(record) = records.next_record()? {
+        let Body::Pm(event) = record.body else {
+            continue;
+        };
+        let address = |at: Place| pools[at.pool.0 as usize].address + at.offset.0;
+        match event {
+            Event::Store { kind, at, bytes } => {
+                if kind == StoreKind::Locked {
+                    write!(out, "|FENCE")?;
+                }
+                let mut from = address(at);
+                let mut rest = bytes;
+                while !rest.is_empty() {
+                    let room = STORE_MAX - from % STORE_MAX;
+                    let (now, later) = rest.split_at(rest.len().min(room as usize));
+                    let mut value = [0; STORE_MAX as usize];
+                    value[..now.len()].copy_from_slice(now);
+                    let value = u64::from_le_bytes(value);
+                    write!(out, "|STORE;{from:#x};{value:#x};{:#x}", now.len())?;
+                    from += now.len() as u64;
+                    rest = later;
+                }
+                if kind == StoreKind::NonTemporal {
+                    flush(out, address(at), bytes.len() as u64)?;
+                }
+            }
+            Event::Flush { kind, at } => {
+                flush(out, address(at), 1)?;
+                if kind == FlushKind::Clflush {
+                    write!(out, "|FENCE")?;
+                }
+            }
+            Event::Fence(_) => write!(out, "|FENCE")?,
+            Event::Sync {
+                pool,
+                offset,
+                len_bytes,
+            } => {
+                flush(out, address(Place::new(pool, offset)), len_bytes)?;
+                write!(out, "|FENCE")?;
+            }
+            Event::Resize { .. } => left_out += 1,
+        }
+    }
+    writeln!(out, "|{STOP}")?;
+    Ok(left_out)
+}
+
+/// Flushes the lines of a range.
+fn flush(out: &mut dyn Write, address: u64, len_bytes: u64) -> anyhow::Result<()> {
+    let first = address / LINE_BYTES * LINE_BYTES;
+    let end = (address + len_bytes.max(1)).next_multiple_of(LINE_BYTES);
+    Ok(write!(out, "|FLUSH;{first:#x};{:#x}", end - first)?)
+}
