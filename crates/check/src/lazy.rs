@@ -14,7 +14,7 @@
 //! - [`executor`]: what a worker executes recovery with; tests replace it by a function.
 //! - [`point`]: one failure point; [`walk`]: the tree of its executions; [`leaves`]: what is kept of them;
 //!   [`sample`]: where there are too many.
-//! - [`confirm`]: failing executions become [`failure`]s; [`choices`]: what a finding says about the loads.
+//! - [`confirm`]: failing executions become [`failure`]s; [`choices`](mod@choices): what a finding says about the loads.
 //! - [`nested`]: power failures during recovery. [`robustness`]: executions that no moment of the run explains.
 //! - [`turns`]: how failure points share the time. [`reuse`]: failure points that need no run.
 //! - [`budget`]: `--max-executions`. [`states`]: sizes of state spaces.

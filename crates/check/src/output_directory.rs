@@ -5,7 +5,7 @@
 //! - `recovery.json` says how recovery was run ([`Recovery`]).
 //! - `recovery.input` is what recovery read as its standard input, if it was given one.
 //!
-//! An exported directory is a bundle: it also has the programs of recovery ([`bundle`]).
+//! An exported directory is a bundle: it also has the programs of recovery (`bundle.rs`).
 //!
 //! Fuzzing makes one such directory for each finding; [`locate`] finds it.
 
