@@ -1,13 +1,14 @@
 //! A crash test: recovery runs undisturbed first, then on the crash images of each strategy.
 //!
 //! This file is the order of the phases. Each phase has a file: `undisturbed.rs`, `prefix.rs`, `candidate.rs`,
-//! `lazy_findings.rs`, and outside of this folder `eager`, `lazy` and `races`. `finding.rs` makes findings of failures,
-//! `words.rs` has their sentences, `engine.rs` what all phases share.
+//! `lazy_findings.rs`, `losses.rs`, and outside of this folder `eager`, `lazy` and `races`. `finding.rs` makes findings of
+//! failures, `words.rs` has their sentences, `engine.rs` what all phases share.
 
 mod candidate;
 mod engine;
 mod finding;
 mod lazy_findings;
+mod losses;
 mod oracle_test;
 mod prefix;
 mod undisturbed;
@@ -40,6 +41,7 @@ use crate::races;
 use crate::runner::Runner;
 use engine::{BoundedObserver, Clock};
 use oracle_test::OracleTest;
+use undisturbed::UndisturbedRecovery;
 
 /// How long lost and reordered lines are explored at least where no budget is given.
 const SHARE_MIN: Duration = Duration::from_secs(30);
@@ -130,8 +132,13 @@ pub(crate) fn crash<'t>(
         let until = engine.allow(Share::Races);
         engine.watch_reads(races, options, until, &mut crashed, &mut places)?;
     }
+    let suspects = engine.runner.take_suspects();
+    let tested = engine.test_oracle(undisturbed.as_ref(), options, &crashed)?;
+    // A recovery that has failed can fail.
+    let can_fail = has_failed(&crashed) || tested == Some(OracleTest::CanFail);
+    engine.weigh_losses(&linted, options, can_fail, places.remedy(), &mut crashed)?;
     let is_stopped = engine.is_interrupted;
-    crashed.is_interrupted = is_stopped && bounded.observer.is_interrupted();
+    crashed.is_interrupted = (is_stopped || tested.is_some()) && bounded.observer.is_interrupted();
     if is_stopped && !crashed.is_interrupted {
         crashed.notes.push(
             "the budget is spent: the report covers only what was tried until then; see --budget"
@@ -145,26 +152,20 @@ pub(crate) fn crash<'t>(
         crashed.totals.not_checked = not_checked(&crashed.totals);
     }
     if let Some(undisturbed) = &undisturbed {
-        let suspects = runner.take_suspects();
         crashed
             .notes
             .extend(suspect_note(&suspects, &undisturbed.harmless_words));
-        // A recovery that has failed can fail.
-        let has_failed = crashed.findings.iter().any(|it| it.evidence.is_some());
-        let is_everything = !options.only_races() && options.selection.is_none();
-        let is_open = crashed.totals.not_checked.is_none() && !crashed.is_interrupted;
-        if is_open && is_everything && !has_failed {
-            let can_watch = options.lazy.is_some() || options.races.is_some();
-            let tested =
-                oracle_test::oracle_test(trace, runner, undisturbed, can_watch, &mut bounded)?;
-            crashed.is_interrupted = bounded.observer.is_interrupted();
-            if !crashed.is_interrupted {
-                judge_oracle(tested, options, &mut crashed);
-            }
-        }
+    }
+    if let Some(tested) = tested.filter(|_| !crashed.is_interrupted) {
+        judge_oracle(tested, options, &mut crashed);
     }
     crashed.totals.recovery_runs = runner.runs;
     Ok(crashed)
+}
+
+/// Whether a crash has shown that recovery fails.
+fn has_failed(crashed: &Crashed) -> bool {
+    crashed.findings.iter().any(|it| it.evidence.is_some())
 }
 
 /// The result if recovery does not open its pool: crashes would show nothing, but what the lint has proved holds.
@@ -266,6 +267,25 @@ impl Engine<'_, '_> {
         crashed.totals.eager = Some(explored.eager);
         crashed.notes.extend(explored.notes);
         Ok(())
+    }
+
+    /// Tests whether recovery can fail, if it has not failed and all of it is to be checked.
+    fn test_oracle(
+        &mut self,
+        undisturbed: Option<&UndisturbedRecovery>,
+        options: &CrashOptions,
+        crashed: &Crashed,
+    ) -> Result<Option<OracleTest>, CheckError> {
+        let is_everything = !options.only_races() && options.selection.is_none();
+        let is_open = not_checked(&crashed.totals).is_none();
+        let Some(undisturbed) =
+            undisturbed.filter(|_| is_open && is_everything && !has_failed(crashed))
+        else {
+            return Ok(None);
+        };
+        let can_watch = options.lazy.is_some() || options.races.is_some();
+        let (runner, observer) = (&mut *self.runner, &mut *self.observer);
+        oracle_test::oracle_test(self.trace, runner, undisturbed, can_watch, observer).map(Some)
     }
 
     /// Adds what the lint has proved, and confirms by crashes what it has not.

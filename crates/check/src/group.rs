@@ -2,6 +2,8 @@
 
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, assign_ids};
 
+use crate::root_cause::{absorb, fold_root_causes};
+
 /// A line to blame, and for what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Blamed {
@@ -83,21 +85,16 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
                 *known = Finding { count, ..finding };
             }
             Some(known) if known.evidence.is_some() && finding.evidence.is_none() => {}
-            Some(known) => known.count += finding.count,
+            Some(known) => {
+                let count = known.count + finding.count;
+                absorb(known, finding);
+                known.count = count;
+            }
             None => grouped.push(finding),
         }
     }
     fold_mirrored(&mut grouped);
-    // What recovery misses when it is lost is no transient data.
-    let missed: Vec<_> = grouped
-        .iter()
-        .filter(|finding| finding.code == Code::StoreNotFlushed && finding.evidence.is_some())
-        .flat_map(|finding| key(finding).1)
-        .collect();
-    grouped.retain(|finding| {
-        finding.code != Code::TransientData
-            || !key(finding).1.iter().any(|place| missed.contains(place))
-    });
+    fold_root_causes(&mut grouped);
     drop_opposite(&mut grouped);
     let order = |finding: &Finding| {
         let first = finding.places.first();
@@ -171,7 +168,8 @@ fn fold_mirrored(findings: &mut Vec<Finding>) {
                 if !keeps {
                     findings.swap(number, other);
                 }
-                findings.remove(other);
+                let other = findings.remove(other);
+                absorb(&mut findings[number], other);
                 findings[number].count = count;
             }
             _ => {}

@@ -44,6 +44,7 @@ mod recovery;
 mod remedy;
 mod replay;
 mod rollback;
+mod root_cause;
 mod runner;
 mod schedules;
 mod session;

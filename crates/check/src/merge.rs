@@ -107,6 +107,7 @@ mod tests {
                 suggestion: None,
                 evidence: None,
                 read: None,
+                consequences: Vec::new(),
                 durable_by: powerfail_finding::DurableBy::Flush,
             }],
             totals: Totals {

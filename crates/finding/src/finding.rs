@@ -35,6 +35,9 @@ pub struct Finding {
     /// What a crash showed, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
+    /// What recovery does after other crashes because of the same bug, as far as that differs from the evidence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub consequences: Vec<RecoveryOutcome>,
     /// What recovery reads, if the finding is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<UnsafeRead>,
@@ -78,6 +81,7 @@ impl Finding {
             places,
             suggestion: None,
             evidence: None,
+            consequences: Vec::new(),
             read: None,
             durable_by: DurableBy::Flush,
         }

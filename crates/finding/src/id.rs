@@ -111,6 +111,7 @@ mod tests {
             places: vec![place(Role::Store, "insert", "map.c", line)],
             suggestion: None,
             evidence: None,
+            consequences: Vec::new(),
             read: None,
             durable_by: crate::DurableBy::Flush,
         }

@@ -15,7 +15,7 @@ use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
 use crate::pass::{Pass, words};
 use crate::ranges::PoolRange;
 use crate::stores::{NO_FLUSH, Store, flag};
-use crate::tally::{Seen, Tallies, Tally};
+use crate::tally::{EVENTS_MAX, Seen, Tallies, Tally};
 use crate::transactions::Partner;
 
 /// All hits of a pass that is over.
@@ -91,11 +91,11 @@ fn add_loss(tallies: &mut Tallies, users: &mut Attribution<'_>, code: Code, stor
         let user = users.of_order(store.flush_stack);
         if user.is_attributed() {
             let flush = Seen::new(store.flush_event, store.flush_stack, user);
-            tallies.add(code, &[lost, flush]);
+            tallies.add_loss(code, &[lost, flush]);
             return;
         }
     }
-    tallies.add(code, &[lost]);
+    tallies.add_loss(code, &[lost]);
 }
 
 /// The frames whose stores are meant to last, as others of them show.
@@ -260,6 +260,7 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
             std::collections::hash_map::Entry::Occupied(mut entry) => {
                 let entry = entry.get_mut();
                 entry.count += tally.count;
+                entry.events.extend(&tally.events);
                 if tally.first < entry.first {
                     entry.first = tally.first;
                 }
@@ -269,7 +270,12 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
     let hits = merged.into_iter().map(|((code, place, ..), tally)| {
         let more = match code {
             Code::StoreNotAdded => stores.remove(&place).unwrap_or_default(),
-            _ => Vec::new(),
+            _ => {
+                let mut events: Vec<_> = tally.events.iter().copied().map(EventIndex).collect();
+                events.sort_unstable();
+                events.truncate(EVENTS_MAX);
+                events
+            }
         };
         let roles = roles(code);
         let sites = tally.first.iter().zip(roles);

@@ -21,7 +21,8 @@ pub struct Hit {
     pub has_needed_fence: bool,
     /// Whether the trace alone proves it. Otherwise it is a candidate, and a crash has to show it.
     pub confirmed: bool,
-    /// Of a candidate: further events like the first one, at which a crash may show it.
+    /// Of a candidate or a store that is never durable: the events like the first one, as many as are kept, at which a
+    /// crash may show it.
     pub more: Vec<EventIndex>,
 }
 

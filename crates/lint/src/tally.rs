@@ -29,7 +29,12 @@ impl Seen {
 pub(crate) struct Tally {
     pub(crate) count: u64,
     pub(crate) first: Vec<Seen>,
+    /// The first events that were counted at the end of the pass, at most [`EVENTS_MAX`].
+    pub(crate) events: Vec<u64>,
 }
+
+/// How many events of a tally are kept, so that crashes can try them.
+pub(crate) const EVENTS_MAX: usize = 16;
 
 /// What was seen, by code and the nodes of the user's frames.
 #[derive(Debug, Default)]
@@ -41,7 +46,15 @@ impl Tallies {
         self.add_many(code, places, 1);
     }
 
-    pub(crate) fn add_many(&mut self, code: Code, places: &[Seen], count: u64) {
+    /// The same for a loss, whose events are kept.
+    pub(crate) fn add_loss(&mut self, code: Code, places: &[Seen]) {
+        let tally = self.add_many(code, places, 1);
+        if tally.events.len() < EVENTS_MAX {
+            tally.events.extend(places.first().map(|seen| seen.event));
+        }
+    }
+
+    pub(crate) fn add_many(&mut self, code: Code, places: &[Seen], count: u64) -> &mut Tally {
         let user = |place: usize| places.get(place).map_or(StackId::NONE, |seen| seen.user);
         // A warning is one line of code, whatever it met there.
         let other = match code {
@@ -54,12 +67,14 @@ impl Tallies {
             .or_insert_with(|| Tally {
                 count: 0,
                 first: places.to_vec(),
+                events: Vec::new(),
             });
         tally.count += count;
         // Some are counted when the pass is over, in no order.
         if places < tally.first.as_slice() {
             tally.first = places.to_vec();
         }
+        tally
     }
 
     pub(crate) fn into_iter(self) -> impl Iterator<Item = (Code, Tally)> {

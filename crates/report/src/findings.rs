@@ -139,13 +139,25 @@ pub fn finding(
 fn shown<'a>(report: &'a Report, options: &TextOptions<'_>) -> impl Iterator<Item = &'a Finding> {
     let warnings = options.warnings;
     let findings = report.findings.iter();
-    // Warnings about reads are shown even if recovery survives them: the user asked for races.
+    // Warnings about reads are shown even if recovery survives them: the user asked for races. So is what the trace
+    // proves to be lost, or not to be rolled back.
     findings.filter(move |finding| {
         warnings
             || finding.severity != Severity::Warning
             || finding.read.is_some()
-            || finding.code == Code::StoreNotAdded
+            || is_proved(finding.code)
     })
+}
+
+/// Whether a trace proves a finding with this code, whatever recovery makes of it.
+const fn is_proved(code: Code) -> bool {
+    matches!(
+        code,
+        Code::StoreNotAdded
+            | Code::StoreNotFlushed
+            | Code::FlushNotFenced
+            | Code::ObjectNotPersisted
+    )
 }
 
 fn one(
@@ -191,6 +203,11 @@ fn one(
         if let Some(text) = choices::text(&evidence.choices, sources) {
             fact("choice", text);
         }
+    }
+    if !finding.consequences.is_empty() {
+        let others = finding.consequences.iter();
+        let others = others.map(|it| format!("{} {it}", it.command()));
+        fact("also", others.collect::<Vec<_>>().join("\n"));
     }
     if finding.count > 1 && finding.read.is_none() {
         fact("note", format!("seen {} times", count(finding.count)));

@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 	struct root *root = pmemobj_direct(pmemobj_root(pool, sizeof(struct root)));
 	for (uint64_t i = 1; i <= 3; i++) {
 		TX_BEGIN(pool) {
-			root->begun = i; // expect: PF0303, PF0304
+			root->begun = i; // expect: PF0304
 			pmemobj_persist(pool, &root->begun, sizeof(root->begun));
 			pmemobj_tx_add_range_direct(&root->ended, sizeof(root->ended));
 			root->ended = i;

@@ -9,7 +9,9 @@ int main(int argc, char **argv)
 {
 	uint64_t *pool = pm_open(argv[1], 4096);
 	if (pm_mode(argc, argv, "recover"))
-		return pool[0] > 2;
+		return pool[8] > 1;
+	pool[8] = 1;
+	pmem_persist(&pool[8], sizeof(pool[8]));
 	pool[0] = 1;
 	pmem_persist(&pool[0], sizeof(pool[0]));
 	pool[0] = 2; // expect: PF0102@second

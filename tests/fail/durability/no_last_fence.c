@@ -11,7 +11,7 @@ int main(int argc, char **argv)
 {
 	struct pool *pool = pm_open(argv[1], 4096);
 	if (pm_mode(argc, argv, "recover"))
-		return pool->closed && pool->count != 1;
+		return pool->count > 1;
 	pool->count = 1;
 	pm_persist(&pool->count);
 	pool->closed = 1; // expect: PF0102@closed

@@ -15,6 +15,7 @@ use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
 use crate::lazy::{Contradiction, LazyFailure, LazyResult, Load, choices};
 use crate::places::{CodeLine, Places, line_of};
+use crate::root_cause::absorb;
 use crate::runner::{Survival, Trial};
 
 /// How many kinds of failures are explained.
@@ -433,8 +434,9 @@ fn add(findings: &mut Vec<Finding>, finding: Finding) {
 
 /// The first says it best.
 fn merge(known: &mut Finding, finding: Finding) {
-    known.count += finding.count;
-    known.evidence = known.evidence.take().or(finding.evidence);
+    let count = known.count + finding.count;
+    absorb(known, finding);
+    known.count = count;
 }
 
 /// The number of a finding that is about the same bug: one that says that a store is lost which one flush would have

@@ -20,6 +20,7 @@ pub(crate) fn finding(code: Code, function: &str, file: &str, line: u32) -> Find
         suggestion: None,
         evidence: None,
         read: None,
+        consequences: Vec::new(),
         durable_by: powerfail_finding::DurableBy::Flush,
     }
 }

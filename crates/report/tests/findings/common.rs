@@ -79,6 +79,7 @@ pub(crate) fn finding(code: Code, message: &str, places: Vec<SourcePlace>) -> Fi
         suggestion: None,
         evidence: None,
         read: None,
+        consequences: Vec::new(),
         durable_by: powerfail_finding::DurableBy::Flush,
     }
 }

@@ -27,7 +27,7 @@ int main(int argc, char **argv)
 	TX_BEGIN(pool) {
 		pmemobj_tx_add_range_direct(&root->balance, sizeof(root->balance));
 		root->balance = 50;
-		root->changes = 2; // expect: PF0101, PF0304
+		root->changes = 2; // expect: PF0304
 	} TX_END
 	pmemobj_close(pool);
 	return 0;

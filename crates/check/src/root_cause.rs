@@ -1,0 +1,394 @@
+//! Findings of different kinds that have one root cause.
+//!
+//! A missing flush shows itself as a store that is never flushed, as data that is published too early, and as all that
+//! recovery does without the data. A store that a transaction does not know shows itself as one that is not flushed, and
+//! as a recovery that fails after a rollback. The finding that names the mistake stays; what a crash has shown is its
+//! evidence, and what else recovery does is listed with it.
+
+use powerfail_finding::{Code, Finding, RecoveryOutcome, Role, Severity};
+
+use crate::lint;
+use crate::places::{CodeLine, line_of};
+
+/// Makes one finding of those that have the same root cause.
+pub(crate) fn fold_root_causes(findings: &mut Vec<Finding>) {
+    // Those that name the mistake first; of others, those that show it best.
+    let mut order: Vec<usize> = (0..findings.len()).collect();
+    order.sort_by_key(|number| {
+        let finding = &findings[*number];
+        (rank(finding), lost_lines(finding), *number)
+    });
+    let mut gone = vec![false; findings.len()];
+    for (place, &cause) in order.iter().enumerate() {
+        if gone[cause] {
+            continue;
+        }
+        // What belongs to one of them may belong to another only by it.
+        let mut members = vec![cause];
+        let mut next = 0;
+        while let Some(&member) = members.get(next) {
+            next += 1;
+            for &other in &order[place + 1..] {
+                let is_new = !gone[other] && !members.contains(&other);
+                let is_it = is_new
+                    && (is_same(&findings[cause], &findings[other])
+                        || is_beside(&findings[member], &findings[other]));
+                if is_it {
+                    gone[other] = true;
+                    members.push(other);
+                    let other = findings[other].clone();
+                    absorb(&mut findings[cause], other);
+                }
+            }
+        }
+    }
+    let mut gone = gone.into_iter();
+    findings.retain(|_| !gone.next().unwrap_or(false));
+}
+
+/// The smaller, the more exactly a finding names the mistake.
+fn rank(finding: &Finding) -> u32 {
+    match finding.code {
+        Code::StoreNotAdded => 0,
+        // What becomes visible too early says where the flush is missing.
+        Code::PublishedBeforeDurable if finding.evidence.is_some() => 1,
+        Code::StoreNotFlushed | Code::FlushNotFenced | Code::ObjectNotPersisted => 2,
+        Code::PublishedBeforeDurable => 3,
+        // The worst that recovery does.
+        Code::RecoveryCrashes => 4,
+        Code::RecoveryHangs => 5,
+        _ => 6,
+    }
+}
+
+/// Whether a finding says that a flush or fence is missing.
+const fn is_of_missing_flush(code: Code) -> bool {
+    matches!(
+        code,
+        Code::StoreNotFlushed
+            | Code::FlushNotFenced
+            | Code::ObjectNotPersisted
+            | Code::PublishedBeforeDurable
+    )
+}
+
+/// Whether a finding says what recovery does, and not why.
+const fn is_symptom(code: Code) -> bool {
+    matches!(
+        code,
+        Code::AcknowledgedLost
+            | Code::RecoveryRejects
+            | Code::ContentTorn
+            | Code::CheckerRejects
+            | Code::RecoveryCrashes
+            | Code::RecoveryHangs
+    )
+}
+
+fn is_same(cause: &Finding, other: &Finding) -> bool {
+    match cause.code {
+        Code::StoreNotAdded => is_not_rolled_back(cause, other),
+        code if is_of_missing_flush(code) => is_missed(cause, other),
+        code if is_symptom(code) && is_symptom(other.code) => {
+            let pair = |finding| (lines(finding, Role::Store), lines(finding, Role::Survivor));
+            let is_of_first_failure = |finding: &Finding| {
+                let evidence = finding.evidence.as_ref();
+                evidence.is_some_and(|it| it.failure.again.is_none())
+            };
+            let lost = |finding: &Finding| lost_lines(finding) > 0;
+            pair(cause) == pair(other)
+                && !pair(cause).0.is_empty()
+                && lost(cause) == lost(other)
+                && is_of_first_failure(cause)
+                && is_of_first_failure(other)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a finding comes from a store that its transaction does not know.
+fn is_not_rolled_back(cause: &Finding, other: &Finding) -> bool {
+    let about = is_of_missing_flush(other.code)
+        || is_symptom(other.code)
+        || other.code == Code::TransientData;
+    if !about {
+        return false;
+    }
+    let stores = lines(cause, Role::Store);
+    let named = [lines(other, Role::Store), lines(other, Role::Survivor)].concat();
+    if named.iter().any(|line| stores.contains(line)) {
+        return true;
+    }
+    // Recovery fails at the end of the transaction, and not without the store.
+    let (Some(shown), Some(failing)) = (&cause.evidence, &other.evidence) else {
+        return false;
+    };
+    let is_content = matches!(shown.recovery, RecoveryOutcome::Content { .. });
+    let from = failing.last_good_event.unwrap_or(failing.failure.event);
+    let to = failing.next_good_event.unwrap_or(failing.failure.event);
+    is_symptom(other.code)
+        && !is_content
+        && failing.failure.lost_lines.is_empty()
+        && (from..=to).contains(&shown.failure.event)
+}
+
+/// Whether a finding is about the loss of a store that lacks a flush.
+fn is_missed(cause: &Finding, other: &Finding) -> bool {
+    let stores = lines(cause, Role::Store);
+    let lost = lines(other, Role::Store);
+    let is_same_store = lost.first().is_some_and(|line| stores.contains(line));
+    if is_symptom(other.code) {
+        let evidence = other.evidence.as_ref();
+        let is_by_loss = evidence
+            .is_some_and(|it| !it.failure.lost_lines.is_empty() && it.failure.again.is_none());
+        return is_same_store && is_by_loss;
+    }
+    lacks_flush(other) && (is_same_store || is_beside(cause, other))
+}
+
+fn lacks_flush(finding: &Finding) -> bool {
+    is_of_missing_flush(finding.code) || finding.code == Code::TransientData
+}
+
+/// Whether a finding that no crash has shown is about a store beside that of another one, in the same function and line of
+/// the pool: one flush is for both.
+fn is_beside(cause: &Finding, other: &Finding) -> bool {
+    const LINE_BYTES: u64 = 64;
+    if !lacks_flush(cause) || !lacks_flush(other) {
+        return false;
+    }
+    let store = |finding: &Finding| {
+        let store = finding.places.first().filter(|it| it.role == Role::Store)?;
+        let function = (store.file.clone()?, store.function.clone()?);
+        let line = (store.pool.clone()?, store.pool_offset? / LINE_BYTES);
+        Some((function, line))
+    };
+    let is_known = store(cause).is_some();
+    other.evidence.is_none() && is_known && store(cause) == store(other)
+}
+
+/// The lines of code of a finding's places with a role.
+fn lines(finding: &Finding, role: Role) -> Vec<CodeLine> {
+    let places = finding.places.iter();
+    let places = places.filter(|place| place.role == role);
+    places.map(line_of).filter(is_known).collect()
+}
+
+fn is_known((_, line, _, offset): &CodeLine) -> bool {
+    line.is_some() || offset.is_some()
+}
+
+fn lost_lines(finding: &Finding) -> usize {
+    let evidence = finding.evidence.as_ref();
+    evidence.map_or(0, |it| it.failure.lost_lines.len())
+}
+
+/// Adds what another finding shows to the one that names the mistake.
+pub(crate) fn absorb(cause: &mut Finding, other: Finding) {
+    cause.count = cause.count.max(other.count);
+    let is_shown = other.evidence.is_some() && other.severity == Severity::Error;
+    if is_shown && cause.code == Code::StoreNotAdded && cause.severity != Severity::Error {
+        let what = ", and recovery fails because it is not rolled back";
+        cause.message = lint::not_added(&cause.places, what);
+    }
+    if is_shown || cause.evidence.is_none() && cause.code != Code::StoreNotAdded {
+        cause.severity = cause.severity.min(other.severity);
+    }
+    let mut outcomes = Vec::new();
+    match (&cause.evidence, other.evidence) {
+        (Some(_), Some(evidence)) => outcomes.push(evidence.recovery),
+        (None, Some(evidence)) => {
+            cause.evidence = Some(evidence);
+            let shown = other.places.into_iter().filter(|place| shows(place.role));
+            for place in shown {
+                if cause.places.iter().all(|it| it.role != place.role) {
+                    cause.places.push(place);
+                }
+            }
+        }
+        (_, None) => {}
+    }
+    outcomes.extend(other.consequences);
+    for outcome in outcomes {
+        add_consequence(cause, outcome);
+    }
+    if cause.suggestion.is_none() {
+        cause.suggestion = other.suggestion;
+    }
+}
+
+/// Lists something else that recovery does, once.
+fn add_consequence(finding: &mut Finding, outcome: RecoveryOutcome) {
+    let shown = finding.evidence.iter().map(|it| &it.recovery);
+    let mut known = shown.chain(&finding.consequences);
+    // What was written differs from crash to crash.
+    if known.all(|it| it.to_string() != outcome.to_string() || it.command() != outcome.command()) {
+        finding.consequences.push(outcome);
+    }
+}
+
+/// Whether a place is a part of what a crash showed.
+const fn shows(role: Role) -> bool {
+    matches!(
+        role,
+        Role::Survivor | Role::Publish | Role::Failure | Role::Recovery
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_finding::{Evidence, FailurePoint, LostLine, SourcePlace};
+
+    use super::*;
+
+    fn place(role: Role, line: u32) -> SourcePlace {
+        SourcePlace {
+            file: Some("list.c".into()),
+            line: Some(line),
+            ..SourcePlace::new(role)
+        }
+    }
+
+    fn found(code: Code, places: Vec<SourcePlace>) -> Finding {
+        Finding::new(code, String::new(), places)
+    }
+
+    fn exit(status: i32) -> RecoveryOutcome {
+        RecoveryOutcome::Exit {
+            status,
+            command: "recovery".into(),
+            output: format!("output {status}"),
+        }
+    }
+
+    fn shown(
+        code: Code,
+        places: Vec<SourcePlace>,
+        recovery: RecoveryOutcome,
+        lost: usize,
+    ) -> Finding {
+        let line = LostLine {
+            pool: 0,
+            pool_offset: 0,
+            version: 0,
+        };
+        Finding {
+            evidence: Some(Evidence {
+                failure: FailurePoint {
+                    event: 5,
+                    lost_lines: vec![line; lost],
+                    again: None,
+                    filled: Vec::new(),
+                },
+                recovery,
+                last_good_event: None,
+                next_good_event: None,
+                trace: None,
+                difference: None,
+                choices: Vec::new(),
+            }),
+            ..found(code, places)
+        }
+    }
+
+    fn folded(mut findings: Vec<Finding>) -> Vec<(Code, Severity)> {
+        fold_root_causes(&mut findings);
+        findings.iter().map(|it| (it.code, it.severity)).collect()
+    }
+
+    #[test]
+    fn a_missing_flush_is_one_finding() {
+        let store = || place(Role::Store, 7);
+        let findings = vec![
+            found(Code::StoreNotFlushed, vec![store()]),
+            shown(
+                Code::PublishedBeforeDurable,
+                vec![store(), place(Role::Publish, 9)],
+                exit(1),
+                1,
+            ),
+            found(Code::TransientData, vec![store()]),
+            shown(Code::AcknowledgedLost, vec![store()], exit(2), 1),
+            found(Code::StoreNotFlushed, vec![place(Role::Store, 8)]),
+        ];
+        assert_eq!(
+            folded(findings),
+            [
+                (Code::PublishedBeforeDurable, Severity::Error),
+                (Code::StoreNotFlushed, Severity::Error),
+            ]
+        );
+    }
+
+    #[test]
+    fn stores_of_one_line_and_function_lack_one_flush() {
+        let store = |line, offset| SourcePlace {
+            function: Some("insert".into()),
+            pool: Some("pool".into()),
+            pool_offset: Some(offset),
+            ..place(Role::Store, line)
+        };
+        let published = shown(Code::PublishedBeforeDurable, vec![store(8, 64)], exit(1), 1);
+        let beside = found(Code::StoreNotFlushed, vec![store(7, 128)]);
+        let last = found(Code::StoreNotFlushed, vec![store(8, 136)]);
+        let elsewhere = found(Code::StoreNotFlushed, vec![store(9, 192)]);
+        assert_eq!(
+            folded(vec![published, beside, last, elsewhere]),
+            [
+                (Code::PublishedBeforeDurable, Severity::Error),
+                (Code::StoreNotFlushed, Severity::Error),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_missing_add_is_one_finding_and_an_error_if_a_crash_shows_harm() {
+        let warning = || Finding {
+            severity: Severity::Warning,
+            ..found(Code::StoreNotAdded, vec![place(Role::Store, 7)])
+        };
+        let lint = || found(Code::StoreNotFlushed, vec![place(Role::Store, 7)]);
+        assert_eq!(
+            folded(vec![lint(), warning()]),
+            [(Code::StoreNotAdded, Severity::Warning)]
+        );
+        let survivor = vec![place(Role::Store, 9), place(Role::Survivor, 7)];
+        let crash = shown(Code::RecoveryRejects, survivor, exit(1), 0);
+        assert_eq!(
+            folded(vec![lint(), crash, warning()]),
+            [(Code::StoreNotAdded, Severity::Error)]
+        );
+    }
+
+    #[test]
+    fn several_outcomes_of_one_lost_store_are_listed() {
+        let places = || vec![place(Role::Store, 7), place(Role::Survivor, 9)];
+        let signal = |signal| RecoveryOutcome::Signal {
+            signal,
+            command: "recovery".into(),
+            output: String::new(),
+        };
+        let mut findings = vec![
+            shown(Code::RecoveryRejects, places(), exit(1), 1),
+            shown(Code::RecoveryCrashes, places(), signal(6), 1),
+            shown(Code::RecoveryCrashes, places(), signal(11), 1),
+            shown(Code::RecoveryRejects, places(), exit(1), 1),
+        ];
+        fold_root_causes(&mut findings);
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].code, Code::RecoveryCrashes);
+        assert_eq!(findings[0].consequences, [signal(11), exit(1)]);
+        // Other stores are other bugs, and so is a failure that needs no loss.
+        let others = vec![
+            shown(Code::RecoveryRejects, places(), exit(1), 1),
+            shown(Code::RecoveryCrashes, places(), signal(6), 0),
+            shown(
+                Code::RecoveryCrashes,
+                vec![place(Role::Store, 7)],
+                signal(6),
+                1,
+            ),
+        ];
+        assert_eq!(folded(others).len(), 3);
+    }
+}
