@@ -1,6 +1,6 @@
 //! Before which events the power may fail.
 
-use powerfail_model::Event;
+use powerfail_model::{Event, FenceKind, FlushKind, StoreKind};
 
 use crate::point::Trigger;
 
@@ -22,11 +22,40 @@ pub enum Granularity {
     Store,
     /// All of these.
     All,
+    /// Before each operation of one kind that follows a store.
+    Only(OperationKind),
+}
+
+/// A kind of operation before which the power may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OperationKind {
+    /// A flush by this instruction.
+    Flush(FlushKind),
+    /// A fence by this instruction; not a locked operation.
+    Fence(FenceKind),
+    /// A locked operation, whether or not it stores in a pool.
+    Locked,
+    /// msync, fsync or fdatasync.
+    Sync,
+}
+
+impl OperationKind {
+    fn is(self, event: &Event<'_>) -> bool {
+        match (self, event) {
+            (Self::Flush(wanted), Event::Flush { kind, .. }) => wanted == *kind,
+            (Self::Fence(wanted), Event::Fence(kind)) => wanted == *kind,
+            (Self::Locked, Event::Fence(FenceKind::Locked)) | (Self::Sync, Event::Sync { .. }) => {
+                true
+            }
+            (Self::Locked, Event::Store { kind, .. }) => *kind == StoreKind::Locked,
+            _ => false,
+        }
+    }
 }
 
 impl Granularity {
     /// What `event` is to this granularity, if the power may fail just before it.
-    pub const fn trigger(self, event: &Event<'_>) -> Option<Trigger> {
+    pub fn trigger(self, event: &Event<'_>) -> Option<Trigger> {
         let trigger = Trigger::of(event);
         let (is_flush, is_fence, is_store) = match trigger {
             Trigger::LockedStore => (false, true, true),
@@ -42,6 +71,7 @@ impl Granularity {
             Self::FlushAndFence => is_flush || is_fence,
             Self::Store => is_store,
             Self::All => true,
+            Self::Only(operation) => operation.is(event),
         };
         if wanted { Some(trigger) } else { None }
     }

@@ -33,7 +33,7 @@ pub use digest::ImageDigest;
 pub use eager::{
     EagerOptions, EagerState, EagerStates, Magnitude, PassOptions, SegmentCount, Survey,
 };
-pub use granularity::Granularity;
+pub use granularity::{Granularity, OperationKind};
 pub use interleaving::Interleaving;
 pub use keys::{PointKey, PointKeys, StackNames};
 pub use lost_lines::{LostLines, OlderVersion};

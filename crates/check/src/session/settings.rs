@@ -7,9 +7,11 @@ use powerfail_config::{
     CheckSettings, CommandText, CrashSettings, CrashStrategy, EagerSettings, FailurePoints, Infer,
     LazySettings, LintSettings, Mebibytes, RaceSettings, RacesSettings, TestSettings, Whole,
 };
-use powerfail_explore::{EagerOptions, FailurePointOptions, Granularity, PassOptions};
+use powerfail_explore::{
+    EagerOptions, FailurePointOptions, Granularity, OperationKind, PassOptions,
+};
 use powerfail_lint::{LintOptions, Trust};
-use powerfail_model::Domain;
+use powerfail_model::{Domain, FenceKind, FlushKind};
 use powerfail_recorder::{RecordOptions, Stacks};
 use powerfail_trace::{DOMAIN_NOTE, Trace};
 
@@ -135,6 +137,15 @@ fn crash_options(settings: &TestSettings) -> CrashOptions {
         Some(FailurePoints::Fence) => Granularity::Fence,
         Some(FailurePoints::Store) => Granularity::Store,
         Some(FailurePoints::All) => Granularity::All,
+        Some(FailurePoints::Clflush) => Granularity::Only(OperationKind::Flush(FlushKind::Clflush)),
+        Some(FailurePoints::Clflushopt) => {
+            Granularity::Only(OperationKind::Flush(FlushKind::Clflushopt))
+        }
+        Some(FailurePoints::Clwb) => Granularity::Only(OperationKind::Flush(FlushKind::Clwb)),
+        Some(FailurePoints::Sfence) => Granularity::Only(OperationKind::Fence(FenceKind::Sfence)),
+        Some(FailurePoints::Mfence) => Granularity::Only(OperationKind::Fence(FenceKind::Mfence)),
+        Some(FailurePoints::Locked) => Granularity::Only(OperationKind::Locked),
+        Some(FailurePoints::Msync) => Granularity::Only(OperationKind::Sync),
     };
     CrashOptions {
         tree: FailurePointOptions {

@@ -86,6 +86,20 @@ pub enum FailurePoints {
     Store,
     /// Before each flush, fence and store
     All,
+    /// Before each clflush
+    Clflush,
+    /// Before each clflushopt
+    Clflushopt,
+    /// Before each clwb
+    Clwb,
+    /// Before each sfence
+    Sfence,
+    /// Before each mfence
+    Mfence,
+    /// Before each locked operation
+    Locked,
+    /// Before each msync, fsync and fdatasync
+    Msync,
 }
 
 /// What is done with inferred commit variables.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use powerfail_explore::{FailurePoint, FailurePointOptions, FailurePointsByStack, Granularity};
+use powerfail_explore::{
+    FailurePoint, FailurePointOptions, FailurePointsByStack, Granularity, OperationKind,
+};
 use powerfail_model::{
-    Event, EventIndex, FailurePoints, FlushKind, Frontier, Rules, SparseImage, StoreKind,
+    Event, EventIndex, FailurePoints, FenceKind, FlushKind, Frontier, Rules, SparseImage, StoreKind,
 };
 use proptest::prelude::*;
 
@@ -84,6 +86,17 @@ proptest! {
             matches!(event, Event::Store { .. } | Event::Resize { .. })
         };
         prop_assert_eq!(found(Granularity::Store), naive_points(&lines, is_store));
+        let only = |operation| found(Granularity::Only(operation));
+        let is_clwb = |event: &Event<'_>| {
+            matches!(event, Event::Flush { kind: FlushKind::Clwb, .. })
+        };
+        let clwb = OperationKind::Flush(FlushKind::Clwb);
+        prop_assert_eq!(only(clwb), naive_points(&lines, is_clwb));
+        let is_locked = |event: &Event<'_>| {
+            matches!(event, Event::Fence(FenceKind::Locked))
+                || matches!(event, Event::Store { kind: StoreKind::Locked, .. })
+        };
+        prop_assert_eq!(only(OperationKind::Locked), naive_points(&lines, is_locked));
         // The default is what the model calls the failure points of prefix crashes.
         let mut frontier = Frontier::new(Rules::default(), SparseImage::new());
         let mut of_the_model = Vec::new();
