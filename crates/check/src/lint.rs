@@ -1,7 +1,7 @@
 //! From hits of the lint to findings.
 
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
-use powerfail_lint::{Hit, LintOptions, lint as find};
+use powerfail_lint::{Caution, Hit, LintOptions, lint as find};
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
@@ -164,7 +164,11 @@ fn without(hit: &Hit, at: &str, remedy: Remedy) -> String {
     }
     let call = if hit.is_caller { "in the call " } else { "" };
     let verb = if hit.is_caller { "skip" } else { "remove" };
-    if hit.has_needed_fence {
+    if hit.caution == Some(Caution::OrdersThreads) {
+        format!(
+            "{verb} the {what} {call}at {at}, unless other threads need it: the flush after it does not"
+        )
+    } else if hit.caution == Some(Caution::NeededFence) {
         format!(
             "{verb} the {what} {call}at {at}, but keep its fence, which completes other flushes"
         )

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::Attribution;
 use crate::blame::{Culprit, culprits, lines_with};
-use crate::hit::{Hit, HitSite, Linted};
+use crate::hit::{Caution, Hit, HitSite, Linted};
 use crate::lines::{LINE_BYTES, LineSlot, flag as line_flag};
 use crate::pass::{Pass, words};
 use crate::ranges::PoolRange;
@@ -181,13 +181,20 @@ fn useless_calls(pass: &mut Pass<'_>) -> Vec<Hit> {
         let culprits = culprits.filter(|it| code == Code::VolatileFlush || it.is_mostly_useless());
         hits.extend(culprits.map(|culprit| {
             let hit = of_culprit(code, role, &culprit);
-            let has_needed_fence = role == Role::Flush && completing.contains(&culprit.key);
+            let has_fence = role == Role::Flush && completing.contains(&culprit.key);
             Hit {
-                has_needed_fence,
+                caution: has_fence.then_some(Caution::NeededFence),
                 ..hit
             }
         }));
     }
+    // What it does for other threads is not seen, so that one execution which may be needed is enough.
+    let full = culprits(&pass.full_fences, &mut pass.users).into_iter();
+    let full = full.filter(Culprit::is_always_useless);
+    hits.extend(full.map(|culprit| Hit {
+        caution: Some(Caution::OrdersThreads),
+        ..of_culprit(Code::RedundantFence, Role::Fence, &culprit)
+    }));
     hits.extend(useless_adds(pass));
     hits
 }
@@ -203,7 +210,7 @@ fn of_culprit(code: Code, role: Role, culprit: &Culprit) -> Hit {
         count: culprit.useless,
         of: Some(culprit.all),
         is_caller: culprit.is_caller,
-        has_needed_fence: false,
+        caution: None,
         confirmed: true,
         more: Vec::new(),
     }
@@ -285,7 +292,7 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
             count: tally.count,
             of: None,
             is_caller: false,
-            has_needed_fence: false,
+            caution: None,
             confirmed: !matches!(code, Code::PublishedBeforeDurable | Code::StoreNotAdded),
             more,
         }

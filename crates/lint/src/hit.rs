@@ -17,13 +17,22 @@ pub struct Hit {
     pub of: Option<u64>,
     /// The line to blame calls a function of the user's that flushes, fences or adds.
     pub is_caller: bool,
-    /// For a flush: the same line also has a fence, which completes other flushes.
-    pub has_needed_fence: bool,
+    /// What removing a useless flush or fence must not break.
+    pub caution: Option<Caution>,
     /// Whether the trace alone proves it. Otherwise it is a candidate, and a crash has to show it.
     pub confirmed: bool,
     /// Of a candidate or a store that is never durable: the events like the first one, as many as are kept, at which a
     /// crash may show it.
     pub more: Vec<EventIndex>,
+}
+
+/// What else a useless flush or fence may be needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caution {
+    /// The line of the flush also has a fence, which completes other flushes.
+    NeededFence,
+    /// The fence is an mfence, which also orders threads.
+    OrdersThreads,
 }
 
 /// An event that has a part in a hit: its first occurrence.

@@ -68,6 +68,8 @@ pub(crate) struct Pass<'t> {
     pub(crate) flushes: Calls,
     pub(crate) fences: Calls,
     pub(crate) volatile_flushes: Calls,
+    /// Fences that order threads as well.
+    pub(crate) full_fences: Calls,
     /// Fences that completed flushes, by the node of the user's frame; and whether that is the fence itself.
     pub(crate) completing_fences: FxHashMap<StackId, bool>,
     /// Lines that were flushed along with what other code stored beside it: by which flush, of which thread. Who stored
@@ -114,6 +116,7 @@ impl<'t> Pass<'t> {
             flushes: Calls::default(),
             fences: Calls::default(),
             volatile_flushes: Calls::default(),
+            full_fences: Calls::default(),
             completing_fences: FxHashMap::default(),
             lucky_lines: FxHashMap::default(),
             flushed_sites: vec![false; trace.stack_count() as usize + 1],
@@ -158,6 +161,7 @@ impl<'t> Pass<'t> {
         if !is_flush && self.threads.get(now.thread).call.is_some() {
             self.end_call(now.thread);
         }
+        self.end_idle_fence(now, is_flush);
         if matches!(record.body, Body::Pm(_) | Body::VolatileFlush { .. }) {
             self.events += 1;
             self.out_of_scope += u64::from(!in_scope);
@@ -200,6 +204,7 @@ impl<'t> Pass<'t> {
         self.flushes = Calls::default();
         self.fences = Calls::default();
         self.volatile_flushes = Calls::default();
+        self.full_fences = Calls::default();
         self.overwrites.clear();
         self.publishes.clear();
         self.transactions.forget();

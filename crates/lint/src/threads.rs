@@ -5,6 +5,7 @@ use powerfail_trace::StackId;
 
 use crate::attribution::User;
 use crate::lines::LineSlot;
+use crate::tally::Seen;
 
 /// A promise of a thread's next fence: what the line holds up to an event becomes durable.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,8 @@ pub(crate) struct Thread {
     pub(crate) call: Option<FlushCall>,
     /// A flush or a non-temporal store since the last fence instruction.
     pub(crate) worked: bool,
+    /// The last event was an mfence, and there was nothing to wait for.
+    pub(crate) idle_fence: Option<Seen>,
     pub(crate) in_transaction: bool,
     pub(crate) in_creation: bool,
     pub(crate) requested: Option<Requested>,

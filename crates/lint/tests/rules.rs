@@ -4,7 +4,7 @@ mod common;
 
 use common::{POOL_ADDRESS, POOL_BYTES, Script, hits, hits_with, place, summary};
 use powerfail_finding::{Code, Role};
-use powerfail_lint::{Business, LineNumber, LintOptions, Symbols};
+use powerfail_lint::{Business, Caution, LineNumber, LintOptions, Symbols};
 use powerfail_model::{Domain, Event, FenceKind, FlushKind, PoolIndex, StoreKind};
 use powerfail_trace::{Annotation, Body, Frame};
 
@@ -480,6 +480,45 @@ fn a_fence_with_nothing_to_wait_for_is_redundant() {
     assert_eq!(locked, []);
 }
 
+/// The function to persist of CCEH begins with an mfence. The flush does not need it.
+#[test]
+fn an_mfence_before_a_flush_of_the_same_function_is_redundant() {
+    let mfence = Event::Fence(FenceKind::Mfence);
+    let persists = |script: &mut Script| {
+        script.line(20).store(0, 1);
+        script.line(30).pm(mfence);
+        script.line(31).clwb(0);
+        script.line(32).pm(mfence);
+    };
+    let mut once = script();
+    persists(&mut once);
+    let trace = once.trace();
+    let found_hits = hits(&trace, &LintOptions::default());
+    assert_eq!(
+        summary(&trace, &found_hits),
+        [(Code::RedundantFence, vec![30], 1)]
+    );
+    assert_eq!(found_hits[0].caution, Some(Caution::OrdersThreads));
+    // It may order threads where no flush follows: then it is not judged at all.
+    let mut other = script();
+    persists(&mut other);
+    assert_eq!(
+        found(other.line(30).pm(mfence).line(40).store(8, 2).persist(8)),
+        []
+    );
+    // A locked operation has another purpose.
+    let locked = found(
+        script()
+            .line(20)
+            .store(0, 1)
+            .line(30)
+            .pm(Event::Fence(FenceKind::Locked))
+            .line(31)
+            .persist(0),
+    );
+    assert_eq!(locked, []);
+}
+
 #[test]
 fn a_redundant_flush_with_its_fence_is_one_finding() {
     let bug = found(
@@ -614,7 +653,7 @@ fn a_useless_flush_may_come_with_a_fence_that_is_needed() {
         let hits = hits(&trace, &LintOptions::default());
         assert_eq!(hits.len(), 1);
         assert_eq!(hits[0].code, Code::RedundantFlush);
-        hits[0].has_needed_fence
+        hits[0].caution == Some(Caution::NeededFence)
     };
     let completes = has_needed_fence(script().line(10).store(0, 1).clwb(0).line(20).persist(64));
     assert!(completes);

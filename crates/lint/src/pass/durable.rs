@@ -13,8 +13,8 @@ use crate::threads::bit;
 impl Pass<'_> {
     pub(super) fn fence_event(&mut self, now: Moment, kind: FenceKind) {
         let user = self.users.of_order(now.stack);
-        let thread = self.threads.get(now.thread);
         let reported = user.is_attributed() && !now.silent;
+        let thread = self.threads.get(now.thread);
         let worked = thread.worked;
         if user.is_attributed() && !thread.promises.is_empty() {
             let is_site = user.node() == now.stack;
@@ -27,10 +27,39 @@ impl Pass<'_> {
             let seen = Seen::new(now.event, now.stack, user);
             self.fences.add(seen, !worked);
         }
+        if reported && kind == FenceKind::Mfence && self.domain == Domain::Adr {
+            let seen = Seen::new(now.event, now.stack, user);
+            if worked {
+                self.full_fences.add(seen, false);
+            } else {
+                self.threads.get(now.thread).idle_fence = Some(seen);
+            }
+        }
         if reported && self.warnings && kind != FenceKind::Locked {
             self.unordered_flushes(now, user);
         }
         self.fence(now);
+    }
+
+    /// A fence that orders threads as well was the last event of its thread, and had nothing to wait for. If the same
+    /// function flushes next, the fence is meant for that, and useless: a line's own stores come before its flush anyway.
+    /// Otherwise it may be there for other threads.
+    #[inline]
+    pub(super) fn end_idle_fence(&mut self, now: Moment, is_flush: bool) {
+        /// How many calls may lie between the function and its fence or flush.
+        const CALLS_MAX: usize = 2;
+        let Some(fence) = self.threads.get(now.thread).idle_fence.take() else {
+            return;
+        };
+        let flush = self.users.of_order(now.stack);
+        let is_leading = is_flush && flush.is_attributed() && {
+            let mut around = self.users.callers(fence.user).take(CALLS_MAX);
+            around.any(|call| {
+                let mut others = self.users.callers(flush.node()).take(CALLS_MAX);
+                others.any(|other| other == call)
+            })
+        };
+        self.full_fences.add(fence, is_leading);
     }
 
     /// One fence completes the flushes of several lines.

@@ -157,6 +157,9 @@ impl Pass<'_> {
     pub(crate) fn end_calls(&mut self) {
         for thread in 0..self.threads.count() {
             self.end_call(thread);
+            if let Some(fence) = self.threads.get(thread).idle_fence.take() {
+                self.full_fences.add(fence, false);
+            }
         }
     }
 
