@@ -3,6 +3,7 @@
 use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, assign_ids};
 
 use crate::root_cause::{absorb, fold_root_causes};
+use crate::transient::summarise_transient_data;
 
 /// A line to blame, and for what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +96,7 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
     }
     fold_mirrored(&mut grouped);
     fold_root_causes(&mut grouped);
+    summarise_transient_data(&mut grouped);
     drop_opposite(&mut grouped);
     let order = |finding: &Finding| {
         let first = finding.places.first();

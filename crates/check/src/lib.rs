@@ -50,6 +50,7 @@ mod schedules;
 mod session;
 mod sieve;
 mod symptom;
+mod transient;
 mod workload;
 
 pub use checker::Checker;
