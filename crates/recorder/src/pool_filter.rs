@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use globset::GlobMatcher;
 use powerfail_trace::recording::{IgnoreReason, NoData};
@@ -34,6 +34,7 @@ impl Selector {
     /// A relative path is one in the working directory.
     fn new(given: &Path) -> Result<Self, RecordError> {
         let path = std::path::absolute(given).unwrap_or_else(|_| given.into());
+        let path = without_parents(&path);
         // The working directory is not a pattern, whatever its name is.
         let directory = std::env::current_dir().unwrap_or_default();
         let pattern = match path.strip_prefix(&directory) {
@@ -55,6 +56,19 @@ impl Selector {
                 (metadata.dev(), metadata.ino()) == (identity.device, identity.inode)
             })
     }
+}
+
+/// An absolute path without `..`, which paths of mapped files do not have.
+fn without_parents(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    plain
 }
 
 impl PoolFilter {
@@ -140,6 +154,17 @@ mod tests {
 
     fn reason(filter: &PoolFilter, path: &str) -> Option<IgnoreReason> {
         filter.reason_against(Path::new(path), NO_FILE)
+    }
+
+    #[test]
+    fn a_pattern_may_begin_in_the_parent_directory() {
+        let filter = PoolFilter::new(&[PathBuf::from("../beside/*.pool")], &[]).unwrap();
+        let directory = std::env::current_dir().unwrap();
+        let parent = directory.parent().unwrap();
+        let reason = |path: &Path| filter.reason_against(path, NO_FILE);
+        assert_eq!(reason(&parent.join("beside/a.pool")), None);
+        let other = Some(IgnoreReason::NotSelected);
+        assert_eq!(reason(&directory.join("beside/a.pool")), other);
     }
 
     #[test]
