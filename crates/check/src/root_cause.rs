@@ -191,7 +191,9 @@ pub(crate) fn absorb(cause: &mut Finding, other: Finding) {
         let what = ", and recovery fails because it is not rolled back";
         cause.message = lint::not_added(&cause.places, what);
     }
-    if is_shown || cause.evidence.is_none() && cause.code != Code::StoreNotAdded {
+    // An error stays one, also under the name of a finding that was only a warning.
+    let is_certain = other.severity == Severity::Error;
+    if is_certain || cause.evidence.is_none() && cause.code != Code::StoreNotAdded {
         cause.severity = cause.severity.min(other.severity);
     }
     let mut outcomes = Vec::new();
@@ -350,6 +352,14 @@ mod tests {
         let lint = || found(Code::StoreNotFlushed, vec![place(Role::Store, 7)]);
         assert_eq!(
             folded(vec![lint(), warning()]),
+            [(Code::StoreNotAdded, Severity::Error)]
+        );
+        let harmless = Finding {
+            severity: Severity::Warning,
+            ..lint()
+        };
+        assert_eq!(
+            folded(vec![harmless, warning()]),
             [(Code::StoreNotAdded, Severity::Warning)]
         );
         let survivor = vec![place(Role::Store, 9), place(Role::Survivor, 7)];
