@@ -277,7 +277,7 @@ impl Engine<'_, '_> {
         crashed: &Crashed,
     ) -> Result<Option<OracleTest>, CheckError> {
         let is_everything = !options.only_races() && options.selection.is_none();
-        let is_open = not_checked(&crashed.totals).is_none();
+        let is_open = not_checked(&crashed.totals).is_none() && !self.is_interrupted;
         let Some(undisturbed) =
             undisturbed.filter(|_| is_open && is_everything && !has_failed(crashed))
         else {
@@ -285,7 +285,11 @@ impl Engine<'_, '_> {
         };
         let can_watch = options.lazy.is_some() || options.races.is_some();
         let (runner, observer) = (&mut *self.runner, &mut *self.observer);
-        oracle_test::oracle_test(self.trace, runner, undisturbed, can_watch, observer).map(Some)
+        let tested =
+            oracle_test::oracle_test(self.trace, runner, undisturbed, can_watch, observer)?;
+        // An interruption has ended the processes that run recovery.
+        self.is_interrupted |= self.observer.is_interrupted();
+        Ok(Some(tested))
     }
 
     /// Adds what the lint has proved, and confirms by crashes what it has not.

@@ -45,10 +45,13 @@ pub(super) fn list(binary: &Binary) -> anyhow::Result<Vec<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// The binary as `cargo test` would run it.
+/// The binary as `cargo test` would run it, also where CI runs in the background: a shell lets its background processes
+/// ignore SIGINT, and everything that they start would do so, too.
 fn command(binary: &Binary) -> Command {
-    let mut command = Command::new(&binary.executable);
+    let mut command = Command::new("env");
     command
+        .arg("--default-signal=INT,QUIT,TERM")
+        .arg(&binary.executable)
         .current_dir(&binary.folder)
         .env("CARGO_MANIFEST_DIR", &binary.folder)
         .env("CARGO_PKG_NAME", &binary.package)
