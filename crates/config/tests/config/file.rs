@@ -243,7 +243,7 @@ fn a_wrong_value_says_what_it_must_be() {
         ),
         (
             "failure-points = \"x\"",
-            "`failure-points`: invalid value `x`: expected flush, fence, store or all",
+            "`failure-points`: invalid value `x`: expected flush, fence, store, all, clflush, clflushopt, clwb, sfence, mfence, locked or msync",
         ),
         (
             "include-create = 1",
