@@ -47,7 +47,8 @@ fn a_value_that_survives_rollback_is_an_error() {
 #[test]
 fn a_value_that_recovery_puts_right_is_a_warning() {
     let folder = folder(&["-DREPAIRS"]);
-    let finding = folder.check(&[]).ends_with(CLEAN).finding(CODE);
+    let run = folder.check(&ONE_FAILURE).ends_with(CLEAN);
+    let finding = run.finding(CODE);
     assert_eq!(finding.severity, Severity::Warning);
     assert!(
         finding.message.contains("puts it right"),

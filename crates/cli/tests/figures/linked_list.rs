@@ -47,7 +47,7 @@ fn the_race_is_an_error_although_recovery_survives_later_appends() {
 #[test]
 fn a_check_with_races_blames_the_append() {
     let figure = Figure::record("linked_list", &["APPENDS=9"], "append");
-    let report = figure.check("append", "recover", &["--races"]);
+    let report = figure.check("append", "recover", &["--races", "--depth", "1"]);
     let append = Some(figure.line("APPEND"));
     let is_blamed = |finding: &Finding| {
         let mut places = finding.places.iter();
