@@ -5,7 +5,7 @@
 use powerfail_finding::Code;
 use powerfail_lint::{Hit, LintOptions, NoSymbols, Symbols, lint};
 use powerfail_model::{
-    Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
+    Domain, Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
 use powerfail_trace::{
     AnnotatedRange, Annotation, Body, Frame, Mark, MarkKind, Meta, Module, ModuleIndex, Pool,
@@ -224,4 +224,24 @@ pub(crate) fn summary(trace: &Trace, hits: &[Hit]) -> Vec<(Code, Vec<u64>, u64)>
             (hit.code, lines, hit.count)
         })
         .collect()
+}
+
+/// What was found: code, events of the first, and how often.
+pub(crate) type Found = Vec<(Code, Vec<u64>, u64)>;
+
+pub(crate) fn found_under(domain: Domain, script: &mut Script) -> Found {
+    let options = LintOptions {
+        domain,
+        ..LintOptions::default()
+    };
+    let trace = script.trace();
+    summary(&trace, &hits(&trace, &options))
+}
+
+pub(crate) fn found(script: &mut Script) -> Found {
+    found_under(Domain::Adr, script)
+}
+
+pub(crate) fn script() -> Script {
+    Script::default()
 }
