@@ -28,10 +28,19 @@ pub(crate) fn import(args: &TraceImportArgs) -> anyhow::Result<Exit> {
     let context = || args.file.display().to_string();
     let bytes = fs::read(&args.file).with_context(context)?;
     if pmemcheck::is_log(&bytes) {
+        let log = pmemcheck::Log::parse(&bytes).with_context(context)?;
+        let mut initial = Vec::new();
+        if let Some(path) = &args.initial {
+            anyhow::ensure!(
+                log.file_count() == 1,
+                "--initial is for a log of one file; this one has {}",
+                log.file_count()
+            );
+            initial = fs::read(path).with_context(|| path.display().to_string())?;
+        }
         let mut events = 0;
         replace(&args.output, &args.file, |out| {
-            events =
-                pmemcheck::import(&bytes, args.initial.as_deref(), out).with_context(context)?;
+            events = pmemcheck::import(&log, &initial, out)?;
             Ok(())
         })
         .with_context(|| args.output.display().to_string())?;

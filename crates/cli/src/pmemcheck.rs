@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use powerfail_model::{
@@ -86,28 +86,39 @@ fn operation(part: &str) -> anyhow::Result<Option<Operation<'_>>> {
                 (1..=STORE_MAX).contains(&len_bytes),
                 "a store has 1 to 8 bytes"
             );
+            ensure_range(address, len_bytes)?;
             Some(Operation::Store {
                 address,
                 value,
                 len_bytes,
             })
         }
-        "FLUSH" => Some(Operation::Flush {
-            address: number(fields)?,
-            len_bytes: number(fields)?,
-        }),
+        "FLUSH" => {
+            let (address, len_bytes) = (number(fields)?, number(fields)?);
+            ensure_range(address, len_bytes)?;
+            Some(Operation::Flush { address, len_bytes })
+        }
         "FENCE" => Some(Operation::Fence),
         "REGISTER_FILE" => {
             let path = fields.next().context("a field is missing")?;
+            let (address, len_bytes, offset) = (number(fields)?, number(fields)?, number(fields)?);
+            ensure_range(address, len_bytes)?;
+            ensure_range(offset, len_bytes)?;
             Some(Operation::Register {
                 path,
-                address: number(fields)?,
-                len_bytes: number(fields)?,
-                offset: number(fields)?,
+                address,
+                len_bytes,
+                offset,
             })
         }
         _ => None,
     })
+}
+
+fn ensure_range(from: u64, len_bytes: u64) -> anyhow::Result<()> {
+    let end = from.checked_add(len_bytes.max(1));
+    anyhow::ensure!(end.is_some(), "the range ends beyond the last address");
+    Ok(())
 }
 
 fn number<'a>(fields: &mut impl Iterator<Item = &'a str>) -> anyhow::Result<u64> {
@@ -152,27 +163,56 @@ impl Mappings {
     }
 }
 
-/// Writes the trace of a log. `initial` is what the only file of it held before. Returns the number of events.
-pub(crate) fn import(
-    bytes: &[u8],
-    initial: Option<&Path>,
-    out: &mut fs::File,
-) -> anyhow::Result<u64> {
-    let text = std::str::from_utf8(bytes).context("the log is not text")?;
-    let operations = operations(text)?;
-    let mut mappings = Mappings::default();
-    for operation in &operations {
-        if let Operation::Register {
-            path,
-            address,
-            len_bytes,
-            offset,
-        } = *operation
-        {
-            mappings.add(path, address, len_bytes, offset);
+/// A log that was read and makes sense.
+pub(crate) struct Log<'a> {
+    operations: Vec<Operation<'a>>,
+    mappings: Mappings,
+}
+
+impl<'a> Log<'a> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> anyhow::Result<Self> {
+        let text = std::str::from_utf8(bytes).context("the log is not text")?;
+        let operations = operations(text)?;
+        let mut mappings = Mappings::default();
+        for operation in &operations {
+            if let Operation::Register {
+                path,
+                address,
+                len_bytes,
+                offset,
+            } = *operation
+            {
+                mappings.add(path, address, len_bytes, offset);
+            }
         }
+        anyhow::ensure!(!mappings.pools.is_empty(), "no file is registered");
+        for operation in &operations {
+            if let Operation::Store {
+                address, len_bytes, ..
+            }
+            | Operation::Flush { address, len_bytes } = *operation
+            {
+                mappings.place(address)?;
+                mappings.place(address + len_bytes.max(1) - 1)?;
+            }
+        }
+        Ok(Self {
+            operations,
+            mappings,
+        })
     }
-    anyhow::ensure!(!mappings.pools.is_empty(), "no file is registered");
+
+    pub(crate) const fn file_count(&self) -> usize {
+        self.mappings.pools.len()
+    }
+}
+
+/// Writes the trace of a log. `initial` is what its first file held before. Returns the number of events.
+pub(crate) fn import(log: &Log<'_>, initial: &[u8], out: &mut fs::File) -> anyhow::Result<u64> {
+    let Log {
+        operations,
+        mappings,
+    } = log;
     let mut image = SparseImage::new();
     let mut pages: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); mappings.pools.len()];
     let meta = Meta {
@@ -184,27 +224,19 @@ pub(crate) fn import(
     for pool in &mappings.pools {
         writer.define_pool(pool)?;
     }
-    if let Some(initial) = initial {
-        anyhow::ensure!(
-            mappings.pools.len() == 1,
-            "--initial is for a log of one file; this one has {}",
-            mappings.pools.len()
-        );
-        let content = fs::read(initial).with_context(|| initial.display().to_string())?;
-        for (page, bytes) in content.chunks(PAGE_BYTES).enumerate() {
-            if bytes.iter().any(|byte| *byte != 0) {
-                let offset = PoolOffset((page * PAGE_BYTES) as u64);
-                writer.initial_image(PoolIndex(0), offset, bytes)?;
-                image.write(Place::new(PoolIndex(0), offset), bytes);
-                pages[0].insert(page as u64);
-            }
+    for (page, bytes) in initial.chunks(PAGE_BYTES).enumerate() {
+        if bytes.iter().any(|byte| *byte != 0) {
+            let offset = PoolOffset((page * PAGE_BYTES) as u64);
+            writer.initial_image(PoolIndex(0), offset, bytes)?;
+            image.write(Place::new(PoolIndex(0), offset), bytes);
+            pages[0].insert(page as u64);
         }
     }
     let thread = writer.define_thread(&Thread {
         os_id: 0,
         name: None,
     })?;
-    for operation in &operations {
+    for operation in operations {
         match *operation {
             Operation::Register { .. } => {}
             Operation::Store {

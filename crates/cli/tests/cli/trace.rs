@@ -529,6 +529,7 @@ fn what_a_log_held_before_is_given() {
         let run = powerfail(&["trace", "import", &log, "-o", &out]);
         assert_eq!(run.code, 2, "{}", run.stdout);
         assert!(run.stderr.contains(words), "{}", run.stderr);
+        assert!(!run.stderr.contains(&out), "{}", run.stderr);
         assert!(!std::path::Path::new(&out).exists());
     };
     refused("START|FENCE", "no STOP");
@@ -542,6 +543,13 @@ fn what_a_log_held_before_is_given() {
         &format!("{register}|STORE;0x1000;0x1;0x20|STOP"),
         "1 to 8 bytes",
     );
+    let beyond = "beyond the last address";
+    refused(
+        &format!("{register}|FLUSH;0x1000;0xffffffffffffffff|STOP"),
+        beyond,
+    );
+    let after_end = "0x2003 is in no registered file";
+    refused(&format!("{register}|STORE;0x1ffc;0x1;0x8|STOP"), after_end);
     refused(
         &format!("{register}|STORE;0x1000;zero;0x8|STOP"),
         "`zero` is not a number",
