@@ -4,36 +4,38 @@
 mod kill;
 mod lazy;
 mod snapshot;
+mod zygote_process;
 
 pub use kill::KillHandle;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use powerfail_finding::RecoveryOutcome;
 use powerfail_trace::Module;
-use serde::de::DeserializeOwned;
 
-use crate::descriptors;
 use crate::error::OracleError;
 use crate::hang::SharedKnowledge;
 use crate::lazy::{SharedFile, write_pools};
 use crate::message::{
     FailureKind, IsolationLevel, Request, RunOptions, RunReply, RunResult, Setup, SetupReply,
-    StageModules, StartMode, receive, send,
+    StageModules, StartMode,
 };
 use crate::oracle::OracleSettings;
 use crate::plan::PoolMapping;
 use crate::slot::snapshot::Snapshots;
+use crate::slot::zygote_process::{Launch, ZygoteProcess};
 use crate::verdict::{Backtrace, Failure, Stage, SuspectLine, Verdict};
-use crate::zygote::ZYGOTE_NAME;
+
+/// The number of the signal.
+const SIGKILL: i32 = 9;
+/// What a recovery did during which its zygote died.
+pub(crate) const ENDED_SUPERVISOR: &str =
+    "the process that supervises recovery ended: recovery killed it, or memory ran out";
 
 /// How far a slot is isolated from the rest of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +51,9 @@ pub struct Isolation {
 /// Runs recovery on one set of private files. It can be sent to another thread; its runs are sequential.
 #[derive(Debug)]
 pub struct Slot {
-    zygote: Child,
+    launch: Launch,
+    zygote: ZygoteProcess,
     kill_handle: KillHandle,
-    socket: UnixStream,
     isolation: Isolation,
     timeout: Duration,
     max_dump_bytes: u64,
@@ -89,19 +91,20 @@ impl Slot {
         hangs: &SharedKnowledge,
     ) -> Result<StartedSlot, OracleError> {
         let failed = OracleError::system::<io::Error>("start the process that starts recoveries");
-        let (socket, theirs) = UnixStream::pair().map_err(&failed)?;
-        let program = settings.zygote.as_deref();
-        let zygote = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
-            .arg0(ZYGOTE_NAME)
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(&failed)?;
-        let kill_handle = KillHandle::of(&zygote).map_err(&failed)?;
+        let launch = Launch {
+            program: settings.zygote.clone(),
+            setup: setup.clone(),
+            runtime: runtime
+                .map(OwnedFd::try_clone)
+                .transpose()
+                .map_err(&failed)?,
+        };
+        let zygote = ZygoteProcess::start(&launch).map_err(&failed)?;
+        let kill_handle = KillHandle::of(&zygote.child).map_err(&failed)?;
         let mut slot = Self {
+            launch,
             zygote,
             kill_handle,
-            socket,
             isolation: Isolation {
                 own_mounts: !setup.mounted_pools.is_empty(),
                 own_processes: setup.level == IsolationLevel::Full,
@@ -126,12 +129,8 @@ impl Slot {
             write_pools(&file, &paths).map_err(&failed)?;
             slot.file = Some(file);
         }
-        // If this fails, the zygote has ended, which receiving shows.
-        let _ = send(&slot.socket, setup);
-        if let (Some(runtime), Some(file)) = (runtime, &slot.file) {
-            let _ = descriptors::send(&slot.socket, [runtime.as_fd(), file.as_fd()]);
-        }
-        match slot.receive()? {
+        slot.zygote.set_up(&slot.launch, slot.file.as_ref());
+        match slot.zygote.receive()? {
             SetupReply::Ready { placeholders } => {
                 slot.placeholders = placeholders;
                 Ok(StartedSlot::Ready(Box::new(slot)))
@@ -220,8 +219,8 @@ impl Slot {
     /// The modules that each command had loaded when it was forked from a snapshot or explored, to resolve
     /// addresses in choices.
     pub fn modules(&mut self) -> Result<Vec<(Stage, Vec<Module>)>, OracleError> {
-        self.send(&Request::Modules)?;
-        let of_stages: Vec<StageModules> = self.receive()?;
+        self.zygote.send(&Request::Modules)?;
+        let of_stages: Vec<StageModules> = self.zygote.receive()?;
         let pair = |it: StageModules| (it.stage, it.modules);
         Ok(of_stages.into_iter().map(pair).collect())
     }
@@ -236,10 +235,10 @@ impl Slot {
     }
 
     pub(super) fn request_run(&mut self, options: RunOptions) -> Result<RunResult, OracleError> {
-        self.remove_leftovers(&self.placeholders)?;
-        self.tell_hangs()?;
-        self.send(&Request::Run(options))?;
-        let mut ran: RunResult = self.receive()?;
+        let mut ran = match self.exchange_run(options) {
+            Err(OracleError::ZygoteDied) if self.revive() => self.ended_its_supervisor(),
+            ran => ran?,
+        };
         self.hangs.add(std::mem::take(&mut ran.shown));
         for suspect in std::mem::take(&mut ran.suspects) {
             if !self.suspects.iter().any(|it| it.word == suspect.word) {
@@ -247,6 +246,47 @@ impl Slot {
             }
         }
         Ok(ran)
+    }
+
+    fn exchange_run(&mut self, options: RunOptions) -> Result<RunResult, OracleError> {
+        self.remove_leftovers(&self.placeholders)?;
+        self.tell_hangs()?;
+        self.zygote.send(&Request::Run(options))?;
+        self.zygote.receive()
+    }
+
+    /// The outcome of a recovery during which the zygote died.
+    fn ended_its_supervisor(&self) -> RunResult {
+        let output = format!("[powerfail: {ENDED_SUPERVISOR}]\n");
+        RunResult::of(RunReply::Failure {
+            stage: Stage::Recovery,
+            kind: FailureKind::Signaled(SIGKILL),
+            output,
+            backtrace: None,
+        })
+    }
+
+    /// Starts another zygote in place of one that has died. Whether there is one now: not if the slot was killed.
+    pub(super) fn revive(&mut self) -> bool {
+        if self.kill_handle.is_killed() {
+            return false;
+        }
+        let Ok(zygote) = ZygoteProcess::start(&self.launch) else {
+            return false;
+        };
+        // The mounts of the old one are gone as soon as it was waited for.
+        self.zygote = zygote;
+        let replaced = self.kill_handle.replace(&self.zygote.child);
+        self.hangs_version = 0;
+        let cleared = self.remove_leftovers(&[]);
+        self.zygote.set_up(&self.launch, self.file.as_ref());
+        match self.zygote.receive() {
+            Ok(SetupReply::Ready { placeholders }) => {
+                self.placeholders = placeholders;
+                replaced.is_ok() && cleared.is_ok()
+            }
+            _ => false,
+        }
     }
 
     /// Lines that look like failures, from runs that succeeded since the last call: one for each word.
@@ -257,14 +297,10 @@ impl Slot {
     /// Tells the zygote what other slots have learned about hangs.
     pub(super) fn tell_hangs(&mut self) -> Result<(), OracleError> {
         if let Some((version, known)) = self.hangs.newer_than(self.hangs_version) {
-            self.send(&Request::Learn(known))?;
+            self.zygote.send(&Request::Learn(known))?;
             self.hangs_version = version;
         }
         Ok(())
-    }
-
-    pub(super) fn send(&self, request: &Request) -> Result<(), OracleError> {
-        send(&self.socket, request).map_err(|_| OracleError::ZygoteDied)
     }
 
     pub(super) fn error_of(&self, reply: RunReply) -> OracleError {
@@ -287,17 +323,6 @@ impl Slot {
             },
             RunReply::SnapshotLost { reason } => OracleError::SnapshotLost { reason },
             RunReply::Success { .. } | RunReply::Failure { .. } => OracleError::ZygoteDied,
-        }
-    }
-
-    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> Result<T, OracleError> {
-        match receive(&self.socket) {
-            Ok(Some(message)) => Ok(message),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(OracleError::System {
-                action: "decode a message of the process that starts recoveries",
-                source: error,
-            }),
-            Ok(None) | Err(_) => Err(OracleError::ZygoteDied),
         }
     }
 
@@ -348,9 +373,7 @@ fn directories_of_pools_only(mappings: &[PoolMapping]) -> BTreeMap<PathBuf, Vec<
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // When the socket closes, the zygote ends, and with it everything that it started.
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
-        let _ = self.zygote.wait();
+        self.zygote.end();
         // Its mounts are gone with it. Files that cannot be removed stay.
         let _ = self.remove_leftovers(&[]);
     }

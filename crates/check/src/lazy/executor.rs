@@ -181,16 +181,20 @@ impl LazyExecutor for OracleExecutor<'_, '_> {
         overlay: &[Patch],
         request: &ExploreRequest<'_>,
     ) -> Result<Attempt, CheckError> {
-        self.image
-            .prepare_with(&self.cursor, &CrashState::default(), overlay)?;
-        match self.slot.explore(request) {
-            Ok(explored) => {
-                self.modules.clear();
-                Ok(Attempt::Explored(explored))
-            }
-            Err(OracleError::NotExplorable { reason }) => Ok(Attempt::Refused { reason }),
-            Err(OracleError::NotForkable { .. }) => Ok(Attempt::NotForkable),
-            Err(error) => Err(error.into()),
+        loop {
+            self.image
+                .prepare_with(&self.cursor, &CrashState::default(), overlay)?;
+            return match self.slot.explore(request) {
+                Ok(explored) => {
+                    self.modules.clear();
+                    Ok(Attempt::Explored(explored))
+                }
+                // Its command is executed from now on, so this happens once for each command.
+                Err(OracleError::SnapshotLost { .. }) => continue,
+                Err(OracleError::NotExplorable { reason }) => Ok(Attempt::Refused { reason }),
+                Err(OracleError::NotForkable { .. }) => Ok(Attempt::NotForkable),
+                Err(error) => Err(error.into()),
+            };
         }
     }
 

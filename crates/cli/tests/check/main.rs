@@ -13,6 +13,7 @@ mod configuration;
 mod demo;
 mod determinism;
 mod eager;
+mod hostile;
 mod interrupted;
 mod lazy;
 mod options;

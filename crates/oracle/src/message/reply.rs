@@ -129,6 +129,20 @@ pub(crate) struct RunResult {
     pub(crate) suspects: Vec<SuspectLine>,
 }
 
+impl RunResult {
+    /// A reply, and nothing else to tell.
+    pub(crate) fn of(reply: RunReply) -> Self {
+        Self {
+            reply,
+            outputs: Vec::new(),
+            from_snapshot: false,
+            snapshot_note: None,
+            shown: HangKnowledge::default(),
+            suspects: Vec::new(),
+        }
+    }
+}
+
 /// One lazy execution. Choices, log and notes have the form that they have in the shared file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LazyReply {

@@ -10,9 +10,9 @@ use crate::lazy::{
     Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, Note, Orders, Unfit, choices_of,
     log_of, notes_of, read_masks, write_table,
 };
-use crate::message::{ExploreOptions, ExploreReply, LazyReply, Refusal, Request};
+use crate::message::{ExploreOptions, ExploreReply, LazyReply, Refusal, Request, RunReply};
 use crate::plan::PoolMapping;
-use crate::slot::Slot;
+use crate::slot::{ENDED_SUPERVISOR, Slot};
 
 impl Slot {
     /// Explores what recovery can observe on the private files, which must hold the newest content of
@@ -75,24 +75,48 @@ impl Slot {
                 return Err(OracleError::system("describe a crash")(error));
             }
         };
-        self.remove_leftovers(&self.placeholders)?;
-        self.tell_hangs()?;
-        self.send(&Request::Explore(ExploreOptions {
+        let options = ExploreOptions {
             private,
             with_log: request.log,
             with_notes: notes,
             max_executions: request.max_executions,
-        }))?;
+        };
+        let explored = match self.exchange_explore(options, &lines, &places) {
+            Err(OracleError::ZygoteDied) if self.revive() => {
+                Err(refusal(private, ENDED_SUPERVISOR))
+            }
+            explored => explored,
+        };
         let mut explored = LazyExecutions {
             forked: fork,
             kept: private,
-            ..LazyExecutions::default()
+            ..explored?
         };
+        if let Some(file) = &self.file {
+            let failed = OracleError::system("read the shared file");
+            explored.read = read_masks(file, &places).map_err(&failed)?;
+            explored.traps = file.traps().map_err(&failed)?;
+            explored.steps = file.steps().map_err(&failed)?;
+        }
+        Ok(explored)
+    }
+
+    /// Requests executions and receives all of them.
+    fn exchange_explore(
+        &mut self,
+        options: ExploreOptions,
+        lines: &[u32],
+        places: &[u32],
+    ) -> Result<LazyExecutions, OracleError> {
+        self.remove_leftovers(&self.placeholders)?;
+        self.tell_hangs()?;
+        self.zygote.send(&Request::Explore(options))?;
+        let mut explored = LazyExecutions::default();
         loop {
-            match self.receive()? {
+            match self.zygote.receive()? {
                 ExploreReply::Executions(executions) => {
                     for execution in executions {
-                        let execution = self.execution_of(execution, &lines, &places)?;
+                        let execution = self.execution_of(execution, lines, places)?;
                         explored.executions.push(execution);
                     }
                 }
@@ -104,24 +128,23 @@ impl Slot {
                     self.hangs.add(shown);
                     explored.stopped = stopped;
                     explored.warnings = warnings;
-                    break;
+                    return Ok(explored);
                 }
                 ExploreReply::Refused(Refusal { kind, reason }) => {
                     return Err(match kind {
-                        RefusalKind::NotForkable if private => OracleError::NotForkable { reason },
+                        RefusalKind::NotForkable if options.private => {
+                            OracleError::NotForkable { reason }
+                        }
                         _ => OracleError::NotExplorable { reason },
                     });
+                }
+                // Executions that change no file can be repeated without the snapshot.
+                ExploreReply::NoVerdict(RunReply::SnapshotLost { reason }) if options.private => {
+                    return Err(OracleError::NotForkable { reason });
                 }
                 ExploreReply::NoVerdict(reply) => return Err(self.error_of(reply)),
             }
         }
-        if let Some(file) = &self.file {
-            let failed = OracleError::system("read the shared file");
-            explored.read = read_masks(file, &places).map_err(&failed)?;
-            explored.traps = file.traps().map_err(&failed)?;
-            explored.steps = file.steps().map_err(&failed)?;
-        }
-        Ok(explored)
     }
 
     /// At which places of the slot the pools of a table are.
@@ -169,6 +192,16 @@ impl Slot {
             log,
             notes,
         })
+    }
+}
+
+/// Why there is no exploration: it is possible without forking, or not at all.
+fn refusal(private: bool, reason: &str) -> OracleError {
+    let reason = reason.to_owned();
+    if private {
+        OracleError::NotForkable { reason }
+    } else {
+        OracleError::NotExplorable { reason }
     }
 }
 

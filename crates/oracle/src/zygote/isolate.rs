@@ -19,6 +19,40 @@ pub(crate) fn leave_the_terminal() {
     system::fix_addresses();
 }
 
+/// The process that started this one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    process: i32,
+    group: i32,
+}
+
+impl Host {
+    /// To be called before namespaces are entered, in which it has no number.
+    pub(crate) fn current() -> Self {
+        let parent = rustix::process::getppid();
+        let group = rustix::process::getpgid(parent).ok();
+        Self {
+            process: parent.map_or(0, |it| it.as_raw_nonzero().get()),
+            group: group.map_or(0, |it| it.as_raw_nonzero().get()),
+        }
+    }
+
+    /// The processes that commands must not signal and, as negative numbers, process groups.
+    pub(crate) fn supervisors(self, level: IsolationLevel) -> Vec<i32> {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        match level {
+            // Others are not visible.
+            IsolationLevel::Full => vec![own],
+            IsolationLevel::Mounts | IsolationLevel::None => {
+                let mut all = vec![own, -own, self.process, -self.group];
+                // 0 stands for the own group of a command.
+                all.retain(|it| *it != 0);
+                all
+            }
+        }
+    }
+}
+
 /// Isolates this process as far as the level says. With a process namespace, this function returns in the first
 /// process of the namespace; the process that called it only waits for that one.
 pub(crate) fn enter(

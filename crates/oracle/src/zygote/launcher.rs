@@ -19,6 +19,7 @@ use crate::zygote::capture::{Capture, Patterns};
 use crate::zygote::processes::StartedCommand;
 use crate::zygote::runtime::Runtime;
 use crate::zygote::runtime_socket::RuntimeSocket;
+use crate::zygote::signal_filter::SignalFilter;
 use crate::zygote::spawn::{self, CStrings, ChildStack, Start};
 
 /// What observes a command.
@@ -44,6 +45,7 @@ pub(crate) struct Launcher {
     other_patterns: Rc<Patterns>,
     stack: ChildStack,
     dies_with_parent: bool,
+    filter: SignalFilter,
     /// What `{port}` stands for in this run.
     pub(crate) port: u16,
     /// Whether standard error of a command that is executed has a pipe of its own.
@@ -55,6 +57,7 @@ impl Launcher {
     pub(crate) fn new(
         plan: Rc<ResolvedPlan>,
         owns_namespace: bool,
+        supervisors: &[i32],
         runtime: Option<Runtime>,
     ) -> Self {
         let ready = match plan.server.as_ref().map(|it| &it.ready) {
@@ -76,6 +79,7 @@ impl Launcher {
             }),
             stack: ChildStack::new(),
             dies_with_parent: !owns_namespace,
+            filter: SignalFilter::new(supervisors),
             port: 0,
             separates_errors: false,
             runtime,
@@ -156,6 +160,7 @@ impl Launcher {
                 (None, None) => &[],
             },
             libraries_low: exploring.is_some(),
+            filter: &self.filter,
         };
         let pid = match spawn::start(&start, &mut self.stack) {
             Ok(pid) => pid,

@@ -135,6 +135,11 @@ impl Run<'_, '_, '_> {
             if !self.processes.is_kept(snapshot.pid) {
                 return Err(self.lost());
             }
+            if hang.is_none() && Instant::now() >= watch.next() && self.processes.has_stopped() {
+                // A branch stopped one that waits for it, which cannot report its end any more.
+                self.processes.end_kept(snapshot.pid)?;
+                return Err(self.lost());
+            }
             if hang.is_none() && self.hangs(&mut watch, index) {
                 hang = Some(self.end_active(snapshot));
                 deadline = Some(Instant::now() + super::run::GRACE);

@@ -33,6 +33,7 @@ impl<'a> PlanRunner<'a> {
     pub(crate) fn new(
         plan: ResolvedPlan,
         socket: &'a UnixStream,
+        supervisors: &[i32],
         owns_namespace: bool,
         runtime: Option<Runtime>,
         expiry: Option<File>,
@@ -42,7 +43,7 @@ impl<'a> PlanRunner<'a> {
         let plan = Rc::new(plan);
         Ok(Self {
             supervision: Supervision::new(socket, owns_namespace, plan.max_dump_bytes, expiry)?,
-            launcher: Launcher::new(Rc::clone(&plan), owns_namespace, runtime),
+            launcher: Launcher::new(Rc::clone(&plan), owns_namespace, supervisors, runtime),
             snapshots: Snapshots::default(),
             known: HangKnowledge::default(),
             plan,

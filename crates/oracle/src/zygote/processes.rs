@@ -191,6 +191,11 @@ impl<'s, 'a> Processes<'s, 'a> {
         found
     }
 
+    /// Whether a signal has stopped a process of the run.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.descendants().iter().any(|it| stack::is_stopped(*it))
+    }
+
     /// Whether a deadline has passed.
     pub(crate) fn is_over(&self, deadline: Instant) -> bool {
         self.has_expired || Instant::now() >= deadline
@@ -259,6 +264,7 @@ impl<'s, 'a> Processes<'s, 'a> {
         if child {
             let _ = rustix::io::read(&self.supervision.signals, &mut self.supervision.buffer);
             self.reap()?;
+            self.end_stopped_snapshots();
         }
         self.receive()?;
         // Afterwards: what ended has written all that it will.
@@ -337,6 +343,14 @@ impl<'s, 'a> Processes<'s, 'a> {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// A snapshot that was stopped can neither fork nor report the end of what it forked.
+    fn end_stopped_snapshots(&self) {
+        let kept = self.supervision.kept.iter();
+        for snapshot in kept.filter(|it| system::has_stopped(**it)) {
+            system::kill(*snapshot, libc::SIGKILL);
         }
     }
 

@@ -28,6 +28,9 @@ const SHELL_TERMINATED: i32 = 128 + libc::SIGTERM;
 /// How long a snapshot may take to report the end of an execution that was killed.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
+/// Why a command may have died of SIGSYS.
+const SIGNALLED_SUPERVISOR: &str = "a command gets SIGSYS when it sends a signal to every process or to the process that supervises it";
+
 /// The signal that ended the command of a shell, which exits with 128 and its number then.
 fn crash_behind_shell(status: i32) -> Option<i32> {
     let crashes = [
@@ -511,6 +514,10 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
     pub(crate) fn failure(&self, index: usize, kind: FailureKind, note: &str) -> EarlyEnd {
         let command = &self.processes.commands[index];
         let mut output = command.capture.text_with_errors_first();
+        let note = match kind {
+            FailureKind::Signaled(libc::SIGSYS) if note.is_empty() => SIGNALLED_SUPERVISOR,
+            _ => note,
+        };
         if !note.is_empty() {
             if !output.is_empty() && !output.ends_with('\n') {
                 output.push('\n');

@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::net::UnixStream;
 
 use crate::descriptors;
-use crate::hang::HangKnowledge;
 use crate::lazy::SharedFile;
 use crate::message::{
     ExploreOptions, ExploreReply, IsolationLevel, LazyReply, Request, RunReply, RunResult, Setup,
@@ -16,6 +15,7 @@ use crate::zygote::isolate;
 use crate::zygote::launcher::Launcher;
 use crate::zygote::plan_runner::PlanRunner;
 use crate::zygote::pool_mounts::PoolMounts;
+use crate::zygote::privileges;
 use crate::zygote::runtime::Runtime;
 use crate::zygote::system;
 
@@ -65,6 +65,7 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
         let file = SharedFile::from_descriptor(file);
         runtime = Some(Runtime::new(library, file, &setup.plan.environment));
     }
+    let host = isolate::Host::current();
     let socket = match isolate::enter(setup.level, socket) {
         Ok(socket) => socket,
         Err((socket, error)) => {
@@ -99,7 +100,17 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
     }
     let input = Launcher::input(&setup.plan).to_path_buf();
     let owns_namespace = setup.level == IsolationLevel::Full;
-    let mut runner = match PlanRunner::new(setup.plan, &socket, owns_namespace, runtime, expiry) {
+    privileges::reduce_for_commands();
+    let supervisors = host.supervisors(setup.level);
+    let runner = PlanRunner::new(
+        setup.plan,
+        &socket,
+        &supervisors,
+        owns_namespace,
+        runtime,
+        expiry,
+    );
+    let mut runner = match runner {
         Ok(runner) => runner,
         Err(error) => {
             let failed = SetupReply::Failed {
@@ -123,15 +134,8 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
                 answer(request, &mut runner, &socket)?;
             }
             (Request::Run(_), Err(error)) => {
-                let result = RunResult {
-                    reply: RunReply::ZygoteFailed((&error).into()),
-                    outputs: Vec::new(),
-                    from_snapshot: false,
-                    snapshot_note: None,
-                    shown: HangKnowledge::default(),
-                    suspects: Vec::new(),
-                };
-                send(&socket, &result)?;
+                let reply = RunReply::ZygoteFailed((&error).into());
+                send(&socket, &RunResult::of(reply))?;
             }
             (Request::Explore(_), Err(error)) => {
                 let reply = RunReply::ZygoteFailed((&error).into());

@@ -16,6 +16,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use crate::plan::Limits;
+use crate::zygote::signal_filter::SignalFilter;
 
 const STACK_BYTES: usize = 64 << 10;
 
@@ -55,6 +56,8 @@ pub(crate) struct Start<'a> {
     /// Whether its libraries lie in the middle of the address space instead of at its top, as in a
     /// recording: there is room on both sides then for code that is jumped to.
     pub(crate) libraries_low: bool,
+    /// Ends it when it signals what it must not.
+    pub(crate) filter: &'a SignalFilter,
 }
 
 /// The stack of children, one after another.
@@ -161,6 +164,7 @@ fn execute(start: &Start<'_>, parent: i32) -> c_int {
         let mut none = MaybeUninit::<libc::sigset_t>::zeroed();
         libc::sigemptyset(none.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+        install(&start.filter.program());
         if start.traced && libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) < 0 {
             return *libc::__errno_location();
         }
@@ -170,5 +174,29 @@ fn execute(start: &Start<'_>, parent: i32) -> c_int {
             start.environment.pointers.as_ptr(),
         );
         *libc::__errno_location()
+    }
+}
+
+/// Installs a filter for this process and what it executes. Where the kernel has no filters, there is none.
+///
+/// # Safety
+///
+/// The program is one that the caller keeps until the call returns.
+unsafe fn install(program: &libc::sock_fprog) {
+    // SAFETY: system calls on numbers, and on a program that the kernel copies.
+    unsafe {
+        let set = || {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+                ptr::from_ref(program),
+            )
+        };
+        if set() != 0 {
+            // Without rights of its own, a process may filter only what gains none either.
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            set();
+        }
     }
 }

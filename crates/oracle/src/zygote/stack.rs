@@ -323,6 +323,11 @@ pub(crate) fn waits_for_ever(process: i32, thread: i32) -> bool {
     is_wait && !tracer::handles_timers(thread)
 }
 
+/// Whether a signal has stopped a process. A tracer does not do that.
+pub(crate) fn is_stopped(process: i32) -> bool {
+    state_of(process, process) == Some('T')
+}
+
 /// The letter after the name, which is in parentheses and may contain any.
 fn state_of(process: i32, thread: i32) -> Option<char> {
     let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok()?;

@@ -3,6 +3,7 @@
 mod backtraces;
 mod exploring;
 mod hangs;
+mod hostile;
 mod judging;
 mod noting;
 mod observing;

@@ -242,8 +242,10 @@ fn a_recovery_that_behaves_differently_is_executed() {
     let place = Place::new();
     let mut slot = slot(&place, &recovery("open={pool} kill-parent say=x"), WAYS[0]);
     for _ in 0..4 {
-        // The first process of a namespace ignores the signal.
-        assert!(is_success(&slot.run().unwrap()));
+        // It cannot end its supervisor, and fails for trying.
+        let failed = failure(slot.run().unwrap());
+        let is_trapped = matches!(failed.outcome, RecoveryOutcome::Signal { signal: 31, .. });
+        assert!(is_trapped, "{:?}", failed.outcome);
     }
     let note = slot.snapshot_note().unwrap();
     assert!(note.contains("has a different outcome"), "{note}");

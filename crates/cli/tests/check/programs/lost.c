@@ -64,7 +64,8 @@ int main(int argc, char **argv)
 		return recover(pool);
 	}
 	if (pm_mode(argc, argv, "kill-parent")) {
-		if (pool->count == 3)
+		// A process that is forked from a snapshot has it as its parent.
+		if (pool->count == 3 && getppid() != 1)
 			kill(getppid(), SIGKILL);
 		return recover(pool);
 	}

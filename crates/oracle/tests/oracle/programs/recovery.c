@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +95,20 @@ int main(int count, char **words) {
             kill(0, SIGKILL);
         } else if (strcmp(word, "kill-parent") == 0) {
             kill(getppid(), SIGKILL);
+        } else if (strcmp(word, "stop-parent") == 0) {
+            kill(getppid(), SIGSTOP);
+        } else if (strcmp(word, "kill-everyone") == 0) {
+            kill(-1, SIGKILL);
+        } else if (strcmp(word, "ask-parent") == 0) {
+            kill(getppid(), 0);
+            kill(-1, 0);
+        } else if (strcmp(word, "kill-parent-unseen") == 0) {
+            int parent = syscall(SYS_pidfd_open, getppid(), 0);
+            if (syscall(SYS_pidfd_send_signal, parent, SIGKILL, NULL, 0) != 0) return 97;
+            pause();
+        } else if (strcmp(word, "unmount") == 0) {
+            for (int mount = 0; mount < 2; mount++)
+                if (umount2(mount ? "/" : "/dev/shm", MNT_DETACH) == 0) return 98;
         } else if (strcmp(word, "refuse") == 0) {
             if (refuse) refuse(argument);
         } else if (strcmp(word, "refuse-forked") == 0) {
