@@ -462,8 +462,9 @@ impl<'t> Runner<'t> {
             return Ok(None);
         }
         let before = contents_of(&paths);
-        let mut ran =
-            self.run_prepared(is_interrupted, |slot| Ok(vec![slot.run_and_capture()?]))?;
+        let mut ran = self.run_prepared(is_interrupted, |slot| {
+            Ok(vec![slot.run_on_changed_pools()?])
+        })?;
         let Some((verdict, outputs)) = ran.pop() else {
             return Ok(None);
         };

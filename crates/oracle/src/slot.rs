@@ -207,7 +207,7 @@ impl Slot {
     pub fn backtrace_of_crash(&mut self) -> Result<Option<Backtrace>, OracleError> {
         let options = RunOptions {
             start: StartMode::ExecuteTraced,
-            with_outputs: false,
+            ..RunOptions::default()
         };
         match self.request_run(options)?.reply {
             RunReply::Success { .. } => Ok(None),

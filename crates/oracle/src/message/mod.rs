@@ -14,6 +14,6 @@ pub(crate) use reply::{
     Bytes, ExploreReply, FailureKind, LazyReply, Refusal, RunReply, RunResult, StageModules,
     SystemFailure,
 };
-pub(crate) use request::{ExploreOptions, Request, RunOptions, StartMode};
+pub(crate) use request::{ExploreOptions, Patience, Request, RunOptions, StartMode};
 pub(crate) use setup::{IsolationLevel, Setup, SetupReply};
 pub(crate) use wire::{receive, send};

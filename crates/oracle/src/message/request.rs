@@ -23,6 +23,17 @@ pub(crate) struct RunOptions {
     pub(crate) start: StartMode,
     /// Whether to report the output of each command, whatever its outcome.
     pub(crate) with_outputs: bool,
+    pub(crate) patience: Patience,
+}
+
+/// How long a command may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Patience {
+    /// As long as the plan says.
+    #[default]
+    Full,
+    /// Only several times as long as commands that succeeded. A hang is not confirmed, so nothing may be reported of it.
+    Short,
 }
 
 impl RunOptions {

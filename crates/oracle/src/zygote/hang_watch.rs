@@ -5,7 +5,8 @@
 //!
 //! - when its whole time limit has passed;
 //! - when it has been busy for the busy limit of the plan, and for much longer than commands that end;
-//! - when it takes much longer than commands that end, and is where a command has already hung;
+//! - when it takes much longer than commands that end, and is where a command has already hung, or was run with short
+//!   patience;
 //! - when each of its threads waits for ever for another one.
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::hang::{CodeAddress, HangKnowledge, HangPlace};
+use crate::message::Patience;
 use crate::verdict::Stage;
 use crate::zygote::stack::{self, Sampler};
 
@@ -36,6 +38,7 @@ const SAMPLES_MAX: usize = 64;
 pub(crate) struct HangRule {
     pub(crate) timeout: Duration,
     pub(crate) busy_limit: Option<Duration>,
+    pub(crate) patience: Patience,
     /// Whether commands may be looked at: not if they are traced.
     pub(crate) looks: bool,
     /// Whether the loads of commands are observed.
@@ -142,9 +145,12 @@ impl HangWatch {
         if self.own < SUSPECT_MIN.max(longest * SUSPECT_TIMES) {
             return None;
         }
+        if self.rule.patience == Patience::Short {
+            return Some(Hang::GivenUp);
+        }
         if let Some(stack) = self.sample(culprit) {
             if known.has(self.stage, &stack) {
-                return Some(Hang::Known);
+                return Some(Hang::GivenUp);
             }
             self.samples.push(stack);
         }
@@ -229,8 +235,8 @@ impl HangWatch {
 pub(crate) enum Hang {
     /// It was given all of its time, or waits for ever.
     Confirmed,
-    /// It is where another one hung.
-    Known,
+    /// It is where another one hung, or is not waited for any longer.
+    GivenUp,
 }
 
 /// What a thread has used, if the kernel counts that.

@@ -68,6 +68,7 @@ impl<'a> PlanRunner<'a> {
         let mut shown = HangKnowledge::default();
         let used = system::time_of_children();
         let result = self.in_a_run(Mode::Run(start), |run| {
+            run.patience = options.patience;
             if let (StartMode::ForkFromSnapshot, Some(runtime)) = (start, &run.launcher.runtime) {
                 runtime.file.just_run()?;
             }

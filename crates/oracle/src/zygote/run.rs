@@ -8,7 +8,7 @@ use powerfail_protocol::explore::RecoveryOrder;
 
 use crate::hang::HangKnowledge;
 use crate::lazy::StageStart;
-use crate::message::{Bytes, FailureKind, Refusal, RunReply, StartMode};
+use crate::message::{Bytes, FailureKind, Patience, Refusal, RunReply, StartMode};
 use crate::plan::{ResolvedCommand, ResolvedPlan, Server};
 use crate::ready::Ready;
 use crate::verdict::Stage;
@@ -78,6 +78,7 @@ pub(crate) struct Run<'r, 's, 'a> {
     pub(crate) launcher: &'r mut Launcher,
     pub(crate) snapshots: &'r mut Snapshots,
     pub(crate) mode: Mode,
+    pub(crate) patience: Patience,
     /// What earlier runs have shown.
     pub(crate) known: &'r HangKnowledge,
     /// What this run shows.
@@ -107,6 +108,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             launcher,
             snapshots,
             mode,
+            patience: Patience::Full,
             known,
             shown: HangKnowledge::default(),
             warnings: Vec::new(),
@@ -427,6 +429,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         let rule = HangRule {
             timeout: self.plan.timeout,
             busy_limit: self.plan.busy_limit,
+            patience: self.patience,
             looks: self.processes.tracer.is_none(),
             is_observed: self.mode == Mode::Lazy,
         };
@@ -445,7 +448,7 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         let culprit = self.process_of(index);
         match watch.look(&self.processes.descendants(), culprit, self.known) {
             None => false,
-            Some(Hang::Known) => true,
+            Some(Hang::GivenUp) => true,
             Some(Hang::Confirmed) => {
                 self.shown.note_hang(watch.place());
                 true

@@ -80,6 +80,16 @@ fn a_busy_recovery_hangs_long_before_its_timeout() {
 }
 
 #[test]
+fn a_hang_on_changed_pools_is_not_waited_for() {
+    let place = Place::new();
+    let mut slot = place.slot(&by_image(&place), WAYS[0]);
+    assert!(is_success(&slot.run_plain().unwrap()));
+    std::fs::write(place.private(), "spin").unwrap();
+    let (verdict, _) = slot.run_on_changed_pools().unwrap();
+    assert_hangs(verdict);
+}
+
+#[test]
 fn a_deadlock_is_seen() {
     let place = Place::new();
     let plan = by_image(&place);
