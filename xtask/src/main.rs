@@ -1,14 +1,16 @@
 //! What developers and CI run: `cargo xtask ci`, `cargo xtask bench`, `cargo xtask fuzz`.
 
+mod cpu_time;
 mod tests;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use xtask::{packages, run, targets};
 
+use crate::cpu_time::CpuTime;
 use crate::tests::Tally;
 
 const USAGE: &str = "\
@@ -244,41 +246,14 @@ fn ci_cargo(arguments: &[&str]) -> Command {
 /// things run as well.
 fn step(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     eprintln!("== {name}");
-    let (start, spent) = (Instant::now(), spent_by_children());
+    let spent = || CpuTime::of("self").children;
+    let (start, before) = (Instant::now(), spent());
     let result = work();
-    let spent = spent_by_children().saturating_sub(spent);
+    let spent = spent().saturating_sub(before);
     eprintln!(
         "== {name}: {:.0} s, {} s of CPU",
         start.elapsed().as_secs_f64(),
         spent.as_secs()
     );
     result
-}
-
-/// The time that the processors have spent on children that have ended, and on theirs.
-fn spent_by_children() -> Duration {
-    let status = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    spent_of_status(&status).unwrap_or_default()
-}
-
-/// The times of children in `/proc/PID/stat`, which are in hundredths of a second.
-fn spent_of_status(status: &str) -> Option<Duration> {
-    // The name of the program, which may contain anything, ends with the last bracket. Fields are counted from one, and
-    // the third follows.
-    let (_, fields) = status.rsplit_once(')')?;
-    let mut times = fields.split_whitespace().skip(16 - 3);
-    let mut next = || times.next()?.parse::<u64>().ok();
-    Some(Duration::from_millis(10 * (next()? + next()?)))
-}
-
-#[cfg(test)]
-mod unit {
-    use super::*;
-
-    #[test]
-    fn the_times_of_children_are_the_sixteenth_and_seventeenth_field() {
-        let status = "7 (a) b) S 4 5 6 7 8 9 10 11 12 13 14 15 160 17 18 19 20";
-        assert_eq!(spent_of_status(status), Some(Duration::from_millis(1770)));
-        assert_eq!(spent_of_status("7 (a"), None);
-    }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::Binary;
+use crate::cpu_time::CpuTime;
 
 /// Tests of one binary that are run in one process.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct Report {
     pub(super) passed: u64,
     /// The names of the failed tests.
     pub(super) failed: Vec<String>,
-    /// How long each completed test took.
+    /// The CPU time of each completed test.
     pub(super) times: Vec<(String, Duration)>,
     took: Duration,
     /// The complete output.
@@ -75,6 +76,7 @@ impl<'b> Part<'b> {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot run {}", self.binary.executable.display()))?;
+        let process = child.id().to_string();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (stamped, errors) = std::thread::scope(|scope| {
             let errors = scope.spawn(move || {
@@ -84,7 +86,8 @@ impl<'b> Part<'b> {
                 String::from_utf8_lossy(&bytes).into_owned()
             });
             let lines = stdout.into_iter().flat_map(|it| lines(BufReader::new(it)));
-            let stamped: Vec<_> = lines.map(|line| (begun.elapsed(), line)).collect();
+            let spent = || CpuTime::of(&process).total();
+            let stamped: Vec<_> = lines.map(|line| (spent(), line)).collect();
             (stamped, errors.join().unwrap_or_default())
         });
         let status = child.wait().context("cannot wait for a test binary")?;
