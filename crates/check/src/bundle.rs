@@ -5,12 +5,16 @@
 //! `lib` in it. A file that a command names relative to its directory keeps its name; for others the word of the command
 //! changes. Pools are not copied: the trace has them. A command behind `sh -c` stays as it is: files that it names are
 //! not found.
+//!
+//! A bundle can be exported again. Its commands may name any file of this machine, so only files of the bundle are copied.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use powerfail_files::Directory;
 
 use crate::output_directory::DirectoryError;
 use crate::recovery::Recovery;
@@ -28,52 +32,79 @@ const SYSTEM: [&str; 8] = [
 const LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
 
 /// Copies what the commands of recovery name, except pools, into a new directory of a bundle. Returns how recovery runs
-/// from there.
+/// from there. If `is_bundle`, recovery is that of another bundle, in whose directory it runs.
 pub(crate) fn pack(
     recovery: &Recovery,
     pools: &[PathBuf],
-    bundle: &Path,
+    bundle: &Directory,
+    is_bundle: bool,
 ) -> Result<Recovery, DirectoryError> {
-    let files = bundle.join(FILES);
-    let libraries = files.join(LIBRARIES);
-    fs::create_dir_all(&libraries).map_err(DirectoryError::file(&libraries))?;
-    let mut packed = recovery.clone();
+    let make = |name: &Path| {
+        let made = bundle.create_directory(name);
+        made.map_err(DirectoryError::file(&bundle.path().join(name)))
+    };
+    let files = make(FILES.as_ref())?;
+    let libraries = make(&Path::new(FILES).join(LIBRARIES))?;
+    let may_copy = |path: &Path| {
+        let own = recovery.working_directory.canonicalize();
+        !is_bundle || own.is_ok_and(|own| path.starts_with(own))
+    };
+    let file = |word: &OsStr, is_program| {
+        let path = file_of(word, is_program, recovery)?;
+        (!pools.contains(&path) && may_copy(&path)).then_some(path)
+    };
     let mut names = Names::default();
-    for command in packed.commands_mut() {
-        for (number, word) in command.iter_mut().enumerate() {
-            let Some(path) = file_of(word, number == 0, recovery) else {
-                continue;
-            };
-            if pools.contains(&path) {
-                continue;
-            }
-            let (name, is_new) = match name_inside(word, &path, recovery) {
-                Some(name) => names.keep(&path, name),
-                None => names.give(&path),
-            };
-            if is_new {
-                let to = files.join(&name);
-                let directory = to.parent().unwrap_or(&files);
-                fs::create_dir_all(directory).map_err(DirectoryError::file(directory))?;
-                fs::copy(&path, &to).map_err(DirectoryError::file(&path))?;
-                pack_libraries(&path, recovery, &libraries)?;
-            }
-            if name_inside(word, &path, recovery).is_none() {
-                *word = Path::new(".").join(name).into_os_string();
+    for (_, command) in recovery.commands() {
+        for (number, word) in command.iter().enumerate() {
+            let path = file(word, number == 0);
+            if let Some((name, path)) =
+                path.and_then(|it| Some((name_inside(word, &it, recovery)?, it)))
+            {
+                names.keep(name, path);
             }
         }
+    }
+    let mut packed = recovery.clone();
+    for command in packed.commands_mut() {
+        for (number, word) in command.iter_mut().enumerate() {
+            let Some(path) = file(word, number == 0) else {
+                continue;
+            };
+            if name_inside(word, &path, recovery).is_none() {
+                *word = Path::new(".").join(names.give(path)).into_os_string();
+            }
+        }
+    }
+    for (name, path) in &names.0 {
+        if let Some(directory) = name.parent() {
+            make(&Path::new(FILES).join(directory))?;
+        }
+        copy(path, &files, name)?;
+        pack_libraries(path, recovery, &libraries, &may_copy)?;
     }
     packed.working_directory = FILES.into();
     Ok(packed)
 }
 
+fn copy(from: &Path, directory: &Directory, name: &Path) -> Result<(), DirectoryError> {
+    let copied = File::open(from).and_then(|from| directory.copy(from, name));
+    copied.map_err(DirectoryError::file(from))
+}
+
+/// Whether recovery, as it is stored, runs from a bundle.
+pub(crate) fn is_packed(stored: &Recovery) -> bool {
+    stored.working_directory == Path::new(FILES)
+}
+
 /// Completes what [`pack`] has made relative to the bundle.
-pub(crate) fn unpack(recovery: &mut Recovery, bundle: &Path) {
-    if recovery.working_directory != Path::new(FILES) {
-        return;
+pub(crate) fn unpack(recovery: &mut Recovery, bundle: &Directory) -> Result<(), DirectoryError> {
+    if !is_packed(recovery) {
+        return Ok(());
     }
-    let bundle = std::path::absolute(bundle).unwrap_or_else(|_| bundle.to_path_buf());
-    recovery.working_directory = bundle.join(FILES);
+    let files = bundle.path().join(FILES);
+    let failed = || DirectoryError::file(&files);
+    bundle.directory(FILES.as_ref()).map_err(failed())?;
+    recovery.working_directory = std::path::absolute(&files).map_err(failed())?;
     let libraries = recovery.working_directory.join(LIBRARIES);
     let environment = &mut recovery.environment;
     let mut paths = vec![libraries];
@@ -84,36 +115,35 @@ pub(crate) fn unpack(recovery: &mut Recovery, bundle: &Path) {
     if let Ok(paths) = std::env::join_paths(paths) {
         environment.push((LIBRARY_PATH.into(), paths));
     }
+    Ok(())
 }
 
-/// The names of files in a bundle.
+/// The files of a bundle: their names in it, and their paths outside.
 #[derive(Default)]
 struct Names(BTreeMap<PathBuf, PathBuf>);
 
 impl Names {
-    /// A file keeps its name. Returns it, and whether it is new.
-    fn keep(&mut self, path: &Path, name: PathBuf) -> (PathBuf, bool) {
-        let is_new = self.0.get(path) != Some(&name);
-        self.0.insert(path.to_path_buf(), name.clone());
-        (name, is_new)
+    /// A file keeps its name.
+    fn keep(&mut self, name: PathBuf, path: PathBuf) {
+        self.0.insert(name, path);
     }
 
-    /// Gives a file a name. Returns it, and whether it is new. Two files of one name get different ones.
-    fn give(&mut self, path: &Path) -> (PathBuf, bool) {
-        if let Some(name) = self.0.get(path) {
-            return (name.clone(), false);
+    /// Gives a file a name, unless it has one. Two files of one name get different ones.
+    fn give(&mut self, path: PathBuf) -> PathBuf {
+        if let Some((name, _)) = self.0.iter().find(|(_, known)| **known == path) {
+            return name.clone();
         }
-        let base = path.file_name().unwrap_or(OsStr::new("file"));
-        let mut name = PathBuf::from(base);
+        let base = path.file_name().unwrap_or(OsStr::new("file")).to_owned();
+        let mut name = PathBuf::from(&base);
         let mut number = 2;
-        while name == Path::new(LIBRARIES) || self.0.values().any(|known| *known == name) {
-            let mut numbered = base.to_owned();
+        while name == Path::new(LIBRARIES) || self.0.contains_key(&name) {
+            let mut numbered = base.clone();
             numbered.push(format!("-{number}"));
             name = numbered.into();
             number += 1;
         }
-        self.0.insert(path.to_path_buf(), name.clone());
-        (name, true)
+        self.0.insert(name.clone(), path);
+        name
     }
 }
 
@@ -144,7 +174,12 @@ fn file_of(word: &OsStr, is_program: bool, recovery: &Recovery) -> Option<PathBu
 }
 
 /// Copies the libraries of a program that do not belong to the system.
-fn pack_libraries(program: &Path, recovery: &Recovery, to: &Path) -> Result<(), DirectoryError> {
+fn pack_libraries(
+    program: &Path,
+    recovery: &Recovery,
+    to: &Directory,
+    may_copy: &dyn Fn(&Path) -> bool,
+) -> Result<(), DirectoryError> {
     let mut linker = Command::new(LINKER);
     linker.arg("--list").arg(program);
     linker.stdin(Stdio::null()).stderr(Stdio::null());
@@ -163,12 +198,14 @@ fn pack_libraries(program: &Path, recovery: &Recovery, to: &Path) -> Result<(), 
             continue;
         };
         let path = rest.rsplit_once(" (").map_or(rest, |(path, _)| path);
-        let Some(path) = file_of(OsStr::new(path), false, recovery) else {
+        let Some(path) = file_of(OsStr::new(path), false, recovery).filter(|it| may_copy(it))
+        else {
             continue;
         };
         let name = Path::new(name).file_name().unwrap_or_default();
-        let copy = to.join(name);
-        fs::copy(&path, &copy).map_err(DirectoryError::file(&path))?;
+        if to.read(name.as_ref()).is_err() {
+            copy(&path, to, name.as_ref())?;
+        }
     }
     Ok(())
 }

@@ -5,14 +5,20 @@
 //! - `recovery.json` says how recovery was run ([`Recovery`]).
 //! - `recovery.input` is what recovery read as its standard input, if it was given one.
 //!
+//! - `seal` shows that this user made the directory on this machine ([`origin`]).
+//!
 //! An exported directory is a bundle: it also has the programs of recovery (`bundle.rs`).
 //!
 //! Fuzzing makes one such directory for each finding; [`locate`] finds it.
+//!
+//! A directory may come from anyone. Names in its files are resolved beneath it, and no link in it is followed.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use powerfail_files::seal::{self, Origin};
+use powerfail_files::{Directory, output};
 use powerfail_finding::Report;
 use powerfail_trace::Trace;
 use serde::{Deserialize, Serialize};
@@ -33,6 +39,8 @@ pub const RECOVERY: &str = "recovery.json";
 pub const INPUT: &str = "recovery.input";
 /// The directory in which fuzzing has one output directory for each finding.
 pub const FINDINGS: &str = "findings";
+/// A longer file is damage, for which no memory is taken.
+const TEXT_LIMIT_BYTES: u64 = 1 << 30;
 
 /// Why an output directory cannot be read or written.
 #[derive(Debug, Error)]
@@ -76,12 +84,18 @@ impl DirectoryError {
 
 fn write(path: &Path, value: &impl Serialize) -> Result<(), DirectoryError> {
     let text = serde_json::to_string_pretty(value).map_err(DirectoryError::damaged(path))?;
-    fs::write(path, text + "\n").map_err(DirectoryError::file(path))
+    output::replace(path, (text + "\n").as_bytes()).map_err(DirectoryError::file(path))
 }
 
-fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, DirectoryError> {
-    let text = fs::read_to_string(path).map_err(DirectoryError::file(path))?;
-    serde_json::from_str(&text).map_err(DirectoryError::damaged(path))
+fn read<T: for<'de> Deserialize<'de>>(out: &Directory, name: &str) -> Result<T, DirectoryError> {
+    let path = out.path().join(name);
+    let bytes = out.read_bytes(name.as_ref(), TEXT_LIMIT_BYTES);
+    let bytes = bytes.map_err(DirectoryError::file(&path))?;
+    serde_json::from_slice(&bytes).map_err(DirectoryError::damaged(&path))
+}
+
+fn opened(out: &Path) -> Result<Directory, DirectoryError> {
+    Directory::open(out).map_err(DirectoryError::file(out))
 }
 
 /// The lock on an output directory, released on drop.
@@ -99,7 +113,7 @@ impl Drop for OutputLock {
 
 /// Creates the directory and locks it.
 pub fn create(out: &Path) -> Result<OutputLock, DirectoryError> {
-    fs::create_dir_all(out).map_err(DirectoryError::file(out))?;
+    Directory::create(out).map_err(DirectoryError::file(out))?;
     let directory = fs::File::open(out).map_err(DirectoryError::file(out))?;
     match directory.try_lock() {
         Ok(()) => Ok(OutputLock(directory)),
@@ -115,34 +129,93 @@ pub fn keep_trace(out: &Path, trace: &Path) -> Result<(), DirectoryError> {
     let to = out.join(TRACE);
     let same = to.canonicalize().ok() == trace.canonicalize().ok();
     if !same {
-        fs::copy(trace, &to).map_err(DirectoryError::file(&to))?;
+        output::copy(trace, &to).map_err(DirectoryError::file(&to))?;
     }
     Ok(())
 }
 
-/// Writes the report and how recovery was run, with the input of recovery.
+/// Writes the report and how recovery was run, with the input of recovery, and seals the directory.
 pub fn save(out: &Path, report: &Report, recovery: &Recovery) -> Result<(), DirectoryError> {
     write(&out.join(REPORT), report)?;
-    let elsewhere = recovery.input.as_deref().filter(|input| {
+    let mut kept = recovery.clone();
+    if let Some(input) = recovery.input.as_deref().filter(|it| it.is_absolute()) {
         let directory = input.parent().and_then(|it| it.canonicalize().ok());
-        input.is_absolute() && directory != out.canonicalize().ok()
-    });
-    let Some(input) = elsewhere else {
-        return write(&out.join(RECOVERY), recovery);
-    };
-    let to = out.join(INPUT);
-    fs::copy(input, &to).map_err(DirectoryError::file(input))?;
-    write(&out.join(RECOVERY), &recovery.with_kept_input(INPUT))
+        let name = match recovery.input_name() {
+            Some(name) if directory == out.canonicalize().ok() => name,
+            _ => {
+                output::copy(input, &out.join(INPUT)).map_err(DirectoryError::file(input))?;
+                INPUT
+            }
+        };
+        kept.input = Some(name.into());
+    }
+    write(&out.join(RECOVERY), &kept)?;
+    seal(out)
+}
+
+/// Seals a directory as it is now. Without a key that can be kept there is no seal, and [`origin`] says so.
+pub fn seal(out: &Path) -> Result<(), DirectoryError> {
+    let directory = opened(out)?;
+    let names = sealed_names(&directory)?;
+    let _ = seal::seal(&directory, &names);
+    Ok(())
+}
+
+/// Whether this user made the directory on this machine, as it is.
+pub fn origin(out: &Path) -> Result<Origin, DirectoryError> {
+    let directory = opened(out)?;
+    let names = sealed_names(&directory)?;
+    Ok(seal::origin(&directory, &names))
+}
+
+/// The files that decide what a replay does.
+fn sealed_names(out: &Directory) -> Result<Vec<PathBuf>, DirectoryError> {
+    let (report, recovery) = stored(out)?;
+    let mut names = kept_names(&report, &recovery);
+    names.push(RECOVERY.into());
+    let packed = out.files_below(bundle::FILES.as_ref());
+    let packed = packed.map_err(DirectoryError::file(&out.path().join(bundle::FILES)))?;
+    names.extend(packed);
+    Ok(names)
+}
+
+/// The report, the traces, and the input of recovery.
+fn kept_names(report: &Report, recovery: &Recovery) -> Vec<PathBuf> {
+    let evidence = report.findings.iter().filter_map(|it| it.evidence.as_ref());
+    let mut names = vec![TRACE, REPORT];
+    names.extend(evidence.filter_map(|evidence| evidence.trace.as_deref()));
+    let reads = report.findings.iter().filter_map(|it| it.read.as_ref());
+    names.extend(reads.filter_map(|read| read.trace.as_deref()));
+    names.sort_unstable();
+    names.dedup();
+    let mut names: Vec<PathBuf> = names.into_iter().map(PathBuf::from).collect();
+    names.extend(recovery.input.clone());
+    names
+}
+
+/// The report and how recovery was run, as they are stored.
+fn stored(out: &Directory) -> Result<(Report, Recovery), DirectoryError> {
+    Ok((read(out, REPORT)?, read(out, RECOVERY)?))
 }
 
 /// Reads the report and how recovery was run. The input of recovery is a file of the directory, also after the
 /// directory was moved.
 pub fn load(out: &Path) -> Result<(Report, Recovery), DirectoryError> {
-    let report = read(&out.join(REPORT))?;
-    let mut recovery: Recovery = read(&out.join(RECOVERY))?;
-    recovery.find_input(out);
-    bundle::unpack(&mut recovery, out);
+    let directory = opened(out)?;
+    let (report, mut recovery) = stored(&directory)?;
+    if let Some(input) = &mut recovery.input {
+        let path = directory.path().join(&*input);
+        directory.read(input).map_err(DirectoryError::file(&path))?;
+        *input = std::path::absolute(path).map_err(DirectoryError::file(out))?;
+    }
+    bundle::unpack(&mut recovery, &directory)?;
     Ok((report, recovery))
+}
+
+/// Opens a trace that a finding names.
+pub fn open_trace(out: &Path, name: &str) -> Result<fs::File, DirectoryError> {
+    let file = opened(out)?.read(name.as_ref());
+    file.map_err(DirectoryError::file(&out.join(name)))
 }
 
 /// The output directory of a finding: `out` itself, or the one that fuzzing has made for it.
@@ -154,29 +227,25 @@ pub fn locate(out: &Path, id: &str) -> PathBuf {
 
 /// Copies all files of an output directory into a new directory, with what recovery needs on another machine.
 pub fn export(out: &Path, to: &Path) -> Result<(), DirectoryError> {
-    let (report, recovery) = load(out)?;
-    fs::create_dir(to).map_err(DirectoryError::file(to))?;
-    let evidence = report.findings.iter().filter_map(|it| it.evidence.as_ref());
-    let mut names = vec![TRACE, REPORT];
-    names.extend(evidence.filter_map(|evidence| evidence.trace.as_deref()));
-    let reads = report.findings.iter().filter_map(|it| it.read.as_ref());
-    names.extend(reads.filter_map(|read| read.trace.as_deref()));
-    names.extend(recovery.input_name());
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
-        let (from, to) = (out.join(name), to.join(name));
-        fs::copy(&from, &to).map_err(DirectoryError::file(&from))?;
+    let (_, recovery) = load(out)?;
+    let directory = opened(out)?;
+    let (report, kept) = stored(&directory)?;
+    let new = Directory::create_new(to).map_err(DirectoryError::file(to))?;
+    for name in kept_names(&report, &kept) {
+        let copied = directory.read(&name).and_then(|from| new.copy(from, &name));
+        copied.map_err(DirectoryError::file(&out.join(name)))?;
     }
     // Without a trace that can be read there is nothing to replay, and no pool to leave out.
-    let trace = Trace::open(out.join(TRACE)).ok();
+    let trace = directory.read(TRACE.as_ref()).ok();
+    let trace = trace.and_then(|file| Trace::from_source(file).ok());
     let pools = trace.iter().flat_map(Trace::pools);
     let pools: Vec<PathBuf> = pools
         .filter_map(|pool| pool.path.canonicalize().ok())
         .collect();
-    let mut packed = bundle::pack(&recovery, &pools, to)?;
-    packed.input = packed.input_name().map(PathBuf::from);
-    write(&to.join(RECOVERY), &packed)
+    let mut packed = bundle::pack(&recovery, &pools, &new, bundle::is_packed(&kept))?;
+    packed.input = kept.input;
+    write(&to.join(RECOVERY), &packed)?;
+    seal(to)
 }
 
 #[cfg(test)]

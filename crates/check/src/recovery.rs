@@ -195,25 +195,21 @@ impl Recovery {
         words.iter().map(replaced).collect()
     }
 
-    /// Completes an input that is a bare file name with the directory.
-    pub(crate) fn find_input(&mut self, directory: &Path) {
-        if let Some(input) = &mut self.input
-            && input.is_relative()
-        {
-            let directory = std::path::absolute(directory);
-            *input = directory.unwrap_or_default().join(&input);
-        }
+    /// Its commands, each with what it is for.
+    pub fn commands(&self) -> impl Iterator<Item = (&'static str, &[OsString])> {
+        let others = [
+            ("checker", &self.checker),
+            ("dump", &self.dump),
+            ("client", &self.client),
+            ("stop", &self.stop),
+        ];
+        let others = others
+            .into_iter()
+            .filter_map(|(name, command)| Some((name, command.as_deref()?)));
+        std::iter::once(("recovery", self.recover.as_slice())).chain(others)
     }
 
-    /// The same with an input that is the file of this name in the output directory.
-    pub(crate) fn with_kept_input(&self, name: &str) -> Self {
-        Self {
-            input: Some(name.into()),
-            ..self.clone()
-        }
-    }
-
-    /// Its commands.
+    /// The same commands, to change them.
     pub(crate) fn commands_mut(&mut self) -> impl Iterator<Item = &mut Vec<OsString>> {
         let others = [
             &mut self.checker,

@@ -208,6 +208,9 @@ pub(crate) struct ReplayArgs {
     /// Only copy the evidence to this new directory, with programs and libraries to replay it elsewhere
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "gdb"])]
     pub(crate) export: Option<PathBuf>,
+    /// Do not ask before commands of evidence run that this user did not make on this machine
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

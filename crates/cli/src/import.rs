@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use powerfail_litmus::{LitmusFile, TraceFile};
@@ -90,26 +90,25 @@ pub(crate) fn export(args: &TraceExportArgs) -> anyhow::Result<Exit> {
 }
 
 /// Writes a file beside `output` and gives it that name when it is complete, so that a failure
-/// leaves what was there. Refuses to replace `input`, and what is not a regular file.
+/// leaves what was there. Refuses to replace `input`, and what is not a regular file. A link is not followed.
 fn replace(
     output: &Path,
     input: &Path,
     write: impl FnOnce(&mut fs::File) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    // A link stays one: what it points to is replaced.
-    let output: PathBuf = match fs::metadata(output) {
+    match fs::symlink_metadata(output) {
         Ok(found) => {
+            powerfail_files::output::refuse_link(output)?;
             let input = fs::metadata(input)?;
             anyhow::ensure!(
                 (found.dev(), found.ino()) != (input.dev(), input.ino()),
                 "this is the input itself; --output must name another file"
             );
             anyhow::ensure!(found.is_file(), "not a regular file");
-            fs::canonicalize(output)?
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => output.to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
-    };
+    }
     let folder = match output.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -122,7 +121,7 @@ fn replace(
         // The name of a temporary file means nothing to a user.
         .map_err(|error| io::Error::from(error.kind()))?;
     write(file.as_file_mut())?;
-    file.persist(&output).map_err(|error| error.error)?;
+    file.persist(output).map_err(|error| error.error)?;
     Ok(())
 }
 

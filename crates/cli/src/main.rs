@@ -3,6 +3,7 @@
 mod args;
 mod check;
 mod configuration;
+mod consent;
 mod demo;
 mod demo_store;
 mod exit;

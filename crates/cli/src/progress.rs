@@ -147,14 +147,20 @@ pub(crate) fn open_watched(path: &Path) -> anyhow::Result<Trace> {
 /// Opens a trace, and shows how far that is. What reads it then shows its own progress.
 pub(crate) fn open_trace(path: &Path) -> anyhow::Result<Trace> {
     let open = || -> anyhow::Result<Trace> {
-        let len = len_of_file(path)?;
-        let progress = Progress::steps();
-        let trace = Trace::open_with_progress(path, &mut |read| {
-            progress.show(READING, Items::Bytes, read, len);
-        });
-        Ok(trace?)
+        len_of_file(path)?;
+        read_trace(File::open(path)?)
     };
     open().with_context(|| path.display().to_string())
+}
+
+/// The same, of an open file.
+pub(crate) fn read_trace(file: File) -> anyhow::Result<Trace> {
+    let len = file.metadata()?.len();
+    let progress = Progress::steps();
+    let trace = Trace::read_with_progress(file, &mut |read| {
+        progress.show(READING, Items::Bytes, read, len);
+    });
+    Ok(trace?)
 }
 
 /// The length of a regular file. Asked before opening: opening a FIFO would wait for its other end.

@@ -2,14 +2,17 @@
 
 use anyhow::Context;
 use powerfail_check::{Replay, Replayed, output_directory, trace_name};
+use powerfail_files::Directory;
 use powerfail_finding::{Finding, Report};
 use powerfail_report::findings;
+use powerfail_report::foreign::Purpose;
 
 use crate::args::ReplayArgs;
+use crate::consent;
 use crate::exit::{Exit, complain};
 use crate::interrupt;
 use crate::output::{print, width};
-use crate::progress::open_trace;
+use crate::progress::read_trace;
 use crate::record::RUNTIME;
 use crate::watcher::Watcher;
 
@@ -26,11 +29,15 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         recovery.working_directory = std::env::current_dir().context("the current directory")?;
     }
     if let Some(to) = &args.export {
+        consent::ask(args, &recovery, Purpose::Copy)?;
         output_directory::export(&args.out, to)?;
         return Ok(Exit::Clean);
     }
     let trace = trace_name(finding)
-        .map(|name| open_trace(&args.out.join(name)))
+        .map(|name| -> anyhow::Result<_> {
+            let file = output_directory::open_trace(&args.out, name)?;
+            read_trace(file).with_context(|| args.out.join(name).display().to_string())
+        })
         .transpose()?;
     let replay = match &trace {
         Some(trace) => Replay::new(trace, &recovery, finding)?,
@@ -46,10 +53,11 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Findings);
     };
     if let Some(to) = &args.image {
-        std::fs::create_dir(to).with_context(|| to.display().to_string())?;
+        Directory::create_new(to).with_context(|| to.display().to_string())?;
         replay.write_image(to)?;
         return Ok(Exit::Clean);
     }
+    consent::ask(args, &recovery, Purpose::Run)?;
     if args.gdb {
         return debug(&replay);
     }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use powerfail_files::{Directory, input, output};
 use serde::{Deserialize, Serialize};
 
 use crate::lock::LOCK_FILE;
@@ -67,7 +68,7 @@ impl Campaign {
         command: Vec<String>,
         options: serde_json::Value,
     ) -> Result<Self> {
-        fs::create_dir_all(directory).map_err(StoreError::file("make", directory))?;
+        Directory::create(directory).map_err(StoreError::file("make", directory))?;
         let lock = Lock::take(directory)?;
         if directory.join(RECORD_FILE).exists() {
             return Err(StoreError::Exists {
@@ -112,7 +113,7 @@ impl Campaign {
     fn open(lock: Lock, record: CampaignRecord) -> Result<Self> {
         let directory = lock.directory();
         let findings = directory.join(FINDINGS_DIRECTORY);
-        fs::create_dir_all(&findings).map_err(StoreError::file("make", &findings))?;
+        Directory::create(&findings).map_err(StoreError::file("make", &findings))?;
         let (images, mut cuts) = Images::open(directory)?;
         let (queue, more) = Queue::open(directory)?;
         cuts.extend(more);
@@ -198,7 +199,8 @@ pub fn discard_unused(directory: &Path) -> bool {
 /// There is none, or its record cannot be read.
 pub fn read_record(directory: &Path) -> Result<CampaignRecord> {
     let path = directory.join(RECORD_FILE);
-    let bytes = fs::read(&path).map_err(|error| match error.kind() {
+    let bytes = input::read(&path);
+    let bytes = bytes.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => StoreError::NoCampaign {
             path: directory.to_owned(),
         },
@@ -217,12 +219,7 @@ pub fn read_record(directory: &Path) -> Result<CampaignRecord> {
 
 /// Replaces a file as a whole: a kill leaves the old one or the new one.
 pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let new = path.with_extension("new");
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        drop(fs::remove_file(&new));
-    }
-    written
+    output::replace(path, text.as_bytes())
 }

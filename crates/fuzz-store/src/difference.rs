@@ -177,7 +177,9 @@ fn apply_page(
 
 fn take_name<'a>(places: &mut &'a [u8]) -> Option<&'a str> {
     let len = take(places)?;
-    std::str::from_utf8(take_bytes(places, len)?).ok()
+    let name = std::str::from_utf8(take_bytes(places, len)?).ok()?;
+    // The files are made in a directory, whoever wrote the pack.
+    powerfail_files::is_beneath(name.as_ref()).then_some(name)
 }
 
 /// Removes bytes from the front; `None` if there are too few.
@@ -210,7 +212,7 @@ mod tests {
     }
 
     fn contents() -> impl Strategy<Value = DirectoryContents> {
-        btree_map("pool|a/b|[a-z]{0,3}", file(), 0..4).prop_map(|files| DirectoryContents { files })
+        btree_map("pool|a/b|[a-z]{1,3}", file(), 0..4).prop_map(|files| DirectoryContents { files })
     }
 
     /// Two images of which the second is the first one with some of the files of another.
@@ -260,6 +262,17 @@ mod tests {
             if apply(&mut applied, &difference).is_some() {
                 prop_assert!(applied.files.len() < 20);
             }
+        }
+    }
+
+    #[test]
+    fn a_file_outside_of_the_directory_is_refused() {
+        for name in ["../pool", "/pool", "a/../../pool", ""] {
+            let mut new = DirectoryContents::default();
+            new.files.entry(name.to_owned()).or_default().len_bytes = 8;
+            let difference = encode(&DirectoryContents::default(), &mut new);
+            let mut applied = DirectoryContents::default();
+            assert_eq!(apply(&mut applied, &difference), None, "{name}");
         }
     }
 

@@ -7,12 +7,13 @@
 //! Nothing is synchronised to the disk: a kill of the process loses nothing, a failure of the machine may lose the last
 //! seconds.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use powerfail_files::{input, output};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
@@ -58,13 +59,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
     }
 
     fn open_as(path: &Path, checked: Checked, mut entry: impl FnMut(T)) -> Result<(Self, u64)> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(StoreError::file("open", path))?;
+        let file = output::open(path).map_err(StoreError::file("open", path))?;
         let bytes = read_from(&file, 0).map_err(StoreError::file("read", path))?;
         let mut end = 0;
         let mut wrong = None;
@@ -168,7 +163,7 @@ impl<T: DeserializeOwned> JournalReader<T> {
     /// # Errors
     /// The file cannot be read. A damaged line is reported in its [`JournalLine`].
     pub fn read(&mut self) -> Result<Vec<JournalLine<T>>> {
-        let bytes = match File::open(&self.path) {
+        let bytes = match input::open(&self.path) {
             Ok(file) => read_from(&file, self.position),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),

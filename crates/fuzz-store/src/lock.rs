@@ -9,10 +9,11 @@
 //! 2. When the holder is killed, a child of it may still hold the lock. A lock whose holder is known to be dead is
 //!    therefore taken over: the file is replaced, and the lock on the old file no longer means anything.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use powerfail_files::output;
 use serde::{Deserialize, Serialize};
 
 use crate::{Result, StoreError};
@@ -109,13 +110,7 @@ impl Drop for Turn {
 }
 
 fn open(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(StoreError::file("open", path))
+    output::open(path).map_err(StoreError::file("open", path))
 }
 
 /// A lock is an error, unless its process is dead.

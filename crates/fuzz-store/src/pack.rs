@@ -4,11 +4,12 @@
 //! index, and what lies behind the last position in the journal was never reported. The checksum of a blob depends on its
 //! position, so a wrong position is detected as damage.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use powerfail_files::{input, output};
 use powerfail_trace::varint::{put, take};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -59,13 +60,7 @@ impl Pack {
     /// most one blob behind it, complete or not, which is cut off. If there is more, it was reported and its journal was
     /// lost, so it stays. The second result is the number of bytes that were cut off.
     pub(crate) fn open(path: &Path, referenced: u64) -> Result<(Self, u64)> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(StoreError::file("open", path))?;
+        let file = output::open(path).map_err(StoreError::file("open", path))?;
         let mut pack = Self::of(path, file);
         let len = pack.len()?;
         let referenced = referenced.max(MAGIC.len() as u64);
@@ -87,7 +82,7 @@ impl Pack {
 
     /// Opens a pack that another process may be appending to.
     pub(crate) fn follow(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(StoreError::file("open", path))?;
+        let file = input::open(path).map_err(StoreError::file("open", path))?;
         let pack = Self::of(path, file);
         pack.check_magic()?;
         Ok(pack)

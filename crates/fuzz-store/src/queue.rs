@@ -4,10 +4,11 @@
 //! file is written before the line, and only counts when the line exists.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use powerfail_files::{Directory, output};
 use powerfail_image::ImageId;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -147,7 +148,7 @@ impl Queue {
     /// A file cannot be read or written, or is damaged before its end.
     pub fn open(directory: &Path) -> Result<(Self, Vec<Cut>)> {
         let inputs = directory.join(INPUTS_DIRECTORY);
-        fs::create_dir_all(&inputs).map_err(StoreError::file("make", &inputs))?;
+        Directory::create(&inputs).map_err(StoreError::file("make", &inputs))?;
         let path = directory.join(JOURNAL_FILE);
         let mut cases = Vec::new();
         let mut wrong = None;
@@ -193,7 +194,7 @@ impl Queue {
         }
         let number = CaseNumber(inner.cases.len() as u64 + 1);
         let path = self.input_path(number);
-        if let Err(error) = fs::write(&path, &case.input) {
+        if let Err(error) = output::create(&path).and_then(|mut file| file.write_all(&case.input)) {
             drop(fs::remove_file(&path));
             return Err(StoreError::file("write", &path)(error));
         }
@@ -345,7 +346,8 @@ pub(crate) fn input_path(directory: &Path, number: CaseNumber) -> PathBuf {
 
 /// Reads an input and checks that it is the one that was written.
 pub(crate) fn read_input(path: &Path, hash: &str) -> Result<Vec<u8>> {
-    let input = fs::read(path).map_err(StoreError::file("read", path))?;
+    let input = powerfail_files::input::read(path);
+    let input = input.map_err(StoreError::file("read", path))?;
     if input_hash(&input) == hash {
         Ok(input)
     } else {

@@ -79,7 +79,7 @@ impl Sync {
     /// The stored positions cannot be read.
     pub fn open(own: &Path, sources: &[PathBuf]) -> Result<Self> {
         let path = own.join(POSITIONS_FILE);
-        let positions: BTreeMap<PathBuf, Position> = match fs::read(&path) {
+        let positions: BTreeMap<PathBuf, Position> = match powerfail_files::input::read(&path) {
             // If positions are damaged, known test cases are read again.
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),

@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use powerfail_check::{BugKey, bug_key};
 use powerfail_check::{Recovery, output_directory};
+use powerfail_files::{Directory, input, output};
 use powerfail_finding::{Class, Finding, Report, Totals};
 use powerfail_fuzz_store::{Edge, StoredFinding, TestCase};
 use serde::{Deserialize, Serialize};
@@ -210,7 +211,7 @@ impl Findings {
         }
         let read = |name: &str| {
             let path = directory.join(name);
-            fs::read(&path).map_err(CampaignError::file(&path))
+            input::read(&path).map_err(CampaignError::file(&path))
         };
         let record = serde_json::from_slice::<CaseRecord>(&read(CASE)?);
         let image = record.ok().and_then(|record| record.image.parse().ok());
@@ -280,11 +281,11 @@ fn report_of(finding: &Finding, command: &[String]) -> Report {
 /// Writes everything into a new directory.
 fn write_all(directory: &Path, finding: &Finding, basis: &Basis<'_>) -> Result<(), CampaignError> {
     let _ = fs::remove_dir_all(directory);
-    fs::create_dir_all(directory).map_err(CampaignError::file(directory))?;
+    Directory::create_new(directory).map_err(CampaignError::file(directory))?;
     output_directory::keep_trace(directory, basis.trace)?;
     let write = |name: &str, bytes: &[u8]| {
         let path = directory.join(name);
-        fs::write(&path, bytes).map_err(CampaignError::file(&path))
+        replace(&path, bytes)
     };
     write(INPUT, &basis.case.input)?;
     write(CASE, &json(&basis.record)?)?;
@@ -308,7 +309,7 @@ fn confirm(
         ..finding
     };
     let path = known.directory.join(CRASH_TRACE);
-    fs::copy(basis.trace, &path).map_err(CampaignError::file(&path))?;
+    output::copy(basis.trace, &path).map_err(CampaignError::file(&path))?;
     if let Some(evidence) = &mut finding.evidence {
         evidence.trace = Some(CRASH_TRACE.into());
     }
@@ -320,6 +321,7 @@ fn confirm(
         &known.directory.join(output_directory::REPORT),
         &json(&report)?,
     )?;
+    output_directory::seal(&known.directory)?;
     known.finding = finding;
     Ok(())
 }
@@ -332,7 +334,5 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>, CampaignError> {
 
 /// Replaces a file as a whole, so that a kill leaves the old one or the new one.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), CampaignError> {
-    let unfinished = path.with_extension("new");
-    fs::write(&unfinished, bytes).map_err(CampaignError::file(&unfinished))?;
-    fs::rename(&unfinished, path).map_err(CampaignError::file(path))
+    output::replace(path, bytes).map_err(CampaignError::file(path))
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use powerfail_files::{input, output};
 use powerfail_fuzz_engine::{EngineStats, PathSet};
 use powerfail_fuzz_store::{Campaign, Stats};
 
@@ -49,7 +50,7 @@ impl StatsWriter {
 
     /// Reads the PM paths that earlier runs have seen.
     pub(crate) fn read_paths(directory: &Path, paths: &PathSet) {
-        let bytes = std::fs::read(directory.join(PATHS_FILE)).unwrap_or_default();
+        let bytes = input::read(&directory.join(PATHS_FILE)).unwrap_or_default();
         for word in bytes.as_chunks::<8>().0 {
             paths.insert(u64::from_le_bytes(*word));
         }
@@ -84,13 +85,7 @@ impl StatsWriter {
                 .into_iter()
                 .flat_map(u64::to_le_bytes)
                 .collect();
-            let unfinished = self.paths.with_extension("new");
-            let written = std::fs::write(&unfinished, bytes)
-                .and_then(|()| std::fs::rename(&unfinished, &self.paths));
-            written.map_err(|error| {
-                let _ = std::fs::remove_file(&unfinished);
-                CampaignError::file(&self.paths)(error)
-            })?;
+            output::replace(&self.paths, &bytes).map_err(CampaignError::file(&self.paths))?;
         }
         shared.campaign.stats.append(&stats)?;
         Ok(stats)

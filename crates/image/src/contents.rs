@@ -17,6 +17,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use powerfail_files::Directory;
 use powerfail_trace::PAGE_BYTES;
 
 /// Bytes of a page.
@@ -167,14 +168,14 @@ impl DirectoryContents {
     /// Makes the files in an empty directory.
     ///
     /// # Errors
-    /// Something cannot be written.
-    pub fn write(&self, directory: &Path) -> io::Result<()> {
+    /// Something cannot be written, or a name leads out of the directory.
+    pub fn write(&self, directory: &Directory) -> io::Result<()> {
         for (name, contents) in &self.files {
-            let path = directory.join(name);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent)?;
+            let name = Path::new(name);
+            if let Some(parent) = name.parent() {
+                directory.create_directory(parent)?;
             }
-            contents.write(&File::create(path)?)?;
+            contents.write(&directory.create_file(name)?)?;
         }
         Ok(())
     }
@@ -259,7 +260,7 @@ mod tests {
         bytes[..5].copy_from_slice(b"abcde");
         odd.set_page(0, &bytes);
         contents.files.insert("beside/odd".into(), odd);
-        contents.write(directory.path())?;
+        contents.write(&Directory::open(directory.path())?)?;
         let mut read = DirectoryContents::read(directory.path())?;
         assert_eq!(read, contents);
         assert_eq!(read.id(), contents.id());

@@ -125,7 +125,8 @@ impl FreshPool {
             let directory = made.path();
             let path = pool_path(directory);
             if let Some(contents) = &options.contents {
-                let written = contents.write(&pool_directory(directory));
+                let written = powerfail_files::Directory::open(&pool_directory(directory))
+                    .and_then(|pools| contents.write(&pools));
                 written.map_err(|error| RecordError::system("write the pool", error))?;
             }
             for argument in &mut arguments {

@@ -37,6 +37,8 @@ impl MemoryDirectory {
             path: parent.join(name),
             heap: None,
         };
+        // What a link points to is not ours, neither to remove nor to write to.
+        powerfail_files::output::refuse_link(&directory.path).map_err(failed)?;
         directory.remove();
         if let Some(bytes) = heap_bytes {
             fs::create_dir(&directory.path).map_err(failed)?;

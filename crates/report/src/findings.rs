@@ -26,7 +26,7 @@ use powerfail_finding::{
 };
 use schemars::Schema;
 
-use crate::text::{count, plural, printable};
+use crate::text::{count, plural, printable, shell_word};
 
 pub use combinations::combinations;
 pub use summary::summary;
@@ -224,15 +224,6 @@ fn one(
     }
     let renderer = Renderer::styled().term_width(options.width.unwrap_or(DEFAULT_WIDTH));
     writeln!(out, "{}", renderer.render(&[group]))
-}
-
-/// Quotes a word for a shell.
-fn shell_word(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@%,=".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// What was accessed: `a.pool, offset 0x40, 8 bytes: 2a00000000000000`.

@@ -5,6 +5,7 @@
 
 pub mod explain;
 pub mod findings;
+pub mod foreign;
 pub mod fuzz;
 pub mod litmus;
 mod marks;

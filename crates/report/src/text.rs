@@ -57,20 +57,33 @@ pub(crate) fn big_plural(number: &BigUint, noun: &str) -> String {
     format!("{} {noun}{ending}", big_count(number))
 }
 
-/// A text from a file, safe to print: control characters could move the cursor or fake a line.
+/// A text from a file, safe to print: control characters could move the cursor or fake a line, and others reverse the
+/// order of what follows.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    let misleads = |letter: char| {
+        letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(misleads) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::new();
     for character in text.chars() {
-        if character.is_control() {
+        if misleads(character) {
             safe.extend(character.escape_default());
         } else {
             safe.push(character);
         }
     }
     Cow::Owned(safe)
+}
+
+/// Quotes a word for a shell.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@%,=".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// How many columns a text takes, about: characters, and not bytes.

@@ -69,7 +69,12 @@ impl Trace {
         path: impl AsRef<Path>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self> {
-        Self::read_from(File::open(path)?, progress)
+        Self::read_with_progress(File::open(path)?, progress)
+    }
+
+    /// The same, of an open file.
+    pub fn read_with_progress(file: File, progress: &mut dyn FnMut(u64)) -> Result<Self> {
+        Self::read_from(file, progress)
     }
 
     /// Opens a trace in memory.

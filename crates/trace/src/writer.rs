@@ -90,9 +90,13 @@ pub struct TraceWriter<W: Write> {
 }
 
 impl TraceWriter<File> {
-    /// Begins a trace in the file `path`, which is replaced if it exists.
+    /// Begins a trace in the file `path`, which is replaced if it exists. A link is not followed.
     pub fn create(path: impl AsRef<Path>, meta: &Meta, options: WriterOptions) -> Result<Self> {
-        Self::new(File::create(path)?, meta, options)
+        Self::new(
+            powerfail_files::output::create(path.as_ref())?,
+            meta,
+            options,
+        )
     }
 }
 

@@ -1,8 +1,10 @@
 //! `powerfail fuzz plot`: draws the statistics of campaigns.
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
+use powerfail_files::output;
 use powerfail_fuzz_store::{Stats, read_stats};
 use powerfail_report::plot::{Plot, Scale, Series};
 use serde_json::Value;
@@ -36,7 +38,9 @@ pub(crate) fn plot(args: &FuzzPlotArgs) -> anyhow::Result<Exit> {
     };
     let svg = plot.svg();
     match &args.output {
-        Some(path) => std::fs::write(path, svg).with_context(|| path.display().to_string())?,
+        Some(path) => output::create(path)
+            .and_then(|mut file| file.write_all(svg.as_bytes()))
+            .with_context(|| path.display().to_string())?,
         None => print(|out| Ok(out.write_all(svg.as_bytes())?))?,
     }
     Ok(Exit::Clean)

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use powerfail_check::output_directory;
+use powerfail_files::Directory;
 use powerfail_fuzz_store::{Images, StoredFinding, read_record, read_stats};
 use powerfail_report::fuzz::{
     case_json, image_json, stored_json, write_cases, write_findings, write_images, write_numbers,
@@ -87,9 +88,8 @@ fn write_image(images: &Images, beginning: &str, to: &Path) -> anyhow::Result<Ex
         "several images begin with {beginning}; give more digits"
     );
     let contents = images.load(node.id)?;
-    std::fs::create_dir(to).with_context(|| to.display().to_string())?;
-    contents
-        .write(to)
+    Directory::create_new(to)
+        .and_then(|to| contents.write(&to))
         .with_context(|| to.display().to_string())?;
     Ok(Exit::Clean)
 }

@@ -13,6 +13,7 @@ mod configuration;
 mod demo;
 mod determinism;
 mod eager;
+mod foreign;
 mod hostile;
 mod interrupted;
 mod lazy;

@@ -161,8 +161,8 @@ fn an_execution_leaves_what_a_plain_run_leaves() {
     repeater.open(&image).expect("opened");
     let (_, _, left) = run(&mut repeater, COMMANDS);
     let plain = place.directory.path().join("plain");
-    std::fs::create_dir(&plain).expect("a directory");
-    image.write(&plain).expect("an image");
+    let made = powerfail_files::Directory::create_new(&plain).expect("a directory");
+    image.write(&made).expect("an image");
     let input = place.directory.path().join("commands");
     std::fs::write(&input, COMMANDS).expect("an input");
     let status = Command::new(target())

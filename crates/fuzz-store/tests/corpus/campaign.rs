@@ -47,6 +47,51 @@ fn a_campaign_is_resumed_as_it_was() -> TestResult {
     Ok(())
 }
 
+/// Whatever lies in the directory, nothing outside of it is read or written.
+#[test]
+fn no_link_in_the_directory_is_followed() -> TestResult {
+    for name in [
+        "images.jsonl",
+        "images.pack",
+        "inputs.pack",
+        "queue.jsonl",
+        "stats.jsonl",
+        "lock",
+        "queue",
+        "findings",
+    ] {
+        let place = tempfile::tempdir()?;
+        let (directory, outside) = (place.path().join("out"), place.path().join("outside"));
+        std::fs::create_dir(&directory)?;
+        if ["queue", "findings"].contains(&name) {
+            std::fs::create_dir(&outside)?;
+        } else {
+            std::fs::write(&outside, "precious")?;
+        }
+        std::os::unix::fs::symlink(&outside, directory.join(name))?;
+        let refused = Campaign::create(&directory, Vec::new(), json!(null)).err();
+        let Some(StoreError::File { path, source, .. }) = refused else {
+            panic!("{name}: {refused:?}");
+        };
+        assert_eq!(path, directory.join(name));
+        assert!(source.to_string().contains("symbolic link"), "{source}");
+        if outside.is_file() {
+            assert_eq!(std::fs::read_to_string(&outside)?, "precious");
+        }
+    }
+    let place = tempfile::tempdir()?;
+    std::fs::create_dir(place.path().join("outside"))?;
+    let link = place.path().join("out");
+    std::os::unix::fs::symlink(place.path().join("outside"), &link)?;
+    let refused = Campaign::create(&link, Vec::new(), json!(null)).err();
+    assert!(
+        matches!(refused, Some(StoreError::File { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(std::fs::read_dir(place.path().join("outside"))?.count(), 0);
+    Ok(())
+}
+
 #[test]
 fn only_a_campaign_in_which_nothing_happened_is_discarded() -> TestResult {
     let directory = tempfile::tempdir()?;
