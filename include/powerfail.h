@@ -107,8 +107,8 @@ POWERFAIL_INLINE_ void powerfail_failure_point(int condition) {
         powerfail_annotate_(0x0207, 0, NULL, 0, NULL, 0, POWERFAIL_BEFORE);
 }
 
-/* A mark with a number and bytes of your own, of which the first 1008 are kept; shown by
- * `powerfail trace events`. */
+/* A mark with a number and bytes of your own, of which the first 1008 are kept: findings say between which marks
+ * they lie. */
 POWERFAIL_INLINE_ void powerfail_mark(uint64_t value, const void *payload, size_t length) {
     powerfail_annotate_(0x0208, value, payload, length, NULL, 0, POWERFAIL_BEFORE);
 }

@@ -119,8 +119,8 @@ pub fn failure_point() {
     annotate(0x0207, 0, Bytes::NONE, Bytes::NONE, Stage::Before);
 }
 
-/// A mark with a number and bytes of your own, of which the first 1008 are kept; shown by
-/// `powerfail trace events`.
+/// A mark with a number and bytes of your own, of which the first 1008 are kept: findings say between which marks they
+/// lie.
 #[inline]
 pub fn mark(value: u64, payload: &[u8]) {
     annotate(

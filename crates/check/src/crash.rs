@@ -35,6 +35,7 @@ use crate::event::{CheckStep, Observer};
 use crate::group::group;
 use crate::lazy as exploration;
 use crate::lint;
+use crate::marks::add_marks;
 use crate::options::{CrashOptions, LazyOptions, LazyTime, RaceOptions};
 use crate::places::Places;
 use crate::races;
@@ -147,6 +148,7 @@ pub(crate) fn crash<'t>(
     }
     crashed.findings = group(crashed.findings);
     places.name_syncs(&mut crashed.findings)?;
+    add_marks(places.trace(), &mut crashed.findings)?;
     crashed.notes.extend(places.notes());
     if options.selection.is_none() && !crashed.is_interrupted {
         crashed.totals.not_checked = not_checked(&crashed.totals);
@@ -178,6 +180,7 @@ fn without_crashes(
     let findings = proved.map(|hit| lint::finding(hit, places));
     crashed.findings = group(findings.collect());
     places.name_syncs(&mut crashed.findings)?;
+    add_marks(places.trace(), &mut crashed.findings)?;
     crashed.notes.extend(places.notes());
     crashed.totals.not_checked = Some(NotChecked::PoolNotOpened);
     Ok(crashed)

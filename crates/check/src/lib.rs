@@ -31,6 +31,7 @@ mod event;
 mod group;
 mod lazy;
 mod lint;
+mod marks;
 mod merge;
 mod options;
 pub mod output_directory;

@@ -6,6 +6,7 @@ use powerfail_trace::Trace;
 
 use crate::error::CheckError;
 use crate::group::group;
+use crate::marks::add_marks;
 use crate::places::{Access, Places};
 use crate::remedy::Remedy;
 
@@ -41,6 +42,7 @@ pub fn lint(
     });
     let mut findings = group(findings.collect());
     places.name_syncs(&mut findings)?;
+    add_marks(trace, &mut findings)?;
     Ok(LintFindings {
         findings,
         notes: note(&found).into_iter().chain(places.notes()).collect(),

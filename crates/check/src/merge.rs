@@ -108,6 +108,7 @@ mod tests {
                 evidence: None,
                 read: None,
                 consequences: Vec::new(),
+                marks: powerfail_finding::Marks::NONE,
                 durable_by: powerfail_finding::DurableBy::Flush,
             }],
             totals: Totals {

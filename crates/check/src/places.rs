@@ -84,6 +84,11 @@ impl<'t> Places<'t> {
         Self { remedy, ..self }
     }
 
+    /// The trace.
+    pub(crate) const fn trace(&self) -> &'t Trace {
+        self.trace
+    }
+
     /// What makes stores durable, in words.
     pub(crate) const fn remedy(&self) -> Remedy {
         self.remedy

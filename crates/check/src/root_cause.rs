@@ -201,6 +201,7 @@ pub(crate) fn absorb(cause: &mut Finding, other: Finding) {
         (Some(_), Some(evidence)) => outcomes.push(evidence.recovery),
         (None, Some(evidence)) => {
             cause.evidence = Some(evidence);
+            cause.marks = other.marks;
             let shown = other.places.into_iter().filter(|place| shows(place.role));
             for place in shown {
                 if cause.places.iter().all(|it| it.role != place.role) {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::{Class, Code, Severity};
 use crate::commit::InferredCommitVariable;
 use crate::exploration::{Choice, Eager, Exploration, SecondFailure, Written};
+use crate::mark::Marks;
 use crate::place::SourcePlace;
 use crate::read::{Races, UnsafeRead};
 
@@ -41,6 +42,10 @@ pub struct Finding {
     /// What recovery reads, if the finding is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<UnsafeRead>,
+    /// Where that is in the run, by the marks of the program: of the failure if a crash showed the bug, else of the
+    /// first place.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub marks: Marks,
     /// What would have made the stores durable.
     #[serde(default, skip_serializing_if = "DurableBy::is_usual")]
     pub durable_by: DurableBy,
@@ -83,6 +88,7 @@ impl Finding {
             evidence: None,
             consequences: Vec::new(),
             read: None,
+            marks: Marks::NONE,
             durable_by: DurableBy::Flush,
         }
     }

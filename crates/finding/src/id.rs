@@ -112,6 +112,7 @@ mod tests {
             suggestion: None,
             evidence: None,
             consequences: Vec::new(),
+            marks: crate::Marks::NONE,
             read: None,
             durable_by: crate::DurableBy::Flush,
         }

@@ -11,6 +11,7 @@ mod exploration;
 mod finding;
 mod hex;
 mod id;
+mod mark;
 mod place;
 mod read;
 
@@ -23,5 +24,6 @@ pub use finding::{
 };
 pub use hex::{from_hex, hex};
 pub use id::{assign_ids, finding_id};
+pub use mark::{Marks, ProgramMark};
 pub use place::{Role, SourcePlace, StackFrame};
 pub use read::{NotDurable, Races, Tried, UnsafeRead};

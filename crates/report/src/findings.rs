@@ -3,7 +3,8 @@
 //! A finding looks like a compiler error: what is wrong, the source lines, the call stacks, what a crash
 //! showed, what to do. `snippet.rs` has the lines, `label.rs` the
 //! words beside them, `stack.rs` the calls, `evidence.rs` what recovery did, `choices.rs` what it could have
-//! read, `read.rs` an unsafe read, `commits.rs` proposed commit variables, `summary.rs` the end.
+//! read, `mark.rs` the marks of the program, `read.rs` an unsafe read, `commits.rs` proposed commit variables,
+//! `summary.rs` the end.
 //! Source files are shown if they exist; a report without them is complete.
 
 mod choices;
@@ -11,6 +12,7 @@ mod combinations;
 mod commits;
 mod evidence;
 mod label;
+mod mark;
 mod read;
 mod snippet;
 mod stack;
@@ -203,6 +205,9 @@ fn one(
         if let Some(text) = choices::text(&evidence.choices, sources) {
             fact("choice", text);
         }
+    }
+    for (name, text) in mark::texts(&finding.marks) {
+        fact(name, text);
     }
     if !finding.consequences.is_empty() {
         let others = finding.consequences.iter();

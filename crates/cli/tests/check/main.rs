@@ -18,6 +18,7 @@ mod hostile;
 mod interrupted;
 mod lazy;
 mod options;
+mod marks;
 mod oracle;
 mod pools;
 mod refused;

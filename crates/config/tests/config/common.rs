@@ -21,6 +21,7 @@ pub(crate) fn finding(code: Code, function: &str, file: &str, line: u32) -> Find
         evidence: None,
         read: None,
         consequences: Vec::new(),
+        marks: powerfail_finding::Marks::NONE,
         durable_by: powerfail_finding::DurableBy::Flush,
     }
 }

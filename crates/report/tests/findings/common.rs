@@ -80,6 +80,7 @@ pub(crate) fn finding(code: Code, message: &str, places: Vec<SourcePlace>) -> Fi
         evidence: None,
         read: None,
         consequences: Vec::new(),
+        marks: powerfail_finding::Marks::NONE,
         durable_by: powerfail_finding::DurableBy::Flush,
     }
 }
