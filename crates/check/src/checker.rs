@@ -99,9 +99,9 @@ impl<'t> Checker<'t> {
             races: Some(RaceOptions {
                 alone: true,
                 strict,
-                only: Some(at),
                 ..RaceOptions::default()
             }),
+            at: Some(at),
             ..CrashOptions::default()
         };
         Ok(self.crash(&options, observer)?.findings)

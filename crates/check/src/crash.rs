@@ -150,7 +150,7 @@ pub(crate) fn crash<'t>(
     places.name_syncs(&mut crashed.findings)?;
     add_marks(places.trace(), &mut crashed.findings)?;
     crashed.notes.extend(places.notes());
-    if options.selection.is_none() && !crashed.is_interrupted {
+    if !options.is_partial() && !crashed.is_interrupted {
         crashed.totals.not_checked = not_checked(&crashed.totals);
     }
     if let Some(undisturbed) = &undisturbed {
@@ -279,7 +279,7 @@ impl Engine<'_, '_> {
         options: &CrashOptions,
         crashed: &Crashed,
     ) -> Result<Option<OracleTest>, CheckError> {
-        let is_everything = !options.only_races() && options.selection.is_none();
+        let is_everything = !options.only_races() && !options.is_partial();
         let is_open = not_checked(&crashed.totals).is_none() && !self.is_interrupted;
         let Some(undisturbed) =
             undisturbed.filter(|_| is_open && is_everything && !has_failed(crashed))
@@ -303,10 +303,10 @@ impl Engine<'_, '_> {
         crashed: &mut Crashed,
         places: &mut Places<'_>,
     ) -> Result<(), CheckError> {
-        let selection = options.selection.as_deref();
-        let mut unconfirmed = 0_u64;
+        let (mut unconfirmed, mut passed_over) = (0_u64, 0_u64);
         for hit in &linted.hits {
-            if !hit.confirmed && selection.is_some_and(|it| !it.wants_candidate(hit)) {
+            if !hit.confirmed && !options.wants_candidate(hit) {
+                passed_over += 1;
                 continue;
             }
             let finding = if hit.confirmed {
@@ -325,13 +325,13 @@ impl Engine<'_, '_> {
             crashed.findings.extend(finding);
         }
         if unconfirmed > 0 && self.is_late() {
-            let what = match unconfirmed {
-                1 => "1 suspicion of the lint is".to_owned(),
-                _ => format!("{unconfirmed} suspicions of the lint are"),
-            };
+            let what = words::suspicions_are(unconfirmed);
             crashed
                 .notes
                 .push(format!("the budget is spent: {what} not tried"));
+        }
+        if let Some(at) = options.at {
+            crashed.notes.push(words::single_note(at, passed_over));
         }
         Ok(())
     }
@@ -378,7 +378,7 @@ impl Engine<'_, '_> {
         limits: &Limits,
     ) -> Result<exploration::LazyResult, CheckError> {
         self.begin_points();
-        let mut points = exploration::LazyPoints::of(self.trace, self.runner, options.tree)?;
+        let mut points = exploration::LazyPoints::of(self.trace, self.runner, options)?;
         points.retain(|point| options.wants_point(CheckStep::Lazy, point));
         let moments: Vec<EventIndex> = points.moments().collect();
         self.learn(CheckStep::Lazy, &moments)?;

@@ -50,7 +50,7 @@ use powerfail_trace::{StackId, Trace};
 use crate::content::ExpectedContents;
 use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep, Observer};
-use crate::options::LazyOptions;
+use crate::options::{CrashOptions, LazyOptions};
 use crate::runner::Runner;
 use budget::{BudgetedExecutor, ExecutionBudget};
 use driver::{Bounds, Progress, Round, RoundObserver, round};
@@ -103,13 +103,16 @@ impl LazyPoints {
     pub(crate) fn of(
         trace: &Trace,
         runner: &Runner<'_>,
-        options: FailurePointOptions,
+        options: &CrashOptions,
     ) -> Result<Self, CheckError> {
-        let options = FailurePointOptions {
+        let tree = FailurePointOptions {
             per_stack: 0,
-            ..options
+            ..options.tree
         };
-        let by_stack = FailurePointsByStack::covering(trace, runner.rules(), options)?;
+        let by_stack = match options.at {
+            Some(at) => FailurePointsByStack::at(trace, at)?,
+            None => FailurePointsByStack::covering(trace, runner.rules(), tree)?,
+        };
         let (ranked, left_out) = ranked(&by_stack);
         Ok(Self {
             ranked,

@@ -35,6 +35,8 @@ pub struct CrashOptions {
     pub races: Option<RaceOptions>,
     /// Chooses the failure points and candidates that are tried; `None` tries all.
     pub selection: Option<Arc<dyn Selection>>,
+    /// Let the power fail only just before this event.
+    pub at: Option<EventIndex>,
     /// How long a recovery takes without a crash, if it is known to succeed: it is not tried again.
     pub undisturbed: Option<Duration>,
 }
@@ -51,6 +53,17 @@ impl CrashOptions {
     /// Whether only the reads of recovery are watched.
     pub(crate) fn only_races(&self) -> bool {
         self.races.as_ref().is_some_and(|races| races.alone)
+    }
+
+    /// Whether only a part of the failure points is tried.
+    pub(crate) const fn is_partial(&self) -> bool {
+        self.selection.is_some() || self.at.is_some()
+    }
+
+    /// Whether to confirm a candidate of the lint by crashes.
+    pub(crate) fn wants_candidate(&self, hit: &Hit) -> bool {
+        let selection = self.selection.as_ref();
+        self.at.is_none() && selection.is_none_or(|selection| selection.wants_candidate(hit))
     }
 
     /// Whether to let the power fail there.
@@ -70,8 +83,6 @@ pub struct RaceOptions {
     pub strict: bool,
     /// Try whether what was seen matters.
     pub confirm: bool,
-    /// At this failure point only.
-    pub only: Option<EventIndex>,
     /// Commit variables that the trace does not name.
     pub commit_variables: Vec<CommitVariable>,
     /// Look for variables that decide what recovery reads.

@@ -85,7 +85,7 @@ impl Engine<'_, '_> {
     ) -> Result<RacesResult, CheckError> {
         let rules = self.runner.rules();
         self.begin_points();
-        let mut points = points::of(self.trace, rules, crash.tree, options.only, places)?;
+        let mut points = points::of(self.trace, rules, crash, places)?;
         points.retain(|point| crash.wants_point(CheckStep::Races, point));
         let moments: Vec<EventIndex> = points.moments().collect();
         self.learn(CheckStep::Races, &moments)?;

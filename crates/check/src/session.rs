@@ -104,6 +104,7 @@ impl Session<'_> {
             self.observer.event(CheckEvent::Warning(sentence));
         }
         let trace = open(&path, self.observer)?;
+        settings::inspect_single_point(&test.failures, &trace)?;
         let recovery = settings::recovery(test, &settings.command, &trace, self.observer)?;
         let subject = Subject {
             trace: &trace,
@@ -192,6 +193,7 @@ impl Session<'_> {
     ) -> Result<SessionResult, SessionError> {
         let baseline = baseline(&settings.output)?;
         let trace = open_whole(path, self.observer)?;
+        settings::inspect_single_point(&settings.failures, &trace)?;
         let recovery = settings::recovery(settings, &trace.meta().command, &trace, self.observer)?;
         let out = settings.output.out.as_deref();
         let _lock = out.map(output_directory::create).transpose()?;

@@ -64,6 +64,9 @@ pub enum SettingsError {
     /// An option that has no effect without another.
     #[error("{0} needs {1}")]
     Needs(&'static str, &'static str),
+    /// Options that exclude each other.
+    #[error("{0} cannot be used with {1}")]
+    Apart(&'static str, &'static str),
     /// A client without a way to tell when its server is ready.
     #[error("a client needs --ready, which tells when its server is ready")]
     NotReady,

@@ -137,6 +137,32 @@ impl FailurePointsByStack {
         Ok(builder.finish())
     }
 
+    /// The moment just before one event, or at the end of the trace, and nothing else.
+    pub fn at(trace: &Trace, at: EventIndex) -> Result<Self> {
+        let mut records = trace.records_from(at);
+        let record = records.next_record()?;
+        let point = FailurePoint {
+            at,
+            stack: record.as_ref().map_or(StackId::NONE, |it| it.stack),
+            thread: record.as_ref().map_or(ThreadIndex(0), |it| it.thread),
+            trigger: match record.as_ref().map(|it| &it.body) {
+                Some(Body::Pm(event)) => Trigger::of(event),
+                Some(_) => Trigger::Annotation,
+                None => Trigger::End,
+            },
+            occurrence: 0,
+            digest: None,
+        };
+        Ok(Self {
+            stacks: vec![StackPoints {
+                stack: point.stack,
+                occurrences: 1,
+                points: vec![point],
+            }],
+            ..Self::default()
+        })
+    }
+
     /// Keeps only the points that `is_wanted` wants. How often a call stack occurs stays as it is.
     pub fn retain(&mut self, mut is_wanted: impl FnMut(&FailurePoint) -> bool) {
         for stack in &mut self.stacks {

@@ -80,14 +80,14 @@ impl Engine<'_, '_> {
     ) -> Result<(), CheckError> {
         let is_loss = |finding: &Finding| is_error(finding) || is_transient(finding);
         if options.lazy.is_none()
-            || options.selection.is_some()
+            || options.is_partial()
             || self.is_interrupted
             || !crashed.findings.iter().any(is_loss)
         {
             return Ok(());
         }
         let is_explored = crashed.totals.exploration.as_ref().is_some_and(is_complete);
-        let points = LazyPoints::of(self.trace, self.runner, options.tree)?;
+        let points = LazyPoints::of(self.trace, self.runner, options)?;
         let mut moments: Vec<EventIndex> = points.moments().collect();
         moments.sort_unstable();
         let Some(reads) = self.unsure_reads(&spread(&moments, MOMENTS_MAX))? else {

@@ -60,10 +60,14 @@ impl Engine<'_, '_> {
         places: &mut Places<'_>,
     ) -> Result<Vec<(StackId, Code)>, CheckError> {
         self.begin_points();
-        let mut tree = FailurePointsByStack::of(self.trace, options.tree)?;
+        let mut tree = match options.at {
+            Some(at) => FailurePointsByStack::at(self.trace, at)?,
+            None => FailurePointsByStack::of(self.trace, options.tree)?,
+        };
         tree.retain(|point| options.wants_point(CheckStep::Crashes, point));
         let plan = Plan::of(&tree, PlanOptions::default());
-        let trials = trials_of(&plan, self.contents, self.runner.dumps());
+        let mut trials = trials_of(&plan, self.contents, self.runner.dumps());
+        trials.retain(|trial| options.at.is_none_or(|at| trial.at == at));
         let jobs = self.runner.job_count();
         let estimate = each * u32::try_from(trials.len() / jobs).unwrap_or(u32::MAX);
         let points = tree.point_count();

@@ -32,6 +32,23 @@ pub(crate) fn points_are(count: u64) -> String {
     }
 }
 
+/// `1 suspicion of the lint is`, `2 suspicions of the lint are`.
+pub(super) fn suspicions_are(count: u64) -> String {
+    match count {
+        1 => "1 suspicion of the lint is".to_owned(),
+        _ => format!("{count} suspicions of the lint are"),
+    }
+}
+
+/// That the power failed at one moment only, and what that leaves out.
+pub(super) fn single_note(at: EventIndex, suspicions: u64) -> String {
+    let left_out = match suspicions {
+        0 => String::new(),
+        count => format!("; {} not tried", suspicions_are(count)),
+    };
+    format!("--at: the power fails only before event {}{left_out}", at.0)
+}
+
 /// Where failure points were not tried, by call stack.
 pub(super) fn untried_note(
     untried: &BTreeMap<StackId, (EventIndex, u64)>,

@@ -7,6 +7,7 @@ use powerfail_trace::{Record, StackId, Trace};
 
 use crate::error::CheckError;
 use crate::lazy::{ranked, rounds};
+use crate::options::CrashOptions;
 use crate::places::Places;
 
 /// Failure points, the most valuable first.
@@ -21,26 +22,20 @@ pub(super) struct RacePoints {
 pub(super) fn of(
     trace: &Trace,
     rules: Rules,
-    tree: FailurePointOptions,
-    only: Option<EventIndex>,
+    options: &CrashOptions,
     places: &mut Places<'_>,
 ) -> Result<RacePoints, CheckError> {
-    if let Some(only) = only {
-        return Ok(RacePoints {
-            ranked: vec![point_at(only)],
-            stacks: 1,
-            in_creation: 0,
-            out_of_scope: 0,
-        });
-    }
-    let options = FailurePointOptions {
+    let all = FailurePointOptions {
         per_stack: 0,
-        ..tree
+        ..options.tree
     };
     let trust = places.trust().clone();
     let mut owners = Owners::new(trace, &trust, places);
     let mut is_own = |record: &Record<'_>| owners.is_librarys(record);
-    let tree = FailurePointsByStack::ordering(trace, rules, options, &mut is_own)?;
+    let tree = match options.at {
+        Some(at) => FailurePointsByStack::at(trace, at)?,
+        None => FailurePointsByStack::ordering(trace, rules, all, &mut is_own)?,
+    };
     let (ranked, left_out) = ranked(&tree);
     Ok(RacePoints {
         ranked,

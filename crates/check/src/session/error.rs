@@ -65,6 +65,24 @@ pub enum SessionError {
         /// What is wrong with it.
         source: BaselineError,
     },
+    /// The trace has no such event.
+    #[error("--at {at} is out of range: the trace has {events} events, so expected 0 to {events}")]
+    NoSuchEvent {
+        /// The number that was given.
+        at: u64,
+        /// How many events there are.
+        events: u64,
+    },
+    /// The power does not fail there, by the choice of failure points.
+    #[error("--at {at} is not a failure point that --failure-points chooses: {}", nearest(.before, .after))]
+    NotAFailurePoint {
+        /// The number that was given.
+        at: u64,
+        /// The nearest failure point before it.
+        before: Option<u64>,
+        /// The nearest one after it.
+        after: Option<u64>,
+    },
     /// There is no command that recovers.
     #[error("the trace does not name its workload; give --recover")]
     NoRecovery,
@@ -83,6 +101,15 @@ impl SessionError {
     pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         |source| Self::File { path, source }
+    }
+}
+
+/// The failure points next to an event that is none.
+fn nearest(before: &Option<u64>, after: &Option<u64>) -> String {
+    match (before, after) {
+        (Some(before), Some(after)) => format!("the nearest are {before} and {after}"),
+        (Some(only), None) | (None, Some(only)) => format!("the nearest is {only}"),
+        (None, None) => "the trace has none".to_owned(),
     }
 }
 

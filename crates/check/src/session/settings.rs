@@ -4,19 +4,22 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use powerfail_config::{
-    CheckSettings, CommandText, CrashSettings, CrashStrategy, EagerSettings, FailurePoints, Infer,
-    LazySettings, LintSettings, Mebibytes, RaceSettings, RacesSettings, TestSettings, Whole,
+    CheckSettings, CommandText, CrashSettings, CrashStrategy, EagerSettings, FailurePoints,
+    FailureSettings, Infer, LazySettings, LintSettings, Mebibytes, RaceSettings, RacesSettings,
+    TestSettings, Whole,
 };
 use powerfail_explore::{
-    EagerOptions, FailurePointOptions, Granularity, OperationKind, PassOptions,
+    EagerOptions, FailurePointOptions, FailurePointsByStack, Granularity, OperationKind,
+    PassOptions,
 };
 use powerfail_lint::{LintOptions, Trust};
-use powerfail_model::{Domain, FenceKind, FlushKind};
+use powerfail_model::{Domain, EventIndex, FenceKind, FlushKind};
 use powerfail_recorder::{RecordOptions, Stacks};
 use powerfail_trace::{DOMAIN_NOTE, Trace};
 
 use super::SessionError;
 use crate::domain::detect_domain;
+use crate::error::CheckError;
 use crate::event::{CheckEvent, Observer};
 use crate::options::{CrashOptions, Inference, LazyOptions, LazyTime, RaceOptions};
 use crate::recovery::{Recovery, TIMEOUT_DEFAULT};
@@ -131,31 +134,16 @@ fn crash_options(settings: &TestSettings) -> CrashOptions {
         report,
         ..
     } = settings;
-    let granularity = match failures.failure_points {
-        None => Granularity::FlushAndFence,
-        Some(FailurePoints::Flush) => Granularity::Flush,
-        Some(FailurePoints::Fence) => Granularity::Fence,
-        Some(FailurePoints::Store) => Granularity::Store,
-        Some(FailurePoints::All) => Granularity::All,
-        Some(FailurePoints::Clflush) => Granularity::Only(OperationKind::Flush(FlushKind::Clflush)),
-        Some(FailurePoints::Clflushopt) => {
-            Granularity::Only(OperationKind::Flush(FlushKind::Clflushopt))
-        }
-        Some(FailurePoints::Clwb) => Granularity::Only(OperationKind::Flush(FlushKind::Clwb)),
-        Some(FailurePoints::Sfence) => Granularity::Only(OperationKind::Fence(FenceKind::Sfence)),
-        Some(FailurePoints::Mfence) => Granularity::Only(OperationKind::Fence(FenceKind::Mfence)),
-        Some(FailurePoints::Locked) => Granularity::Only(OperationKind::Locked),
-        Some(FailurePoints::Msync) => Granularity::Only(OperationKind::Sync),
-    };
     CrashOptions {
         tree: FailurePointOptions {
-            granularity,
+            granularity: failures.failure_points.map(granularity).unwrap_or_default(),
             per_stack: usize::try_from(failures.per_stack).unwrap_or(usize::MAX),
             seed: failures.seed,
             include_create: recovery.include_create,
             digests: true,
         },
         budget: failures.budget,
+        at: failures.at.map(EventIndex),
         warnings: report.shows_warnings(),
         ack: failures.ack.clone().map(|pattern| pattern.0),
         ..CrashOptions::default()
@@ -163,6 +151,60 @@ fn crash_options(settings: &TestSettings) -> CrashOptions {
 }
 
 /// Which combinations of stores are tried. The rules are those of recovery.
+/// Before which events the power may fail.
+const fn granularity(points: FailurePoints) -> Granularity {
+    let operation = match points {
+        FailurePoints::Flush => return Granularity::Flush,
+        FailurePoints::Fence => return Granularity::Fence,
+        FailurePoints::Store => return Granularity::Store,
+        FailurePoints::All => return Granularity::All,
+        FailurePoints::Clflush => OperationKind::Flush(FlushKind::Clflush),
+        FailurePoints::Clflushopt => OperationKind::Flush(FlushKind::Clflushopt),
+        FailurePoints::Clwb => OperationKind::Flush(FlushKind::Clwb),
+        FailurePoints::Sfence => OperationKind::Fence(FenceKind::Sfence),
+        FailurePoints::Mfence => OperationKind::Fence(FenceKind::Mfence),
+        FailurePoints::Locked => OperationKind::Locked,
+        FailurePoints::Msync => OperationKind::Sync,
+    };
+    Granularity::Only(operation)
+}
+
+/// Fails if the only event before which the power is to fail is not in the trace, or is not one of the failure points
+/// that were asked for.
+pub(super) fn inspect_single_point(
+    failures: &FailureSettings,
+    trace: &Trace,
+) -> Result<(), SessionError> {
+    let Some(at) = failures.at else { return Ok(()) };
+    let events = trace.event_count();
+    if at > events {
+        return Err(SessionError::NoSuchEvent { at, events });
+    }
+    let Some(points) = failures.failure_points else {
+        return Ok(());
+    };
+    let options = FailurePointOptions {
+        granularity: granularity(points),
+        per_stack: 0,
+        include_create: true,
+        digests: false,
+        ..FailurePointOptions::default()
+    };
+    let points = FailurePointsByStack::of(trace, options).map_err(CheckError::from);
+    let points = points.map_err(SessionError::Check)?;
+    let points = points.stacks().iter().flat_map(|stack| &stack.points);
+    let mut events: Vec<u64> = points.map(|point| point.at.0).collect();
+    events.sort_unstable();
+    match events.binary_search(&at) {
+        Ok(_) => Ok(()),
+        Err(next) => Err(SessionError::NotAFailurePoint {
+            at,
+            before: next.checked_sub(1).map(|last| events[last]),
+            after: events.get(next).copied(),
+        }),
+    }
+}
+
 fn eager_options(settings: &EagerSettings, test: &TestSettings) -> EagerOptions {
     let threshold = settings.threshold.map(Whole::get);
     let threshold = threshold.unwrap_or(EagerOptions::THRESHOLD);

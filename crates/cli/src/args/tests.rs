@@ -49,6 +49,7 @@ fn help(command: &mut clap::Command, name: &str, names: &mut Vec<std::ffi::OsStr
 /// Two valid values of each flag, as they are written on the command line.
 const VALUES: &[(&str, &str, &str)] = &[
     ("ack", "ok (.*)", "put (.*)"),
+    ("at", "1200", "1300"),
     ("atomicity", "8", "store"),
     ("baseline", "a.json", "b.json"),
     ("broker", "1337", "1338"),

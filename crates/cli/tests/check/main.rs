@@ -28,6 +28,7 @@ mod run;
 mod schedules;
 mod server;
 mod sources;
+mod single_point;
 mod symbols;
 mod together;
 mod transactions;

@@ -101,6 +101,10 @@ impl CheckArgs {
         if is_depth_given && schedules == 1 {
             return Err(SettingsError::Needs("--schedule-depth", "--schedules"));
         }
+        if schedules > 1 && all.test.failures.at.is_some() {
+            // Each recording numbers its own events.
+            return Err(SettingsError::Apart("--at", "--schedules"));
+        }
         let mut test = all.test.settle(own.client.is_some())?;
         if test.failures.budget.is_none() && !lazy.exhaustive {
             test.failures.budget = Some(CHECK_BUDGET);

@@ -86,6 +86,12 @@ impl CrashArgs {
                 return Err(SettingsError::OtherStrategy(flag, wanted));
             }
         }
+        if is_eager && all.test.failures.at.is_some() {
+            return Err(SettingsError::Apart(
+                "--at",
+                "--strategy eager, which has --segments",
+            ));
+        }
         Ok(CrashSettings {
             strategy: match strategy {
                 Strategy::Prefix => CrashStrategy::Prefix,

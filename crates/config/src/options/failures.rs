@@ -11,6 +11,12 @@ options! {
         /// Events before which the power fails [default: each flush and fence]
         [long, value_enum, value_name = "WHICH"]
         failure_points: FailurePoints,
+        /// Let the power fail only before this event, as reports and powerfail trace events number them
+        ///
+        /// 0 is before the first event, the number of events after the last one. With --failure-points, the event must
+        /// be one of those. Suspicions of the lint that other crashes would confirm are not tried.
+        [long, value_name = "EVENT"]
+        at: u64,
         /// Failure points for each call stack: 1 is the first, 2 adds the last, more are chosen at random; 0 is all
         /// [default: 3]
         [long, value_name = "K"]

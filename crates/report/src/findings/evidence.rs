@@ -62,7 +62,8 @@ pub(super) fn texts(evidence: &Evidence) -> Vec<(&'static str, String)> {
 }
 
 fn failure(evidence: &Evidence) -> String {
-    let mut text = format!("power fails before event {}", count(evidence.failure.event));
+    // The number of an event is a name: it is written as `--at` takes it.
+    let mut text = format!("power fails before event {}", evidence.failure.event);
     if evidence.failure.lost_lines.is_empty() {
         text += ", with every store before it durable";
     }
@@ -76,7 +77,7 @@ fn failure(evidence: &Evidence) -> String {
             plural(again.events, "event")
         );
     }
-    let good = |event: u64| format!("before event {}", count(event));
+    let good = |event: u64| format!("before event {event}");
     match (evidence.last_good_event, evidence.next_good_event) {
         (Some(last), Some(next)) => {
             text = format!(
