@@ -13,7 +13,7 @@ use powerfail_image::{Fill, FillExtent};
 use powerfail_lint::{LintOptions, Trust};
 use powerfail_model::{Atomicity, Domain, Rules};
 use powerfail_oracle::{CommandLine, Limits, Oracle, OracleSettings, Ready, RecoveryPlan, Server};
-use powerfail_protocol::shared::DESOCK_VARIABLE;
+use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE};
 use powerfail_trace::Trace;
 use regex::bytes::Regex;
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,9 @@ pub struct Recovery {
     /// Recovery is a server whose connections come from its input. Without input it ends when it first waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub desock: bool,
+    /// Recovery has the same time, random numbers and process ids in every run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub derandomise: bool,
 }
 
 impl Recovery {
@@ -108,6 +111,7 @@ impl Recovery {
             input: None,
             environment: Vec::new(),
             desock: false,
+            derandomise: false,
         }
     }
 
@@ -175,9 +179,14 @@ impl Recovery {
         plan.working_directory = Some(self.working_directory.clone());
         plan.input.clone_from(&self.input);
         plan.environment.clone_from(&self.environment);
-        if self.desock {
-            plan.preload = true;
-            plan.environment.push((DESOCK_VARIABLE.into(), "1".into()));
+        for (is_on, variable) in [
+            (self.desock, DESOCK_VARIABLE),
+            (self.derandomise, DERANDOMISE_VARIABLE),
+        ] {
+            if is_on {
+                plan.preload = true;
+                plan.environment.push((variable.into(), "1".into()));
+            }
         }
         plan
     }

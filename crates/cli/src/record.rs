@@ -31,6 +31,7 @@ pub(crate) fn record(args: &RecordArgs) -> anyhow::Result<Exit> {
     options.domain = settings.domain;
     options.heap_bytes = settings.recording.heap.map(|heap| heap.0);
     options.valgrind_requests = settings.recording.valgrind_requests;
+    options.derandomise = settings.recording.derandomise;
     options.time_limit = Some(settings.recording.record_timeout);
     if let Some(schedule) = settings.schedule {
         options.schedule = Schedule {

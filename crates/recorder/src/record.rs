@@ -13,7 +13,9 @@ use powerfail_protocol::shared::{
     DERANDOMISE_VARIABLE, DESOCK_VARIABLE, ListenerName, Mode, RequestCounts, Schedule, Stacks,
 };
 use powerfail_trace::recording::{ClientRequests, PoolSummary, RecordingSummary};
-use powerfail_trace::{DOMAIN_NOTE, HEAP_NOTE, Meta, POOL_NOTE, TraceWriter, WriterOptions};
+use powerfail_trace::{
+    DERANDOMISE_NOTE, DOMAIN_NOTE, HEAP_NOTE, Meta, POOL_NOTE, TraceWriter, WriterOptions,
+};
 use rustix::process::Signal;
 use rustix::time::Timespec;
 
@@ -389,6 +391,7 @@ fn meta(options: &RecordOptions, fresh: &FreshPool, memory: &MemoryDirectory) ->
             &format!("seed {seed}, depth {depth}, length {length}"),
         )
     });
+    let derandomised = options.derandomise.then(|| note(DERANDOMISE_NOTE, "yes"));
     let pool = fresh.path().and_then(Path::to_str);
     let heap = memory
         .heap()
@@ -411,6 +414,7 @@ fn meta(options: &RecordOptions, fresh: &FreshPool, memory: &MemoryDirectory) ->
         .chain(scheduled)
         .chain(pool.map(|path| note(POOL_NOTE, path)))
         .chain(heap)
+        .chain(derandomised)
         .collect(),
     }
 }

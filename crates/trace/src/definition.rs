@@ -25,6 +25,8 @@ pub const DOMAIN_NOTE: &str = "domain";
 pub const POOL_NOTE: &str = "pool";
 /// The name of the note with the path of the persistent heap.
 pub const HEAP_NOTE: &str = "heap";
+/// The name of the note that time, random numbers and process ids were those of every run; its value is `yes`.
+pub const DERANDOMISE_NOTE: &str = "derandomise";
 
 impl Meta {
     /// The value of a note.

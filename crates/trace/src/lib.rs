@@ -71,8 +71,8 @@ pub use annotation::{AnnotatedRange, Annotation};
 pub use block::{EventBlock, ImageRuns, RecordCursor, Records};
 pub use compress::Compression;
 pub use definition::{
-    DOMAIN_NOTE, Frame, HEAP_NOTE, Meta, Module, ModuleIndex, POOL_NOTE, Pool, PoolKind, StackId,
-    StackNode, Thread,
+    DERANDOMISE_NOTE, DOMAIN_NOTE, Frame, HEAP_NOTE, Meta, Module, ModuleIndex, POOL_NOTE, Pool,
+    PoolKind, StackId, StackNode, Thread,
 };
 pub use error::{Result, TraceError};
 pub use image::{FinalImage, ImageHash, ImageHasher, ImageRun, PAGE_BYTES};

@@ -15,7 +15,7 @@ use powerfail_explore::{
 use powerfail_lint::{LintOptions, Trust};
 use powerfail_model::{Domain, EventIndex, FenceKind, FlushKind};
 use powerfail_recorder::{RecordOptions, Stacks};
-use powerfail_trace::{DOMAIN_NOTE, Trace};
+use powerfail_trace::{DERANDOMISE_NOTE, DOMAIN_NOTE, Trace};
 
 use super::SessionError;
 use crate::domain::detect_domain;
@@ -46,6 +46,7 @@ pub(super) fn workload(
     options.stacks = Stacks::Full;
     options.heap_bytes = settings.recording.heap.map(|heap| heap.0);
     options.valgrind_requests = settings.recording.valgrind_requests;
+    options.derandomise = settings.recording.derandomise;
     options.time_limit = Some(settings.recording.record_timeout);
     options.domain = settings.test.domain;
     options.output_prefix_bytes = OUTPUT_PREFIX_BYTES;
@@ -142,15 +143,14 @@ fn crash_options(settings: &TestSettings) -> CrashOptions {
             include_create: recovery.include_create,
             digests: true,
         },
-        budget: failures.budget,
         at: failures.at.map(EventIndex),
+        budget: failures.budget,
         warnings: report.shows_warnings(),
         ack: failures.ack.clone().map(|pattern| pattern.0),
         ..CrashOptions::default()
     }
 }
 
-/// Which combinations of stores are tried. The rules are those of recovery.
 /// Before which events the power may fail.
 const fn granularity(points: FailurePoints) -> Granularity {
     let operation = match points {
@@ -205,6 +205,7 @@ pub(super) fn inspect_single_point(
     }
 }
 
+/// Which combinations of stores are tried. The rules are those of recovery.
 fn eager_options(settings: &EagerSettings, test: &TestSettings) -> EagerOptions {
     let threshold = settings.threshold.map(Whole::get);
     let threshold = threshold.unwrap_or(EagerOptions::THRESHOLD);
@@ -316,6 +317,7 @@ pub(super) fn recovery(
         no_trust: report.no_trust.clone(),
         input: recovery_input(recovery.recover_input.as_deref())?,
         environment: Recovery::environment_that_matters(),
+        derandomise: trace.meta().note(DERANDOMISE_NOTE).is_some(),
         ..Recovery::new(recover, working_directory(trace))
     })
 }

@@ -43,6 +43,9 @@ options! {
         /// Time limit for the recording of the workload; exceeding it is an error [default: 30m]
         [long, value_name = "TIME", value_parser = parse_duration]
         record_timeout: Duration = Duration::from_mins(30),
+        /// Give the workload, and recovery of its crashes, the same time, random numbers and process ids in every run
+        [long, num_args = 0, default_missing_value = "true"]
+        derandomise: bool = false,
         /// Answer like Valgrind's pmemcheck, so that PMDK and other libraries report what they do by client requests
         [long, num_args = 0, default_missing_value = "true"]
         valgrind_requests: bool = false,
