@@ -6,9 +6,12 @@ mod afl;
 mod minimise;
 mod options;
 mod plot;
+mod repair;
 mod run;
 mod screen;
 mod show;
+
+use std::io::Write;
 
 use powerfail_fuzz::CampaignError;
 use powerfail_recorder::RecordError;
@@ -23,9 +26,16 @@ pub(crate) fn fuzz(args: FuzzCommand) -> anyhow::Result<Exit> {
         Some(FuzzSubcommand::Plot(args)) => plot::plot(&args),
         Some(FuzzSubcommand::Show(args)) => show::show(&args),
         Some(FuzzSubcommand::Cmin(args)) => minimise::corpus(&args),
-        Some(FuzzSubcommand::Tmin(args)) => minimise::case(&args),
+        Some(FuzzSubcommand::Tmin(args)) => minimise::one(&args),
+        Some(FuzzSubcommand::Repair(args)) => repair::campaign(&args),
         Some(FuzzSubcommand::Afl(args)) => afl::afl(&args),
     }
+}
+
+/// Shows a warning.
+fn warn(sentence: &str) {
+    // A closed standard error is not a reason to stop.
+    let _ = writeln!(anstream::stderr(), "warning: {sentence}");
 }
 
 /// Reports why a campaign cannot be run.

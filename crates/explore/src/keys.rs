@@ -14,6 +14,13 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PointKey(pub u64);
 
+impl PointKey {
+    /// The name of the call stack at the failure point, without the previous operation.
+    pub const fn stack(self) -> Operation {
+        Operation((self.0 >> 32) as u32)
+    }
+}
+
 /// Names the call stacks of a trace so that the same stack has the same name in other traces of the program.
 #[derive(Debug)]
 pub struct StackNames<'t> {

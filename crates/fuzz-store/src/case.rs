@@ -1,10 +1,8 @@
-//! The basic types of a campaign: test cases, edges of the image tree, findings.
+//! The basic types of a campaign: test cases, and edges of the image tree.
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 
-use powerfail_finding::Finding;
 use powerfail_image::{DirectoryContents, ImageId};
 use serde::{Deserialize, Serialize};
 
@@ -26,13 +24,18 @@ pub struct Edge {
     pub failure_point: Option<u64>,
 }
 
-/// Runs the target on an image again, to rebuild another image.
+/// Runs the target on an image again, to rebuild other images.
 pub trait Rebuild {
-    /// The image that an edge leads to.
+    /// The images that one run leads to: one for each failure point, in the same order. `None` is the end of the run.
     ///
     /// # Errors
-    /// The target cannot be run.
-    fn run(&mut self, from: &DirectoryContents, edge: &Edge) -> io::Result<DirectoryContents>;
+    /// The target cannot be run. [`io::ErrorKind::Interrupted`] means that the user has interrupted powerfail.
+    fn run(
+        &mut self,
+        from: &DirectoryContents,
+        input: &[u8],
+        failure_points: &[Option<u64>],
+    ) -> io::Result<Vec<DirectoryContents>>;
 }
 
 /// How promising a test case is.
@@ -56,13 +59,4 @@ impl fmt::Display for CaseNumber {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:06}", self.0)
     }
-}
-
-/// A finding and the directory of its evidence.
-#[derive(Clone, Debug)]
-pub struct StoredFinding {
-    /// The finding.
-    pub finding: Finding,
-    /// Its directory, which `powerfail replay` can read.
-    pub directory: PathBuf,
 }

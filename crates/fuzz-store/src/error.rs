@@ -41,7 +41,7 @@ pub enum StoreError {
     #[error("no image {0} in this campaign")]
     UnknownImage(ImageId),
     /// An image is in the tree, but the pack ends before its contents.
-    #[error("the contents of image {image} are missing in {}; they can be rebuilt from its path", path.display())]
+    #[error("the contents of image {image} are missing in {}; powerfail fuzz repair makes them again", path.display())]
     Missing {
         /// The image.
         image: ImageId,
@@ -76,6 +76,25 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
+    /// An image that the user gave is lost. No run of the target leads to it.
+    #[error("image {image} was given as `{name}` by --images, and that directory has it no more")]
+    GivenLost {
+        /// The image.
+        image: ImageId,
+        /// Its name.
+        name: String,
+    },
+    /// An image cannot be rebuilt, because the image that it was made from is lost.
+    #[error("image {image} was made from image {parent}, which is lost")]
+    ParentLost {
+        /// The image.
+        image: ImageId,
+        /// The image that it was made from.
+        parent: ImageId,
+    },
+    /// The user has interrupted powerfail while images were rebuilt.
+    #[error("interrupted")]
+    Interrupted,
     /// The files were opened for reading only.
     #[error("{} was opened for reading only", path.display())]
     ReadOnly {

@@ -80,7 +80,7 @@ impl Images {
     }
 
     /// The state changes only after the change is on disk, so a poisoned lock is still consistent.
-    fn lock(&self) -> MutexGuard<'_, Store> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -179,25 +179,6 @@ impl Images {
         store.load(number)
     }
 
-    /// Like [`Images::load`], but makes missing or damaged contents again and stores them.
-    ///
-    /// # Errors
-    /// As [`Images::rebuild`].
-    pub fn load_or_rebuild(
-        &self,
-        image: ImageId,
-        rebuild: &mut dyn Rebuild,
-    ) -> Result<Arc<DirectoryContents>> {
-        match self.load(image) {
-            Err(StoreError::Missing { .. } | StoreError::Damaged { .. }) => {}
-            loaded => return loaded,
-        }
-        let contents = self.rebuild(image, rebuild)?;
-        let mut store = self.lock();
-        let number = store.find(image)?;
-        store.keep_again(number, &contents)
-    }
-
     /// Makes an image again by running the target along its path. Uses stored contents only for a root that the user gave.
     ///
     /// # Errors
@@ -217,11 +198,13 @@ impl Images {
         };
         for (index, (edge, expected)) in steps.iter().enumerate() {
             let number = index + 1;
-            contents = (rebuild.run(&contents, edge)).map_err(|source| StoreError::Rebuild {
+            let made = rebuild.run(&contents, &edge.input, &[edge.failure_point]);
+            let made = made.map_err(|source| StoreError::Rebuild {
                 wanted: image,
                 edge: number,
                 source,
             })?;
+            contents = made.into_iter().next().unwrap_or_default();
             let got = contents.id();
             if got != *expected {
                 return Err(StoreError::OtherImage {

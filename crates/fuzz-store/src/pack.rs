@@ -51,6 +51,7 @@ pub(crate) struct Pack {
     path: PathBuf,
     file: File,
     end: u64,
+    is_head_mended: bool,
     compressor: Option<zstd::bulk::Compressor<'static>>,
     decompressor: Option<zstd::bulk::Decompressor<'static>>,
 }
@@ -71,7 +72,7 @@ impl Pack {
             pack.end = referenced;
             return Ok((pack, len));
         }
-        pack.check_magic()?;
+        pack.mend_magic()?;
         let cut = len > referenced && pack.is_one_blob(referenced, len)?;
         if cut {
             (pack.file.set_len(referenced)).map_err(StoreError::file("cut", path))?;
@@ -93,6 +94,7 @@ impl Pack {
             path: path.to_owned(),
             file,
             end: 0,
+            is_head_mended: false,
             compressor: None,
             decompressor: None,
         }
@@ -108,6 +110,23 @@ impl Pack {
             Ok(()) => Err(StoreError::damaged(&self.path, 0, "not a pack")),
             Err(error) => Err(StoreError::file("read", &self.path)(error)),
         }
+    }
+
+    /// Writes the magic again if it is damaged. It cannot be that of another version: then, the record of the campaign has
+    /// a newer format, and nothing is opened for writing. Every blob has its own checksum.
+    fn mend_magic(&mut self) -> Result<()> {
+        match self.check_magic() {
+            Err(StoreError::Damaged { .. } | StoreError::Version { .. }) => {}
+            checked => return checked,
+        }
+        (self.file.write_all_at(&MAGIC, 0)).map_err(StoreError::file("write", &self.path))?;
+        self.is_head_mended = true;
+        Ok(())
+    }
+
+    /// Whether the magic was damaged when the pack was opened.
+    pub(crate) const fn is_head_mended(&self) -> bool {
+        self.is_head_mended
     }
 
     /// Whether at most one blob lies between two positions.

@@ -243,16 +243,37 @@ impl Store {
         &mut self,
         image: NodeNumber,
         contents: &DirectoryContents,
-    ) -> Result<Arc<DirectoryContents>> {
+    ) -> Result<()> {
         self.check_writable()?;
-        let mut contents = contents.clone();
-        let whole = encode(&DirectoryContents::default(), &mut contents);
-        let place = opened(&mut self.pack, &self.directory, PACK_FILE)?.append(&whole)?;
-        let stored = StoredText::new(None, place);
+        let mut bases = match self.tree.node(image).way {
+            ImageOrigin::Made { parent, .. } => self.bases(parent),
+            ImageOrigin::Empty | ImageOrigin::Given(_) => Vec::new(),
+        };
+        bases.retain(|base| *base < image);
+        let (base, difference, shared) = self.difference(bases, contents);
+        let place = opened(&mut self.pack, &self.directory, PACK_FILE)?.append(&difference)?;
+        let stored = StoredText::new(base, place);
         self.append(TreeLine::Again { image, stored }, [Some(place), None])?;
-        let contents = Arc::new(contents);
-        self.cache.put(image, &contents);
-        Ok(contents)
+        self.cache.put(image, &Arc::new(shared));
+        Ok(())
+    }
+
+    /// Whether the pack has the difference of an image.
+    pub(crate) fn has_blob(&mut self, image: NodeNumber) -> Result<bool> {
+        let Some(place) = self.tree.node(image).place else {
+            return Ok(true);
+        };
+        let pack = opened(&mut self.pack, &self.directory, PACK_FILE)?;
+        match pack.read(place) {
+            Ok(blob) => Ok(blob.is_some()),
+            Err(StoreError::Damaged { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the first bytes of the pack were wrong when it was opened.
+    pub(crate) fn is_head_mended(&self) -> bool {
+        self.pack.as_ref().is_some_and(Pack::is_head_mended)
     }
 
     /// Appends a line. If it cannot be written, the blobs that were written for it are removed again: one in the pack of

@@ -168,7 +168,15 @@ impl<'s, 'o> CheckWorker<'s, 'o> {
                 }
             }
             Job::Import(received) => self.import(&received),
-            Job::Minimise { stored, basis } => self.minimise(&stored, &basis),
+            Job::Minimise { stored, progress } => {
+                if let Some(progress) = self.minimise_for_a_while(&stored, *progress)? {
+                    let progress = Box::new(progress);
+                    // Others come first.
+                    let job = Job::Minimise { stored, progress };
+                    self.shared.submit(job, Priority::Low, 0);
+                }
+                Ok(())
+            }
         }
     }
 

@@ -120,7 +120,7 @@ fn random_count(rate: f64, random: &mut Random) -> u64 {
 
 /// The location on the PM path of each of these moments, which are in order: that of the event or, if the event is
 /// no operation, that of the last operation before it.
-fn locations_at(
+pub(crate) fn locations_at(
     trace: &Trace,
     stacks: bool,
     points: &[EventIndex],

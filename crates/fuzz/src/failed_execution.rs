@@ -179,6 +179,15 @@ impl CheckWorker<'_, '_> {
         Ok(Some((finding, recording)))
     }
 
+    /// The finding that the program fails by itself on a test case.
+    pub(crate) fn failure_of_program(
+        &self,
+        case: &TestCase,
+    ) -> Result<Option<Finding>, CampaignError> {
+        let failed = self.plain_run(case, ExecutionFailure::Signal(None))?;
+        Ok(failed.map(|(finding, _)| finding))
+    }
+
     /// Reports that the program fails by itself.
     fn report_program(
         &self,

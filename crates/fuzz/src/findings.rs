@@ -18,14 +18,15 @@ use powerfail_check::{BugKey, bug_key};
 use powerfail_check::{Recovery, output_directory};
 use powerfail_files::{Directory, input, output};
 use powerfail_finding::{Class, Finding, Report, Totals};
-use powerfail_fuzz_store::{Edge, StoredFinding, TestCase};
+use powerfail_fuzz_store::{
+    Edge, MINIMISED_FILE, MinimisedInput, StoredFinding, TestCase, read_minimised,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CampaignError;
 
 const CASE: &str = "case.json";
 const INPUT: &str = "input";
-const MINIMISED: &str = "minimised.json";
 const MINIMISED_INPUT: &str = "minimised.input";
 /// The input of recovery, if it has one.
 pub(crate) const RECOVERY_INPUT: &str = "recovery.input";
@@ -85,18 +86,18 @@ pub(crate) struct Basis<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct StoredBasis {
     pub(crate) case: TestCase,
+    /// The smallest test case so far.
+    pub(crate) best: TestCase,
     pub(crate) recovery: Recovery,
     pub(crate) recovery_input: Option<Vec<u8>>,
 }
 
-impl From<&Basis<'_>> for StoredBasis {
-    fn from(basis: &Basis<'_>) -> Self {
-        Self {
-            case: basis.case.clone(),
-            recovery: basis.recovery.clone(),
-            recovery_input: basis.recovery_input.map(<[u8]>::to_vec),
-        }
-    }
+/// A smaller test case, as `minimised.json` describes it.
+#[derive(Debug, Serialize)]
+struct MinimisedRecord<'a> {
+    #[serde(flatten)]
+    case: &'a CaseRecord,
+    minimised: MinimisedInput,
 }
 
 /// All findings of a campaign. Can be shared between threads.
@@ -115,8 +116,8 @@ struct Inner {
 /// What happened to a finding that was added.
 pub(crate) enum AddOutcome {
     New(Box<StoredFinding>),
-    /// The lint had found it, and now a crash has confirmed it.
-    Confirmed,
+    /// The lint had found it, and now a crash has confirmed it, in another test case.
+    Confirmed(Box<StoredFinding>),
     Duplicate,
 }
 
@@ -182,7 +183,7 @@ impl Findings {
             let known = &mut inner.all[place];
             if known.finding.evidence.is_none() && finding.evidence.is_some() {
                 confirm(known, finding, basis)?;
-                return Ok(AddOutcome::Confirmed);
+                return Ok(AddOutcome::Confirmed(Box::new(known.clone())));
             }
             return Ok(AddOutcome::Duplicate);
         }
@@ -201,45 +202,63 @@ impl Findings {
         Ok(AddOutcome::New(Box::new(stored)))
     }
 
-    /// The basis of a finding that was not minimised yet.
-    pub(crate) fn not_minimised(
-        stored: &StoredFinding,
-    ) -> Result<Option<StoredBasis>, CampaignError> {
-        let directory = &stored.directory;
-        if directory.join(MINIMISED).exists() {
-            return Ok(None);
-        }
+    /// The basis of a finding; `None` if its test case cannot be read.
+    pub(crate) fn basis(directory: &Path) -> Result<Option<StoredBasis>, CampaignError> {
         let read = |name: &str| {
             let path = directory.join(name);
             input::read(&path).map_err(CampaignError::file(&path))
         };
-        let record = serde_json::from_slice::<CaseRecord>(&read(CASE)?);
-        let image = record.ok().and_then(|record| record.image.parse().ok());
-        let Some(image) = image else {
+        let case = |record: &str, input: &str| {
+            let record = serde_json::from_slice::<CaseRecord>(&read(record)?);
+            let image = record.ok().and_then(|record| record.image.parse().ok());
+            let Some(image) = image else {
+                return Ok(None);
+            };
+            let input = read(input)?;
+            Ok::<_, CampaignError>(Some(TestCase { image, input }))
+        };
+        let Some(found) = case(CASE, INPUT)? else {
             return Ok(None);
+        };
+        let best = match read_minimised(directory) {
+            Some(_) => case(MINIMISED_FILE, MINIMISED_INPUT)?,
+            None => None,
         };
         let (_, recovery) = output_directory::load(directory)?;
         let recovery_input = recovery.input.is_some().then(|| read(RECOVERY_INPUT));
         Ok(Some(StoredBasis {
-            case: TestCase {
-                image,
-                input: read(INPUT)?,
-            },
+            best: best.unwrap_or_else(|| found.clone()),
+            case: found,
             recovery,
             recovery_input: recovery_input.transpose()?,
         }))
     }
 
-    /// Stores a smaller test case that shows a finding.
+    /// Stores a smaller test case of a finding, unless a crash has confirmed the finding since: then it is no longer the
+    /// test case of this finding.
     pub(crate) fn store_minimised(
         &self,
-        directory: &Path,
+        of: &StoredFinding,
         case: &TestCase,
         record: &CaseRecord,
+        minimised: MinimisedInput,
     ) -> Result<(), CampaignError> {
-        let _turn = self.lock();
-        replace(&directory.join(MINIMISED_INPUT), &case.input)?;
-        replace(&directory.join(MINIMISED), &json(record)?)
+        let mut inner = self.lock();
+        let mut all = inner.all.iter_mut();
+        let Some(known) = all.find(|it| it.directory == of.directory) else {
+            return Ok(());
+        };
+        if known.finding.evidence.is_some() != of.finding.evidence.is_some() {
+            return Ok(());
+        }
+        let record = MinimisedRecord {
+            case: record,
+            minimised,
+        };
+        replace(&of.directory.join(MINIMISED_INPUT), &case.input)?;
+        replace(&of.directory.join(MINIMISED_FILE), &json(&record)?)?;
+        known.minimised = Some(minimised);
+        Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -249,7 +268,7 @@ impl Findings {
 
 impl Inner {
     fn push(&mut self, finding: Finding, directory: PathBuf) -> StoredFinding {
-        let stored = StoredFinding { finding, directory };
+        let stored = StoredFinding::new(finding, directory);
         self.places.insert(bug_key(&stored.finding), self.all.len());
         self.all.push(stored.clone());
         stored
@@ -316,6 +335,11 @@ fn confirm(
     if let Some(read) = &mut finding.read {
         read.trace = Some(CRASH_TRACE.into());
     }
+    // The minimised test case may not show the crash.
+    let _ = fs::remove_file(known.directory.join(MINIMISED_FILE));
+    known.minimised = None;
+    replace(&known.directory.join(INPUT), &basis.case.input)?;
+    replace(&known.directory.join(CASE), &json(&basis.record)?)?;
     let report = report_of(&finding, &basis.command);
     replace(
         &known.directory.join(output_directory::REPORT),

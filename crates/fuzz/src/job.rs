@@ -8,8 +8,8 @@ use powerfail_explore::PointKey;
 use powerfail_fuzz_engine::End;
 use powerfail_fuzz_store::{CaseNumber, Priority, Retirement, StoredFinding, TestCase};
 
-use crate::findings::StoredBasis;
 use crate::machines::RemoteCase;
+use crate::minimise_finding::Progress;
 
 /// What a checker does next.
 #[derive(Debug)]
@@ -36,7 +36,8 @@ pub(crate) enum Job {
     /// Look for a smaller test case that shows a finding.
     Minimise {
         stored: Box<StoredFinding>,
-        basis: Box<StoredBasis>,
+        /// What was tried before.
+        progress: Box<Progress>,
     },
 }
 

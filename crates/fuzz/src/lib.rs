@@ -19,9 +19,11 @@
 //!
 //! - [`run()`]: threads and limits; `worker`: a thread that fuzzes; `checker`: a thread that checks.
 //! - `shared_state`: what threads share; `job`: the work of checkers and its order.
-//! - `crash_images`: which images are made from a trace; `rebuild`: how one is made again.
+//! - `crash_images`: which images are made from a trace; `rebuild`: how they are made again.
 //! - `check_history`, `point_selection`, `check_journal`: what was checked already, and what is checked next.
-//! - `failed_execution`: why an execution failed; `minimise_finding`, `minimise_corpus`: smaller test cases.
+//! - `failed_execution`: why an execution failed.
+//! - `minimise_finding`: smaller test cases of findings, with `finding_judge`, `reached_places`; `minimise_case`: those of
+//!   others; `minimise_corpus`: fewer.
 //! - `afl`: the target of afl-fuzz.
 
 mod afl;
@@ -32,14 +34,17 @@ mod crash_images;
 mod crash_test;
 mod error;
 mod failed_execution;
+mod finding_judge;
 mod findings;
 mod job;
 mod machines;
+mod minimise_case;
 mod minimise_corpus;
 mod minimise_finding;
 mod observer;
 mod options;
 mod point_selection;
+mod reached_places;
 mod rebuild;
 mod recording;
 mod run;
@@ -52,10 +57,12 @@ mod worker;
 pub use afl::{AflError, AflOptions, serve_afl};
 pub use error::CampaignError;
 pub use findings::{CaseRecord, EdgeRecord};
-pub use minimise_corpus::{MinimisedCase, MinimisedCorpus, minimise_case, minimise_corpus};
+pub use minimise_case::{MinimisedCase, minimise_case};
+pub use minimise_corpus::{MinimisedCorpus, minimise_corpus};
+pub use minimise_finding::minimise_finding;
 pub use observer::CampaignObserver;
 pub use options::{CampaignOptions, Checks, MachineLink, RecoveryOptions};
 pub use powerfail_fuzz_store::{Stats, StoredFinding};
 pub use powerfail_recorder::InputChannel;
-pub use rebuild::rebuild_all;
+pub use rebuild::{RepairedCampaign, rebuild_all, repair};
 pub use run::{CampaignSummary, resumed_options, run};

@@ -1,9 +1,9 @@
-//! `cmin` and `tmin`: retires redundant test cases, and shortens single ones.
+//! `cmin`: retires redundant test cases.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use powerfail_fuzz_engine::minimise::{cmin, trim};
+use powerfail_fuzz_engine::minimise::cmin;
 use powerfail_fuzz_engine::{Footprint, Touched};
 use powerfail_fuzz_store::{Campaign, CaseNumber, Retirement, TestCase};
 use powerfail_recorder::executor::End;
@@ -11,9 +11,6 @@ use powerfail_recorder::executor::End;
 use crate::error::CampaignError;
 use crate::run::resumed_options;
 use crate::target_runner::TargetRunner;
-
-/// The maximum number of executions to shorten one test case.
-const RUNS_MAX: usize = 10_000;
 
 /// The result of minimising a corpus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,27 +21,14 @@ pub struct MinimisedCorpus {
     pub after: usize,
 }
 
-/// The result of shortening a test case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MinimisedCase {
-    /// The shortened test case.
-    pub case: TestCase,
-    /// The length of the input before, in bytes.
-    pub before: usize,
-    /// The number of executions that were needed.
-    pub executions: u64,
-    /// Whether no single part can be left out any more.
-    pub is_minimal: bool,
-}
-
 /// Executes the test cases of a campaign directory.
-struct CaseRunner {
+pub(crate) struct CaseRunner {
     campaign: Arc<Campaign>,
     target: TargetRunner,
 }
 
 impl CaseRunner {
-    fn open(out: &Path, runtime: &[u8]) -> Result<Self, CampaignError> {
+    pub(crate) fn open(out: &Path, runtime: &[u8]) -> Result<Self, CampaignError> {
         let options = resumed_options(out)?;
         let campaign = Arc::new(Campaign::resume(out)?);
         let target = TargetRunner::start(
@@ -58,7 +42,7 @@ impl CaseRunner {
     }
 
     /// The coverage of a test case, and how it ends.
-    fn reach(&mut self, case: &TestCase) -> Result<(Footprint, End), CampaignError> {
+    pub(crate) fn reach(&mut self, case: &TestCase) -> Result<(Footprint, End), CampaignError> {
         let (outcome, _) = self.target.execute(case.image, &case.input)?;
         let coverage = self.target.executor().coverage();
         let footprint = Footprint {
@@ -113,48 +97,5 @@ pub fn minimise_corpus(out: &Path, runtime: &Arc<[u8]>) -> Result<MinimisedCorpu
     Ok(MinimisedCorpus {
         before: reached.len(),
         after: chosen.len(),
-    })
-}
-
-/// Shortens the input of a test case while its coverage and the way it ends stay the same. For a test case that
-/// crashes or hangs, only the way it ends counts.
-pub fn minimise_case(
-    out: &Path,
-    runtime: &Arc<[u8]>,
-    case: &TestCase,
-) -> Result<MinimisedCase, CampaignError> {
-    let mut runner = CaseRunner::open(out, runtime)?;
-    let wanted = runner.reach(case)?;
-    let is_normal = matches!(wanted.1, End::Exit(_));
-    let image = case.image;
-    let mut failure = None;
-    let trimmed = trim(&case.input, RUNS_MAX, |input| {
-        if failure.is_some() {
-            return false;
-        }
-        let case = TestCase {
-            image,
-            input: input.to_vec(),
-        };
-        match runner.reach(&case) {
-            Ok(reached) if is_normal => reached == wanted,
-            Ok((_, end)) => end == wanted.1,
-            Err(error) => {
-                failure = Some(error);
-                false
-            }
-        }
-    });
-    if let Some(error) = failure {
-        return Err(error);
-    }
-    Ok(MinimisedCase {
-        case: TestCase {
-            image,
-            input: trimmed.input,
-        },
-        before: case.input.len(),
-        executions: trimmed.runs as u64,
-        is_minimal: trimmed.is_minimal,
     })
 }

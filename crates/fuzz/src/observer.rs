@@ -4,7 +4,7 @@ use std::path::Path;
 
 use powerfail_finding::Finding;
 
-use powerfail_fuzz_store::Stats;
+use powerfail_fuzz_store::{MinimisedInput, Stats};
 
 /// Receives the events of a campaign. Everything that is reported is on disk already. Called by several threads.
 pub trait CampaignObserver: Sync {
@@ -14,6 +14,8 @@ pub trait CampaignObserver: Sync {
     fn finding(&self, finding: &Finding, directory: &Path);
     /// Something limits the campaign; the sentence says what.
     fn warning(&self, sentence: &str);
+    /// The test case of a finding became smaller.
+    fn minimising(&self, _minimised: &MinimisedInput) {}
     /// Whether the campaign has to stop.
     fn is_interrupted(&self) -> bool;
 }

@@ -139,17 +139,17 @@ impl Selection for PointsAt {
     }
 }
 
-/// The failure points with given names, and no others.
+/// The failure points with given call stacks, and no others.
 #[derive(Debug)]
-pub(crate) struct PointsNamed {
+pub(crate) struct PointsOfStacks {
     pub(crate) keys: PointKeys,
-    pub(crate) wanted: FxHashSet<PointKey>,
+    pub(crate) wanted: FxHashSet<u32>,
     pub(crate) candidates: bool,
 }
 
-impl Selection for PointsNamed {
+impl Selection for PointsOfStacks {
     fn wants_point(&self, _step: CheckStep, point: &FailurePoint) -> bool {
-        self.wanted.contains(&self.keys.at(point.at))
+        self.wanted.contains(&self.keys.at(point.at).stack().0)
     }
 
     fn wants_candidate(&self, _hit: &Hit) -> bool {

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use powerfail_fuzz_store::{
-    Campaign, Priority, Stats, StoredFinding, Sync as OtherInstances, TestCase, discard_unused,
+    Campaign, MinimisedState, Priority, Stats, StoredFinding, Sync as OtherInstances, TestCase,
+    discard_unused,
 };
 
 use crate::check_worker::{CheckWorker, sentence};
@@ -17,6 +18,7 @@ use crate::job::{ExecutionFailure, Job};
 use crate::machines::Machines;
 use crate::observer::CampaignObserver;
 use crate::options::{CampaignOptions, Checks};
+use crate::rebuild::repair_open;
 use crate::recording::Recorder;
 use crate::seeds::Seeds;
 use crate::shared_state::SharedState;
@@ -89,15 +91,18 @@ fn run_in(
     let before = StatsWriter::before(&campaign);
     let mut stats_file = StatsWriter::new(campaign.directory());
     let findings = Findings::open(&campaign.findings_directory())?;
-    for cut in &campaign.cuts {
-        observer.warning(&cut.to_string());
+    let mut warn = |sentence: &str| observer.warning(sentence);
+    let repaired = repair_open(&campaign, options, runtime, &mut warn)?;
+    for sentence in repaired.sentences() {
+        observer.warning(&sentence);
     }
     let machines = Machines::connect(options.machines.as_ref())?;
     let mut seeds = Seeds::read(options, &campaign.images)?;
     seeds.create_pool(&Recorder::new(options, runtime)?, &campaign.images)?;
-    let shared = SharedState::new(
+    let mut shared = SharedState::new(
         options, runtime, observer, campaign, findings, before, machines,
     )?;
+    shared.lost_images = repaired.lost().collect();
     shared.restore()?;
     StatsWriter::read_paths(shared.campaign.directory(), &shared.paths);
     let fuzzers = options.jobs.max(1).div_ceil(2);
@@ -282,6 +287,9 @@ impl SharedState<'_> {
                 self.checks_done.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
+            if self.lost_images.contains(&queued.image) {
+                continue;
+            }
             let case: TestCase = self.campaign.queue.load(queued.number)?;
             let number = queued.number;
             let job = match &queued.retired {
@@ -298,12 +306,11 @@ impl SharedState<'_> {
             self.submit(job, Priority::Low, queued.entry.new_locations);
         }
         for stored in self.findings.all() {
-            if let Some(basis) = Findings::not_minimised(&stored)? {
-                let job = Job::Minimise {
-                    stored: Box::new(stored),
-                    basis: Box::new(basis),
-                };
-                self.submit(job, Priority::Low, 0);
+            let minimised = stored.minimised;
+            let is_open = minimised.is_none_or(|it| it.state == MinimisedState::CutShort);
+            if is_open {
+                let (stored, progress) = (Box::new(stored), Box::default());
+                self.submit(Job::Minimise { stored, progress }, Priority::Low, 0);
             }
         }
         let nodes = self.campaign.images.nodes();

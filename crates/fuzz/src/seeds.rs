@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use powerfail_fuzz_engine::{Grammar, tokens};
 use powerfail_fuzz_store::{Edge, Images, TestCase};
-use powerfail_image::{DirectoryContents, FileContents, ImageId};
+use powerfail_image::{DirectoryContents, FileContents};
 use powerfail_recorder::TargetStatus;
 
 use crate::error::CampaignError;
@@ -40,7 +40,9 @@ impl Seeds {
         }
         let mut roots = Vec::new();
         if let Some(directory) = &options.images {
-            roots = images_of(directory, images)?;
+            for (name, contents) in given_images(directory)? {
+                roots.push(images.insert_root(&name, &contents)?.0);
+            }
         }
         if roots.is_empty() {
             roots.push(Images::empty());
@@ -114,18 +116,19 @@ fn files_of(directory: &Path) -> Result<Vec<Vec<u8>>, CampaignError> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-/// The images of a directory: a file is a pool, a directory holds the files of one image.
-fn images_of(directory: &Path, images: &Images) -> Result<Vec<ImageId>, CampaignError> {
+/// The images of a directory, with their names: a file is a pool, a directory holds the files of one image.
+pub(crate) fn given_images(
+    directory: &Path,
+) -> Result<Vec<(String, DirectoryContents)>, CampaignError> {
     let entries = fs::read_dir(directory).map_err(CampaignError::file(directory))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
-    let mut roots = Vec::new();
-    for path in paths {
-        let contents = read_image(&path).map_err(CampaignError::file(&path))?;
+    let read = |path: &PathBuf| {
+        let contents = read_image(path).map_err(CampaignError::file(path))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        roots.push(images.insert_root(&name, &contents)?.0);
-    }
-    Ok(roots)
+        Ok((name.into_owned(), contents))
+    };
+    paths.iter().map(read).collect()
 }
 
 /// Reads an image: a directory with its files, or a single pool.

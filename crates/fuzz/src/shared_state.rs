@@ -52,6 +52,8 @@ pub(crate) struct SharedState<'o> {
     pub(crate) progress: Vec<Mutex<Progress>>,
     /// The connection to instances on other machines.
     pub(crate) machines: Option<Machines>,
+    /// Images whose contents could not be repaired. Their test cases are not used.
+    pub(crate) lost_images: HashSet<ImageId>,
     /// Images on which the target gave up before it read its input.
     pub(crate) suspects: Arc<Mutex<Vec<ImageId>>>,
     pub(crate) checks_done: AtomicU64,
@@ -114,6 +116,7 @@ impl<'o> SharedState<'o> {
             paths: Arc::default(),
             progress: (0..workers).map(|_| Mutex::default()).collect(),
             machines,
+            lost_images: HashSet::new(),
             suspects: Arc::default(),
             checks_done: AtomicU64::new(0),
             traces_waiting: AtomicU64::new(0),
@@ -341,17 +344,16 @@ impl<'o> SharedState<'o> {
             if self.findings.contains(&finding) {
                 continue;
             }
-            if let AddOutcome::New(stored) = self.findings.add(finding, basis)? {
-                self.observer.finding(&stored.finding, &stored.directory);
-                self.submit(
-                    Job::Minimise {
-                        stored,
-                        basis: Box::new(basis.into()),
-                    },
-                    Priority::Medium,
-                    0,
-                );
-            }
+            let stored = match self.findings.add(finding, basis)? {
+                AddOutcome::New(stored) => {
+                    self.observer.finding(&stored.finding, &stored.directory);
+                    stored
+                }
+                AddOutcome::Confirmed(stored) => stored,
+                AddOutcome::Duplicate => continue,
+            };
+            let progress = Box::default();
+            self.submit(Job::Minimise { stored, progress }, Priority::Medium, 0);
         }
         Ok(())
     }
@@ -359,7 +361,9 @@ impl<'o> SharedState<'o> {
     /// The test cases that are in use.
     pub(crate) fn active_cases(&self) -> Vec<CaseNumber> {
         let cases = self.campaign.queue.cases();
-        let active = cases.iter().filter(|case| case.retired.is_none());
+        let active = cases
+            .iter()
+            .filter(|case| case.retired.is_none() && !self.lost_images.contains(&case.image));
         active.map(|case| case.number).collect()
     }
 }

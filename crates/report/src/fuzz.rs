@@ -10,4 +10,6 @@ mod summary;
 pub use history::History;
 pub use listing::{case_json, image_json, write_cases, write_images};
 pub use panel::{finding_line, panel, status_line};
-pub use summary::{stored_json, summary_json, write_findings, write_numbers, write_summary};
+pub use summary::{
+    minimised_sentence, stored_json, summary_json, write_findings, write_numbers, write_summary,
+};

@@ -51,10 +51,18 @@ pub(crate) enum FuzzSubcommand {
     /// The others are retired: they stay on disk, and --resume does not use them. Images stay, because other images
     /// were made from them.
     Cmin(FuzzCminArgs),
-    /// Minimise a test case: make it as short as possible while it reaches the same
+    /// Minimise a test case, or the test case of a finding
     ///
-    /// The new test case gets a new number, and the old one is retired.
+    /// Commands (lines) are left out first, then arguments (words); numbers become small and words short. A test case
+    /// keeps all locations that it reaches and the way it ends; the new one gets a new number, and the old one is
+    /// retired. A finding keeps its code and its first line of code; its input is in findings/ID/minimised.input.
+    /// Interrupted, or at the end of --time, the smallest one so far is kept, and the same command continues.
     Tmin(FuzzTminArgs),
+    /// Make images again that a campaign has lost, because images.pack is missing, cut off or damaged
+    ///
+    /// Each image was made by a run of the target on another image, so the target runs again. What is made again has the
+    /// same bytes as before, or it is reported as lost. --resume does the same before it continues.
+    Repair(FuzzRepairArgs),
     /// Act as the target of afl-fuzz: run a program for it, with PM paths as coverage
     ///
     /// afl-fuzz starts this command as its target. The command speaks the protocol of AFL++'s fork server, runs each
@@ -124,9 +132,19 @@ pub(crate) struct FuzzTminArgs {
     /// Output directory of a campaign that is not running
     #[arg(value_name = "OUT")]
     pub(crate) out: PathBuf,
-    /// Number of the test case, as in OUT/queue
-    #[arg(value_name = "NUMBER")]
-    pub(crate) number: u64,
+    /// Number of a test case, as in OUT/queue, or id of a finding
+    #[arg(value_name = "NUMBER|ID")]
+    pub(crate) which: String,
+    /// How long to minimise
+    #[arg(long, default_value = "5m", value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) time: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FuzzRepairArgs {
+    /// Output directory of a campaign that is not running
+    #[arg(value_name = "OUT")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -65,10 +65,8 @@ fn findings(out: &Path) -> anyhow::Result<Vec<StoredFinding>> {
         let Ok((report, _)) = output_directory::load(&directory) else {
             continue;
         };
-        found.extend(report.findings.into_iter().map(|finding| StoredFinding {
-            finding,
-            directory: directory.clone(),
-        }));
+        let findings = report.findings.into_iter();
+        found.extend(findings.map(|finding| StoredFinding::new(finding, directory.clone())));
     }
     found.sort_by(|left, right| left.directory.cmp(&right.directory));
     Ok(found)

@@ -167,7 +167,7 @@ fn fewer_and_shorter_test_cases() {
     let run = folder
         .powerfail(&["fuzz", "tmin", "out", &number])
         .ends_with(CLEAN);
-    assert!(run.stdout.contains("shortened"), "{}", run.stdout);
+    assert!(run.stdout.contains("minimised from "), "{}", run.stdout);
     let after = cases(&folder);
     assert_eq!(after.len(), before.len() + 1);
     let new = after.last().expect("a test case");

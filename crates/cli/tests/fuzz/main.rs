@@ -9,8 +9,10 @@ mod campaign;
 #[allow(dead_code, reason = "these tests need less of it than those of check")]
 mod common;
 mod interrupted;
+mod minimised;
 mod plotted;
 mod refused;
+mod repaired;
 mod resumed;
 #[path = "../check/run.rs"]
 #[allow(dead_code, reason = "the report of a campaign is another one")]

@@ -8,7 +8,7 @@ use crate::coverage::Footprint;
 use crate::minimise::trim_lines;
 
 /// The maximum number of runs.
-const RUNS_MAX: usize = 48;
+const RUNS_MAX: u64 = 48;
 /// Inputs with at most this many lines are not shortened.
 const LINES_FEW: usize = 4;
 

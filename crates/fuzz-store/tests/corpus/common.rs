@@ -70,9 +70,21 @@ pub(crate) struct Program {
 }
 
 impl Rebuild for Program {
-    fn run(&mut self, from: &DirectoryContents, edge: &Edge) -> io::Result<DirectoryContents> {
+    fn run(
+        &mut self,
+        from: &DirectoryContents,
+        input: &[u8],
+        failure_points: &[Option<u64>],
+    ) -> io::Result<Vec<DirectoryContents>> {
         self.runs += 1;
-        Ok(run(from, edge))
+        let run = |failure_point: &Option<u64>| {
+            let edge = Edge {
+                input: input.to_vec(),
+                failure_point: *failure_point,
+            };
+            run(from, &edge)
+        };
+        Ok(failure_points.iter().map(run).collect())
     }
 }
 

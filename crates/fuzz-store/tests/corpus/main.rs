@@ -8,5 +8,6 @@ mod full;
 mod images;
 mod killed;
 mod queue;
+mod repaired;
 mod size;
 mod sync;

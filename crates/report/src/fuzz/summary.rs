@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use powerfail_fuzz_store::{Stats, StoredFinding};
+use powerfail_fuzz_store::{MinimisedInput, MinimisedState, Stats, StoredFinding};
 use serde_json::{Value, json};
 
 use super::panel;
@@ -72,10 +72,74 @@ pub fn write_findings(
     writeln!(out, "{}:", plural(findings.len() as u64, "finding"))?;
     for stored in findings {
         writeln!(out, "  {}", panel::finding_line(&stored.finding))?;
+        write_minimised(out, at, stored)?;
     }
+    write_not_minimised(out, at, findings)?;
     writeln!(
         out,
         "show one with: powerfail replay ID --out {}",
+        at.display()
+    )
+}
+
+/// Writes where the minimised input of a finding is.
+fn write_minimised(out: &mut dyn Write, at: &Path, stored: &StoredFinding) -> io::Result<()> {
+    let Some(minimised) = stored.minimised else {
+        return Ok(());
+    };
+    if minimised.state == MinimisedState::NotReproduced {
+        return writeln!(
+            out,
+            "    not minimised: its test case did not show it a second time"
+        );
+    }
+    let name = stored.directory.file_name().unwrap_or_default();
+    let input = at.join("findings").join(name).join("minimised.input");
+    writeln!(
+        out,
+        "    input of {}, minimised from {}: {}",
+        plural(minimised.to_bytes, "byte"),
+        count(minimised.from_bytes),
+        input.display()
+    )
+}
+
+/// How far an input is minimised.
+pub fn minimised_sentence(minimised: &MinimisedInput) -> String {
+    let tried = plural(minimised.trials, "trial");
+    let (from, to) = (plural(minimised.from_bytes, "byte"), minimised.to_bytes);
+    match minimised.state {
+        MinimisedState::NotReproduced => {
+            "its test case does not show it a second time, so it cannot be minimised".to_owned()
+        }
+        MinimisedState::Complete if minimised.from_bytes == to => {
+            format!("nothing can be left out of {from}, after {tried}")
+        }
+        _ => format!("minimised from {from} to {}, in {tried}", count(to)),
+    }
+}
+
+/// Writes how many findings can be minimised further, and how.
+fn write_not_minimised(
+    out: &mut dyn Write,
+    at: &Path,
+    findings: &[StoredFinding],
+) -> io::Result<()> {
+    let is_open = |stored: &&StoredFinding| {
+        let minimised = stored.minimised;
+        minimised.is_none_or(|it| it.state == MinimisedState::CutShort)
+    };
+    let open = findings.iter().filter(is_open).count() as u64;
+    if open == 0 {
+        return Ok(());
+    }
+    let what = match open {
+        1 => "1 finding is".to_owned(),
+        _ => format!("{} findings are", count(open)),
+    };
+    writeln!(
+        out,
+        "{what} not minimised to the end; continue with --resume, or with: powerfail fuzz tmin {} ID",
         at.display()
     )
 }
@@ -99,5 +163,9 @@ pub fn summary_json(
 
 /// A finding with the directory of its evidence, as JSON.
 pub fn stored_json(stored: &StoredFinding) -> Value {
-    json!({ "finding": stored.finding, "directory": stored.directory })
+    json!({
+        "finding": stored.finding,
+        "directory": stored.directory,
+        "minimised": stored.minimised,
+    })
 }

@@ -1,0 +1,38 @@
+//! `powerfail fuzz repair`: makes images again that a campaign has lost.
+
+use anyhow::Context;
+use powerfail_fuzz::{repair, resumed_options};
+
+use super::options::enter_working_directory;
+use super::refusal;
+use crate::args::FuzzRepairArgs;
+use crate::exit::{Exit, complain};
+use crate::interrupt;
+use crate::output::print;
+use crate::record::RUNTIME;
+
+pub(crate) fn campaign(args: &FuzzRepairArgs) -> anyhow::Result<Exit> {
+    interrupt::watch();
+    let out = std::path::absolute(&args.out).with_context(|| args.out.display().to_string())?;
+    enter_working_directory(&resumed_options(&out)?)?;
+    let repaired = repair(&out, &RUNTIME.into(), &mut super::warn);
+    let repaired = match repaired {
+        Ok(repaired) => repaired,
+        Err(error) => return refusal(error),
+    };
+    let sentences = repaired.sentences();
+    print(|to| {
+        if sentences.is_empty() {
+            writeln!(to, "{}: nothing is damaged", args.out.display())?;
+        }
+        for sentence in &sentences {
+            writeln!(to, "{sentence}")?;
+        }
+        Ok(())
+    })?;
+    if repaired.is_complete() {
+        return Ok(Exit::Clean);
+    }
+    complain("some images are lost; everything else can be used, also by --resume");
+    Ok(Exit::Setup)
+}
