@@ -13,6 +13,7 @@ use powerfail_trace::Trace;
 use crate::crash::{Crashed, crash};
 use crate::error::CheckError;
 use crate::event::{CheckEvent, Observer};
+use crate::fresh_name::FreshName;
 use crate::options::{CrashOptions, RaceOptions};
 use crate::persistent::has_addresses;
 use crate::recovery::Recovery;
@@ -84,6 +85,13 @@ impl<'t> Checker<'t> {
             let notes = reasons.map(|reason| format!("recovery is not fully isolated: {reason}"));
             crashed.notes.extend(notes);
         }
+        let Crashed {
+            findings,
+            totals,
+            notes,
+            ..
+        } = &mut crashed;
+        FreshName::of(self.trace).hide_in(findings, totals, notes);
         Ok(crashed)
     }
 

@@ -28,6 +28,7 @@ mod domain;
 mod eager;
 mod error;
 mod event;
+mod fresh_name;
 mod group;
 mod lazy;
 mod lint;

@@ -1,10 +1,11 @@
 //! From hits of the lint to findings.
 
-use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace};
+use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, Totals};
 use powerfail_lint::{Caution, Hit, LintOptions, lint as find};
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
+use crate::fresh_name::FreshName;
 use crate::group::group;
 use crate::marks::add_marks;
 use crate::places::{Access, Places};
@@ -43,10 +44,14 @@ pub fn lint(
     let mut findings = group(findings.collect());
     places.name_syncs(&mut findings)?;
     add_marks(trace, &mut findings)?;
-    Ok(LintFindings {
+    let notes = note(&found).into_iter().chain(places.notes());
+    let mut linted = LintFindings {
         findings,
-        notes: note(&found).into_iter().chain(places.notes()).collect(),
-    })
+        notes: notes.collect(),
+    };
+    let LintFindings { findings, notes } = &mut linted;
+    FreshName::of(trace).hide_in(findings, &mut Totals::default(), notes);
+    Ok(linted)
 }
 
 /// What annotations leave out, if they do.

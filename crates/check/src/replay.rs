@@ -10,12 +10,13 @@ use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, UnsafeRe
 use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
 use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset};
 use powerfail_oracle::{PoolMapping, Substitution, Verdict};
-use powerfail_trace::Trace;
+use powerfail_trace::{Pool, Trace};
 
 use crate::checker::{Checker, Instruments};
 use crate::content::shown_content;
 use crate::error::CheckError;
 use crate::event::Observer;
+use crate::fresh_name::FreshName;
 use crate::output_directory;
 use crate::persistent::Persistent;
 use crate::recovery::Recovery;
@@ -178,7 +179,7 @@ impl<'a> Replay<'a> {
         let verdict = results.into_iter().next().and_then(|result| result.verdict);
         Ok(match (&evidence.recovery, &verdict) {
             (RecoveryOutcome::Content { output }, Some(Verdict::Success { dump: Some(dump) })) => {
-                shown_content(dump) == *output
+                FreshName::of(self.trace).hide(&shown_content(dump)) == *output
             }
             (expected, Some(verdict)) => {
                 symptom_of(verdict).is_some_and(|symptom| is_alike(expected, &symptom.outcome))
@@ -273,8 +274,10 @@ fn stored_by(finding: &Finding, trace: &Trace) -> Option<(Place, usize)> {
     }
     let store = finding.places.first()?;
     let path = store.pool.as_deref()?;
+    let name = FreshName::of(trace);
     let mut pools = (0..).zip(trace.pools());
-    let (pool, _) = pools.find(|(_, pool)| pool.path == Path::new(path))?;
+    let is_it = |pool: &Pool| name.hide(&pool.path.display().to_string()) == path;
+    let (pool, _) = pools.find(|(_, pool)| is_it(pool))?;
     let at = Place::new(PoolIndex(pool), PoolOffset(store.pool_offset?));
     Some((at, usize::try_from(store.len_bytes?).ok()?))
 }
