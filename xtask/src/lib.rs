@@ -1,7 +1,9 @@
 //! The part of xtask that tests use as well: software of others, and the packages that it needs.
 
 pub mod packages;
+pub mod random;
 pub mod targets;
+pub mod torture;
 
 use std::process::Command;
 

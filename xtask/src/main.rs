@@ -1,17 +1,22 @@
-//! What developers and CI run: `cargo xtask ci`, `cargo xtask bench`, `cargo xtask fuzz`.
+//! What developers and CI run: `cargo xtask ci`, `cargo xtask bench`, `cargo xtask fuzz`, `cargo xtask torture`.
 
 mod cpu_time;
 mod tests;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use xtask::{packages, run, targets};
+use xtask::{packages, run, targets, torture};
 
 use crate::cpu_time::CpuTime;
 use crate::tests::Tally;
+
+/// How many rounds of torture CI runs: a few seconds.
+const TORTURE_ROUNDS: u64 = 8;
+/// The first of their seeds. These rounds have signals, a full disk, limits and hostile recoveries.
+const TORTURE_SEED: u64 = 61;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -23,7 +28,11 @@ usage: cargo xtask COMMAND
   targets [NAME]  check software of others (all, or what has this in its name), and write docs/figures/targets.md
   bench [NAME [OPTIONS]]
                   run the benchmarks (all, or those of one file in benches/, with its options)
-  fuzz [SECONDS]  fuzz the reader of traces (needs a nightly toolchain and cargo-fuzz)";
+  fuzz [SECONDS [NAME]]
+                  fuzz the readers (all, or the one of this name) for this long each (needs a nightly toolchain and
+                  cargo-fuzz)
+  torture [MINUTES [SEED]]
+                  run powerfail under attack, and check that it ends well and leaves nothing behind";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,8 +46,14 @@ fn main() -> ExitCode {
         ["targets", name] => release().and_then(|binary| targets::run(&binary, Some(name))),
         ["bench"] => bench(None, &[]),
         ["bench", name, ref options @ ..] => bench(Some(name), options),
-        ["fuzz"] => fuzz("60"),
-        ["fuzz", seconds] => fuzz(seconds),
+        ["fuzz"] => fuzz("60", None),
+        ["fuzz", seconds] => fuzz(seconds, None),
+        ["fuzz", seconds, name] => fuzz(seconds, Some(name)),
+        ["torture"] => torture("10", None),
+        ["torture", minutes] => torture(minutes, None),
+        ["torture", minutes, seed] => torture(minutes, Some(seed)),
+        [torture::ROUND, ref arguments @ ..] => torture::round_arguments(arguments)
+            .and_then(|(seed, paths)| torture::run_inside(seed, &paths)),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -103,6 +118,10 @@ fn ci() -> anyhow::Result<()> {
     }
     if !tally.all_passed() {
         broken.push("tests");
+    }
+    if let Err(error) = step("torture", short_torture) {
+        eprintln!("xtask: {error:#}");
+        broken.push("torture");
     }
     broken.dedup();
     if !broken.is_empty() {
@@ -213,18 +232,72 @@ fn bench(name: Option<&str>, options: &[&str]) -> anyhow::Result<()> {
     run(&mut command)
 }
 
-fn fuzz(seconds: &str) -> anyhow::Result<()> {
+fn fuzz(seconds: &str, name: Option<&str>) -> anyhow::Result<()> {
     seconds
         .parse::<u32>()
         .with_context(|| format!("not a number of seconds: {seconds}"))?;
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir("fuzz/fuzz_targets")? {
+        let path = entry?.path();
+        names.extend(
+            path.file_stem()
+                .map(|name| name.to_string_lossy().into_owned()),
+        );
+    }
+    names.sort();
+    names.retain(|known| name.is_none_or(|name| name == known));
+    anyhow::ensure!(!names.is_empty(), "there is no such fuzz target");
+    for name in names {
+        fuzz_one(seconds, &name)?;
+    }
+    Ok(())
+}
+
+fn fuzz_one(seconds: &str, name: &str) -> anyhow::Result<()> {
     let time = format!("-max_total_time={seconds}");
     let mut command = Command::new("cargo");
-    command.args(["+nightly", "fuzz", "run", "trace_read", "--", &time]);
+    command.args(["+nightly", "fuzz", "run", name, "--", &time]);
     // The alias runs under the stable toolchain, whose variables must not reach the nightly one.
     for variable in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC", "RUSTDOC"] {
         command.env_remove(variable);
     }
     run(&mut command).context("is cargo-fuzz installed? `cargo install cargo-fuzz` does it")
+}
+
+/// Runs powerfail under attack for some minutes.
+fn torture(minutes: &str, seed: Option<&str>) -> anyhow::Result<()> {
+    let minutes: u64 = minutes
+        .parse()
+        .with_context(|| format!("not a number of minutes: {minutes}"))?;
+    let seed = match seed {
+        Some(seed) => seed
+            .parse()
+            .with_context(|| format!("not a seed: {seed}"))?,
+        // Another one each time; it is printed.
+        None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() << 20,
+    };
+    let extent = torture::Extent::Time(Duration::from_secs(60 * minutes));
+    torture::run(&debug_binary()?, seed, extent)
+}
+
+/// The part of it that CI runs: always the same rounds.
+fn short_torture() -> anyhow::Result<()> {
+    let extent = torture::Extent::Rounds(TORTURE_ROUNDS);
+    torture::run(&debug_binary()?, TORTURE_SEED, extent)
+}
+
+/// Builds the binary as tests run it, with a test of it: so nothing is built twice.
+fn debug_binary() -> anyhow::Result<PathBuf> {
+    let build = [
+        "test",
+        "--workspace",
+        "--locked",
+        "--no-run",
+        "--test",
+        "cli",
+    ];
+    run(&mut ci_cargo(&build))?;
+    Ok(std::path::absolute("target/debug/powerfail")?)
 }
 
 fn cargo(arguments: &[&str]) -> Command {

@@ -13,13 +13,12 @@ use powerfail_model::{Event, Image, Place, PoolIndex, PoolOffset, SparseImage, T
 use powerfail_report::plural;
 use powerfail_trace::{
     Annotation, Body, FinalImage, ImageHasher, Mark, MarkKind, Meta, PAGE_BYTES, Pool, PoolKind,
-    StackId, Thread, TraceWriter, WriterOptions,
+    StackId, Thread, TraceWriter, WriterOptions, pmemcheck,
 };
 
 use crate::args::{TraceExportArgs, TraceImportArgs};
 use crate::exit::{Exit, complain};
 use crate::output::print;
-use crate::pmemcheck;
 use crate::progress::open_trace;
 
 const POOL: PoolIndex = PoolIndex(0);

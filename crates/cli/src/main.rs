@@ -15,7 +15,6 @@ mod import;
 mod memory;
 mod model;
 mod output;
-mod pmemcheck;
 mod progress;
 mod record;
 mod replay;

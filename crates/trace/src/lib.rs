@@ -54,6 +54,7 @@ mod image;
 mod index;
 mod kind;
 mod layout;
+pub mod pmemcheck;
 mod predict;
 mod reader;
 mod record;

@@ -5,18 +5,17 @@
 //! follows the known fields of an operation (a call stack) and operations of other names (markers) are skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::Context;
 use powerfail_model::{
     Event, EventIndex, FenceKind, FlushKind, Image, Place, PoolIndex, PoolOffset, SparseImage,
     StoreKind,
 };
-use powerfail_trace::{
+
+use crate::{
     Body, FinalImage, ImageHasher, Meta, PAGE_BYTES, Pool, PoolKind, StackId, Thread, Trace,
-    TraceWriter, WriterOptions,
+    TraceError, TraceWriter, WriterOptions,
 };
 
 const START: &str = "START";
@@ -24,6 +23,71 @@ const STOP: &str = "STOP";
 const LINE_BYTES: u64 = 64;
 /// No store of a log is longer.
 const STORE_MAX: u64 = 8;
+/// A longer flush is damage: each of its lines becomes an event.
+const FLUSH_MAX: u64 = 4 << 30;
+
+/// Why a log is not imported or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PmemcheckError {
+    /// It has bytes that are not UTF-8.
+    #[error("the log is not text")]
+    NotText(#[from] std::str::Utf8Error),
+    /// It has no beginning.
+    #[error("there is no START")]
+    NoStart,
+    /// It has no end.
+    #[error("there is no STOP: the log is incomplete")]
+    NoStop,
+    /// An operation is wrong.
+    #[error("operation {number}: `{part}`: {reason}")]
+    Operation {
+        /// Its number, from 1.
+        number: usize,
+        /// Its text.
+        part: String,
+        /// What is wrong.
+        reason: OperationError,
+    },
+    /// It is about no file.
+    #[error("no file is registered")]
+    NoFile,
+    /// An operation is about memory of no file.
+    #[error("{0:#x} is in no registered file")]
+    NotRegistered(u64),
+    /// The trace has an address that a log cannot express.
+    #[error("an address of the trace is beyond the last one")]
+    Address,
+    /// The trace cannot be written or read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The log cannot be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+/// What is wrong with an operation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperationError {
+    /// It has too few fields.
+    #[error("a field is missing")]
+    Missing,
+    /// A field is not a number.
+    #[error("`{0}` is not a number")]
+    NotANumber(String),
+    /// A store has no bytes or too many.
+    #[error("a store has 1 to 8 bytes")]
+    StoreLength,
+    /// A flush is too long.
+    #[error("a flush has at most 4 GiB")]
+    FlushLength,
+    /// A range ends beyond the last address.
+    #[error("the range ends beyond the last address")]
+    Range,
+}
+
+type Result<T, E = PmemcheckError> = std::result::Result<T, E>;
 
 /// An operation of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +112,7 @@ enum Operation<'a> {
 }
 
 /// Whether a file is the log of pmemcheck: it may begin with lines of Valgrind.
-pub(crate) fn is_log(bytes: &[u8]) -> bool {
+pub fn is_log(bytes: &[u8]) -> bool {
     let is_start = |line: &[u8]| {
         let line = line.trim_ascii();
         let text = match line.strip_prefix(b"==") {
@@ -61,31 +125,34 @@ pub(crate) fn is_log(bytes: &[u8]) -> bool {
     bytes.split(|byte| *byte == b'\n').take(64).any(is_start)
 }
 
-fn operations(text: &str) -> anyhow::Result<Vec<Operation<'_>>> {
-    let begin = text.find(START).context("there is no START")?;
+fn operations(text: &str) -> Result<Vec<Operation<'_>>> {
+    let begin = text.find(START).ok_or(PmemcheckError::NoStart)?;
     let mut operations = Vec::new();
     for (number, part) in text[begin..].split('|').map(str::trim).enumerate() {
         if part.starts_with(STOP) {
             return Ok(operations);
         }
-        let parsed = operation(part).with_context(|| format!("operation {number}: `{part}`"))?;
+        let parsed = operation(part).map_err(|reason| PmemcheckError::Operation {
+            number,
+            part: part.to_owned(),
+            reason,
+        })?;
         operations.extend(parsed);
     }
-    anyhow::bail!("there is no STOP: the log is incomplete")
+    Err(PmemcheckError::NoStop)
 }
 
 /// Nothing if it is one that means nothing here.
-fn operation(part: &str) -> anyhow::Result<Option<Operation<'_>>> {
+fn operation(part: &str) -> Result<Option<Operation<'_>>, OperationError> {
     let mut fields = part.split(';');
     let name = fields.next().unwrap_or_default();
     let fields = &mut fields;
     Ok(match name {
         "STORE" => {
             let (address, value, len_bytes) = (number(fields)?, number(fields)?, number(fields)?);
-            anyhow::ensure!(
-                (1..=STORE_MAX).contains(&len_bytes),
-                "a store has 1 to 8 bytes"
-            );
+            if !(1..=STORE_MAX).contains(&len_bytes) {
+                return Err(OperationError::StoreLength);
+            }
             ensure_range(address, len_bytes)?;
             Some(Operation::Store {
                 address,
@@ -95,12 +162,15 @@ fn operation(part: &str) -> anyhow::Result<Option<Operation<'_>>> {
         }
         "FLUSH" => {
             let (address, len_bytes) = (number(fields)?, number(fields)?);
+            if len_bytes > FLUSH_MAX {
+                return Err(OperationError::FlushLength);
+            }
             ensure_range(address, len_bytes)?;
             Some(Operation::Flush { address, len_bytes })
         }
         "FENCE" => Some(Operation::Fence),
         "REGISTER_FILE" => {
-            let path = fields.next().context("a field is missing")?;
+            let path = fields.next().ok_or(OperationError::Missing)?;
             let (address, len_bytes, offset) = (number(fields)?, number(fields)?, number(fields)?);
             ensure_range(address, len_bytes)?;
             ensure_range(offset, len_bytes)?;
@@ -115,20 +185,19 @@ fn operation(part: &str) -> anyhow::Result<Option<Operation<'_>>> {
     })
 }
 
-fn ensure_range(from: u64, len_bytes: u64) -> anyhow::Result<()> {
+fn ensure_range(from: u64, len_bytes: u64) -> Result<(), OperationError> {
     let end = from.checked_add(len_bytes.max(1));
-    anyhow::ensure!(end.is_some(), "the range ends beyond the last address");
-    Ok(())
+    end.map(|_| ()).ok_or(OperationError::Range)
 }
 
-fn number<'a>(fields: &mut impl Iterator<Item = &'a str>) -> anyhow::Result<u64> {
-    let field = fields.next().context("a field is missing")?;
+fn number<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Result<u64, OperationError> {
+    let field = fields.next().ok_or(OperationError::Missing)?;
     let digits = field.trim_start_matches("0x");
-    u64::from_str_radix(digits, 16).with_context(|| format!("`{field}` is not a number"))
+    u64::from_str_radix(digits, 16).map_err(|_| OperationError::NotANumber(field.to_owned()))
 }
 
 /// Where files are mapped.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Mappings {
     pools: Vec<Pool>,
     /// By address: the pool, the length, and the offset in the file.
@@ -154,24 +223,26 @@ impl Mappings {
         self.mapped.insert(address, (index, len_bytes, offset));
     }
 
-    fn place(&self, address: u64) -> anyhow::Result<Place> {
+    fn place(&self, address: u64) -> Result<Place> {
         let before = self.mapped.range(..=address).next_back();
         let (start, (pool, _, offset)) = before
             .filter(|(start, (_, len_bytes, _))| address - **start < *len_bytes)
-            .with_context(|| format!("{address:#x} is in no registered file"))?;
+            .ok_or(PmemcheckError::NotRegistered(address))?;
         Ok(Place::new(*pool, PoolOffset(address - start + offset)))
     }
 }
 
 /// A log that was read and makes sense.
-pub(crate) struct Log<'a> {
+#[derive(Debug)]
+pub struct Log<'a> {
     operations: Vec<Operation<'a>>,
     mappings: Mappings,
 }
 
 impl<'a> Log<'a> {
-    pub(crate) fn parse(bytes: &'a [u8]) -> anyhow::Result<Self> {
-        let text = std::str::from_utf8(bytes).context("the log is not text")?;
+    /// Reads a log.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let text = std::str::from_utf8(bytes)?;
         let operations = operations(text)?;
         let mut mappings = Mappings::default();
         for operation in &operations {
@@ -185,7 +256,9 @@ impl<'a> Log<'a> {
                 mappings.add(path, address, len_bytes, offset);
             }
         }
-        anyhow::ensure!(!mappings.pools.is_empty(), "no file is registered");
+        if mappings.pools.is_empty() {
+            return Err(PmemcheckError::NoFile);
+        }
         for operation in &operations {
             if let Operation::Store {
                 address, len_bytes, ..
@@ -202,13 +275,14 @@ impl<'a> Log<'a> {
         })
     }
 
-    pub(crate) const fn file_count(&self) -> usize {
+    /// How many files it is about.
+    pub const fn file_count(&self) -> usize {
         self.mappings.pools.len()
     }
 }
 
 /// Writes the trace of a log. `initial` is what its first file held before. Returns the number of events.
-pub(crate) fn import(log: &Log<'_>, initial: &[u8], out: &mut fs::File) -> anyhow::Result<u64> {
+pub fn import(log: &Log<'_>, initial: &[u8], out: impl Write) -> Result<u64> {
     let Log {
         operations,
         mappings,
@@ -299,7 +373,7 @@ fn final_images(pools: &[Pool], pages: &[BTreeSet<u64>], image: &SparseImage) ->
 }
 
 /// Writes a trace as a log. Returns how many events it cannot express.
-pub(crate) fn export(trace: &Trace, out: &mut dyn Write) -> anyhow::Result<u64> {
+pub fn export(trace: &Trace, out: &mut dyn Write) -> Result<u64> {
     let pools = trace.pools();
     write!(out, "{START}")?;
     for pool in pools {
@@ -318,13 +392,24 @@ pub(crate) fn export(trace: &Trace, out: &mut dyn Write) -> anyhow::Result<u64> 
         let Body::Pm(event) = record.body else {
             continue;
         };
-        let address = |at: Place| pools[at.pool.0 as usize].address + at.offset.0;
+        let address = |at: Place, len_bytes: u64| {
+            let pool = pools.get(at.pool.0 as usize);
+            let address = pool.and_then(|pool| pool.address.checked_add(at.offset.0));
+            // A flush ends at the end of a line.
+            let fits = |address: &u64| {
+                let end = address.checked_add(len_bytes.max(1));
+                end.and_then(|end| end.checked_next_multiple_of(LINE_BYTES))
+                    .is_some()
+            };
+            address.filter(fits).ok_or(PmemcheckError::Address)
+        };
         match event {
             Event::Store { kind, at, bytes } => {
                 if kind == StoreKind::Locked {
                     write!(out, "|FENCE")?;
                 }
-                let mut from = address(at);
+                let start = address(at, bytes.len() as u64)?;
+                let mut from = start;
                 let mut rest = bytes;
                 while !rest.is_empty() {
                     let room = STORE_MAX - from % STORE_MAX;
@@ -337,11 +422,11 @@ pub(crate) fn export(trace: &Trace, out: &mut dyn Write) -> anyhow::Result<u64> 
                     rest = later;
                 }
                 if kind == StoreKind::NonTemporal {
-                    flush(out, address(at), bytes.len() as u64)?;
+                    flush(out, start, bytes.len() as u64)?;
                 }
             }
             Event::Flush { kind, at } => {
-                flush(out, address(at), 1)?;
+                flush(out, address(at, 1)?, 1)?;
                 if kind == FlushKind::Clflush {
                     write!(out, "|FENCE")?;
                 }
@@ -352,7 +437,8 @@ pub(crate) fn export(trace: &Trace, out: &mut dyn Write) -> anyhow::Result<u64> 
                 offset,
                 len_bytes,
             } => {
-                flush(out, address(Place::new(pool, offset)), len_bytes)?;
+                let start = address(Place::new(pool, offset), len_bytes)?;
+                flush(out, start, len_bytes)?;
                 write!(out, "|FENCE")?;
             }
             Event::Resize { .. } => left_out += 1,
@@ -363,8 +449,8 @@ pub(crate) fn export(trace: &Trace, out: &mut dyn Write) -> anyhow::Result<u64> 
 }
 
 /// Flushes the lines of a range.
-fn flush(out: &mut dyn Write, address: u64, len_bytes: u64) -> anyhow::Result<()> {
+fn flush(out: &mut dyn Write, address: u64, len_bytes: u64) -> io::Result<()> {
     let first = address / LINE_BYTES * LINE_BYTES;
     let end = (address + len_bytes.max(1)).next_multiple_of(LINE_BYTES);
-    Ok(write!(out, "|FLUSH;{first:#x};{:#x}", end - first)?)
+    write!(out, "|FLUSH;{first:#x};{:#x}", end - first)
 }

@@ -1,36 +1,24 @@
-//! Writes a few small traces into a directory, as seeds for `trace_read`.
-//!
-//! `cargo run --bin trace_seeds -- corpus/trace_read`, then `cargo +nightly fuzz run trace_read`.
-
-use std::path::Path;
+//! A few small traces: complete and cut off, compressed and not.
 
 use powerfail_model::{
     Event, FenceKind, FlushKind, Place, PoolIndex, PoolOffset, StoreKind, ThreadIndex,
 };
 use powerfail_trace::{
-    Body, Compression, FinalImage, Frame, ImageHash, Mark, MarkKind, Meta, Module, ModuleIndex,
-    Pool, PoolKind, Result, StackId, Thread, TraceWriter, WriterOptions,
+    Annotation, Body, Compression, FinalImage, Frame, ImageHash, Mark, MarkKind, Meta, Module,
+    ModuleIndex, Pool, PoolKind, Result, StackId, Thread, TraceWriter, WriterOptions,
 };
 
-fn main() -> Result<()> {
-    let directory = std::env::args().nth(1).unwrap_or_else(|| {
-        eprintln!("usage: trace_seeds DIRECTORY");
-        std::process::exit(2)
-    });
-    std::fs::create_dir_all(&directory)?;
-    for (name, compression) in [
-        ("raw", Compression::None),
-        ("zstd", Compression::Zstd { level: 1 }),
-    ] {
-        for (number, event_count) in [0, 1, 5, 40].into_iter().enumerate() {
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for compression in [Compression::None, Compression::Zstd { level: 1 }] {
+        for event_count in [5, 0, 1, 40] {
             for complete in [true, false] {
-                let bytes = seed(compression, event_count, complete)?;
-                let file = format!("{name}-{number}-{complete}");
-                std::fs::write(Path::new(&directory).join(file), bytes)?;
+                let bytes = seed(compression, event_count, complete);
+                seeds.push(bytes.expect("a trace in memory"));
             }
         }
     }
-    Ok(())
+    seeds
 }
 
 fn seed(compression: Compression, event_count: u64, complete: bool) -> Result<Vec<u8>> {
@@ -126,7 +114,7 @@ fn body(number: u64) -> Body<'static> {
             fd: 1,
             full_len_bytes: 9,
         }),
-        10 => mark(MarkKind::Annotation { code: 3 }),
+        10 => mark(MarkKind::Annotation(Annotation::AsynchronousSync)),
         11 => mark(MarkKind::OperationBegin),
         12 => Body::ThreadStart,
         _ => Body::ThreadEnd,

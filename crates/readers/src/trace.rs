@@ -1,17 +1,12 @@
 //! Any bytes as a trace: opened, read in every way, replayed, and, if they are good, written again.
-//!
-//! In a build for fuzzing `powerfail-trace` takes every checksum for right (see its `layout.rs`),
-//! so that the fuzzer reaches the code behind the checksums.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use powerfail_model::{EventIndex, PoolIndex};
 use powerfail_trace::{
     Compression, Result, StackId, Statistics, Trace, TraceWriter, WriterOptions, replay,
 };
 
-fuzz_target!(|data: &[u8]| {
-    let Ok(trace) = Trace::from_bytes(data.to_vec()) else {
+pub(crate) fn body(bytes: &[u8]) {
+    let Ok(trace) = Trace::from_bytes(bytes.to_vec()) else {
         return;
     };
     for pool in 0..trace.pools().len().min(100) {
@@ -42,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         }
         write_again(&trace);
     }
-});
+}
 
 /// What was read can be written, and then reads the same.
 fn write_again(trace: &Trace) {

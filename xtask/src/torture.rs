@@ -1,0 +1,170 @@
+//! `cargo xtask torture`: runs powerfail under attack, and checks that it leaves nothing behind.
+//!
+//! A round is decided by its seed: a command, a program, a recovery, and something that goes wrong (`plan.rs`). It runs in
+//! namespaces of its own, with its own `/tmp`, `/dev/shm` and home directory, so that a recovery may kill every process that
+//! it sees, and so that all that is left there was left by powerfail (`round.rs`, `leftovers.rs`). Moments at which signals
+//! arrive depend on the machine: a round that failed need not fail again with its seed.
+//!
+//! Seeds of rounds that have failed once are kept in `tests/torture/seeds`. They run first.
+
+mod leftovers;
+mod plan;
+mod programs;
+mod round;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use programs::Programs;
+
+pub use round::run_inside;
+
+/// The command of xtask that runs one round, inside of its namespaces.
+pub const ROUND: &str = "torture-round";
+/// Seeds of rounds that have failed once.
+const SEEDS: &str = "tests/torture/seeds";
+/// A round that takes longer hangs.
+const ROUND_SECONDS_MAX: u64 = 300;
+
+/// How long it runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Extent {
+    /// Until this much time has passed.
+    Time(Duration),
+    /// This many rounds.
+    Rounds(u64),
+}
+
+/// Runs rounds with the seeds that are kept, then with `first_seed` and those that follow. Fails if any round did.
+pub fn run(binary: &Path, first_seed: u64, extent: Extent) -> anyhow::Result<()> {
+    let folder = std::path::absolute("target/torture")?;
+    let programs = Programs::build(&folder.join("programs"))?;
+    let namespaces = namespaces()?;
+    let begun = Instant::now();
+    let kept = kept_seeds()?;
+    println!(
+        "torture: {} kept seeds, then seeds from {first_seed}",
+        kept.len()
+    );
+    let mut results: BTreeMap<String, u64> = BTreeMap::new();
+    let mut failed = Vec::new();
+    for (number, seed) in (0_u64..).zip(kept.into_iter().chain(first_seed..)) {
+        let is_over = match extent {
+            Extent::Time(time) => begun.elapsed() >= time,
+            Extent::Rounds(count) => number >= count,
+        };
+        if is_over {
+            break;
+        }
+        let work = folder.join(format!("round-{seed}"));
+        let outcome = round(binary, &programs, namespaces, seed, &work)?;
+        println!("seed {seed}: {}", outcome.summary);
+        *results.entry(outcome.summary).or_default() += 1;
+        if outcome.violations.is_empty() {
+            fs::remove_dir_all(&work)?;
+            continue;
+        }
+        for violation in &outcome.violations {
+            println!("seed {seed}: VIOLATION: {violation}");
+        }
+        println!("seed {seed}: its files are in {}", work.display());
+        failed.push(seed);
+    }
+    let count: u64 = results.values().sum();
+    let seconds = begun.elapsed().as_secs();
+    println!(
+        "torture: {count} rounds in {seconds} s, {} failed",
+        failed.len()
+    );
+    for (summary, count) in &results {
+        println!("{count:6}  {summary}");
+    }
+    if !failed.is_empty() {
+        bail!("these seeds failed: {failed:?}");
+    }
+    Ok(())
+}
+
+/// The seeds in the file, one on each line, with a comment behind it.
+fn kept_seeds() -> anyhow::Result<Vec<u64>> {
+    let text = fs::read_to_string(SEEDS).with_context(|| SEEDS.to_owned())?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split_whitespace().next())
+        .map(|seed| seed.parse().with_context(|| format!("{SEEDS}: `{seed}`")))
+        .collect()
+}
+
+/// What a round has shown.
+struct Outcome {
+    /// What was done and how it ended, without anything that varies.
+    summary: String,
+    violations: Vec<String>,
+}
+
+/// Runs one round in namespaces of its own.
+fn round(
+    binary: &Path,
+    programs: &Programs,
+    namespaces: &[&str],
+    seed: u64,
+    work: &Path,
+) -> anyhow::Result<Outcome> {
+    let _ = fs::remove_dir_all(work);
+    fs::create_dir_all(work)?;
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", &ROUND_SECONDS_MAX.to_string()]);
+    command.arg("unshare").args(namespaces);
+    command.args([
+        "--mount",
+        "--pid",
+        "--ipc",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]);
+    command.arg(std::env::current_exe()?).arg(ROUND);
+    command.arg(seed.to_string());
+    command.args([binary, programs.folder(), work]);
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(fs::File::create(work.join("round.stderr"))?)
+        .output()
+        .context("unshare is part of util-linux")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = text.lines();
+    let summary = lines.next().unwrap_or("no result").to_owned();
+    let mut violations: Vec<String> = lines.map(str::to_owned).collect();
+    if !output.status.success() {
+        violations.push(format!("the round itself ended with {}", output.status));
+    }
+    Ok(Outcome {
+        summary,
+        violations,
+    })
+}
+
+/// What `unshare` needs besides, to make namespaces: nothing for root, a user namespace for others.
+fn namespaces() -> anyhow::Result<&'static [&'static str]> {
+    let candidates: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
+    let works = |candidate: &&[&str]| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(*candidate).args(["--mount", "true"]);
+        unshare.output().is_ok_and(|output| output.status.success())
+    };
+    let found = candidates.into_iter().find(works);
+    found.context("torture needs namespaces: allow user namespaces, or run it as root")
+}
+
+/// The arguments of [`ROUND`].
+pub fn round_arguments(arguments: &[&str]) -> anyhow::Result<(u64, [PathBuf; 3])> {
+    let [seed, binary, programs, work] = arguments else {
+        bail!("usage: {ROUND} SEED BINARY PROGRAMS WORK");
+    };
+    Ok((seed.parse()?, [binary, programs, work].map(PathBuf::from)))
+}
