@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use powerfail_image::ImageId;
 
-use crate::Comparison;
+use crate::Observation;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,8 +52,16 @@ pub trait Target {
     /// The program cannot be run. A crash is not an error.
     fn run(&mut self, image: ImageId, input: &[u8]) -> Result<TargetRun<'_>, Self::Error>;
 
-    /// The comparisons that the program made in the last run, if they are known.
-    fn comparisons(&self) -> Vec<Comparison> {
-        Vec::new()
+    /// As [`Target::run`], and what the program did with its input, if that can be observed. Observing may take time,
+    /// so only few runs are observed.
+    ///
+    /// # Errors
+    /// As [`Target::run`].
+    fn observe(
+        &mut self,
+        image: ImageId,
+        input: &[u8],
+    ) -> Result<(TargetRun<'_>, Vec<Observation>), Self::Error> {
+        Ok((self.run(image, input)?, Vec::new()))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use powerfail_fuzz_engine::{End, Target, TargetRun};
+use powerfail_fuzz_engine::{End, Observation, Target, TargetRun};
 use powerfail_fuzz_store::{Campaign, Images};
 use powerfail_image::{ImageId, RunDirectory};
 use powerfail_recorder::executor::{self, Executor, ExecutorOptions, Opened, Outcome};
@@ -37,6 +37,12 @@ pub(crate) const fn end_of(end: executor::End) -> End {
     }
 }
 
+/// An observation of the executor, for the engine.
+pub(crate) fn observation_of(observed: executor::Observation) -> Observation {
+    let executor::Observation { kind, text, other } = observed;
+    Observation { kind, text, other }
+}
+
 /// The options of the executor for a campaign.
 fn executor_options(options: &CampaignOptions, directory: &RunDirectory) -> ExecutorOptions {
     let mut executor = ExecutorOptions::new(options.command.clone(), options.input);
@@ -44,7 +50,6 @@ fn executor_options(options: &CampaignOptions, directory: &RunDirectory) -> Exec
     executor.stacks = options.stacks;
     executor.derandomise = options.derandomise;
     executor.desock = options.desock;
-    executor.comparisons = true;
     executor.directory = directory.path().join("run");
     executor.file_limit_bytes = options.file_limit_bytes;
     executor
@@ -81,6 +86,14 @@ impl TargetRunner {
         image: ImageId,
         input: &[u8],
     ) -> Result<(Outcome, bool), CampaignError> {
+        if let Some(outcome) = self.open(image)? {
+            return Ok((outcome, true));
+        }
+        Ok((self.executor.run(input)?, false))
+    }
+
+    /// Opens an image, unless it is open; an outcome if the target ends before it reads its input.
+    fn open(&mut self, image: ImageId) -> Result<Option<Outcome>, CampaignError> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != image) {
             self.open = None;
             let contents = self.images().load(image)?;
@@ -93,9 +106,28 @@ impl TargetRunner {
             }
             self.open = Some((image, opened));
         }
-        match &self.open {
-            Some((_, Opened::Ended(outcome))) => Ok((outcome.clone(), true)),
-            _ => Ok((self.executor.run(input)?, false)),
+        Ok(match &self.open {
+            Some((_, Opened::Ended(outcome))) => Some(outcome.clone()),
+            _ => None,
+        })
+    }
+
+    /// A step has hundreds of executions, and each may take as long as --timeout allows.
+    fn is_to_continue(&self) -> Result<(), CampaignError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(CampaignError::Interrupted);
+        }
+        Ok(())
+    }
+
+    fn run_of(&self, outcome: &Outcome, input_untouched: bool) -> TargetRun<'_> {
+        let coverage = self.executor.coverage();
+        TargetRun {
+            end: end_of(outcome.end),
+            pm: coverage.pm,
+            branches: coverage.branches,
+            elapsed: outcome.elapsed,
+            input_untouched,
         }
     }
 
@@ -124,22 +156,23 @@ impl Target for TargetRunner {
     type Error = CampaignError;
 
     fn run(&mut self, image: ImageId, input: &[u8]) -> Result<TargetRun<'_>, CampaignError> {
-        // A step has hundreds of executions, and each may take as long as --timeout allows.
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(CampaignError::Interrupted);
-        }
+        self.is_to_continue()?;
         let (outcome, input_untouched) = self.execute(image, input)?;
-        let coverage = self.executor.coverage();
-        Ok(TargetRun {
-            end: end_of(outcome.end),
-            pm: coverage.pm,
-            branches: coverage.branches,
-            elapsed: outcome.elapsed,
-            input_untouched,
-        })
+        Ok(self.run_of(&outcome, input_untouched))
     }
 
-    fn comparisons(&self) -> Vec<powerfail_fuzz_engine::Comparison> {
-        self.executor.comparisons()
+    fn observe(
+        &mut self,
+        image: ImageId,
+        input: &[u8],
+    ) -> Result<(TargetRun<'_>, Vec<Observation>), CampaignError> {
+        self.is_to_continue()?;
+        if let Some(outcome) = self.open(image)? {
+            return Ok((self.run_of(&outcome, true), Vec::new()));
+        }
+        let outcome = self.executor.observe(input)?;
+        let observations = self.executor.observations();
+        let observations = observations.into_iter().map(observation_of).collect();
+        Ok((self.run_of(&outcome, false), observations))
     }
 }

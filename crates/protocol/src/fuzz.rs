@@ -143,14 +143,15 @@ pub const NOTES_MAX: usize = 4096;
 pub const BRANCHES_AT: u64 = NOTES_AT + 8 * NOTES_MAX as u64;
 /// Counters of the map of branches.
 pub const BRANCHES_LEN: usize = MAP_LEN;
-/// Offset in the area of recorded comparisons.
-pub const COMPARISONS_AT: u64 = BRANCHES_AT + BRANCHES_LEN as u64;
-/// How many comparisons are kept.
-pub const COMPARISONS_MAX: usize = 1024;
+/// Offset in the area of observations.
+pub const OBSERVATIONS_AT: u64 = BRANCHES_AT + BRANCHES_LEN as u64;
+/// How many observations are kept.
+pub const OBSERVATIONS_MAX: usize = 1024;
 /// Bytes that are kept of each operand.
-pub const OPERAND_MAX: usize = 31;
+pub const OPERAND_MAX: usize = 62;
 /// Offset in the area of the input, if it comes as arguments.
-pub const ARGUMENTS_AT: u64 = COMPARISONS_AT + (COMPARISONS_MAX * size_of::<Comparison>()) as u64;
+pub const ARGUMENTS_AT: u64 =
+    OBSERVATIONS_AT + (OBSERVATIONS_MAX * size_of::<Observation>()) as u64;
 /// Bytes that an input can have as arguments; a zero follows.
 pub const ARGUMENTS_MAX: usize = 32 * 1024 - 1;
 /// Length of the area.
@@ -177,22 +178,59 @@ pub mod flag {
     pub const DERANDOMISE: u32 = 16;
     /// Sockets of the target are fed from its input.
     pub const DESOCK: u32 = 32;
-    /// Operands of comparisons are recorded.
-    pub const COMPARISONS: u32 = 64;
+    /// What the target does with its input is noted. May change from one execution to the next.
+    pub const OBSERVE: u32 = 64;
 }
 
-/// Operands of a comparison that the target made.
+/// What the target did with something that may come from its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ObservedKind {
+    /// It compared two operands, either of which may come from the input.
+    Compared = 1,
+    /// It sought the other operand in a text.
+    Sought = 2,
+    /// It split a text at each of the bytes of the other operand. A text that is empty is the one before.
+    Split = 3,
+    /// It read a number at the beginning of a text; there is no other operand.
+    Number = 4,
+    /// It read a text with a format of `scanf`. A text that is empty is a stream.
+    Scanned = 5,
+    /// It read its arguments with these letters of `getopt`.
+    Options = 6,
+}
+
+impl ObservedKind {
+    /// The kind with this number.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::Compared,
+            2 => Self::Sought,
+            3 => Self::Split,
+            4 => Self::Number,
+            5 => Self::Scanned,
+            6 => Self::Options,
+            _ => return None,
+        })
+    }
+}
+
+/// One thing that the target did with something that may come from its input.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Comparison {
-    /// How many bytes of `left` are set.
-    pub left_len: u8,
-    /// How many bytes of `right` are set.
-    pub right_len: u8,
-    /// One operand.
-    pub left: [u8; OPERAND_MAX],
-    /// The other one.
-    pub right: [u8; OPERAND_MAX],
+pub struct Observation {
+    /// An [`ObservedKind`], as a number.
+    pub kind: u8,
+    /// How many bytes of `text` are set.
+    pub text_len: u8,
+    /// How many bytes of `other` are set.
+    pub other_len: u8,
+    /// Zero.
+    pub spare: u8,
+    /// What may come from the input.
+    pub text: [u8; OPERAND_MAX],
+    /// What the program has: the other operand, delimiters, or a format.
+    pub other: [u8; OPERAND_MAX],
 }
 
 /// What a server does.
@@ -265,8 +303,8 @@ pub struct Area {
     pub starving: AtomicU32,
     /// How many guards of branches the target has; no guards, no map.
     pub guards: AtomicU32,
-    /// How many comparisons were recorded; the last [`COMPARISONS_MAX`] are there.
-    pub comparisons: AtomicU32,
+    /// How many observations were made; the last [`OBSERVATIONS_MAX`] are there.
+    pub observations: AtomicU32,
     /// Length of the input, if it comes as arguments.
     pub arguments_len: AtomicU32,
     /// Length of [`Area::directory`].

@@ -62,7 +62,7 @@ mod platform;
 mod record;
 mod recovery;
 
-use fuzz::{comparisons, derandomise, desock};
+use fuzz::{derandomise, desock, observed};
 use libc::{early, fork_exit, interpose, raw_calls, synchronise};
 use platform::sys;
 use record::{call_stacks, client_requests, heap, pmdk, pools, registered_ranges, threads};
@@ -110,7 +110,7 @@ fn start_modes() {
         raw_calls::prepare();
     }
     synchronise::decide();
-    comparisons::start();
+    observed::start();
     registered_ranges::start();
     heap::start();
 }

@@ -43,6 +43,8 @@ pub enum Origin {
     Havoc,
     /// Mutators of command lines.
     Commands,
+    /// What the program does with its inputs.
+    Learnt,
     /// The grammar.
     Grammar,
     /// An input as it was, on another image.
@@ -57,6 +59,7 @@ impl Origin {
             Self::Added => "added",
             Self::Havoc => "havoc",
             Self::Commands => "commands",
+            Self::Learnt => "learnt",
             Self::Grammar => "grammar",
             Self::OtherImage => "other image",
         }

@@ -27,9 +27,8 @@ use self::pending::Pending;
 use self::schedule::{Schedule, State};
 use self::shorten::NewCoverage;
 use crate::coverage::{Footprint, Novelty, PathSet, SeenCoverage};
-use crate::mutate::{Comparison, Mutators};
-use crate::tokens::of_comparisons;
-use crate::{End, Priority, Target, TargetRun, TestCase};
+use crate::mutate::Mutators;
+use crate::{End, Observation, Priority, Target, TargetRun, TestCase};
 
 pub use discovery::{Discovery, KnownCase, Origin};
 pub use options::EngineOptions;
@@ -41,10 +40,9 @@ const HANGS_PER_STEP: u32 = 3;
 /// In one of this many steps the input is tried on another image.
 const STEPS_PER_OTHER_IMAGE: u64 = 6;
 
-/// In one of this many steps, words are learnt from comparisons.
-const STEPS_PER_COMPARISONS: u64 = 16;
-/// The number of inputs that a step runs only for their comparisons.
-const PROBES_PER_STEP: usize = 16;
+/// The number of inputs that a step runs at most to learn commands. What is learnt in the first steps is worth more than
+/// mutations of an empty line; later there are few such inputs.
+const TRIALS_PER_STEP: usize = 512;
 
 /// `LibAFL` only fails if it is used incorrectly, and it is used only here.
 const SOUND: &str = "the corpus and the metadata of LibAFL are complete";
@@ -129,6 +127,8 @@ impl Engine {
             options,
         };
         let tokens = std::mem::take(&mut engine.options.tokens);
+        let words = tokens.iter().map(Vec::as_slice);
+        engine.mutators.learner().try_words(words);
         engine.add_tokens(tokens);
         engine
     }
@@ -292,39 +292,40 @@ impl Engine {
             self.try_case(target, &input, is_seed, found)?;
         } else if self.state.corpus().count() > 0 {
             let (base, runs, is_elsewhere) = self.choose();
+            self.learn(target, base.image, found)?;
             self.mutate(target, &base, runs, is_elsewhere, found)?;
-            self.probe(target, base.image)?;
         }
         Ok(())
     }
 
-    /// Learns from the comparisons of the program, and runs inputs only for their comparisons.
-    fn probe<T: Target>(&mut self, target: &mut T, image: ImageNumber) -> Result<(), T::Error> {
-        if self.stats.steps % STEPS_PER_COMPARISONS == 1 {
-            self.learn_words(&target.comparisons());
-        }
-        for _ in 0..PROBES_PER_STEP {
+    /// Runs inputs that may reveal commands, and learns from what the program does with them.
+    fn learn<T: Target>(
+        &mut self,
+        target: &mut T,
+        image: ImageNumber,
+        found: &mut Vec<Discovery>,
+    ) -> Result<(), T::Error> {
+        for _ in 0..TRIALS_PER_STEP {
             if !self.images.is_hopeful(image) {
                 break;
             }
-            let Some(bytes) = self.mutators.probe() else {
+            let Some(mut trial) = self.mutators.learner().next_trial() else {
                 break;
             };
-            target.run(self.images.id(image), &bytes)?;
-            self.stats.executions += 1;
-            let comparisons = target.comparisons();
-            self.mutators.learn_comparisons(&bytes, &comparisons);
-            self.learn_words(&comparisons);
+            trial.input.truncate(self.options.max_input_bytes);
+            let input = CaseInput {
+                image,
+                bytes: trial.input.clone(),
+            };
+            let (looked, observations) = self.observe(target, &input)?;
+            self.mutators.learner().learn(&trial, &observations);
+            let words = self.mutators.learner().take_words();
+            self.add_tokens(words);
+            if looked.footprint.is_some() {
+                self.evaluate(target, input, looked, Origin::Learnt, false, found)?;
+            }
         }
         Ok(())
-    }
-
-    fn learn_words(&mut self, comparisons: &[Comparison]) {
-        let operands = comparisons
-            .iter()
-            .flat_map(|(left, right)| [left.as_slice(), right]);
-        let words: Vec<_> = of_comparisons(operands, &[]).collect();
-        self.add_tokens(words);
     }
 
     /// Runs a test case that was added, and some mutations of it if it is on a new image.
@@ -410,7 +411,22 @@ impl Engine {
         always: bool,
     ) -> Result<RunResult, T::Error> {
         let execution = target.run(self.images.id(input.image), &input.bytes)?;
-        let mut looked = self.look(&execution, input.image);
+        Ok(self.compare(&execution, input, always))
+    }
+
+    /// As [`Self::run`], and what the program did with the input.
+    fn observe<T: Target>(
+        &mut self,
+        target: &mut T,
+        input: &CaseInput,
+    ) -> Result<(RunResult, Vec<Observation>), T::Error> {
+        let (execution, observations) =
+            target.observe(self.images.id(input.image), &input.bytes)?;
+        Ok((self.compare(&execution, input, false), observations))
+    }
+
+    fn compare(&mut self, execution: &TargetRun<'_>, input: &CaseInput, always: bool) -> RunResult {
+        let mut looked = self.look(execution, input.image);
         let nothing = looked.pm == Novelty::Nothing && looked.branches == Novelty::Nothing;
         if always || !nothing || looked.first_abnormal {
             let (pm, branches) = (
@@ -424,7 +440,7 @@ impl Engine {
                 .ran(&mut self.state, input, looked.path)
                 .expect(SOUND);
         }
-        Ok(looked)
+        looked
     }
 
     fn look(&mut self, execution: &TargetRun<'_>, image: ImageNumber) -> RunResult {
@@ -509,6 +525,7 @@ impl Engine {
         };
         // A seed that crashes is a better start than none.
         if normal || (always && looked.end != End::Timeout && self.state.corpus().count() == 0) {
+            self.mutators.learner().try_case(&input.bytes);
             self.keep(input, priority, &footprint, looked.elapsed);
         } else {
             pm.add(&footprint.pm);

@@ -138,7 +138,7 @@ impl Commands<'_, '_> {
             return Some(line.to_vec());
         }
         if self.dice.percent(30)
-            && let Some(line) = self.vocabulary.forms.line_for_key(&mut self.dice)
+            && let Some(line) = self.vocabulary.learner.line_for_key(&mut self.dice)
         {
             return Some(line);
         }
@@ -176,7 +176,7 @@ impl Commands<'_, '_> {
     /// A command that the program understands. At the beginning it is often one that all others depend on.
     fn insert_form(&mut self) -> Option<()> {
         let keys = self.all_numbers();
-        let line = self.vocabulary.forms.line(&keys, &mut self.dice)?;
+        let line = self.vocabulary.learner.line(&keys, &mut self.dice)?;
         let at = if self.dice.one_in(4) {
             0
         } else {
@@ -278,9 +278,9 @@ impl Commands<'_, '_> {
         let word = words.get(column)?;
         let range = line.start + word.start..line.start + word.end;
         let text = self.input[line.clone()].to_vec();
-        let forms = &self.vocabulary.forms;
+        let learner = &self.vocabulary.learner;
         if self.dice.one_in(2)
-            && let Some(name) = forms.name_in(&text, column, &mut self.dice)
+            && let Some(name) = learner.name_in(&text, column, &mut self.dice)
         {
             self.input.splice(range, name);
             return Some(());
@@ -411,7 +411,7 @@ impl Commands<'_, '_> {
         let line = self.input[line.clone()].to_vec();
         let mine = &line[first_word(&line)?];
         if self.dice.percent(40)
-            && let Some(model) = self.vocabulary.forms.line_for_key(&mut self.dice)
+            && let Some(model) = self.vocabulary.learner.line_for_key(&mut self.dice)
         {
             return Some(model);
         }

@@ -3,9 +3,8 @@
 mod by_grammar;
 mod commands;
 mod dice;
-mod forms;
-mod numbers;
-mod text;
+pub(crate) mod numbers;
+pub(crate) mod text;
 mod vocabulary;
 
 use std::sync::Arc;
@@ -19,15 +18,15 @@ use libafl::state::{HasCorpus, HasMaxSize, HasRand};
 use libafl_bolts::tuples::{Merge, merge_tuple_list_type, tuple_list_type};
 
 use self::commands::{Commands, KINDS};
-use self::text::{is_text, lines};
+use self::text::is_text;
 use self::vocabulary::Vocabulary;
 use crate::engine::Origin;
 use crate::engine::input::CaseInput;
 use crate::engine::schedule::State;
 use crate::grammar::Grammar;
+use crate::learn::Learner;
 
 pub(crate) use self::dice::Dice;
-pub use self::forms::Comparison;
 
 type Havoc = HavocScheduledMutator<
     merge_tuple_list_type!(
@@ -77,17 +76,9 @@ impl Mutators {
         }
     }
 
-    /// An input whose comparisons are worth observing.
-    pub(crate) fn probe(&mut self) -> Option<Vec<u8>> {
-        self.vocabulary.forms.probe()
-    }
-
-    /// Learns from the comparisons that a program made on an input.
-    pub(crate) fn learn_comparisons(&mut self, input: &[u8], comparisons: &[Comparison]) {
-        // With several lines, it is unknown which one was compared.
-        if is_text(input) && lines(input).len() == 1 {
-            self.vocabulary.forms.learn(input, comparisons);
-        }
+    /// What is known of the commands of the program.
+    pub(crate) fn learner(&mut self) -> &mut Learner {
+        &mut self.vocabulary.learner
     }
 
     /// Mutates an input.

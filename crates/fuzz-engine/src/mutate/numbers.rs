@@ -51,6 +51,21 @@ pub(crate) fn change(value: u64, others: &[u64], dice: &mut Dice<'_>) -> u64 {
     }
 }
 
+/// An argument of a command: often a number that was used before, because most commands do something only to keys that
+/// exist; else a small number, and sometimes the end of a range.
+pub(crate) fn argument(keys: &[u64], dice: &mut Dice<'_>) -> u64 {
+    if dice.percent(60)
+        && let Some(key) = dice.pick(keys)
+    {
+        return *key;
+    }
+    if dice.one_in(32) {
+        return dice.pick(&EDGES).copied().unwrap_or(0);
+    }
+    let most = [8, 64, 300][dice.below(3)];
+    dice.below(most) as u64
+}
+
 /// Numbers for the lines of a block.
 pub(crate) fn series(first: u64, count: usize, dice: &mut Dice<'_>) -> Vec<u64> {
     let len = count as u64;

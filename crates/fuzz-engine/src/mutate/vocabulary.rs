@@ -3,8 +3,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::dice::Dice;
-use super::forms::Forms;
 use super::text::{first_word, lines, words};
+use crate::learn::Learner;
 
 /// Limits. New lines replace old ones. New words are dropped: a larger set does not consist of words.
 const LINES_RECENT: usize = 512;
@@ -59,7 +59,7 @@ pub(crate) struct Vocabulary {
     columns: [Words; COLUMNS],
     tokens: Words,
     /// Commands that the program understands.
-    pub(crate) forms: Forms,
+    pub(crate) learner: Learner,
 }
 
 impl Vocabulary {

@@ -1,10 +1,9 @@
-//! Words that inputs of a program may contain: from a dictionary, from the program's file, and from what it
-//! compares its input with.
+//! Words that inputs of a program may contain: from a dictionary and from the program's file. What it compares its
+//! input with is learnt elsewhere, in `crate::learn`.
 
-mod comparisons;
+mod compared;
 mod dictionary;
 mod program;
 
-pub use comparisons::of_comparisons;
 pub use dictionary::{DictionaryError, dictionary};
 pub use program::{ProgramError, of_program};

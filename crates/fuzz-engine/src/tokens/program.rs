@@ -1,14 +1,15 @@
 //! Words from the file of a program: strings of its constant data, and what it compares with in its code.
 //!
 //! Strings are ranked: a string that is one word may be compared with an input; words of longer strings are
-//! messages more often, but usage texts name commands. Compilers compare short strings as numbers: these
-//! are operands of instructions.
+//! messages more often, but usage texts name commands. Compilers compare short strings as numbers: these are operands
+//! of instructions ([`super::compared`]).
 
 use std::collections::HashSet;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 use object::{Object, ObjectSection, SectionKind};
 use thiserror::Error;
+
+use super::compared::compared;
 
 /// A dictionary with more words than this dilutes itself.
 const MOST_WORDS: usize = 512;
@@ -39,11 +40,8 @@ pub fn of_program(file: &[u8]) -> Result<Vec<Vec<u8>>, ProgramError> {
             }
             SectionKind::Text if section.name() == Ok(".text") => {
                 let code = section.uncompressed_data()?;
-                operands(
-                    &code[..code.len().min(MOST_CODE)],
-                    section.address(),
-                    &mut ranks[1],
-                );
+                let code = &code[..code.len().min(MOST_CODE)];
+                ranks[1].extend(compared(code, section.address()));
             }
             _ => {}
         }
@@ -92,37 +90,6 @@ fn strings(data: &[u8], ranks: &mut [Vec<Vec<u8>>; 3]) {
     }
 }
 
-/// Constants that instructions compare with and that read as text.
-fn operands(code: &[u8], address: u64, words: &mut Vec<Vec<u8>>) {
-    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    while decoder.can_decode() {
-        decoder.decode_out(&mut instruction);
-        let compares = matches!(
-            instruction.mnemonic(),
-            Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Xor
-        );
-        if !compares || instruction.op_count() != 2 {
-            continue;
-        }
-        let len = match instruction.op1_kind() {
-            OpKind::Immediate8 => 1,
-            OpKind::Immediate16 => 2,
-            OpKind::Immediate32 | OpKind::Immediate8to32 | OpKind::Immediate32to64 => 4,
-            _ => continue,
-        };
-        let bytes = instruction.immediate(1).to_le_bytes();
-        let end = bytes[..len]
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |last| last + 1);
-        // Subtractions of small constants are arithmetic; only longer ones are strings.
-        if is_word(&bytes[..end]) && (end > 1 || instruction.mnemonic() == Mnemonic::Cmp) {
-            words.push(bytes[..end].to_vec());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,14 +108,5 @@ mod tests {
         };
         assert_eq!(texts(&ranks[0]), ["put"]);
         assert_eq!(texts(&ranks[2]), ["usage", "del", "key", "cannot", "open"]);
-    }
-
-    #[test]
-    fn strings_that_are_compared_as_numbers() {
-        // cmp dword [rdi], "dele"; cmp al, 'q'; sub eax, 1; cmp eax, 1000; xor ax, "te"
-        let code = b"\x81\x3fdele\x3cq\x83\xe8\x01\x3d\xe8\x03\0\0\x66\x35te";
-        let mut words = Vec::new();
-        operands(code, 0, &mut words);
-        assert_eq!(words, [b"dele".as_slice(), b"q", b"te"]);
     }
 }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use powerfail_image::DirectoryContents;
 use powerfail_protocol::fuzz::{
-    ARGUMENTS_AT, ARGUMENTS_MAX, BRANCHES_AT, BRANCHES_LEN, COMPARISONS_AT, COMPARISONS_MAX,
-    Comparison, ForkOrder, Phase, flag,
+    ARGUMENTS_AT, ARGUMENTS_MAX, BRANCHES_AT, BRANCHES_LEN, ForkOrder, OBSERVATIONS_AT,
+    OBSERVATIONS_MAX, Phase, flag,
 };
 use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE};
 use powerfail_trace::recording::TargetStatus;
@@ -30,7 +30,9 @@ use crate::inspect::inspect;
 use super::directory::Directory;
 use super::fold::{Dirty, Fold};
 use super::session::{Launch, Session, Waited};
-use super::{Coverage, End, ExecutorError, ExecutorOptions, Opened, Outcome, Speed, SpeedReport};
+use super::{
+    Coverage, End, ExecutorError, ExecutorOptions, Observation, Opened, Outcome, Speed, SpeedReport,
+};
 
 /// How long the target may take to start, including the inspection of its code.
 const START_TIME: Duration = Duration::from_mins(1);
@@ -443,6 +445,32 @@ impl Executor {
         }
     }
 
+    /// Runs an input as [`Self::run`] does, and notes what the target does with it: [`Self::observations`].
+    ///
+    /// # Errors
+    /// See [`ExecutorError`].
+    pub fn observe(&mut self, input: &[u8]) -> Result<Outcome, ExecutorError> {
+        self.set_observe(true);
+        let outcome = self.run(input);
+        self.set_observe(false);
+        outcome
+    }
+
+    fn set_observe(&mut self, is_on: bool) {
+        let change = |flags: u32| {
+            if is_on {
+                flags | flag::OBSERVE
+            } else {
+                flags & !flag::OBSERVE
+            }
+        };
+        self.launch.flags = change(self.launch.flags);
+        if let Some(session) = &self.session {
+            let flags = &session.area().flags;
+            flags.store(change(flags.load(Ordering::Relaxed)), Ordering::Relaxed);
+        }
+    }
+
     fn write_input(&mut self, input: &[u8]) -> Result<(), ExecutorError> {
         let failed = |error: io::Error| ExecutorError::system("write the input", error);
         let Some(file) = &mut self.input else {
@@ -683,25 +711,16 @@ impl Executor {
         self.directory.base()
     }
 
-    /// The operands of comparisons of the last execution, without duplicates.
-    pub fn comparisons(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+    /// What the target did with its input in the last execution, if that was [observed](Self::observe): in order and
+    /// without duplicates.
+    pub fn observations(&self) -> Vec<Observation> {
         let Some(session) = &self.session else {
             return Vec::new();
         };
-        let count = session.area().comparisons.load(Ordering::Acquire) as usize;
-        let len = size_of::<Comparison>();
-        let mut bytes = vec![0; count.min(COMPARISONS_MAX) * len];
-        session.shared().read_area(COMPARISONS_AT, &mut bytes);
-        let mut operands = Vec::new();
-        for one in bytes.chunks_exact(len) {
-            let (lens, rest) = one.split_at(2);
-            let (left, right) = rest.split_at(rest.len() / 2);
-            let operand = |side: &[u8], len: u8| side[..usize::from(len).min(side.len())].to_vec();
-            operands.push((operand(left, lens[0]), operand(right, lens[1])));
-        }
-        operands.sort_unstable();
-        operands.dedup();
-        operands
+        let count = session.area().observations.load(Ordering::Acquire) as usize;
+        let mut bytes = vec![0; count.min(OBSERVATIONS_MAX) * Observation::LEN];
+        session.shared().read_area(OBSERVATIONS_AT, &mut bytes);
+        Observation::read_all(&bytes)
     }
 
     /// The locations of the last execution, in their order.
@@ -721,7 +740,7 @@ fn reset(session: &mut Session, before: &Fold, fold: &mut Fold) {
     fold.begin(before);
     let area = session.area();
     area.disorder.store(0, Ordering::Relaxed);
-    area.comparisons.store(0, Ordering::Relaxed);
+    area.observations.store(0, Ordering::Relaxed);
 }
 
 fn phase_of_root(session: &Session) -> u32 {
@@ -813,7 +832,5 @@ fn flags(options: &ExecutorOptions) -> u32 {
         InputChannel::Arguments => flag::ARGUMENTS,
     };
     let switch = |on: bool, bit| if on { bit } else { 0 };
-    way | switch(options.derandomise, flag::DERANDOMISE)
-        | switch(options.desock, flag::DESOCK)
-        | switch(options.comparisons, flag::COMPARISONS)
+    way | switch(options.derandomise, flag::DERANDOMISE) | switch(options.desock, flag::DESOCK)
 }

@@ -12,6 +12,7 @@ mod error;
 mod fold;
 mod fork_server;
 mod mappings;
+mod observation;
 mod options;
 mod outcome;
 mod places;
@@ -20,6 +21,7 @@ mod trace;
 
 pub use error::ExecutorError;
 pub use fork_server::Executor;
+pub use observation::Observation;
 pub use options::ExecutorOptions;
 pub use outcome::{Coverage, End, Opened, Outcome, Speed, SpeedReport};
 pub use trace::{TraceLocation, locations_of};

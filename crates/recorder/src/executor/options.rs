@@ -23,8 +23,6 @@ pub struct ExecutorOptions {
     pub derandomise: bool,
     /// Whether sockets of the target are fed from its input.
     pub desock: bool,
-    /// Whether operands of comparisons are recorded.
-    pub comparisons: bool,
     /// The directory for pool and input: see [`crate::pool_path`]. Created if needed, and removed then at the end. Only one
     /// executor may use it, and it should be in `/dev/shm`.
     pub directory: PathBuf,
@@ -46,7 +44,6 @@ impl ExecutorOptions {
             stacks: false,
             derandomise: true,
             desock: false,
-            comparisons: false,
             directory: own_directory(),
             file_limit_bytes: 1 << 30,
             chunk_count: 16,

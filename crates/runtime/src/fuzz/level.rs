@@ -10,7 +10,7 @@ use crate::platform::sys;
 use crate::record::{pools, threads};
 
 use super::{
-    area, call_host, cheap_copies, execution, learned, module_destructors, noted_stores,
+    area, call_host, cheap_copies, execution, learned, module_destructors, noted_stores, observed,
     pmdk_destructors, runs_through,
 };
 
@@ -130,6 +130,7 @@ fn stop(server: &ForkServer) {
                 cheap_copies::begin_execution();
             }
             saved.inherit();
+            observed::begin_execution();
             if order == ForkOrder::ForkThrough as u32 {
                 INPUT_REACHED.store(true, Ordering::Relaxed);
             }

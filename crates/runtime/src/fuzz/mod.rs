@@ -3,7 +3,7 @@
 //! [`powerfail_protocol::fuzz`] says what is shared with the host and how a target is repeated. Here is the
 //! target's side: [`stop_calls`] sees when it touches its pool or its input, [`level`] stops it there and forks,
 //! [`noted_stores`] makes known to those who are forked later which instructions store to pools, [`learned`] what else
-//! was found out about code, and [`main_function`] gives an execution its arguments. [`cheap_copies`] makes copies of the
+//! was found out about code, [`observed`] what the target does with its input, and [`main_function`] gives an execution its arguments. [`cheap_copies`] makes copies of the
 //! process cheap; [`pmdk_destructors`] and [`module_destructors`] leave out what is done for nothing when one ends.
 //!
 //! A copy of a process is recorded as the same thread: it continues with the block of that thread as it was at
@@ -16,7 +16,6 @@
 //! that the files of this room have to ask for themselves.
 
 mod cheap_copies;
-pub(crate) mod comparisons;
 pub(crate) mod coverage;
 pub(crate) mod derandomise;
 pub(crate) mod desock;
@@ -27,6 +26,7 @@ mod level;
 mod main_function;
 mod module_destructors;
 mod noted_stores;
+pub(crate) mod observed;
 mod pmdk_destructors;
 mod stop_calls;
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use powerfail_image::DirectoryContents;
+use powerfail_protocol::fuzz::ObservedKind;
 use powerfail_recorder::Input;
 use powerfail_recorder::InputChannel;
 use powerfail_recorder::executor::{End, Executor, ExecutorOptions, Speed};
@@ -35,11 +36,10 @@ fn repeat(
 #[test]
 fn operands_of_comparisons() {
     let program = build("compares", &["-fno-builtin"]);
-    let (mut repeater, _directory) =
-        repeat(&program, &["{pool}"], |options| options.comparisons = true);
-    let outcome = repeater.run(b"what it reads\n").unwrap();
+    let (mut repeater, _directory) = repeat(&program, &["{pool}"], |_| {});
+    let outcome = repeater.observe(b"what it reads\n").unwrap();
     assert_eq!(outcome.end, End::Exit(0));
-    let seen = repeater.comparisons();
+    let seen = repeater.observations();
     for word in [
         &b"alpha-word"[..],
         b"beta-word",
@@ -53,15 +53,14 @@ fn operands_of_comparisons() {
     ] {
         let text = String::from_utf8_lossy(word).into_owned();
         assert!(
-            seen.iter()
-                .any(|(left, right)| left == word || right == word),
+            seen.iter().any(|it| it.text == word || it.other == word),
             "{text} in {seen:?}"
         );
     }
     // These inputs take the guarded branches, and functions still return the correct results.
     let words = b"alpha-word\nbeta-words\ngamma-WORD\nDELTA-WORDs\nepsilon\x01word\na zeta-word\n\
         an eta-word\ntheta-words\n";
-    assert_eq!(repeater.run(words).unwrap().end, End::Exit(0));
+    assert_eq!(repeater.observe(words).unwrap().end, End::Exit(0));
     let contents = repeater.contents().unwrap();
     let page = &contents.files["pool"].pages[&0];
     // The sixth word is also the end of the eighth and of others.
@@ -74,11 +73,47 @@ fn operands_of_comparisons() {
 }
 
 #[test]
-fn comparisons_are_not_noted_unasked() {
+fn only_observed_executions_are_observed() {
     let program = build("compares", &["-fno-builtin"]);
     let (mut repeater, _directory) = repeat(&program, &["{pool}"], |_| {});
     repeater.run(b"alpha-word\n").unwrap();
-    assert_eq!(repeater.comparisons(), []);
+    assert_eq!(repeater.observations(), []);
+    repeater.observe(b"alpha-word\n").unwrap();
+    assert_ne!(repeater.observations(), []);
+    repeater.run(b"alpha-word\n").unwrap();
+    assert_eq!(repeater.observations(), []);
+}
+
+/// Everything that is observed of functions that read and split, and that they still do their work: they take any
+/// number of arguments, some of them on the stack.
+#[test]
+fn functions_that_read_and_split() {
+    let program = build("reads", &["-fno-builtin"]);
+    let (mut repeater, _directory) = repeat(&program, &["{pool}"], |_| {});
+    let outcome = repeater
+        .observe(b"1 2 3 4 5 6 7 8.5\na,b;c\n12 0x1f 7\n")
+        .unwrap();
+    assert_eq!(outcome.end, End::Exit(0));
+    let seen = repeater.observations();
+    use ObservedKind::{Number, Options, Scanned, Split};
+    let line = "1 2 3 4 5 6 7 8.5\n";
+    for (kind, text, other) in [
+        (Scanned, line, "%d %d %d %d %d %d %d %lf"),
+        (Scanned, "", "%[^\n]"),
+        (Split, "a,b;c", ","),
+        (Split, "", ","),
+        (Split, "b;c", ";"),
+        (Split, "a,b;c", ";,"),
+        (Split, "a,b;c", "b"),
+        (Number, "12 0x1f 7", ""),
+        (Number, " 0x1f 7", ""),
+        (Options, "", "ab:"),
+    ] {
+        let is_there = seen.iter().any(|it| {
+            it.kind == kind && it.text == text.as_bytes() && it.other == other.as_bytes()
+        });
+        assert!(is_there, "{kind:?} {text:?} {other:?} in {seen:#?}");
+    }
 }
 
 /// Builds the program with a compiler that instruments it, in two steps.
