@@ -7,9 +7,12 @@
 //! executor times out first, the answer waits until afl-fuzz kills the stand-in, because without the kill afl-fuzz
 //! would take the status for a crash.
 //!
+//! After the greeting, afl-fuzz reads a dictionary, which is learnt from the target ([`dictionary`]).
+//!
 //! The protocol is that of AFL++ 4.04c. Older and newer versions understand it, too.
 
 mod cleanup;
+mod dictionary;
 mod host;
 mod stand_in;
 
@@ -26,8 +29,11 @@ use thiserror::Error;
 use self::cleanup::Cleanup;
 use self::host::{AflRequest, Host};
 use self::stand_in::StandIn;
-use crate::seeds::read_image;
+use crate::seeds::{program_words, read_image};
 
+/// The end of every map: afl-fuzz refuses a target whose first input covers nothing, such as an empty line that leaves the
+/// pool alone.
+const EXECUTED: [u8; 1] = [1];
 /// The wait status of a process that SIGKILL has ended.
 const KILLED: i32 = libc::SIGKILL;
 
@@ -134,7 +140,8 @@ pub fn serve_afl(
     let directory = RunDirectory::create_in(&parent)?;
     let _cleanup = Cleanup::of_directory(directory.path())?;
     executor.directory = directory.path().join("afl");
-    serve(host, &executor, runtime, &image)
+    let words = program_words(&options.command);
+    serve(host, &executor, runtime, &image, &words)
 }
 
 fn read(path: &Path) -> Result<DirectoryContents, AflError> {
@@ -149,6 +156,7 @@ fn serve(
     options: &ExecutorOptions,
     runtime: &[u8],
     image: &DirectoryContents,
+    words: &[Vec<u8>],
 ) -> Result<(), AflError> {
     let mut executor = Executor::start(options, runtime)?;
     if let Opened::Ended(outcome) = executor.open(image)? {
@@ -157,7 +165,10 @@ fn serve(
     // The first execution shows how many branches the target has, and so how long the map is.
     executor.run(b"")?;
     let coverage = executor.coverage();
-    host.greet(coverage.pm.len() + coverage.branches.len())?;
+    if host.greet(coverage.pm.len() + coverage.branches.len() + EXECUTED.len())? {
+        let words = dictionary::dictionary(&mut executor, words)?;
+        host.send_dictionary(&words)?;
+    }
     let mut stand_in = StandIn::start()?;
     let mut input = Vec::new();
     while host.next_request(&mut input)? == AflRequest::Run {
@@ -168,7 +179,7 @@ fn serve(
         host.answer(stand_in.id())?;
         let end = executor.run(&input)?.end;
         let coverage = executor.coverage();
-        host.cover(&[coverage.pm, coverage.branches]);
+        host.cover(&[coverage.pm, coverage.branches, &EXECUTED]);
         let mut status = status(end);
         if end == End::Timeout && !stand_in.wait_until_killed(&host)? {
             // afl-fuzz has gone.

@@ -1,5 +1,6 @@
 //! What a campaign starts from: inputs, images, tokens and a grammar.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -151,15 +152,19 @@ fn tokens_of(options: &CampaignOptions) -> Result<Vec<Vec<u8>>, CampaignError> {
         found =
             words.map_err(|error| CampaignError::Wrong(format!("{}: {error}", path.display())))?;
     }
-    // A program that cannot be read here is refused later, with a better message.
-    if let Some(program) = options.command.first()
-        && let Ok(executable) = powerfail_recorder::inspect(program)
-        && let Ok(file) = fs::read(&executable.path)
-        && let Ok(words) = tokens::of_program(&file)
-    {
-        found.extend(words);
-    }
+    found.extend(program_words(&options.command));
     Ok(found)
+}
+
+/// The words in the file of a program.
+pub(crate) fn program_words(command: &[OsString]) -> Vec<Vec<u8>> {
+    // A program that cannot be read here is refused later, with a better message.
+    let words = command.first().and_then(|program| {
+        let executable = powerfail_recorder::inspect(program).ok()?;
+        let file = fs::read(&executable.path).ok()?;
+        tokens::of_program(&file).ok()
+    });
+    words.unwrap_or_default()
 }
 
 fn grammar_of(options: &CampaignOptions) -> Result<Option<Arc<Grammar>>, CampaignError> {

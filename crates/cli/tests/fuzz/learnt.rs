@@ -1,10 +1,10 @@
-//! Campaigns without a seed on programs that read the same commands in different ways.
+//! Campaigns without a seed on programs that read the same commands in different ways, and the recipe for AFL++.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::Folder;
+use crate::common::{CLEAN, Folder};
 use crate::has_run;
 
 /// The operations of `tests/targets/fuzz/commands/table.h`, in its order.
@@ -104,4 +104,39 @@ fn commands_whose_comparisons_are_inlined() {
 #[test]
 fn commands_behind_cpp_strings() {
     reaches_everything("strings.cpp", "1500");
+}
+
+/// The commands of docs/guide/fuzzing.md, for a number of executions.
+#[test]
+fn the_recipe_for_afl_finds_commands() {
+    let folder = folder_with("scanned.c");
+    fs::create_dir(folder.path("seeds")).expect("a folder");
+    folder.write("seeds/empty", "\n");
+    let output = folder
+        .command("timeout")
+        .args(["--kill-after=10", "300"])
+        .args(["afl-fuzz", "-i", "seeds", "-o", "afl-out", "-t", "5000"])
+        .args(["-s", "1", "-E", "500", "--"])
+        .arg(env!("CARGO_BIN_EXE_powerfail"))
+        .args([
+            "fuzz",
+            "afl",
+            "--timeout",
+            "5s",
+            "--",
+            "./program",
+            "{pool}",
+        ])
+        .env("AFL_NO_UI", "1")
+        .env("AFL_NO_AFFINITY", "1")
+        .env("AFL_SKIP_CPUFREQ", "1")
+        .env("AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES", "1")
+        .output()
+        .expect("afl-fuzz is installed");
+    assert_eq!(output.status.code(), Some(CLEAN), "{output:?}");
+    let inputs = files_of(&folder.path("afl-out/default/queue"));
+    let reached = reached(&folder, &inputs);
+    for name in ["put", "fill", "clear"] {
+        assert!(reached.contains(name), "{name} in {reached:?}: {output:?}");
+    }
 }

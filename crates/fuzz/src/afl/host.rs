@@ -33,9 +33,11 @@ static MAP_VARIABLE: [u8; 13] = *b"__AFL_SHM_ID\0";
 /// The environment variable that names the segment of inputs.
 const INPUT_VARIABLE: &str = "__AFL_SHM_FUZZ_ID";
 
-/// Bits of the greeting: it has options, it has the length of the map, and inputs may come in shared memory.
+/// Bits of the greeting: it has options, it has the length of the map, a dictionary is offered, and inputs may come in
+/// shared memory.
 const ENABLED: u32 = 0x8000_0001;
 const MAP_LEN: u32 = 0x4000_0000;
+const DICTIONARY: u32 = 0x1000_0000;
 const SHARED_INPUTS: u32 = 0x0100_0000;
 /// The longest map that fits in a greeting.
 const MAP_LEN_MAX: usize = 1 << 23;
@@ -111,22 +113,31 @@ impl Host {
         self.orders.as_fd()
     }
 
-    /// Sends the greeting, with the length of the map.
-    pub(super) fn greet(&mut self, map_len: usize) -> Result<(), AflError> {
+    /// Sends the greeting, with the length of the map. Returns whether a dictionary has to follow: afl-fuzz wants one,
+    /// its other tools do not.
+    pub(super) fn greet(&mut self, map_len: usize) -> Result<bool, AflError> {
         if map_len > MAP_LEN_MAX {
             return Err(AflError::MapTooLong);
         }
         self.used = map_len.min(self.map.len);
         self.answer(greeting(map_len, self.inputs.is_some()).cast_signed())?;
-        if self.inputs.is_some() {
-            // afl-fuzz confirms the options that it accepts.
-            let confirmed = self.read_word()?;
-            let understands = ENABLED | SHARED_INPUTS;
-            if confirmed.is_none_or(|word| word.cast_unsigned() & understands != understands) {
-                self.inputs = None;
-            }
+        if self.inputs.is_none() {
+            return Ok(false);
         }
-        Ok(())
+        // afl-fuzz confirms the options that it accepts.
+        let confirmed = self.read_word()?.map_or(0, i32::cast_unsigned);
+        let accepts = |option: u32| confirmed & (ENABLED | option) == ENABLED | option;
+        if !accepts(SHARED_INPUTS) {
+            self.inputs = None;
+        }
+        Ok(accepts(DICTIONARY))
+    }
+
+    /// Sends the dictionary: its length, and words with their lengths.
+    pub(super) fn send_dictionary(&self, words: &[Vec<u8>]) -> Result<(), AflError> {
+        let bytes = packed(words);
+        self.answer(i32::try_from(bytes.len()).unwrap_or(i32::MAX))?;
+        self.write(&bytes)
     }
 
     /// Waits for the next order, and reads its input.
@@ -145,7 +156,10 @@ impl Host {
 
     /// Sends a word to afl-fuzz.
     pub(super) fn answer(&self, word: i32) -> Result<(), AflError> {
-        let bytes = word.to_ne_bytes();
+        self.write(&word.to_ne_bytes())
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), AflError> {
         let mut at = 0;
         while at < bytes.len() {
             match rustix::io::write(&self.answers, &bytes[at..]) {
@@ -193,8 +207,26 @@ impl Host {
 
 fn greeting(map_len: usize, has_shared_inputs: bool) -> u32 {
     let len = u32::try_from(map_len.clamp(2, MAP_LEN_MAX)).unwrap_or(2);
-    let inputs = if has_shared_inputs { SHARED_INPUTS } else { 0 };
-    ENABLED | MAP_LEN | inputs | (len - 1) << 1
+    // Without shared inputs, afl-fuzz does not always say whether it wants a dictionary.
+    let options = if has_shared_inputs {
+        SHARED_INPUTS | DICTIONARY
+    } else {
+        0
+    };
+    ENABLED | MAP_LEN | options | (len - 1) << 1
+}
+
+/// A dictionary as afl-fuzz reads it. It refuses one without words.
+fn packed(words: &[Vec<u8>]) -> Vec<u8> {
+    let words = words.iter().filter(|word| !word.is_empty());
+    let entries = words.filter_map(|word| Some((u8::try_from(word.len()).ok()?, word)));
+    let packed: Vec<u8> = entries
+        .flat_map(|(len, word)| std::iter::once(len).chain(word.iter().copied()))
+        .collect();
+    if packed.is_empty() {
+        return b"\x010".to_vec();
+    }
+    packed
 }
 
 /// A segment of System V shared memory.
@@ -292,6 +324,19 @@ mod tests {
             assert_eq!(greeting & MAP_LEN, MAP_LEN);
             assert_eq!(greeting & SHARED_INPUTS, 0);
         }
-        assert_eq!(greeting(65_536, true) & 0x0f00_0000, SHARED_INPUTS);
+        let options = greeting(65_536, true) & 0x3f00_0000;
+        assert_eq!(options, SHARED_INPUTS | DICTIONARY);
+    }
+
+    #[test]
+    fn a_dictionary_is_never_empty() {
+        let words = [
+            b"put 1 2\n".to_vec(),
+            Vec::new(),
+            vec![0; 256],
+            b"p".to_vec(),
+        ];
+        assert_eq!(packed(&words), b"\x08put 1 2\n\x01p");
+        assert_eq!(packed(&[]), b"\x010");
     }
 }
