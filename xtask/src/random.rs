@@ -1,6 +1,6 @@
 //! Choices that a seed decides, for torture and for mutations in tests.
 
-/// Steele, Lea and Flood's SplitMix64: each state gives one number.
+/// Steele, Lea and Flood's `SplitMix64`: each state gives one number.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

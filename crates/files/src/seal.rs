@@ -109,7 +109,7 @@ impl Keyring {
         let mut file =
             Directory::open(parent)?.read(self.path.file_name().unwrap_or_default().as_ref())?;
         let metadata = file.metadata()?;
-        let is_private = metadata.mode() & 0o077 == 0;
+        let is_private = metadata.mode() & 0o777 == 0o600;
         if metadata.uid() != rustix::process::geteuid().as_raw() || !is_private {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -266,12 +266,12 @@ mod tests {
     #[test]
     fn a_key_that_others_can_read_is_none() {
         let made = Made::new();
-        let mode = |mode| fs::Permissions::from_mode(mode);
+        let permissions = |mode| fs::Permissions::from_mode(mode);
         let key = &made.keyring.path;
         assert_eq!(fs::metadata(key).unwrap().mode() & 0o777, 0o600);
-        fs::set_permissions(key, mode(0o644)).unwrap();
+        fs::set_permissions(key, permissions(0o644)).unwrap();
         assert!(!made.is_own("made"));
-        fs::set_permissions(key, mode(0o600)).unwrap();
+        fs::set_permissions(key, permissions(0o600)).unwrap();
         assert!(made.is_own("made"));
     }
 

@@ -236,7 +236,7 @@ impl Round<'_> {
             Some((_, Some(signal))) if self.plan.sends(signal) => {}
             Some((Some(code), _)) => violations.push(format!("`{command}` ended with code {code}")),
             Some((_, signal)) => {
-                violations.push(format!("`{command}` was ended by signal {signal:?}"))
+                violations.push(format!("`{command}` was ended by signal {signal:?}"));
             }
         }
         if let Some(line) = stderr.lines().find(|line| line.contains("internal error")) {

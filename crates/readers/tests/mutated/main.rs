@@ -29,9 +29,9 @@ fn attack(name: &str) {
     for number in 0..count {
         let seed = &seeds[number as usize % seeds.len()];
         let input = mutated(seed, &mut Random::new(number));
-        if std::panic::catch_unwind(|| (reader.body)(&input)).is_err() {
-            panic!("{name}: mutation {number}: {}", input.escape_ascii());
-        }
+        let result = std::panic::catch_unwind(|| (reader.body)(&input));
+        let shown = input.escape_ascii();
+        assert!(result.is_ok(), "{name}: mutation {number}: {shown}");
     }
 }
 
