@@ -9,7 +9,6 @@ use crate::input::InputChannel;
 
 /// The options of an executor.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct ExecutorOptions {
     /// Program and arguments. `{pool}` stands for the path of the pool, `{input}` for that of the input.
     pub command: Vec<OsString>,
