@@ -162,10 +162,10 @@ fn operation(part: &str) -> Result<Option<Operation<'_>>, OperationError> {
         }
         "FLUSH" => {
             let (address, len_bytes) = (number(fields)?, number(fields)?);
+            ensure_range(address, len_bytes)?;
             if len_bytes > FLUSH_MAX {
                 return Err(OperationError::FlushLength);
             }
-            ensure_range(address, len_bytes)?;
             Some(Operation::Flush { address, len_bytes })
         }
         "FENCE" => Some(Operation::Fence),

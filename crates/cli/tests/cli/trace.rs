@@ -547,6 +547,11 @@ fn what_a_log_held_before_is_given() {
         &format!("{register}|FLUSH;0x1000;0xffffffffffffffff|STOP"),
         beyond,
     );
+    // A short log would give a trace without end.
+    refused(
+        "START|REGISTER_FILE;/p;0x1000;0x1000000000000;0x0|FLUSH;0x1000;0x100000000000|STOP",
+        "a flush has at most 4 GiB",
+    );
     let after_end = "0x2003 is in no registered file";
     refused(&format!("{register}|STORE;0x1ffc;0x1;0x8|STOP"), after_end);
     refused(
