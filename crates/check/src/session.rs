@@ -22,6 +22,7 @@ use powerfail_config::{
 };
 use powerfail_finding::{Report, Totals};
 use powerfail_image::ImageError;
+use powerfail_recorder::limits;
 use powerfail_trace::{Completeness, Trace};
 
 use crate::checker::Checker;
@@ -272,6 +273,9 @@ impl Session<'_> {
         subject: Subject<'_>,
         options: &CrashOptions,
     ) -> Result<Crashed, SessionError> {
+        if let Some(sentence) = address_space_warning(options) {
+            self.observer.event(CheckEvent::Warning(&sentence));
+        }
         // Removes what a killed run has left behind. A failure to do so does not matter here.
         let _ = powerfail_image::sweep_leftovers(&powerfail_image::default_parent());
         let checker = Checker::new(
@@ -345,6 +349,19 @@ fn baseline(output: &OutputSettings) -> Result<Option<Baseline>, SessionError> {
         source,
     })?;
     Ok(Some(baseline))
+}
+
+/// Says that recoveries cannot be explored or watched if they inherit a limit of the address space.
+fn address_space_warning(options: &CrashOptions) -> Option<String> {
+    /// What the runtime maps in a recovery, and room for the recovery itself.
+    const NEEDED: u64 = 16 << 30;
+    let needs_runtime = options.lazy.is_some() || options.races.is_some() || options.snapshots;
+    let limit = limits::address_space_limit().filter(|limit| needs_runtime && *limit < NEEDED)?;
+    Some(format!(
+        "the address space is limited to {} KiB (ulimit -v): recoveries can only be explored or watched with {} GiB",
+        limit >> 10,
+        NEEDED >> 30
+    ))
 }
 
 /// Every recording has to begin with the same content.

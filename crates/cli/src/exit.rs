@@ -8,8 +8,10 @@
 //!
 //! A reader that closes our standard output early changes nothing: see `output.rs`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+use powerfail_recorder::limits;
 
 /// How a run of powerfail ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +73,27 @@ impl From<Exit> for ExitCode {
 
 /// Says in one sentence what went wrong, and gives the exit code for it.
 pub(crate) fn explain(error: &anyhow::Error) -> Exit {
-    complain(&format!("{error:#}"));
+    let sentence = format!("{error:#}");
+    let reason = limit_of(&sentence).unwrap_or_default();
+    complain(&format!("{sentence}{reason}"));
     Exit::Setup
+}
+
+/// The limit of this process that an error comes from, if it is one. However the error came here, its sentence has that of
+/// the system.
+fn limit_of(sentence: &str) -> Option<String> {
+    let is_of = |code: i32| sentence.contains(&io::Error::from_raw_os_error(code).to_string());
+    let (limit, what, option) = if is_of(libc::EFBIG) {
+        (limits::file_size_limit()?, "the size of files", 'f')
+    } else if is_of(libc::ENOMEM) {
+        (limits::address_space_limit()?, "the address space", 'v')
+    } else {
+        return None;
+    };
+    let limit = limit >> 10;
+    Some(format!(
+        "; {what} is limited to {limit} KiB (ulimit -{option})"
+    ))
 }
 
 /// One line on standard error.

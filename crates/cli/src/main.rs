@@ -24,12 +24,13 @@ mod watcher;
 use std::process::ExitCode;
 
 use clap::Parser;
-use powerfail_recorder::interrupt;
+use powerfail_recorder::{interrupt, limits};
 
 use crate::args::{Cli, Command, ModelCommand, TraceCommand};
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
+    limits::survive_file_size_limit();
     // Recoveries are started by a small process of this same program.
     powerfail_oracle::serve_if_zygote();
     exit::report_panics();

@@ -92,7 +92,8 @@ pub enum MessageKind {
     ExecWords = 20,
     /// A file that such a program can write to, because its descriptor is inherited: process id as before, device, inode.
     ExecFile = 21,
-    /// A regular file that is no pool is written with a system call, for the first time. Text: its path.
+    /// A regular file that this process has not mapped as a pool is written with a system call, for the first time: device,
+    /// inode. Text: its path.
     Wrote = 22,
     /// The part of a pool at an address is mapped elsewhere too, or longer: address, new address,
     /// new length, the stamp from which on that holds.

@@ -5,7 +5,6 @@
 //! first record that refers to it, so everything in the examined chunks is explained by then. Only then
 //! records are read.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -34,6 +33,7 @@ use crate::sparse::FileIdentity;
 use crate::target_thread::{Life, ReadResult, TargetThread};
 use crate::unperformed::{Suspect, suspects};
 use crate::waiting;
+use crate::written::WrittenFiles;
 
 /// How many bytes of records may wait to be ordered before chunks are left unread.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -67,8 +67,8 @@ pub(crate) struct Drain {
     /// Stores of dead threads that may not have been made.
     suspects: Vec<Suspect>,
     pub(crate) warnings: Vec<String>,
-    /// Files that are no pools and that the target has written with system calls.
-    pub(crate) written: BTreeSet<PathBuf>,
+    /// Files that the target has written with system calls.
+    pub(crate) written: WrittenFiles,
     pub(crate) fatal: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl Drain {
             unperformed: 0,
             suspects: Vec::new(),
             warnings: Vec::new(),
-            written: BTreeSet::new(),
+            written: WrittenFiles::default(),
             fatal: Vec::new(),
         }
     }
@@ -471,7 +471,7 @@ impl Drain {
                 Ok(())
             }
             Some(MessageKind::Wrote) => {
-                self.written.insert(path_of(message.text));
+                self.wrote(sender, message);
                 Ok(())
             }
             Some(MessageKind::Warning) => {
@@ -489,6 +489,17 @@ impl Drain {
                 self.warn("a message of the target has an unknown kind".into());
                 Ok(())
             }
+        }
+    }
+
+    fn wrote(&mut self, sender: Pid, message: Message) {
+        let [device, inode, ..] = message.words;
+        let path = path_of(message.text);
+        if self.output.pools.has(FileIdentity { device, inode }) {
+            let process = sender.as_raw_nonzero().get();
+            self.written.insert_pool(&path, process);
+        } else {
+            self.written.insert(path);
         }
     }
 

@@ -49,6 +49,19 @@ pub enum RecordError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The address space is limited.
+    #[error(
+        "the address space is limited to {} KiB (ulimit -v), but a recorded program needs {} TiB of addresses; remove the \
+         limit with `ulimit -v unlimited`",
+        limit_bytes >> 10,
+        needed_bytes >> 40
+    )]
+    AddressSpace {
+        /// The limit.
+        limit_bytes: u64,
+        /// What is needed.
+        needed_bytes: u64,
+    },
     /// The trace cannot be written or read back.
     #[error(transparent)]
     Trace(#[from] TraceError),

@@ -37,6 +37,7 @@ mod glob;
 mod input;
 mod inspect;
 pub mod interrupt;
+pub mod limits;
 mod mapping;
 mod memory;
 mod merge;
@@ -60,6 +61,7 @@ mod target_thread;
 mod unperformed;
 mod wait;
 mod waiting;
+mod written;
 
 pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported};
 pub use fresh_pool::{FreshPath, input_path, pool_directory, pool_path};

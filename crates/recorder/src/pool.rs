@@ -124,6 +124,11 @@ impl Pools {
         })
     }
 
+    /// Whether a file is a pool.
+    pub(crate) fn has(&self, file: FileIdentity) -> bool {
+        self.by_identity.contains_key(&file)
+    }
+
     /// The files that only recorded programs may change.
     pub(crate) fn precious(&self) -> Vec<Precious> {
         let precious = |pool: &RecordedPool| Precious {

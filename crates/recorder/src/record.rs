@@ -1,10 +1,8 @@
 //! One recording, from the command to the checked trace.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use powerfail_protocol::shared::{
     DERANDOMISE_VARIABLE, DESOCK_VARIABLE, ListenerName, Mode, RequestCounts, Schedule, Stacks,
 };
-use powerfail_trace::recording::{ClientRequests, PoolSummary, RecordingSummary};
+use powerfail_trace::recording::{ClientRequests, RecordingSummary, TargetStatus};
 use powerfail_trace::{
     DERANDOMISE_NOTE, DOMAIN_NOTE, HEAP_NOTE, Meta, POOL_NOTE, TraceWriter, WriterOptions,
 };
@@ -141,7 +139,7 @@ fn summarise(
     ended: Ended,
     trace: &Path,
 ) -> Result<RecordingSummary, RecordError> {
-    let judged = recording
+    let mut judged = recording
         .executed
         .judge_unrecorded(&recording.output.pools.precious());
     let images = recording.output.pools.final_images()?;
@@ -153,7 +151,10 @@ fn summarise(
             path.display()
         ));
     }
-    let companions = companions(&recording.written, &pools);
+    let companions = recording.written.companions(&pools);
+    judged.suspects.extend(recording.written.unrecorded());
+    judged.suspects.extend(refused_call(ended.exit.status));
+    recording.warnings.extend(recording.written.warning());
     let Output {
         writer,
         pools: recorded,
@@ -223,21 +224,13 @@ fn unknown_requests(requests: &ClientRequests) -> Option<String> {
     })
 }
 
-/// The written files that lie beside a pool and are named after it.
-fn companions(written: &BTreeSet<PathBuf>, pools: &[PoolSummary]) -> Vec<PathBuf> {
-    let name = |path: &Path| Some(path.file_name()?.as_bytes().to_owned());
-    let belongs = |file: &Path, pool: &Path| {
-        file != pool
-            && file.parent() == pool.parent()
-            && name(file)
-                .zip(name(pool))
-                .is_some_and(|(file, pool)| file.starts_with(&pool))
-    };
-    let written = written.iter();
-    written
-        .filter(|file| pools.iter().any(|pool| belongs(file, &pool.path)))
-        .cloned()
-        .collect()
+/// What is said of a target that was killed because of a system call.
+fn refused_call(status: TargetStatus) -> Option<String> {
+    (status == TargetStatus::Killed(libc::SIGSYS)).then(|| {
+        "the target was killed by SIGSYS: a seccomp filter does not allow a system call of the target or of the runtime; run \
+         it without its sandbox"
+            .to_owned()
+    })
 }
 
 /// Further variables of the environment of the target.

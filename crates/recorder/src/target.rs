@@ -24,6 +24,7 @@ use rustix::process::{Pid, Resource, Signal};
 
 use crate::error::RecordError;
 use crate::inspect::Executable;
+use crate::limits;
 use crate::shared_file::SharedFile;
 use crate::wait::{Exit, wait_for};
 
@@ -92,6 +93,7 @@ pub(crate) fn start(
     arguments: &[OsString],
     inheritance: Inheritance<'_>,
 ) -> Result<Target, RecordError> {
+    limits::inspect()?;
     let sources = vec![
         inheritance.shared.as_fd().as_raw_fd(),
         inheritance.socket.as_raw_fd(),

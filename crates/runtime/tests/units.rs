@@ -11,3 +11,5 @@
 mod comparison;
 #[path = "../src/platform/map_lines.rs"]
 mod map_lines;
+#[path = "../src/libc/seccomp_filter.rs"]
+mod seccomp_filter;

@@ -18,6 +18,7 @@ mod foreign;
 mod hostile;
 mod interrupted;
 mod lazy;
+mod limits;
 mod marks;
 mod options;
 mod oracle;

@@ -10,6 +10,7 @@ mod instructions;
 mod languages;
 mod libraries;
 mod mappings;
+mod odd;
 mod oracle;
 mod pmdk;
 mod processes;

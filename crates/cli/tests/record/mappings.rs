@@ -221,3 +221,13 @@ fn a_pool_at_an_address_that_was_reserved() {
     assert_eq!(recording.count("system-store"), 1);
     assert_eq!(recording.count("locked-store"), 2);
 }
+
+/// The first pool decides where all pools are recorded, so threads must not decide at the same time.
+#[test]
+fn first_pools_of_two_threads_at_the_same_moment() {
+    let program = target("first_pools.c", &["-O2", "-pthread"]);
+    let recording = Recorder::new(program, &["{pool}", "4"]).run();
+    recording.assert_exit(0);
+    assert_eq!(recording.pool_count(), 8);
+    assert_eq!(recording.stores().len(), 8 * 16);
+}

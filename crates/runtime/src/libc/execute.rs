@@ -27,6 +27,7 @@ use crate::platform::sys;
 use crate::recovery::fork;
 
 use super::interpose::original;
+use super::spawn_actions;
 
 type Strings = *const *const c_char;
 
@@ -137,10 +138,16 @@ unsafe fn completed(environment: Strings) -> Option<Vec<*const c_char>> {
 }
 
 /// Tells the host what a program is given: the one that this process becomes, or that of a process which it has started.
+/// Of descriptors that exec closes, it is given those that are `duplicated`.
 ///
 /// # Safety
 /// Lists of strings, which stay as they are.
-unsafe fn tell_given(started: c_int, arguments: Strings, environment: Strings) {
+unsafe fn tell_given(
+    started: c_int,
+    arguments: Strings,
+    environment: Strings,
+    duplicated: &[c_int],
+) {
     const FD_CLOEXEC: isize = 1;
     const F_GETFD: usize = 1;
     const O_ACCMODE: usize = 3;
@@ -174,7 +181,8 @@ unsafe fn tell_given(started: c_int, arguments: Strings, environment: Strings) {
         let arguments = [fd as usize, F_GETFD, 0, 0, 0, 0];
         // SAFETY: reading the flags takes no pointer and changes nothing.
         let is_closed = unsafe { sys::call(sys::number::FCNTL, arguments) } & FD_CLOEXEC != 0;
-        if flags & O_ACCMODE != 0 && !is_closed && !host::owns(fd) {
+        let is_given = !is_closed || duplicated.contains(&fd);
+        if flags & O_ACCMODE != 0 && is_given && !host::owns(fd) {
             let words = [process, status.device, status.inode, 0, 0];
             host::send(MessageKind::ExecFile, words, &[], None);
         }
@@ -208,7 +216,7 @@ unsafe fn around_exec<T>(
     }
     // SAFETY: by the contract.
     let complete = unsafe {
-        tell_given(0, arguments, environment);
+        tell_given(0, arguments, environment, &[]);
         announce(path);
         completed(environment)
     };
@@ -439,7 +447,8 @@ macro_rules! spawn {
                         process.write(started);
                     }
                     let words = [u64::from(started as c_uint), 0, 0, 0, 0];
-                    tell_given(started, arguments, environment);
+                    let duplicated = spawn_actions::duplicated(actions);
+                    tell_given(started, arguments, environment, &duplicated);
                     let path = CStr::from_ptr(path).to_bytes();
                     host::send(MessageKind::Spawned, words, path, None);
                 }

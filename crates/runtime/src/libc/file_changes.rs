@@ -75,7 +75,6 @@ extern "C" fn truncate64(path: *const c_char, len: c_long) -> c_int {
 /// `truncate`, with the arguments and the result of the system call.
 pub(crate) fn raw_truncate(arguments: [usize; 6]) -> isize {
     const O_PATH: usize = 0o10_000_000;
-    const O_RDONLY: usize = 0;
     if let Some(done) = explored(number::TRUNCATE, arguments) {
         return done;
     }
@@ -88,26 +87,16 @@ pub(crate) fn raw_truncate(arguments: [usize; 6]) -> isize {
     schedule::step();
     // SAFETY: the path of the target ends with a zero byte.
     let path = unsafe { CStr::from_ptr(path) };
-    let open = |flags: usize| sys::open(path, flags, 0);
-    // A descriptor of this kind can be closed without giving up the locks that the target has on the file.
-    let fd = open(O_PATH);
+    // A descriptor of this kind can be closed without giving up the locks that the target has on the file. The host
+    // opens the file again by it.
+    let fd = sys::open(path, O_PATH, 0);
     if fd < 0 {
         return call();
     }
     fuzz::before_change(fd);
     let done = call();
-    if done == 0 && pools::is_pool(fd) {
-        let len = arguments[1] as u64;
-        if pools::is_mapped(fd) {
-            pools::resized(fd, len);
-        } else {
-            // The host reads the file.
-            let readable = open(O_RDONLY);
-            if readable >= 0 {
-                pools::resized(readable, len);
-                sys::close(readable);
-            }
-        }
+    if done == 0 {
+        pools::resized(fd, arguments[1] as u64);
     }
     sys::close(fd);
     done

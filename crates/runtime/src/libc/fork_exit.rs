@@ -19,6 +19,7 @@ use crate::record::{
 use crate::{fuzz, host, recovery};
 
 use super::interpose::{original, result};
+use super::spawn_actions;
 
 #[unsafe(no_mangle)]
 extern "C" fn fork() -> c_int {
@@ -132,6 +133,7 @@ pub(crate) fn reset_after_fork() {
     host::reset_after_fork();
     call_stacks::reset_after_fork();
     written_files::reset_after_fork();
+    spawn_actions::reset_after_fork();
     SITES.reset_after_fork();
     pools::reset_after_fork();
     pool_files::reset_after_fork();

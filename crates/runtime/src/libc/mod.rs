@@ -11,6 +11,9 @@
 //! | [`descriptors`] | functions that would close a descriptor of ours |
 //! | [`loading`] | `dlopen` and `dlclose` |
 //! | [`signal_actions`] | `sigaction`, signal masks, `sigaltstack` |
+//! | [`process_wide`] | `mlockall`, and calls that install a filter of system calls |
+//! | [`seccomp_filter`] | what such a filter allows |
+//! | [`spawn_actions`] | descriptors that `posix_spawn` passes on |
 //! | [`system_calls`] | system calls that transfer data, made by functions of the C library |
 //! | [`raw_calls`] | system calls made with `syscall(2)` or with an instruction of the target |
 //! | [`clone`] | threads and processes made with `clone` |
@@ -26,8 +29,11 @@ pub(crate) mod fork_exit;
 pub(crate) mod interpose;
 mod loading;
 pub(crate) mod memory_maps;
+pub(crate) mod process_wide;
 pub(crate) mod raw_calls;
+mod seccomp_filter;
 pub(crate) mod signal_actions;
+pub(crate) mod spawn_actions;
 pub(crate) mod synchronise;
 pub(crate) mod system_calls;
 pub(crate) mod thread_start;

@@ -12,14 +12,15 @@ use core::ffi::c_int;
 
 use crate::fuzz::{self, derandomise};
 use crate::libc::{
-    clone, execute, file_changes, fork_exit, interpose, memory_maps, signal_actions, synchronise,
-    system_calls,
+    clone, execute, file_changes, fork_exit, interpose, memory_maps, process_wide, signal_actions,
+    synchronise, system_calls,
 };
 use crate::patching::modules;
 use crate::platform::number::{
     CLONE, CLONE3, COPY_FILE_RANGE, EXECVE, EXECVEAT, EXIT_GROUP, FALLOCATE, FDATASYNC, FORK,
-    FSYNC, FTRUNCATE, FUTEX, IO_SUBMIT, IO_URING_SETUP, MMAP, MPROTECT, MREMAP, MSYNC, MUNMAP,
-    PROCESS_VM_READV, PROCESS_VM_WRITEV, RT_SIGACTION, SENDFILE, SIGALTSTACK, SPLICE, TRUNCATE,
+    FSYNC, FTRUNCATE, FUTEX, IO_SUBMIT, IO_URING_SETUP, MLOCKALL, MMAP, MPROTECT, MREMAP, MSYNC,
+    MUNMAP, PRCTL, PROCESS_VM_READV, PROCESS_VM_WRITEV, RT_SIGACTION, SECCOMP, SENDFILE,
+    SIGALTSTACK, SPLICE, TRUNCATE,
 };
 use crate::platform::{handler_stacks, iovec, sys};
 use crate::record::pools::{self, Request};
@@ -186,6 +187,7 @@ pub(crate) unsafe fn perform(number: usize, arguments: [usize; 6]) -> Option<isi
         }
         // SAFETY: by the contract these are the arguments of a `futex` that the target makes, so the word is mapped.
         FUTEX => return unsafe { synchronise::futex(arguments, || sys::call(number, arguments)) },
+        MLOCKALL | PRCTL | SECCOMP => return process_wide::perform(number, arguments),
         _ if system_calls::knows(number) => {
             schedule::turn();
             // SAFETY: by the contract the target makes this call with these arguments.

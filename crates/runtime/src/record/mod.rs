@@ -3,7 +3,7 @@
 //! | file | subject |
 //! | --- | --- |
 //! | [`pools`], [`remap`], [`pool_files`] | mappings of pools, changes of them, and writes to their files |
-//! | [`window`] | the addresses at which pools are recorded |
+//! | [`window`], [`first_pool`] | the addresses at which pools are recorded, and who decides about them |
 //! | [`registered_ranges`], [`heap`] | pools that the runtime itself provides; recoveries use these two, too |
 //! | [`sites`] | the instructions that are recorded, and their trampolines |
 //! | [`faults`] | faults and breakpoints: where a recorded instruction continues |
@@ -21,6 +21,7 @@ pub(crate) mod call_stacks;
 pub(crate) mod client_requests;
 pub(crate) mod emulate;
 pub(crate) mod faults;
+pub(crate) mod first_pool;
 pub(crate) mod generated_code;
 pub(crate) mod heap;
 pub(crate) mod pmdk;

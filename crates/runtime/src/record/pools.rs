@@ -19,7 +19,7 @@ use crate::platform::lock::Lock;
 use crate::platform::sys;
 use crate::record::sites::Sites;
 use crate::record::window::{self, window};
-use crate::record::{append, faults, generated_code, registered_ranges, threads};
+use crate::record::{append, faults, first_pool, generated_code, registered_ranges, threads};
 use crate::recovery::pool_addresses;
 use crate::{fuzz, host};
 
@@ -90,6 +90,7 @@ pub(crate) fn was_mapped() -> bool {
 /// In the child after fork.
 pub(crate) fn reset_after_fork() {
     POOLS.reset_after_fork();
+    first_pool::reset_after_fork();
 }
 
 /// What mmap was asked for.
@@ -141,7 +142,21 @@ pub(crate) fn map(request: Request) -> isize {
         }
         return plain();
     }
-    let len = len.next_multiple_of(PAGE);
+    first_pool::in_turn(|| map_candidate(request, plain))
+}
+
+/// Maps what may be a pool, if the host records it. `plain` maps it as the kernel would.
+fn map_candidate(request: Request, plain: impl FnOnce() -> isize) -> isize {
+    let Request {
+        address,
+        flags,
+        fd,
+        offset,
+        ..
+    } = request;
+    let is_fixed = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
+    let in_window = is_fixed && window().contains(address);
+    let len = request.len.next_multiple_of(PAGE);
     let has_moved = wants_another_window(request) && move_window(request);
     let is_outside = is_fixed && !window().contains(address);
     if is_outside && flags & sys::MAP_FIXED_NOREPLACE != 0 && !is_unused(address, len) {
@@ -250,6 +265,7 @@ fn map_recorded(request: Request) -> isize {
             }
             pools.mappings.push(mapping);
         });
+        first_pool::is_mapped();
     }
     place as isize
 }
@@ -721,11 +737,6 @@ pub(crate) fn is_pool(fd: i32) -> bool {
         && sys::fstat(fd).is_some_and(|status| {
             POOLS.with(|pools| pools.first_of((status.device, status.inode)).is_some())
         })
-}
-
-/// Whether a part of the file is mapped, or stands for one.
-pub(crate) fn is_mapped(fd: i32) -> bool {
-    !mappings_of(fd).is_empty()
 }
 
 /// A pool's file has a new length.

@@ -13,8 +13,9 @@ use crate::recovery::fork::path_of_descriptor;
 
 const FILE_TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
-/// How many files the host learns of, at most: the known ones take memory of the target.
-const FILES_MAX: usize = 256;
+/// How many files are remembered, at most: they take memory of the target. Then all are forgotten, and the host hears of
+/// some of them again.
+const FILES_MAX: usize = 4096;
 /// Longer paths are cut by the kernel, so they are not sent.
 const PATH_MAX: usize = 4096;
 
@@ -28,7 +29,12 @@ pub(crate) fn note(fd: i32) {
         return;
     }
     let file = (status.device, status.inode);
-    let is_new = KNOWN.with(|known| known.len() < FILES_MAX && known.insert(file));
+    let is_new = KNOWN.with(|known| {
+        if known.len() >= FILES_MAX {
+            known.clear();
+        }
+        known.insert(file)
+    });
     if !is_new {
         return;
     }
@@ -40,7 +46,8 @@ pub(crate) fn note(fd: i32) {
     };
     let len = host::read_link(link, &mut path);
     if (1..PATH_MAX).contains(&len) {
-        host::send(MessageKind::Wrote, [0; 5], &path[..len], None);
+        let words = [status.device, status.inode, 0, 0, 0];
+        host::send(MessageKind::Wrote, words, &path[..len], None);
     }
 }
 

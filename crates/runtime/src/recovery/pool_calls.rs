@@ -7,6 +7,7 @@
 
 use powerfail_protocol::explore::OpenPage;
 
+use crate::libc::process_wide;
 use crate::platform::sys;
 use crate::record::call_stacks::Registers;
 
@@ -17,9 +18,10 @@ use super::{paths, shared_file, snapshot, turn};
 use crate::platform::number::{
     ACCESS, CHMOD, CHOWN, CLONE, CLOSE, CLOSE_RANGE, COPY_FILE_RANGE, CREAT, FACCESSAT, FACCESSAT2,
     FALLOCATE, FCNTL, FDATASYNC, FLOCK, FORK, FSYNC, FTRUNCATE, LINK, LINKAT, LSTAT, MADVISE,
-    MKDIR, MKDIRAT, MLOCK, MMAP, MPROTECT, MREMAP, MSYNC, MUNMAP, NEWFSTATAT, OPEN, OPENAT,
-    OPENAT2, PROCESS_VM_READV, PROCESS_VM_WRITEV, READLINK, RENAME, RENAMEAT, RENAMEAT2, RMDIR,
-    SENDFILE, SPLICE, STAT, STATX, SYMLINK, SYMLINKAT, TRUNCATE, UNLINK, UNLINKAT,
+    MKDIR, MKDIRAT, MLOCK, MLOCKALL, MMAP, MPROTECT, MREMAP, MSYNC, MUNMAP, NEWFSTATAT, OPEN,
+    OPENAT, OPENAT2, PRCTL, PROCESS_VM_READV, PROCESS_VM_WRITEV, READLINK, RENAME, RENAMEAT,
+    RENAMEAT2, RMDIR, SECCOMP, SENDFILE, SPLICE, STAT, STATX, SYMLINK, SYMLINKAT, TRUNCATE, UNLINK,
+    UNLINKAT,
 };
 
 const EBADF: isize = 9;
@@ -126,6 +128,7 @@ pub(super) fn perform_call(call: &Call) -> Option<isize> {
     match call.number {
         CLOSE => return is_ours(call.fd()).then_some(-EBADF),
         CLOSE_RANGE => return close_range(call),
+        MLOCKALL | PRCTL | SECCOMP => return process_wide::perform(call.number, call.arguments),
         FORK => {
             super::before_fork();
             return None;

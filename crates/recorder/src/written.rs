@@ -1,0 +1,94 @@
+//! Files that the target writes with system calls of processes that have not mapped them. Their content is not recorded.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use powerfail_trace::recording::PoolSummary;
+
+/// How many files are remembered, at most.
+const FILES_MAX: usize = 1 << 16;
+
+/// What is known of these files.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenFiles {
+    paths: BTreeSet<PathBuf>,
+    /// Messages about further files.
+    passed_over: u64,
+    /// Pools, and the processes that wrote to them while others had them mapped.
+    pools: BTreeSet<(PathBuf, i32)>,
+}
+
+impl WrittenFiles {
+    /// The target wrote to a file that was not a pool yet.
+    pub(crate) fn insert(&mut self, path: PathBuf) {
+        if self.paths.len() < FILES_MAX {
+            self.paths.insert(path);
+        } else if !self.paths.contains(&path) {
+            self.passed_over += 1;
+        }
+    }
+
+    /// A process that has not mapped a pool wrote to its file.
+    pub(crate) fn insert_pool(&mut self, path: &Path, process: i32) {
+        self.pools.insert((path.to_path_buf(), process));
+    }
+
+    /// Those beside a pool and named after it, such as a journal: recovery may need them.
+    pub(crate) fn companions(&self, pools: &[PoolSummary]) -> Vec<PathBuf> {
+        let name = |path: &Path| Some(path.file_name()?.as_bytes().to_owned());
+        let belongs = |file: &Path, pool: &Path| {
+            file != pool
+                && file.parent() == pool.parent()
+                && name(file)
+                    .zip(name(pool))
+                    .is_some_and(|(file, pool)| file.starts_with(&pool))
+        };
+        let written = self.paths.iter();
+        written
+            .filter(|file| pools.iter().any(|pool| belongs(file, &pool.path)))
+            .cloned()
+            .collect()
+    }
+
+    /// What was done to pools and is not recorded, a sentence each.
+    pub(crate) fn unrecorded(&self) -> impl Iterator<Item = String> {
+        self.pools.iter().map(|(path, process)| {
+            format!(
+                "process {process} wrote to {} with system calls without having mapped it, which is not recorded",
+                path.display()
+            )
+        })
+    }
+
+    /// Says that there were more files than are remembered, if so.
+    pub(crate) fn warning(&self) -> Option<String> {
+        (self.passed_over > 0).then(|| {
+            format!(
+                "the target wrote more than {FILES_MAX} files that are not pools; {} more were not examined, so recovery may \
+                 need one that is not reported",
+                self.passed_over
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_beyond_the_limit_are_counted() {
+        let mut written = WrittenFiles::default();
+        for number in 0..FILES_MAX {
+            written.insert(format!("/data/{number}").into());
+        }
+        written.insert("/data/7".into());
+        assert_eq!(written.warning(), None);
+        written.insert("/data/one more".into());
+        written.insert("/data/and another".into());
+        let warning = written.warning().expect("a warning");
+        assert!(warning.contains("more than 65536 files"), "{warning}");
+        assert!(warning.contains("2 more were not examined"), "{warning}");
+    }
+}
