@@ -74,7 +74,7 @@ pub enum SessionError {
         events: u64,
     },
     /// The power does not fail there, by the choice of failure points.
-    #[error("--at {at} is not a failure point that --failure-points chooses: {}", nearest(.before, .after))]
+    #[error("--at {at} is not a failure point that --failure-points chooses: {}", nearest(*before, *after))]
     NotAFailurePoint {
         /// The number that was given.
         at: u64,
@@ -105,7 +105,7 @@ impl SessionError {
 }
 
 /// The failure points next to an event that is none.
-fn nearest(before: &Option<u64>, after: &Option<u64>) -> String {
+fn nearest(before: Option<u64>, after: Option<u64>) -> String {
     match (before, after) {
         (Some(before), Some(after)) => format!("the nearest are {before} and {after}"),
         (Some(only), None) | (None, Some(only)) => format!("the nearest is {only}"),
