@@ -117,8 +117,11 @@ impl Drain {
         self.is_disconnected
     }
 
-    /// Makes one pass.
-    pub(crate) fn pass(&mut self) -> Result<Progress, RecordError> {
+    /// Makes one pass. An interruption ends it only if all processes have ended: else it is for the target.
+    pub(crate) fn pass(
+        &mut self,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Progress, RecordError> {
         self.processes.look();
         self.executed.look();
         let deserted =
@@ -138,7 +141,7 @@ impl Drain {
         } else {
             Limit::Before(self.judge(limit))
         };
-        let mut wrote = self.write(limit)?;
+        let mut wrote = self.write(limit, &mut || deserted && is_interrupted())?;
         wrote |= self.relieve(wrote)?;
         self.finish_threads()?;
         let done = self.merge.done();
@@ -159,8 +162,11 @@ impl Drain {
         ids.into_iter().flat_map(waiting::describe).collect()
     }
 
-    /// Reads everything that is left, after all processes have ended.
-    pub(crate) fn finish(&mut self) -> Result<(), RecordError> {
+    /// Reads everything that is left, after all processes have ended, unless it is interrupted.
+    pub(crate) fn finish(
+        &mut self,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), RecordError> {
         let chunks = self.look();
         self.receive()?;
         for (number, _) in Self::grouped(&chunks) {
@@ -177,7 +183,7 @@ impl Drain {
         }
         self.read(&chunks, Stamp::MAX);
         self.judge(Stamp::MAX);
-        self.write(Limit::Everything)?;
+        self.write(Limit::Everything, is_interrupted)?;
         self.finish_threads()?;
         if let Some(process) = self.shared.unreachable_from() {
             self.fatal.push(format!(
@@ -323,7 +329,14 @@ impl Drain {
         settled
     }
 
-    fn write(&mut self, limit: Limit) -> Result<bool, RecordError> {
+    fn write(
+        &mut self,
+        limit: Limit,
+        is_interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, RecordError> {
+        /// How many records are written between two looks for an interruption.
+        const LOOK_EVERY: u32 = 4096;
+        let mut written = 0u32;
         let Self {
             merge,
             output,
@@ -332,11 +345,15 @@ impl Drain {
             ..
         } = self;
         let wrote = merge.write(limit, |number, entry, queue| {
+            written = written.wrapping_add(1);
+            if written.is_multiple_of(LOOK_EVERY) && is_interrupted() {
+                return Err(RecordError::Interrupted);
+            }
             let Some(Some(thread)) = threads.get_mut(number as usize) else {
                 return Ok(());
             };
             let mappings = &processes.get(thread.process).mappings;
-            output.write(thread, mappings, entry.stamp, queue.item(entry))
+            Ok(output.write(thread, mappings, entry.stamp, queue.item(entry))?)
         })?;
         Ok(wrote)
     }
@@ -352,7 +369,7 @@ impl Drain {
         if self.stuck_passes < STUCK_PASSES_MAX {
             return Ok(false);
         }
-        self.write(Limit::Down(WAITING_BYTES_MAX / 2))
+        self.write(Limit::Down(WAITING_BYTES_MAX / 2), &mut || false)
     }
 
     /// Writes the ends of threads all of whose records are written.

@@ -71,6 +71,9 @@ pub enum RecordError {
         /// How the target ended.
         status: powerfail_trace::recording::TargetStatus,
     },
+    /// An interruption came when the target had ended and its trace was being completed.
+    #[error("interrupted; the trace is not complete")]
+    Interrupted,
     /// The runtime and this crate were built from different sources.
     #[error(
         "the runtime has protocol version {found}, but this powerfail expects {supported}; build both together"

@@ -5,7 +5,8 @@
 //! because a bound does not move, the oldest are written all the same ([`Limit::Down`]): memory is always
 //! bounded, and order is kept unless a thread stops inside an append.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::clock::Stamp;
 use crate::queue::{Entry, Queue};
@@ -69,59 +70,49 @@ impl Merge {
         self.queues.remove(&thread);
     }
 
-    /// Takes records out in their order and hands them over. Whether there were any.
+    /// Takes records out in their order and hands them over. Whether there were any. A record costs the logarithm of the
+    /// number of threads, however often threads alternate.
     pub(crate) fn write<E>(
         &mut self,
         limit: Limit,
         mut write: impl FnMut(u32, Entry, &Queue) -> Result<(), E>,
     ) -> Result<bool, E> {
         let mut any = false;
-        loop {
-            // Threads are visited in the order of their numbers, so that the first of equals wins.
-            let mut first: Option<(Stamp, u32)> = None;
-            let mut second: Option<(Stamp, u32)> = None;
-            for (thread, queue) in &self.queues {
-                let Some(stamp) = queue.head() else { continue };
-                let key = (stamp, *thread);
-                if first.is_none_or(|first| key < first) {
-                    second = first;
-                    first = Some(key);
-                } else if second.is_none_or(|second| key < second) {
-                    second = Some(key);
-                }
-            }
-            let Some((_, thread)) = first else { break };
-            let mut excess = match limit {
-                Limit::Down(len_bytes) => self.len_bytes().saturating_sub(len_bytes),
-                _ => 0,
-            };
+        let mut excess = match limit {
+            Limit::Down(len_bytes) => self.len_bytes().saturating_sub(len_bytes),
+            _ => 0,
+        };
+        let heads = self.queues.iter();
+        let mut heads: BinaryHeap<_> = heads
+            .filter_map(|(thread, queue)| Some(Reverse((queue.head()?, *thread))))
+            .collect();
+        while let Some(Reverse((_, thread))) = heads.pop() {
+            let next = heads.peek().map(|Reverse(next)| *next);
             let Some(queue) = self.queues.get_mut(&thread) else {
                 break;
             };
-            let mut moved = false;
+            // The records of this thread up to the oldest one of any other.
             while let Some(stamp) = queue.head() {
+                if next.is_some_and(|next| (stamp, thread) > next) {
+                    break;
+                }
                 let permitted = match limit {
                     Limit::Before(end) => stamp < end,
                     Limit::Everything => true,
                     Limit::Down(_) => excess > 0,
                 };
-                if !permitted || second.is_some_and(|second| (stamp, thread) > second) {
-                    break;
-                }
-                let Some(entry) = queue.pop() else { break };
-                if let crate::queue::Item::Record(bytes) = queue.item(entry) {
-                    excess = excess.saturating_sub(bytes.len());
-                }
+                let Some(entry) = permitted.then(|| queue.pop()).flatten() else {
+                    queue.compact();
+                    return Ok(any);
+                };
+                excess = excess.saturating_sub(entry.len_bytes());
                 self.late += u64::from(stamp < self.done);
                 self.done = self.done.max(stamp);
                 write(thread, entry, queue)?;
-                moved = true;
+                any = true;
             }
             queue.compact();
-            if !moved {
-                break;
-            }
-            any = true;
+            heads.extend(queue.head().map(|stamp| Reverse((stamp, thread))));
         }
         Ok(any)
     }
@@ -172,6 +163,38 @@ mod tests {
         assert_eq!(written(&mut merge, Limit::Before(Stamp(7))), all[1..5]);
         assert_eq!(written(&mut merge, Limit::Everything), all[5..]);
         assert_eq!(merge.late(), 0);
+    }
+
+    #[test]
+    fn threads_that_alternate_cost_no_more_than_others() {
+        const RECORDS: u64 = 100_000;
+        let mut merge = Merge::default();
+        for number in 0..RECORDS {
+            let queue = merge.queue((number % 4) as u32);
+            queue.push(number, number, &[0; 128]);
+        }
+        assert_eq!(written(&mut merge, Limit::Everything).len() as u64, RECORDS);
+        let examined: usize = (0..4).map(|thread| merge.queue(thread).examined).sum();
+        assert!(examined as u64 <= RECORDS, "{examined}");
+    }
+
+    #[test]
+    fn an_error_ends_the_writing_and_what_waits_stays() {
+        let mut merge = Merge::default();
+        for number in 0..10 {
+            push(&mut merge, (number % 2) as u32, number, number);
+        }
+        let mut left = 3;
+        let result = merge.write(Limit::Everything, |_, _, _| {
+            left -= 1;
+            if left == 0 {
+                Err("interrupted")
+            } else {
+                Ok(())
+            }
+        });
+        assert_eq!(result, Err("interrupted"));
+        assert_eq!(written(&mut merge, Limit::Everything).len(), 7);
     }
 
     #[test]

@@ -35,6 +35,13 @@ enum Content {
     },
 }
 
+impl Entry {
+    /// How many bytes its record has.
+    pub(crate) const fn len_bytes(self) -> usize {
+        self.content.len_bytes()
+    }
+}
+
 impl Content {
     const fn len_bytes(self) -> usize {
         match self {
@@ -62,9 +69,14 @@ pub(crate) struct Queue {
     dropped: u64,
     /// How many bytes the records of `entries` have.
     waiting_bytes: usize,
+    /// How many bytes of records left `entries` since bytes were last dropped.
+    unused_bytes: usize,
+    /// How many entries `compact` has looked at.
+    #[cfg(test)]
+    pub(crate) examined: usize,
 }
 
-/// Bytes of written records are dropped when there are this many of them.
+/// Bytes of written records are dropped when there are this many bytes.
 const COMPACTION_BYTES: usize = 1 << 20;
 
 impl Queue {
@@ -133,7 +145,8 @@ impl Queue {
     /// Takes the oldest out.
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
-        self.waiting_bytes -= entry.content.len_bytes();
+        self.waiting_bytes -= entry.len_bytes();
+        self.unused_bytes += entry.len_bytes();
         Some(entry)
     }
 
@@ -171,21 +184,29 @@ impl Queue {
         self.entries.retain(|entry| {
             let kept = keep(entry.position);
             if !kept {
-                self.waiting_bytes -= entry.content.len_bytes();
+                self.waiting_bytes -= entry.len_bytes();
+                self.unused_bytes += entry.len_bytes();
             }
             kept
         });
     }
 
-    /// Drops bytes that no entry refers to any more.
+    /// Drops bytes that no entry refers to any more. Looks for them only when at least half of all bytes left since the
+    /// last time, so that a record costs the same whatever waits.
     pub(crate) fn compact(&mut self) {
         if self.entries.is_empty() {
             self.dropped += self.bytes.len() as u64;
             self.bytes.clear();
+            self.unused_bytes = 0;
             return;
         }
-        if self.bytes.len() < COMPACTION_BYTES {
+        if 2 * self.unused_bytes < self.bytes.len().max(COMPACTION_BYTES) {
             return;
+        }
+        self.unused_bytes = 0;
+        #[cfg(test)]
+        {
+            self.examined += self.entries.len();
         }
         let first = self.entries.iter().filter_map(|entry| match entry.content {
             Content::Record { at, .. } => Some(at),
@@ -194,10 +215,8 @@ impl Queue {
         let unused = first
             .min()
             .map_or(self.bytes.len(), |at| (at - self.dropped) as usize);
-        if unused > self.bytes.len() / 2 {
-            self.bytes.drain(..unused);
-            self.dropped += unused as u64;
-        }
+        self.bytes.drain(..unused);
+        self.dropped += unused as u64;
     }
 }
 

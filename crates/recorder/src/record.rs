@@ -128,7 +128,9 @@ pub fn record(options: &RecordOptions, runtime: &[u8]) -> Result<RecordingSummar
         }
     };
     drop((doorbell, sleepers));
-    recording.finish()?;
+    // What came until now was passed on, or has ended the wait. One that comes from now on ends the recording.
+    let _ = forwarder.interrupted();
+    recording.finish(&mut || forwarder.interrupted())?;
     summarise(recording, &shared, ended, &options.trace)
 }
 
@@ -323,7 +325,7 @@ fn drain(
         if ended.is_none() {
             ended = target.look()?.map(|exit| (exit, target.started.elapsed()));
         }
-        let progress = recording.pass()?;
+        let progress = recording.pass(&mut || forwarder.interrupted())?;
         let time_limit = options.time_limit;
         if !timed_out && time_limit.is_some_and(|limit| target.started.elapsed() > limit) {
             timed_out = true;
