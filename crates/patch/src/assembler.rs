@@ -9,8 +9,8 @@ use powerfail_protocol::ScratchSlot;
 
 use crate::emit::{EmitError, StateMap};
 
-const MAX_LABELS: usize = 32;
-const MAX_FIXUPS: usize = 48;
+const MAX_LABELS: usize = 64;
+const MAX_FIXUPS: usize = 96;
 
 /// A place in the code, bound now or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 
 /// Number of scratch slots of a thread.
-pub const SCRATCH_SLOTS: usize = 40;
+pub const SCRATCH_SLOTS: usize = 43;
 
 /// The state of one recorded thread. Emitted code reaches it as `gs:[offset]`; so it needs no free
 /// register to begin with and never touches the target's stack or its red zone.
@@ -35,6 +35,10 @@ pub struct ThreadBlock {
     pub pending: u32,
     /// Where the table of known call stacks begins: see [`crate::stack`].
     pub stack_table: u64,
+    /// Where the table of [`crate::store_lock`] begins.
+    pub store_locks: u64,
+    /// Not zero: other threads or processes may store to the same pools, so stores take a [`crate::store_lock`].
+    pub is_shared: u32,
     /// What emitted code saves: see [`ScratchSlot`]. Saved and restored around handlers of the target.
     pub scratch: [u64; SCRATCH_SLOTS],
 }
@@ -77,6 +81,12 @@ pub enum ScratchSlot {
     /// RAX says, its default is in the slot of RDX, its address in [`ScratchSlot::StackPc`], its call stack, if
     /// wanted, in [`ScratchSlot::Stack`]; the runtime writes the result to [`ScratchSlot::RdxOut`].
     Request,
+    /// The lock that the store of the record being made takes: see [`crate::store_lock`].
+    Lock,
+    /// Not zero: the second one that it takes.
+    SecondLock,
+    /// Not zero: the thread waits for the lock.
+    LockWait,
 }
 
 /// What a thread asks for its turn for: values of [`ScratchSlot::Turn`].
@@ -107,6 +117,9 @@ impl ScratchSlot {
             Self::Origin(number) => 35 + (number % 3) as usize,
             Self::Turn => 38,
             Self::Request => 39,
+            Self::Lock => 40,
+            Self::SecondLock => 41,
+            Self::LockWait => 42,
         }
     }
 
@@ -132,6 +145,10 @@ pub mod offset {
     pub const SLOW_STACK_TOP: u32 = offset_of!(ThreadBlock, slow_stack_top) as u32;
     /// Of [`ThreadBlock::stack_table`].
     pub const STACK_TABLE: u32 = offset_of!(ThreadBlock, stack_table) as u32;
+    /// Of [`ThreadBlock::store_locks`].
+    pub const STORE_LOCKS: u32 = offset_of!(ThreadBlock, store_locks) as u32;
+    /// Of [`ThreadBlock::is_shared`].
+    pub const IS_SHARED: u32 = offset_of!(ThreadBlock, is_shared) as u32;
     /// Of [`ThreadBlock::pending`].
     pub const PENDING: u32 = offset_of!(ThreadBlock, pending) as u32;
 }
@@ -159,6 +176,9 @@ mod tests {
             ScratchSlot::Origin(2),
             ScratchSlot::Turn,
             ScratchSlot::Request,
+            ScratchSlot::Lock,
+            ScratchSlot::SecondLock,
+            ScratchSlot::LockWait,
         ];
         let mut seen = [false; SCRATCH_SLOTS];
         let all = (0..16)
@@ -170,6 +190,6 @@ mod tests {
             seen[slot.index()] = true;
             assert!((slot.offset() as usize) < size_of::<ThreadBlock>());
         }
-        assert_eq!(seen.iter().filter(|used| **used).count(), 40);
+        assert_eq!(seen.iter().filter(|used| **used).count(), SCRATCH_SLOTS);
     }
 }

@@ -6,6 +6,7 @@
 //! - [`ThreadBlock`]: the state of one recorded thread, at its GS base;
 //! - [`PoolWindow`]: where all pools are mapped, and where their writable alias is;
 //! - [`Record`]: one event in a [`chunk`] of a thread's ring;
+//! - [`store_lock`]: what orders the stores of several threads to the same bytes;
 //! - [`shared`]: the file in which chunks and thread blocks lie, and [`message`]: what is no event.
 //!
 //! # How an append works, and what a signal or a reader sees
@@ -18,7 +19,8 @@
 //!    chunk in between cannot mislead the code that it interrupted. A reservation that does not fit
 //!    is given up, the refill function installs a fresh chunk, and the append begins again.
 //! 2. **Describe.** The header is written, then address and value.
-//! 3. **Commit.** The stamp is written last. It is never zero. That of an operation that may have to
+//! 3. **Commit.** Where other threads may store to the same bytes, the [`store_lock`] is taken first, and given back after
+//!    the operation: no handler of the target runs in between. The stamp is written last. It is never zero. That of an operation that may have to
 //!    begin again, a locked one, is [`STAMP_TENTATIVE`] at first.
 //! 4. **Perform.** The store, flush or fence is executed. Records are written ahead: of each thread
 //!    the newest record (at each signal depth) may be of an operation that has not happened, if
@@ -58,14 +60,15 @@ pub mod request;
 mod schedule;
 pub mod shared;
 pub mod stack;
+pub mod store_lock;
 mod window;
 
 pub use block::{SCRATCH_SLOTS, ScratchSlot, ThreadBlock, offset, turn};
 pub use record::{
-    ADDRESS_AT, EventKind, FLAG_ADDRESS, FLAG_MASKED, Header, MAX_VALUE_LEN, Record, Records, Runs,
-    STAMP_AT, STAMP_TENTATIVE, SiteId, VALUE_AT,
+    ADDRESS_AT, EventKind, FLAG_ADDRESS, FLAG_FOUND, FLAG_MASKED, Header, MAX_VALUE_LEN, Record,
+    Records, Runs, STAMP_AT, STAMP_TENTATIVE, SiteId, VALUE_AT,
 };
 pub use window::{PoolWindow, WINDOW_GUARD_LEN};
 
 /// Version of everything in this crate. Runtime and host refuse each other if it differs.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;

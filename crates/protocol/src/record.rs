@@ -9,6 +9,7 @@
 //! | 16 | address as the target sees it, if [`FLAG_ADDRESS`] |
 //! | 24 | value, padded with anything to eight bytes |
 //! | | value once more, if [`FLAG_MASKED`] |
+//! | | what the store found there, if [`FLAG_FOUND`], as long as the value |
 //!
 //! A masked store was executed twice to make its record: over zeros and over ones. A byte that is
 //! the same in both is a byte that it wrote, whatever the instruction and the kind of its mask.
@@ -25,6 +26,9 @@ pub struct SiteId(pub u32);
 pub const FLAG_ADDRESS: u8 = 1;
 /// The record has two images of the value; bytes that are equal in both were written.
 pub const FLAG_MASKED: u8 = 2;
+
+/// The record has, behind the images of its value, the bytes that were there before the operation.
+pub const FLAG_FOUND: u8 = 4;
 
 /// Offset of the stamp in a record.
 pub const STAMP_AT: u32 = 8;
@@ -107,7 +111,7 @@ impl EventKind {
 pub struct Header {
     /// What happened.
     pub kind: EventKind,
-    /// [`FLAG_ADDRESS`], [`FLAG_MASKED`].
+    /// [`FLAG_ADDRESS`], [`FLAG_MASKED`], [`FLAG_FOUND`].
     pub flags: u8,
     /// Length of the value.
     pub value_len: u16,
@@ -143,8 +147,23 @@ impl Header {
     /// Length of the whole record.
     pub const fn record_len(self) -> u32 {
         let address = if self.flags & FLAG_ADDRESS != 0 { 8 } else { 0 };
-        let images = if self.flags & FLAG_MASKED != 0 { 2 } else { 1 };
-        ADDRESS_AT + address + images * (self.value_len as u32).next_multiple_of(8)
+        let found = (self.flags & FLAG_FOUND != 0) as u32;
+        ADDRESS_AT + address + (self.image_count() + found) * self.image_len()
+    }
+
+    /// How many images of the value there are.
+    const fn image_count(self) -> u32 {
+        if self.flags & FLAG_MASKED != 0 { 2 } else { 1 }
+    }
+
+    /// How many bytes an image takes.
+    const fn image_len(self) -> u32 {
+        (self.value_len as u32).next_multiple_of(8)
+    }
+
+    /// Where in the record the bytes are that the operation found, if it has an address and [`FLAG_FOUND`].
+    pub const fn found_at(self) -> u32 {
+        VALUE_AT + self.image_count() * self.image_len()
     }
 }
 
@@ -166,6 +185,13 @@ impl<'a> Record<'a> {
     /// The bytes of the value. Of a masked record: only those in [`Record::runs`] mean anything.
     pub fn value(&self) -> &'a [u8] {
         &self.images[..usize::from(self.header.value_len)]
+    }
+
+    /// The bytes that the operation found where it wrote, if the record has them.
+    pub fn found(&self) -> Option<&'a [u8]> {
+        let at = (self.header.image_count() * self.header.image_len()) as usize;
+        (self.header.flags & FLAG_FOUND != 0)
+            .then(|| &self.images[at..at + usize::from(self.header.value_len)])
     }
 
     /// The bytes that were written, as offset from the address and values. One run unless masked.
@@ -283,7 +309,9 @@ impl FusedIterator for Records<'_> {}
 #[cfg(test)]
 mod tests {
     extern crate std;
-    use super::{EventKind, FLAG_ADDRESS, FLAG_MASKED, Header, Records, STAMP_TENTATIVE, SiteId};
+    use super::{
+        EventKind, FLAG_ADDRESS, FLAG_FOUND, FLAG_MASKED, Header, Records, STAMP_TENTATIVE, SiteId,
+    };
     use std::vec::Vec;
 
     fn push(out: &mut Vec<u8>, header: Header, stamp: u64, address: Option<u64>, images: &[&[u8]]) {
@@ -354,6 +382,51 @@ mod tests {
             records[2].runs().collect::<Vec<_>>(),
             [(1, &[5, 6][..]), (4, &[7][..])]
         );
+    }
+
+    #[test]
+    fn what_was_found_is_behind_the_value() {
+        let mut chunk = Vec::new();
+        let store = Header {
+            kind: EventKind::StorePlain,
+            flags: FLAG_ADDRESS | FLAG_FOUND,
+            value_len: 3,
+            site: SiteId(1),
+        };
+        let masked = Header {
+            flags: store.flags | FLAG_MASKED,
+            ..store
+        };
+        push(
+            &mut chunk,
+            store,
+            1,
+            Some(0x1000),
+            &[&[1, 2, 3], &[7, 8, 9]],
+        );
+        push(
+            &mut chunk,
+            masked,
+            2,
+            Some(0x1000),
+            &[&[1, 0, 3], &[1, 255, 3], &[4, 5, 6]],
+        );
+        push(
+            &mut chunk,
+            Header {
+                flags: FLAG_ADDRESS,
+                ..store
+            },
+            3,
+            Some(0x1000),
+            &[&[1, 2, 3]],
+        );
+        let seen: Vec<_> = Records::new(&chunk).map(Result::unwrap).collect();
+        let found: Vec<_> = seen.iter().map(super::Record::found).collect();
+        assert_eq!(found, [Some(&[7, 8, 9][..]), Some(&[4, 5, 6]), None]);
+        assert_eq!(seen[1].runs().count(), 2);
+        assert_eq!(store.found_at(), 32);
+        assert_eq!(masked.found_at(), 40);
     }
 
     #[test]

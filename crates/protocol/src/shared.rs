@@ -14,7 +14,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 pub use crate::schedule::Schedule;
-use crate::{ThreadBlock, chunk};
+use crate::{ThreadBlock, chunk, store_lock};
 
 /// First word of the file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PFSHARED");
@@ -36,10 +36,12 @@ pub const DESOCK_VARIABLE: &str = "POWERFAIL_DESOCK";
 
 /// Offset of the first thread slot in the file.
 pub const SLOTS_AT: u64 = 64 * 1024;
+/// Offset of the table of store locks in the file.
+pub const STORE_LOCKS_AT: u64 = SLOTS_AT + (SLOTS_MAX * size_of::<ThreadSlot>()) as u64;
 /// Offset of the first chunk in the file. Chunks follow each other.
-pub const CHUNKS_AT: u64 = SLOTS_AT + (SLOTS_MAX * size_of::<ThreadSlot>()) as u64;
+pub const CHUNKS_AT: u64 = STORE_LOCKS_AT + store_lock::TABLE_LEN as u64;
 
-/// Where every process of the target maps the control page and the slots.
+/// Where every process of the target maps the control page, the slots and the store locks.
 pub const CONTROL_ADDRESS: u64 = 0x1a00_0000_0000;
 /// Where every process of the target maps the first chunk; the others follow at
 /// [`chunk::ALIGNMENT`].
@@ -119,6 +121,8 @@ pub struct RecordingControl {
     pub area_at: u64,
     /// A process that ended because it could not reach the host; 0 if there was none.
     pub unreachable_from: AtomicU32,
+    /// Not zero: a thread has used a store lock.
+    pub store_locks_used: AtomicU32,
 }
 
 /// How a process of the target reaches the host without inherited descriptors.

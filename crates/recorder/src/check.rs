@@ -1,4 +1,5 @@
-//! The self-check: replaying the trace must give the final pools.
+//! The self-check: replaying the trace must give the final pools, and stores must have found what the stores before them in
+//! the trace have left.
 
 use std::path::Path;
 
@@ -6,14 +7,16 @@ use powerfail_trace::Trace;
 use powerfail_trace::recording::RecordingSummary;
 use powerfail_trace::replay::replay;
 
-use crate::error::{RecordError, SelfCheckFailure};
+use crate::error::{RecordError, SelfCheckFailure, WrongOrder};
+use crate::order_check::OrderCheck;
 use crate::pool::Pools;
 use crate::replica::Replica;
 
-/// Replays the trace and compares it with the pools. Returns the summary if they are equal.
+/// Replays the trace and compares it with the pools, then judges the order. Returns the summary if they are equal.
 pub(crate) fn self_check(
     trace: &Path,
     pools: &Pools,
+    order: &OrderCheck,
     summary: RecordingSummary,
 ) -> Result<RecordingSummary, RecordError> {
     let trace = Trace::open(trace)?;
@@ -31,6 +34,24 @@ pub(crate) fn self_check(
             replayed_len_bytes: replica.len_bytes(),
             actual_len_bytes: pool.file.len_bytes().map_err(failed)?,
             first_difference: replica.first_difference(&pool.file).map_err(failed)?,
+            wrong_order: None,
+            summary,
+        })));
+    }
+    if let Some((wrong, count)) = order.result()
+        && let Some(pool) = pools.get(wrong.pool)
+    {
+        return Err(RecordError::SelfCheck(Box::new(SelfCheckFailure {
+            path: pool.path.clone(),
+            replayed_len_bytes: pool.len_bytes,
+            actual_len_bytes: pool.len_bytes,
+            first_difference: None,
+            wrong_order: Some(WrongOrder {
+                offset: wrong.offset,
+                replayed: wrong.traced,
+                found: wrong.found,
+                count,
+            }),
             summary,
         })));
     }

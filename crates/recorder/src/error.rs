@@ -107,8 +107,10 @@ pub struct SelfCheckFailure {
     pub replayed_len_bytes: u64,
     /// Its actual length.
     pub actual_len_bytes: u64,
-    /// Where the contents first differ; `None` if only the lengths differ.
+    /// Where the contents first differ; `None` if only the lengths differ, or the order.
     pub first_difference: Option<FirstDifference>,
+    /// Where the order of stores is first wrong, if that is what failed: replaying the trace gives the final pool.
+    pub wrong_order: Option<WrongOrder>,
     /// The summary of the recording. The trace exists.
     pub summary: RecordingSummary,
 }
@@ -126,8 +128,33 @@ pub struct FirstDifference {
     pub count: u64,
 }
 
+/// A byte that a store found otherwise than the stores before it in the trace have left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongOrder {
+    /// Its offset.
+    pub offset: PoolOffset,
+    /// What the stores before have left there, according to the trace.
+    pub replayed: u8,
+    /// What the store found.
+    pub found: u8,
+    /// How many bytes were found otherwise in total.
+    pub count: u64,
+}
+
 impl fmt::Display for SelfCheckFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(wrong) = self.wrong_order {
+            return write!(
+                formatter,
+                "the recording of {} has stores in the wrong order: byte {} is {:#04x} in the trace when a store found {:#04x} \
+                 there ({} bytes in total)",
+                self.path.display(),
+                wrong.offset,
+                wrong.replayed,
+                wrong.found,
+                wrong.count
+            );
+        }
         write!(
             formatter,
             "the recording of {} is incomplete: ",

@@ -42,6 +42,7 @@ mod mapping;
 mod memory;
 mod merge;
 mod options;
+mod order_check;
 mod output;
 mod pool;
 mod pool_filter;
@@ -63,7 +64,7 @@ mod wait;
 mod waiting;
 mod written;
 
-pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported};
+pub use error::{FirstDifference, RecordError, SelfCheckFailure, Unsupported, WrongOrder};
 pub use fresh_pool::{FreshPath, input_path, pool_directory, pool_path};
 pub use input::{Input, InputChannel, split_arguments};
 pub use inspect::{Executable, inspect};

@@ -11,6 +11,7 @@ use powerfail_trace::{
 
 use crate::clock::Stamp;
 use crate::mapping::Mappings;
+use crate::order_check::OrderCheck;
 use crate::pool::Pools;
 use crate::queue::Item;
 use crate::site::Sites;
@@ -26,6 +27,7 @@ pub(crate) struct Output {
     pub(crate) counts: [u64; RecordKind::ALL.len()],
     pub(crate) trap_events: u64,
     pub(crate) unmapped_bytes: u64,
+    pub(crate) order: OrderCheck,
     /// How many records were invalid: without the address or value that their kind needs.
     pub(crate) malformed: u64,
 }
@@ -45,6 +47,7 @@ impl Output {
             counts: [0; RecordKind::ALL.len()],
             trap_events: 0,
             unmapped_bytes: 0,
+            order: OrderCheck::default(),
             malformed: 0,
         }
     }
@@ -111,6 +114,7 @@ impl Output {
         if let Some(pool) = self.pools.get_mut(pool) {
             pool.len_bytes = len_bytes;
         }
+        self.order.resize();
         self.append(thread, stack, Body::Pm(Event::Resize { pool, len_bytes }))
     }
 
@@ -161,7 +165,10 @@ impl Output {
             EventKind::Clwb => self.flush(thread, stack, mappings, stamp, FlushKind::Clwb, record),
             EventKind::Sfence => self.fence(thread, stack, FenceKind::Sfence),
             EventKind::Mfence => self.fence(thread, stack, FenceKind::Mfence),
-            EventKind::FenceLocked => self.fence(thread, stack, FenceKind::Locked),
+            EventKind::FenceLocked => {
+                self.find(mappings, stamp, record);
+                self.fence(thread, stack, FenceKind::Locked)
+            }
             EventKind::Void => Ok(()),
             EventKind::Sync => {
                 let (Some(address), Some(len_bytes)) = (record.address, number(0)) else {
@@ -277,6 +284,9 @@ impl Output {
             return Ok(());
         };
         for (start, bytes) in record.runs() {
+            let found = record
+                .found()
+                .map(|found| &found[start..start + bytes.len()]);
             let mut unmapped = bytes.len() as u64;
             for piece in mappings.pieces(
                 stamp,
@@ -284,7 +294,10 @@ impl Output {
                 bytes.len() as u64,
             ) {
                 let from = piece.start as usize;
-                let bytes = &bytes[from..from + piece.len_bytes as usize];
+                let part = from..from + piece.len_bytes as usize;
+                let bytes = &bytes[part.clone()];
+                let found = found.map(|found| &found[part]);
+                self.order.store(piece.pool, piece.offset, bytes, found);
                 let at = Place::new(piece.pool, piece.offset);
                 self.append(thread, stack, Body::Pm(Event::Store { kind, at, bytes }))?;
                 unmapped -= piece.len_bytes;
@@ -292,6 +305,17 @@ impl Output {
             self.unmapped_bytes += unmapped;
         }
         Ok(())
+    }
+
+    /// An operation that stored nothing found what the stores before it have left.
+    fn find(&mut self, mappings: &Mappings, stamp: Stamp, record: &Record<'_>) {
+        if let (Some(address), Some(found)) = (record.address, record.found()) {
+            for piece in mappings.pieces(stamp, address, found.len() as u64) {
+                let from = piece.start as usize;
+                let found = &found[from..from + piece.len_bytes as usize];
+                self.order.find(piece.pool, piece.offset, found);
+            }
+        }
     }
 
     fn flush(

@@ -164,6 +164,7 @@ fn summarise(
         counts,
         trap_events,
         unmapped_bytes,
+        order,
         ..
     } = recording.output;
     let written = writer.finish(&images)?;
@@ -201,7 +202,7 @@ fn summarise(
             status: summary.status,
         });
     }
-    self_check(trace, &recorded, summary)
+    self_check(trace, &recorded, &order, summary)
 }
 
 /// The Valgrind client requests, as the runtime has counted them.

@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use powerfail_protocol::fuzz::{AREA_LEN, Area, area_offset};
 use powerfail_protocol::shared::{
-    CHUNKS_MAX, ChunkState, Doubt, MAGIC, Mode, RecordingControl, Reply, RequestCounts, SLOTS_AT,
-    SLOTS_MAX, Schedule, Stacks, ThreadSlot, chunk_offset, file_len,
+    CHUNKS_ADDRESS, CHUNKS_MAX, CONTROL_ADDRESS, ChunkState, Doubt, MAGIC, Mode, RecordingControl,
+    Reply, RequestCounts, SLOTS_AT, SLOTS_MAX, STORE_LOCKS_AT, Schedule, Stacks, ThreadSlot,
+    chunk_of, chunk_offset, file_len,
 };
-use powerfail_protocol::{PROTOCOL_VERSION, chunk};
+use powerfail_protocol::{PROTOCOL_VERSION, ScratchSlot, chunk, store_lock};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -429,6 +430,41 @@ impl SharedFile {
         // SAFETY: a field of a slot that is an atomic.
         let thread = unsafe { &(*self.slot(index)).thread };
         thread.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Gives back the store locks that a dead thread held. Its chunks are still its own.
+    pub(crate) fn release_store_locks(&self, index: SlotIndex) {
+        for slot in [ScratchSlot::Lock, ScratchSlot::SecondLock] {
+            // SAFETY: an aligned word of the slot, of a thread that does not change it any more.
+            let named =
+                unsafe { (&raw const (*self.slot(index)).block.scratch[slot.index()]).read() };
+            if let Some(lock) = self.store_lock(named) {
+                let record = lock.load(Ordering::Acquire);
+                let owner = (record >= CHUNKS_ADDRESS)
+                    .then(|| ChunkIndex(chunk_of(record).0))
+                    .filter(|chunk| chunk.0 < self.chunk_count)
+                    .and_then(|chunk| self.owner(chunk));
+                if owner.is_some_and(|owner| Some(owner.thread) == self.slot_thread(index)) {
+                    let _ = lock.compare_exchange(record, 0, Ordering::AcqRel, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// The store lock that is at an address in every process of the target.
+    fn store_lock(&self, address: u64) -> Option<&AtomicU64> {
+        let offset = address.checked_sub(CONTROL_ADDRESS + STORE_LOCKS_AT)?;
+        if offset >= store_lock::TABLE_LEN as u64 || !offset.is_multiple_of(8) {
+            return None;
+        }
+        // SAFETY: the table lies inside the file, and its words are only used as atomics.
+        Some(unsafe {
+            &*self
+                .base
+                .as_ptr()
+                .byte_add((STORE_LOCKS_AT + offset) as usize)
+                .cast::<AtomicU64>()
+        })
     }
 
     /// Frees the slot of a dead thread.

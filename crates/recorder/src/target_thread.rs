@@ -334,6 +334,9 @@ impl TargetThread {
         result: &mut ReadResult,
     ) {
         self.final_depth = self.depth(shared);
+        if let Some(slot) = self.slot.filter(|_| self.abrupt) {
+            shared.release_store_locks(slot);
+        }
         for mut held in std::mem::take(&mut self.held) {
             result.uncommitted += self.rescan(shared, &mut held, queue, scan, true);
             shared.free(held.chunk);

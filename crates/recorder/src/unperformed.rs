@@ -1,7 +1,8 @@
 //! Finds stores that a killed thread recorded and did not make.
 //!
 //! Records are written ahead, so the newest record of a killed thread may be of a store that was not made. It is
-//! taken for that if the pool has other bytes, and no later record explains them. A record of a later store may
+//! taken for that if the pool has other bytes, and no later record explains them, or if the next store to the same bytes
+//! found others. A record of a later store may
 //! not have been read yet when the pool is examined, so this takes two steps: a record is suspected, and judged
 //! when all records up to that moment are known. Until then no later record is written.
 //!
@@ -9,7 +10,7 @@
 //! its death than the slack of clocks, and did not make.
 
 use powerfail_protocol::EventKind::{StoreLocked, StoreNonTemporal, StorePlain, StoreSystem};
-use powerfail_protocol::{Record, Records};
+use powerfail_protocol::{FLAG_MASKED, Record, Records};
 
 use crate::clock::Stamp;
 use crate::mapping::Mappings;
@@ -18,13 +19,16 @@ use crate::pool::Pools;
 use crate::queue::{Item, Position};
 
 /// A store of a dead thread whose bytes were not in the pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Suspect {
     pub(crate) thread: u32,
     pub(crate) stamp: Stamp,
     pub(crate) position: Position,
     address: u64,
     len_bytes: u64,
+    /// What it would have left there, if it is the one store that the thread may not have made. Nothing if the thread died in a
+    /// handler, where any can be that one, or if it stores only some of these bytes.
+    value: Vec<u8>,
     /// A moment after the pool was looked at.
     pub(crate) looked_at: Stamp,
 }
@@ -33,7 +37,24 @@ impl Suspect {
     /// Whether the store did not happen: nothing that waits explains the bytes in the pool. To be asked
     /// when everything is known that was announced before the pool was looked at.
     pub(crate) fn is_unperformed(&self, merge: &Merge) -> bool {
-        !is_overwritten(merge, self)
+        let mut later = later_stores(merge, self);
+        if self.value.is_empty() {
+            return later.next().is_none();
+        }
+        let next = later.min_by_key(|(key, _)| *key);
+        next.is_none_or(|(_, next)| self.is_contradicted_by(&next))
+    }
+
+    /// Whether a store to some of the same bytes found others there.
+    fn is_contradicted_by(&self, next: &Record<'_>) -> bool {
+        let (Some(found), Some(address)) = (next.found(), next.address) else {
+            return false;
+        };
+        let own = (self.address..).zip(&self.value);
+        own.filter(|(at, _)| *at >= address).any(|(at, byte)| {
+            let there = found.get((at - address) as usize);
+            there.is_some_and(|there| there != byte)
+        })
     }
 }
 
@@ -61,6 +82,11 @@ pub(crate) fn suspects(
                 position: entry.position,
                 address,
                 len_bytes: u64::from(record.header.value_len),
+                value: if depth == 0 && record.header.flags & FLAG_MASKED == 0 {
+                    record.value().to_vec()
+                } else {
+                    Vec::new()
+                },
                 looked_at: Stamp::now(),
             })
         })
@@ -105,24 +131,30 @@ fn is_missing(
     })
 }
 
-/// Whether a later store, of any thread, is to some of the same bytes.
-fn is_overwritten(merge: &Merge, missing: &Suspect) -> bool {
+/// Where a record is in the order of all.
+type Key = (Stamp, u32, Position);
+
+/// The later stores, of any thread, to some of the same bytes, in any order.
+fn later_stores<'m>(
+    merge: &'m Merge,
+    missing: &Suspect,
+) -> impl Iterator<Item = (Key, Record<'m>)> {
     let key = (missing.stamp, missing.thread, missing.position);
-    let end = missing.address.saturating_add(missing.len_bytes);
-    merge.queues().any(|(other, queue)| {
-        let later = queue
-            .iter()
-            .rev()
-            .take_while(|(entry, _)| entry.stamp >= missing.stamp);
+    let (start, stamp) = (missing.address, missing.stamp);
+    let end = start.saturating_add(missing.len_bytes);
+    let overlaps = move |record: &Record<'_>| {
+        let len_bytes = u64::from(record.header.value_len);
+        record
+            .address
+            .is_some_and(|at| at < end && start < at.saturating_add(len_bytes))
+    };
+    let later = merge.queues().flat_map(move |(other, queue)| {
+        let later = queue.iter().rev();
         later
-            .filter(|(entry, _)| (entry.stamp, other, entry.position) > key)
-            .any(|(_, item)| {
-                store_of(item).is_some_and(|record| {
-                    let len_bytes = u64::from(record.header.value_len);
-                    let overlaps =
-                        |at: u64| at < end && missing.address < at.saturating_add(len_bytes);
-                    record.address.is_some_and(overlaps)
-                })
-            })
-    })
+            .take_while(move |(entry, _)| entry.stamp >= stamp)
+            .map(move |(entry, item)| ((entry.stamp, other, entry.position), item))
+    });
+    later
+        .filter(move |(other, _)| *other > key)
+        .filter_map(move |(other, item)| Some((other, store_of(item).filter(overlaps)?)))
 }

@@ -454,6 +454,38 @@ fn a_target_of_another_protocol_is_ended() {
 }
 
 #[test]
+fn a_store_that_the_next_one_did_not_find_was_not_made() {
+    let setup = Setup::new();
+    let pool = setup.pool("pool", 1);
+    let summary = setup.record("killed-and-overwritten", &[&pool]);
+    assert_eq!(summary.unperformed_stores, 1);
+    assert_eq!(stores(&setup.trace()), [(0, 4, vec![5; 8])]);
+}
+
+#[test]
+fn a_wrong_order_that_a_later_store_hides_is_found() {
+    let setup = Setup::new();
+    let pool = setup.pool("pool", 1);
+    let RecordError::SelfCheck(failure) =
+        record(&setup.options("wrong-order", &[&pool]), &[]).unwrap_err()
+    else {
+        panic!("the self-check should fail");
+    };
+    let wrong = failure.wrong_order.unwrap();
+    assert_eq!(
+        (wrong.offset.0, wrong.replayed, wrong.found, wrong.count),
+        (100, 2, 0, 16)
+    );
+    assert_eq!(failure.path, pool);
+    assert!(
+        failure.to_string().contains(
+            "has stores in the wrong order: byte 0x64 is 0x02 in the trace when a store found 0x00 there"
+        ),
+        "{failure}"
+    );
+}
+
+#[test]
 fn a_store_that_was_not_recorded_is_found() {
     let setup = Setup::new();
     let pool = setup.pool("pool", 1);

@@ -65,7 +65,9 @@ mod recovery;
 use fuzz::{derandomise, desock, observed};
 use libc::{early, fork_exit, interpose, raw_calls, synchronise};
 use platform::sys;
-use record::{call_stacks, client_requests, heap, pmdk, pools, registered_ranges, threads};
+use record::{
+    call_stacks, client_requests, heap, pmdk, pools, registered_ranges, store_locks, threads,
+};
 
 #[used]
 #[allow(unsafe_code, reason = "called by the dynamic linker")]
@@ -104,6 +106,7 @@ fn start_modes() {
     recovery::pool_addresses::start();
     if !recovery::start() && host::attach() {
         pools::reserve_window();
+        store_locks::begin_process();
         call_stacks::set_main_stack_end(interpose::main_stack_end());
         threads::attach();
         client_requests::prepare();

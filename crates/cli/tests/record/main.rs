@@ -14,6 +14,7 @@ mod odd;
 mod oracle;
 mod pmdk;
 mod processes;
+mod racing;
 mod refused;
 mod requests;
 mod retried;

@@ -6,7 +6,7 @@
 //! again:
 //!     P = reserve(length);  does not fit? refill, then again
 //!     header, address, value, stamp
-//!     the work, through the alias
+//!     the work, through the alias    (where pools are shared, stamp and work under a lock: `lock.rs`)
 //!     restore; jump back
 //! OUT:
 //!     restore; the instruction as it was; jump back
@@ -17,19 +17,20 @@
 
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 use powerfail_protocol::{
-    ADDRESS_AT, EventKind, FLAG_ADDRESS, Header, STAMP_AT, ScratchSlot, SiteId, VALUE_AT, chunk,
-    offset, turn,
+    ADDRESS_AT, EventKind, FLAG_ADDRESS, FLAG_FOUND, Header, STAMP_AT, ScratchSlot, SiteId,
+    VALUE_AT, chunk, offset, turn,
 };
 
+use super::lock::{Failure, Locking};
 use super::settings::{EmitterSettings, LockedFences, StampOrder, Turns};
 use super::stack::Search;
-use super::state::Trampoline;
+use super::state::{LockedWork, Trampoline, WorkForm};
 use super::{EmitError, relocate};
 use crate::assembler::{Assembler, Condition, Label, at, gs, number};
-use crate::classify::{Site, StoreForm};
-use crate::variant::{addressable_variant, plain_variant};
+use crate::classify::{Site, Store, StoreForm};
+use crate::variant::{addressable_variant, cached_variant, plain_variant};
 
-const MAX_RESERVATIONS: usize = 2;
+const MAX_RESERVATIONS: usize = 3;
 
 /// Widths of general-purpose operands, by the logarithm of their length.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +87,12 @@ pub(super) struct Builder<'a> {
     refills: [Option<(Label, Label, u32)>; MAX_RESERVATIONS],
     searches: [Option<Search>; MAX_RESERVATIONS],
     work_at: Option<usize>,
+    /// Whether the code is for pools that other threads store to.
+    pub(super) is_shared: bool,
+    pub(super) locking: Option<Locking>,
+    pub(super) failure: Option<Failure>,
+    locked_work_at: usize,
+    locked_work: Option<LockedWork>,
     error: Option<EmitError>,
 }
 
@@ -139,6 +146,11 @@ impl<'a> Builder<'a> {
             refills: [None; MAX_RESERVATIONS],
             searches: [None; MAX_RESERVATIONS],
             work_at: None,
+            is_shared: false,
+            locking: None,
+            failure: None,
+            locked_work_at: 0,
+            locked_work: None,
             error: None,
         }
     }
@@ -155,13 +167,20 @@ impl<'a> Builder<'a> {
         for search in self.searches.into_iter().flatten() {
             self.finish_search(search);
         }
-        let (error, work_at) = (self.error, self.work_at);
+        if let Some(locking) = self.locking {
+            self.finish_lock(locking);
+        }
+        if let Some(failure) = self.failure {
+            self.finish_failure(failure);
+        }
+        let (error, work_at, locked_work) = (self.error, self.work_at, self.locked_work);
         let (len_bytes, states) = self.asm.finish(out)?;
         error.map_or(
             Ok(Trampoline {
                 len_bytes,
                 states,
                 work_at,
+                locked_work,
             }),
             Err,
         )
@@ -359,9 +378,25 @@ impl<'a> Builder<'a> {
         self.asm.bind(go_on);
     }
 
+    /// The header of a store. Where pools are shared, its record has room for what the store finds.
+    pub(super) fn store_header(&self, store: Store, flags: u8) -> Header {
+        /// Longer ones are rare, and the code would be long.
+        const FOUND_LEN_MAX: u16 = 64;
+        let finds = self.is_shared
+            && store.len_bytes <= FOUND_LEN_MAX
+            && !matches!(store.form, StoreForm::Masked | StoreForm::Pop);
+        let flags = if finds { flags | FLAG_FOUND } else { flags };
+        self.header(store.kind, flags, store.len_bytes)
+    }
+
     /// Reserves a record with an address, and writes header and address.
     pub(super) fn begin_record(&mut self, header: Header) {
         self.find_stack();
+        self.describe_record(header);
+    }
+
+    /// As `begin_record`, if the call stack is known.
+    pub(super) fn describe_record(&mut self, header: Header) {
         self.reserve(header.record_len());
         self.describe(header);
         if header.flags & FLAG_ADDRESS != 0 {
@@ -412,9 +447,18 @@ impl<'a> Builder<'a> {
         self.asm.rr(Code::Or_r64_rm64, Register::RAX, Register::RDX);
     }
 
+    /// How the stamp of a plain store is ordered: under a lock, behind the taking of it.
+    pub(super) fn stamp_order(&self) -> StampOrder {
+        if self.is_shared {
+            StampOrder::AfterLoads
+        } else {
+            self.settings.stamp_order
+        }
+    }
+
     /// Takes the stamp and commits the record.
     pub(super) fn commit(&mut self) {
-        self.stamp(self.settings.stamp_order);
+        self.stamp(self.stamp_order());
         self.asm
             .mr(Code::Mov_rm64_r64, at(self.record, STAMP_AT), Register::RAX);
     }
@@ -470,13 +514,31 @@ impl<'a> Builder<'a> {
 
     /// The next instruction does the work.
     pub(super) fn works_here(&mut self) {
-        self.work_at = Some(self.asm.position());
+        let here = self.asm.position();
+        if self.is_shared {
+            self.locked_work_at = here;
+        } else {
+            self.work_at = Some(here);
+        }
+    }
+
+    /// The work is done, and the locks are given back.
+    pub(super) fn locked_work_ends(&mut self, form: WorkForm) {
+        self.locked_work = Some(LockedWork {
+            record: number(self.record),
+            work_at: self.locked_work_at,
+            released_at: self.asm.position(),
+            form,
+        });
     }
 
     /// The instruction, on the alias.
     pub(super) fn on_alias(&mut self) {
         self.works_here();
-        let instruction = self.redirected(self.address, 0);
+        let mut instruction = self.redirected(self.address, 0);
+        if self.is_shared {
+            instruction.set_code(cached_variant(instruction.code()));
+        }
         self.asm.op(instruction);
     }
 

@@ -14,6 +14,8 @@
 //!   and the stamp lies between the load that it confirmed and the exchange, so the order of stamps is
 //!   the order of exchanges (but for an ABA of the location).
 //! - **Stamps** are read before the store: a store cannot be seen before its stamp was taken.
+//! - **Stores of several threads** to the same bytes have the order of their stamps, because stamp and store are made under
+//!   a lock (`lock.rs`). A trampoline has its body twice, and only that for shared pools takes locks.
 //!
 //! - **Call stacks**, if wanted, are named by a search in a table (`stack.rs`); unwinding is the
 //!   runtime's.
@@ -26,6 +28,7 @@
 mod access;
 mod access_string;
 mod builder;
+mod lock;
 mod modify;
 mod order;
 mod relocate;
@@ -45,14 +48,14 @@ pub use access::{
     STORES_MOVE, UNREAD_SHIFT,
 };
 pub use settings::{EmitterSettings, LockedFences, StampOrder, Turns, VolatileFlushes};
-pub use state::{StateMap, Trampoline};
+pub use state::{Interruption, LockedWork, StateMap, Trampoline, WorkForm};
 
 use crate::assembler::Assembler;
 use crate::classify::{Action, Means, Site, StoreForm};
 use builder::Builder;
 
 /// No trampoline is longer than this.
-pub const MAX_TRAMPOLINE_LEN: usize = 1536;
+pub const MAX_TRAMPOLINE_LEN: usize = 3072;
 
 /// No evicted instruction with its jump back is longer than this.
 pub const MAX_RELOCATED_LEN: usize = 24;

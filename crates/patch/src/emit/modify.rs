@@ -11,17 +11,26 @@
 
 use iced_x86::{Code, Mnemonic, OpKind, Register};
 use powerfail_protocol::{
-    EventKind, FLAG_ADDRESS, STAMP_AT, STAMP_TENTATIVE, ScratchSlot, VALUE_AT,
+    EventKind, FLAG_ADDRESS, Header, STAMP_AT, STAMP_TENTATIVE, ScratchSlot, VALUE_AT,
 };
 
 use super::builder::{Builder, Width, width};
+use super::lock::{Extent, LOCK};
 use super::settings::StampOrder;
+use super::state::WorkForm;
 use crate::assembler::{Condition, Label, at, gs};
 use crate::classify::Store;
 
-const LOCK: u8 = 0xf0;
 /// The zero flag in AH as `lahf` leaves it.
 const AH_ZERO_FLAG: i32 = 0x40;
+
+/// The header of a compare-and-swap that failed: it stores nothing and is only a fence.
+fn failed_exchange(header: Header) -> Header {
+    Header {
+        kind: EventKind::FenceLocked,
+        ..header
+    }
+}
 
 impl Builder<'_> {
     /// A register other than RAX and RDX that the instruction changes.
@@ -40,20 +49,31 @@ impl Builder<'_> {
     pub(super) fn modify(&mut self, store: Store) {
         // The flags are an output, and may be an input.
         self.keeps_flags = true;
-        let locked = store.kind == EventKind::StoreLocked;
         let changed = self.changed_register();
-        let moves = width(store.len_bytes);
         let outside = self.enter();
         let state = self.asm.state();
         self.go_inside();
         if let Some(changed) = changed {
             self.asm.spill(changed);
         }
-        self.ask_for_turn();
-        self.begin_record(self.header(store.kind, FLAG_ADDRESS, store.len_bytes));
+        self.alone_or_shared(|builder| builder.modify_inside(store, changed));
+        if store.kind == EventKind::StoreLocked {
+            self.locked_outside(outside, state);
+        } else {
+            self.outside(outside, state);
+        }
+    }
+
+    fn modify_inside(&mut self, store: Store, changed: Option<Register>) {
+        let locked = store.kind == EventKind::StoreLocked;
+        let moves = width(store.len_bytes);
+        let header = self.store_header(store, FLAG_ADDRESS);
+        self.describe_record(header);
         self.switch_to_alias();
         let retry = self.asm.label();
         self.asm.bind(retry);
+        self.lock(Extent::Fixed(store.len_bytes));
+        self.record_found(header);
         self.asm.rm(moves.load, moves.rax, at(self.address, 0));
         self.asm.save(ScratchSlot::Old, Register::RAX);
         self.asm
@@ -61,7 +81,7 @@ impl Builder<'_> {
         if locked {
             self.tentative_stamp();
         } else {
-            self.stamp(self.settings.stamp_order);
+            self.stamp(self.stamp_order());
         }
         self.asm.save(ScratchSlot::Stamp, Register::RAX);
         self.run_on_record(changed);
@@ -69,7 +89,7 @@ impl Builder<'_> {
         self.asm.save(ScratchSlot::RdxOut, Register::RDX);
         self.asm.save_flags(ScratchSlot::FlagsOut);
         if locked && self.site.instruction.mnemonic() == Mnemonic::Cmpxchg {
-            self.describe_outcome(store);
+            self.describe_outcome(header);
         }
         self.asm.load(Register::RAX, ScratchSlot::Stamp);
         self.asm
@@ -79,21 +99,17 @@ impl Builder<'_> {
         if locked {
             self.asm.load(Register::RAX, ScratchSlot::Old);
             self.exchange(moves);
-            self.confirm_or(retry);
+            self.confirm_or(retry, Register::RAX);
             self.set_pending(false);
         } else {
             self.works_here();
             self.asm.mr(moves.store, at(self.address, 0), moves.rdx);
+            self.unlock(WorkForm::Whole, Register::RAX);
         }
         if let Some(changed) = changed {
             self.asm.restored(changed);
         }
         self.leave_with_outputs();
-        if locked {
-            self.locked_outside(outside, state);
-        } else {
-            self.outside(outside, state);
-        }
     }
 
     /// RAX = stamp of a record that may be made anew. Uses RDX and the flags.
@@ -104,15 +120,19 @@ impl Builder<'_> {
     }
 
     /// After an exchange: if it succeeded, what is recorded has happened. Else it has not, and what the
-    /// record is to say next is not there yet.
-    fn confirm_or(&mut self, retry: Label) {
+    /// record is to say next is not there yet. `scratch` is free where pools are shared.
+    fn confirm_or(&mut self, retry: Label, scratch: Register) {
         const HIGHEST_BYTE: u32 = 7;
-        let confirmed = self.asm.label();
-        self.asm.jump_if(Condition::Equal, confirmed);
-        self.asm
-            .mi(Code::Mov_rm64_imm32, at(self.record, STAMP_AT), 0);
-        self.asm.jump(retry);
-        self.asm.bind(confirmed);
+        if self.is_shared {
+            self.unlock_or_retry(retry, scratch);
+        } else {
+            let confirmed = self.asm.label();
+            self.asm.jump_if(Condition::Equal, confirmed);
+            self.asm
+                .mi(Code::Mov_rm64_imm32, at(self.record, STAMP_AT), 0);
+            self.asm.jump(retry);
+            self.asm.bind(confirmed);
+        }
         let highest = at(self.record, STAMP_AT + HIGHEST_BYTE);
         self.asm.mi(Code::Mov_rm8_imm8, highest, 0);
     }
@@ -155,15 +175,15 @@ impl Builder<'_> {
 
     /// After a `cmpxchg` on the record, with its flags in AH: a failure stores nothing and is only
     /// a fence. The header is written anew each time, since a retry may end otherwise.
-    fn describe_outcome(&mut self, store: Store) {
+    fn describe_outcome(&mut self, header: Header) {
         let failed = self.asm.label();
         let done = self.asm.label();
         self.asm.ri(Code::Test_rm8_imm8, Register::AH, AH_ZERO_FLAG);
         self.asm.jump_if(Condition::Equal, failed);
-        self.describe_kind(self.header(EventKind::StoreLocked, FLAG_ADDRESS, store.len_bytes));
+        self.describe_kind(header);
         self.asm.jump(done);
         self.asm.bind(failed);
-        self.describe_kind(self.header(EventKind::FenceLocked, FLAG_ADDRESS, store.len_bytes));
+        self.describe_kind(failed_exchange(header));
         self.asm.bind(done);
     }
 
@@ -195,6 +215,20 @@ impl Builder<'_> {
     pub(super) fn compare_exchange_pair(&mut self, store: Store) {
         // Only the zero flag is changed, but that is an output.
         self.keeps_flags = true;
+        let outside = self.enter();
+        let state = self.asm.state();
+        self.go_inside();
+        self.asm.spill(Register::RBX);
+        self.asm.spill(Register::RCX);
+        self.alone_or_shared(|builder| builder.compare_exchange_pair_inside(store));
+        if store.kind == EventKind::StoreLocked {
+            self.locked_outside(outside, state);
+        } else {
+            self.outside(outside, state);
+        }
+    }
+
+    fn compare_exchange_pair_inside(&mut self, store: Store) {
         let locked = store.kind == EventKind::StoreLocked;
         let half = store.len_bytes / 2;
         let moves = width(half);
@@ -209,18 +243,15 @@ impl Builder<'_> {
             Code::Cmp_r32_rm32
         };
         let high = u32::from(half);
-        let outside = self.enter();
-        let state = self.asm.state();
-        self.go_inside();
-        self.asm.spill(Register::RBX);
-        self.asm.spill(Register::RCX);
-        self.ask_for_turn();
-        self.begin_record(self.header(store.kind, FLAG_ADDRESS, store.len_bytes));
+        let header = self.store_header(store, FLAG_ADDRESS);
+        self.describe_record(header);
         self.switch_to_alias();
         let retry = self.asm.label();
         let failed = self.asm.label();
         let decided = self.asm.label();
         self.asm.bind(retry);
+        self.lock(Extent::Fixed(store.len_bytes));
+        self.record_found(header);
         self.asm.rm(moves.load, moves.rax, at(self.address, 0));
         self.asm.save(ScratchSlot::Old, Register::RAX);
         self.asm.rm(moves.load, moves.rax, at(self.address, high));
@@ -237,7 +268,7 @@ impl Builder<'_> {
         self.asm.jump_if(Condition::NotEqual, failed);
         self.asm.reload(Register::RBX);
         self.asm.reload(Register::RCX);
-        self.describe_kind(self.header(store.kind, FLAG_ADDRESS, store.len_bytes));
+        self.describe_kind(header);
         self.asm.jump(decided);
         self.asm.bind(failed);
         self.asm
@@ -245,7 +276,7 @@ impl Builder<'_> {
         self.asm
             .rr(Code::Mov_r64_rm64, Register::RCX, Register::RDX);
         if locked {
-            self.describe_kind(self.header(EventKind::FenceLocked, FLAG_ADDRESS, store.len_bytes));
+            self.describe_kind(failed_exchange(header));
         }
         self.asm.bind(decided);
         self.asm.mr(moves.store, at(self.record, VALUE_AT), rbx);
@@ -260,16 +291,11 @@ impl Builder<'_> {
             self.asm.raw(&[LOCK]);
         }
         self.asm.op(self.redirected(self.address, 0));
-        self.confirm_or(retry);
+        self.confirm_or(retry, Register::RBX);
         if locked {
             self.set_pending(false);
         }
         self.leave_pair(compare, moves);
-        if locked {
-            self.locked_outside(outside, state);
-        } else {
-            self.outside(outside, state);
-        }
     }
 
     /// RDX:RAX hold what was in memory. Success leaves the target's registers alone (of a pair of

@@ -15,6 +15,66 @@ pub struct Trampoline {
     /// one of the patched instruction, with the registers that [`StateMap`] finds (but the x87 stack
     /// is popped before). None if the instruction itself does the work, with all registers its own.
     pub work_at: Option<usize>,
+    /// The same for pools that are shared.
+    pub locked_work: Option<LockedWork>,
+}
+
+/// The part of a trampoline in which a thread may hold store locks. It does if a lock that it names has its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockedWork {
+    /// The number of the register that has the address of the record.
+    pub record: u8,
+    /// Offset of the instruction that does the work.
+    pub work_at: usize,
+    /// Offset behind the one that gives the last lock back.
+    pub released_at: usize,
+    /// How the work is done.
+    pub form: WorkForm,
+}
+
+/// How the work is done under a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkForm {
+    /// By one instruction.
+    Whole,
+    /// By one instruction that may not succeed: the zero flag says so at this offset.
+    Exchange {
+        /// Of the next instruction.
+        behind_work_at: usize,
+    },
+    /// By an instruction that can be interrupted in the middle.
+    Repeated,
+    /// By several instructions, and what is stored is nowhere but in the record.
+    Popped,
+}
+
+/// What to do with a store whose thread was interrupted while it held locks, before they are given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// It has not happened: its record is void, and the instruction begins again.
+    Undo,
+    /// It has happened: go on where the locks are given back.
+    Done,
+    /// It has happened in part: store what the record says, then go on where the locks are given back.
+    Complete,
+}
+
+impl LockedWork {
+    /// For a thread that holds locks and whose next instruction is at `offset`.
+    pub fn interrupted_at(&self, offset: usize, zero_flag: bool) -> Interruption {
+        let is_behind_work = (self.work_at + 1..self.released_at).contains(&offset);
+        match self.form {
+            WorkForm::Popped => Interruption::Complete,
+            WorkForm::Repeated if is_behind_work || offset == self.work_at => {
+                Interruption::Complete
+            }
+            WorkForm::Exchange { behind_work_at } if offset == behind_work_at && !zero_flag => {
+                Interruption::Undo
+            }
+            _ if is_behind_work => Interruption::Done,
+            _ => Interruption::Undo,
+        }
+    }
 }
 
 /// For every offset in a trampoline: which of the target's registers are in their slots. All others
@@ -94,7 +154,34 @@ impl StateMap {
 
 #[cfg(test)]
 mod tests {
-    use super::{ScratchSlot, StateMap};
+    use super::{Interruption, LockedWork, ScratchSlot, StateMap, WorkForm};
+
+    #[test]
+    fn a_store_is_undone_until_its_work_is_done() {
+        let at = |form, offset, zero_flag| {
+            let work = LockedWork {
+                record: 7,
+                work_at: 20,
+                released_at: 40,
+                form,
+            };
+            work.interrupted_at(offset, zero_flag)
+        };
+        for (offset, whole, repeated) in [
+            (10, Interruption::Undo, Interruption::Undo),
+            (20, Interruption::Undo, Interruption::Complete),
+            (30, Interruption::Done, Interruption::Complete),
+            (60, Interruption::Undo, Interruption::Undo),
+        ] {
+            assert_eq!(at(WorkForm::Whole, offset, false), whole);
+            assert_eq!(at(WorkForm::Repeated, offset, false), repeated);
+            assert_eq!(at(WorkForm::Popped, offset, false), Interruption::Complete);
+        }
+        let exchange = WorkForm::Exchange { behind_work_at: 25 };
+        assert_eq!(at(exchange, 25, false), Interruption::Undo);
+        assert_eq!(at(exchange, 25, true), Interruption::Done);
+        assert_eq!(at(exchange, 31, false), Interruption::Done);
+    }
 
     #[test]
     fn changes_hold_from_their_offset() {

@@ -10,9 +10,13 @@
 //! larger pieces.
 
 use iced_x86::{Code, MemoryOperand, Register};
-use powerfail_protocol::{ADDRESS_AT, FLAG_ADDRESS, MAX_VALUE_LEN, ScratchSlot, VALUE_AT, offset};
+use powerfail_protocol::{
+    ADDRESS_AT, FLAG_ADDRESS, FLAG_FOUND, MAX_VALUE_LEN, ScratchSlot, VALUE_AT, offset,
+};
 
 use super::builder::Builder;
+use super::lock::Extent;
+use super::state::WorkForm;
 use crate::assembler::{Condition, at, gs};
 use crate::classify::Store;
 
@@ -34,8 +38,6 @@ const SPILLED: [Register; 6] = [
 impl Builder<'_> {
     pub(super) fn string(&mut self, store: Store, copies: bool, repeats: bool) {
         self.record = Register::RBX;
-        let element = u32::from(store.len_bytes);
-        let shift = element.trailing_zeros().cast_signed();
         self.asm.spill(Register::RAX);
         if self.keeps_flags {
             self.asm.spill_flags();
@@ -46,10 +48,16 @@ impl Builder<'_> {
             self.asm.spill(register);
         }
         self.asm.spill(self.record);
-        self.ask_for_turn();
-        self.find_stack();
         self.probe_direction();
+        self.alone_or_shared(|builder| builder.pieces(store, copies, repeats));
+        self.asm.bind_in(outside, state);
+        self.restore_flags_and_rax(ScratchSlot::Flags, ScratchSlot::Register(0));
+        self.original_and_back();
+    }
 
+    fn pieces(&mut self, store: Store, copies: bool, repeats: bool) {
+        let element = u32::from(store.len_bytes);
+        let shift = element.trailing_zeros().cast_signed();
         let piece = self.asm.label();
         let done = self.asm.label();
         self.asm.bind(piece);
@@ -67,18 +75,17 @@ impl Builder<'_> {
         if copies {
             self.asm.save(NEXT_SOURCE, Register::RSI);
         }
+        self.lock(Extent::Register(SCRATCH));
+        self.record_found_piece(element);
         self.commit();
         // From the record to the alias.
-        self.asm.reload(Register::RDI);
-        self.asm
-            .load_constant(Register::RAX, self.settings.window.alias_delta);
-        self.asm
-            .rr(Code::Add_r64_rm64, Register::RDI, Register::RAX);
+        self.load_alias(Register::RDI);
         self.asm
             .rm(Code::Lea_r64_m, Register::RSI, at(self.record, VALUE_AT));
         self.asm.rr(Code::Mov_r64_rm64, Register::RCX, PIECE);
         self.works_here();
         self.repeat(element, true);
+        self.unlock(WorkForm::Repeated, Register::RAX);
         self.advance(element, copies, repeats);
         if repeats {
             self.asm.jump(piece);
@@ -90,10 +97,33 @@ impl Builder<'_> {
         }
         self.restore_flags_and_rax(ScratchSlot::Flags, ScratchSlot::Register(0));
         self.back();
+    }
 
-        self.asm.bind_in(outside, state);
-        self.restore_flags_and_rax(ScratchSlot::Flags, ScratchSlot::Register(0));
-        self.original_and_back();
+    /// The alias of the target's RDI. Uses RAX.
+    fn load_alias(&mut self, register: Register) {
+        self.asm.load(register, ScratchSlot::Register(7));
+        self.asm
+            .load_constant(Register::RAX, self.settings.window.alias_delta);
+        self.asm.rr(Code::Add_r64_rm64, register, Register::RAX);
+    }
+
+    /// What is there, from the alias to the record behind the value.
+    fn record_found_piece(&mut self, element: u32) {
+        if !self.is_shared {
+            return;
+        }
+        self.load_alias(Register::RSI);
+        let behind = MemoryOperand::with_base_index_scale_displ_size(
+            self.record,
+            SCRATCH,
+            1,
+            i64::from(VALUE_AT + 7),
+            1,
+        );
+        self.asm.rm(Code::Lea_r64_m, Register::RDI, behind);
+        self.asm.ri(Code::And_rm64_imm8, Register::RDI, -8);
+        self.asm.rr(Code::Mov_r64_rm64, Register::RCX, PIECE);
+        self.repeat(element, true);
     }
 
     /// The direction flag cannot be read without a stack, but a load shows it.
@@ -159,9 +189,20 @@ impl Builder<'_> {
 
     fn reserve_piece(&mut self, again: crate::assembler::Label) {
         let full = self.asm.label();
-        let padded = MemoryOperand::with_base_displ_size(SCRATCH, i64::from(VALUE_AT + 7), 1);
+        let padded = MemoryOperand::with_base_displ_size(SCRATCH, 7, 1);
         self.asm.rm(Code::Lea_r64_m, Register::RDX, padded);
         self.asm.ri(Code::And_rm64_imm8, Register::RDX, -8);
+        let images = if self.is_shared { 2 } else { 1 };
+        let record_len = MemoryOperand::new(
+            Register::None,
+            Register::RDX,
+            images,
+            i64::from(VALUE_AT),
+            4,
+            false,
+            Register::None,
+        );
+        self.asm.rm(Code::Lea_r64_m, Register::RDX, record_len);
         self.asm.rr(Code::Mov_r64_rm64, self.record, Register::RDX);
         self.asm
             .mr(Code::Xadd_rm64_r64, gs(offset::CURSOR), self.record);
@@ -172,7 +213,8 @@ impl Builder<'_> {
     }
 
     fn describe_piece(&mut self, store: Store) {
-        let header = self.header(store.kind, FLAG_ADDRESS, 0);
+        let found = if self.is_shared { FLAG_FOUND } else { 0 };
+        let header = self.header(store.kind, FLAG_ADDRESS | found, 0);
         self.asm.rr(Code::Mov_r64_rm64, Register::RAX, SCRATCH);
         self.asm.ri(Code::Shl_rm32_imm8, Register::EAX, 16);
         self.asm.ri(

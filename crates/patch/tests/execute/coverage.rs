@@ -268,7 +268,7 @@ fn table_of_forms() {
 }
 
 /// Not every machine has AVX-512. On others the code is checked by reading it: the instruction appears with the same
-/// registers and mask on the record (twice if masked), on the alias, and unchanged.
+/// registers and mask on the record (twice if masked) and on the alias, both with and without locks, and unchanged.
 #[test]
 fn avx512_code_is_what_it_should_be() {
     let window = PoolWindow {
@@ -317,7 +317,7 @@ fn avx512_code_is_what_it_should_be() {
             } else {
                 1
             };
-            assert_eq!(copies.len(), on_record + 2, "{code:?}");
+            assert_eq!(copies.len(), 2 * (on_record + 1) + 1, "{code:?}");
             for copy in &copies {
                 assert_eq!(copy.op_mask(), site.instruction.op_mask(), "{code:?}");
                 assert_eq!(
@@ -338,11 +338,19 @@ fn avx512_code_is_what_it_should_be() {
                     );
                 }
             }
-            let [alias, original] = &copies[on_record..] else {
+            let [alias, shared @ .., original] = &copies[on_record..] else {
                 unreachable!()
             };
             assert_eq!(alias.code(), site.instruction.code());
             assert_eq!(alias.ip() - AT - 0x1000, emitted.work_at.unwrap() as u64);
+            let shared = &shared[on_record];
+            if store.kind == EventKind::StoreNonTemporal {
+                assert_ne!(shared.code(), site.instruction.code());
+            } else {
+                assert_eq!(shared.code(), site.instruction.code());
+            }
+            let locked_work_at = emitted.locked_work.unwrap().work_at;
+            assert_eq!(shared.ip() - AT - 0x1000, locked_work_at as u64);
             assert_eq!(original.code(), site.instruction.code());
             assert_eq!(original.memory_base(), Register::RSI);
             checked += 1;

@@ -166,7 +166,10 @@ fn sweep(
     instances: usize,
     change: impl FnOnce(&mut EmitterSettings),
 ) -> usize {
-    let mut bench = Bench::new(layout, change);
+    sweep_on(Bench::new(layout, change), seed, instances)
+}
+
+fn sweep_on(mut bench: Bench, seed: u64, instances: usize) -> usize {
     let mut random = Random::new(seed);
     let mut ran = 0;
     let mut refills = 0;
@@ -218,6 +221,17 @@ fn far_window() {
 fn call_stacks_are_named() {
     let ran = sweep(Layout::Near, 3, 6, |settings| settings.names_stacks = true);
     assert!(ran > 1500, "only {ran} instances ran");
+}
+
+/// Stores that take locks do the same, and give them back.
+#[test]
+fn pools_are_shared() {
+    for layout in [Layout::Near, Layout::Far] {
+        let mut bench = Bench::new(layout, |settings| settings.names_stacks = true);
+        bench.machine.share_pool();
+        let ran = sweep_on(bench, 6, 6);
+        assert!(ran > 1500, "only {ran} instances ran");
+    }
 }
 
 #[test]

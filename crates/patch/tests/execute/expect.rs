@@ -69,6 +69,8 @@ impl Evidence<'_> {
             bench.emitter.settings().turns == Turns::AskedFor,
             bench.machine.turns(),
         );
+        let is_shared = bench.machine.block().is_shared != 0;
+        assert_eq!(bench.machine.held_locks(), [], "{what}");
         let records = bench.machine.records();
         // Once, whatever the number of records. An operation that is a fence only because it is locked needs none.
         let is_operation = records
@@ -87,12 +89,18 @@ impl Evidence<'_> {
                 "{what}"
             );
         }
-        // The replay gives the result of the run.
+        // The replay gives the result of the run, and what each store found.
         let mut replayed = self.initial_pool();
-        for record in records.iter().filter(|record| is_store(record.header.kind)) {
-            let at = record.address.unwrap() - pool_at;
-            for (offset, bytes) in record.runs() {
-                replayed[at as usize + offset..][..bytes.len()].copy_from_slice(bytes);
+        for record in &records {
+            let at = record.address.unwrap_or(pool_at) - pool_at;
+            if let Some(found) = record.found() {
+                assert_eq!(&replayed[at as usize..][..found.len()], found, "{what}");
+            }
+            if is_store(record.header.kind) {
+                assert_eq!(record.found().is_some(), self.finds(is_shared), "{what}");
+                for (offset, bytes) in record.runs() {
+                    replayed[at as usize + offset..][..bytes.len()].copy_from_slice(bytes);
+                }
             }
         }
         assert!(replayed == self.pool, "replay of {what}: {records:x?}");
@@ -140,6 +148,18 @@ impl Evidence<'_> {
             (Action::Store(_) | Action::Flush(_), []) if !in_pool => {}
             (_, records) => panic!("{what}: {records:x?}"),
         }
+    }
+
+    /// Whether a record has what the store found.
+    fn finds(&self, is_shared: bool) -> bool {
+        is_shared
+            && !matches!(
+                self.case.site.action,
+                Action::Store(Store {
+                    form: StoreForm::Masked | StoreForm::Pop,
+                    ..
+                })
+            )
     }
 
     fn expected_pending(&self, last: Option<&Record<'_>>) -> u32 {

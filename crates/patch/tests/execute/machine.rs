@@ -19,7 +19,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::frame::{self, Context, State};
 use powerfail_protocol::stack::{self, Check, Entry};
 use powerfail_protocol::{
-    PoolWindow, Record, Records, ScratchSlot, SiteId, ThreadBlock, chunk, request,
+    EventKind, PoolWindow, Record, Records, ScratchSlot, SiteId, ThreadBlock, chunk, request,
+    store_lock,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
@@ -48,10 +49,11 @@ const SLOW_STACK: u64 = 0x7400_0000;
 const SLOW_STACK_LEN: usize = 0x10000;
 const STACK_TABLE: u64 = 0x7500_0000;
 const STACK_TABLE_LEN: usize = 0x10_0000;
+const STORE_LOCKS: u64 = 0x7700_0000;
 const CHUNKS: u64 = 0x7800_0000;
 const CHUNK_COUNT: u64 = 2;
 /// How much of a chunk a run can fill, from its start and up to its end.
-const USED_START_LEN: usize = 0x3000;
+const USED_START_LEN: usize = 0x6000;
 const USED_END_LEN: usize = 0x100;
 
 /// The location of the window and its alias.
@@ -100,6 +102,10 @@ extern "C" fn refill(block: *mut ThreadBlock) {
     unsafe {
         if core::mem::take(&mut (*block).scratch[ScratchSlot::Turn.index()]) != 0 {
             (*(CONTEXT as *mut Context)).turns += 1;
+        }
+        if core::mem::take(&mut (*block).scratch[ScratchSlot::LockWait.index()]) != 0 {
+            std::thread::yield_now();
+            return;
         }
         remember_stack(block);
         answer_request(block);
@@ -324,6 +330,54 @@ impl Machine {
         unsafe { &mut *block.cast() }
     }
 
+    /// Lets stores take locks, as those of a process with several threads do.
+    pub(crate) fn share_pool(&mut self) {
+        self.map(
+            STORE_LOCKS,
+            store_lock::TABLE_LEN,
+            ProtFlags::READ | ProtFlags::WRITE,
+        );
+        self.block().store_locks = STORE_LOCKS;
+        self.block().is_shared = 1;
+    }
+
+    /// The words of all locks that are held, or none if the pool is not shared.
+    pub(crate) fn held_locks(&mut self) -> Vec<u64> {
+        if self.block().is_shared == 0 {
+            return Vec::new();
+        }
+        let words = self.memory(STORE_LOCKS, store_lock::TABLE_LEN).chunks(8);
+        words
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+            .filter(|word| *word != 0)
+            .collect()
+    }
+
+    /// Gives all locks back, as the code that delivers a signal does.
+    pub(crate) fn release_locks(&mut self) {
+        self.memory(STORE_LOCKS, store_lock::TABLE_LEN).fill(0);
+        self.block().scratch[ScratchSlot::SecondLock.index()] = 0;
+    }
+
+    /// The record at an address is of a store that did not happen.
+    pub(crate) fn void_record(&mut self, record: u64) {
+        let bytes = self.memory(record, 16);
+        bytes[0] = EventKind::Void as u8;
+        bytes[8] |= 1;
+    }
+
+    /// Makes the store that the record at an address describes, and commits it.
+    pub(crate) fn complete_record(&mut self, record: u64) {
+        let bytes = self.memory(record, USED_START_LEN / 2);
+        bytes[8] |= 1;
+        let bytes = bytes.to_vec();
+        let described = Records::new(&bytes).next().unwrap().unwrap();
+        let at = (described.address.unwrap() - self.layout.pool()) as usize;
+        for (offset, bytes) in described.runs() {
+            self.pool()[at + offset..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
     /// The pool, writable.
     pub(crate) fn pool(&mut self) -> &mut [u8] {
         let alias = self.layout.window().alias(self.layout.pool());
@@ -510,6 +564,7 @@ impl Machine {
     /// at once, each with its own block. Returns the chunk of each.
     pub(crate) fn race(&mut self, entry: u64, rounds: u64) -> Vec<Vec<u8>> {
         let pool = self.layout.pool();
+        let (store_locks, is_shared) = (self.block().store_locks, self.block().is_shared);
         // A barrier that sleeps would let one thread finish before the other wakes.
         let started = AtomicU32::new(0);
         std::thread::scope(|scope| {
@@ -518,13 +573,16 @@ impl Machine {
                     let started = &started;
                     scope.spawn(move || {
                         let at = CHUNKS + thread * chunk::ALIGNMENT;
+                        let slow_stack = vec![0u8; SLOW_STACK_LEN];
                         let mut block = Box::new(ThreadBlock {
                             self_address: 0,
                             cursor: at,
                             stack_table: 0,
-                            refill_entry: 0,
-                            refill_function: 0,
-                            slow_stack_top: 0,
+                            store_locks,
+                            is_shared,
+                            refill_entry: Self::stub_address(),
+                            refill_function: refill as *const () as u64,
+                            slow_stack_top: slow_stack.as_ptr_range().end as u64 / 64 * 64,
                             protocol_version: powerfail_protocol::PROTOCOL_VERSION,
                             thread_index: thread as u32,
                             signal_depth: 0,
@@ -532,6 +590,7 @@ impl Machine {
                             scratch: [0; powerfail_protocol::SCRATCH_SLOTS],
                         });
                         let base = &raw mut *block as u64;
+                        block.self_address = base;
                         // SAFETY: the chunks are mapped, each is used by this thread only, and the records fit into
                         // it; the block lives until the base is changed back. The function follows the C calling
                         // convention.
@@ -545,7 +604,7 @@ impl Machine {
                             }
                             function(pool, thread + 1, rounds);
                             asm!("wrgsbase {}", in(reg) 0u64);
-                            drop(block);
+                            drop((block, slow_stack));
                             core::slice::from_raw_parts(at as *const u8, chunk::LEN as usize)
                                 .to_vec()
                         }

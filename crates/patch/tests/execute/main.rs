@@ -9,6 +9,7 @@ mod expect;
 mod frame;
 mod instances;
 mod loads;
+mod locks;
 mod machine;
 mod patched;
 mod race;

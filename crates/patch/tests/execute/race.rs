@@ -1,5 +1,5 @@
-//! Locked operations of two threads on one word: every value is recorded exactly, and stamps are in the order in which
-//! the values were written.
+//! Operations of two threads on one word. Locked ones: every value is recorded exactly, and stamps are in the order in which
+//! the values were written. Plain stores to a shared pool: each found what the store with the next smaller stamp wrote.
 
 use powerfail_patch::MAX_TRAMPOLINE_LEN;
 use powerfail_protocol::{EventKind, Records, SiteId};
@@ -14,6 +14,14 @@ const RACES: usize = 8;
 /// Repeats `body` (with the address in RDI and the number in RAX) as often as RDX says.
 fn check(body: &[u8]) {
     let mut bench = Bench::new(Layout::Near, |_| {});
+    let at = write_loop(&mut bench, body);
+    for _ in 0..RACES {
+        run(&mut bench, at);
+    }
+}
+
+/// Writes the loop and the trampoline of the operation in it.
+fn write_loop(bench: &mut Bench, body: &[u8]) -> u64 {
     let at = Machine::code_address(SNIPPET_AT);
     let mut code = vec![0x48, 0x89, 0xf0]; // mov rax, rsi
     code.extend(body);
@@ -34,9 +42,61 @@ fn check(body: &[u8]) {
         .machine
         .write_code(trampoline, &out[..emitted.len_bytes]);
     bench.write_jump(site_at, trampoline);
+    at
+}
+
+/// Two threads store to the same bytes of a shared pool, at an offset in it.
+fn check_shared(body: &[u8], value_len: usize, offset: usize) {
+    /// Records have what was found, too, and all of a thread must fit into a chunk.
+    const ROUNDS: u64 = 4000;
+    let mut bench = Bench::new(Layout::Near, |_| {});
+    bench.machine.share_pool();
+    let at = write_loop(&mut bench, body);
     for _ in 0..RACES {
-        run(&mut bench, at);
+        bench.machine.clear_ring();
+        bench.machine.pool().fill(0);
+        let chunks = bench.machine.race(at, ROUNDS);
+        let mut records: Vec<_> = chunks
+            .iter()
+            .flat_map(|chunk| Records::new(chunk).map(Result::unwrap))
+            .map(|record| (record.stamp, record.value(), record.found().unwrap()))
+            .collect();
+        assert_eq!(records.len() as u64, 2 * ROUNDS);
+        records.sort_unstable();
+        let first = vec![0; value_len];
+        let mut value: &[u8] = &first;
+        for (stamp, next, found) in records {
+            assert_eq!(found, value, "at {stamp}");
+            value = next;
+        }
+        assert_eq!(&bench.machine.pool()[offset..][..value_len], value);
+        assert_eq!(bench.machine.held_locks(), []);
     }
+}
+
+#[test]
+fn shared_store() {
+    check_shared(&[0x48, 0x89, 0x87, 0x08, 0, 0, 0], 8, 8); // mov [rdi+8], rax
+}
+
+#[test]
+fn shared_store_across_a_granule() {
+    check_shared(&[0x48, 0x89, 0x87, 0xfb, 0x03, 0, 0], 8, 0x3fb); // mov [rdi+0x3fb], rax
+}
+
+#[test]
+fn shared_add() {
+    check_shared(&[0x01, 0x87, 0x08, 0, 0, 0], 4, 8); // add [rdi+8], eax
+}
+
+#[test]
+fn shared_non_temporal_store() {
+    check_shared(&[0x48, 0x0f, 0xc3, 0x47, 0x08], 8, 8); // movnti [rdi+8], rax
+}
+
+#[test]
+fn shared_locked_add() {
+    check_shared(&[0xf0, 0x48, 0x01, 0x47, 0x08], 8, 8); // lock add [rdi+8], rax
 }
 
 fn run(bench: &mut Bench, at: u64) {

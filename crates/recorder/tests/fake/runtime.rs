@@ -17,7 +17,7 @@ use powerfail_protocol::shared::{
     file_len,
 };
 use powerfail_protocol::{
-    EventKind, FLAG_ADDRESS, FLAG_MASKED, Header, PROTOCOL_VERSION, SiteId, chunk,
+    EventKind, FLAG_ADDRESS, FLAG_FOUND, FLAG_MASKED, Header, PROTOCOL_VERSION, SiteId, chunk,
 };
 use rustix::cmsg_space;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -431,6 +431,23 @@ impl Appender {
     /// Makes and records a store.
     pub(crate) fn store(&mut self, site: u32, pool: &Mapped, address: u64, bytes: &[u8]) {
         self.append(store(site, bytes.len()), Some(address), &[bytes]);
+        pool.write(address, bytes);
+    }
+
+    /// Makes and records a store, and what it found.
+    pub(crate) fn store_over(
+        &mut self,
+        site: u32,
+        pool: &Mapped,
+        address: u64,
+        bytes: &[u8],
+        found: &[u8],
+    ) {
+        let header = Header {
+            flags: FLAG_ADDRESS | FLAG_FOUND,
+            ..store(site, bytes.len())
+        };
+        self.append(header, Some(address), &[bytes, found]);
         pool.write(address, bytes);
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn run(name: &str, pools: &[String]) {
         "turns" => turns(&pools[0]),
         "long" => long(&pools[0]),
         "killed" => killed(&pools[0]),
+        "killed-and-overwritten" => killed_and_overwritten(&pools[0]),
         "twice" => twice(&pools[0]),
         "neighbours" => neighbours(&pools[0], &pools[1]),
         "fork" => fork(&pools[0]),
@@ -36,6 +37,7 @@ pub(crate) fn run(name: &str, pools: &[String]) {
         "signalled" => signalled(&pools[0]),
         "wrong-version" => wrong_version(&pools[0]),
         "unrecorded" => unrecorded(&pools[0]),
+        "wrong-order" => wrong_order(&pools[0]),
         "surroundings" => surroundings(&pools[0]),
         "create" => create(&pools[0]),
         "damaged" => damaged(&pools[0]),
@@ -160,6 +162,17 @@ fn killed(pool: &str) {
     // As if a handler had interrupted the append; then a store that is recorded but not made.
     thread.store(0, &mapped, POOL_ADDRESS + 16, &[3; 8]);
     thread.append(store(0, 8), Some(POOL_ADDRESS + 24), &[&[4; 8]]);
+    rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+    unreachable!("killed");
+}
+
+/// A store that is recorded but not made, and another thread that stores to the same bytes and does not find it.
+fn killed_and_overwritten(pool: &str) {
+    let (runtime, mut thread) = begin();
+    let mut other = runtime.thread();
+    let mapped = map(&thread, pool, 1);
+    thread.append(store(0, 8), Some(POOL_ADDRESS), &[&[4; 8]]);
+    other.store_over(0, &mapped, POOL_ADDRESS + 4, &[5; 8], &[0; 8]);
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
     unreachable!("killed");
 }
@@ -465,6 +478,16 @@ fn unrecorded(pool: &str) {
     let mapped = map(&thread, pool, 1);
     thread.store(0, &mapped, POOL_ADDRESS, &[1; 8]);
     mapped.write(POOL_ADDRESS + 100, &[7, 7]);
+}
+
+/// Records two stores the wrong way round, which a third one hides.
+fn wrong_order(pool: &str) {
+    let (_, mut thread) = begin();
+    let mapped = map(&thread, pool, 1);
+    let at = POOL_ADDRESS + 100;
+    thread.store_over(0, &mapped, at, &[2; 8], &[1; 8]);
+    thread.store_over(0, &mapped, at, &[1; 8], &[0; 8]);
+    thread.store_over(0, &mapped, at, &[3; 8], &[2; 8]);
 }
 
 /// Writes a description of its environment.

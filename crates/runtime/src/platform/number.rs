@@ -23,6 +23,7 @@ pub(crate) const READV: usize = 19;
 pub(crate) const WRITEV: usize = 20;
 pub(crate) const ACCESS: usize = 21;
 pub(crate) const SELECT: usize = 23;
+pub(crate) const SCHED_YIELD: usize = 24;
 pub(crate) const MREMAP: usize = 25;
 pub(crate) const MSYNC: usize = 26;
 pub(crate) const MINCORE: usize = 27;

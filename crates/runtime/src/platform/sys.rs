@@ -358,6 +358,12 @@ pub(crate) fn is_alive(process: u32, thread: u32) -> bool {
     }
 }
 
+/// Lets another thread have the processor.
+pub(crate) fn yield_processor() {
+    // SAFETY: the call has no arguments and touches no memory.
+    unsafe { call(number::SCHED_YIELD, [0; 6]) };
+}
+
 /// The stack pointer of the caller, about.
 #[expect(clippy::inline_always, reason = "a frame of its own would be gone")]
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! Records that the runtime itself makes: stores by the kernel, marks, output.
+//! Records that the runtime itself makes: stores that it makes for the target, stores by the kernel, marks, output.
 //!
 //! # Safety
 //!
@@ -11,12 +11,13 @@ use core::sync::atomic::{Ordering, compiler_fence};
 
 use powerfail_protocol::shared::{CHUNKS_ADDRESS, chunk_address, chunk_of};
 use powerfail_protocol::{
-    EventKind, FLAG_ADDRESS, Header, MAX_VALUE_LEN, STAMP_AT, STAMP_TENTATIVE, SiteId, ThreadBlock,
-    chunk,
+    ADDRESS_AT, EventKind, FLAG_ADDRESS, FLAG_FOUND, Header, MAX_VALUE_LEN, Records, STAMP_AT,
+    STAMP_TENTATIVE, SiteId, ThreadBlock, VALUE_AT, chunk,
 };
 
 use crate::platform::sys;
-use crate::record::{call_stacks, threads};
+use crate::record::window::window;
+use crate::record::{call_stacks, store_locks, threads};
 
 /// The site of records that no instruction of the target makes.
 pub(crate) const NO_SITE: SiteId = SiteId(u32::MAX);
@@ -24,21 +25,11 @@ pub(crate) const NO_SITE: SiteId = SiteId(u32::MAX);
 /// Appends one record of the calling thread, if it is recorded. A value longer than a record can
 /// take is cut.
 pub(crate) fn append(kind: EventKind, address: Option<u64>, value: &[&[u8]]) {
-    append_of(NO_SITE, kind, address, value);
-}
-
-/// As `append`, of an instruction of the target that has no trampoline.
-pub(crate) fn append_of(site: SiteId, kind: EventKind, address: Option<u64>, value: &[&[u8]]) {
     let Some(block) = threads::block() else {
         return;
     };
-    append_at(
-        block,
-        call_stacks::of_record(block, site),
-        kind,
-        address,
-        value,
-    );
+    let stack = call_stacks::of_record(block, NO_SITE);
+    append_at(block, stack, kind, address, value);
 }
 
 /// As `append`, of a call stack that is known, or a site.
@@ -64,16 +55,12 @@ pub(crate) fn append_at(
     let mask = sys::block_signals();
     // SAFETY: the block is this thread's and its handlers cannot run; the record lies in its chunk.
     unsafe {
-        let record_len = u64::from(header.record_len());
-        threads::ensure_room(block, record_len);
-        let start = (*block).cursor as *mut u8;
-        (*block).cursor += record_len;
-        start.cast::<u64>().write(header.word());
-        let mut at = 16;
-        if let Some(address) = address {
-            start.add(at).cast::<u64>().write(address);
-            at += 8;
-        }
+        let start = describe(block, header, address);
+        let mut at = if address.is_some() {
+            VALUE_AT
+        } else {
+            ADDRESS_AT
+        } as usize;
         let mut left = len;
         for part in value {
             let count = part.len().min(left);
@@ -81,13 +68,179 @@ pub(crate) fn append_at(
             at += count;
             left -= count;
         }
-        compiler_fence(Ordering::Release);
+        commit(start);
+    }
+    sys::restore_signals(mask);
+}
+
+/// Reserves a record, and writes header and address.
+///
+/// # Safety
+/// The block is the calling thread's, whose signals are blocked.
+unsafe fn describe(block: *mut ThreadBlock, header: Header, address: Option<u64>) -> *mut u8 {
+    // SAFETY: by the contract; the record lies in the chunk of the thread.
+    unsafe {
+        let record_len = u64::from(header.record_len());
+        threads::ensure_room(block, record_len);
+        let start = (*block).cursor as *mut u8;
+        (*block).cursor += record_len;
+        start.cast::<u64>().write(header.word());
+        if let Some(address) = address {
+            start.add(ADDRESS_AT as usize).cast::<u64>().write(address);
+        }
         start
+    }
+}
+
+/// Writes the stamp of a record that is complete.
+///
+/// # Safety
+/// The record is one of the calling thread.
+unsafe fn commit(record: *mut u8) {
+    compiler_fence(Ordering::Release);
+    // SAFETY: by the contract, a word of the record.
+    unsafe {
+        record
             .add(STAMP_AT as usize)
             .cast::<u64>()
             .write_volatile(sys::stamp());
     }
+}
+
+/// Records a store that the runtime makes for the target, and makes it, through the alias. `make` gets what is there and
+/// gives what is to be there, of the same length: at most [`MAX_VALUE_LEN`] bytes.
+pub(crate) fn store_with(
+    site: SiteId,
+    kind: EventKind,
+    address: u64,
+    len: usize,
+    make: impl FnOnce(&[u8], &mut [u8]),
+) {
+    let Some(block) = threads::block() else {
+        return;
+    };
+    let is_shared = store_locks::are_used();
+    let header = Header {
+        kind,
+        flags: FLAG_ADDRESS | if is_shared { FLAG_FOUND } else { 0 },
+        value_len: len as u16,
+        site: call_stacks::of_record(block, site),
+    };
+    let alias = window().alias(address) as *mut u8;
+    let mask = sys::block_signals();
+    // SAFETY: the block is this thread's and its handlers cannot run; the record lies in its chunk. The target may write
+    // to this part of its pool, so the alias of it is mapped.
+    unsafe {
+        let record = describe(block, header, Some(address));
+        if is_shared {
+            store_locks::acquire(block, record as u64, address, len as u64);
+            let found = record.add(header.found_at() as usize);
+            core::ptr::copy_nonoverlapping(alias, found, len);
+        }
+        let value = core::slice::from_raw_parts_mut(record.add(VALUE_AT as usize), len);
+        make(core::slice::from_raw_parts(alias, len), value);
+        // The clock is not read before the locks are taken.
+        core::arch::x86_64::_mm_lfence();
+        commit(record);
+        write_whole(alias, value);
+        if is_shared {
+            store_locks::release(block, record as u64);
+        }
+    }
     sys::restore_signals(mask);
+}
+
+/// Writes bytes with one instruction, if there is one for so many.
+///
+/// # Safety
+/// So many bytes may be written there.
+unsafe fn write_whole(place: *mut u8, bytes: &[u8]) {
+    // SAFETY: by the contract.
+    unsafe {
+        match *bytes {
+            [byte] => place.write_volatile(byte),
+            [a, b] => place
+                .cast::<u16>()
+                .write_unaligned(u16::from_le_bytes([a, b])),
+            [a, b, c, d] => place
+                .cast::<u32>()
+                .write_unaligned(u32::from_le_bytes([a, b, c, d])),
+            [a, b, c, d, e, f, g, h] => place
+                .cast::<u64>()
+                .write_unaligned(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            _ => core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()),
+        }
+    }
+}
+
+/// Records a store of the runtime itself to a pool, and makes it. At most [`MAX_VALUE_LEN`] bytes.
+pub(crate) fn store_system(address: u64, bytes: &[u8]) {
+    store_with(
+        NO_SITE,
+        EventKind::StoreSystem,
+        address,
+        bytes.len(),
+        |_, value| value.copy_from_slice(bytes),
+    );
+}
+
+/// Makes the store that a record of the calling thread describes, through the alias, and commits the record.
+pub(crate) fn complete(record: u64) {
+    // SAFETY: the caller has found the record in a chunk of this thread, described and with its value.
+    unsafe {
+        let Some((header, at)) = header_at(record) else {
+            return;
+        };
+        let bytes = core::slice::from_raw_parts(at, header.record_len() as usize);
+        let Some(Ok(read)) = Records::new(bytes).next() else {
+            return;
+        };
+        if read.stamp == 0 {
+            commit(at);
+        }
+        let address = read.address.unwrap_or_default();
+        for (offset, bytes) in read.runs() {
+            let alias = window().alias(address + offset as u64) as *mut u8;
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), alias, bytes.len());
+        }
+    }
+}
+
+/// A record of the calling thread is of a store that did not happen.
+pub(crate) fn void(record: u64) {
+    // SAFETY: the caller has found the record in a chunk of this thread.
+    unsafe {
+        if let Some((header, at)) = header_at(record) {
+            make_void(header, at);
+        }
+    }
+}
+
+/// The header of a record.
+///
+/// # Safety
+/// The record lies in a chunk of the calling thread.
+unsafe fn header_at(record: u64) -> Option<(Header, *mut u8)> {
+    let at = record as *mut u8;
+    // SAFETY: by the contract.
+    let word = unsafe { at.cast::<u64>().read() };
+    Some((Header::from_word(word).ok()?, at))
+}
+
+/// # Safety
+/// As [`header_at`].
+unsafe fn make_void(header: Header, at: *mut u8) {
+    let kind = EventKind::Void;
+    // SAFETY: by the contract. Nor will the record be made anew. The header is seen to change first.
+    unsafe {
+        at.cast::<u64>().write(Header { kind, ..header }.word());
+        let stamp = at.add(STAMP_AT as usize).cast::<u64>();
+        compiler_fence(Ordering::Release);
+        match stamp.read() & !STAMP_TENTATIVE {
+            0 => stamp.write_volatile(sys::stamp()),
+            taken => stamp.write_volatile(taken),
+        }
+    }
 }
 
 /// Appends a mark of the calling thread, if it is recorded: code, value, and what else belongs to it. Calls
@@ -179,12 +332,7 @@ pub(crate) fn void_last() {
                 }
             }
             if let Some((at, header)) = last {
-                let kind = EventKind::Void;
-                (at as *mut u64).write(Header { kind, ..header }.word());
-                // Nor will it be made anew. The header is seen to change first.
-                let stamp = (at + u64::from(STAMP_AT)) as *mut u64;
-                compiler_fence(Ordering::Release);
-                stamp.write_volatile(stamp.read() & !STAMP_TENTATIVE);
+                make_void(header, at as *mut u8);
             }
         }
     }

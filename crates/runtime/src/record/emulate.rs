@@ -17,7 +17,6 @@ use powerfail_patch::Redirected;
 use powerfail_protocol::{MAX_VALUE_LEN, SiteId};
 
 use crate::host;
-use crate::patching::code;
 use crate::platform::frame::{Frame, Greg};
 use crate::platform::signals::OURS;
 use crate::platform::sys;
@@ -187,21 +186,14 @@ fn write(emulated: &Emulated, address: u64, zeros: &[u8], ones: Option<&[u8]>) {
         let end = zeros.len().min(from + usize::from(MAX_VALUE_LEN));
         let to = (from..end).find(|at| !is_written(*at)).unwrap_or(end);
         let place = address + from as u64;
-        // SAFETY: the target can read its own pool, or has no right to write there either.
-        let old = unsafe { code::view(place, (to - from) as u64) };
-        // No allocation: this may happen often, and nothing is given back.
-        let mut new = [0; MAX_VALUE_LEN as usize];
-        let new = &mut new[..to - from];
-        for (at, byte) in (from..to).zip(new.iter_mut()) {
-            *byte = match ones {
-                Some(ones) => old[at - from] & ones[at] | zeros[at],
-                None => zeros[at],
-            };
-        }
-        append::append_of(emulated.id, kind, Some(place), &[new]);
-        let alias = window().alias(place) as *mut u8;
-        // SAFETY: the alias of a pool of the target, to which the instruction would have written.
-        unsafe { core::ptr::copy_nonoverlapping(new.as_ptr(), alias, new.len()) };
+        append::store_with(emulated.id, kind, place, to - from, |found, new| {
+            for (at, byte) in (from..to).zip(new) {
+                *byte = match ones {
+                    Some(ones) => found[at - from] & ones[at] | zeros[at],
+                    None => zeros[at],
+                };
+            }
+        });
         from = to;
     }
 }

@@ -11,6 +11,7 @@
 
 use core::ffi::c_void;
 
+use powerfail_patch::Interruption;
 use powerfail_protocol::ScratchSlot;
 
 use crate::host;
@@ -24,7 +25,7 @@ use crate::platform::sys;
 use crate::record::emulate::{self, Emulated};
 use crate::record::sites::SITES;
 use crate::record::window::window;
-use crate::record::{append, call_stacks, pools, threads};
+use crate::record::{append, call_stacks, pools, store_locks, threads};
 
 /// Takes over the signals that we need. What the target had wished for them is kept.
 pub(crate) fn install() {
@@ -198,6 +199,32 @@ pub(crate) fn show_as_of_target(frame: &Frame, fault: &Info) {
     }
 }
 
+/// A handler of the target is about to run. If the thread holds store locks, its store is undone or completed and the locks
+/// are given back: the handler may store to the same bytes, wait for another thread, or never return.
+pub(crate) fn leave_store_locks(frame: &Frame) {
+    const ZERO_FLAG: u64 = 0x40;
+    let Some(block) = threads::block() else {
+        return;
+    };
+    let Some(record) = store_locks::held_record(block) else {
+        return;
+    };
+    let at = frame.get(Greg::Rip);
+    let found = SITES.with(|sites| sites.as_ref()?.locked_work_at(at));
+    let Some((start, work)) = found.filter(|(_, work)| frame.register(work.record) == record)
+    else {
+        return;
+    };
+    let has_zero_flag = frame.get(Greg::Flags) & ZERO_FLAG != 0;
+    match work.interrupted_at((at - start) as usize, has_zero_flag) {
+        Interruption::Undo => return undo_trampoline(frame),
+        Interruption::Complete => append::complete(record),
+        Interruption::Done => {}
+    }
+    store_locks::release(block, record);
+    frame.set(Greg::Rip, start + work.released_at as u64);
+}
+
 /// If the target was interrupted in a trampoline: shows it the instruction and the registers that it
 /// would have had.
 fn undo_trampoline(frame: &Frame) {
@@ -210,7 +237,10 @@ fn undo_trampoline(frame: &Frame) {
         let Some((site, slots)) = sites.inside_trampoline(at) else {
             return;
         };
-        if sites.is_at_work(at) {
+        if let Some(record) = store_locks::held_record(block) {
+            append::void(record);
+            store_locks::release(block, record);
+        } else if sites.is_at_work(at) {
             append::void_last();
         }
         for slot in slots {

@@ -12,6 +12,7 @@
 //! | [`append`] | records that the runtime itself makes |
 //! | [`call_stacks`] | the call stack of a record |
 //! | [`annotations`], [`client_requests`], [`pmdk`] | marks: what the target says about itself |
+//! | [`store_locks`] | the order of stores of several threads to the same bytes |
 //! | [`threads`], [`thread_private`] | the blocks and private memory of threads |
 //! | [`schedule`] | the order of threads, where the host chooses it |
 
@@ -31,6 +32,7 @@ pub(crate) mod registered_ranges;
 pub(crate) mod remap;
 pub(crate) mod schedule;
 pub(crate) mod sites;
+pub(crate) mod store_locks;
 pub(crate) mod thread_private;
 pub(crate) mod threads;
 pub(crate) mod window;

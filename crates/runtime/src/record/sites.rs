@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use powerfail_patch::tactic::{CodeView, Plan, Tactic, Targets};
 use powerfail_patch::{
-    Action, EmitError, Emitter, EmitterSettings, MAX_INSTRUCTION_LEN, MAX_SITE_LEN,
+    Action, EmitError, Emitter, EmitterSettings, LockedWork, MAX_INSTRUCTION_LEN, MAX_SITE_LEN,
     MAX_TRAMPOLINE_LEN, Means, Redirected, Site, StateMap, Turns, VolatileFlushes,
 };
 use powerfail_protocol::message::{MessageKind, SiteTactic};
@@ -72,6 +72,7 @@ struct Entry {
     states: StateMap,
     /// Offset in the trampoline of what writes to the alias.
     work_at: Option<usize>,
+    locked_work: Option<LockedWork>,
     site: Site,
     /// A copy of the instruction, for memory in the window that is not a pool.
     original: Option<u64>,
@@ -638,6 +639,7 @@ impl Sites {
                 len: settled.len,
                 states: trampoline.states,
                 work_at: trampoline.work_at,
+                locked_work: trampoline.locked_work,
                 site: *site,
                 original: None,
                 patched_byte,
@@ -692,6 +694,14 @@ impl Sites {
         };
         let work_at = self.entries.get(site).and_then(|entry| entry.work_at);
         work_at.is_some_and(|work_at| address - start == work_at as u64)
+    }
+
+    /// If an address lies in a trampoline that takes store locks: where that begins, and how it uses them.
+    pub(crate) fn locked_work_at(&self, address: u64) -> Option<(u64, LockedWork)> {
+        let (start, site) = self.trampolines.range(..=address).next_back()?;
+        let entry = self.entries.get(site)?;
+        let is_inside = address - start < entry.len;
+        Some((*start, entry.locked_work.filter(|_| is_inside)?))
     }
 
     /// Where to go on from a breakpoint at an address, if it is one of ours.

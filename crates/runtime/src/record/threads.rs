@@ -16,7 +16,7 @@ use powerfail_protocol::{
 
 use crate::platform::lock::Lock;
 use crate::platform::{handler_stacks, signals, sys};
-use crate::record::{append, call_stacks, client_requests, schedule, thread_private};
+use crate::record::{append, call_stacks, client_requests, schedule, store_locks, thread_private};
 use crate::{fuzz, host};
 
 /// Private memory of a thread: at its top the stack of the slow path (the state of the processor,
@@ -68,6 +68,9 @@ pub(crate) fn has_company() -> bool {
 /// A second thread is about to be made.
 pub(crate) fn expect_company() {
     COMPANY.store(true, Ordering::Relaxed);
+    if host::attached() {
+        store_locks::share_pools();
+    }
 }
 
 static COMPANY: AtomicBool = AtomicBool::new(false);
@@ -198,6 +201,8 @@ fn new_block(address: u64, private: u64, thread_index: u32) -> ThreadBlock {
         signal_depth: 0,
         pending: 0,
         stack_table: private + TABLE_AT,
+        store_locks: store_locks::TABLE_ADDRESS,
+        is_shared: store_locks::are_used().into(),
         scratch: [0; powerfail_protocol::SCRATCH_SLOTS],
     }
 }
@@ -277,6 +282,7 @@ pub(crate) fn around_fork(fork: impl FnOnce() -> i32) -> i32 {
         // SAFETY: `block` is the block of the calling thread, and only that thread and its handlers use it.
         unsafe { (*block).pending = 0 };
     }
+    store_locks::share_pools();
     // No handler of the target may run while the thread is not recorded.
     let mask = sys::block_signals();
     sys::restore_signals(!signals::OURS);
@@ -334,6 +340,7 @@ impl Saved {
                 .write(core::ptr::read(&raw const self.block));
         }
         self.slot.chunks_taken.store(0, Ordering::Relaxed);
+        store_locks::reset();
         host::control()
             .next_thread
             .store(self.next_thread, Ordering::Relaxed);
@@ -380,6 +387,11 @@ extern "C" fn refill(block: *mut ThreadBlock) {
         }
         if (*block).thread_index == UNRECORDED {
             host::fatal("a thread stored to or flushed a pool after it had ended");
+        }
+        if core::mem::take(&mut (*block).scratch[ScratchSlot::LockWait.index()]) != 0 {
+            store_locks::wait(block);
+            sys::restore_signals(mask);
+            return;
         }
         match core::mem::take(&mut (*block).scratch[ScratchSlot::Turn.index()]) {
             0 => {}

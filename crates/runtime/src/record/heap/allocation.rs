@@ -20,7 +20,6 @@ use powerfail_protocol::shared::SHARED_FD_VARIABLE;
 
 use crate::platform::number::WRITE;
 use crate::platform::sys;
-use crate::record::window::window;
 use crate::record::{append, pools};
 use crate::{host, recovery};
 
@@ -193,10 +192,7 @@ pub(super) fn store_zeros(address: u64, len: u64) {
     let mut at = 0;
     while at < len {
         let piece = &zeros[..(len - at).min(zeros.len() as u64) as usize];
-        append::append_system_store(address + at, piece);
-        let alias = window().alias(address + at) as *mut u8;
-        // SAFETY: the alias of the heap is mapped, writable; the object is not given out yet.
-        unsafe { core::ptr::copy_nonoverlapping(piece.as_ptr(), alias, piece.len()) };
+        append::store_system(address + at, piece);
         at += piece.len() as u64;
     }
 }

@@ -18,7 +18,6 @@ use powerfail_protocol::memory::{
 };
 
 use crate::platform::sys;
-use crate::record::window::window;
 use crate::record::{append, pools};
 use crate::{host, recovery};
 
@@ -328,9 +327,7 @@ fn take_recorded(count: u64, alignment: u64, len: u64) -> Option<u64> {
     let place = place_of(run);
     let word = entry(len);
     super::allocation::writes();
-    append::append_system_store(place, &word.to_le_bytes());
-    // SAFETY: the alias of the table is mapped, writable, as long as the heap is.
-    unsafe { &*(window().alias(place) as *const AtomicU64) }.store(word, Ordering::Release);
+    append::store_system(place, &word.to_le_bytes());
     pools::synced(place, 8);
     append::append_mark([mark::HEAP_END.into(), 0]);
     Some(run)
