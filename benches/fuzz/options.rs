@@ -1,5 +1,6 @@
 //! The command line of the benchmark.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A part of the benchmark.
@@ -9,6 +10,8 @@ pub(crate) enum Part {
     Bugs,
     /// The comparison with AFL++.
     Afl,
+    /// Which commands are learnt.
+    Learning,
 }
 
 pub(crate) struct Options {
@@ -16,8 +19,13 @@ pub(crate) struct Options {
     minutes: Option<f64>,
     /// Whether to write documents.
     pub(crate) write: bool,
+    /// An older `powerfail` to compare with.
+    pub(crate) before: Option<PathBuf>,
+    executions: Option<u64>,
 }
 
+/// The length of a campaign that learns commands.
+const EXECUTIONS: u64 = 1000;
 const MINUTES_FOR_BUGS: f64 = 30.0;
 const MINUTES_FOR_EACH_FUZZER: f64 = 15.0;
 
@@ -27,6 +35,8 @@ impl Options {
             only: None,
             minutes: None,
             write: false,
+            before: None,
+            executions: None,
         };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -37,11 +47,20 @@ impl Options {
                     let minutes = arguments.next().and_then(|it| it.parse().ok());
                     options.minutes = Some(minutes.expect("--minutes needs a number"));
                 }
+                "--before" => {
+                    let binary = arguments.next().expect("--before needs a path");
+                    options.before = Some(binary.into());
+                }
+                "--execs" => {
+                    let executions = arguments.next().and_then(|it| it.parse().ok());
+                    options.executions = Some(executions.expect("--execs needs a number"));
+                }
                 "--only" => {
                     options.only = Some(match arguments.next().as_deref() {
                         Some("bugs") => Part::Bugs,
                         Some("afl") => Part::Afl,
-                        _ => panic!("--only needs bugs or afl"),
+                        Some("learning") => Part::Learning,
+                        _ => panic!("--only needs bugs, afl or learning"),
                     });
                 }
                 other => panic!("no such option: {other}"),
@@ -49,6 +68,11 @@ impl Options {
         }
         options.write |= options.minutes.is_none();
         options
+    }
+
+    /// The number of executions of a campaign that learns commands.
+    pub(crate) fn executions(&self) -> u64 {
+        self.executions.unwrap_or(EXECUTIONS)
     }
 
     pub(crate) fn includes(&self, part: Part) -> bool {
@@ -60,6 +84,8 @@ impl Options {
         let usual = match part {
             Part::Bugs => MINUTES_FOR_BUGS,
             Part::Afl => MINUTES_FOR_EACH_FUZZER,
+            // Limited by the number of executions.
+            Part::Learning => 0.0,
         };
         Duration::from_secs_f64(60.0 * self.minutes.unwrap_or(usual))
     }

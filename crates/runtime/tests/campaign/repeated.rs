@@ -88,6 +88,7 @@ fn only_observed_executions_are_observed() {
 /// number of arguments, some of them on the stack.
 #[test]
 fn functions_that_read_and_split() {
+    use ObservedKind::{Number, Options, Scanned, Split};
     let program = build("reads", &["-fno-builtin"]);
     let (mut repeater, _directory) = repeat(&program, &["{pool}"], |_| {});
     let outcome = repeater
@@ -95,7 +96,6 @@ fn functions_that_read_and_split() {
         .unwrap();
     assert_eq!(outcome.end, End::Exit(0));
     let seen = repeater.observations();
-    use ObservedKind::{Number, Options, Scanned, Split};
     let line = "1 2 3 4 5 6 7 8.5\n";
     for (kind, text, other) in [
         (Scanned, line, "%d %d %d %d %d %d %d %lf"),
