@@ -118,6 +118,7 @@ pub(crate) fn crash<'t>(
     }
     engine.allow(Share::Candidates);
     engine.candidates(&linted, options, &mut crashed, &mut places)?;
+    engine.add_acknowledged(&mut crashed);
     if let Some(lazy) = options.lazy.as_ref().filter(|_| !engine.is_interrupted) {
         let until = engine.allow(match options.races {
             Some(_) => Share::LazyBeforeRaces,
@@ -177,8 +178,9 @@ fn without_crashes(
     places: &mut Places<'_>,
 ) -> Result<Crashed, CheckError> {
     let proved = linted.hits.iter().filter(|hit| hit.confirmed);
-    let findings = proved.map(|hit| lint::finding(hit, places));
-    crashed.findings = group(findings.collect());
+    let findings: Result<Vec<Finding>, CheckError> =
+        proved.map(|hit| lint::finding(hit, places)).collect();
+    crashed.findings = group(findings?);
     places.name_syncs(&mut crashed.findings)?;
     add_marks(places.trace(), &mut crashed.findings)?;
     crashed.notes.extend(places.notes());
@@ -310,7 +312,7 @@ impl Engine<'_, '_> {
                 continue;
             }
             let finding = if hit.confirmed {
-                Some(lint::finding(hit, places))
+                Some(lint::finding(hit, places)?)
             } else if hit.code == Code::StoreNotAdded {
                 Some(self.confirm_rollback(hit, places)?)
             } else {

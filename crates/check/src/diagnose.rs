@@ -5,7 +5,8 @@
 //!
 //! 1. With nothing lost at the same moment: if recovery fails there too, no lost line is to blame.
 //! 2. The lost lines, by delta debugging (Zeller's ddmin): the fewest that still make recovery fail.
-//! 3. Of each of them the fewest lost stores: the newest version that is still bad.
+//! 3. Of each of them the fewest lost stores: the newest version that is still bad. Where that is a part of a store and
+//!    the loss of all of it is not bad, the store is torn.
 //! 4. The survivor: the first store after the lost ones with which recovery fails. If it fails as soon as
 //!    the store is lost, the program's own order is bad at that moment.
 //! 5. The state just before the survivor, with nothing lost: if recovery fails there too, neither order is
@@ -34,7 +35,7 @@ use crate::runner::{Survival, Trial};
 use crate::symptom::Symptom;
 
 pub(crate) use flushes::LostStore;
-use minimal::Minimal;
+use minimal::{Minimal, TornStore};
 use survivor::SurvivorSearch;
 
 /// A crash state on which recovery fails.
@@ -67,6 +68,8 @@ pub(crate) enum Cause {
     WrongOrder,
     /// What is lost and the survivor must become durable together: recovery fails in either order.
     Atomicity,
+    /// A part of a store is lost while the rest survives: recovery succeeds with all of it, and without it.
+    Torn,
 }
 
 /// What a failure comes from.
@@ -84,6 +87,8 @@ pub(crate) struct Diagnosis {
     pub(crate) lost: Vec<LostStore>,
     /// The store that survived without them and made the state bad.
     pub(crate) survivor: Option<EventIndex>,
+    /// The store of which one line has only the first pieces, if that is the cause.
+    pub(crate) torn: Option<TornStore>,
 }
 
 impl Diagnosis {
@@ -92,11 +97,12 @@ impl Diagnosis {
     pub(crate) fn code(&self) -> Code {
         let is_fenced = self.lost.first().is_some_and(LostStore::is_fenced);
         match (self.cause, self.survivor) {
+            // It is not a store that comes too early.
+            (_, None) if self.symptom.code == Code::AcknowledgedLost => self.symptom.code,
             (Cause::MissingFlush, _) => Code::StoreNotFlushed,
-            (Cause::MissingFence, None) => Code::FlushNotFenced,
             (Cause::MissingFence, _) if !is_fenced => Code::FlushNotFenced,
             (Cause::MissingFence | Cause::WrongOrder, Some(_)) => Code::PublishedBeforeDurable,
-            (Cause::ProgramOrder | Cause::Atomicity | Cause::WrongOrder, _) => self.symptom.code,
+            _ => self.symptom.code,
         }
     }
 }
@@ -187,7 +193,7 @@ fn stores_of(
     Ok(stores)
 }
 
-fn conclude(minimal: &Minimal, search: &SurvivorSearch, lost: Vec<LostStore>) -> Diagnosis {
+fn conclude(minimal: &Minimal, search: &SurvivorSearch, mut lost: Vec<LostStore>) -> Diagnosis {
     if minimal.is_whole() || search.is_program_order() {
         let at = if minimal.is_whole() {
             minimal.at()
@@ -203,23 +209,33 @@ fn conclude(minimal: &Minimal, search: &SurvivorSearch, lost: Vec<LostStore>) ->
             cause: Cause::ProgramOrder,
             lost: Vec::new(),
             survivor: None,
+            torn: None,
         };
     }
+    let torn = minimal.torn();
     let survivor = search.survivor();
     let limit = survivor.unwrap_or_else(|| minimal.at());
+    // Another line of the same store survives.
     let is_one_store = lost.iter().any(|store| Some(store.event) == survivor);
     let cause = match lost.first() {
-        _ if search.fails_either_way() || is_one_store => Cause::Atomicity,
+        _ if torn.is_some() || is_one_store => Cause::Torn,
+        _ if search.fails_either_way() => Cause::Atomicity,
         Some(first) => first.cause(limit),
         None => Cause::Atomicity,
     };
+    if cause == Cause::Torn {
+        // What is torn comes first.
+        let event = torn.map(|torn| torn.event).or(survivor);
+        lost.sort_by_key(|store| (Some(store.event) != event, store.event));
+    }
     Diagnosis {
         at: minimal.at(),
         state: minimal.state(),
         symptom: minimal.symptom(),
         cause,
         lost,
-        survivor,
+        survivor: survivor.filter(|_| cause != Cause::Torn),
+        torn,
     }
 }
 

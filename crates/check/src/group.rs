@@ -1,6 +1,8 @@
 //! One finding for one root cause.
 
-use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, assign_ids};
+use powerfail_finding::{
+    Action, Code, Finding, Operation, Role, Severity, SourcePlace, assign_ids,
+};
 
 use crate::root_cause::{absorb, fold_root_causes};
 use crate::transient::summarise_transient_data;
@@ -115,39 +117,47 @@ pub(crate) fn group(findings: Vec<Finding>) -> Vec<Finding> {
 }
 
 /// Removes findings that want less of what another one wants more of, in the same line of the sources: a macro that
-/// stores, and flushes something else, is missing a flush. Which of the two is too much is not to be said before.
+/// stores, and flushes something else, is missing a flush, and a flush that lacks a fence is needed. Which of the two is
+/// too much is not to be said before.
 fn drop_opposite(findings: &mut Vec<Finding>) {
-    let mut stores = Vec::new();
-    let mut flushes = Vec::new();
-    for finding in findings.iter() {
-        let wants_more = matches!(
-            finding.code,
-            Code::StoreNotFlushed
-                | Code::FlushNotFenced
-                | Code::ObjectNotPersisted
-                | Code::PublishedBeforeDurable
-                | Code::TransientData
-        );
-        for place in finding.places.iter().filter(|_| wants_more) {
-            let line = place.file.clone().zip(place.line);
-            match place.role {
-                Role::Store => stores.extend(line),
-                Role::Flush => flushes.extend(line),
-                _ => {}
-            }
-        }
+    let mut wanted = Vec::new();
+    for finding in findings.iter().filter(|finding| wants_more(finding)) {
+        let blamed = finding.places.iter();
+        let blamed = blamed.filter(|place| matches!(place.role, Role::Store | Role::Flush));
+        wanted.extend(blamed.filter_map(|place| place.file.clone().zip(place.line)));
+        let changes = finding.fix.iter().flat_map(|fix| &fix.changes);
+        let inserted = changes.filter(|change| change.action == Action::Insert);
+        wanted.extend(inserted.filter_map(|change| change.file.clone().zip(change.line)));
     }
     findings.retain(|finding| {
         let first = finding.places.first();
-        let Some(line) = first.and_then(|it| it.file.clone().zip(it.line)) else {
-            return true;
-        };
-        match finding.code {
-            Code::RedundantFlush | Code::VolatileFlush => !stores.contains(&line),
-            Code::RedundantFence => !stores.contains(&line) && !flushes.contains(&line),
-            _ => true,
-        }
+        let line = first.and_then(|it| it.file.clone().zip(it.line));
+        !wants_less(finding.code) || line.is_none_or(|line| !wanted.contains(&line))
     });
+}
+
+/// Whether a finding wants a flush or fence that is not there.
+fn wants_more(finding: &Finding) -> bool {
+    let is_named = matches!(
+        finding.code,
+        Code::StoreNotFlushed
+            | Code::FlushNotFenced
+            | Code::ObjectNotPersisted
+            | Code::PublishedBeforeDurable
+            | Code::TransientData
+    );
+    let changes = finding.fix.iter().flat_map(|fix| &fix.changes);
+    let orders = |operation| operation != Operation::Add;
+    let mut inserted = changes.filter(|it| it.action == Action::Insert && orders(it.operation));
+    is_named || inserted.next().is_some()
+}
+
+/// Whether a finding wants a flush or fence to go.
+const fn wants_less(code: Code) -> bool {
+    matches!(
+        code,
+        Code::RedundantFlush | Code::RedundantFence | Code::VolatileFlush
+    )
 }
 
 /// Two stores of which neither may survive without the other are one bug. What needs fewer lost lines shows it.
@@ -195,4 +205,61 @@ fn pair(finding: &Finding) -> Option<(Code, Line<'_>, Line<'_>)> {
     };
     let (lost, survivor) = (only(Role::Store)?, only(Role::Survivor)?);
     (lost != survivor).then_some((finding.code, lost, survivor))
+}
+
+#[cfg(test)]
+mod tests {
+    use powerfail_finding::{Change, Fix};
+
+    use super::*;
+
+    fn place(role: Role, line: u32) -> SourcePlace {
+        SourcePlace {
+            file: Some("map.c".into()),
+            line: Some(line),
+            ..SourcePlace::new(role)
+        }
+    }
+
+    fn codes(findings: Vec<Finding>) -> Vec<Code> {
+        group(findings).iter().map(|it| it.code).collect()
+    }
+
+    #[test]
+    fn a_flush_that_lacks_a_fence_is_not_to_be_removed() {
+        let redundant = |line| {
+            let places = vec![place(Role::Flush, line)];
+            Finding::new(Code::RedundantFlush, String::new(), places)
+        };
+        let places = vec![place(Role::Store, 7), place(Role::Flush, 8)];
+        let unfenced = Finding::new(Code::FlushNotFenced, String::new(), places);
+        let found = codes(vec![redundant(8), unfenced.clone(), redundant(9)]);
+        assert_eq!(found, [Code::FlushNotFenced, Code::RedundantFlush]);
+        assert_eq!(codes(vec![redundant(8)]), [Code::RedundantFlush]);
+    }
+
+    #[test]
+    fn what_a_fix_inserts_is_not_removed_by_another() {
+        let fence = Change {
+            action: Action::Insert,
+            operation: Operation::Fence,
+            event: 3,
+            file: Some("map.c".into()),
+            line: Some(12),
+            pool: None,
+            pool_offset: None,
+            len_bytes: None,
+        };
+        let fixed = Finding {
+            fix: Some(Fix::verified(vec![fence])),
+            ..Finding::new(
+                Code::RecoveryRejects,
+                String::new(),
+                vec![place(Role::Store, 7)],
+            )
+        };
+        let places = vec![place(Role::Fence, 12)];
+        let redundant = Finding::new(Code::RedundantFence, String::new(), places);
+        assert_eq!(codes(vec![fixed, redundant]), [Code::RecoveryRejects]);
+    }
 }

@@ -28,8 +28,10 @@ mod domain;
 mod eager;
 mod error;
 mod event;
+mod fix;
 mod fresh_name;
 mod group;
+mod helpers;
 mod lazy;
 mod lint;
 mod marks;
@@ -53,6 +55,7 @@ mod session;
 mod sieve;
 mod symptom;
 mod transient;
+mod window;
 mod workload;
 
 pub use checker::Checker;

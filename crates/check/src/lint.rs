@@ -1,10 +1,14 @@
 //! From hits of the lint to findings.
 
-use powerfail_finding::{Code, Finding, Role, Severity, SourcePlace, Totals};
+use powerfail_finding::{
+    Action, Change, Code, Finding, Fix, Operation, Role, Severity, SourcePlace, Totals,
+};
 use powerfail_lint::{Caution, Hit, LintOptions, lint as find};
+use powerfail_model::Domain;
 use powerfail_trace::Trace;
 
 use crate::error::CheckError;
+use crate::fix::{BadState, Missing};
 use crate::fresh_name::FreshName;
 use crate::group::group;
 use crate::marks::add_marks;
@@ -33,15 +37,16 @@ pub fn lint(
         .hits
         .iter()
         .filter(|hit| hit.confirmed || options.warnings || hit.code == Code::StoreNotAdded);
-    let findings = shown.map(|hit| {
-        let mut finding = finding(hit, &mut places);
+    let mut findings = Vec::new();
+    for hit in shown {
+        let mut finding = finding(hit, &mut places)?;
         if !hit.confirmed {
             // Only a crash can show that it is an error.
             finding.severity = Severity::Warning;
         }
-        finding
-    });
-    let mut findings = group(findings.collect());
+        findings.push(finding);
+    }
+    let mut findings = group(findings);
     places.name_syncs(&mut findings)?;
     add_marks(trace, &mut findings)?;
     let notes = note(&found).into_iter().chain(places.notes());
@@ -75,29 +80,39 @@ pub(crate) fn found(
     Ok(find(trace, options, places, progress)?)
 }
 
-pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Finding {
+pub(crate) fn finding(hit: &Hit, places: &mut Places<'_>) -> Result<Finding, CheckError> {
     let remedy = places.remedy();
-    let places: Vec<SourcePlace> = hit
-        .sites
-        .iter()
-        .map(|site| {
-            let access = Access {
-                stack: site.stack,
-                user: site.user,
-                inlined: site.inlined,
-                event: site.event,
-                place: site.place,
-                len_bytes: site.len_bytes,
-                bytes: &site.bytes,
-            };
-            places.of_access(site.role, &access)
-        })
-        .collect();
-    Finding {
-        count: hit.count,
-        suggestion: suggestion(hit, &places, remedy),
-        ..Finding::new(hit.code, message(hit, &places, remedy), places)
+    let names_caller = !is_of_helper(hit, places)?;
+    let mut found: Vec<SourcePlace> = Vec::new();
+    for site in &hit.sites {
+        let access = Access {
+            stack: site.stack,
+            user: site.user,
+            inlined: site.inlined,
+            event: site.event,
+            place: site.place,
+            len_bytes: site.len_bytes,
+            bytes: &site.bytes,
+            names_caller,
+        };
+        found.push(places.of_access(site.role, &access)?);
     }
+    let mut finding = Finding {
+        count: hit.count,
+        ..Finding::new(hit.code, message(hit, &found, remedy), found)
+    };
+    advise(hit, &mut finding, places)?;
+    Ok(finding)
+}
+
+/// Whether a helper is to blame, and not the line that calls it: it lacks a flush in each of its executions. What is
+/// useless is attributed to the right line already.
+fn is_of_helper(hit: &Hit, places: &mut Places<'_>) -> Result<bool, CheckError> {
+    let Some(site) = hit.sites.first().filter(|site| site.role == Role::Store) else {
+        return Ok(true);
+    };
+    let stores = places.stores_of_helper(site.stack)?;
+    Ok(stores.is_some_and(|stores| hit.count >= stores))
 }
 
 /// ` in insert`, where that is known.
@@ -142,7 +157,10 @@ fn message(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> String {
         Code::DirtyOverwrite => {
             format!("the store{here} is overwritten before it is durable")
         }
-        Code::SharedFlush => format!("one flush{here} makes several stores durable"),
+        Code::SharedFlush => {
+            let operation = remedy.operation();
+            format!("one {operation}{here} makes several stores durable")
+        }
         Code::UnorderedFlushes => {
             format!("one fence completes several flushes{here}, in any order")
         }
@@ -190,39 +208,115 @@ pub(crate) fn not_added(places: &[SourcePlace], what: &str) -> String {
     format!("the store{here} is to memory that its transaction has not added{what}")
 }
 
-fn suggestion(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> Option<String> {
-    let first = places.first().and_then(SourcePlace::file_and_line);
-    let at = first.as_deref().unwrap_or("this place");
-    Some(match hit.code {
-        Code::StoreNotFlushed => remedy.after_store(at),
-        Code::FlushNotFenced => format!("fence after the flush of the data stored at {at}"),
-        Code::PublishedBeforeDurable => {
-            let publish = places
-                .iter()
-                .find(|place| place.role == Role::Publish)
-                .and_then(SourcePlace::file_and_line)
-                .unwrap_or_else(|| "it is published".into());
-            let durable = remedy.of(&format!("the data stored at {at}"));
-            format!("{durable} before {publish}")
-        }
-        Code::ObjectNotPersisted => {
-            format!("persist the object after the store at {at}, or change it in a transaction")
-        }
-        Code::StoreNotAdded => format!("add the range to the transaction before the store at {at}"),
+/// Adds what to do, where that is verified.
+fn advise(hit: &Hit, finding: &mut Finding, places: &mut Places<'_>) -> Result<(), CheckError> {
+    match hit.code {
+        Code::StoreNotAdded => add_range(hit, finding),
         Code::DuplicateAdd
         | Code::AddWithoutStore
         | Code::RedundantFlush
-        | Code::RedundantFence => without(hit, at, remedy),
-        Code::VolatileFlush => format!("{}, or flush the pool instead", without(hit, at, remedy)),
-        Code::TransientData => {
-            let durable = remedy.of("it");
-            format!(
-                "{durable} after the store at {at}, or keep the data in volatile memory if it need not survive"
-            )
+        | Code::RedundantFence
+        | Code::VolatileFlush => remove(hit, finding, places.remedy()),
+        _ => make_durable(hit, finding, places)?,
+    }
+    if hit.code == Code::VolatileFlush {
+        finding.explain("if data in a pool was meant, this does not flush it".to_owned());
+    }
+    if hit.code == Code::TransientData {
+        finding.explain("data that need not survive can be kept in volatile memory".to_owned());
+    }
+    Ok(())
+}
+
+/// Where a finding is.
+fn at(finding: &Finding) -> String {
+    let first = finding.places.first().and_then(SourcePlace::file_and_line);
+    first.unwrap_or_else(|| "this place".to_owned())
+}
+
+/// Adds what makes the store of a hit durable in time.
+fn make_durable(
+    hit: &Hit,
+    finding: &mut Finding,
+    places: &mut Places<'_>,
+) -> Result<(), CheckError> {
+    let remedy = places.remedy();
+    let site = |role: Role| hit.sites.iter().find(|site| site.role == role);
+    let line = |role: Role| {
+        let mut places = finding.places.iter();
+        let place = places.find(|place| place.role == role);
+        place.and_then(SourcePlace::file_and_line)
+    };
+    let at = at(finding);
+    let before = |role: Role, otherwise: &str| {
+        let durable = remedy.of(&format!("the data stored at {at}"));
+        let line = line(role).unwrap_or_else(|| otherwise.to_owned());
+        format!("{durable} before {line}")
+    };
+    let Some((store, place)) = site(Role::Store).and_then(|it| Some((it, it.place?))) else {
+        return Ok(());
+    };
+    let (until, missing, words) = match hit.code {
+        Code::StoreNotFlushed | Code::TransientData => (None, None, remedy.after_store(&at)),
+        Code::ObjectNotPersisted => {
+            let words = format!("persist the object after the store at {at}");
+            (None, None, words)
         }
-        Code::DirtyOverwrite => {
-            format!("make the value stored at {at} durable first, or do not store it")
+        Code::FlushNotFenced => {
+            // A store past the cache is its own flush.
+            let flush = site(Role::Flush).map_or(store.event, |it| it.event);
+            let words = format!("fence after the flush of the data stored at {at}");
+            (None, Some(Missing::Fence(flush)), words)
         }
-        _ => return None,
-    })
+        Code::PublishedBeforeDurable => (
+            site(Role::Publish),
+            None,
+            before(Role::Publish, "it is published"),
+        ),
+        Code::DirtyOverwrite => (
+            site(Role::Overwrite),
+            None,
+            before(Role::Overwrite, "it is overwritten"),
+        ),
+        _ => return Ok(()),
+    };
+    let bad = BadState::never_durable(place, store.len_bytes, store.event, remedy.0);
+    let bad = bad.until(until.map(|site| site.event.0));
+    let missing = missing.unwrap_or(Missing::Flush(store.event));
+    Ok(places.advise(finding, missing, &bad, words)?)
+}
+
+/// Lets the transaction of a store know its range. The store is inside of the transaction, so a rollback undoes it then.
+fn add_range(hit: &Hit, finding: &mut Finding) {
+    let at = at(finding);
+    finding.suggestion = Some(format!(
+        "add the range to the transaction before the store at {at}"
+    ));
+    finding.fix = change(hit, finding, Action::Insert, Operation::Add);
+}
+
+/// Removes what is useless in every execution of its line, or in those that the words name: the lint has looked at each.
+fn remove(hit: &Hit, finding: &mut Finding, remedy: Remedy) {
+    let operation = match hit.code {
+        Code::DuplicateAdd | Code::AddWithoutStore => Operation::Add,
+        Code::RedundantFence => Operation::Fence,
+        _ if remedy == Remedy(Domain::PageCache) => Operation::Sync,
+        _ => Operation::Flush,
+    };
+    finding.suggestion = Some(without(hit, &at(finding), remedy));
+    finding.fix = change(hit, finding, Action::Remove, operation);
+}
+
+fn change(hit: &Hit, finding: &Finding, action: Action, operation: Operation) -> Option<Fix> {
+    let (site, place) = (hit.sites.first()?, finding.places.first()?);
+    Some(Fix::verified(vec![Change {
+        action,
+        operation,
+        event: site.event.0,
+        file: place.file.clone(),
+        line: place.line,
+        pool: site.place.map(|at| at.pool.0),
+        pool_offset: site.place.map(|at| at.offset.0),
+        len_bytes: (site.len_bytes > 0).then_some(site.len_bytes),
+    }]))
 }

@@ -105,6 +105,8 @@ mod tests {
                 count: 2,
                 places: vec![place],
                 suggestion: None,
+                fix: None,
+                explanation: None,
                 evidence: None,
                 read: None,
                 consequences: Vec::new(),

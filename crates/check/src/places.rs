@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use powerfail_finding::{DurableBy, Finding, Role, SourcePlace, StackFrame, hex};
+use powerfail_finding::{DurableBy, Finding, Helper, Role, SourcePlace, StackFrame, hex};
 use powerfail_lint::{Business, LineNumber, Standing, Symbols, Trust, attributed_frame};
 use powerfail_model::{Domain, Event, EventIndex, Place};
 use powerfail_oracle::Backtrace;
@@ -12,6 +12,7 @@ use powerfail_trace::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::helpers::{self, Helpers};
 use crate::remedy::Remedy;
 
 /// How many bytes of a store are shown.
@@ -34,6 +35,26 @@ pub(crate) fn line_of(place: &SourcePlace) -> CodeLine {
     )
 }
 
+/// The line of code of a place, and that of the helper which it calls.
+pub(crate) fn lines_of(place: &SourcePlace) -> Vec<CodeLine> {
+    let helper = place.helper.as_ref();
+    let helper = helper.map(|it| (it.file.clone(), it.line, None, None));
+    [line_of(place)].into_iter().chain(helper).collect()
+}
+
+/// Whether two places are the same line of code, or one of them is the helper that the other calls. Two callers of one
+/// helper are not the same.
+pub(crate) fn is_same_code(one: &SourcePlace, other: &SourcePlace) -> bool {
+    let is_known = |(_, line, _, offset): &CodeLine| line.is_some() || offset.is_some();
+    let lines = |place: &SourcePlace, with: &SourcePlace| match with.helper {
+        Some(_) => vec![line_of(place)],
+        None => lines_of(place),
+    };
+    let others = lines(other, one);
+    let mut lines = lines(one, other).into_iter();
+    lines.any(|line| is_known(&line) && others.contains(&line))
+}
+
 /// Bytes in hexadecimal; only the first ones if there are many.
 pub(crate) fn hex_prefix(bytes: &[u8]) -> String {
     let mut text = hex(&bytes[..bytes.len().min(BYTES_SHOWN)]);
@@ -51,6 +72,8 @@ pub(crate) struct Places<'t> {
     remedy: Remedy,
     /// The lines of the user's sources that were asked for.
     lines: FxHashMap<(PathBuf, Option<u32>), LineNumber>,
+    /// Small functions that store and flush for others, once they were looked for.
+    helpers: Option<Helpers>,
 }
 
 /// An event that a place is about.
@@ -65,6 +88,8 @@ pub(crate) struct Access<'a> {
     pub(crate) place: Option<Place>,
     pub(crate) len_bytes: u64,
     pub(crate) bytes: &'a [u8],
+    /// Whether the line that calls a helper is shown, and not the helper itself.
+    pub(crate) names_caller: bool,
 }
 
 impl<'t> Places<'t> {
@@ -75,6 +100,7 @@ impl<'t> Places<'t> {
             symbolizer: Symbolizer::new(trace.modules()),
             remedy: Remedy::default(),
             lines: FxHashMap::default(),
+            helpers: None,
         }
     }
 
@@ -84,7 +110,7 @@ impl<'t> Places<'t> {
         Self { remedy, ..self }
     }
 
-    /// The trace.
+    /// The trace that the places are in.
     pub(crate) const fn trace(&self) -> &'t Trace {
         self.trace
     }
@@ -94,20 +120,25 @@ impl<'t> Places<'t> {
         self.remedy
     }
 
-    /// Says of findings in an ordinary file that msync makes its stores durable, and adds to suggestions which msync
-    /// misses the store, where one follows it in the trace.
+    /// Says of findings in an ordinary file that msync makes its stores durable, and explains which msync misses the
+    /// store, where one follows it in the trace.
     pub(crate) fn name_syncs(&mut self, findings: &mut [Finding]) -> Result<()> {
         if self.remedy != Remedy(Domain::PageCache) {
             return Ok(());
         }
         for finding in findings {
             finding.durable_by = DurableBy::Sync;
+            // Where every store is durable, none was missed.
+            let evidence = finding.evidence.as_ref();
+            let is_lost = evidence.is_none_or(|it| !it.failure.lost_lines.is_empty());
             let missed = match finding.places.first() {
-                Some(store) if store.role == Role::Store => self.sync_that_misses(store)?,
+                Some(store) if store.role == Role::Store && is_lost => {
+                    self.sync_that_misses(store)?
+                }
                 _ => None,
             };
-            if let (Some(missed), Some(suggestion)) = (missed, &mut finding.suggestion) {
-                suggestion.push_str(&missed);
+            if let Some(missed) = missed {
+                finding.explain(missed);
             }
         }
         Ok(())
@@ -155,10 +186,10 @@ impl<'t> Places<'t> {
             let line = sync.file_and_line();
             let line = line.map_or_else(String::new, |line| format!(" at {line}"));
             return Ok(Some(if is_covered {
-                format!("; the msync{line} has no MS_SYNC: MS_ASYNC makes nothing durable")
+                format!("the msync{line} has no MS_SYNC: MS_ASYNC makes nothing durable")
             } else {
                 format!(
-                    "; the msync{line} covers {:#x}-{:#x}, the store is at {at:#x}",
+                    "the msync{line} covers {:#x}-{:#x}, the store is at {at:#x}",
                     range.start, range.end
                 )
             }));
@@ -167,16 +198,18 @@ impl<'t> Places<'t> {
     }
 
     /// The place of an access.
-    pub(crate) fn of_access(&mut self, role: Role, access: &Access<'_>) -> SourcePlace {
+    pub(crate) fn of_access(&mut self, role: Role, access: &Access<'_>) -> Result<SourcePlace> {
         let mut place = SourcePlace::new(role);
         place.stack = self.frames(access.stack, AddressKind::Instruction);
-        if access.user == access.stack || access.user.is_none() {
-            let frames = std::mem::take(&mut place.stack);
-            locate(&mut place, users_frames(&frames, access.inlined));
-            place.stack = frames;
+        let frames = if access.user == access.stack || access.user.is_none() {
+            place.stack.clone()
         } else {
-            let frames = self.frames(access.user, AddressKind::Return);
-            locate(&mut place, users_frames(&frames, access.inlined));
+            self.frames(access.user, AddressKind::Return)
+        };
+        let frames = users_frames(&frames, access.inlined);
+        locate(&mut place, frames);
+        if access.names_caller && is_of_code(role) {
+            self.name_caller(&mut place, frames)?;
         }
         if let Some(at) = access.place {
             let pool = self.trace.pools().get(at.pool.0 as usize);
@@ -193,7 +226,43 @@ impl<'t> Places<'t> {
             place.bytes = Some(text);
         }
         place.event = Some(access.event.0);
-        place
+        Ok(place)
+    }
+
+    /// Shows the line that calls a helper, and the helper as a part of it.
+    fn name_caller(&mut self, place: &mut SourcePlace, frames: &[StackFrame]) -> Result<()> {
+        let users: Vec<StackFrame> = frames.iter().filter(|it| is_users(it)).cloned().collect();
+        let count = self.helpers()?.count(&users);
+        if count > 0 {
+            place.helper = Some(Helper {
+                function: users[0].function.clone(),
+                file: users[0].file.clone(),
+                line: users[0].line,
+            });
+            locate(place, &users[count..]);
+        }
+        Ok(())
+    }
+
+    /// How many stores were executed by the helper at a call stack; nothing if it is none.
+    pub(crate) fn stores_of_helper(&mut self, stack: StackId) -> Result<Option<u64>> {
+        let frames = self.frames(stack, AddressKind::Instruction);
+        let innermost = frames.iter().find(|it| is_users(it));
+        let helpers = self.helpers()?;
+        Ok(innermost.and_then(|frame| helpers.stores_in(frame)))
+    }
+
+    fn helpers(&mut self) -> Result<&Helpers> {
+        if self.helpers.is_none() {
+            let mut uses = Vec::new();
+            for (stack, done) in helpers::uses_of(self.trace)? {
+                let mut frames = self.frames(stack, AddressKind::Instruction);
+                frames.retain(is_users);
+                uses.push((done, frames));
+            }
+            self.helpers = Some(Helpers::of(uses));
+        }
+        Ok(self.helpers.get_or_insert_default())
     }
 
     /// The place of an event of the trace.
@@ -225,8 +294,9 @@ impl<'t> Places<'t> {
             place,
             len_bytes: bytes.len() as u64,
             bytes,
+            names_caller: true,
         };
-        Ok(self.of_access(role, &access))
+        self.of_access(role, &access)
     }
 
     /// Where recovery was.
@@ -485,6 +555,20 @@ fn users_frames(frames: &[StackFrame], skipped: u32) -> &[StackFrame] {
         left = &left[first + 1..];
     }
     left
+}
+
+/// Whether a place is a line of code to blame, and not a moment or a call.
+const fn is_of_code(role: Role) -> bool {
+    matches!(
+        role,
+        Role::Store
+            | Role::Survivor
+            | Role::Overwrite
+            | Role::Publish
+            | Role::Flush
+            | Role::Fence
+            | Role::Commit
+    )
 }
 
 /// The frame to show for a stack: the innermost one of the user's own sources.

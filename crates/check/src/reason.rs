@@ -6,12 +6,14 @@
 //! *survivor*, which should not have survived alone; the first store with which it succeeds again is
 //! the one that is *lost*.
 //!
-//! All searches go on together, so that one pass over the trace serves a whole round.
+//! All searches go on together, so that one pass over the trace serves a whole round. They stay in the window of the
+//! failure ([`crate::window`]).
 
 use powerfail_model::{Event, EventIndex};
 use powerfail_trace::{Body, Trace};
 
 use crate::error::CheckError;
+use crate::window;
 
 /// How many stores a search looks at, in each direction.
 const STORES_MAX: usize = 1 << 14;
@@ -141,8 +143,12 @@ fn stores_near(
     let mut stores = Vec::new();
     let mut records = trace.records_from(EventIndex(start));
     while let Some(record) = records.next_record()? {
-        if record.index.0 >= end {
+        let is_over = direction == Direction::After && window::ends(&record.body);
+        if record.index.0 >= end || is_over {
             break;
+        }
+        if direction == Direction::Before && window::begins(&record.body) {
+            stores.clear();
         }
         if matches!(
             record.body,
@@ -156,8 +162,63 @@ fn stores_near(
 
 #[cfg(test)]
 mod tests {
-    use super::{Direction, Search};
-    use powerfail_model::EventIndex;
+    use powerfail_model::{Event, EventIndex, Place, StoreKind};
+    use powerfail_trace::{
+        Annotation, Body, Mark, MarkKind, Meta, Pool, PoolKind, StackId, Thread, Trace,
+        TraceWriter, WriterOptions,
+    };
+
+    use super::{Direction, Search, stores_near};
+
+    /// A store at each `None`, and annotations between them.
+    fn trace_of(annotations: &[Option<Annotation>]) -> Trace {
+        let mut bytes = Vec::new();
+        let mut writer =
+            TraceWriter::new(&mut bytes, &Meta::default(), WriterOptions::default()).unwrap();
+        let pool = Pool {
+            path: "/nowhere/pool".into(),
+            kind: PoolKind::File,
+            len_bytes: 4096,
+            address: 0,
+        };
+        writer.define_pool(&pool).unwrap();
+        let (os_id, name) = (1, None);
+        let thread = writer.define_thread(&Thread { os_id, name }).unwrap();
+        for annotation in annotations {
+            let body = match annotation {
+                None => Body::Pm(Event::Store {
+                    kind: StoreKind::Plain,
+                    at: Place::default(),
+                    bytes: &[1],
+                }),
+                Some(annotation) => Body::Mark(Mark {
+                    kind: MarkKind::Annotation(*annotation),
+                    value: 0,
+                    payload: &[],
+                }),
+            };
+            writer.append(thread, StackId::NONE, body).unwrap();
+        }
+        writer.finish(&[]).unwrap();
+        Trace::from_bytes(bytes).unwrap()
+    }
+
+    #[test]
+    fn the_search_stays_in_the_window_of_the_failure() {
+        let trace = trace_of(&[
+            Some(Annotation::CreationBegin),
+            None,
+            Some(Annotation::CreationEnd),
+            None,
+            None,
+            None,
+            Some(Annotation::InterestEnd),
+            None,
+        ]);
+        let near = |direction| stores_near(&trace, direction, EventIndex(4)).unwrap();
+        assert_eq!(near(Direction::Before), [EventIndex(3)]);
+        assert_eq!(near(Direction::After), [EventIndex(4), EventIndex(5)]);
+    }
 
     fn search(direction: Direction, stores: usize) -> Search {
         Search {

@@ -20,15 +20,6 @@ impl Remedy {
         }
     }
 
-    /// `make the data stored at map.c:17 durable`.
-    pub(crate) fn durable(self, what: &str) -> String {
-        if self.is_sync() {
-            format!("make {what} durable with msync(MS_SYNC) or fdatasync")
-        } else {
-            format!("make {what} durable")
-        }
-    }
-
     /// What to do after a store.
     pub(crate) fn after_store(self, at: &str) -> String {
         if self.is_sync() {

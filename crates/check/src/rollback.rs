@@ -48,7 +48,7 @@ impl Engine<'_, '_> {
         hit: &Hit,
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
-        let mut finding = lint::finding(hit, places);
+        let mut finding = lint::finding(hit, places)?;
         finding.severity = Severity::Warning;
         for store in &hit.more {
             if self.is_stopped() {

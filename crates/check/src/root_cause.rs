@@ -5,10 +5,10 @@
 //! as a recovery that fails after a rollback. The finding that names the mistake stays; what a crash has shown is its
 //! evidence, and what else recovery does is listed with it.
 
-use powerfail_finding::{Code, Finding, RecoveryOutcome, Role, Severity};
+use powerfail_finding::{Code, Finding, RecoveryOutcome, Role, Severity, SourcePlace};
 
 use crate::lint;
-use crate::places::{CodeLine, line_of};
+use crate::places::{CodeLine, is_same_code, line_of, lines_of};
 
 /// Makes one finding of those that have the same root cause.
 pub(crate) fn fold_root_causes(findings: &mut Vec<Finding>) {
@@ -134,9 +134,9 @@ fn is_not_rolled_back(cause: &Finding, other: &Finding) -> bool {
 
 /// Whether a finding is about the loss of a store that lacks a flush.
 fn is_missed(cause: &Finding, other: &Finding) -> bool {
-    let stores = lines(cause, Role::Store);
-    let lost = lines(other, Role::Store);
-    let is_same_store = lost.first().is_some_and(|line| stores.contains(line));
+    let first = stores(other).next();
+    let is_same_store =
+        first.is_some_and(|lost| stores(cause).any(|store| is_same_code(store, lost)));
     if is_symptom(other.code) {
         let evidence = other.evidence.as_ref();
         let is_by_loss = evidence
@@ -184,7 +184,12 @@ fn lost_lines(finding: &Finding) -> usize {
 }
 
 /// Adds what another finding shows to the one that names the mistake.
-pub(crate) fn absorb(cause: &mut Finding, other: Finding) {
+pub(crate) fn absorb(cause: &mut Finding, mut other: Finding) {
+    if loses_another_store(cause, &other) {
+        // Only what is lost in its own evidence is called lost.
+        std::mem::swap(cause, &mut other);
+    }
+    blame_helper(cause, &other);
     cause.count = cause.count.max(other.count);
     let is_shown = other.evidence.is_some() && other.severity == Severity::Error;
     if is_shown && cause.code == Code::StoreNotAdded && cause.severity != Severity::Error {
@@ -196,27 +201,60 @@ pub(crate) fn absorb(cause: &mut Finding, other: Finding) {
     if is_certain || cause.evidence.is_none() && cause.code != Code::StoreNotAdded {
         cause.severity = cause.severity.min(other.severity);
     }
-    let mut outcomes = Vec::new();
-    match (&cause.evidence, other.evidence) {
-        (Some(_), Some(evidence)) => outcomes.push(evidence.recovery),
-        (None, Some(evidence)) => {
-            cause.evidence = Some(evidence);
-            cause.marks = other.marks;
-            let shown = other.places.into_iter().filter(|place| shows(place.role));
-            for place in shown {
-                if cause.places.iter().all(|it| it.role != place.role) {
-                    cause.places.push(place);
-                }
-            }
-        }
+    let mut outcomes = std::mem::take(&mut other.consequences);
+    match (&cause.evidence, &other.evidence) {
+        (Some(_), Some(evidence)) => outcomes.insert(0, evidence.recovery.clone()),
+        (None, Some(_)) => take_evidence(cause, other),
         (_, None) => {}
     }
-    outcomes.extend(other.consequences);
     for outcome in outcomes {
         add_consequence(cause, outcome);
     }
-    if cause.suggestion.is_none() {
+}
+
+/// Whether a crash that lost other stores than that of a missing flush would become its evidence.
+fn loses_another_store(cause: &Finding, other: &Finding) -> bool {
+    let is_lost = |store| stores(other).any(|lost| is_same_code(store, lost));
+    cause.evidence.is_none()
+        && lost_lines(other) > 0
+        && lacks_flush(cause)
+        && stores(other).next().is_some()
+        && !stores(cause).any(is_lost)
+}
+
+/// The stores that a finding is about.
+fn stores(finding: &Finding) -> impl Iterator<Item = &SourcePlace> {
+    let places = finding.places.iter();
+    places.filter(|place| place.role == Role::Store)
+}
+
+/// Blames the helper and not the line that calls it, if the lint has found that it never flushes what it stores.
+fn blame_helper(cause: &mut Finding, other: &Finding) {
+    let (Some(store), Some(helper)) = (cause.places.first_mut(), other.places.first()) else {
+        return;
+    };
+    let is_it = helper.helper.is_none() && lines_of(store)[1..].contains(&line_of(helper));
+    if is_it && lacks_flush(other) && other.evidence.is_none() {
+        store.file.clone_from(&helper.file);
+        store.line = helper.line;
+        store.function.clone_from(&helper.function);
+        store.helper = None;
+    }
+}
+
+/// What a crash has shown, and what makes that impossible: a fix belongs to a crash state.
+fn take_evidence(cause: &mut Finding, other: Finding) {
+    cause.evidence = other.evidence;
+    cause.marks = other.marks;
+    if cause.code != Code::StoreNotAdded {
+        cause.fix = other.fix;
         cause.suggestion = other.suggestion;
+        cause.explanation = other.explanation;
+    }
+    for place in other.places.into_iter().filter(|it| shows(it.role)) {
+        if cause.places.iter().all(|it| it.role != place.role) {
+            cause.places.push(place);
+        }
     }
 }
 
@@ -240,7 +278,7 @@ const fn shows(role: Role) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use powerfail_finding::{Evidence, FailurePoint, LostLine, SourcePlace};
+    use powerfail_finding::{Evidence, FailurePoint, Fix, Helper, LostLine};
 
     use super::*;
 
@@ -288,6 +326,7 @@ mod tests {
                 next_good_event: None,
                 trace: None,
                 difference: None,
+                torn: false,
                 choices: Vec::new(),
             }),
             ..found(code, places)
@@ -401,5 +440,71 @@ mod tests {
             ),
         ];
         assert_eq!(folded(others).len(), 3);
+    }
+
+    fn called(line: u32) -> SourcePlace {
+        SourcePlace {
+            helper: Some(Helper {
+                function: Some("put_u64".into()),
+                file: Some("list.c".into()),
+                line: Some(3),
+            }),
+            ..place(Role::Store, line)
+        }
+    }
+
+    #[test]
+    fn a_helper_that_never_flushes_is_one_finding_and_two_callers_are_two() {
+        let shown_at = |line| shown(Code::StoreNotFlushed, vec![called(line)], exit(1), 1);
+        let helper = found(Code::TransientData, vec![place(Role::Store, 3)]);
+        let mut findings = vec![helper, shown_at(7)];
+        fold_root_causes(&mut findings);
+        let [finding] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(finding.code, Code::StoreNotFlushed);
+        assert_eq!(
+            (finding.places[0].line, &finding.places[0].helper),
+            (Some(3), &None)
+        );
+        let callers = vec![shown_at(7), shown_at(8)];
+        assert_eq!(folded(callers).len(), 2);
+    }
+
+    #[test]
+    fn only_what_its_evidence_loses_is_called_lost() {
+        let store = |line, offset| SourcePlace {
+            function: Some("insert".into()),
+            pool: Some("pool".into()),
+            pool_offset: Some(offset),
+            ..place(Role::Store, line)
+        };
+        let mut cause = found(Code::StoreNotFlushed, vec![store(7, 64)]);
+        let beside = shown(Code::RecoveryRejects, vec![store(8, 72)], exit(1), 1);
+        absorb(&mut cause, beside);
+        assert_eq!(cause.places[0].line, Some(8), "line 7 survives");
+        assert!(cause.evidence.is_some());
+    }
+
+    #[test]
+    fn a_fix_belongs_to_the_evidence() {
+        let fixed = |finding| Finding {
+            fix: Some(Fix::verified(Vec::new())),
+            suggestion: Some("flush it".into()),
+            ..finding
+        };
+        let store = || vec![place(Role::Store, 7)];
+        let mut cause = fixed(found(Code::StoreNotFlushed, store()));
+        absorb(
+            &mut cause,
+            shown(Code::RecoveryRejects, store(), exit(1), 1),
+        );
+        assert_eq!((&cause.fix, &cause.suggestion), (&None, &None));
+        let mut cause = found(Code::StoreNotFlushed, store());
+        absorb(
+            &mut cause,
+            fixed(shown(Code::StoreNotFlushed, store(), exit(1), 1)),
+        );
+        assert!(cause.fix.is_some() && cause.suggestion.is_some());
     }
 }

@@ -38,11 +38,10 @@ pub(crate) fn summarise_transient_data(findings: &mut Vec<Finding>) {
             "{} lines of code of {name} store data that is never made durable",
             numbers.len()
         );
-        let suggestion =
-            "keep the data in volatile memory if it need not survive, or make it durable";
+        let explanation = "data that need not survive can be kept in volatile memory";
         findings[numbers[0]] = Finding {
             count,
-            suggestion: Some(suggestion.to_owned()),
+            explanation: Some(explanation.to_owned()),
             ..Finding::new(Code::TransientData, message, places)
         };
         for number in &numbers[1..] {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::{Class, Code, Severity};
 use crate::commit::InferredCommitVariable;
 use crate::exploration::{Choice, Eager, Exploration, SecondFailure, Written};
+use crate::fix::Fix;
 use crate::mark::Marks;
 use crate::place::SourcePlace;
 use crate::read::{Races, UnsafeRead};
@@ -30,9 +31,15 @@ pub struct Finding {
     pub count: u64,
     /// Where; the store that is lost comes first.
     pub places: Vec<SourcePlace>,
-    /// What to do about it, where the evidence tells.
+    /// What to do about it, in words: only what is verified, so there is a `fix`, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
+    /// The same as operations on the trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Fix>,
+    /// What else is known about the cause. It explains and does not advise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
     /// What a crash showed, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
@@ -85,11 +92,25 @@ impl Finding {
             count: 1,
             places,
             suggestion: None,
+            fix: None,
+            explanation: None,
             evidence: None,
             consequences: Vec::new(),
             read: None,
             marks: Marks::NONE,
             durable_by: DurableBy::Flush,
+        }
+    }
+
+    /// Adds to what is known about the cause, once.
+    pub fn explain(&mut self, text: String) {
+        match &mut self.explanation {
+            Some(known) if known.contains(&text) => {}
+            Some(known) => {
+                known.push_str("; ");
+                known.push_str(&text);
+            }
+            None => self.explanation = Some(text),
         }
     }
 }
@@ -113,6 +134,9 @@ pub struct Evidence {
     /// What differs between what was recovered and what should have been, if content was compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
+    /// The first store is torn: a part of it survived, and the rest is lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub torn: bool,
     /// The loads of recovery that could have read from several stores, in their order. If there are very
     /// many, some of those that are not decisive are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -110,6 +110,8 @@ mod tests {
             count: 1,
             places: vec![place(Role::Store, "insert", "map.c", line)],
             suggestion: None,
+            fix: None,
+            explanation: None,
             evidence: None,
             consequences: Vec::new(),
             marks: crate::Marks::NONE,

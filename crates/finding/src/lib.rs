@@ -9,6 +9,7 @@ mod code;
 mod commit;
 mod exploration;
 mod finding;
+mod fix;
 mod hex;
 mod id;
 mod mark;
@@ -22,8 +23,9 @@ pub use finding::{
     DurableBy, Evidence, FailurePoint, Finding, LostLine, NotChecked, RecoveryOutcome, Report,
     Totals,
 };
+pub use fix::{Action, Change, Fix, Operation};
 pub use hex::{from_hex, hex};
 pub use id::{assign_ids, finding_id};
 pub use mark::{Marks, ProgramMark};
-pub use place::{Role, SourcePlace, StackFrame};
+pub use place::{Helper, Role, SourcePlace, StackFrame};
 pub use read::{NotDurable, Races, Tried, UnsafeRead};

@@ -90,6 +90,9 @@ pub struct SourcePlace {
     /// The number of the event in the trace (the first, if there are many).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
+    /// The small function that did it for this line, if the line is its caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helper: Option<Helper>,
     /// The calls that led here, innermost first; the first frame may lie in a library.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<StackFrame>,
@@ -132,9 +135,21 @@ impl SourcePlace {
             len_bytes: None,
             bytes: None,
             event: None,
+            helper: None,
             stack: Vec::new(),
         }
     }
+}
+
+/// A small function that stores or flushes for several callers, such as `put_u64` or `persist`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Helper {
+    /// Its name.
+    pub function: Option<String>,
+    /// Its source file.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
 }
 
 /// One frame of a call stack; inlined calls have frames of their own.

@@ -217,6 +217,9 @@ fn one(
     if finding.count > 1 && finding.read.is_none() {
         fact("note", format!("seen {} times", count(finding.count)));
     }
+    if let Some(explanation) = &finding.explanation {
+        fact("note", printable(explanation).into_owned());
+    }
     if let Some(suggestion) = &finding.suggestion {
         fact("help", printable(suggestion).into_owned());
     }

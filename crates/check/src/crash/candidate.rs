@@ -33,7 +33,7 @@ impl Engine<'_, '_> {
             if self.judge(&whole, &with_all[0]).is_some() {
                 continue;
             }
-            let mut finding = lint::finding(hit, places);
+            let mut finding = lint::finding(hit, places)?;
             let failed = Failed {
                 trial: trial.clone(),
                 state: tried.state.clone(),

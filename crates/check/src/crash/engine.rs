@@ -5,14 +5,15 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use powerfail_finding::Finding;
-use powerfail_model::EventIndex;
-use powerfail_trace::{StackId, Trace};
+use powerfail_model::{Event, EventIndex, Place};
+use powerfail_trace::{Body, StackId, Trace};
 
 use crate::content::ExpectedContents;
 use crate::diagnose::TrialJudge;
 use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep, Observer};
 use crate::group::{BugKey, bug_key};
+use crate::places::CodeLine;
 use crate::runner::{Runner, Trial, TrialResult};
 use crate::symptom::Symptom;
 
@@ -29,6 +30,8 @@ pub(crate) struct Engine<'b, 't> {
     until: Option<Instant>,
     /// The root causes that the observer has heard of.
     announced: HashSet<BugKey>,
+    /// Acknowledged operations that are lost, each with the lines of code that lack the same flush.
+    pub(super) acknowledged: Vec<(Finding, Vec<CodeLine>)>,
 }
 
 /// When a run has begun, and how long it may take.
@@ -120,6 +123,7 @@ impl<'b, 't> Engine<'b, 't> {
             clock,
             until: None,
             announced: HashSet::new(),
+            acknowledged: Vec::new(),
         }
     }
 
@@ -277,5 +281,15 @@ impl<'b, 't> Engine<'b, 't> {
     pub(crate) fn stack_of(&self, event: EventIndex) -> Result<StackId, CheckError> {
         let mut records = self.trace.records_from(event);
         Ok(records.next_record()?.map_or(StackId::NONE, |it| it.stack))
+    }
+
+    /// Where an event stores, and how many bytes; nothing if it is not a store.
+    pub(crate) fn store_at(&self, event: EventIndex) -> Result<Option<(Place, u64)>, CheckError> {
+        let mut records = self.trace.records_from(event);
+        let record = records.next_record()?;
+        Ok(record.and_then(|record| match record.body {
+            Body::Pm(Event::Store { at, bytes, .. }) => Some((at, bytes.len() as u64)),
+            _ => None,
+        }))
     }
 }

@@ -72,7 +72,7 @@ impl Engine<'_, '_> {
         failed: &Failed,
         mut found: Vec<SourcePlace>,
         message: String,
-        suggestion: Option<String>,
+        explanation: Option<String>,
         evidence: Evidence,
         places: &mut Places<'_>,
     ) -> Result<Finding, CheckError> {
@@ -82,7 +82,7 @@ impl Engine<'_, '_> {
         }
         let finding = Finding {
             count: failed.count,
-            suggestion,
+            explanation,
             evidence: Some(evidence),
             ..Finding::new(failed.symptom.code, message, found)
         };
@@ -134,6 +134,7 @@ pub(crate) fn evidence(failed: &Failed, line_bytes: u64) -> Evidence {
         next_good_event: None,
         trace: None,
         difference: failed.symptom.difference.clone(),
+        torn: false,
         choices: Vec::new(),
     }
 }

@@ -13,8 +13,9 @@ use super::prefix::once_for_each_stack;
 use super::words::message;
 use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
+use crate::fix::{BadState, Missing};
 use crate::lazy::{Contradiction, LazyFailure, LazyResult, Load, choices};
-use crate::places::{CodeLine, Places, line_of};
+use crate::places::{CodeLine, Places, is_same_code, line_of};
 use crate::root_cause::absorb;
 use crate::runner::{Survival, Trial};
 
@@ -88,6 +89,16 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
+    /// Adds what is known about acknowledged operations that are lost.
+    pub(super) fn add_acknowledged(&mut self, crashed: &mut Crashed) {
+        for (finding, beside) in std::mem::take(&mut self.acknowledged) {
+            match same_as(&crashed.findings, &finding, &beside, None) {
+                Some(known) => merge(&mut crashed.findings[known], finding),
+                None => crashed.findings.push(finding),
+            }
+        }
+    }
+
     /// Adds warnings about executions that no moment of the run explains, one for each pair of lines of
     /// code. What another finding says is not said again.
     fn warn(
@@ -125,11 +136,17 @@ impl Engine<'_, '_> {
                 seen.in_function(),
                 lost.in_function()
             );
-            crashed.findings.push(Finding {
+            let mut finding = Finding {
                 count,
-                suggestion: Some(suggestion),
                 ..Finding::new(Code::NotRobust, message, vec![lost, seen])
-            });
+            };
+            if let Some(place) = self.store_at(pair.lost)? {
+                let (at, len_bytes) = place;
+                let bad = BadState::never_durable(at, len_bytes, pair.lost, remedy.0);
+                let bad = bad.until(Some(pair.seen.0));
+                places.advise(&mut finding, Missing::Flush(pair.lost), &bad, suggestion)?;
+            }
+            crashed.findings.push(finding);
         }
         Ok(())
     }
@@ -318,7 +335,6 @@ impl Engine<'_, '_> {
             "{}, and again in recovery",
             message(failed.symptom.code, &found)
         );
-        let suggestion = "make each repair of recovery durable before marking it as done";
         let line_bytes = self.runner.line_bytes();
         let mut evidence = evidence(&failed, line_bytes);
         evidence.choices = choices(
@@ -333,8 +349,9 @@ impl Engine<'_, '_> {
             events: again.events,
             written: again.overlay.iter().map(written).collect(),
         });
-        let suggestion = Some(suggestion.to_owned());
-        self.finish(&failed, found, message, suggestion, evidence, places)
+        let explanation =
+            "some stores of recovery survived the second failure, and others did not".to_owned();
+        self.finish(&failed, found, message, Some(explanation), evidence, places)
     }
 }
 
@@ -447,12 +464,13 @@ fn same_as(
     doubtful: &[CodeLine],
     pair: Option<&[CodeLine; 2]>,
 ) -> Option<usize> {
-    let lost: Vec<CodeLine> = stores(finding).map(line_of).collect();
+    let is_lost = |store: &SourcePlace| {
+        let mut lost = stores(finding);
+        lost.any(|lost| is_same_code(store, lost)) || doubtful.contains(&line_of(store))
+    };
     findings.iter().position(|known| {
-        let mut blamed = stores(known).map(line_of);
         known.severity == Severity::Error
-            && (blamed.any(|line| lost.contains(&line) || doubtful.contains(&line))
-                || pair.is_some_and(|pair| names(known, pair)))
+            && (stores(known).any(is_lost) || pair.is_some_and(|pair| names(known, pair)))
     })
 }
 

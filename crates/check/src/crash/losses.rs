@@ -270,11 +270,15 @@ fn become_missing_flush(finding: &mut Finding, is_explored: bool, remedy: Remedy
         "the store{whose} is never {}, and recovery reads it{what}",
         remedy.done()
     );
-    let suggestion = remedy.after_store(at.as_deref().unwrap_or("this place"));
+    let suggestion = finding.fix.is_some().then(|| {
+        let at = at.as_deref().unwrap_or("this place");
+        remedy.after_store(at)
+    });
     *finding = Finding {
         count: finding.count,
         severity: Severity::Warning,
-        suggestion: Some(suggestion),
+        suggestion,
+        fix: finding.fix.take(),
         ..Finding::new(
             Code::StoreNotFlushed,
             message,

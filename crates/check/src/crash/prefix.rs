@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use powerfail_explore::{FailurePointsByStack, Plan, PlanOptions, PlannedPoint};
 use powerfail_finding::{Code, Finding, Role};
-use powerfail_model::{EventIndex, LineId, LineIndex};
-use powerfail_trace::StackId;
+use powerfail_model::{CrashState, Event, EventIndex, LineId, LineIndex};
+use powerfail_trace::{Body, StackId};
 
 use super::Crashed;
 use super::engine::{Engine, Share};
 use super::finding::{Failed, evidence};
-use super::words::{message, name_of, notes, points_are};
+use super::words::{between, message, notes, points_are};
 use crate::content::ExpectedContents;
+use crate::diagnose::{Cause, Diagnosis, Failing, diagnose};
 use crate::error::CheckError;
 use crate::event::{CheckEvent, CheckStep};
 use crate::options::CrashOptions;
-use crate::places::Places;
+use crate::places::{CodeLine, Places, lines_of};
 use crate::reason::{Direction, Search};
 use crate::runner::{Survival, Trial, TrialResult};
 
@@ -89,7 +90,12 @@ impl Engine<'_, '_> {
         let known = failed.iter().map(|it| (it.stack, it.symptom.code));
         let known = known.collect();
         self.allow(Share::CrashesExplained);
-        crashed.findings.extend(self.explain(&failed, places)?);
+        let is_floor = |failed: &Failed| matches!(failed.trial.state, Survival::Floors);
+        let (floors, mut prefixes): (Vec<Failed>, Vec<Failed>) =
+            failed.into_iter().partition(is_floor);
+        let needing_no_loss = self.explain_floors(&floors, places)?;
+        prefixes.extend(needing_no_loss);
+        crashed.findings.extend(self.explain(&prefixes, places)?);
         Ok(known)
     }
 
@@ -196,17 +202,15 @@ impl Engine<'_, '_> {
         Ok(failed)
     }
 
-    /// Traces failures back to stores. If it is interrupted, they are shown as they were found.
+    /// Traces failures that need nothing to be lost back to stores. If it is interrupted, they are shown as they were
+    /// found.
     pub(super) fn explain(
         &mut self,
         failed: &[Failed],
         places: &mut Places<'_>,
     ) -> Result<Vec<Finding>, CheckError> {
-        let (floors, prefixes): (Vec<&Failed>, Vec<&Failed>) = failed
-            .iter()
-            .partition(|failed| matches!(failed.trial.state, Survival::Floors));
         let mut findings = Vec::new();
-        for batch in prefixes.chunks(EXPLAINED_AT_A_TIME) {
+        for batch in failed.chunks(EXPLAINED_AT_A_TIME) {
             let mut searches = Vec::new();
             for failed in batch {
                 for direction in [Direction::Before, Direction::After] {
@@ -226,10 +230,87 @@ impl Engine<'_, '_> {
                 });
             }
         }
-        for failed in floors {
-            findings.push(self.floor_finding(failed, places)?);
-        }
         Ok(findings)
+    }
+
+    /// Finds the lost stores that matter where only what is surely durable was left. What the lint says about them comes
+    /// first, so the findings are kept for later. Returns the failures that need nothing to be lost.
+    fn explain_floors(
+        &mut self,
+        floors: &[Failed],
+        places: &mut Places<'_>,
+    ) -> Result<Vec<Failed>, CheckError> {
+        let rules = self.runner.rules();
+        let mut needing_no_loss = Vec::new();
+        for batch in floors.chunks(EXPLAINED_AT_A_TIME) {
+            let failing: Vec<Failing> = batch.iter().map(failing_of).collect();
+            let diagnoses = if self.is_stopped() {
+                None
+            } else {
+                let diagnoses = diagnose(self.trace, rules, &failing, self);
+                self.unless_interrupted(diagnoses)?
+            };
+            let Some(diagnoses) = diagnoses else {
+                for failed in batch {
+                    let finding = self.undiagnosed(failed, places)?;
+                    self.acknowledged.push((finding, Vec::new()));
+                }
+                continue;
+            };
+            for (failed, diagnosis) in batch.iter().zip(diagnoses) {
+                if diagnosis.cause == Cause::ProgramOrder {
+                    needing_no_loss.push(Failed {
+                        trial: Trial::prefix(diagnosis.at),
+                        state: CrashState::default(),
+                        stack: failed.stack,
+                        symptom: diagnosis.symptom,
+                        count: failed.count,
+                    });
+                } else {
+                    let finding = self.diagnosed(&diagnosis, failed.count, places)?;
+                    let beside = self.stores_beside(&diagnosis, places)?;
+                    self.acknowledged.push((finding, beside));
+                }
+            }
+        }
+        Ok(needing_no_loss)
+    }
+
+    /// The lines of code whose stores are in doubt together with the lost ones: one flush is for all of them.
+    fn stores_beside(
+        &self,
+        diagnosis: &Diagnosis,
+        places: &mut Places<'_>,
+    ) -> Result<Vec<CodeLine>, CheckError> {
+        /// So many events before the first lost store, a store may be meant for the same flush.
+        const EVENTS_BEFORE: u64 = 256;
+        const EVENTS_MAX: usize = 1 << 14;
+        let Some(first) = diagnosis.lost.first() else {
+            return Ok(Vec::new());
+        };
+        let line_bytes = self.runner.line_bytes();
+        let mut stores: BTreeMap<StackId, EventIndex> = BTreeMap::new();
+        let start = EventIndex(first.event.0.saturating_sub(EVENTS_BEFORE));
+        let mut records = self.trace.records_from(start);
+        for _ in 0..EVENTS_MAX {
+            let Some(record) = records.next_record()?.filter(|it| it.index < diagnosis.at) else {
+                break;
+            };
+            if let Body::Pm(Event::Store { at, .. }) = record.body {
+                let line = LineId {
+                    pool: at.pool,
+                    line: LineIndex(at.offset.0 / line_bytes),
+                };
+                if diagnosis.lost.iter().any(|lost| lost.line == line) {
+                    stores.entry(record.stack).or_insert(record.index);
+                }
+            }
+        }
+        let mut lines = Vec::new();
+        for store in stores.into_values() {
+            lines.extend(lines_of(&places.of_event(Role::Store, store)?));
+        }
+        Ok(lines)
     }
 
     /// Continues all searches until they are over.
@@ -277,43 +358,11 @@ impl Engine<'_, '_> {
         }
         found.push(places.of_event(Role::Failure, failed.trial.at)?);
         let message = message(failed.symptom.code, &found);
-        let suggestion = match (found.first(), before.store()) {
-            (Some(lost), Some(_)) if lost.role == Role::Store => Some(format!(
-                "make {} durable together with what came before it, or order them so that recovery \
-                 can tell",
-                name_of(lost)
-            )),
-            _ => None,
-        };
+        let explanation = between(&found, after.store().is_some());
         let mut evidence = evidence(failed, self.runner.line_bytes());
         evidence.last_good_event = before.good_moment().map(|at| at.0);
         evidence.next_good_event = after.good_moment().map(|at| at.0);
-        self.finish(failed, found, message, suggestion, evidence, places)
-    }
-
-    /// What was lost though it was acknowledged: the newest stores that are not surely durable.
-    fn floor_finding(
-        &mut self,
-        failed: &Failed,
-        places: &mut Places<'_>,
-    ) -> Result<Finding, CheckError> {
-        let mut found = Vec::new();
-        if let Some(store) = self.first_lost_store(failed)? {
-            found.push(places.of_event(Role::Store, store)?);
-        }
-        let said = EventIndex(failed.trial.at.0.saturating_sub(1));
-        found.push(places.of_event(Role::Failure, said)?);
-        let message = message(failed.symptom.code, &found);
-        let remedy = places.remedy();
-        let suggestion = found
-            .first()
-            .filter(|place| place.role == Role::Store)
-            .map(|lost| {
-                let durable = remedy.of(&name_of(lost));
-                format!("{durable} before it is acknowledged")
-            });
-        let evidence = evidence(failed, self.runner.line_bytes());
-        self.finish(failed, found, message, suggestion, evidence, places)
+        self.finish(failed, found, message, explanation, evidence, places)
     }
 
     /// The oldest store that the crash state of a failure lost.
@@ -336,7 +385,7 @@ impl Engine<'_, '_> {
                 break;
             }
             let Some(step) = record.step() else { continue };
-            if let powerfail_model::Event::Store { at, bytes, .. } = step.event {
+            if let Event::Store { at, bytes, .. } = step.event {
                 let line_bytes = self.runner.line_bytes();
                 let first = at.offset.0 / line_bytes;
                 let end = (at.offset.0 + (bytes.len() as u64).max(1) - 1) / line_bytes;
@@ -352,6 +401,14 @@ impl Engine<'_, '_> {
             }
         }
         Ok(newest.values().min().copied())
+    }
+}
+
+fn failing_of(failed: &Failed) -> Failing {
+    Failing {
+        at: failed.trial.at,
+        state: failed.state.clone(),
+        symptom: failed.symptom.clone(),
     }
 }
 

@@ -99,15 +99,22 @@ pub(crate) fn scope_note(count: u64, what: &str) -> Option<String> {
     (count > 0).then(|| format!("annotations of the program leave out {count} {what}{plural}"))
 }
 
-/// The store of a suggestion.
-pub(super) fn name_of(place: &SourcePlace) -> String {
-    match (&place.file, place.line) {
-        (Some(file), Some(line)) => {
-            let name = file.rsplit('/').next().unwrap_or(file);
-            format!("the store at {name}:{line}")
-        }
-        _ => "the store that is lost".into(),
-    }
+/// Between which stores recovery fails, with all that came before them durable. `succeeds` says whether it succeeds after
+/// the store that comes first among the places.
+pub(super) fn between(places: &[SourcePlace], succeeds: bool) -> Option<String> {
+    let line = |role: Role| {
+        let place = places.iter().find(|place| place.role == role);
+        place.and_then(SourcePlace::file_and_line)
+    };
+    let (survivor, lost) = (line(Role::Survivor)?, line(Role::Store)?);
+    let until = if succeeds {
+        format!("until the store at {lost}")
+    } else {
+        "at least until the next store".to_owned()
+    };
+    Some(format!(
+        "recovery fails from the store at {survivor} {until}, with every store before the failure durable"
+    ))
 }
 
 /// What a crash finding says: what recovery does, and when the power fails.

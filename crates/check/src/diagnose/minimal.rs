@@ -1,4 +1,7 @@
 //! The fewest lost lines, and of each the fewest lost stores, with which recovery still fails.
+//!
+//! Where that is a part of a store, it is tried whether the loss of the whole store is bad, too. If it is not, the store
+//! is *torn*.
 
 use powerfail_model::{CrashState, EventIndex, LineId};
 
@@ -16,10 +19,21 @@ const LINES_TRIED: usize = 8;
 pub(crate) struct Minimal {
     at: EventIndex,
     lines: Vec<(LineId, usize)>,
-    /// How many versions each of the lines has.
-    counts: Vec<(LineId, usize)>,
+    /// The stores of each of the lines; of one that becomes durable in pieces each piece.
+    stores: StoresOf,
     symptom: Symptom,
+    /// The store of which a part must be lost, and not all of it.
+    torn: Option<TornStore>,
     phase: Phase,
+}
+
+/// A store of which one line has only the first pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TornStore {
+    pub(crate) event: EventIndex,
+    /// How many of its pieces in that line survive, and how many there are.
+    pub(crate) pieces: usize,
+    pub(crate) of: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -35,6 +49,10 @@ enum Phase {
         line: usize,
         good: usize,
     },
+    /// One line without the whole store of which it has a part.
+    Torn {
+        line: usize,
+    },
     Over {
         whole: bool,
     },
@@ -42,10 +60,6 @@ enum Phase {
 
 impl Minimal {
     pub(crate) fn new(failing: &Failing, stores: &StoresOf) -> Self {
-        let counts: Vec<(LineId, usize)> = stores
-            .iter()
-            .map(|(id, stores)| (*id, stores.len() + 1))
-            .collect();
         // Lines that have their newest content are not lost.
         let is_lost = |(id, version): &&(LineId, usize)| {
             stores.get(id).is_some_and(|stores| *version < stores.len())
@@ -65,8 +79,9 @@ impl Minimal {
                 Phase::Whole
             },
             lines,
-            counts,
+            stores: stores.clone(),
             symptom: failing.symptom.clone(),
+            torn: None,
         }
     }
 
@@ -87,6 +102,11 @@ impl Minimal {
     /// Whether recovery fails with nothing lost.
     pub(crate) const fn is_whole(&self) -> bool {
         matches!(self.phase, Phase::Over { whole: true })
+    }
+
+    /// The store that is torn, if one is.
+    pub(crate) const fn torn(&self) -> Option<TornStore> {
+        self.torn
     }
 
     fn trial(&self, lines: Vec<(LineId, usize)>) -> Trial {
@@ -122,15 +142,48 @@ impl Minimal {
     }
 
     fn count_of(&self, id: LineId) -> usize {
-        let found = self.counts.iter().find(|(line, _)| *line == id);
-        found.map_or(1, |(_, count)| *count)
+        self.stores.get(&id).map_or(1, |stores| stores.len() + 1)
+    }
+
+    /// The store that a line has a part of, and the version before it.
+    fn partial(&self, line: usize) -> Option<(TornStore, usize)> {
+        let (id, version) = self.lines.get(line)?;
+        let stores = self.stores.get(id)?;
+        let event = *stores.get(*version)?;
+        let of = stores.iter().filter(|it| **it == event).count();
+        let before = stores[..*version].iter().filter(|it| **it == event);
+        let pieces = before.count();
+        let torn = TornStore { event, pieces, of };
+        (pieces > 0).then_some((torn, *version - pieces))
+    }
+
+    /// Goes to the next line that has a part of a store, or to the end.
+    fn torn_from(&mut self, line: usize) {
+        let mut lines = line..self.lines.len().min(LINES_TRIED);
+        self.phase = match lines.find(|line| self.partial(*line).is_some()) {
+            Some(line) => Phase::Torn { line },
+            None => Phase::Over { whole: false },
+        };
+    }
+
+    fn without_whole_store(&mut self, line: usize, symptom: Option<Symptom>) {
+        if let Some((torn, before)) = self.partial(line) {
+            match symptom.filter(|it| it.code == self.symptom.code) {
+                Some(symptom) => {
+                    self.symptom = symptom;
+                    self.lines[line].1 = before;
+                }
+                None => self.torn = self.torn.or(Some(torn)),
+            }
+        }
+        self.torn_from(line + 1);
     }
 
     /// Goes to a line, or to the end.
     fn versions_of(&mut self, mut line: usize) {
         loop {
             let Some((id, version)) = self.lines.get(line).filter(|_| line < LINES_TRIED) else {
-                self.phase = Phase::Over { whole: false };
+                self.torn_from(0);
                 return;
             };
             let good = self.count_of(*id) - 1;
@@ -223,6 +276,13 @@ impl Inquiry for Minimal {
                 };
                 versions.into_iter().map(with).collect()
             }
+            Phase::Torn { line } => {
+                let mut lines = self.lines.clone();
+                if let Some((_, before)) = self.partial(line) {
+                    lines[line].1 = before;
+                }
+                vec![self.trial(lines)]
+            }
             Phase::Over { .. } => Vec::new(),
         }
     }
@@ -240,6 +300,7 @@ impl Inquiry for Minimal {
             },
             Phase::Lines { parts } => self.fewer_lines(parts, symptoms),
             Phase::Versions { line, good } => self.newer_version(line, good, &symptoms),
+            Phase::Torn { line } => self.without_whole_store(line, symptoms.pop().flatten()),
             Phase::Over { .. } => {}
         }
     }
@@ -336,6 +397,42 @@ mod tests {
                 prop_assert!(!is_bad(&newer));
             }
         }
+    }
+
+    /// Two pieces of the store 0, and the store 1.
+    fn failing_in_pieces() -> (Failing, StoresOf) {
+        let (failing, _) = failing(1, 3);
+        let events = vec![EventIndex(0), EventIndex(0), EventIndex(1)];
+        (failing, StoresOf::from([(line(0), events)]))
+    }
+
+    #[test]
+    fn a_store_is_torn_if_only_a_part_of_it_must_be_lost() {
+        let (failing, of) = failing_in_pieces();
+        let torn = Failing {
+            state: CrashState {
+                versions: vec![(line(0), 1)],
+            },
+            ..failing
+        };
+        let mut minimal = Minimal::new(&torn, &of);
+        run(&mut minimal, |state| state.iter().any(|(_, it)| *it == 1));
+        let expected = TornStore {
+            event: EventIndex(0),
+            pieces: 1,
+            of: 2,
+        };
+        assert_eq!(minimal.torn(), Some(expected));
+        assert_eq!(minimal.state().versions, [(line(0), 1)]);
+    }
+
+    #[test]
+    fn a_store_whose_whole_loss_is_bad_is_not_torn() {
+        let (failing, of) = failing_in_pieces();
+        let mut minimal = Minimal::new(&failing, &of);
+        run(&mut minimal, |state| state.iter().any(|(_, it)| *it <= 1));
+        assert_eq!(minimal.torn(), None);
+        assert_eq!(minimal.state().versions, [(line(0), 0)]);
     }
 
     #[test]

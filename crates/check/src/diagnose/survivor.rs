@@ -4,6 +4,7 @@
 //! recovery fails is the survivor. Good and bad moments are taken to lie on two sides of it, as in
 //! [`crate::reason`].
 
+use powerfail_finding::Code;
 use powerfail_model::{Event, EventIndex, LineId};
 use powerfail_trace::{Body, Trace};
 
@@ -12,6 +13,7 @@ use super::{Inquiry, StoresOf, lost_at};
 use crate::error::CheckError;
 use crate::runner::Trial;
 use crate::symptom::Symptom;
+use crate::window;
 
 /// How many moments a round tries between two known ones.
 const SPLITS: usize = 7;
@@ -24,9 +26,11 @@ pub(crate) struct SurvivorSearch {
     /// The first lost store of each line, oldest first.
     lost: Vec<EventIndex>,
     lines: Vec<(LineId, EventIndex)>,
-    /// Stores between the oldest lost one and the failure.
+    /// Stores between the oldest lost one and the failure, in its window.
     stores: Vec<EventIndex>,
-    code: Option<powerfail_finding::Code>,
+    /// Where that window begins, if the oldest lost store lies before it.
+    border: Option<EventIndex>,
+    code: Option<Code>,
     phase: Phase,
     program_order: Option<Symptom>,
     either_way: bool,
@@ -36,6 +40,8 @@ pub(crate) struct SurvivorSearch {
 enum Phase {
     /// Right behind the oldest lost store: all that came before it is there.
     Begin,
+    /// Right behind the last store: if recovery succeeds there, it is not a store that makes the loss bad.
+    Last,
     /// With the first `good` stores it succeeds, with the first `bad` it fails.
     Between {
         good: usize,
@@ -67,13 +73,18 @@ impl SurvivorSearch {
             lost: lines.iter().map(|(_, event)| *event).collect(),
             lines,
             stores: Vec::new(),
+            border: None,
             code: Some(minimal.symptom().code),
             phase: Phase::Over { survivor: None },
             program_order: None,
             either_way: false,
         };
+        if minimal.torn().is_some() {
+            // A part of the store itself survives.
+            return Ok(search);
+        }
         if let Some(oldest) = search.first_lost() {
-            search.stores = stores_between(trace, oldest, minimal.at())?;
+            (search.stores, search.border) = stores_between(trace, oldest, minimal.at())?;
             search.phase = Phase::Begin;
         }
         Ok(search)
@@ -111,11 +122,13 @@ impl SurvivorSearch {
 
     /// Right behind the first so many stores.
     fn moment(&self, count: usize) -> Trial {
-        let last = match count.checked_sub(1) {
-            Some(number) => self.stores[number],
-            None => self.lost[0],
+        let after = |event: EventIndex| EventIndex(event.0 + 1);
+        let at = match (count.checked_sub(1), self.border) {
+            (Some(number), _) => after(self.stores[number]),
+            (None, Some(border)) => border,
+            (None, None) => after(self.lost[0]),
         };
-        lost_at(EventIndex(last.0 + 1), &self.lines)
+        lost_at(at, &self.lines)
     }
 
     fn counts_between(good: usize, bad: usize) -> Vec<usize> {
@@ -134,6 +147,11 @@ impl SurvivorSearch {
         };
     }
 
+    /// Whether what is right changes without a store, when an operation is acknowledged.
+    fn depends_on_acknowledgement(&self) -> bool {
+        matches!(self.code, Some(Code::AcknowledgedLost | Code::ContentTorn))
+    }
+
     fn is_same(&self, symptom: Option<&Symptom>) -> bool {
         symptom.is_some_and(|symptom| Some(symptom.code) == self.code)
     }
@@ -142,12 +160,12 @@ impl SurvivorSearch {
 impl Inquiry for SurvivorSearch {
     fn probes(&self) -> Vec<Trial> {
         match self.phase {
-            Phase::Begin => self
-                .lost
-                .first()
-                .map(|at| Trial::prefix(*at))
-                .into_iter()
-                .collect(),
+            Phase::Begin => {
+                let border = self.border.map(|at| lost_at(at, &self.lines));
+                let first = self.lost.first().map(|at| Trial::prefix(*at));
+                border.or(first).into_iter().collect()
+            }
+            Phase::Last => vec![self.moment(self.stores.len())],
             Phase::Between { good, bad } => {
                 let counts = Self::counts_between(good, bad).into_iter();
                 counts.map(|count| self.moment(count)).collect()
@@ -162,12 +180,21 @@ impl Inquiry for SurvivorSearch {
             Phase::Begin => {
                 let symptom = symptoms.pop().flatten();
                 if self.is_same(symptom.as_ref()) {
-                    self.program_order = symptom;
+                    self.program_order = symptom.filter(|_| self.border.is_none());
                     self.phase = Phase::Over { survivor: None };
                 } else if self.stores.is_empty() {
                     self.phase = Phase::Over { survivor: None };
+                } else if self.depends_on_acknowledgement() {
+                    self.phase = Phase::Last;
                 } else {
                     self.narrow(0, self.stores.len());
+                }
+            }
+            Phase::Last => {
+                if self.is_same(symptoms.pop().flatten().as_ref()) {
+                    self.narrow(0, self.stores.len());
+                } else {
+                    self.phase = Phase::Over { survivor: None };
                 }
             }
             Phase::Between { good, bad } => {
@@ -192,15 +219,16 @@ impl Inquiry for SurvivorSearch {
     }
 }
 
-/// The stores after one event and before another.
+/// The stores after one event and before another, and where the window of the latter begins if that is between them.
 fn stores_between(
     trace: &Trace,
     after: EventIndex,
     before: EventIndex,
-) -> Result<Vec<EventIndex>, CheckError> {
+) -> Result<(Vec<EventIndex>, Option<EventIndex>), CheckError> {
     let first = (after.0 + 1).max(before.0.saturating_sub(EVENTS_MAX));
     let mut records = trace.records_from(EventIndex(first));
     let mut stores = Vec::new();
+    let mut border = None;
     while let Some(record) = records.next_record()? {
         if record.index >= before {
             break;
@@ -208,6 +236,10 @@ fn stores_between(
         if let Body::Pm(Event::Store { .. }) = record.body {
             stores.push(record.index);
         }
+        if window::begins(&record.body) {
+            stores.clear();
+            border = Some(EventIndex(record.index.0 + 1));
+        }
     }
-    Ok(stores)
+    Ok((stores, border))
 }

@@ -1,10 +1,11 @@
 //! From a diagnosis to a finding: its places, its message, and how to prevent it.
 
 use powerfail_finding::{Code, Evidence, FailurePoint, Finding, LostLine, Role, SourcePlace};
-use powerfail_model::{Domain, EventIndex};
+use powerfail_model::EventIndex;
 
-use super::{Cause, Diagnosis};
+use super::{Cause, Diagnosis, LostStore};
 use crate::error::CheckError;
+use crate::fix::{BadState, Missing};
 use crate::places::Places;
 use crate::remedy::Remedy;
 
@@ -36,18 +37,42 @@ impl Diagnosis {
             Some(event) => Some(places.of_event(Role::Flush, event)?),
             None => None,
         };
-        let remedy = places.remedy();
-        let message = self.message(found.first(), remedy);
-        let suggestion = self.suggestion(found.first(), survivor.as_ref(), flush.as_ref(), remedy);
+        let named = Named {
+            store: line_of(found.first()),
+            survivor: line_of(survivor.as_ref()),
+            flush: line_of(flush.as_ref()),
+        };
+        let message = self.message(found.first(), places.remedy());
         found.extend(survivor);
         found.extend(flush);
-        found.push(places.of_event(Role::Failure, self.at)?);
-        Ok(Finding {
+        found.push(places.of_event(Role::Failure, self.moment())?);
+        let mut finding = Finding {
             count,
-            suggestion: Some(suggestion),
             evidence: Some(self.evidence(line_bytes)),
             ..Finding::new(code, message, found)
-        })
+        };
+        if let Some((missing, words)) = self.advice(&named, places.remedy()) {
+            places.advise(&mut finding, missing, &self.bad_state(), words)?;
+        }
+        if finding.fix.is_none() {
+            finding.explanation = Some(self.explanation(&named));
+        }
+        Ok(finding)
+    }
+
+    /// The event to show for the failure: the one that it comes before, or the acknowledgement that it follows.
+    fn moment(&self) -> EventIndex {
+        match (self.symptom.code, self.survivor) {
+            (Code::AcknowledgedLost, None) => EventIndex(self.at.0.saturating_sub(1)),
+            _ => self.at,
+        }
+    }
+
+    /// The lost stores, and what survives without them.
+    fn bad_state(&self) -> BadState {
+        let lost = self.lost.iter().map(|store| (store.line, store.event));
+        let last = EventIndex(self.at.0.saturating_sub(1));
+        BadState::new(lost.collect(), self.survivor.unwrap_or(last))
     }
 
     /// The evidence, which `replay` shows again.
@@ -68,6 +93,7 @@ impl Diagnosis {
             last_good_event: None,
             next_good_event: None,
             difference: self.symptom.difference.clone(),
+            torn: self.cause == Cause::Torn,
             choices: Vec::new(),
             trace: None,
         }
@@ -77,7 +103,7 @@ impl Diagnosis {
     fn flush_to_name(&self) -> Option<EventIndex> {
         match self.cause {
             Cause::MissingFence | Cause::WrongOrder => self.lost.first()?.flush(),
-            Cause::ProgramOrder | Cause::MissingFlush | Cause::Atomicity => None,
+            Cause::ProgramOrder | Cause::MissingFlush | Cause::Atomicity | Cause::Torn => None,
         }
     }
 
@@ -91,9 +117,24 @@ impl Diagnosis {
             _ => "recovery fails",
         };
         let whose = store.map_or_else(String::new, SourcePlace::in_function);
+        let first = self.lost.first();
         let why = match self.cause {
-            Cause::MissingFlush => format!(", which is not {}", remedy.done()),
-            Cause::MissingFence => ", whose flush is not fenced in time".to_owned(),
+            Cause::Torn => {
+                return format!(
+                    "{what} if a power failure tears the store{whose}: a part of it is durable, the rest is lost"
+                );
+            }
+            Cause::MissingFlush if first.is_some_and(|it| it.flush().is_none()) => {
+                format!(", which is never {}", remedy.done())
+            }
+            Cause::MissingFlush => format!(", which is not {} in time", remedy.done()),
+            Cause::MissingFence if first.is_some_and(|it| it.flush().is_none()) => {
+                ", which bypasses the cache and is not fenced in time".to_owned()
+            }
+            Cause::MissingFence if first.is_some_and(LostStore::is_fenced) => {
+                ", whose flush is fenced too late".to_owned()
+            }
+            Cause::MissingFence => ", whose flush is not fenced".to_owned(),
             Cause::WrongOrder => format!(", which is {} too late", remedy.done()),
             Cause::Atomicity | Cause::ProgramOrder => {
                 " but not the store that belongs to it".to_owned()
@@ -102,53 +143,89 @@ impl Diagnosis {
         format!("{what} if a power failure loses the store{whose}{why}")
     }
 
-    fn suggestion(
-        &self,
-        store: Option<&SourcePlace>,
-        survivor: Option<&SourcePlace>,
-        flush: Option<&SourcePlace>,
-        remedy: Remedy,
-    ) -> String {
-        let stored = line_of(store).map_or_else(
+    /// What is missing, and what to do about it. Nothing where more than a flush or fence is.
+    fn advice(&self, named: &Named, remedy: Remedy) -> Option<(Missing, String)> {
+        let lost = self.lost.first()?;
+        let before = match (&named.survivor, self.symptom.code) {
+            (Some(line), _) => format!(" before the store at {line}"),
+            (None, Code::AcknowledgedLost) => " before the operation is acknowledged".to_owned(),
+            (None, _) => String::new(),
+        };
+        match self.cause {
+            Cause::MissingFlush | Cause::WrongOrder => {
+                let words = format!("{}{before}", remedy.of(&named.stored()));
+                Some((Missing::Flush(lost.event), words))
+            }
+            Cause::MissingFence => {
+                let (event, what) = match (lost.flush(), &named.flush) {
+                    (None, _) => (lost.event, named.store()),
+                    (Some(flush), Some(line)) => (flush, format!("the flush at {line}")),
+                    (Some(flush), None) => (flush, "its flush".to_owned()),
+                };
+                Some((Missing::Fence(event), format!("fence after {what}{before}")))
+            }
+            Cause::Atomicity | Cause::ProgramOrder | Cause::Torn => None,
+        }
+    }
+
+    /// What is known where nothing is advised.
+    fn explanation(&self, named: &Named) -> String {
+        match (self.cause, self.torn) {
+            (Cause::Torn, Some(torn)) => format!(
+                "only 8 aligned bytes become durable at once (--atomicity 8): of the {} pieces of {} in this line the \
+                 first {} survived; recovery succeeds with all of them, and with none",
+                torn.of,
+                named.store(),
+                torn.pieces,
+            ),
+            (Cause::Torn, None) => format!(
+                "{} crosses the end of a line, and lines become durable one by one",
+                named.store()
+            ),
+            (Cause::Atomicity | Cause::ProgramOrder, _) => format!(
+                "recovery fails if only one of {} and {} survives, and no flush or fence makes both durable at once",
+                named.stored(),
+                named.other()
+            ),
+            _ => format!(
+                "{} is lost while {} survives",
+                named.stored(),
+                named.other()
+            ),
+        }
+    }
+}
+
+/// The lines of code of a diagnosis, as far as they are known.
+struct Named {
+    store: Option<String>,
+    survivor: Option<String>,
+    flush: Option<String>,
+}
+
+impl Named {
+    fn stored(&self) -> String {
+        let store = self.store.as_ref();
+        store.map_or_else(
             || "the lost data".to_owned(),
             |line| format!("the data stored at {line}"),
-        );
-        let before = line_of(survivor)
-            .map_or_else(String::new, |line| format!(" before the store at {line}"));
-        match self.cause {
-            Cause::MissingFlush => format!("{}{before}", remedy.of(&stored)),
-            Cause::MissingFence => {
-                let after = line_of(flush).map_or_else(
-                    || "its flush".to_owned(),
-                    |line| format!("the flush at {line}"),
-                );
-                format!("fence after {after}{before}")
-            }
-            Cause::WrongOrder => {
-                let operation = remedy.operation();
-                let line = line_of(flush);
-                let flush = line.map_or_else(
-                    || format!("its {operation}"),
-                    |line| format!("the {operation} at {line}"),
-                );
-                let fence = if remedy == Remedy(Domain::PageCache) {
-                    ""
-                } else {
-                    " and fence after it"
-                };
-                format!("move {flush} up{fence}, so that {stored} is durable{before}")
-            }
-            Cause::Atomicity | Cause::ProgramOrder => {
-                let other = line_of(survivor).map_or_else(
-                    || "the store that survives".to_owned(),
-                    |line| format!("the store at {line}"),
-                );
-                format!(
-                    "make {stored} and {other} durable together: with a log, or by one store that makes \
-                     both reachable"
-                )
-            }
-        }
+        )
+    }
+
+    fn store(&self) -> String {
+        let store = self.store.as_ref();
+        store.map_or_else(
+            || "the lost store".to_owned(),
+            |line| format!("the store at {line}"),
+        )
+    }
+
+    fn other(&self) -> String {
+        let survivor = self.survivor.as_ref();
+        survivor.map_or_else(
+            || "what was stored later".to_owned(),
+            |line| format!("the store at {line}"),
+        )
     }
 }
 

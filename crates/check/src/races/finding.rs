@@ -10,6 +10,7 @@ use super::pairs::Pair;
 use super::watch::ReadKind;
 use crate::crash::Engine;
 use crate::error::CheckError;
+use crate::fix::{BadState, Missing};
 use crate::lazy::choices;
 use crate::places::{Places, hex_prefix};
 use crate::remedy::Remedy;
@@ -64,16 +65,16 @@ impl Engine<'_, '_> {
             ReadKind::Uncommitted | ReadKind::Stale => Code::CrossFailureSemantic,
             ReadKind::Uninitialised => Code::UninitialisedRead,
         };
-        let suggestion = suggestion(pair, &found, places.remedy());
+        let explanation = explanation(pair, &found);
         let message = message(pair, &found, places.remedy());
-        Ok(Finding {
+        let mut finding = Finding {
             severity: if pair.is_error() || is_strict {
                 Severity::Error
             } else {
                 Severity::Warning
             },
             count: pair.failure_points,
-            suggestion: Some(suggestion),
+            explanation,
             evidence,
             read: Some(UnsafeRead {
                 event: at.0,
@@ -91,7 +92,36 @@ impl Engine<'_, '_> {
                 tried: pair.tried.filter(|_| !pair.is_error()),
             }),
             ..Finding::new(code, message, found)
-        })
+        };
+        self.advise_commit(pair, &mut finding, places)?;
+        Ok(finding)
+    }
+
+    /// Advises to make what a commit makes valid durable before it. What else makes a read safe is not to be verified on
+    /// the trace.
+    fn advise_commit(
+        &self,
+        pair: &Pair,
+        finding: &mut Finding,
+        places: &mut Places<'_>,
+    ) -> Result<(), CheckError> {
+        let (ReadKind::Uncommitted, Some(writer), Some(commit)) =
+            (pair.kind, pair.first.writer, pair.first.commits.first())
+        else {
+            return Ok(());
+        };
+        let Some((at, len_bytes)) = self.store_at(writer)? else {
+            return Ok(());
+        };
+        let remedy = places.remedy();
+        let bad = BadState::never_durable(at, len_bytes, writer, remedy.0).until(Some(commit.0));
+        let stored = name(with(&finding.places, Role::Store));
+        let words = format!(
+            "{} before the commit variable is stored at {}",
+            remedy.of(&format!("the data stored at {stored}")),
+            name(with(&finding.places, Role::Commit))
+        );
+        Ok(places.advise(finding, Missing::Flush(writer), &bad, words)?)
     }
 }
 
@@ -162,39 +192,27 @@ fn name(place: Option<&SourcePlace>) -> String {
     line.unwrap_or_else(|| "its place".to_owned())
 }
 
-fn suggestion(pair: &Pair, places: &[SourcePlace], remedy: Remedy) -> String {
+/// What is known about a read, where that is more than the message says.
+fn explanation(pair: &Pair, places: &[SourcePlace]) -> Option<String> {
     let store = name(with(places, Role::Store));
     let load = name(with(places, Role::Load));
-    match pair.kind {
-        // The store itself is there when recovery fails: making it durable helps nothing.
-        ReadKind::Race | ReadKind::Strict if pair.shown_by == Some(ShownBy::EveryStore) => format!(
-            "recovery must not depend on the data stored at {store} before the operation is complete: add it to the \
-             transaction, or let a commit variable decide whether it is read at {load}"
+    Some(match (pair.kind, pair.shown_by) {
+        (ReadKind::Race | ReadKind::Strict, Some(ShownBy::EveryStore)) => format!(
+            "recovery fails with every store durable, and succeeds if {load} reads an older value than that stored at \
+             {store}"
         ),
-        ReadKind::Race | ReadKind::Strict if pair.shown_by == Some(ShownBy::Survivor) => format!(
-            "{} before the store at {store}, or let a commit variable or checksum decide whether it is read at {load}",
-            remedy.durable("what recovery needs together with it")
+        (ReadKind::Race | ReadKind::Strict, Some(ShownBy::Survivor)) => format!(
+            "recovery fails if the store at {store} survives while others are lost, and succeeds if it is lost, too"
         ),
-        ReadKind::Race | ReadKind::Strict => format!(
-            "{} before recovery can depend on it, or let a commit variable or checksum decide whether it is read at \
-             {load}",
-            remedy.durable(&format!("the data stored at {store}"))
+        (ReadKind::Race | ReadKind::Strict, Some(ShownBy::OtherValue)) => format!(
+            "recovery fails if the store at {store} is lost, so that {load} reads an older value"
         ),
-        ReadKind::Uncommitted if pair.first.commits.is_empty() => format!(
-            "read it at {load} only if the commit variable says that it is valid, or store the commit variable \
-             after the data stored at {store} is durable"
+        (ReadKind::Race | ReadKind::Strict, None) => format!(
+            "after a crash {load} reads either the data stored at {store} or what was there before"
         ),
-        ReadKind::Uncommitted => format!(
-            "{} before the commit variable is stored at {}",
-            remedy.of(&format!("the data stored at {store}")),
-            name(with(places, Role::Commit))
+        (ReadKind::Uncommitted, _) if pair.first.commits.is_empty() => format!(
+            "no store to the commit variable says that the data stored at {store} is valid when {load} reads it"
         ),
-        ReadKind::Stale => format!(
-            "read the data that the last commit made valid at {load}, or store it again before that commit"
-        ),
-        ReadKind::Uninitialised => format!(
-            "write all of the memory allocated at {} before recovery can reach it, or allocate zeroed memory",
-            name(with(places, Role::Allocation))
-        ),
-    }
+        _ => return None,
+    })
 }

@@ -98,16 +98,18 @@ fn evidence_of(finding: &Finding) -> Option<&Evidence> {
     finding.evidence.as_ref()
 }
 
-/// What fewer lost lines show is shown better, and a diagnosis knows what to do.
+/// What fewer lost lines show is shown better. A fix belongs to the crash state that it makes impossible.
 fn absorb(race: &mut Finding, known: Finding) {
     let lost = |finding: &Finding| {
         let evidence = finding.evidence.as_ref();
         evidence.map_or(usize::MAX, |it| it.failure.lost_lines.len())
     };
-    if lost(&known) < lost(race) {
+    let is_fixed = known.fix.is_some() && race.fix.is_none() && known.evidence.is_some();
+    if is_fixed || lost(&known) < lost(race) {
         race.evidence = known.evidence;
+        race.fix = known.fix;
+        race.suggestion = known.suggestion;
     }
-    race.suggestion = known.suggestion.or(race.suggestion.take());
     for place in known.places {
         let is_new = race.places.iter().all(|it| it.role != place.role);
         if is_new && matches!(place.role, Role::Survivor | Role::Publish | Role::Flush) {

@@ -1,7 +1,8 @@
 //! Watching and confirming on a recovery that is a function, and what is folded into what.
 
 use powerfail_finding::{
-    Code, Evidence, FailurePoint, Finding, LostLine, RecoveryOutcome, Role, Severity, SourcePlace,
+    Code, Evidence, FailurePoint, Finding, Fix, LostLine, RecoveryOutcome, Role, Severity,
+    SourcePlace,
 };
 use powerfail_model::{EventIndex, LineId, LineIndex, PoolIndex, PoolOffset};
 use powerfail_races::{CommitVariable, NotDurable, PoolRange, ShadowOptions};
@@ -275,6 +276,7 @@ fn shown(mut finding: Finding, lost: usize) -> Finding {
         next_good_event: None,
         trace: None,
         difference: None,
+        torn: false,
         choices: Vec::new(),
     });
     finding
@@ -300,6 +302,7 @@ fn a_confirmed_race_takes_in_what_is_blamed_on_the_same_store() {
         1,
     );
     lost.suggestion = Some("flush".into());
+    lost.fix = Some(Fix::verified(Vec::new()));
     let durable = shown(
         finding(
             Code::RecoveryRejects,
@@ -319,6 +322,7 @@ fn a_confirmed_race_takes_in_what_is_blamed_on_the_same_store() {
     assert_eq!(codes(&findings), ["PF0301", "PF0101", "PF0701"]);
     let race = &findings[2];
     assert_eq!(race.suggestion.as_deref(), Some("flush"));
+    assert!(race.fix.is_some(), "the fix comes with its evidence");
     let evidence = race.evidence.as_ref().expect("that of fewer lost lines");
     assert_eq!(evidence.failure.lost_lines.len(), 1);
 }

@@ -70,7 +70,12 @@ fn what_no_prefix_shows_is_found_at_its_line_and_the_repaired_program_is_silent(
             Role::Publish,
             "fence after the flush at lost.c:",
         ),
-        (3, "PF0201", Role::Publish, "move the flush at lost.c:"),
+        (
+            3,
+            "PF0201",
+            Role::Publish,
+            "flush the data stored at lost.c:",
+        ),
     ] {
         let folder = recorded(bug);
         let prefix = crash(&folder, &[]);
@@ -87,6 +92,7 @@ fn what_no_prefix_shows_is_found_at_its_line_and_the_repaired_program_is_silent(
         let store = line_of(&finding, Role::Store);
         assert_eq!(store, Some(line_with("the second store")), "{finding:?}");
         let suggestion = finding.suggestion.expect("what to do");
+        assert!(finding.fix.expect("as data").verified);
         assert!(suggestion.contains(words), "{suggestion}");
         let lost = finding.evidence.expect("a crash").failure.lost_lines;
         assert_eq!((lost.len(), lost[0].version), (1, 1), "the fewest stores");

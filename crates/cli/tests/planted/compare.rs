@@ -6,6 +6,7 @@ use powerfail_finding::{Finding, Report, Role, SourcePlace};
 
 use crate::program::{Expectation, Kind, Program};
 use crate::run::Attempt;
+use crate::truth::untruths;
 
 /// Exit codes of powerfail.
 const CLEAN: i32 = 0;
@@ -35,7 +36,10 @@ pub(crate) fn complaints(program: &Program, attempt: &Attempt) -> Vec<String> {
         return complaints;
     }
     match serde_json::from_str::<Report>(&attempt.stdout) {
-        Ok(report) => complaints.extend(compare(program, &report.findings)),
+        Ok(report) => {
+            complaints.extend(compare(program, &report.findings));
+            complaints.extend(untruths(&report.findings));
+        }
         Err(error) => complaints.push(format!("no report: {error}: {}", attempt.stdout)),
     }
     complaints
@@ -75,7 +79,12 @@ fn compare(program: &Program, findings: &[Finding]) -> Vec<String> {
             } = found;
             format!("{code} ({severity:?}) is found {place}: {message}")
         });
-    missed.chain(surplus).collect()
+    let unsaid = program.directive("says").filter(|words| {
+        let mut findings = findings.iter();
+        !findings.any(|found| found.message.contains(words))
+    });
+    let unsaid = unsaid.map(|words| format!("no finding says `{words}`"));
+    missed.chain(surplus).chain(unsaid).collect()
 }
 
 /// The line of a finding's first place, if that is in the program itself.

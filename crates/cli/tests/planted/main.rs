@@ -6,6 +6,7 @@ mod build;
 mod compare;
 mod program;
 mod run;
+mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
 

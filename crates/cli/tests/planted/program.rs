@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use powerfail_finding::{Code, Severity};
 
 /// Directives that a program may have.
-const DIRECTIVES: [&str; 15] = [
+const DIRECTIVES: [&str; 16] = [
     "workload",
     "recover",
     "checker",
@@ -23,6 +23,7 @@ const DIRECTIVES: [&str; 15] = [
     "path",
     "refused",
     "unchecked",
+    "says",
 ];
 
 /// Whether a bug is planted in a program or repaired.

@@ -92,8 +92,11 @@ fn a_store_that_survives_alone_is_an_error() {
         .map(|it| it.pool_offset)
         .collect();
     assert_eq!(lost, [64, 128], "the lines of the copies");
-    let advice = finding.suggestion.as_deref().unwrap_or_default();
-    assert!(advice.contains("before the store at"), "{advice}");
+    let explanation = finding.explanation.as_deref().unwrap_or_default();
+    assert!(
+        explanation.contains("survives while others are lost"),
+        "{finding:?}"
+    );
     let again = folder.powerfail(&["replay", &finding.id, "--out", "out"]);
     let again = again.ends_with(FINDINGS);
     assert!(again.stdout.contains("the same again"), "{}", again.stdout);

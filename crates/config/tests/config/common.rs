@@ -18,6 +18,8 @@ pub(crate) fn finding(code: Code, function: &str, file: &str, line: u32) -> Find
             ..SourcePlace::new(Role::Store)
         }],
         suggestion: None,
+        fix: None,
+        explanation: None,
         evidence: None,
         read: None,
         consequences: Vec::new(),

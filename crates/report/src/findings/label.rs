@@ -1,6 +1,10 @@
 //! The labels of source lines.
 
-use powerfail_finding::{Code, DurableBy, Evidence, Finding, RecoveryOutcome, Role, SourcePlace};
+use powerfail_finding::{
+    Code, DurableBy, Evidence, Finding, Helper, RecoveryOutcome, Role, SourcePlace,
+};
+
+use crate::text::printable;
 
 /// The words for a place of a finding, and in which operation of a library it is, if it is in one.
 pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
@@ -8,6 +12,19 @@ pub(super) fn label(finding: &Finding, place: &SourcePlace) -> String {
     match operation(place) {
         Some(operation) => format!("{words}, in {operation}"),
         None => words,
+    }
+}
+
+/// The words for the line of a helper that a place calls.
+pub(super) fn helper_label(role: Role, helper: &Helper) -> String {
+    let does = match role {
+        Role::Flush => "flushes",
+        Role::Fence => "fences",
+        _ => "stores",
+    };
+    match &helper.function {
+        Some(function) => format!("`{}` {does} here, for its caller", printable(function)),
+        None => format!("this {does} for its caller"),
     }
 }
 
@@ -73,7 +90,9 @@ fn store(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) ->
             let failure = &evidence.failure;
             failure.lost_lines.is_empty() && place.event.is_some_and(|event| event < failure.event)
         });
+    let is_torn = evidence.is_some_and(|it| it.torn) && finding.places.first() == Some(place);
     match code {
+        _ if is_torn => "this store is torn: a part of it is durable, the rest is lost",
         Code::StoreNotAdded => "this store is not undone when the transaction is rolled back",
         _ if survives => "this store is durable, but what follows it is lost",
         Code::StoreNotFlushed if evidence.is_some() => match by {
@@ -87,7 +106,10 @@ fn store(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) ->
         Code::FlushNotFenced => "this store may be lost",
         Code::PublishedBeforeDurable if evidence.is_none() => "this store is not durable yet",
         Code::DirtyOverwrite => "this store is overwritten before it is durable",
-        Code::SharedFlush => "durable only if it shares the line that is flushed",
+        Code::SharedFlush => match by {
+            DurableBy::Flush => "durable only if it shares the line that is flushed",
+            DurableBy::Sync => "durable only if it shares a sector that is written back",
+        },
         Code::UnorderedFlushes => "this store may become durable before or after the others",
         Code::RedundantFlush => "this store is already durable",
         Code::NotRobust => "recovery misses this store",

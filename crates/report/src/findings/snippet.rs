@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{Annotation, AnnotationKind, Group, Origin, Snippet};
 use powerfail_finding::{Finding, SourcePlace};
 
-use super::label::label;
+use super::label::{helper_label, label};
 use crate::text::printable;
 
 /// Larger files are not written by hand.
@@ -91,27 +91,31 @@ pub(super) fn add_places<'f>(
     let mut primary_is_marked = false;
     for (index, place) in finding.places.iter().enumerate() {
         let words = label(finding, place);
-        let Some((file, span)) = marked(place, sources) else {
-            elsewhere.push(format!("{}: {words}", location(place, sources)));
-            continue;
-        };
-        let is_primary = index == 0;
-        primary_is_marked |= is_primary;
-        let position = snippets.iter().position(|(other, _)| *other == file);
-        let position = position.unwrap_or_else(|| {
-            snippets.push((file, Vec::new()));
-            snippets.len() - 1
-        });
-        let marks = &mut snippets[position].1;
-        match marks.iter_mut().find(|mark| mark.span == span) {
-            // Two labels at the same code would be drawn over each other.
-            Some(mark) if mark.words == words => {}
-            Some(mark) => mark.words = format!("{}; {words}", mark.words),
-            None => marks.push(Mark {
+        match marked(place.file.as_deref(), place.line, sources) {
+            Some((file, span)) => {
+                let is_primary = index == 0;
+                primary_is_marked |= is_primary;
+                add_mark(
+                    &mut snippets,
+                    file,
+                    Mark {
+                        span,
+                        words,
+                        is_primary,
+                    },
+                );
+            }
+            None => elsewhere.push(format!("{}: {words}", location(place, sources))),
+        }
+        if let Some(helper) = &place.helper
+            && let Some((file, span)) = marked(helper.file.as_deref(), helper.line, sources)
+        {
+            let mark = Mark {
                 span,
-                words,
-                is_primary,
-            }),
+                words: helper_label(place.role, helper),
+                is_primary: false,
+            };
+            add_mark(&mut snippets, file, mark);
         }
     }
     let mut elsewhere = elsewhere.into_iter();
@@ -150,10 +154,31 @@ impl Mark {
     }
 }
 
-fn marked(place: &SourcePlace, sources: &mut Sources<'_>) -> Option<(String, Range<usize>)> {
-    let (file, line) = (place.file.as_ref()?, place.line?);
+/// Adds a mark to those of its file.
+fn add_mark(snippets: &mut Vec<(String, Vec<Mark>)>, file: String, mark: Mark) {
+    let position = snippets.iter().position(|(other, _)| *other == file);
+    let position = position.unwrap_or_else(|| {
+        snippets.push((file, Vec::new()));
+        snippets.len() - 1
+    });
+    let marks = &mut snippets[position].1;
+    match marks.iter_mut().find(|known| known.span == mark.span) {
+        // Two labels at the same code would be drawn over each other.
+        Some(known) if known.words == mark.words => {}
+        Some(known) => known.words = format!("{}; {}", known.words, mark.words),
+        None => marks.push(mark),
+    }
+}
+
+/// Where the code of a line is, if its source can be read.
+fn marked(
+    file: Option<&str>,
+    line: Option<u32>,
+    sources: &mut Sources<'_>,
+) -> Option<(String, Range<usize>)> {
+    let (file, line) = (file?, line?);
     let span = code_span(sources.text(file)?, line)?;
-    Some((file.clone(), span))
+    Some((file.to_owned(), span))
 }
 
 /// A place in words: `map.c:17 in insert`, `map.c in insert`, `server+0x1234 in insert`.

@@ -77,6 +77,8 @@ pub(crate) fn finding(code: Code, message: &str, places: Vec<SourcePlace>) -> Fi
         count: 1,
         places,
         suggestion: None,
+        fix: None,
+        explanation: None,
         evidence: None,
         read: None,
         consequences: Vec::new(),
@@ -128,6 +130,7 @@ pub(crate) fn lost_store() -> Finding {
         next_good_event: None,
         trace: None,
         difference: Some("-1 = 2\n+\n unchanged".to_owned()),
+        torn: false,
         choices: Vec::new(),
     });
     finding
@@ -181,6 +184,7 @@ pub(crate) fn recovery_crash() -> Finding {
         next_good_event: Some(2_002),
         trace: None,
         difference: None,
+        torn: false,
         choices: Vec::new(),
     });
     finding

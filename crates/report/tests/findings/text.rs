@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use powerfail_finding::{Code, Races, RecoveryOutcome, Role, SourcePlace};
+use powerfail_finding::{Code, Helper, Races, RecoveryOutcome, Role, SourcePlace};
 use powerfail_report::findings::{TextOptions, notice};
 
 use powerfail_test_support::expected::assert_file;
@@ -20,6 +20,20 @@ fn assert_shown(name: &str, found: &str) {
 fn a_lost_store_with_an_inlined_call() {
     let base = folder();
     assert_shown("lost_store.txt", &shown(&lost_store(), &options(&base)));
+}
+
+#[test]
+fn a_helper_is_the_detail_of_its_caller() {
+    let base = folder();
+    let mut found = lost_store();
+    let store = &mut found.places[0];
+    store.helper = Some(Helper {
+        function: store.function.replace("insert".to_owned()),
+        file: store.file.clone(),
+        line: store.line.replace(15),
+    });
+    found.explanation = Some("recovery fails without it".to_owned());
+    assert_shown("helper.txt", &shown(&found, &options(&base)));
 }
 
 #[test]

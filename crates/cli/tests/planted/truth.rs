@@ -1,0 +1,166 @@
+//! What holds for every report, whatever the program: what is advised is verified, what is called lost is lost, and no
+//! two findings ask for opposite changes of one line.
+
+use powerfail_finding::{
+    Action, Change, Code, DurableBy, Finding, LostLine, Operation, Role, SourcePlace,
+};
+
+/// All sentences of findings that are not true, as far as the findings themselves tell.
+pub(crate) fn untruths(findings: &[Finding]) -> Vec<String> {
+    let each = findings
+        .iter()
+        .flat_map(|finding| [advises_unverified(finding), names_survivor(finding)])
+        .flatten();
+    each.chain(opposite_changes(findings)).collect()
+}
+
+fn advises_unverified(finding: &Finding) -> Option<String> {
+    let is_verified = finding
+        .fix
+        .as_ref()
+        .is_some_and(|fix| fix.verified && !fix.changes.is_empty());
+    let is_true = match &finding.suggestion {
+        Some(_) => is_verified,
+        None => finding.fix.is_none(),
+    };
+    let code = finding.code;
+    (!is_true).then(|| format!("{code} advises what is not verified: {finding:?}"))
+}
+
+/// A crash that loses lines has lost the store that comes first, unless the finding is about what survives.
+fn names_survivor(finding: &Finding) -> Option<String> {
+    let failure = &finding.evidence.as_ref()?.failure;
+    let is_about_survivor =
+        finding.code.class().is_of_reads() || finding.code == Code::StoreNotAdded;
+    if is_about_survivor || failure.lost_lines.is_empty() || failure.again.is_some() {
+        return None;
+    }
+    let store = finding.places.first().filter(|it| it.role == Role::Store)?;
+    let is_lost = failure
+        .lost_lines
+        .iter()
+        .any(|line| is_in(store, line, finding.durable_by));
+    let is_before = store.event.is_none_or(|event| event < failure.event);
+    let code = finding.code;
+    (!is_lost || !is_before)
+        .then(|| format!("{code} calls a store lost that survives: {finding:?}"))
+}
+
+fn is_in(store: &SourcePlace, line: &LostLine, by: DurableBy) -> bool {
+    let line_bytes = match by {
+        DurableBy::Flush => 64,
+        DurableBy::Sync => 512,
+    };
+    let (Some(begin), len) = (store.pool_offset, store.len_bytes.unwrap_or(1)) else {
+        return false;
+    };
+    begin < line.pool_offset + line_bytes && line.pool_offset < begin + len.max(1)
+}
+
+fn opposite_changes(findings: &[Finding]) -> Vec<String> {
+    let changes = findings.iter().filter_map(|it| it.fix.as_ref());
+    let changes: Vec<&Change> = changes.flat_map(|fix| &fix.changes).collect();
+    let removed = changes.iter().filter(|it| it.action == Action::Remove);
+    let is_opposite = |removed: &&&Change| {
+        let is_it = |inserted: &&Change| {
+            inserted.action == Action::Insert
+                && kind(inserted) == kind(removed)
+                && removed.line.is_some()
+                && (&inserted.file, inserted.line) == (&removed.file, removed.line)
+        };
+        changes.iter().any(is_it)
+    };
+    let opposite = removed.filter(is_opposite);
+    opposite
+        .map(|it| format!("opposite changes of one line: {it:?}"))
+        .collect()
+}
+
+const fn kind(change: &Change) -> Operation {
+    match change.operation {
+        Operation::Sync => Operation::Flush,
+        other => other,
+    }
+}
+
+mod tests {
+    use powerfail_finding::{Evidence, FailurePoint, Fix, RecoveryOutcome};
+
+    use super::*;
+
+    fn change(action: Action, line: u32) -> Change {
+        Change {
+            action,
+            operation: Operation::Flush,
+            event: 1,
+            file: Some("map.c".into()),
+            line: Some(line),
+            pool: None,
+            pool_offset: None,
+            len_bytes: None,
+        }
+    }
+
+    fn advised(action: Action, line: u32) -> Finding {
+        Finding {
+            suggestion: Some("do it".into()),
+            fix: Some(Fix::verified(vec![change(action, line)])),
+            ..Finding::new(Code::RedundantFlush, String::new(), Vec::new())
+        }
+    }
+
+    #[test]
+    fn opposite_changes_of_one_line_are_seen() {
+        let insert = || advised(Action::Insert, 7);
+        let remove = |line| advised(Action::Remove, line);
+        assert_eq!(untruths(&[insert(), remove(7)]).len(), 1);
+        assert_eq!(untruths(&[insert(), remove(8)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn advice_without_a_fix_is_seen() {
+        let words = Finding {
+            fix: None,
+            ..advised(Action::Insert, 7)
+        };
+        assert_eq!(untruths(&[words]).len(), 1);
+    }
+
+    #[test]
+    fn a_store_in_no_lost_line_is_seen() {
+        let shown = |offset| Finding {
+            evidence: Some(Evidence {
+                failure: FailurePoint {
+                    event: 9,
+                    lost_lines: vec![LostLine {
+                        pool: 0,
+                        pool_offset: 64,
+                        version: 0,
+                    }],
+                    again: None,
+                    filled: Vec::new(),
+                },
+                recovery: RecoveryOutcome::Content {
+                    output: String::new(),
+                },
+                last_good_event: None,
+                next_good_event: None,
+                trace: None,
+                difference: None,
+                torn: false,
+                choices: Vec::new(),
+            }),
+            ..Finding::new(
+                Code::StoreNotFlushed,
+                String::new(),
+                vec![SourcePlace {
+                    pool_offset: Some(offset),
+                    len_bytes: Some(8),
+                    ..SourcePlace::new(Role::Store)
+                }],
+            )
+        };
+        assert_eq!(untruths(&[shown(120)]), Vec::<String>::new());
+        assert_eq!(untruths(&[shown(128)]).len(), 1);
+    }
+}
