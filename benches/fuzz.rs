@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Not a criterion bench: it measures what is found within a time limit. Writes `docs/figures/fuzz-bugs.md`,
-//! `docs/figures/fuzz-figures.md`, `docs/figures/fuzz-paths.svg` and `docs/figures/fuzz-learning.md`; with `--minutes` it only prints them, unless
-//! `--write` is given as well. Needs gcc, PMDK and AFL++ (Debian's package afl++), and `powerfail` built in release
-//! mode, which `cargo xtask bench fuzz` builds. The machine should be otherwise idle.
+//! `docs/figures/fuzz-figures.md`, `docs/figures/fuzz-paths.svg` and `docs/figures/fuzz-learning.md`; with `--minutes` it
+//! only prints them, unless `--write` is given as well. Needs gcc, PMDK and AFL++ (Debian's package afl++), and
+//! `powerfail` built in release mode, which `cargo xtask bench fuzz` builds. The machine should be otherwise idle.
 
 #[path = "fuzz/afl.rs"]
 mod afl;
