@@ -128,6 +128,7 @@ impl<'t> Checker<'t> {
         let settings = OracleSettings {
             runtime: (instruments.runtime || plan.preload).then(|| Arc::clone(&self.runtime)),
             snapshot: instruments.snapshots,
+            confinement: self.recovery.confinement(),
             ..OracleSettings::default()
         };
         Ok(Oracle::new(plan, settings)?)

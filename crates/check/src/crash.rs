@@ -29,6 +29,7 @@ use powerfail_model::EventIndex;
 use powerfail_trace::{StackId, Trace};
 
 use crate::content::ExpectedContents;
+use crate::denials;
 use crate::eager;
 use crate::error::CheckError;
 use crate::event::{CheckStep, Observer};
@@ -96,6 +97,10 @@ pub(crate) fn crash<'t>(
     crashed.totals.events = events;
     crashed.notes.extend(contents.note());
     crashed.notes.extend(lint::note(&linted));
+    let denied = undisturbed.as_ref().and_then(|it| it.denied.as_ref());
+    crashed
+        .notes
+        .extend(denied.map(|it| format!("recovery was denied {it}")));
     if !opens_pool {
         crashed.totals.recovery_runs = runner.runs;
         return without_crashes(crashed, &linted, &mut places);
@@ -153,6 +158,13 @@ pub(crate) fn crash<'t>(
     crashed.notes.extend(places.notes());
     if !options.is_partial() && !crashed.is_interrupted {
         crashed.totals.not_checked = not_checked(&crashed.totals);
+    }
+    if !crashed.is_interrupted {
+        let is_interrupted = || observer.is_interrupted();
+        match denials::doubt(&mut crashed, runner, EventIndex(events), &is_interrupted) {
+            Err(CheckError::Interrupted) => crashed.is_interrupted = true,
+            doubted => doubted?,
+        }
     }
     if let Some(undisturbed) = &undisturbed {
         crashed

@@ -7,6 +7,8 @@ use powerfail_image::ImageError;
 use powerfail_oracle::OracleError;
 use powerfail_trace::TraceError;
 
+use crate::denials::Denials;
+
 /// An image on which recovery must succeed, because no crash made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undisturbed {
@@ -47,15 +49,17 @@ pub enum CheckError {
     Commit(#[from] powerfail_races::CommitError),
     /// Recovery fails where no crash is to blame.
     #[error(
-        "recovery fails without any crash, {image}: it {outcome}{}. Nothing can be blamed on crashes until it succeeds; \
-         see --recover",
-        remark(outcome)
+        "recovery fails without any crash, {image}: it {outcome}{}. {}",
+        remark(outcome),
+        remedy(denied.as_ref())
     )]
     Undisturbed {
         /// On what.
         image: Undisturbed,
         /// What it did.
         outcome: Box<RecoveryOutcome>,
+        /// What its confinement denied it.
+        denied: Option<Denials>,
     },
     /// The trace has no pool.
     #[error(
@@ -94,6 +98,14 @@ pub enum CheckError {
     Interrupted,
 }
 
+/// What to do about a recovery that fails without a crash.
+fn remedy(denied: Option<&Denials>) -> String {
+    match denied {
+        Some(denied) => format!("Recovery was denied {denied}"),
+        None => "Nothing can be blamed on crashes until it succeeds; see --recover".to_owned(),
+    }
+}
+
 /// The rest of the sentence about an outcome: that there is no output to show, and that it is not that of recovery.
 fn remark(outcome: &RecoveryOutcome) -> &'static str {
     match (outcome.output().is_empty(), outcome.command() == "checker") {
@@ -118,6 +130,7 @@ mod tests {
                 command: command.to_owned(),
                 output: output.to_owned(),
             }),
+            denied: None,
         };
         error.to_string()
     }

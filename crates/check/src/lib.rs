@@ -23,6 +23,7 @@ mod checker;
 mod confirm;
 mod content;
 mod crash;
+mod denials;
 mod diagnose;
 mod domain;
 mod eager;

@@ -12,7 +12,9 @@ use std::time::Duration;
 use powerfail_image::{Fill, FillExtent};
 use powerfail_lint::{LintOptions, Trust};
 use powerfail_model::{Atomicity, Domain, Rules};
-use powerfail_oracle::{CommandLine, Limits, Oracle, OracleSettings, Ready, RecoveryPlan, Server};
+use powerfail_oracle::{
+    CommandLine, Confinement, Limits, Oracle, OracleSettings, Ready, RecoveryPlan, Server,
+};
 use powerfail_protocol::shared::{DERANDOMISE_VARIABLE, DESOCK_VARIABLE};
 use powerfail_trace::Trace;
 use regex::bytes::Regex;
@@ -56,6 +58,12 @@ pub struct Recovery {
     pub memory_bytes: Option<u64>,
     /// Limit of the size of a file.
     pub file_bytes: Option<u64>,
+    /// Files and directories that it may write to, besides its pools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writable: Vec<PathBuf>,
+    /// It may write everywhere and use the network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unconfined: bool,
     /// The directory in which it runs.
     pub working_directory: PathBuf,
     /// What makes stores durable.
@@ -102,6 +110,8 @@ impl Recovery {
             fail_patterns: Vec::new(),
             memory_bytes: None,
             file_bytes: None,
+            writable: Vec::new(),
+            unconfined: false,
             working_directory,
             domain: Domain::default(),
             atomicity: Atomicity::default(),
@@ -143,7 +153,11 @@ impl Recovery {
     /// Fails if a command of recovery cannot be run, or a path that it needs does not exist. Needs no trace, so that
     /// a campaign can ask before it records anything.
     pub fn inspect(&self) -> Result<(), CheckError> {
-        Oracle::new(self.plan_without_trace(), OracleSettings::default())?;
+        let settings = OracleSettings {
+            confinement: self.confinement(),
+            ..OracleSettings::default()
+        };
+        Oracle::new(self.plan_without_trace(), settings)?;
         Ok(())
     }
 
@@ -189,6 +203,13 @@ impl Recovery {
             }
         }
         plan
+    }
+
+    /// What its commands may touch; `None` does not restrict them.
+    pub(crate) fn confinement(&self) -> Option<Confinement> {
+        (!self.unconfined).then(|| Confinement {
+            writable: self.writable.clone(),
+        })
     }
 
     /// The words of a command, with `{input}` replaced by the path of the input.

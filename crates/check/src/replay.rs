@@ -8,7 +8,9 @@ use std::process::Command;
 
 use powerfail_finding::{Code, Evidence, Finding, RecoveryOutcome, Role, UnsafeRead};
 use powerfail_image::{CursorOptions, ImageCursor, Layout, Patch, write_image};
-use powerfail_model::{CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset};
+use powerfail_model::{
+    CrashState, EventIndex, LineId, LineIndex, Place, PoolIndex, PoolOffset, Rules,
+};
 use powerfail_oracle::{PoolMapping, Substitution, Verdict};
 use powerfail_trace::{Pool, Trace};
 
@@ -85,7 +87,7 @@ impl<'a> Replay<'a> {
             (Some(evidence), _) => (
                 Basis::Crash(evidence),
                 evidence.failure.event,
-                state_of(evidence, recovery),
+                state_of(evidence, recovery.rules()),
                 overlay_of(evidence)?,
             ),
             (None, Some(read)) => (
@@ -237,8 +239,9 @@ impl<'a> Replay<'a> {
     }
 }
 
-fn state_of(evidence: &Evidence, recovery: &Recovery) -> CrashState {
-    let line_bytes = recovery.rules().domain.line_bytes() as u64;
+/// The crash state that shows a failure.
+pub(crate) fn state_of(evidence: &Evidence, rules: Rules) -> CrashState {
+    let line_bytes = rules.domain.line_bytes() as u64;
     let lost = evidence.failure.lost_lines.iter().map(|line| {
         let id = LineId {
             pool: PoolIndex(line.pool),
@@ -251,7 +254,8 @@ fn state_of(evidence: &Evidence, recovery: &Recovery) -> CrashState {
     }
 }
 
-fn overlay_of(evidence: &Evidence) -> Result<Vec<Patch>, CheckError> {
+/// What lies on top of it.
+pub(crate) fn overlay_of(evidence: &Evidence) -> Result<Vec<Patch>, CheckError> {
     let again = evidence.failure.again.iter();
     again
         .flat_map(|again| &again.written)

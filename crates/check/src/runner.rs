@@ -17,7 +17,7 @@ use powerfail_image::{
 };
 use powerfail_model::{CrashState, EventIndex, Place, PoolIndex, Rules};
 use powerfail_oracle::{
-    Backtrace, KillHandle, OpenWatch, Oracle, OracleError, PoolMapping, Slot, Verdict,
+    Backtrace, DeniedAccess, KillHandle, OpenWatch, Oracle, OracleError, PoolMapping, Slot, Verdict,
 };
 use powerfail_trace::Trace;
 use rustc_hash::FxBuildHasher;
@@ -164,6 +164,8 @@ pub(crate) struct Runner<'t> {
     recoveries: Vec<Slot>,
     /// Recovery has a command that prints what it recovered.
     dumps: bool,
+    /// It is restricted what recovery may touch.
+    is_confined: bool,
     /// Whether a pool was opened when recovery ran several times in a row, if that is known.
     pub(crate) has_opened: Option<bool>,
     /// Lines that look like failures, of recoveries that succeeded: one for each word.
@@ -198,6 +200,7 @@ impl<'t> Runner<'t> {
             images,
             recoveries: Vec::new(),
             dumps: oracle.plan().dump.is_some(),
+            is_confined: oracle.is_confined(),
             has_opened: None,
             suspects: BTreeMap::new(),
             runs: 0,
@@ -577,6 +580,26 @@ impl<'t> Runner<'t> {
         self.prepare_first(trial)?;
         self.runs += 1;
         Ok(self.recoveries[0].backtrace_of_crash()?)
+    }
+
+    /// What the confinement of recovery denies on an image, and how often. The run is not counted, because it shows
+    /// nothing about a crash.
+    pub(crate) fn denied(
+        &mut self,
+        trial: &Trial,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<(DeniedAccess, u64)>, CheckError> {
+        if !self.is_confined {
+            return Ok(Vec::new());
+        }
+        self.prepare_first(trial)?;
+        match self.run_prepared(is_interrupted, Slot::denied_accesses) {
+            // Where processes may not be traced, or are not to run any more, that is not known.
+            Err(CheckError::Oracle(OracleError::Start { .. } | OracleError::ZygoteDied)) => {
+                Ok(Vec::new())
+            }
+            denied => denied,
+        }
     }
 
     fn prepare_first(&mut self, trial: &Trial) -> Result<(), CheckError> {

@@ -252,7 +252,7 @@ impl Session<'_> {
             };
             match self.test(sieve, subject, &options) {
                 Ok(crashed) => others.push((scheduled, crashed)),
-                Err(SessionError::Check(CheckError::Undisturbed { image, outcome })) => {
+                Err(SessionError::Check(CheckError::Undisturbed { image, outcome, .. })) => {
                     let text = format!("recovery {outcome} {image} without any crash");
                     failures.push(failure(scheduled.seed, &text));
                 }

@@ -124,7 +124,7 @@ impl TraceTester {
         let crashed = checker.crash(&options, &mut Silent(is_interrupted));
         match crashed {
             Ok(crashed) => Ok(CrashTestResult::Findings(self.wanted(crashed.findings))),
-            Err(CheckError::Undisturbed { image, outcome }) => {
+            Err(CheckError::Undisturbed { image, outcome, .. }) => {
                 Ok(CrashTestResult::FailsUndisturbed(image, outcome))
             }
             Err(CheckError::NoPool) => Ok(CrashTestResult::NoPool),

@@ -64,6 +64,7 @@
 //! It creates no images, does not choose which to try, and does not format results.
 
 mod backup;
+mod denied;
 mod descriptors;
 mod environment;
 mod error;
@@ -80,6 +81,7 @@ mod substitute;
 mod verdict;
 mod zygote;
 
+pub use denied::DeniedAccess;
 pub use error::OracleError;
 pub use lazy::{
     Branch, Choice, ExploreRequest, LazyExecution, LazyExecutions, LineTable, LogKind, Logged,
@@ -87,7 +89,7 @@ pub use lazy::{
 };
 pub use opened::OpenWatch;
 pub use oracle::{Oracle, OracleSettings, PathMode, ProcessMode};
-pub use plan::{CommandLine, Limits, PoolMapping, RecoveryPlan, Server};
+pub use plan::{CommandLine, Confinement, Limits, PoolMapping, RecoveryPlan, Server};
 pub use ready::{Ready, ReadyError};
 pub use slot::{Isolation, KillHandle, Slot};
 pub use substitute::Substitution;

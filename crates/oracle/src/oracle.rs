@@ -12,8 +12,10 @@ use crate::descriptors;
 use crate::environment::environment;
 use crate::error::OracleError;
 use crate::hang::SharedKnowledge;
-use crate::message::{IsolationLevel, Setup};
-use crate::plan::{CommandLine, PoolMapping, RecoveryPlan, ResolvedCommand, ResolvedPlan};
+use crate::message::{IsolationLevel, Setup, Usage};
+use crate::plan::{
+    CommandLine, Confinement, PoolMapping, RecoveryPlan, ResolvedCommand, ResolvedPlan,
+};
 use crate::program;
 use crate::ready::Ready;
 use crate::slot::{Slot, StartedSlot};
@@ -53,6 +55,8 @@ pub struct OracleSettings {
     /// A program that calls [`serve_if_zygote`](crate::serve_if_zygote) at the beginning of `main`; `None` is
     /// this program.
     pub zygote: Option<PathBuf>,
+    /// What commands may touch; `None` does not restrict them.
+    pub confinement: Option<Confinement>,
     /// The bytes of the library of the runtime, which snapshots and exploring need.
     pub runtime: Option<Arc<[u8]>>,
     /// Whether to fork recoveries from snapshots where that works; [`Slot::snapshot_note`] says where it does
@@ -66,6 +70,8 @@ struct Attempt {
     level: IsolationLevel,
     /// Whether images are mounted over pools; otherwise paths are substituted.
     mounts_pools: bool,
+    /// Whether commands are confined, if the settings say so.
+    confines: bool,
 }
 
 /// Judges crash images by a plan.
@@ -93,7 +99,13 @@ impl Oracle {
             Some(directory) => current.join(directory),
             None => current,
         };
-        for path in plan.input.iter().chain([&working_directory]) {
+        let writable = settings.confinement.iter().flat_map(|it| &it.writable);
+        for path in plan
+            .input
+            .iter()
+            .chain([&working_directory])
+            .chain(writable)
+        {
             path.metadata().map_err(|source| OracleError::Path {
                 path: path.clone(),
                 source,
@@ -109,7 +121,7 @@ impl Oracle {
         let oracle = Self {
             runtime,
             environment: environment(&plan.environment),
-            attempts: attempts(settings.paths, settings.processes),
+            attempts: attempts(&settings),
             first_attempt: AtomicUsize::new(0),
             hangs: SharedKnowledge::default(),
             plan,
@@ -124,6 +136,11 @@ impl Oracle {
     /// The plan.
     pub fn plan(&self) -> &RecoveryPlan {
         &self.plan
+    }
+
+    /// Whether it is restricted what commands may touch.
+    pub const fn is_confined(&self) -> bool {
+        self.settings.confinement.is_some()
     }
 
     /// Makes a slot for these pools. Their private paths stay the same for all runs; the files there may change
@@ -155,19 +172,26 @@ impl Oracle {
                     reason: reasons.join("; "),
                 });
             }
+            if self.is_confined() && plan.limits.file_bytes.is_none() {
+                plan.limits.file_bytes = Some(longest_file(mappings));
+            }
             plan.busy_limit = plan
                 .busy_limit
                 .map(|limit| limit.max(time_to_read(mappings)));
+            let confinement = self.settings.confinement.clone();
             let setup = Setup {
                 level: attempt.level,
                 mounted_pools,
+                mappings: mappings.to_vec(),
+                confinement: confinement.filter(|_| attempt.confines),
+                usage: self.settings.confinement.is_some().then(usual_usage),
                 has_runtime: self.runtime.is_some(),
                 plan,
             };
             let runtime = self.runtime.as_ref();
             match Slot::start(&self.settings, runtime, &setup, mappings, &self.hangs)? {
                 StartedSlot::Ready(mut slot) => {
-                    slot.note_fallback(&reasons);
+                    slot.note_fallback(reasons);
                     self.first_attempt.store(number, Ordering::Relaxed);
                     return Ok(*slot);
                 }
@@ -273,27 +297,55 @@ fn time_to_read(mappings: &[PoolMapping]) -> Duration {
     Duration::from_millis(bytes / BYTES_PER_MS)
 }
 
+/// How long the files that confined commands write may become.
+fn longest_file(mappings: &[PoolMapping]) -> u64 {
+    const USUAL: u64 = 16 << 30;
+    const TIMES: u64 = 4;
+    let len = |it: &PoolMapping| it.private.metadata().map_or(0, |it| it.len());
+    let longest = mappings.iter().map(len).max().unwrap_or(0);
+    USUAL.max(longest.saturating_mul(TIMES))
+}
+
+/// How much confined commands may use: half of the memory of this machine, and more processes than any recovery needs.
+fn usual_usage() -> Usage {
+    const PROCESSES: u64 = 1000;
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| {
+        let kibibytes = line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?;
+        kibibytes.parse::<u64>().ok()
+    });
+    Usage {
+        memory_bytes: total.map_or(u64::MAX, |kibibytes| kibibytes * 1024 / 2),
+        processes: PROCESSES,
+    }
+}
+
 /// The kinds of isolation to try, best first.
-fn attempts(paths: PathMode, processes: ProcessMode) -> Vec<Attempt> {
-    let attempt = |level, mounts_pools| Attempt {
-        level,
-        mounts_pools,
+fn attempts(settings: &OracleSettings) -> Vec<Attempt> {
+    let OracleSettings {
+        paths, processes, ..
+    } = *settings;
+    let attempt = |level, mounts_pools| {
+        [true, false].map(|confines| Attempt {
+            level,
+            mounts_pools,
+            confines,
+        })
     };
     let mut attempts = Vec::new();
     if paths != PathMode::Substitute {
-        attempts.extend([
-            attempt(IsolationLevel::Full, true),
-            attempt(IsolationLevel::Mounts, true),
-        ]);
+        attempts.extend(attempt(IsolationLevel::Full, true));
+        attempts.extend(attempt(IsolationLevel::Mounts, true));
     }
     if paths != PathMode::Namespace {
-        attempts.extend([
-            attempt(IsolationLevel::Full, false),
-            attempt(IsolationLevel::None, false),
-        ]);
+        attempts.extend(attempt(IsolationLevel::Full, false));
+        attempts.extend(attempt(IsolationLevel::None, false));
     }
     if processes == ProcessMode::Group {
         attempts.retain(|it| it.level != IsolationLevel::Full);
+    }
+    if settings.confinement.is_none() {
+        attempts.retain(|it| !it.confines);
     }
     attempts
 }

@@ -78,6 +78,15 @@ pub struct Limits {
     pub file_bytes: Option<u64>,
 }
 
+/// Restricts what commands may touch: they write only to their pools, to private directories for temporary files and to
+/// what is named here, and reach nothing over the network but each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// Files and directories that they may write to, as absolute paths.
+    #[serde(with = "message::path::list")]
+    pub writable: Vec<PathBuf>,
+}
+
 /// What is run on each crash image, in this order: recovery (and the client, if it is a server), the
 /// checker, the dump.
 #[derive(Clone, Debug, Serialize, Deserialize)]

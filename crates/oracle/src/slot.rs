@@ -18,6 +18,7 @@ use std::time::Duration;
 use powerfail_finding::RecoveryOutcome;
 use powerfail_trace::Module;
 
+use crate::denied::DeniedAccess;
 use crate::error::OracleError;
 use crate::hang::SharedKnowledge;
 use crate::lazy::{SharedFile, write_pools};
@@ -44,7 +45,7 @@ pub struct Isolation {
     pub own_mounts: bool,
     /// Whether processes have a namespace of their own.
     pub own_processes: bool,
-    /// Why better isolation is not available; empty if both are.
+    /// Why better isolation or confinement is not available; empty if all of it is.
     pub reasons: Vec<String>,
 }
 
@@ -131,8 +132,12 @@ impl Slot {
         }
         slot.zygote.set_up(&slot.launch, slot.file.as_ref());
         match slot.zygote.receive()? {
-            SetupReply::Ready { placeholders } => {
+            SetupReply::Ready {
+                placeholders,
+                notes,
+            } => {
                 slot.placeholders = placeholders;
+                slot.isolation.reasons = notes;
                 Ok(StartedSlot::Ready(Box::new(slot)))
             }
             SetupReply::NotIsolated { reason } => Ok(StartedSlot::NotIsolated(reason)),
@@ -144,8 +149,9 @@ impl Slot {
     }
 
     /// Keeps the reasons why better isolation is not available.
-    pub(crate) fn note_fallback(&mut self, reasons: &[String]) {
-        self.isolation.reasons = reasons.to_vec();
+    pub(crate) fn note_fallback(&mut self, mut reasons: Vec<String>) {
+        reasons.append(&mut self.isolation.reasons);
+        self.isolation.reasons = reasons;
     }
 
     /// How far it is isolated.
@@ -216,6 +222,20 @@ impl Slot {
         }
     }
 
+    /// Runs the plan once more under ptrace, which is slower, to learn what its confinement denies, and how often.
+    pub fn denied_accesses(&mut self) -> Result<Vec<(DeniedAccess, u64)>, OracleError> {
+        let options = RunOptions {
+            start: StartMode::ExecuteAudited,
+            ..RunOptions::default()
+        };
+        let ran = self.request_run(options)?;
+        if ran.reply.is_verdict() {
+            Ok(ran.denied)
+        } else {
+            Err(self.error_of(ran.reply))
+        }
+    }
+
     /// The modules that each command had loaded when it was forked from a snapshot or explored, to resolve
     /// addresses in choices.
     pub fn modules(&mut self) -> Result<Vec<(Stage, Vec<Module>)>, OracleError> {
@@ -281,7 +301,7 @@ impl Slot {
         let cleared = self.remove_leftovers(&[]);
         self.zygote.set_up(&self.launch, self.file.as_ref());
         match self.zygote.receive() {
-            Ok(SetupReply::Ready { placeholders }) => {
+            Ok(SetupReply::Ready { placeholders, .. }) => {
                 self.placeholders = placeholders;
                 replaced.is_ok() && cleared.is_ok()
             }

@@ -5,10 +5,10 @@
 //! paths are the same in all of its recordings; nothing is left in that but the directory itself.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirEntry, File};
+use std::fs::{self, DirBuilder, DirEntry, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -24,6 +24,9 @@ use crate::options::RecordOptions;
 pub(crate) const POOL_PLACEHOLDER: &[u8] = b"{pool}";
 /// How the names of its directories begin. No other program uses it.
 const PREFIX: &str = "powerfail-fresh-";
+
+/// The mode of directories: other users neither read pools nor put files beside them.
+const OWNER_ONLY: u32 = 0o700;
 
 /// The path that `{pool}` stands for in a recording, for other threads. It is known before the target starts.
 #[derive(Clone, Debug, Default)]
@@ -196,7 +199,16 @@ impl GivenDirectory {
     /// Creates the directory if it does not exist, and removes what a killed recording left in it.
     pub(crate) fn new(directory: &Path) -> io::Result<Self> {
         let path = std::path::absolute(directory)?;
-        fs::create_dir_all(&path)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(OWNER_ONLY)
+            .create(&path)?;
+        // Its name can be predicted, so another user may have made it.
+        let metadata = path.symlink_metadata()?;
+        if !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
+            let found = format!("{} is not a directory of this user", path.display());
+            return Err(io::Error::other(found));
+        }
         let lock = File::open(&path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let given = Self { path, lock };
@@ -227,7 +239,10 @@ impl Directory {
     fn new(parent: &Path) -> io::Result<Self> {
         remove_left(parent);
         loop {
-            let path = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+            let path = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .permissions(fs::Permissions::from_mode(OWNER_ONLY))
+                .tempdir_in(parent)?;
             if let Some(directory) = Self::keep(path) {
                 return Ok(directory);
             }
@@ -288,8 +303,8 @@ fn remove_left(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use super::{
-        Directory, File, FlockOperation, GivenDirectory, Left, PREFIX, flock, fs, input_path,
-        pool_directory, remove_left,
+        Directory, File, FlockOperation, GivenDirectory, Left, OWNER_ONLY, PREFIX, PermissionsExt,
+        flock, fs, input_path, pool_directory, remove_left,
     };
 
     #[test]
@@ -310,6 +325,22 @@ mod tests {
         drop(two);
         assert!(path.join("other").exists());
         Ok(())
+    }
+
+    #[test]
+    fn directories_are_for_their_owner_only() {
+        let parent = tempfile::tempdir().unwrap();
+        let fresh = Directory::new(parent.path()).unwrap();
+        let given = GivenDirectory::new(&parent.path().join("given")).unwrap();
+        for path in [fresh.path.path(), given.path.as_path()] {
+            let mode = path.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, OWNER_ONLY, "{}", path.display());
+        }
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(&given.path, &link).unwrap();
+        drop(given);
+        let refused = GivenDirectory::new(&link).unwrap_err();
+        assert!(refused.to_string().contains("not a directory of this user"));
     }
 
     #[test]

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use powerfail_finding::RecoveryOutcome;
 use powerfail_model::EventIndex;
 use powerfail_oracle::Verdict;
 use powerfail_trace::Trace;
 
+use crate::denials::Denials;
 use crate::error::{CheckError, Undisturbed};
 use crate::event::{CheckStep, Observer};
 use crate::runner::{Runner, Trial};
-use crate::symptom::symptom_of;
+use crate::symptom::{Symptom, symptom_of};
 
 /// Recovery without a crash.
 pub(super) struct UndisturbedRecovery {
@@ -22,6 +24,8 @@ pub(super) struct UndisturbedRecovery {
     pub(super) dump: Option<Vec<u8>>,
     /// Words that look like failures in what it writes.
     pub(super) harmless_words: BTreeSet<String>,
+    /// What it was denied, although it succeeded.
+    pub(super) denied: Option<Denials>,
 }
 
 /// Runs recovery where no crash is to blame.
@@ -39,10 +43,8 @@ pub(super) fn undisturbed(
     let images = [Undisturbed::Final, Undisturbed::FinalAgain];
     for (image, verdict) in images.into_iter().zip(&verdicts) {
         if let Some(symptom) = symptom_of(verdict) {
-            return Err(CheckError::Undisturbed {
-                image,
-                outcome: Box::new(symptom.outcome),
-            });
+            let is_interrupted = || observer.is_interrupted();
+            return Err(failed(runner, &end, image, symptom, &is_interrupted)?);
         }
     }
     let opens_pool = runner.has_opened != Some(false);
@@ -53,21 +55,41 @@ pub(super) fn undisturbed(
     observer.progress(CheckStep::Undisturbed, 1, 2);
     // A pool that had content existed before.
     if trace.initial_images().next_run()?.is_some() {
-        let verdicts = runner.run_in_a_row(&Trial::prefix(EventIndex(0)), 1, &|| {
-            observer.is_interrupted()
-        })?;
+        let begin = Trial::prefix(EventIndex(0));
+        let verdicts = runner.run_in_a_row(&begin, 1, &|| observer.is_interrupted())?;
         if let Some(symptom) = verdicts.first().and_then(symptom_of) {
-            return Err(CheckError::Undisturbed {
-                image: Undisturbed::Initial,
-                outcome: Box::new(symptom.outcome),
-            });
+            let is_interrupted = || observer.is_interrupted();
+            let image = Undisturbed::Initial;
+            return Err(failed(runner, &begin, image, symptom, &is_interrupted)?);
         }
     }
+    let denied = Denials::of(runner.denied(&end, &|| observer.is_interrupted())?);
     let words = runner.take_suspects().into_keys();
     Ok(UndisturbedRecovery {
         each,
         opens_pool,
         dump,
         harmless_words: words.collect(),
+        denied,
+    })
+}
+
+/// Recovery failed although there was no crash: the set-up is wrong, or what recovery was denied is to blame.
+fn failed(
+    runner: &mut Runner<'_>,
+    trial: &Trial,
+    image: Undisturbed,
+    symptom: Symptom,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<CheckError, CheckError> {
+    // A hang is not caused by an error, and would be waited for once more.
+    let denied = match symptom.outcome {
+        RecoveryOutcome::Timeout { .. } => Vec::new(),
+        _ => runner.denied(trial, is_interrupted)?,
+    };
+    Ok(CheckError::Undisturbed {
+        image,
+        outcome: Box::new(symptom.outcome),
+        denied: Denials::of(denied),
     })
 }

@@ -310,6 +310,8 @@ pub(super) fn recovery(
         fail_patterns: patterns.map(|it| it.0.clone()).collect(),
         memory_bytes: recovery.memory_limit.map(Mebibytes::bytes),
         file_bytes: recovery.file_limit.map(Mebibytes::bytes),
+        writable: writable(&recovery.writable)?,
+        unconfined: recovery.no_confine,
         domain: domain(settings.domain, trace, observer),
         atomicity: recovery.atomicity,
         fill: failures.fill.map(|byte| byte.0),
@@ -320,6 +322,17 @@ pub(super) fn recovery(
         derandomise: trace.meta().note(DERANDOMISE_NOTE).is_some(),
         ..Recovery::new(recover, working_directory(trace))
     })
+}
+
+/// What recovery may write to, wherever it is run. That it exists is checked before recovery runs.
+fn writable(paths: &[PathBuf]) -> Result<Vec<PathBuf>, SessionError> {
+    let absolute = |path: &PathBuf| {
+        std::path::absolute(path).map_err(|source| SessionError::File {
+            path: path.clone(),
+            source,
+        })
+    };
+    paths.iter().map(absolute).collect()
 }
 
 /// The file that recovery reads, wherever it is run.

@@ -111,6 +111,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("time", "10m", "20m"),
     ("timeout", "30s", "40s"),
     ("trust", "libmine.so", "libother.so"),
+    ("writable", "logs", "data"),
 ];
 
 /// `--stacks` is a switch of `fuzz` and a choice of `record`.

@@ -226,6 +226,14 @@ fn apply_to_recovery(settings: &FuzzSettings, options: &mut CampaignOptions) {
         .file_limit
         .map(powerfail_config::Mebibytes::bytes)
         .or(recovery.file_bytes);
+    for path in given.writable.iter().flatten() {
+        // A path that cannot be made absolute is refused with the others that cannot be used.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        if !recovery.writable.contains(&path) {
+            recovery.writable.push(path);
+        }
+    }
+    recovery.unconfined = given.no_confine.unwrap_or(recovery.unconfined);
     if let Some(domain) = settings.domain {
         recovery.domain = domain;
         judging.is_domain_given = true;

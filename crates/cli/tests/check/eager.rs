@@ -311,7 +311,7 @@ fn an_interruption_keeps_what_was_found() {
         .arg(env!("CARGO_BIN_EXE_powerfail"))
         .args(["crash", "run.trace", "--format", "json", "--jobs", "1"])
         .args(["--strategy", "eager", "--recover", WAITING])
-        .args(["--timeout", "100s"])
+        .args(["--timeout", "100s", "--writable", "."])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

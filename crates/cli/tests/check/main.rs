@@ -10,6 +10,7 @@ mod budget;
 mod commits;
 mod common;
 mod configuration;
+mod confined;
 mod demo;
 mod derandomised;
 mod determinism;

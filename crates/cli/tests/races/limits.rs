@@ -38,7 +38,7 @@ fn an_interruption_keeps_what_is_known() {
         ])
         .arg(env!("CARGO_BIN_EXE_powerfail"))
         .args(["races", "run.trace", "--recover", RECOVER, "--jobs", "1"])
-        .args(["--timeout", "100s", "--format", "json"])
+        .args(["--timeout", "100s", "--format", "json", "--writable", "."])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

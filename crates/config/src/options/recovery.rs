@@ -37,6 +37,16 @@ options! {
         /// Limit of the length of files that recovery writes, in MiB
         [long, value_name = "MIB"]
         file_limit: Mebibytes,
+        /// File or directory that recovery may write to, besides its pools; can be repeated
+        ///
+        /// Recovery, checker, dump and client see the file system read-only. They write to the pools and to the
+        /// directory of the pools, which are crash images, and to /tmp, /var/tmp, /dev/shm and $TMPDIR, which are
+        /// private. Over the network they reach only each other.
+        [long, value_name = "PATH"]
+        writable: Vec<PathBuf> = Vec::new(),
+        /// Let recovery write to all files of the user and use the network
+        [long, num_args = 0, default_missing_value = "true"]
+        no_confine: bool = false,
         /// Unit that becomes durable in one piece [default: store]
         [long, value_name = "UNIT", value_parser = atomicities(), help_heading = "Hardware"]
         atomicity: Atomicity = Atomicity::default(),

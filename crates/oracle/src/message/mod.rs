@@ -15,5 +15,5 @@ pub(crate) use reply::{
     SystemFailure,
 };
 pub(crate) use request::{ExploreOptions, Patience, Request, RunOptions, StartMode};
-pub(crate) use setup::{IsolationLevel, Setup, SetupReply};
+pub(crate) use setup::{IsolationLevel, Setup, SetupReply, Usage};
 pub(crate) use wire::{receive, send};

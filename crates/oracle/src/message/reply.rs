@@ -9,6 +9,7 @@ use powerfail_trace::Module;
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::denied::DeniedAccess;
 use crate::hang::HangKnowledge;
 use crate::lazy::StageStart;
 use crate::message::{modules, path};
@@ -127,6 +128,8 @@ pub(crate) struct RunResult {
     pub(crate) shown: HangKnowledge,
     /// If it succeeded, lines that look like failures.
     pub(crate) suspects: Vec<SuspectLine>,
+    /// What was denied, and how often, if it was audited.
+    pub(crate) denied: Vec<(DeniedAccess, u64)>,
 }
 
 impl RunResult {
@@ -139,6 +142,7 @@ impl RunResult {
             snapshot_note: None,
             shown: HangKnowledge::default(),
             suspects: Vec::new(),
+            denied: Vec::new(),
         }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) enum StartMode {
     Execute,
     /// Each command is executed under ptrace, to learn where it crashes.
     ExecuteTraced,
+    /// Each command is executed under ptrace, to learn what it is denied.
+    ExecuteAudited,
     /// Commands are forked from snapshots where that works.
     ForkFromSnapshot,
 }

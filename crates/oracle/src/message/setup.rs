@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::message::{SystemFailure, path};
-use crate::plan::{PoolMapping, RecoveryPlan, ResolvedCommand};
+use crate::plan::{Confinement, PoolMapping, RecoveryPlan, ResolvedCommand};
 
 /// How far recovery is isolated from the rest of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,12 +18,25 @@ pub(crate) enum IsolationLevel {
     None,
 }
 
+/// How much of the machine the commands of a run may use together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    pub(crate) memory_bytes: u64,
+    pub(crate) processes: u64,
+}
+
 /// What a zygote needs to know before it starts anything.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) level: IsolationLevel,
     /// The pools over which their images are mounted; none if paths are substituted instead.
     pub(crate) mounted_pools: Vec<PoolMapping>,
+    /// All pools and their images.
+    pub(crate) mappings: Vec<PoolMapping>,
+    /// What commands may touch; `None` if that is not restricted.
+    pub(crate) confinement: Option<Confinement>,
+    /// How much commands may use; `None` if that is not restricted.
+    pub(crate) usage: Option<Usage>,
     /// Whether two descriptors follow: the runtime and the shared file.
     pub(crate) has_runtime: bool,
     /// The plan with programs found and everything but `{port}` substituted. Its environment is complete.
@@ -38,6 +51,8 @@ pub(crate) enum SetupReply {
         /// Files that it created in private directories, as mount points.
         #[serde(with = "path::list")]
         placeholders: Vec<PathBuf>,
+        /// Why commands are not fully confined.
+        notes: Vec<String>,
     },
     /// This level of isolation is not available here.
     NotIsolated { reason: String },

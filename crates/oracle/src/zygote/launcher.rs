@@ -16,6 +16,7 @@ use crate::ready::Ready;
 use crate::substitute::with_port;
 use crate::verdict::Stage;
 use crate::zygote::capture::{Capture, Patterns};
+use crate::zygote::file_access::FileAccess;
 use crate::zygote::processes::StartedCommand;
 use crate::zygote::runtime::Runtime;
 use crate::zygote::runtime_socket::RuntimeSocket;
@@ -51,6 +52,8 @@ pub(crate) struct Launcher {
     /// Whether standard error of a command that is executed has a pipe of its own.
     pub(crate) separates_errors: bool,
     pub(crate) runtime: Option<Runtime>,
+    /// What commands may touch, if that is restricted.
+    pub(crate) access: Option<FileAccess>,
 }
 
 impl Launcher {
@@ -59,6 +62,7 @@ impl Launcher {
         owns_namespace: bool,
         supervisors: &[i32],
         runtime: Option<Runtime>,
+        access: Option<FileAccess>,
     ) -> Self {
         let ready = match plan.server.as_ref().map(|it| &it.ready) {
             Some(Ready::Output(pattern)) => Some(pattern.clone()),
@@ -83,6 +87,7 @@ impl Launcher {
             port: 0,
             separates_errors: false,
             runtime,
+            access,
             plan,
         }
     }

@@ -3,11 +3,14 @@
 
 mod branches;
 mod capture;
+mod denial_log;
+mod file_access;
 mod hang_watch;
 mod isolate;
 mod launcher;
 mod lazy_tree;
 mod modules;
+mod network;
 mod plan_runner;
 mod pool_mounts;
 mod privileges;
@@ -16,6 +19,7 @@ mod run;
 pub(crate) mod runtime;
 mod runtime_socket;
 mod serve;
+mod siblings;
 mod signal_filter;
 mod snapshot;
 mod snapshots;
@@ -24,6 +28,7 @@ mod stack;
 mod step;
 mod system;
 mod tracer;
+mod usage;
 
 pub(crate) use serve::ZYGOTE_NAME;
 pub use serve::{serve_if_zygote, serve_if_zygote_with_expiry};

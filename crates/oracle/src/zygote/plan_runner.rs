@@ -9,15 +9,33 @@ use std::rc::Rc;
 use crate::hang::HangKnowledge;
 use crate::message::{
     ExploreOptions, ExploreReply, LazyReply, Refusal, RunOptions, RunReply, RunResult,
-    StageModules, StartMode,
+    StageModules, StartMode, Usage,
 };
 use crate::plan::ResolvedPlan;
+use crate::zygote::file_access::FileAccess;
 use crate::zygote::launcher::Launcher;
 use crate::zygote::processes::{Processes, Supervision};
 use crate::zygote::run::{EarlyEnd, Mode, Run};
 use crate::zygote::runtime::Runtime;
 use crate::zygote::snapshots::Snapshots;
 use crate::zygote::system;
+use crate::zygote::tracer::Tracer;
+
+/// What surrounds the commands of a plan.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// Processes that commands must not signal.
+    pub(crate) supervisors: Vec<i32>,
+    /// Whether this process is the first of its namespace.
+    pub(crate) owns_namespace: bool,
+    pub(crate) runtime: Option<Runtime>,
+    /// What commands may touch, if that is restricted.
+    pub(crate) access: Option<FileAccess>,
+    /// How much commands may use, if that is restricted.
+    pub(crate) usage: Option<Usage>,
+    /// For tests: readable when the current command is to time out.
+    pub(crate) expiry: Option<File>,
+}
 
 /// Runs a plan.
 #[derive(Debug)]
@@ -33,21 +51,42 @@ impl<'a> PlanRunner<'a> {
     pub(crate) fn new(
         plan: ResolvedPlan,
         socket: &'a UnixStream,
-        supervisors: &[i32],
-        owns_namespace: bool,
-        runtime: Option<Runtime>,
-        expiry: Option<File>,
+        surroundings: Surroundings,
     ) -> io::Result<Self> {
+        let Surroundings {
+            supervisors,
+            owns_namespace,
+            runtime,
+            access,
+            usage,
+            expiry,
+        } = surroundings;
         // An input that cannot be opened is an error of the set-up.
         File::open(Launcher::input(&plan))?;
         let plan = Rc::new(plan);
+        let launched = Rc::clone(&plan);
+        let max_bytes = plan.max_dump_bytes;
+        let mut supervision = Supervision::new(socket, owns_namespace, max_bytes, expiry)?;
+        supervision.usage = usage;
         Ok(Self {
-            supervision: Supervision::new(socket, owns_namespace, plan.max_dump_bytes, expiry)?,
-            launcher: Launcher::new(Rc::clone(&plan), owns_namespace, supervisors, runtime),
+            supervision,
+            launcher: Launcher::new(launched, owns_namespace, &supervisors, runtime, access),
             snapshots: Snapshots::default(),
             known: HangKnowledge::default(),
             plan,
         })
+    }
+
+    /// Removes the temporary files of earlier commands.
+    pub(crate) fn clear_temporary_files(&self) -> io::Result<()> {
+        let access = self.launcher.access.as_ref();
+        access.map_or(Ok(()), FileAccess::clear)
+    }
+
+    /// What is in directories for temporary files now stays there.
+    pub(crate) fn keep_temporary_files(&mut self) -> io::Result<()> {
+        let access = self.launcher.access.as_mut();
+        access.map_or(Ok(()), FileAccess::settle)
     }
 
     /// Runs all commands, up to the first failure.
@@ -64,6 +103,7 @@ impl<'a> PlanRunner<'a> {
             start != StartMode::ForkFromSnapshot && !options.with_outputs;
         let mut outputs = Vec::new();
         let mut suspects = Vec::new();
+        let mut denied = Vec::new();
         let mut from_snapshot = false;
         let mut shown = HangKnowledge::default();
         let used = system::time_of_children();
@@ -76,6 +116,9 @@ impl<'a> PlanRunner<'a> {
             // Whatever happened, no process is left behind.
             run.processes.end_all()?;
             from_snapshot = run.from_snapshot;
+            if let Some(tracer) = &mut run.processes.tracer {
+                denied = tracer.take_denied();
+            }
             shown = std::mem::take(&mut run.shown);
             let commands = run.processes.commands.iter();
             suspects = commands
@@ -111,6 +154,7 @@ impl<'a> PlanRunner<'a> {
             snapshot_note,
             shown,
             suspects,
+            denied,
         }
     }
 
@@ -171,7 +215,7 @@ impl<'a> PlanRunner<'a> {
 
     /// Ends all snapshots; they are made again when they are needed.
     pub(crate) fn end_snapshots(&mut self) -> io::Result<()> {
-        let mut processes = Processes::new(&mut self.supervision, false);
+        let mut processes = Processes::new(&mut self.supervision, None);
         self.snapshots.end(&mut processes)
     }
 
@@ -185,8 +229,12 @@ impl<'a> PlanRunner<'a> {
                 .local_addr()?
                 .port();
         }
-        let is_traced = mode == Mode::Run(StartMode::ExecuteTraced);
-        let processes = Processes::new(&mut self.supervision, is_traced);
+        let tracer = match mode {
+            Mode::Run(StartMode::ExecuteTraced) => Some(Tracer::default()),
+            Mode::Run(StartMode::ExecuteAudited) => Some(Tracer::of_denials()),
+            _ => None,
+        };
+        let processes = Processes::new(&mut self.supervision, tracer);
         let (launcher, snapshots) = (&mut self.launcher, &mut self.snapshots);
         let mut run = Run::new(
             &self.plan,

@@ -5,15 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+use rustix::mount::{UnmountFlags, mount_bind_recursive, unmount};
 
 use crate::plan::PoolMapping;
+use crate::zygote::file_access::{self, FileAccess};
+use crate::zygote::siblings::{self, Kind, open_directory, under};
 use crate::zygote::step::StepError;
 
 /// Files beside pools are copied, so that recovery can rename, change and remove them: each if it is not longer than
@@ -45,6 +46,10 @@ pub(crate) struct PoolMounts {
     made: Vec<PathBuf>,
     placeholders: Vec<PathBuf>,
     copies: Vec<CopiedFile>,
+    /// Private directories in which missing ones can be created.
+    scratch: Vec<PathBuf>,
+    /// Whether mounts are read-only unless they are made writable.
+    is_restricted: bool,
 }
 
 /// A copy of a file that lies beside a pool.
@@ -128,10 +133,21 @@ impl PoolMounts {
         mounts.sort_by_key(|mount| mount.at().components().count());
         Self {
             all: mounts,
-            made: Vec::new(),
-            placeholders: Vec::new(),
-            copies: Vec::new(),
+            ..Self::default()
         }
+    }
+
+    /// Images are mounted into a file system that is restricted.
+    pub(crate) fn within(&mut self, access: &FileAccess) {
+        self.is_restricted = true;
+        self.scratch = access.scratch().map(Into::into).collect();
+    }
+
+    fn make_writable(&self, at: &Path) -> io::Result<()> {
+        if self.is_restricted {
+            file_access::make_writable(at)?;
+        }
+        Ok(())
     }
 
     /// Mounts everything. Returns the files that were created in private directories as mount points.
@@ -177,13 +193,14 @@ impl PoolMounts {
                 if !at.is_dir() {
                     self.make_directory(at)?;
                 }
-                let mut siblings = siblings(at, pools)?;
+                let mut siblings = siblings::of(at, pools, MAX_SIBLINGS)?;
                 let original = open_directory(at)?;
                 let copied = self.copy_files(&original, source, &mut siblings, pools);
                 self.placeholders.extend(copied);
-                let names = make_placeholders(&original, source, &siblings)?;
+                let names = siblings::make_placeholders(&original, source, &siblings)?;
                 mount_bind_recursive(source, at)?;
-                mount_siblings(&original, at, &siblings)?;
+                self.make_writable(at)?;
+                siblings::mount_into(&original, at, &siblings)?;
                 self.placeholders
                     .extend(names.iter().map(|name| source.join(name)));
             }
@@ -194,12 +211,13 @@ impl PoolMounts {
                 }
                 if !at.exists() {
                     // Nothing is created in a directory of the user, only in one of ours.
-                    if !self.made.iter().any(|made| at.starts_with(made)) {
+                    if !self.is_ours(at) {
                         return Err(io::ErrorKind::NotFound.into());
                     }
                     File::create(at)?;
                 }
                 mount_bind_recursive(source, at)?;
+                self.make_writable(at)?;
             }
         }
         Ok(())
@@ -247,10 +265,21 @@ impl PoolMounts {
         copied
     }
 
+    /// Whether a missing entry can be created without changing a directory of the user: the directory that it would be
+    /// created in is one of ours.
+    fn is_ours(&self, path: &Path) -> bool {
+        let existing = path.ancestors().skip(1).find(|it| it.is_dir());
+        let ours = self.made.iter().chain(&self.scratch);
+        let is_in = |ours: &PathBuf| {
+            path.starts_with(ours) && existing.is_some_and(|it| is_same_mount(it, ours))
+        };
+        { ours }.any(is_in)
+    }
+
     /// Creates a missing directory for this namespace only: its nearest ancestor is replaced by a file system in
     /// memory, into which everything else is mounted again.
     fn make_directory(&mut self, path: &Path) -> io::Result<()> {
-        if self.made.iter().any(|made| path.starts_with(made)) {
+        if self.is_ours(path) {
             return fs::create_dir_all(path);
         }
         let ancestor = path
@@ -258,19 +287,15 @@ impl PoolMounts {
             .find(|it| it.is_dir())
             .filter(|it| it.parent().is_some())
             .ok_or(io::ErrorKind::NotFound)?;
-        let siblings = siblings(ancestor, &[])?;
+        let siblings = siblings::of(ancestor, &[], MAX_SIBLINGS)?;
         if siblings.len() > MAX_SIBLINGS {
             return Err(io::Error::other(
                 "the directory above it has too many entries",
             ));
         }
         let original = open_directory(ancestor)?;
-        let mode = original.metadata()?.permissions().mode() & 0o7777;
-        mount(c"powerfail", ancestor, c"tmpfs", MountFlags::empty(), None)?;
         self.made.push(ancestor.into());
-        fs::set_permissions(ancestor, fs::Permissions::from_mode(mode))?;
-        make_placeholders(&original, ancestor, &siblings)?;
-        mount_siblings(&original, ancestor, &siblings)?;
+        siblings::replace_by_memory(&original, ancestor, &siblings)?;
         fs::create_dir_all(path)
     }
 }
@@ -313,92 +338,13 @@ fn private_directory(
         .iter()
         .filter_map(|it| it.original.file_name().map(Into::into))
         .collect();
-    let crowded = siblings(at, &names).is_ok_and(|siblings| siblings.len() > MAX_SIBLINGS);
+    let crowded =
+        siblings::of(at, &names, MAX_SIBLINGS).is_ok_and(|siblings| siblings.len() > MAX_SIBLINGS);
     (pools.iter().all(fits) && alone && only_pools && !crowded && at.parent().is_some())
         .then(|| source.into())
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Directory,
-    Link,
-    File,
-}
-
-/// The other entries of a directory.
-fn siblings(directory: &Path, pools: &[OsString]) -> io::Result<Vec<(OsString, Kind)>> {
-    let mut siblings = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if pools.contains(&name) {
-            continue;
-        }
-        let kind = entry.file_type()?;
-        let kind = if kind.is_dir() {
-            Kind::Directory
-        } else if kind.is_symlink() {
-            Kind::Link
-        } else {
-            Kind::File
-        };
-        siblings.push((name, kind));
-        if siblings.len() > MAX_SIBLINGS {
-            break;
-        }
-    }
-    Ok(siblings)
-}
-
-fn open_directory(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
-        .open(path)
-}
-
-/// A path to an entry of a directory that may be mounted over by now.
-fn under(directory: &File, name: &OsStr) -> PathBuf {
-    Path::new("/proc/self/fd")
-        .join(directory.as_raw_fd().to_string())
-        .join(name)
-}
-
-/// Creates mount points for siblings; symbolic links are created again.
-fn make_placeholders(
-    original: &File,
-    place: &Path,
-    siblings: &[(OsString, Kind)],
-) -> io::Result<Vec<OsString>> {
-    let mut names = Vec::new();
-    for (name, kind) in siblings {
-        let at = place.join(name);
-        let made = match kind {
-            Kind::Directory => fs::create_dir(&at),
-            Kind::Link => fs::read_link(under(original, name))
-                .and_then(|target| std::os::unix::fs::symlink(target, &at)),
-            Kind::File => File::create_new(&at).map(drop),
-        };
-        match made {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-        names.push(name.clone());
-    }
-    Ok(names)
-}
-
-fn mount_siblings(original: &File, at: &Path, siblings: &[(OsString, Kind)]) -> io::Result<()> {
-    for (name, kind) in siblings {
-        if *kind == Kind::Link {
-            continue;
-        }
-        match mount_bind_recursive(under(original, name), at.join(name)) {
-            // It was removed in the meantime, or may not be accessed.
-            Ok(()) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
+fn is_same_mount(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|it| it.dev()).ok();
+    device(one).is_some() && device(one) == device(other)
 }

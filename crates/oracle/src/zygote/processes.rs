@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::message::Usage;
 use crate::verdict::Stage;
 use crate::zygote::branches::Branches;
 use crate::zygote::capture::Capture;
@@ -19,6 +20,7 @@ use crate::zygote::runtime_socket::{Received, RuntimeSocket, SentMessage};
 use crate::zygote::stack;
 use crate::zygote::system::{self, Waited};
 use crate::zygote::tracer::{self, Tracer};
+use crate::zygote::usage;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,8 @@ pub(crate) struct Supervision<'a> {
     pub(crate) max_content_bytes: u64,
     /// For tests: readable when the current command is to time out, instead of waiting for that.
     expiry: Option<File>,
+    /// How much commands may use, if that is restricted.
+    pub(crate) usage: Option<Usage>,
     /// Children that stay from run to run: snapshots.
     pub(crate) kept: Vec<i32>,
     /// The kernel's list of our children.
@@ -117,6 +121,7 @@ impl<'a> Supervision<'a> {
             signals: system::child_signals()?,
             owns_namespace,
             max_content_bytes,
+            usage: None,
             kept: Vec::new(),
             children: File::open("/proc/thread-self/children").ok(),
             buffer: vec![0; 64 << 10],
@@ -156,11 +161,11 @@ pub(crate) struct Processes<'s, 'a> {
 }
 
 impl<'s, 'a> Processes<'s, 'a> {
-    pub(crate) fn new(supervision: &'s mut Supervision<'a>, traced: bool) -> Self {
+    pub(crate) fn new(supervision: &'s mut Supervision<'a>, tracer: Option<Tracer>) -> Self {
         Self {
             supervision,
             commands: Vec::new(),
-            tracer: traced.then(Tracer::default),
+            tracer,
             all_ended: false,
             has_expired: false,
         }
@@ -189,6 +194,12 @@ impl<'s, 'a> Processes<'s, 'a> {
         }
         found.retain(|it| !self.supervision.kept.contains(it));
         found
+    }
+
+    /// What the processes of the run use beyond their limits, in words.
+    pub(crate) fn excess(&self) -> Option<String> {
+        let limits = self.supervision.usage.as_ref()?;
+        usage::excess(&self.descendants(), limits)
     }
 
     /// Whether a signal has stopped a process of the run.

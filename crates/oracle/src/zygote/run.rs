@@ -203,7 +203,9 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             // Clients and stop commands do not open pools.
             (Mode::Lazy, Stage::Client | Stage::Stop) => CommandObserver::None,
             (Mode::Lazy, _) => CommandObserver::Runtime,
-            (Mode::Run(StartMode::ExecuteTraced), _) => CommandObserver::Tracer,
+            (Mode::Run(StartMode::ExecuteTraced | StartMode::ExecuteAudited), _) => {
+                CommandObserver::Tracer
+            }
             (Mode::Run(_), _) => CommandObserver::None,
         };
         if observer == CommandObserver::Runtime {
@@ -414,6 +416,11 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
         self.processes.deadline(self.plan.timeout);
         let mut watch = self.watch(self.processes.commands[index].stage);
         while self.processes.commands[index].ended.is_none() && !self.processes.too_long(index) {
+            if Instant::now() >= watch.next()
+                && let Some(excess) = self.processes.excess()
+            {
+                return Err(self.exceeded(index, &excess));
+            }
             if self.hangs(&mut watch, index) {
                 return Ok(false);
             }
@@ -493,6 +500,17 @@ impl<'r, 's, 'a> Run<'r, 's, 'a> {
             }
             Some(end) => Err(self.failure(index, end, "")),
         }
+    }
+
+    /// Ends a command that uses too much.
+    fn exceeded(&mut self, index: usize, excess: &str) -> EarlyEnd {
+        if let Err(stopped) = self.stop_execution(index) {
+            return stopped;
+        }
+        if let Err(error) = self.processes.end_all() {
+            return EarlyEnd::Io(error);
+        }
+        self.failure(index, FailureKind::Signaled(libc::SIGKILL), excess)
     }
 
     fn hang(&mut self, index: usize, culprit: usize, note: &str) -> EarlyEnd {

@@ -11,12 +11,15 @@ use crate::message::{
     ExploreOptions, ExploreReply, IsolationLevel, LazyReply, Request, RunReply, RunResult, Setup,
     SetupReply, receive, send,
 };
+use crate::zygote::file_access::FileAccess;
 use crate::zygote::isolate;
 use crate::zygote::launcher::Launcher;
-use crate::zygote::plan_runner::PlanRunner;
+use crate::zygote::network;
+use crate::zygote::plan_runner::{PlanRunner, Surroundings};
 use crate::zygote::pool_mounts::PoolMounts;
 use crate::zygote::privileges;
 use crate::zygote::runtime::Runtime;
+use crate::zygote::step::StepError;
 use crate::zygote::system;
 
 /// The name, as `argv[0]`, of a process that is to be a zygote.
@@ -74,6 +77,17 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
         }
     };
     let mut mounts = PoolMounts::new(&setup.mounted_pools);
+    let mut notes = Vec::new();
+    let access = match confine(&setup, &mut notes) {
+        Ok(access) => access,
+        Err(error) => {
+            let reason = error.to_string();
+            return send(&socket, &SetupReply::NotIsolated { reason });
+        }
+    };
+    if let Some(access) = &access {
+        mounts.within(access);
+    }
     let placeholders = match mounts.mount() {
         Ok(placeholders) => placeholders,
         Err(error) => {
@@ -99,17 +113,16 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
         }
     }
     let input = Launcher::input(&setup.plan).to_path_buf();
-    let owns_namespace = setup.level == IsolationLevel::Full;
     privileges::reduce_for_commands();
-    let supervisors = host.supervisors(setup.level);
-    let runner = PlanRunner::new(
-        setup.plan,
-        &socket,
-        &supervisors,
-        owns_namespace,
+    let surroundings = Surroundings {
+        supervisors: host.supervisors(setup.level),
+        owns_namespace: setup.level == IsolationLevel::Full,
         runtime,
+        access,
+        usage: setup.usage,
         expiry,
-    );
+    };
+    let runner = PlanRunner::new(setup.plan, &socket, surroundings);
     let mut runner = match runner {
         Ok(runner) => runner,
         Err(error) => {
@@ -120,14 +133,14 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
             return send(&socket, &failed);
         }
     };
-    send(&socket, &SetupReply::Ready { placeholders })?;
+    runner.keep_temporary_files()?;
+    let ready = SetupReply::Ready {
+        placeholders,
+        notes,
+    };
+    send(&socket, &ready)?;
     while let Some(request) = receive(&socket)? {
-        let refreshed = match mounts.refresh() {
-            // A snapshot may refer to files that are no longer mounted.
-            Ok(true) => runner.end_snapshots(),
-            Ok(false) => Ok(()),
-            Err(error) => Err(error.into()),
-        };
+        let refreshed = prepare(&mut mounts, &mut runner);
         match (request, refreshed) {
             (request, Ok(())) => answer(request, &mut runner, &socket)?,
             (request @ (Request::Modules | Request::Learn(_)), Err(_)) => {
@@ -144,6 +157,34 @@ fn serve(expiry_variable: Option<&str>) -> io::Result<()> {
         }
     }
     runner.end_snapshots()
+}
+
+/// Restricts what commands may touch, as far as that is possible here. `notes` says what is not.
+fn confine(setup: &Setup, notes: &mut Vec<String>) -> Result<Option<FileAccess>, StepError> {
+    let Some(confinement) = &setup.confinement else {
+        return Ok(None);
+    };
+    if setup.level == IsolationLevel::None {
+        notes.push("commands are not confined, because there is no mount namespace".into());
+        return Ok(None);
+    }
+    if let Err(error) = network::enter() {
+        notes.push(format!("commands can use the network: {error}"));
+    }
+    let access = FileAccess::restrict(setup, &setup.mappings, &confinement.writable)?;
+    notes.extend_from_slice(access.notes());
+    Ok(Some(access))
+}
+
+/// Before each request, everything is as it was after the set-up.
+fn prepare(mounts: &mut PoolMounts, runner: &mut PlanRunner<'_>) -> io::Result<()> {
+    runner.clear_temporary_files()?;
+    if mounts.refresh()? {
+        // A snapshot may refer to files that are no longer mounted.
+        runner.end_snapshots()?;
+        runner.keep_temporary_files()?;
+    }
+    Ok(())
 }
 
 fn answer(request: Request, runner: &mut PlanRunner<'_>, socket: &UnixStream) -> io::Result<()> {

@@ -58,6 +58,8 @@ pub(crate) enum SnapshotObstacle {
     OutputClosed,
     #[error("it has a file open for writing before it opens its pool")]
     OpenForWriting,
+    #[error("there are temporary files before it opens its pool")]
+    TemporaryFiles,
     #[error("its open files cannot be examined: {0}")]
     Files(#[from] io::Error),
     #[error("its snapshot has ended")]

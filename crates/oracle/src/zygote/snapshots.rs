@@ -12,6 +12,7 @@ use crate::lazy::SharedFile;
 use crate::message::{Refusal, StageModules};
 use crate::plan::{ResolvedCommand, ResolvedPlan};
 use crate::verdict::Stage;
+use crate::zygote::file_access::FileAccess;
 use crate::zygote::launcher::{CommandObserver, Launcher};
 use crate::zygote::modules;
 use crate::zygote::processes::{Processes, StartedCommand};
@@ -189,6 +190,9 @@ impl Snapshots {
         let started = &mut processes.commands[index];
         let process = started.pid;
         let made = match (stopped, &launcher.runtime) {
+            (Ok(()), Some(_)) if launcher.access.as_ref().is_some_and(FileAccess::is_used) => {
+                Err(SnapshotObstacle::TemporaryFiles)
+            }
             (Ok(()), Some(runtime)) => Snapshot::new(started, runtime),
             (Ok(()), None) => Err(SnapshotObstacle::NoRuntime),
             (Err(obstacle), _) => Err(obstacle),

@@ -7,9 +7,12 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
@@ -116,6 +119,48 @@ pub(crate) fn child_signals() -> io::Result<OwnedFd> {
 pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
     // SAFETY: no pointers; there is one thread.
     check(unsafe { libc::unshare(flags) }).map(drop)
+}
+
+/// Attributes of mounts, by their values in `linux/mount.h`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MountAttributes(u64);
+
+impl MountAttributes {
+    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const READ_ONLY: Self = Self(0x1);
+    pub(crate) const NO_DEVICES: Self = Self(0x4);
+
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Sets and clears attributes of a mount and, if `deep`, of all mounts below it.
+pub(crate) fn change_mounts(
+    path: &Path,
+    set: MountAttributes,
+    clear: MountAttributes,
+    deep: bool,
+) -> io::Result<()> {
+    const RECURSIVE: libc::c_int = 0x8000;
+    // `struct mount_attr`: set, clear, propagation, user namespace.
+    let attributes = [set.0, clear.0, 0, 0];
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path and the attributes are locals, of which the length is passed.
+    let changed = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            if deep { RECURSIVE } else { 0 },
+            attributes.as_ptr(),
+            size_of_val(&attributes),
+        )
+    };
+    if changed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// Disables address randomisation for programs that are executed from now on.

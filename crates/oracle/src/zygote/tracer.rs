@@ -12,14 +12,19 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use crate::denied::DeniedAccess;
 use crate::verdict::Backtrace;
+use crate::zygote::denial_log::DenialLog;
 use crate::zygote::stack;
 
 const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
     | libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
-    | libc::PTRACE_O_TRACEEXEC;
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACESYSGOOD;
+/// How the kernel marks a stop at a system call.
+const SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
 
 /// Traces processes and threads from their first stop.
 #[derive(Debug, Default)]
@@ -29,9 +34,25 @@ pub(crate) struct Tracer {
     known: HashSet<i32>,
     /// The process that a fatal signal was for, and its stack.
     crashes: Vec<(i32, Backtrace)>,
+    /// What was denied, if that is asked for.
+    denials: Option<DenialLog>,
 }
 
 impl Tracer {
+    /// A tracer that also notes what is denied.
+    pub(crate) fn of_denials() -> Self {
+        Self {
+            denials: Some(DenialLog::default()),
+            ..Self::default()
+        }
+    }
+
+    /// What was denied so far, and how often.
+    pub(crate) fn take_denied(&mut self) -> Vec<(DeniedAccess, u64)> {
+        let denials = self.denials.as_mut();
+        denials.map(DenialLog::take).unwrap_or_default()
+    }
+
     /// Expects the first stop of a command that was started.
     pub(crate) fn expect(&mut self, pid: i32) {
         self.expected.insert(pid);
@@ -46,32 +67,46 @@ impl Tracer {
     /// Handles the stop of a tracee, and lets it continue.
     pub(crate) fn stopped(&mut self, pid: i32, status: i32) {
         let signal = libc::WSTOPSIG(status);
-        if self.expected.remove(&pid) {
+        if signal == SYSTEM_CALL {
+            if let Some(denials) = &mut self.denials {
+                denials.stopped(pid);
+            }
+            self.resume(pid, 0);
+        } else if self.expected.remove(&pid) {
             self.known.insert(pid);
             set_options(pid);
-            resume(pid, 0);
+            self.resume(pid, 0);
         } else if status >> 16 != 0 {
             // An event: a new child, which is traced too, or an exec.
-            resume(pid, 0);
+            self.resume(pid, 0);
         } else if self.known.insert(pid) && signal == libc::SIGSTOP {
             // The first stop of a new child.
-            resume(pid, 0);
+            self.resume(pid, 0);
         } else if !is_delivery(pid) {
-            resume(pid, 0);
+            self.resume(pid, 0);
         } else {
             if is_fatal(pid, signal)
                 && let Some(stack) = stack::of_stopped_thread(pid)
             {
                 self.crashes.push((process_of(pid), stack));
             }
-            resume(pid, signal);
+            self.resume(pid, signal);
         }
+    }
+
+    /// Lets a tracee run on, to its next system call if those count.
+    fn resume(&self, pid: i32, signal: i32) {
+        let request = match self.denials {
+            Some(_) => libc::PTRACE_SYSCALL,
+            None => libc::PTRACE_CONT,
+        };
+        resume(request, pid, signal);
     }
 }
 
 /// Lets a tracee continue to its end.
 pub(crate) fn let_go(pid: i32) {
-    resume(pid, libc::SIGKILL);
+    resume(libc::PTRACE_CONT, pid, libc::SIGKILL);
 }
 
 /// The registers of a stopped tracee.
@@ -136,11 +171,11 @@ fn set_options(pid: i32) {
     }
 }
 
-fn resume(pid: i32, signal: i32) {
+fn resume(request: libc::c_uint, pid: i32, signal: i32) {
     let nothing = ptr::null_mut::<libc::c_void>();
     // SAFETY: numbers only. An error means that the process has ended.
     unsafe {
-        libc::ptrace(libc::PTRACE_CONT, pid, nothing, libc::c_long::from(signal));
+        libc::ptrace(request, pid, nothing, libc::c_long::from(signal));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The oracle with real processes.
 
 mod backtraces;
+mod confined;
 mod exploring;
 mod hangs;
 mod hostile;

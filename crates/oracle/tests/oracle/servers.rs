@@ -22,7 +22,7 @@ fn served(recover: CommandLine, ready: &str, client: CommandLine) -> RecoveryPla
     plan
 }
 
-fn tcp() -> RecoveryPlan {
+pub(crate) fn tcp() -> RecoveryPlan {
     served(
         line(&["server", "tcp", "{port}", "{pool}"]),
         "port",

@@ -132,9 +132,9 @@ const fn not_checked_text(reason: NotChecked) -> (&'static str, &'static str) {
             "let recovery check what it recovers and exit with a code other than 0, or give a --checker or a --dump",
         ),
         NotChecked::NeedsFile => (
-            "recovery may need a file that crash images lack, so no correctness bug is certain",
-            "test the program without its journal, if it can be turned off; `--warnings` shows what recovery does without \
-             the file",
+            "recovery may need a file that crash images lack or that it may not write, so no correctness bug is certain",
+            "test the program without its journal, if it can be turned off, or allow recovery to write with --writable; \
+             `--warnings` shows what recovery does without the file",
         ),
     }
 }

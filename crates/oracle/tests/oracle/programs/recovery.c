@@ -2,7 +2,9 @@
 
 #define _GNU_SOURCE
 #include "expire.h"
+#include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -106,6 +108,12 @@ int main(int count, char **words) {
             int parent = syscall(SYS_pidfd_open, getppid(), 0);
             if (syscall(SYS_pidfd_send_signal, parent, SIGKILL, NULL, 0) != 0) return 97;
             pause();
+        } else if (strcmp(word, "connect") == 0) {
+            // An address that is reserved for documentation.
+            struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(9)};
+            address.sin_addr.s_addr = htonl(0xc6336401);
+            int outside = socket(AF_INET, SOCK_STREAM, 0);
+            if (connect(outside, (void *)&address, sizeof address) == 0 || errno != ENETUNREACH) return 89;
         } else if (strcmp(word, "unmount") == 0) {
             for (int mount = 0; mount < 2; mount++)
                 if (umount2(mount ? "/" : "/dev/shm", MNT_DETACH) == 0) return 98;
