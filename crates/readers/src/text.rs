@@ -104,5 +104,7 @@ pub(crate) fn pmemcheck_seeds() -> Vec<Vec<u8>> {
     vec![
         b"START|REGISTER_FILE;/mnt/pmem/pool;0x10000;0x2000;0x0|STORE;0x10040;0x2a;0x8|FLUSH;0x10040;0x40|FENCE|STOP\n".to_vec(),
         b"==7== START\n|REGISTER_FILE;p;0x10000;0x1000;0x0|REGISTER_FILE;q;0x30000;0x1000;0x1000|STORE;0x30001;0xffff;0x2;at a.c:3|FENCE|STOP".to_vec(),
+        // A mutation whose export was no log.
+        b"START|REGISTER_FILE;q;0x30000;0x1000;0x1000001;0xffff|FENCE|STOP".to_vec(),
     ]
 }

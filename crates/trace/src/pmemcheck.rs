@@ -85,6 +85,9 @@ pub enum OperationError {
     /// A range ends beyond the last address.
     #[error("the range ends beyond the last address")]
     Range,
+    /// A file is mapped at a lower address than its offset.
+    #[error("the file would begin before the first address")]
+    Offset,
 }
 
 type Result<T, E = PmemcheckError> = std::result::Result<T, E>;
@@ -174,6 +177,9 @@ fn operation(part: &str) -> Result<Option<Operation<'_>>, OperationError> {
             let (address, len_bytes, offset) = (number(fields)?, number(fields)?, number(fields)?);
             ensure_range(address, len_bytes)?;
             ensure_range(offset, len_bytes)?;
+            if offset > address {
+                return Err(OperationError::Offset);
+            }
             Some(Operation::Register {
                 path,
                 address,
@@ -213,7 +219,7 @@ impl Mappings {
                 path,
                 kind: PoolKind::File,
                 len_bytes: 0,
-                address: address.wrapping_sub(offset),
+                address: address - offset,
             });
             self.pools.len() - 1
         });
@@ -383,6 +389,9 @@ pub fn export(trace: &Trace, out: &mut dyn Write) -> Result<u64> {
             address,
             ..
         } = pool;
+        if address.checked_add((*len_bytes).max(1)).is_none() {
+            return Err(PmemcheckError::Address);
+        }
         let path = path.display();
         write!(out, "|REGISTER_FILE;{path};{address:#x};{len_bytes:#x};0x0")?;
     }
@@ -453,4 +462,39 @@ fn flush(out: &mut dyn Write, address: u64, len_bytes: u64) -> io::Result<()> {
     let first = address / LINE_BYTES * LINE_BYTES;
     let end = (address + len_bytes.max(1)).next_multiple_of(LINE_BYTES);
     write!(out, "|FLUSH;{first:#x};{:#x}", end - first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The trace of a log, as a log again.
+    fn exported(log: &str) -> Result<String> {
+        let mut bytes = Vec::new();
+        import(&Log::parse(log.as_bytes())?, b"", &mut bytes)?;
+        let mut out = Vec::new();
+        export(&Trace::from_bytes(bytes)?, &mut out)?;
+        Ok(String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn what_is_exported_is_a_log() {
+        let log = "START|REGISTER_FILE;q;0x3000;0x1000;0x1000|STORE;0x3001;0xffff;0x2|FENCE|STOP";
+        let again = exported(log).expect("a log");
+        Log::parse(again.as_bytes()).expect("what was exported is a log");
+    }
+
+    #[test]
+    fn a_file_that_would_begin_before_the_first_address_is_refused() {
+        let log = "START|REGISTER_FILE;q;0x30000;0x1000;0x1000001|FENCE|STOP";
+        let refused = exported(log).expect_err("it wraps around").to_string();
+        assert!(refused.contains("before the first address"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_that_would_end_beyond_the_last_address_is_not_exported() {
+        let log = "START|REGISTER_FILE;q;0xffffffffffff0000;0x1000;0x0|\
+                   REGISTER_FILE;q;0x10000000;0x1000;0x100000|FENCE|STOP";
+        exported(log).expect_err("its addresses wrap around");
+    }
 }
