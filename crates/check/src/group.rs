@@ -36,6 +36,8 @@ fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
             | Code::FlushNotFenced
             | Code::StoreNotAdded
             | Code::ObjectNotPersisted
+            | Code::NeighbourFlush
+            | Code::LateFlush
     );
     let is_of_one_add = matches!(finding.code, Code::DuplicateAdd | Code::AddWithoutStore);
     let is_of_a_read = finding.code.class().is_of_reads();

@@ -164,6 +164,10 @@ fn message(hit: &Hit, places: &[SourcePlace], remedy: Remedy) -> String {
         Code::UnorderedFlushes => {
             format!("one fence completes several flushes{here}, in any order")
         }
+        Code::NeighbourFlush => {
+            format!("the store{here} is durable only because it shares a line with what is flushed")
+        }
+        Code::LateFlush => format!("the store{here} stays dirty over many fences"),
         code => format!("{}{here}", code.title()),
     }
 }
@@ -190,9 +194,7 @@ fn without(hit: &Hit, at: &str, remedy: Remedy) -> String {
     let call = if hit.is_caller { "in the call " } else { "" };
     let verb = if hit.is_caller { "skip" } else { "remove" };
     if hit.caution == Some(Caution::OrdersThreads) {
-        format!(
-            "{verb} the {what} {call}at {at}, unless other threads need it: the flush after it does not"
-        )
+        format!("{verb} the {what} {call}at {at}, unless other threads need it")
     } else if hit.caution == Some(Caution::NeededFence) {
         format!(
             "{verb} the {what} {call}at {at}, but keep its fence, which completes other flushes"

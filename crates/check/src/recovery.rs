@@ -80,6 +80,9 @@ pub struct Recovery {
     /// Modules that are not trusted.
     #[serde(default)]
     pub no_trust: Vec<String>,
+    /// After how many fences a store that is not flushed is late. `None` is the usual number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty_fences: Option<u32>,
     /// The file that recovery reads as its standard input, or through `{input}` in its arguments. A bare file
     /// name is a file of the output directory. `None` is an empty input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,6 +121,7 @@ impl Recovery {
             fill: None,
             trust: Vec::new(),
             no_trust: Vec::new(),
+            dirty_fences: None,
             input: None,
             environment: Vec::new(),
             desock: false,
@@ -274,6 +278,7 @@ impl Recovery {
             domain: self.domain,
             trust: self.trusted(),
             warnings,
+            dirty_fences: self.dirty_fences.unwrap_or(LintOptions::DIRTY_FENCES),
         }
     }
 

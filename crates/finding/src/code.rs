@@ -36,6 +36,10 @@ pub enum Class {
     SharedFlush,
     /// Several flushes, in no order among themselves, under one fence.
     UnorderedFlushes,
+    /// A store that becomes durable by a flush that is made for other bytes of its line.
+    NeighbourFlush,
+    /// A store that is flushed only after many fences.
+    LateFlush,
     /// Recovery reads what no moment of the run had.
     Robustness,
     /// Recovery reads what is not surely durable.
@@ -147,6 +151,10 @@ codes! {
     UnorderedFlushes = "PF0602", UnorderedFlushes, Warning, "several unordered flushes under one fence";
     /// Recovery reads a later store and misses an earlier one.
     NotRobust = "PF0603", Robustness, Warning, "recovery reads what no moment of the run had";
+    /// A store that no flush is made for: it is durable because other bytes of its line are flushed.
+    NeighbourFlush = "PF0604", NeighbourFlush, Warning, "durable only because a neighbour is flushed";
+    /// A store that is not flushed before its thread has fenced many times.
+    LateFlush = "PF0605", LateFlush, Warning, "dirty over many fences";
     /// Recovery reads bytes that are not surely durable. A warning where no run shows that it matters.
     CrossFailureRace = "PF0701", CrossFailureRace, Error, "recovery reads what may not be durable";
     /// Recovery reads bytes that a commit variable says are not valid.
@@ -162,7 +170,7 @@ codes! {
 
 impl Class {
     /// All classes, in their order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Durability,
         Self::Atomicity,
         Self::Ordering,
@@ -175,6 +183,8 @@ impl Class {
         Self::DirtyOverwrite,
         Self::SharedFlush,
         Self::UnorderedFlushes,
+        Self::NeighbourFlush,
+        Self::LateFlush,
         Self::Robustness,
         Self::CrossFailureRace,
         Self::CrossFailureSemantic,
@@ -212,6 +222,8 @@ impl Class {
             Self::DirtyOverwrite => "dirty-overwrite",
             Self::SharedFlush => "shared-flush",
             Self::UnorderedFlushes => "unordered-flushes",
+            Self::NeighbourFlush => "neighbour-flush",
+            Self::LateFlush => "late-flush",
             Self::Robustness => "robustness",
             Self::CrossFailureRace => "cross-failure-race",
             Self::CrossFailureSemantic => "cross-failure-semantic",

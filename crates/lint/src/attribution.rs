@@ -281,6 +281,17 @@ impl<'t> Attribution<'t> {
         std::iter::successors(self.caller(node), |node| self.caller(*node))
     }
 
+    /// The user's frame that a stack lies in, whoever's business it is.
+    pub(crate) fn nearest_user(&self, stack: StackId) -> StackId {
+        let mut nodes = std::iter::once(stack).chain(self.callers(stack));
+        nodes.find(|node| self.is_user(*node)).unwrap_or(stack)
+    }
+
+    /// Whether a call is another one, or happens in it.
+    pub(crate) fn is_inside(&self, call: StackId, other: StackId) -> bool {
+        call == other || self.callers(call).any(|outer| outer == other)
+    }
+
     /// Whether two nodes have the same frame, regardless of the caller.
     pub(crate) fn same_frame(&self, one: StackId, other: StackId) -> bool {
         let frame = |node| self.trace.stack_node(node).map(|node| node.frame);

@@ -22,6 +22,7 @@ use crate::transactions::Partner;
 pub(crate) fn hits(mut pass: Pass<'_>, trace: &Trace) -> Result<Linted> {
     let out_of_scope = pass.out_of_scope;
     pass.end_calls();
+    pass.end_all_lucky();
     count_overwrites(&mut pass);
     count_losses(&mut pass, trace);
     let mut hits = useless_calls(&mut pass);
@@ -253,7 +254,11 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
         FxHashMap::default();
     for (code, tally) in pass.tallies.into_iter() {
         let distinct = match code {
-            Code::SharedFlush | Code::UnorderedFlushes | Code::StoreNotAdded => 1,
+            Code::SharedFlush
+            | Code::UnorderedFlushes
+            | Code::NeighbourFlush
+            | Code::LateFlush
+            | Code::StoreNotAdded => 1,
             _ => tally.first.len(),
         };
         let of = |place: usize| {
@@ -303,7 +308,9 @@ fn by_frames(pass: Pass<'_>, trace: &Trace) -> Vec<Hit> {
 /// The parts of the events of a hit, in their order.
 fn roles(code: Code) -> &'static [Role] {
     match code {
-        Code::FlushNotFenced => &[Role::Store, Role::Flush],
+        Code::FlushNotFenced | Code::NeighbourFlush | Code::LateFlush => {
+            &[Role::Store, Role::Flush]
+        }
         Code::PublishedBeforeDurable => &[Role::Store, Role::Publish],
         Code::StoreNotAdded => &[Role::Store, Role::Transaction],
         Code::DirtyOverwrite => &[Role::Store, Role::Overwrite],

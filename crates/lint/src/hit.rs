@@ -31,7 +31,7 @@ pub struct Hit {
 pub enum Caution {
     /// The line of the flush also has a fence, which completes other flushes.
     NeededFence,
-    /// The fence is an mfence, which also orders threads.
+    /// The fence is an mfence, or a locked operation that does its work, which also orders threads.
     OrdersThreads,
 }
 

@@ -17,7 +17,11 @@
 //!    that are flushed: then the flush was forgotten.
 //! 5. Words that locked operations write are locks and counters unless they hold pointers, and are
 //!    not missed when they are lost.
-//! 6. What trusted libraries do among themselves is not reported; see [`Trust`].
+//! 6. A fence that also orders threads, such as an mfence, is judged only where it can be meant for nothing else.
+//! 7. What trusted libraries do among themselves is not reported; see [`Trust`].
+//!
+//! Two warnings go beyond it: a store that only the flush of a neighbour makes durable (`pass/neighbour.rs`), and one that
+//! stays dirty over many fences, which section 5 of Yat's paper proposes.
 //!
 //! When something is durable is decided as `powerfail-model` does, by another machine: this one keeps
 //! no versions, only the newest store to each byte, which is what makes it fast.

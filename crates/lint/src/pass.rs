@@ -2,6 +2,7 @@
 
 mod durable;
 mod flush;
+mod neighbour;
 mod publish;
 mod request;
 mod store;
@@ -11,17 +12,20 @@ use std::collections::BTreeMap;
 
 use powerfail_model::{Domain, Event, PoolIndex};
 use powerfail_trace::{
-    Annotation, Body, EventBlock, MarkKind, Record, Result, Scope, ScopeChange, StackId, Trace,
+    AnnotatedRange, Annotation, Body, EventBlock, MarkKind, Record, Result, Scope, ScopeChange,
+    StackId, Trace,
 };
 use rustc_hash::FxHashMap;
 
+use self::neighbour::LuckyStore;
 use crate::attribution::{Attribution, Symbols};
 use crate::finish;
 use crate::hit::Linted;
 use crate::lines::{LINE_BYTES, LineSlot, Lines, flag as line_flag};
 use crate::options::LintOptions;
 use crate::publish::{AddressMap, Publish};
-use crate::stores::Stores;
+use crate::ranges::PoolRange;
+use crate::stores::{Store, Stores};
 use crate::tally::{Calls, Seen, Tallies};
 use crate::threads::{Promise, Threads};
 use crate::transactions::Transactions;
@@ -53,6 +57,8 @@ pub fn lint(
 pub(crate) struct Pass<'t> {
     pub(crate) domain: Domain,
     warnings: bool,
+    dirty_fences: u32,
+    is_single_thread: bool,
     pub(crate) users: Attribution<'t>,
     pub(crate) lines: Lines,
     pub(crate) stores: Stores,
@@ -75,6 +81,10 @@ pub(crate) struct Pass<'t> {
     /// Lines that were flushed along with what other code stored beside it: by which flush, of which thread. Who stored
     /// the rest still has to flush it.
     lucky_lines: FxHashMap<LineSlot, (StackId, u32)>,
+    /// Stores that are durable, or will be, by a flush that is made for other bytes, by line.
+    lucky_stores: BTreeMap<(PoolIndex, u64), Vec<LuckyStore>>,
+    /// Stores that the present flush covers after many fences.
+    late_stores: Vec<Store>,
     /// For each stack, whether a store of it was ever flushed.
     pub(crate) flushed_sites: Vec<bool>,
     /// Overwrites in lines that are not flushed yet.
@@ -103,6 +113,8 @@ impl<'t> Pass<'t> {
         Self {
             domain: options.domain,
             warnings: options.warnings,
+            dirty_fences: options.dirty_fences,
+            is_single_thread: trace.threads().len() == 1,
             users: Attribution::new(trace, &options.trust, symbols),
             lines: Lines::new(trace.pools()),
             stores: Stores::default(),
@@ -119,6 +131,8 @@ impl<'t> Pass<'t> {
             full_fences: Calls::default(),
             completing_fences: FxHashMap::default(),
             lucky_lines: FxHashMap::default(),
+            lucky_stores: BTreeMap::new(),
+            late_stores: Vec::new(),
             flushed_sites: vec![false; trace.stack_count() as usize + 1],
             overwrites: FxHashMap::default(),
             publishes: FxHashMap::default(),
@@ -157,11 +171,23 @@ impl<'t> Pass<'t> {
             stack: record.stack,
             silent: !in_scope || self.threads.get(record.thread.0).in_creation,
         };
+        // It is not an event of its own: flushes follow.
+        if let Some(range) = flush_range(record) {
+            self.threads.get(now.thread).flush_range = Some(range);
+            return;
+        }
         let is_flush = matches!(record.body, Body::Pm(Event::Flush { .. }));
-        if !is_flush && self.threads.get(now.thread).call.is_some() {
-            self.end_call(now.thread);
+        if !is_flush {
+            let thread = self.threads.get(now.thread);
+            thread.flush_range = None;
+            if thread.call.is_some() {
+                self.end_call(now.thread);
+            }
         }
         self.end_idle_fence(now, is_flush);
+        if !matches!(record.body, Body::Pm(Event::Fence(_))) {
+            self.threads.get(now.thread).last_fence = None;
+        }
         if matches!(record.body, Body::Pm(_) | Body::VolatileFlush { .. }) {
             self.events += 1;
             self.out_of_scope += u64::from(!in_scope);
@@ -206,11 +232,24 @@ impl<'t> Pass<'t> {
         self.volatile_flushes = Calls::default();
         self.full_fences = Calls::default();
         self.overwrites.clear();
+        self.lucky_stores.clear();
         self.publishes.clear();
         self.transactions.forget();
         self.stores.silence();
         self.out_of_scope = self.events;
     }
+}
+
+/// The range that a library is about to flush for the user, if a record says so.
+fn flush_range(record: &Record<'_>) -> Option<PoolRange> {
+    let Body::Mark(mark) = record.body else {
+        return None;
+    };
+    if mark.kind != MarkKind::Annotation(Annotation::FlushRange) {
+        return None;
+    }
+    let range = AnnotatedRange::all(mark.payload).next()?;
+    PoolRange::of_mark(range)
 }
 
 /// The bytes of a line from `start` on, as bits.

@@ -46,6 +46,8 @@ pub(crate) struct Store {
     pub(crate) flush_event: u64,
     pub(crate) flush_stack: StackId,
     pub(crate) thread: u32,
+    /// How often its thread had fenced when these bytes were last flushed or first stored to.
+    pub(crate) fences: u32,
     pub(crate) flags: u8,
 }
 

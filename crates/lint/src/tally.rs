@@ -58,7 +58,11 @@ impl Tallies {
         let user = |place: usize| places.get(place).map_or(StackId::NONE, |seen| seen.user);
         // A warning is one line of code, whatever it met there.
         let other = match code {
-            Code::SharedFlush | Code::UnorderedFlushes | Code::StoreNotAdded => StackId::NONE,
+            Code::SharedFlush
+            | Code::UnorderedFlushes
+            | Code::NeighbourFlush
+            | Code::LateFlush
+            | Code::StoreNotAdded => StackId::NONE,
             _ => user(1),
         };
         let tally = self

@@ -5,6 +5,7 @@ use powerfail_trace::StackId;
 
 use crate::attribution::User;
 use crate::lines::LineSlot;
+use crate::ranges::PoolRange;
 use crate::tally::Seen;
 
 /// A promise of a thread's next fence: what the line holds up to an event becomes durable.
@@ -29,6 +30,14 @@ pub(crate) struct FlushCall {
     pub(crate) first_stack: StackId,
 }
 
+/// A fence that orders threads as well, with nothing to wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdleFence {
+    pub(crate) seen: Seen,
+    /// The same function has fenced right before, and there is only one thread.
+    pub(crate) repeats: bool,
+}
+
 /// Lines that a client request flushes: flushes of them follow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requested {
@@ -44,8 +53,14 @@ pub(crate) struct Thread {
     pub(crate) call: Option<FlushCall>,
     /// A flush or a non-temporal store since the last fence instruction.
     pub(crate) worked: bool,
+    /// Fence instructions of the user's that had something to wait for.
+    pub(crate) fences: u32,
+    /// The range that the next flushes are made for, as a library says.
+    pub(crate) flush_range: Option<PoolRange>,
     /// The last event was an mfence, and there was nothing to wait for.
-    pub(crate) idle_fence: Option<Seen>,
+    pub(crate) idle_fence: Option<IdleFence>,
+    /// The last event was a fence instruction of this user's frame.
+    pub(crate) last_fence: Option<User>,
     pub(crate) in_transaction: bool,
     pub(crate) in_creation: bool,
     pub(crate) requested: Option<Requested>,

@@ -48,6 +48,8 @@ pub const FREE: u32 = HAS_RANGES | 0x0131;
 pub const PUBLISH: u32 = HAS_RANGES | 0x0132;
 /// The range is the first byte of a pool of libpmemobj that was created or opened.
 pub const OPEN: u32 = HAS_RANGES | 0x0133;
+/// The thread asks a library to flush a range: the flushes that follow are made for it.
+pub const FLUSH_RANGE: u32 = HAS_RANGES | 0x0134;
 /// The heap of the target begins to write for itself: no failure points of the thread until it is done.
 pub const HEAP_BEGIN: u32 = 0x0140;
 /// The heap has finished, and what it has written is durable.

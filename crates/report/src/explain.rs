@@ -45,6 +45,8 @@ pub const fn page(code: Code) -> &'static str {
         Code::SharedFlush => page!("PF0601"),
         Code::UnorderedFlushes => page!("PF0602"),
         Code::NotRobust => page!("PF0603"),
+        Code::NeighbourFlush => page!("PF0604"),
+        Code::LateFlush => page!("PF0605"),
         Code::CrossFailureRace => page!("PF0701"),
         Code::CrossFailureSemantic => page!("PF0702"),
         Code::UninitialisedRead => page!("PF0703"),

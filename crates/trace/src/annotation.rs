@@ -97,6 +97,8 @@ mod table {
         Publish = HAS_RANGES | 0x0132, "publish";
         /// The range is the first byte of a pool of libpmemobj that was created or opened.
         Open = HAS_RANGES | 0x0133, "open";
+        /// The thread asks a library to flush a range: the flushes that follow are made for it.
+        FlushRange = HAS_RANGES | 0x0134, "flush-range";
         /// The target's heap begins to write its own data: no failure points of the thread until it ends.
         HeapBegin = 0x0140, "heap-begin";
         /// The heap has written its data, and it is durable.
@@ -228,6 +230,7 @@ mod tests {
             (A::Free, mark::FREE),
             (A::Publish, mark::PUBLISH),
             (A::Open, mark::OPEN),
+            (A::FlushRange, mark::FLUSH_RANGE),
             (A::HeapBegin, mark::HEAP_BEGIN),
             (A::HeapEnd, mark::HEAP_END),
             (A::AsynchronousSync, mark::ASYNCHRONOUS_SYNC),

@@ -124,6 +124,9 @@ pub(super) fn lint(
         domain: domain(settings.domain, trace, observer),
         trust: Trust::with(&report.trust, &report.no_trust),
         warnings: report.shows_warnings(),
+        dirty_fences: report
+            .dirty_fences
+            .map_or(LintOptions::DIRTY_FENCES, Whole::to_u32),
     }
 }
 
@@ -317,6 +320,7 @@ pub(super) fn recovery(
         fill: failures.fill.map(|byte| byte.0),
         trust: report.trust.clone(),
         no_trust: report.no_trust.clone(),
+        dirty_fences: report.dirty_fences.map(Whole::to_u32),
         input: recovery_input(recovery.recover_input.as_deref())?,
         environment: Recovery::environment_that_matters(),
         derandomise: trace.meta().note(DERANDOMISE_NOTE).is_some(),

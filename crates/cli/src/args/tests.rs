@@ -62,6 +62,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("deny", "warnings", "warnings"),
     ("depth", "2", "3"),
     ("dict", "a.dict", "b.dict"),
+    ("dirty-fences", "3", "4"),
     ("domain", "eadr", "pagecache"),
     ("dump", "./dump {pool}", "true"),
     ("execs", "1000", "2000"),

@@ -241,6 +241,10 @@ fn apply_to_recovery(settings: &FuzzSettings, options: &mut CampaignOptions) {
     if let Some(atomicity) = given.atomicity {
         recovery.atomicity = atomicity;
     }
+    recovery.dirty_fences = report
+        .dirty_fences
+        .map(powerfail_config::Whole::to_u32)
+        .or(recovery.dirty_fences);
     add(&mut recovery.trust, report.trust.iter().flatten());
     add(&mut recovery.no_trust, report.no_trust.iter().flatten());
 }

@@ -69,6 +69,12 @@ groups! {
     durability_in_c: "durability", "c";
     durability_in_cpp: "durability", "cc";
     durability_in_rust: "durability", "rs";
+    late_flush_in_c: "late-flush", "c";
+    late_flush_in_cpp: "late-flush", "cc";
+    late_flush_in_rust: "late-flush", "rs";
+    neighbour_flush_in_c: "neighbour-flush", "c";
+    neighbour_flush_in_cpp: "neighbour-flush", "cc";
+    neighbour_flush_in_rust: "neighbour-flush", "rs";
     ordering_in_c: "ordering", "c";
     ordering_in_cpp: "ordering", "cc";
     ordering_in_rust: "ordering", "rs";

@@ -6,7 +6,7 @@ use powerfail_finding::Code;
 use powerfail_model::Domain;
 
 use super::{appended, options, sections};
-use crate::value::{Deny, Format, Only, domains};
+use crate::value::{Deny, Format, Only, Whole, domains};
 
 options! {
     /// The persistence domain.
@@ -23,6 +23,9 @@ options! {
         /// Also report warnings, such as several stores under one flush or unordered flushes under one fence
         [long, num_args = 0, default_missing_value = "true"]
         warnings: bool = false,
+        /// With --warnings, report a store that is not flushed before its thread has fenced this often [default: 10]
+        [long, value_name = "N"]
+        dirty_fences: Whole<1, { u32::MAX as u64 }>,
         /// Count warnings as bugs; implies --warnings
         [long, value_enum, value_name = "WHAT"]
         deny: Deny,

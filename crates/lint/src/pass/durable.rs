@@ -6,9 +6,10 @@ use powerfail_model::{Domain, FenceKind, PoolIndex, PoolOffset};
 use super::{Moment, Pass, mask};
 use crate::attribution::User;
 use crate::lines::{LINE_BYTES, LineSlot, OpenSlot, flag as line_flag};
+use crate::ranges::PoolRange;
 use crate::stores::{END, flag};
 use crate::tally::Seen;
-use crate::threads::bit;
+use crate::threads::{IdleFence, bit};
 
 impl Pass<'_> {
     pub(super) fn fence_event(&mut self, now: Moment, kind: FenceKind) {
@@ -16,12 +17,15 @@ impl Pass<'_> {
         let reported = user.is_attributed() && !now.silent;
         let thread = self.threads.get(now.thread);
         let worked = thread.worked;
+        let before = thread.last_fence.take();
         if user.is_attributed() && !thread.promises.is_empty() {
             let is_site = user.node() == now.stack;
             self.completing_fences.insert(user.node(), is_site);
         }
         if kind != FenceKind::Locked {
             thread.worked = false;
+            thread.fences += u32::from(reported && worked);
+            thread.last_fence = Some(user).filter(|_| reported);
         }
         if reported && kind == FenceKind::Sfence && self.domain != Domain::PageCache {
             let seen = Seen::new(now.event, now.stack, user);
@@ -32,7 +36,9 @@ impl Pass<'_> {
             if worked {
                 self.full_fences.add(seen, false);
             } else {
-                self.threads.get(now.thread).idle_fence = Some(seen);
+                let repeats = self.is_single_thread
+                    && before.is_some_and(|before| self.is_same_function(before, user));
+                self.threads.get(now.thread).idle_fence = Some(IdleFence { seen, repeats });
             }
         }
         if reported && self.warnings && kind != FenceKind::Locked {
@@ -43,23 +49,29 @@ impl Pass<'_> {
 
     /// A fence that orders threads as well was the last event of its thread, and had nothing to wait for. If the same
     /// function flushes next, the fence is meant for that, and useless: a line's own stores come before its flush anyway.
-    /// Otherwise it may be there for other threads.
+    /// It is useless as well if the same function has just fenced, and there is no other thread. Otherwise it may be there
+    /// for other threads.
     #[inline]
     pub(super) fn end_idle_fence(&mut self, now: Moment, is_flush: bool) {
-        /// How many calls may lie between the function and its fence or flush.
-        const CALLS_MAX: usize = 2;
-        let Some(fence) = self.threads.get(now.thread).idle_fence.take() else {
+        let Some(IdleFence { seen, repeats }) = self.threads.get(now.thread).idle_fence.take()
+        else {
             return;
         };
+        let fence = self.users.of_order(seen.stack);
         let flush = self.users.of_order(now.stack);
-        let is_leading = is_flush && flush.is_attributed() && {
-            let mut around = self.users.callers(fence.user).take(CALLS_MAX);
-            around.any(|call| {
-                let mut others = self.users.callers(flush.node()).take(CALLS_MAX);
-                others.any(|other| other == call)
-            })
-        };
-        self.full_fences.add(fence, is_leading);
+        let is_leading = is_flush && flush.is_attributed() && self.is_same_function(fence, flush);
+        self.full_fences.add(seen, is_leading || repeats);
+    }
+
+    /// Whether two flushes or fences are those of one function, or of functions that it calls.
+    fn is_same_function(&self, one: User, other: User) -> bool {
+        /// How many calls may lie between the function and its fence or flush.
+        const CALLS_MAX: usize = 2;
+        let mut around = self.users.callers(one.node()).take(CALLS_MAX);
+        around.any(|call| {
+            let mut others = self.users.callers(other.node()).take(CALLS_MAX);
+            others.any(|other| other == call)
+        })
     }
 
     /// One fence completes the flushes of several lines.
@@ -153,6 +165,11 @@ impl Pass<'_> {
             let last = offset.0.saturating_add(len_bytes - 1) / unit;
             let end = last.saturating_add(1).saturating_mul(unit);
             self.note_synced(pool, start, end);
+            self.forget_lucky(PoolRange {
+                pool,
+                offset: PoolOffset(start),
+                len: end - start,
+            });
             for slot in self.open_lines_in(pool, start / LINE_BYTES, (end - 1) / LINE_BYTES) {
                 useful = true;
                 self.flush_line(now, slot, Some((now.event, now.stack)));

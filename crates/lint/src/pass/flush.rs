@@ -4,7 +4,7 @@ use powerfail_finding::Code;
 use powerfail_model::{Domain, FlushKind, Place, PoolIndex};
 use powerfail_trace::StackId;
 
-use super::{Moment, Pass};
+use super::{Moment, Pass, words};
 use crate::attribution::User;
 use crate::lines::{LINE_BYTES, LineSlot, OpenSlot, flag as line_flag, writer};
 use crate::stores::{END, Store, flag};
@@ -38,6 +38,10 @@ impl Pass<'_> {
                 let open = self.lines.opened(open);
                 open.dirty || open.flushers & bit(now.thread) == 0
             });
+        if self.warnings {
+            let extent = self.extent(now, at);
+            self.note_neighbours(now, slot, extent);
+        }
         if !is_requested {
             self.count_flush(now, at.pool, number, useful);
         }
@@ -109,11 +113,7 @@ impl Pass<'_> {
             let flush = self.users.of_order(now.stack).node();
             let mut around = self.users.callers(flush);
             let made_for = around.find(|call| calls.contains(call));
-            made_for.is_some_and(|call| {
-                let is_inside =
-                    |it: StackId| it == call || self.users.callers(it).any(|outer| outer == call);
-                !calls.iter().all(|it| is_inside(*it))
-            })
+            made_for.is_some_and(|call| !calls.iter().all(|it| self.users.is_inside(*it, call)))
         };
         self.calls = calls;
         misses
@@ -158,7 +158,7 @@ impl Pass<'_> {
         for thread in 0..self.threads.count() {
             self.end_call(thread);
             if let Some(fence) = self.threads.get(thread).idle_fence.take() {
-                self.full_fences.add(fence, false);
+                self.full_fences.add(fence.seen, fence.repeats);
             }
         }
     }
@@ -172,6 +172,7 @@ impl Pass<'_> {
     ) {
         let line = self.lines.line_mut(slot);
         line.flags |= line_flag::EVER_FLUSHED;
+        let locked_words = line.locked_words;
         let Some(open) = line.open() else {
             return;
         };
@@ -199,12 +200,34 @@ impl Pass<'_> {
                         None => newest = Some(*store),
                         Some(_) => other = Some(*store),
                     }
+                    let fences = self.threads.get(store.thread).fences - store.fences;
+                    if fences >= self.dirty_fences && locked_words & words(store.live) == 0 {
+                        self.late_stores.push(*store);
+                    }
                 }
             }
             slot = store.next;
         }
         if let (Some(newest), Some(other)) = (newest, other) {
             self.shared_flush(now, &other, &newest);
+        }
+        self.late_flush(now);
+    }
+
+    /// A flush covers stores after which their thread has fenced many times.
+    fn late_flush(&mut self, now: Moment) {
+        while let Some(store) = self.late_stores.pop() {
+            if self.domain != Domain::Adr
+                || store.flags & (flag::PLAIN | flag::TRANSACTION) != flag::PLAIN
+            {
+                continue;
+            }
+            let of_store = self.users.of_store(store.stack);
+            let places = [
+                Seen::new(store.event, store.stack, of_store),
+                self.seen_flush(now),
+            ];
+            self.tallies.add(Code::LateFlush, &places);
         }
     }
 

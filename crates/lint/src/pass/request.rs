@@ -3,7 +3,7 @@
 //! Flushes that follow such a request count as flushes, and are not judged: they may be next to
 //! instructions of the same library that do the work, before them or after.
 
-use powerfail_model::PoolIndex;
+use powerfail_model::{PoolIndex, PoolOffset};
 use powerfail_protocol::request::pmemcheck;
 use powerfail_trace::{AnnotatedRange, Annotation, Mark};
 
@@ -86,6 +86,11 @@ impl Pass<'_> {
         if range.len == 0 {
             return;
         }
+        self.forget_lucky(PoolRange {
+            pool,
+            offset: PoolOffset(range.offset),
+            len: range.len,
+        });
         let first = range.offset / LINE_BYTES;
         for slot in self.open_lines_in(pool, first, (end - 1) / LINE_BYTES) {
             let start = self.lines.id(slot).1 * LINE_BYTES;

@@ -71,6 +71,7 @@ impl Pass<'_> {
         if piece.iter().any(|byte| *byte != 0) {
             flags |= flag::NONZERO;
         }
+        self.end_lucky(slot, mask);
         let line = self.lines.line_mut(slot);
         if kind == StoreKind::Locked {
             line.locked_words |= words(mask);
@@ -79,7 +80,8 @@ impl Pass<'_> {
             line.flags |= line_flag::WRITTEN_SINCE_FLUSH;
             line.writers |= writer(now.thread);
         }
-        let new = Store {
+        let fences = self.threads.get(now.thread).fences;
+        let mut new = Store {
             next: END,
             stack: now.stack,
             event: now.event,
@@ -89,6 +91,7 @@ impl Pass<'_> {
             flush_event: NO_FLUSH,
             flush_stack: StackId::NONE,
             thread: now.thread,
+            fences,
             flags,
         };
         let judged = self.domain == Domain::Adr
@@ -98,7 +101,7 @@ impl Pass<'_> {
         let open = self.lines.open(slot);
         let mut head = self.lines.opened(open).stores;
         if head != END {
-            self.overwrite(&mut head, slot, &new, judged);
+            new.fences = self.overwrite(&mut head, slot, &new, judged);
         }
         let opened = self.lines.opened_mut(open);
         opened.stores = self.stores.add(Store { next: head, ..new });
@@ -110,9 +113,17 @@ impl Pass<'_> {
         }
     }
 
-    /// Takes from the older stores of a line the bytes that `new` replaces.
-    pub(super) fn overwrite(&mut self, head: &mut u32, slot: LineSlot, new: &Store, judged: bool) {
+    /// Takes from the older stores of a line the bytes that `new` replaces. Gives the number of fences since when they
+    /// are dirty.
+    pub(super) fn overwrite(
+        &mut self,
+        head: &mut u32,
+        slot: LineSlot,
+        new: &Store,
+        judged: bool,
+    ) -> u32 {
         let mut judged_store = None;
+        let mut fences = new.fences;
         let publishes = &mut self.publishes;
         self.stores.retain(head, |old| {
             if old.live & new.written == 0 {
@@ -129,6 +140,9 @@ impl Pass<'_> {
             {
                 judged_store = Some(*old);
             }
+            if old.thread == new.thread && !old.has(flag::FLUSHED) {
+                fences = fences.min(old.fences);
+            }
             if old.has(flag::PUBLISH) {
                 publishes.remove(&old.event);
                 old.flags &= !flag::PUBLISH;
@@ -139,6 +153,7 @@ impl Pass<'_> {
         if let Some(old) = judged_store {
             self.dirty_overwrite(slot, &old, new);
         }
+        fences
     }
 
     /// A value was replaced before it was flushed. That counts if the line is flushed at some time.

@@ -40,8 +40,17 @@ impl Default for Script {
 }
 
 impl Script {
+    /// A trace of a program with this many threads.
+    pub(crate) fn with_threads(threads: u32) -> Self {
+        Self::new(&[], threads)
+    }
+
     /// A trace that begins with these bytes at these offsets.
     pub(crate) fn with_image(image: &[(u64, &[u8])]) -> Self {
+        Self::new(image, 3)
+    }
+
+    fn new(image: &[(u64, &[u8])], threads: u32) -> Self {
         let options = WriterOptions {
             events_per_block: 5,
             ..WriterOptions::default()
@@ -69,7 +78,7 @@ impl Script {
             };
             writer.define_module(&module).expect("a module");
         }
-        for os_id in 0..3 {
+        for os_id in 0..threads {
             let thread = Thread { os_id, name: None };
             writer.define_thread(&thread).expect("a thread");
         }

@@ -105,8 +105,8 @@ pub fn orders(function: u64) -> bool {
     function_name(function).is_some_and(|name| !WITHOUT.contains(&name))
 }
 
-/// Whether the function of a [`LIBRARY_ENTER`](super::LIBRARY_ENTER) stores what and where its caller says, and nothing of its
-/// own.
+/// Whether the function of a [`LIBRARY_ENTER`](super::LIBRARY_ENTER) stores and flushes what and where its caller says, and
+/// nothing of its own.
 pub fn stores_for_caller(function: u64) -> bool {
     function_name(function).is_some_and(|name| {
         name.starts_with("pmemobj_mem") || name.ends_with("persist") || name.ends_with("flush")

@@ -75,6 +75,7 @@ fn add(finding: &Finding, place: &SourcePlace) -> &'static str {
     // The first place is to blame; another one came before it.
     let is_first = finding.places.first() == Some(place);
     match finding.code {
+        Code::StoreNotAdded => "this range is added instead, but never stored to",
         _ if !is_first => "added here",
         Code::DuplicateAdd => "added again here",
         Code::AddWithoutStore => "added here, but never stored to",
@@ -110,6 +111,8 @@ fn store(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) ->
             DurableBy::Flush => "durable only if it shares the line that is flushed",
             DurableBy::Sync => "durable only if it shares a sector that is written back",
         },
+        Code::NeighbourFlush => "no flush is made for this store",
+        Code::LateFlush => "this store is flushed late",
         Code::UnorderedFlushes => "this store may become durable before or after the others",
         Code::RedundantFlush => "this store is already durable",
         Code::NotRobust => "recovery misses this store",
@@ -135,6 +138,8 @@ fn flush(finding: &Finding, evidence: Option<&Evidence>, place: &SourcePlace) ->
         (Code::VolatileFlush, _) => "this address is not in a pool",
         (Code::SharedFlush, _) => "this flush serves several stores",
         (Code::UnorderedFlushes, _) => "this flush is not ordered with the others",
+        (Code::NeighbourFlush, _) => "this flush is made for other bytes of the line",
+        (Code::LateFlush, _) => "flushed only here",
         (_, Moment::Here) => "power fails before this flush",
         (_, Moment::Later) => "this flush comes too late",
         (_, Moment::Unknown) => "flushed here",

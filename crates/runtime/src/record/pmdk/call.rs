@@ -73,7 +73,8 @@ pub(super) use original;
 /// Where a function of PMDK is. A library that was loaded by `dlopen` with `RTLD_LOCAL` is not among
 /// those that come after us.
 pub(super) fn find(name: &'static str) -> usize {
-    const LIBRARIES: [&str; 3] = [
+    const LIBRARIES: [&str; 4] = [
+        "libpmem.so.1\0",
         "libpmemobj.so.1\0",
         "libpmemlog.so.1\0",
         "libpmemblk.so.1\0",

@@ -1,0 +1,23 @@
+// powerfail: needs = "-lpmem"
+// powerfail: flags = "--deny warnings --only neighbour-flush,durability,redundant-flush"
+// A range that ends before the second field.
+#include <libpmem.h>
+
+#include "../../programs/pm.h"
+
+struct root {
+	uint64_t entries;
+	uint64_t last;
+};
+
+int main(int argc, char **argv)
+{
+	PM_REQUIRE(argc == 2);
+	struct root *root = pm_open(argv[1], 4096);
+	for (uint64_t i = 1; i <= 3; i++) {
+		root->entries = i;
+		root->last = 100 + i; // expect: PF0604
+		pmem_persist(&root->entries, sizeof(root->entries));
+	}
+	return 0;
+}
