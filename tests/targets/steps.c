@@ -469,6 +469,9 @@ static void lock_outside(void)
 	__asm__ volatile("lock addq $1, %0" : "+m"(word) : : "cc", "memory");
 	__asm__ volatile("lock addq $1, %0" : "+m"(word) : : "cc", "memory");
 	__asm__ volatile("lock orq $0, (%%rsp)" ::: "cc", "memory");
+	__asm__ volatile("lock addl $0, (%%rsp)" ::: "cc", "memory");
+	__asm__ volatile("lock andb $-1, %0" : "+m"(word) : : "cc", "memory");
+	__asm__ volatile("lock andb $0x7f, %0" : "+m"(word) : : "cc", "memory");
 	__asm__ volatile("xchgq %1, %0" : "+m"(word), "+r"(value) : : "memory");
 	__asm__ volatile("lock cmpxchgq %2, %0" : "+m"(word), "+a"(seen) : "r"(value) : "cc", "memory");
 	__asm__ volatile("lock cmpxchg16b %0"

@@ -47,6 +47,16 @@ impl Site {
         &self.bytes[..self.len_bytes()]
     }
 
+    /// The fence that it is if it is a locked operation on volatile memory. One that leaves its memory as it is does the
+    /// work of an mfence and nothing else.
+    pub fn locked_fence(&self) -> EventKind {
+        if keeps_memory(&self.instruction) {
+            EventKind::Mfence
+        } else {
+            EventKind::FenceLocked
+        }
+    }
+
     /// Where the target continues behind it.
     pub fn resume_address(&self) -> u64 {
         match self.action {
@@ -64,6 +74,22 @@ impl Site {
             Action::Quiet => false,
         }
     }
+}
+
+/// Whether a locked operation leaves its memory as it is, whatever that holds. Compilers and programs use it as a fence
+/// that is faster than mfence: `lock orq $0, (%rsp)`.
+fn keeps_memory(instruction: &Instruction) -> bool {
+    let neutral = match instruction.mnemonic() {
+        Mnemonic::Add | Mnemonic::Sub | Mnemonic::Or | Mnemonic::Xor => 0,
+        Mnemonic::And => u64::MAX,
+        _ => return false,
+    };
+    let len_bytes = instruction.memory_size().size();
+    let bits = u64::MAX >> (64 - 8 * len_bytes.clamp(1, 8));
+    instruction.has_lock_prefix()
+        && instruction.op0_kind() == OpKind::Memory
+        && instruction.op1_kind() != OpKind::Register
+        && instruction.immediate(1) & bits == neutral & bits
 }
 
 /// What an instruction does to memory.

@@ -68,12 +68,12 @@ impl Builder<'_> {
     }
 
     /// The end of a trampoline of a locked operation for addresses outside the window: there it
-    /// is a fence.
+    /// is a fence. One that is nothing else is recorded like an mfence, each time.
     pub(super) fn locked_outside(&mut self, label: Label, state: u32) {
+        let kind = self.site.locked_fence();
         match self.settings.locked_fences {
             LockedFences::Never => return self.outside(label, state),
-            LockedFences::Always => self.asm.bind_in(label, state),
-            LockedFences::WhenPending => {
+            LockedFences::WhenPending if kind == EventKind::FenceLocked => {
                 self.asm.bind_in(label, state);
                 let idle = self.asm.label();
                 self.asm.mi(Code::Cmp_rm32_imm8, gs(offset::PENDING), 0);
@@ -82,8 +82,9 @@ impl Builder<'_> {
                 self.original_and_back();
                 return self.outside(idle, state);
             }
+            LockedFences::Always | LockedFences::WhenPending => self.asm.bind_in(label, state),
         }
-        self.record_fence(EventKind::FenceLocked);
+        self.record_fence(kind);
         self.original_and_back();
     }
 }

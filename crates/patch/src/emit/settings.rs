@@ -51,7 +51,8 @@ pub enum StampOrder {
     AfterLoads,
 }
 
-/// Which locked operations on volatile memory are recorded as fences.
+/// Which locked operations on volatile memory are recorded as fences, other than those that leave their memory as it
+/// is, which are recorded unless none is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockedFences {
     /// All.

@@ -73,9 +73,10 @@ impl Evidence<'_> {
         assert_eq!(bench.machine.held_locks(), [], "{what}");
         let records = bench.machine.records();
         // Once, whatever the number of records. An operation that is a fence only because it is locked needs none.
+        let locked_fence = self.case.site.locked_fence();
         let is_operation = records
             .iter()
-            .any(|record| record.address.is_some() || record.header.kind != EventKind::FenceLocked);
+            .any(|record| record.address.is_some() || record.header.kind != locked_fence);
         assert!(turns <= u64::from(asks), "{what}");
         assert!(!asks || !is_operation || turns == 1, "{what}");
         for record in &records {
@@ -122,13 +123,14 @@ impl Evidence<'_> {
             }
             (Action::Store(store), [record]) if in_pool => self.check_store(store, record, pool_at),
             (Action::Store(store), records) if !in_pool && store.kind == EventKind::StoreLocked => {
+                let kind = self.case.site.locked_fence();
                 let expected = match locked_fences {
                     LockedFences::Always => 1,
+                    LockedFences::WhenPending if kind == EventKind::Mfence => 1,
                     LockedFences::WhenPending => self.pending as usize,
                     LockedFences::Never => 0,
                 };
                 assert_eq!(records.len(), expected, "{what}");
-                let kind = EventKind::FenceLocked;
                 assert!(
                     records.iter().all(|record| record.header.kind == kind),
                     "{what}"

@@ -70,6 +70,19 @@ impl Effect {
         self.kind == EffectKind::Store(StoreKind::Locked)
     }
 
+    /// Whether the instruction changes nothing that it could store to, whatever is there.
+    pub(super) fn is_neutral(&self) -> bool {
+        let Ok(immediate) = self.instruction.try_immediate(1) else {
+            return false;
+        };
+        let ones = 8 * self.instruction.memory_size().size() as u32;
+        match format!("{:?}", self.instruction.mnemonic()).as_str() {
+            "Add" | "Sub" | "Or" | "Xor" => immediate == 0,
+            "And" => immediate.trailing_ones() >= ones,
+            _ => false,
+        }
+    }
+
     /// Whether the instruction compares before it stores.
     pub(super) fn compares(&self) -> bool {
         matches!(

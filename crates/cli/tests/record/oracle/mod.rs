@@ -18,7 +18,8 @@
 //! - A locked compare-and-swap that fails stores nothing and is a locked fence; without `lock` it
 //!   writes back what it found, as the manual says, and is a store.
 //! - A locked operation on memory outside pools is a fence if it completes something: if its thread has executed
-//!   clflushopt, clwb or a non-temporal store on a pool since its last fence.
+//!   clflushopt, clwb or a non-temporal store on a pool since its last fence. One that leaves its memory as it is
+//!   (`lock orq $0, (%rsp)`) is an mfence.
 //! - A flush of memory outside pools is ignored.
 
 mod effect;

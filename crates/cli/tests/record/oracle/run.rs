@@ -270,7 +270,9 @@ impl Run<'_> {
     fn locked(&mut self, effect: &Effect, in_pool: &[(Range, usize, u64)], address: u64) {
         let has_failed = || effect.compares() && self.process.registers().eflags & ZERO_FLAG == 0;
         if in_pool.is_empty() {
-            if self.is_pending {
+            if effect.is_neutral() {
+                self.fence(FenceKind::Mfence, address);
+            } else if self.is_pending {
                 self.fence(FenceKind::Locked, address);
             }
         } else if has_failed() {

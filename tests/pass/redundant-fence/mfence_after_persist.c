@@ -1,0 +1,16 @@
+// powerfail: recover = "{bin} {pool} recover"
+// An mfence instead of an sfence.
+#include "../../programs/pm.h"
+
+int main(int argc, char **argv)
+{
+	uint64_t *pool = pm_open(argv[1], 4096);
+	if (pm_mode(argc, argv, "recover"))
+		return pool[0] > 3;
+	for (uint64_t i = 1; i <= 3; i++) {
+		pool[0] = i;
+		pm_flush(pool);
+		__asm__ volatile("mfence" ::: "memory");
+	}
+	return 0;
+}
