@@ -65,7 +65,18 @@ fn key(finding: &Finding) -> (Code, Vec<Blamed>) {
         .places
         .iter()
         .take(if is_of_one_add { 1 } else { usize::MAX });
-    let places = places.filter(|place| is_of_one_add || blamed(place));
+    // Others of the same kind that are shown with it are not what tells it apart.
+    let first_store = finding.places.iter().find(|it| it.role == Role::Store);
+    let is_further = |place: &SourcePlace| {
+        let has_others = [
+            Code::PublishedBeforeDurable,
+            Code::NeighbourFlush,
+            Code::LateFlush,
+        ];
+        let kept = is_of_a_read || has_others.contains(&finding.code);
+        kept && place.role == Role::Store && first_store != Some(place)
+    };
+    let places = places.filter(|place| is_of_one_add || blamed(place) && !is_further(place));
     let lines = places.map(|place| {
         let code = place.code().filter(|_| place.line.is_none());
         Blamed {

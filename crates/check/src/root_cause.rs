@@ -57,6 +57,8 @@ fn rank(finding: &Finding) -> u32 {
         // The worst that recovery does.
         Code::RecoveryCrashes => 4,
         Code::RecoveryHangs => 5,
+        Code::NeighbourFlush => 7,
+        Code::LateFlush => 8,
         _ => 6,
     }
 }
@@ -70,6 +72,11 @@ const fn is_of_missing_flush(code: Code) -> bool {
             | Code::ObjectNotPersisted
             | Code::PublishedBeforeDurable
     )
+}
+
+/// Whether a finding says that a flush may be missing: it is another one's if that one shows that the store is lost.
+const fn is_hint(code: Code) -> bool {
+    matches!(code, Code::NeighbourFlush | Code::LateFlush)
 }
 
 /// Whether a finding says what recovery does, and not why.
@@ -86,9 +93,22 @@ const fn is_symptom(code: Code) -> bool {
 }
 
 fn is_same(cause: &Finding, other: &Finding) -> bool {
+    if is_hint(other.code) {
+        let names_more = is_of_missing_flush(cause.code)
+            || is_symptom(cause.code)
+            || cause.code == Code::NeighbourFlush;
+        let stores = lines(other, Role::Store);
+        let lost = lines(cause, Role::Store);
+        let is_same_store = names_more && stores.iter().any(|line| lost.contains(line));
+        return is_same_store || is_hint(cause.code) && is_same_record(cause, other);
+    }
     match cause.code {
-        Code::StoreNotAdded => is_not_rolled_back(cause, other),
-        code if is_of_missing_flush(code) => is_missed(cause, other),
+        Code::StoreNotAdded => is_not_rolled_back(cause, other) || is_added_instead(cause, other),
+        code if code.class().is_of_reads() => is_same_record(cause, other),
+        code if is_of_missing_flush(code) => {
+            is_missed(cause, other) || is_published_together(cause, other)
+        }
+        _ if is_repaired_together(cause, other) => true,
         code if is_symptom(code) && is_symptom(other.code) => {
             let pair = |finding| (lines(finding, Role::Store), lines(finding, Role::Survivor));
             let is_of_first_failure = |finding: &Finding| {
@@ -153,18 +173,79 @@ fn lacks_flush(finding: &Finding) -> bool {
 /// Whether a finding that no crash has shown is about a store beside that of another one, in the same function and line of
 /// the pool: one flush is for both.
 fn is_beside(cause: &Finding, other: &Finding) -> bool {
+    let lack_flushes = lacks_flush(cause) && lacks_flush(other);
+    lack_flushes && other.evidence.is_none() && share_line(cause, other)
+}
+
+/// Whether two findings of one kind are about one record: their stores are in the same function and line of the pool, so that
+/// one flush, fence or commit is for both.
+fn is_same_record(cause: &Finding, other: &Finding) -> bool {
+    let same = (cause.code, cause.severity) == (other.code, other.severity);
+    same && share_line(cause, other)
+}
+
+/// Whether two findings are about data that one function stores and publishes by one store: one fence before that is for
+/// both.
+fn is_published_together(cause: &Finding, other: &Finding) -> bool {
+    let is_published = cause.code == Code::PublishedBeforeDurable && cause.code == other.code;
+    let publish = |finding: &Finding| lines(finding, Role::Publish);
+    is_published
+        && cause.severity == other.severity
+        && !publish(cause).is_empty()
+        && publish(cause) == publish(other)
+        && share_function(cause, other)
+}
+
+/// Whether two findings are about stores of one function of recovery that a second failure loses: one fence is for both.
+fn is_repaired_together(cause: &Finding, other: &Finding) -> bool {
+    let is_second = |finding: &Finding| {
+        let evidence = finding.evidence.as_ref();
+        evidence.is_some_and(|it| it.failure.again.is_some())
+    };
+    is_symptom(cause.code)
+        && cause.code == other.code
+        && is_second(cause)
+        && is_second(other)
+        && share_function(cause, other)
+}
+
+/// Whether the first place of a finding is worth showing in the one that it is a part of.
+fn names_further_place(cause: &Finding, other: &Finding) -> bool {
+    let are_stores = cause.code.class().is_of_reads() || is_hint(cause.code);
+    are_stores && is_same_record(cause, other)
+        || is_added_instead(cause, other)
+        || is_published_together(cause, other)
+        || is_repaired_together(cause, other)
+}
+
+/// Whether the first places of two findings are in the same function.
+fn share_function(one: &Finding, other: &Finding) -> bool {
+    let function = |finding: &Finding| finding.places.first().and_then(function_of);
+    function(one).is_some_and(|it| function(other) == Some(it))
+}
+
+/// Whether the stores of two findings are in the same function, and in the same line of the pool.
+fn share_line(one: &Finding, other: &Finding) -> bool {
     const LINE_BYTES: u64 = 64;
-    if !lacks_flush(cause) || !lacks_flush(other) {
-        return false;
-    }
     let store = |finding: &Finding| {
         let store = finding.places.first().filter(|it| it.role == Role::Store)?;
-        let function = (store.file.clone()?, store.function.clone()?);
         let line = (store.pool.clone()?, store.pool_offset? / LINE_BYTES);
-        Some((function, line))
+        Some((function_of(store)?, line))
     };
-    let is_known = store(cause).is_some();
-    other.evidence.is_none() && is_known && store(cause) == store(other)
+    store(one).is_some_and(|it| store(other) == Some(it))
+}
+
+fn function_of(place: &SourcePlace) -> Option<(String, String)> {
+    Some((place.file.clone()?, place.function.clone()?))
+}
+
+/// Whether a range that is not stored to was added by the function of a store to what was not added: it has added the wrong
+/// one.
+fn is_added_instead(cause: &Finding, other: &Finding) -> bool {
+    cause.code == Code::StoreNotAdded
+        && other.code == Code::AddWithoutStore
+        && cause.severity == Severity::Error
+        && share_function(cause, other)
 }
 
 /// The lines of code of a finding's places with a role.
@@ -200,6 +281,13 @@ pub(crate) fn absorb(cause: &mut Finding, mut other: Finding) {
     let is_certain = other.severity == Severity::Error;
     if is_certain || cause.evidence.is_none() && cause.code != Code::StoreNotAdded {
         cause.severity = cause.severity.min(other.severity);
+    }
+    if names_further_place(cause, &other) {
+        let known: Vec<CodeLine> = cause.places.iter().map(line_of).collect();
+        let further = other.places.first().cloned();
+        cause
+            .places
+            .extend(further.filter(|it| !known.contains(&line_of(it))));
     }
     let mut outcomes = std::mem::take(&mut other.consequences);
     match (&cause.evidence, &other.evidence) {
@@ -360,6 +448,114 @@ mod tests {
                 (Code::StoreNotFlushed, Severity::Error),
             ]
         );
+    }
+
+    #[test]
+    fn a_flush_that_may_be_missing_is_part_of_what_shows_that_it_is() {
+        let store = || place(Role::Store, 7);
+        let hints = || {
+            vec![
+                found(Code::LateFlush, vec![store()]),
+                found(Code::NeighbourFlush, vec![store()]),
+            ]
+        };
+        assert_eq!(folded(hints()), [(Code::NeighbourFlush, Severity::Warning)]);
+        let shown = shown(Code::RecoveryRejects, vec![store()], exit(1), 1);
+        let elsewhere = found(Code::LateFlush, vec![place(Role::Store, 8)]);
+        assert_eq!(
+            folded([hints(), vec![shown, elsewhere]].concat()),
+            [
+                (Code::RecoveryRejects, Severity::Error),
+                (Code::LateFlush, Severity::Warning),
+            ]
+        );
+    }
+
+    #[test]
+    fn stores_of_one_record_are_one_finding() {
+        for code in [Code::CrossFailureRace, Code::NeighbourFlush] {
+            let of = |line, offset| {
+                let store = SourcePlace {
+                    function: Some("insert".into()),
+                    pool: Some("pool".into()),
+                    pool_offset: Some(offset),
+                    ..place(Role::Store, line)
+                };
+                found(code, vec![store, place(Role::Load, 20)])
+            };
+            let mut findings = vec![of(7, 64), of(8, 72), of(9, 128)];
+            fold_root_causes(&mut findings);
+            let stores: Vec<_> = findings
+                .iter()
+                .map(|it| lines(it, Role::Store).len())
+                .collect();
+            assert_eq!(stores, [2, 1]);
+        }
+    }
+
+    #[test]
+    fn data_that_one_store_publishes_lacks_one_fence() {
+        let published = |line, publish| {
+            let store = SourcePlace {
+                function: Some("insert".into()),
+                ..place(Role::Store, line)
+            };
+            let places = vec![store, place(Role::Publish, publish)];
+            shown(Code::PublishedBeforeDurable, places, exit(1), 1)
+        };
+        let mut findings = vec![published(7, 20), published(8, 20), published(9, 30)];
+        fold_root_causes(&mut findings);
+        let stores: Vec<_> = findings
+            .iter()
+            .map(|it| lines(it, Role::Store).len())
+            .collect();
+        assert_eq!(stores, [2, 1]);
+    }
+
+    #[test]
+    fn the_same_place_is_not_shown_twice() {
+        let read = || {
+            let store = SourcePlace {
+                function: Some("insert".into()),
+                pool: Some("pool".into()),
+                pool_offset: Some(64),
+                ..place(Role::Store, 7)
+            };
+            shown(Code::RecoveryRejects, vec![store], exit(1), 0)
+        };
+        let mut one = read();
+        absorb(&mut one, read());
+        assert_eq!(one.places.len(), 1);
+    }
+
+    #[test]
+    fn a_wrong_add_is_part_of_the_store_that_was_not_added() {
+        let of = |function: &str, place| SourcePlace {
+            function: Some(function.into()),
+            ..place
+        };
+        let not_added = |severity| Finding {
+            severity,
+            ..found(
+                Code::StoreNotAdded,
+                vec![of("insert", place(Role::Store, 7))],
+            )
+        };
+        let add = |function| {
+            found(
+                Code::AddWithoutStore,
+                vec![of(function, place(Role::Add, 6))],
+            )
+        };
+        let error = || not_added(Severity::Error);
+        assert_eq!(
+            folded(vec![add("insert"), error()]),
+            [(Code::StoreNotAdded, Severity::Error)]
+        );
+        assert_eq!(folded(vec![add("remove"), error()]).len(), 2);
+        // What counts as a bug stays one.
+        let warning = not_added(Severity::Warning);
+        assert_eq!(folded(vec![add("insert"), warning]).len(), 2);
     }
 
     #[test]

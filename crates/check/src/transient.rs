@@ -4,6 +4,7 @@
 //! each line of code that stores one would be a finding. They say one thing, so they are one finding.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use powerfail_finding::{Code, Finding};
 
@@ -30,12 +31,8 @@ pub(crate) fn summarise_transient_data(findings: &mut Vec<Finding>) {
             .filter_map(|number| findings[*number].places.first().cloned());
         let places = places.take(LINES_SHOWN).collect();
         let count = numbers.iter().map(|number| findings[*number].count).sum();
-        let name = match &owner {
-            Owner::Type(name) => format!("`{name}`"),
-            Owner::File(file) => file.rsplit('/').next().unwrap_or(file).to_owned(),
-        };
         let message = format!(
-            "{} lines of code of {name} store data that is never made durable",
+            "{} {owner} store data that is never made durable",
             numbers.len()
         );
         let explanation = "data that need not survive can be kept in volatile memory";
@@ -59,6 +56,19 @@ enum Owner {
     Type(String),
     /// Where functions have no type: the file.
     File(String),
+    /// Where there is no debug information: the module.
+    Module(String),
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        match self {
+            Self::Type(name) => write!(f, "lines of code of `{name}`"),
+            Self::File(file) => write!(f, "lines of code of {}", name(file)),
+            Self::Module(module) => write!(f, "instructions of {}", name(module)),
+        }
+    }
 }
 
 fn owner_of(finding: &Finding) -> Option<Owner> {
@@ -68,7 +78,9 @@ fn owner_of(finding: &Finding) -> Option<Owner> {
     let place = finding.places.first()?;
     let of_type = place.function.as_deref().and_then(type_of);
     let of_type = of_type.map(|name| Owner::Type(name.to_owned()));
-    of_type.or_else(|| place.file.clone().map(Owner::File))
+    let of_file = || place.file.clone().map(Owner::File);
+    let of_module = || place.module.clone().map(Owner::Module);
+    of_type.or_else(of_file).or_else(of_module)
 }
 
 /// The type of a function: `Pool<int>` of `Pool<int>::init(unsigned long)`.
@@ -127,6 +139,29 @@ mod tests {
             findings[0].message,
             "27 lines of code of `Arena` store data that is never made durable"
         );
+    }
+
+    #[test]
+    fn code_without_debug_information_shares_a_module() {
+        let stripped = |module: &str, offset| {
+            let place = SourcePlace {
+                module: Some(module.into()),
+                pool_offset: Some(offset),
+                ..SourcePlace::new(Role::Store)
+            };
+            Finding::new(Code::TransientData, String::new(), vec![place])
+        };
+        let mut findings: Vec<Finding> = (1..=26)
+            .map(|offset| stripped("/usr/bin/memcached", offset))
+            .collect();
+        findings.push(stripped("/usr/lib/libevent.so.2", 1));
+        summarise_transient_data(&mut findings);
+        assert_eq!(findings.len(), 2);
+        assert_eq!(
+            findings[0].message,
+            "26 instructions of memcached store data that is never made durable"
+        );
+        assert_eq!(findings[0].count, 26);
     }
 
     #[test]

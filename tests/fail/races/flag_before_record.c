@@ -15,8 +15,8 @@ int main(int argc, char **argv)
 	powerfail_commit_range(&pool->is_valid, sizeof(pool->is_valid), pool->record, sizeof(pool->record));
 	if (pm_mode(argc, argv, "recover"))
 		return pool->is_valid && pool->record[0] + pool->record[1] != 100;
-	pool->record[0] = 30; // expect: PF0701
-	pool->record[1] = 70; // expect: PF0701
+	pool->record[0] = 30; // expect: PF0701@record
+	pool->record[1] = 70; // expect: PF0701@record
 	pool->is_valid = 1;
 	pm_persist(&pool->is_valid);
 	pm_persist(pool->record);

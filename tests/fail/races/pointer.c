@@ -22,8 +22,8 @@ int main(int argc, char **argv)
 			return 0;
 		return node[0] != 5 || node[1] != 50;
 	}
-	pool->node.key = 5; // expect: PF0701
-	pool->node.value = 50; // expect: PF0701
+	pool->node.key = 5; // expect: PF0701@record
+	pool->node.value = 50; // expect: PF0701@record
 	pm_flush(&pool->node);
 	pool->top = offsetof(struct pool, node);
 	pm_flush(&pool->top);

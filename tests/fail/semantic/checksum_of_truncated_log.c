@@ -38,8 +38,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < 2; i++) {
-		pool->entries[i].value = 5 + i; // expect: PF0702 // warning: PF0701
-		pool->entries[i].checksum = checksum(5 + i); // expect: PF0702 // warning: PF0701
+		pool->entries[i].value = 5 + i; // expect: PF0702@record // warning: PF0701@record
+		pool->entries[i].checksum = checksum(5 + i); // expect: PF0702@record // warning: PF0701@record
 		pm_flush(&pool->entries[i]);
 	}
 	pm_fence();

@@ -24,8 +24,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (uint64_t i = 0; i < 2; i++) {
-		pool->slot = i; // expect: PF0702 // warning: PF0701
-		pool->value = 50 + i; // expect: PF0702 // warning: PF0701
+		pool->slot = i; // expect: PF0702@record // warning: PF0701@record
+		pool->value = 50 + i; // expect: PF0702@record // warning: PF0701@record
 		pm_persist(&pool->slot);
 		pool->number = 2 * i + 1;
 		pm_persist(&pool->number);

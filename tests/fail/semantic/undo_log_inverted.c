@@ -26,8 +26,8 @@ int main(int argc, char **argv)
 		}
 		return 0;
 	}
-	pool->backup.index = 3; // expect: PF0702
-	pool->backup.value = pool->array[3]; // expect: PF0702
+	pool->backup.index = 3; // expect: PF0702@record
+	pool->backup.value = pool->array[3]; // expect: PF0702@record
 	pm_persist(&pool->backup);
 	pool->is_valid = 0;
 	pm_persist(&pool->is_valid);

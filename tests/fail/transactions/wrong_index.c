@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 	TOID(struct root) root = POBJ_ROOT(pool, struct root);
 	for (uint64_t i = 0; i < 3; i++) {
 		TX_BEGIN(pool) {
-			TX_ADD_FIELD(root, slots[i + 1]); // expect: PF0507
+			TX_ADD_FIELD(root, slots[i + 1]);
 			D_RW(root)->slots[i] = 10 + i; // expect: PF0304
 		} TX_END
 	}

@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 	POBJ_ZNEW(pool, &D_RW(root)->second, struct node);
 	TOID(struct node) first = D_RO(root)->first, second = D_RO(root)->second;
 	TX_BEGIN(pool) {
-		TX_ADD(second); // expect: PF0507
+		TX_ADD(second);
 		D_RW(first)->next = second.oid.off; // expect: PF0304
 	} TX_END
 	pmemobj_persist(pool, D_RW(first), sizeof(struct node));
