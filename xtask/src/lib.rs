@@ -1,6 +1,7 @@
-//! The part of xtask that tests use as well: software of others, and the packages that it needs.
+//! The part of xtask that tests use as well: software of others, the packages that it needs, and planted bugs.
 
 pub mod packages;
+pub mod planted;
 pub mod random;
 pub mod targets;
 pub mod torture;

@@ -52,7 +52,7 @@ fn compare(program: &Program, findings: &[Finding]) -> Vec<String> {
         .filter(|expectation| {
             !findings
                 .iter()
-                .any(|found| meets(program, expectation, found))
+                .any(|found| is_at(program, expectation, found))
         })
         .map(|expectation| {
             let Expectation {
@@ -88,7 +88,7 @@ fn compare(program: &Program, findings: &[Finding]) -> Vec<String> {
 }
 
 /// The line of a finding's first place, if that is in the program itself.
-fn line_in(program: &Program, finding: &Finding) -> Option<u32> {
+pub(crate) fn line_in(program: &Program, finding: &Finding) -> Option<u32> {
     line_of(program, finding.places.first()?)
 }
 
@@ -99,7 +99,7 @@ fn line_of(program: &Program, place: &SourcePlace) -> Option<u32> {
 
 /// A finding is located at its first place. One that a crash shows is located at its survivor, unless the program
 /// marks the lost store.
-fn meets(program: &Program, expectation: &Expectation, finding: &Finding) -> bool {
+pub(crate) fn is_at(program: &Program, expectation: &Expectation, finding: &Finding) -> bool {
     let first = finding.places.first();
     let place = if expectation.is_lost {
         first.filter(|it| it.role == Role::Store)
@@ -119,7 +119,7 @@ fn is_allowed(program: &Program, finding: &Finding) -> bool {
     program
         .expectations
         .iter()
-        .any(|expectation| meets(program, expectation, finding))
+        .any(|expectation| is_at(program, expectation, finding))
         || at.is_some_and(|at| program.allowances.contains(&at))
 }
 

@@ -4,6 +4,7 @@
 
 mod build;
 mod compare;
+mod figures;
 mod program;
 mod run;
 mod truth;
@@ -39,6 +40,7 @@ fn check_group(class: &str, language: &str) {
         .iter()
         .flat_map(|program| {
             let attempt = run::check(program, &build::binary(program));
+            figures::keep(program, &attempt);
             compare::complaints(program, &attempt)
                 .into_iter()
                 .map(move |complaint| format!("{}: {complaint}", program.name()))

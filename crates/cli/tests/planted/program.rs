@@ -21,6 +21,7 @@ const DIRECTIVES: [&str; 16] = [
     "opt",
     "needs",
     "path",
+    "bugs",
     "refused",
     "unchecked",
     "says",
@@ -210,6 +211,12 @@ impl Program {
     /// The words of a directive; empty if it is absent.
     pub(crate) fn words(&self, name: &str) -> impl Iterator<Item = &str> {
         self.directive(name).unwrap_or_default().split_whitespace()
+    }
+
+    /// How many bugs are planted in it.
+    pub(crate) fn bugs(&self) -> usize {
+        self.directive("bugs")
+            .map_or(1, |number| number.parse().expect("a number"))
     }
 
     /// Whether `check` must end without a report: the setup is wrong, or it leaves nothing to check.

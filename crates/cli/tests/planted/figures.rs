@@ -1,0 +1,56 @@
+//! What `cargo xtask planted` counts: the findings of each program with a planted bug.
+//!
+//! With `POWERFAIL_PLANTED` in the environment, each program leaves a file in that directory.
+
+use std::fs;
+use std::path::PathBuf;
+
+use powerfail_finding::{Finding, Report};
+use serde_json::{Value, json};
+
+use crate::compare::{is_at, line_in};
+use crate::program::{Expectation, Kind, Program};
+use crate::run::Attempt;
+
+/// Where the figures are kept, if they are wanted.
+fn folder() -> Option<PathBuf> {
+    std::env::var_os("POWERFAIL_PLANTED").map(PathBuf::from)
+}
+
+/// Keeps the figures of a program, if they are wanted.
+pub(crate) fn keep(program: &Program, attempt: &Attempt) {
+    let Some(folder) = folder() else { return };
+    if program.kind == Kind::Pass || program.is_refused() {
+        return;
+    }
+    let name = program.name().replace('/', "-");
+    let path = folder.join(name).with_added_extension("json");
+    fs::write(path, figures(program, attempt).to_string()).expect("the folder is writable");
+}
+
+fn figures(program: &Program, attempt: &Attempt) -> Value {
+    let report: Report = serde_json::from_str(&attempt.stdout).expect("a report");
+    // What newer fields say is read from the text.
+    let text: Value = serde_json::from_str(&attempt.stdout).expect("a report");
+    let is_documented = |finding: &Finding| {
+        let mut expected = program.expectations.iter();
+        expected.any(|it| it.is_unconfirmed() && is_at(program, it, finding))
+    };
+    let findings = report.findings.iter().enumerate();
+    let findings = findings.filter(|(_, finding)| !is_documented(finding));
+    let findings: Vec<Value> = findings
+        .map(|(number, finding)| {
+            let planted = |it: &&Expectation| !it.is_unconfirmed() && it.code == finding.code;
+            let mut planted = program.expectations.iter().filter(planted);
+            let first = line_in(program, finding);
+            json!({
+                "code": finding.code,
+                "is_located": planted.clone().any(|it| is_at(program, it, finding)),
+                "is_first": planted.any(|it| first.is_some_and(|line| it.lines.contains(&line))),
+                "is_advised": finding.suggestion.is_some(),
+                "is_verified": text["findings"][number]["fix"]["verified"] == true,
+            })
+        })
+        .collect();
+    json!({ "program": program.name(), "bugs": program.bugs(), "findings": findings })
+}
