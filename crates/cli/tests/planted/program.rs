@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use powerfail_finding::{Code, Severity};
 
 /// Directives that a program may have.
-const DIRECTIVES: [&str; 16] = [
+const DIRECTIVES: [&str; 17] = [
     "workload",
     "recover",
     "checker",
