@@ -256,7 +256,7 @@ impl Slot {
 
     pub(super) fn request_run(&mut self, options: RunOptions) -> Result<RunResult, OracleError> {
         let mut ran = match self.exchange_run(options) {
-            Err(OracleError::ZygoteDied) if self.revive() => self.ended_its_supervisor(),
+            Err(OracleError::ZygoteDied) if self.revive() => ended_its_supervisor(),
             ran => ran?,
         };
         self.hangs.add(std::mem::take(&mut ran.shown));
@@ -273,17 +273,6 @@ impl Slot {
         self.tell_hangs()?;
         self.zygote.send(&Request::Run(options))?;
         self.zygote.receive()
-    }
-
-    /// The outcome of a recovery during which the zygote died.
-    fn ended_its_supervisor(&self) -> RunResult {
-        let output = format!("[powerfail: {ENDED_SUPERVISOR}]\n");
-        RunResult::of(RunReply::Failure {
-            stage: Stage::Recovery,
-            kind: FailureKind::Signaled(SIGKILL),
-            output,
-            backtrace: None,
-        })
     }
 
     /// Starts another zygote in place of one that has died. Whether there is one now: not if the slot was killed.
@@ -397,4 +386,15 @@ impl Drop for Slot {
         // Its mounts are gone with it. Files that cannot be removed stay.
         let _ = self.remove_leftovers(&[]);
     }
+}
+
+/// The outcome of a recovery during which the zygote died.
+fn ended_its_supervisor() -> RunResult {
+    let output = format!("[powerfail: {ENDED_SUPERVISOR}]\n");
+    RunResult::of(RunReply::Failure {
+        stage: Stage::Recovery,
+        kind: FailureKind::Signaled(SIGKILL),
+        output,
+        backtrace: None,
+    })
 }

@@ -79,7 +79,7 @@ mod tests {
     use crate::hang::HangKnowledge;
     use crate::message::{
         Bytes, ExploreReply, FailureKind, IsolationLevel, LazyReply, Refusal, RunReply, RunResult,
-        Setup, SetupReply,
+        Setup, SetupReply, Usage,
     };
     use crate::plan::{Limits, PoolMapping, RecoveryPlan, ResolvedCommand, Server};
     use crate::ready::Ready;
@@ -104,6 +104,12 @@ mod tests {
                 original: odd("/mnt/pool").into(),
                 private: "/private/pool".into(),
             }],
+            mappings: Vec::new(),
+            confinement: None,
+            usage: Some(Usage {
+                memory_bytes: u64::MAX,
+                processes: 1000,
+            }),
             has_runtime: true,
             plan: RecoveryPlan {
                 server: Some(Server {
@@ -166,6 +172,7 @@ mod tests {
             snapshot_note: Some("why".into()),
             shown: HangKnowledge::default(),
             suspects: Vec::new(),
+            denied: Vec::new(),
         }
     }
 

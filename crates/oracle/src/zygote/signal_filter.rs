@@ -42,7 +42,7 @@ impl SignalFilter {
         ];
         for (call, signal) in CALLS {
             // Another call continues after this block of 6 instructions and one for each target.
-            program.push(jump_if(call as u32, 0, count + 5));
+            program.push(jump_if(call.cast_unsigned() as u32, 0, count + 5));
             program.push(load(ARGUMENTS_AT + 8 * signal));
             // Signal 0 only asks whether a process exists.
             program.push(jump_if(0, count + 1, 0));

@@ -1,7 +1,7 @@
 //! Whether the commands of a run take more of the machine than they may: memory and processes, all together.
 //!
 //! Limits of the kernel for a process do not help. One of the address space stops programs that reserve much and use
-//! little, such as those with AddressSanitizer; one of processes does not count for root. So what is used is looked at
+//! little, such as those with `AddressSanitizer`; one of processes does not count for root. So what is used is looked at
 //! while a command takes long.
 
 use std::fs;
