@@ -152,19 +152,12 @@ pub(crate) fn crash<'t>(
                 .to_owned(),
         );
     }
-    crashed.findings = group(crashed.findings);
-    places.name_syncs(&mut crashed.findings)?;
-    add_marks(places.trace(), &mut crashed.findings)?;
-    crashed.notes.extend(places.notes());
+    group_findings(&mut crashed, &mut places)?;
     if !options.is_partial() && !crashed.is_interrupted {
         crashed.totals.not_checked = not_checked(&crashed.totals);
     }
     if !crashed.is_interrupted {
-        let is_interrupted = || observer.is_interrupted();
-        match denials::doubt(&mut crashed, runner, EventIndex(events), &is_interrupted) {
-            Err(CheckError::Interrupted) => crashed.is_interrupted = true,
-            doubted => doubted?,
-        }
+        doubt_denials(&mut crashed, runner, &|| observer.is_interrupted())?;
     }
     if let Some(undisturbed) = &undisturbed {
         crashed
@@ -176,6 +169,29 @@ pub(crate) fn crash<'t>(
     }
     crashed.totals.recovery_runs = runner.runs;
     Ok(crashed)
+}
+
+/// Makes one finding of each root cause, and completes what its text says.
+fn group_findings(crashed: &mut Crashed, places: &mut Places<'_>) -> Result<(), CheckError> {
+    crashed.findings = group(std::mem::take(&mut crashed.findings));
+    places.name_syncs(&mut crashed.findings)?;
+    add_marks(places.trace(), &mut crashed.findings)?;
+    crashed.notes.extend(places.notes());
+    Ok(())
+}
+
+/// Doubts failures that may come from what recovery was denied.
+fn doubt_denials(
+    crashed: &mut Crashed,
+    runner: &mut Runner<'_>,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<(), CheckError> {
+    let end = EventIndex(crashed.totals.events);
+    match denials::doubt(crashed, runner, end, is_interrupted) {
+        Err(CheckError::Interrupted) => crashed.is_interrupted = true,
+        doubted => doubted?,
+    }
+    Ok(())
 }
 
 /// Whether a crash has shown that recovery fails.

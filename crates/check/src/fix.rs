@@ -315,10 +315,7 @@ mod tests {
         };
         writer.define_pool(&pool).unwrap();
         for os_id in 0..THREADS {
-            let thread = Thread {
-                os_id: os_id.into(),
-                name: None,
-            };
+            let thread = Thread { os_id, name: None };
             writer.define_thread(&thread).unwrap();
         }
         for (thread, op) in ops {

@@ -54,13 +54,19 @@ pub(crate) fn uses_of(trace: &Trace) -> Result<BTreeMap<StackId, StackUse>> {
 /// A function of the program: its file and its name.
 type Function = (String, String);
 
+/// A line that calls a function: its file and its number.
+type CallingLine = (Option<String>, Option<u32>);
+
+/// Where something is stored: a pool and an offset.
+type StoredAt = (u32, u64);
+
 /// What is known about a function that may be a helper.
 #[derive(Clone, Debug, Default)]
 struct Candidate {
     stores: u64,
     store_lines: BTreeSet<Option<u32>>,
     /// What is stored for the lines that call it.
-    callers: BTreeMap<(Option<String>, Option<u32>), BTreeSet<(u32, u64)>>,
+    callers: BTreeMap<CallingLine, BTreeSet<StoredAt>>,
     /// It is also seen without a caller.
     is_outermost: bool,
 }

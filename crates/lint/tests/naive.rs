@@ -786,7 +786,9 @@ proptest! {
         threads in prop::sample::select(vec![1u32, 3]),
     ) {
         let mut steps = steps;
-        steps.iter_mut().for_each(|step| step.thread %= threads);
+        for step in &mut steps {
+            step.thread %= threads;
+        }
         let trace = write(&steps, threads);
         let options = LintOptions {
             domain,

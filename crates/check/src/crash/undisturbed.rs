@@ -55,12 +55,12 @@ pub(super) fn undisturbed(
     observer.progress(CheckStep::Undisturbed, 1, 2);
     // A pool that had content existed before.
     if trace.initial_images().next_run()?.is_some() {
-        let begin = Trial::prefix(EventIndex(0));
-        let verdicts = runner.run_in_a_row(&begin, 1, &|| observer.is_interrupted())?;
+        let initial = Trial::prefix(EventIndex(0));
+        let verdicts = runner.run_in_a_row(&initial, 1, &|| observer.is_interrupted())?;
         if let Some(symptom) = verdicts.first().and_then(symptom_of) {
             let is_interrupted = || observer.is_interrupted();
             let image = Undisturbed::Initial;
-            return Err(failed(runner, &begin, image, symptom, &is_interrupted)?);
+            return Err(failed(runner, &initial, image, symptom, &is_interrupted)?);
         }
     }
     let denied = Denials::of(runner.denied(&end, &|| observer.is_interrupted())?);

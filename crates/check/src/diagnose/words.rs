@@ -71,8 +71,8 @@ impl Diagnosis {
     /// The lost stores, and what survives without them.
     fn bad_state(&self) -> BadState {
         let lost = self.lost.iter().map(|store| (store.line, store.event));
-        let last = EventIndex(self.at.0.saturating_sub(1));
-        BadState::new(lost.collect(), self.survivor.unwrap_or(last))
+        let before = EventIndex(self.at.0.saturating_sub(1));
+        BadState::new(lost.collect(), self.survivor.unwrap_or(before))
     }
 
     /// The evidence, which `replay` shows again.

@@ -14,11 +14,8 @@ const OPERATIONS: [&str; 6] = ["put", "put again", "delete", "swap", "fill", "cl
 fn folder_with(source: &str) -> Folder {
     let folder = Folder::new();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/targets/fuzz/commands");
-    let compiler = if source.ends_with(".cpp") {
-        "g++"
-    } else {
-        "gcc"
-    };
+    let is_cpp = Path::new(source).extension().is_some_and(|it| it == "cpp");
+    let compiler = if is_cpp { "g++" } else { "gcc" };
     let output = folder
         .command(compiler)
         .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o", "program"])

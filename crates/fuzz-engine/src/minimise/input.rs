@@ -208,10 +208,10 @@ mod tests {
 
     #[test]
     fn only_the_commands_that_are_needed_stay() {
-        let mut input: String = (0..100)
+        let puts: Vec<String> = (0..100)
             .map(|key| format!("put {key} value{key}\n"))
             .collect();
-        input += "resize 64 now\n";
+        let input = puts.concat() + "resize 64 now\n";
         // Nine keys that differ, and a resize to more than eight.
         let keep = |text: &str| {
             let lines = lines(text);
@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn the_best_is_kept_when_time_is_over_and_the_search_can_go_on() {
-        let input: String = (0..200).map(|key| format!("put {key} 1\n")).collect();
+        let puts: Vec<String> = (0..200).map(|key| format!("put {key} 1\n")).collect();
+        let input = puts.concat();
         let keep = |input: &[u8]| input.windows(7).any(|it| it == b"put 77 ");
         let mut trials = Trials::at_most(10_000);
         let mut left = 6;

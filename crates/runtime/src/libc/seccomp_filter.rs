@@ -49,7 +49,7 @@ fn run(program: &[Instruction], number: u32) -> Option<u32> {
             2 => *machine.scratch.get_mut(value as usize)? = machine.accumulator,
             3 => *machine.scratch.get_mut(value as usize)? = machine.index,
             4 => machine.accumulator = machine.calculate(code, value)?,
-            5 => next += machine.jump(instruction)?,
+            5 => next += machine.jump(*instruction)?,
             6 if code & 0x18 == 0x10 => return Some(machine.accumulator),
             6 => return Some(value),
             _ if code & 0x80 != 0 => machine.accumulator = machine.index,
@@ -92,8 +92,8 @@ impl Machine {
     }
 
     /// How many instructions are left out.
-    fn jump(&self, instruction: &Instruction) -> Option<usize> {
-        let Instruction { code, value, .. } = *instruction;
+    fn jump(&self, instruction: Instruction) -> Option<usize> {
+        let Instruction { code, value, .. } = instruction;
         let (left, right) = (self.accumulator, self.operand(code, value));
         let is_true = match code & 0xf0 {
             0x00 => return Some(value as usize),

@@ -157,18 +157,22 @@ pub(crate) fn store_with(
 unsafe fn write_whole(place: *mut u8, bytes: &[u8]) {
     // SAFETY: by the contract.
     unsafe {
-        match *bytes {
-            [byte] => place.write_volatile(byte),
-            [a, b] => place
+        if let Ok(byte) = <[u8; 1]>::try_from(bytes) {
+            place.write_volatile(u8::from_le_bytes(byte));
+        } else if let Ok(word) = <[u8; 2]>::try_from(bytes) {
+            place
                 .cast::<u16>()
-                .write_unaligned(u16::from_le_bytes([a, b])),
-            [a, b, c, d] => place
+                .write_unaligned(u16::from_le_bytes(word));
+        } else if let Ok(word) = <[u8; 4]>::try_from(bytes) {
+            place
                 .cast::<u32>()
-                .write_unaligned(u32::from_le_bytes([a, b, c, d])),
-            [a, b, c, d, e, f, g, h] => place
+                .write_unaligned(u32::from_le_bytes(word));
+        } else if let Ok(word) = <[u8; 8]>::try_from(bytes) {
+            place
                 .cast::<u64>()
-                .write_unaligned(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
-            _ => core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()),
+                .write_unaligned(u64::from_le_bytes(word));
+        } else {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
         }
     }
 }
