@@ -16,7 +16,8 @@ pub(crate) fn fold_root_causes(findings: &mut Vec<Finding>) {
     let mut order: Vec<usize> = (0..findings.len()).collect();
     order.sort_by_key(|number| {
         let finding = &findings[*number];
-        (rank(finding), lost_lines(finding), *number)
+        let is_doubted = finding.code == Code::StoreNotAdded && finding.severity != Severity::Error;
+        (rank(finding), is_doubted, lost_lines(finding), *number)
     });
     let mut gone = vec![false; findings.len()];
     for (place, &cause) in order.iter().enumerate() {
@@ -103,7 +104,11 @@ fn is_same(cause: &Finding, other: &Finding) -> bool {
         return is_same_store || is_hint(cause.code) && is_same_record(cause, other);
     }
     match cause.code {
-        Code::StoreNotAdded => is_not_rolled_back(cause, other) || is_added_instead(cause, other),
+        Code::StoreNotAdded => {
+            is_not_rolled_back(cause, other)
+                || is_added_instead(cause, other)
+                || is_added_together(cause, other)
+        }
         code if code.class().is_of_reads() => is_same_record(cause, other),
         code if is_of_missing_flush(code) => {
             is_missed(cause, other) || is_published_together(cause, other)
@@ -214,6 +219,7 @@ fn names_further_place(cause: &Finding, other: &Finding) -> bool {
     let are_stores = cause.code.class().is_of_reads() || is_hint(cause.code);
     are_stores && is_same_record(cause, other)
         || is_added_instead(cause, other)
+        || is_added_together(cause, other)
         || is_published_together(cause, other)
         || is_repaired_together(cause, other)
 }
@@ -239,12 +245,37 @@ fn function_of(place: &SourcePlace) -> Option<(String, String)> {
     Some((place.file.clone()?, place.function.clone()?))
 }
 
-/// Whether a range that is not stored to was added by the function of a store to what was not added: it has added the wrong
-/// one.
+/// Whether a range that is not stored to was added right before a store to what was not added: it is the wrong one. Farther
+/// away, it may be another mistake.
 fn is_added_instead(cause: &Finding, other: &Finding) -> bool {
+    let line = |finding: &Finding| finding.places.first().and_then(|it| it.line);
+    let is_next = line(other).is_some_and(|add| line(cause) == Some(add + 1));
     cause.code == Code::StoreNotAdded
         && other.code == Code::AddWithoutStore
         && cause.severity == Severity::Error
+        && is_next
+        && share_function(cause, other)
+}
+
+/// Whether two findings are about stores of one function and transaction to memory near each other, which is one object: one
+/// add is for both. Objects of PMDK have at least this distance.
+fn is_added_together(cause: &Finding, other: &Finding) -> bool {
+    const OBJECT_BYTES: u64 = 128;
+    let store = |finding: &Finding| {
+        let store = finding.places.first().filter(|it| it.role == Role::Store)?;
+        Some((store.pool.clone()?, store.pool_offset?))
+    };
+    let are_near = match (store(cause), store(other)) {
+        (Some((pool, at)), Some((other_pool, other_at))) => {
+            pool == other_pool && at.abs_diff(other_at) < OBJECT_BYTES
+        }
+        _ => false,
+    };
+    let begins = |finding: &Finding| lines(finding, Role::Transaction);
+    cause.code == Code::StoreNotAdded
+        && cause.code == other.code
+        && are_near
+        && begins(cause) == begins(other)
         && share_function(cause, other)
 }
 
@@ -553,6 +584,11 @@ mod tests {
             [(Code::StoreNotAdded, Severity::Error)]
         );
         assert_eq!(folded(vec![add("remove"), error()]).len(), 2);
+        let far = found(
+            Code::AddWithoutStore,
+            vec![of("insert", place(Role::Add, 5))],
+        );
+        assert_eq!(folded(vec![far, error()]).len(), 2);
         // What counts as a bug stays one.
         let warning = not_added(Severity::Warning);
         assert_eq!(folded(vec![add("insert"), warning]).len(), 2);
@@ -603,6 +639,46 @@ mod tests {
         assert_eq!(
             folded(vec![lint(), crash, warning()]),
             [(Code::StoreNotAdded, Severity::Error)]
+        );
+    }
+
+    #[test]
+    fn stores_to_one_object_that_was_not_added_are_one_finding() {
+        let not_added = |severity, line, offset, begin| {
+            let store = SourcePlace {
+                function: Some("split".into()),
+                pool: Some("pool".into()),
+                pool_offset: Some(offset),
+                ..place(Role::Store, line)
+            };
+            Finding {
+                severity,
+                ..found(
+                    Code::StoreNotAdded,
+                    vec![store, place(Role::Transaction, begin)],
+                )
+            }
+        };
+        let mut findings = vec![
+            not_added(Severity::Warning, 7, 4096, 1),
+            not_added(Severity::Error, 8, 4160, 1),
+            not_added(Severity::Warning, 9, 4240, 1),
+            // Another object, and another transaction.
+            not_added(Severity::Warning, 10, 4296, 1),
+            not_added(Severity::Warning, 11, 4100, 2),
+        ];
+        fold_root_causes(&mut findings);
+        let stores: Vec<Vec<Option<u32>>> = findings
+            .iter()
+            .map(|it| stores(it).map(|store| store.line).collect())
+            .collect();
+        assert_eq!(
+            stores,
+            [
+                vec![Some(8), Some(7), Some(9)],
+                vec![Some(10)],
+                vec![Some(11)]
+            ]
         );
     }
 

@@ -4,6 +4,7 @@
 //!   links are errors.
 //! - [`input`]: files with fixed names in such a directory.
 //! - [`output`]: files and directories that powerfail writes. The last component of a path is never a link.
+//! - [`memory`]: files in memory that cannot be changed any more.
 //! - [`seal`]: recognises a directory that this user made on this machine.
 //!
 //! Errors are of the type [`std::io::Error`], with a sentence where that of the system would not explain the refusal.
@@ -11,6 +12,7 @@
 
 mod directory;
 pub mod input;
+pub mod memory;
 pub mod output;
 mod refusal;
 pub mod seal;

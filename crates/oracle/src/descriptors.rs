@@ -6,8 +6,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -15,18 +13,7 @@ use rustix::net::{
 
 /// Copies the runtime into a sealed file that a loader can open.
 pub(crate) fn runtime_file(runtime: &[u8]) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create("powerfail-runtime", flags)?;
-    let mut rest = runtime;
-    while !rest.is_empty() {
-        match rustix::io::write(&file, rest) {
-            Ok(written) => rest = &rest[written..],
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals)?;
+    let file = powerfail_files::memory::sealed("powerfail-runtime", runtime)?;
     // Read-only: a process that inherits it must not seem to have a file open for writing.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(File::open(path)?.into())

@@ -19,7 +19,6 @@ use powerfail_protocol::shared::{
     DescriptorPath, HOST_VARIABLE, HostAddress, PMDK_HINT_ADDRESS, SHARED_FD_VARIABLE,
     SOCKET_FD_VARIABLE,
 };
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, Resource, Signal};
 
 use crate::error::RecordError;
@@ -70,20 +69,9 @@ pub(crate) fn runtime_file(runtime: &[u8]) -> Result<Option<OwnedFd>, RecordErro
     if runtime.is_empty() {
         return Ok(None);
     }
+    let file = powerfail_files::memory::sealed("powerfail-runtime", runtime);
     let failed = |error| RecordError::system("copy the runtime into memory", error);
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create("powerfail-runtime", flags).map_err(failed)?;
-    let mut rest = runtime;
-    while !rest.is_empty() {
-        match rustix::io::write(&file, rest) {
-            Ok(written) => rest = &rest[written..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(failed(error)),
-        }
-    }
-    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals).map_err(failed)?;
-    Ok(Some(file))
+    file.map(Some).map_err(failed)
 }
 
 /// Starts the target. It is killed when this thread ends.

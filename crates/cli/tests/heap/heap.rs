@@ -200,7 +200,10 @@ fn a_heap_that_is_too_small_is_said_to_be() {
 fn nothing_is_left_but_the_evidence() {
     let folder = Folder::with("bug", "hash.c", &["-DBUG"]);
     folder.check("bug", HEAP).ends_with(FINDINGS);
-    assert_eq!(folder.out(), ["recovery.json", "report.json", "run.trace"]);
+    assert_eq!(
+        folder.out(),
+        ["recovery.json", "report.json", "run.trace", "seal"]
+    );
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn a_location_that_exists_on_one_image_only() {
         }
         engine.add_on_image(case(CRASH_IMAGE, "put 1 2\n"));
         let discovery =
-            until(&mut engine, &mut toy, RECOVERED, 20_000).expect("the location is reached");
+            until(&mut engine, &mut toy, RECOVERED, 60_000).expect("the location is reached");
         assert_eq!(discovery.case.image, CRASH_IMAGE);
         assert_eq!(engine.stats().images, 2);
     }
