@@ -31,6 +31,17 @@ impl PoolRange {
     pub const fn end(&self) -> u64 {
         self.offset.0.saturating_add(self.len)
     }
+
+    /// The part that begins at an offset or later, if there is one.
+    pub(crate) fn after(self, offset: u64) -> Option<Self> {
+        let offset = offset.max(self.offset.0);
+        let len = self.end().checked_sub(offset).filter(|len| *len > 0)?;
+        Some(Self {
+            offset: PoolOffset(offset),
+            len,
+            ..self
+        })
+    }
 }
 
 /// Length of a line that reads are noted of.

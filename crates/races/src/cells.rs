@@ -19,6 +19,8 @@ pub(crate) struct Span {
     pub(crate) stored: Time,
     /// The first moment at which it was durable.
     pub(crate) durable: Time,
+    /// It was durable as soon as it was made, before what came next, also without an ordering point.
+    pub(crate) at_once: bool,
     /// It was a non-temporal store: it needs no flush.
     pub(crate) streamed: bool,
     /// It was stored in a transaction that restores it if the transaction is not committed.

@@ -34,12 +34,29 @@ pub(crate) enum Change {
 /// A store to a commit variable, or several without an ordering point between them.
 #[derive(Clone, Debug)]
 struct CommitWrite {
+    /// Its first store.
     event: EventIndex,
+    /// Its last store so far.
+    last_event: EventIndex,
     stored: Time,
     /// The first moment at which all of it was durable.
     durable: Time,
+    /// All of its stores were durable as soon as they were made.
+    at_once: bool,
     /// The lines in which it is not durable, and the stores.
     pending: Vec<(LineId, EventIndex)>,
+}
+
+impl CommitWrite {
+    /// Whether stored bytes were surely durable when it was made.
+    fn follows(&self, span: &Span) -> bool {
+        span.durable <= self.stored || span.at_once && span.writer < self.event
+    }
+
+    /// Whether all of it was surely durable when bytes were stored.
+    fn precedes(&self, span: &Span) -> bool {
+        self.durable <= span.stored || self.at_once && self.last_event < span.writer
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -227,15 +244,19 @@ impl Commits {
                     state.before_last = state.last.take();
                     state.last.insert(CommitWrite {
                         event,
+                        last_event: event,
                         stored: now,
                         durable: now + 1,
+                        at_once: true,
                         pending: Vec::new(),
                     })
                 }
             };
+            write.last_event = event;
             for line in pending {
                 write.pending.push((line, event));
                 write.durable = NEVER;
+                write.at_once = false;
                 let waiting = self.pending.entry(line).or_default();
                 if !waiting.contains(&variable) {
                     waiting.push(variable);
@@ -281,12 +302,12 @@ impl Commits {
         let Some(last) = &state.last else {
             return Consistency::Uncommitted(None);
         };
-        if span.durable > last.stored {
+        if !last.follows(span) {
             let came_too_early = span.writer < last.event;
             return Consistency::Uncommitted(came_too_early.then_some(last.event));
         }
         match &state.before_last {
-            Some(before) if before.durable > span.stored => {
+            Some(before) if !before.precedes(span) => {
                 Consistency::Stale([before.event, last.event])
             }
             _ => Consistency::Consistent,

@@ -306,6 +306,7 @@ impl Shadow {
                         writer: step.index,
                         stored: self.now,
                         durable: if is_sure { self.now + 1 } else { NEVER },
+                        at_once: is_sure,
                         streamed,
                         protected,
                         left_out,

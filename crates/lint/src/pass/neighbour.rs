@@ -61,7 +61,9 @@ impl Pass<'_> {
         }
         let range = thread.flush_range.filter(|range| range.pool == at.pool);
         let bytes = range.map_or(0, |range| cell.mask(range.offset.0, range.end()));
-        if bytes != 0 {
+        if let Some(range) = range.filter(|_| bytes != 0) {
+            // A library flushes line after line, and each of them once.
+            thread.flush_range = range.after((cell.line + 1) * LINE_BYTES);
             return Extent::Range(bytes);
         }
         let continues = thread.call.is_some_and(|call| {
