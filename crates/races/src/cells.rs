@@ -10,6 +10,17 @@ pub(crate) type Time = u64;
 /// The time at which a store was durable that is not durable yet.
 pub(crate) const NEVER: Time = Time::MAX;
 
+/// What a store needs to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// A flush of its line, and what completes that.
+    Flush,
+    /// Only a fence: it bypasses the cache.
+    Fence,
+    /// Nothing: it is durable before what comes next, also without an ordering point.
+    Nothing,
+}
+
 /// Bytes of a line that one store wrote, and none since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -19,10 +30,7 @@ pub(crate) struct Span {
     pub(crate) stored: Time,
     /// The first moment at which it was durable.
     pub(crate) durable: Time,
-    /// It was durable as soon as it was made, before what came next, also without an ordering point.
-    pub(crate) at_once: bool,
-    /// It was a non-temporal store: it needs no flush.
-    pub(crate) streamed: bool,
+    pub(crate) needs: Needs,
     /// It was stored in a transaction that restores it if the transaction is not committed.
     pub(crate) protected: bool,
     /// It was stored where annotations of the program want no findings.
@@ -118,7 +126,7 @@ impl Stores {
     pub(crate) fn why(&self, span: &Span) -> NotDurable {
         match self.flush {
             Some(flush) if flush > span.writer => NotDurable::NotFenced { flush },
-            _ if span.streamed => NotDurable::NotFenced { flush: span.writer },
+            _ if span.needs == Needs::Fence => NotDurable::NotFenced { flush: span.writer },
             Some(flush) => NotDurable::FlushedBefore { flush },
             None => NotDurable::NeverFlushed,
         }

@@ -3,7 +3,7 @@
 use powerfail_model::{EventIndex, LineId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cells::{NEVER, Span, Time};
+use crate::cells::{NEVER, Needs, Span, Time};
 use crate::options::CommitError;
 use powerfail_lint::ranges::PoolRange;
 use powerfail_lint::ranges::{Cell, RangeMap};
@@ -50,7 +50,7 @@ struct CommitWrite {
 impl CommitWrite {
     /// Whether stored bytes were surely durable when it was made.
     fn follows(&self, span: &Span) -> bool {
-        span.durable <= self.stored || span.at_once && span.writer < self.event
+        span.durable <= self.stored || span.needs == Needs::Nothing && span.writer < self.event
     }
 
     /// Whether all of it was surely durable when bytes were stored.

@@ -12,7 +12,7 @@ use powerfail_trace::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::cells::{NEVER, Span, Stores, Time};
+use crate::cells::{NEVER, Needs, Span, Stores, Time};
 use crate::commits::{Change, Commits, Consistency};
 use crate::judgement::{ByteWatch, Judgement, NotDurable, Persistence};
 use crate::objects::Objects;
@@ -292,8 +292,12 @@ impl Shadow {
         if range.len == 0 {
             return;
         }
-        let streamed = kind == StoreKind::NonTemporal;
-        let is_sure = self.domain == Domain::Eadr && !streamed;
+        let needs = match kind {
+            StoreKind::NonTemporal => Needs::Fence,
+            _ if self.domain == Domain::Eadr => Needs::Nothing,
+            _ => Needs::Flush,
+        };
+        let is_sure = needs == Needs::Nothing;
         let left_out = !self.scope.admits_findings(step.thread);
         self.objects.uninitialised.remove(range);
         for (cell, bytes) in range.cells() {
@@ -306,8 +310,7 @@ impl Shadow {
                         writer: step.index,
                         stored: self.now,
                         durable: if is_sure { self.now + 1 } else { NEVER },
-                        at_once: is_sure,
-                        streamed,
+                        needs,
                         protected,
                         left_out,
                     });
