@@ -13,11 +13,6 @@ use xtask::{packages, planted, run, targets, torture};
 use crate::cpu_time::CpuTime;
 use crate::tests::Tally;
 
-/// How many rounds of torture CI runs: a few seconds.
-const TORTURE_ROUNDS: u64 = 8;
-/// The first of their seeds. These rounds have signals, a full disk, limits and hostile recoveries.
-const TORTURE_SEED: u64 = 61;
-
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
@@ -120,10 +115,6 @@ fn ci() -> anyhow::Result<()> {
     }
     if !tally.all_passed() {
         broken.push("tests");
-    }
-    if let Err(error) = step("torture", short_torture) {
-        eprintln!("xtask: {error:#}");
-        broken.push("torture");
     }
     broken.dedup();
     if !broken.is_empty() {
@@ -278,14 +269,8 @@ fn torture(minutes: &str, seed: Option<&str>) -> anyhow::Result<()> {
         // Another one each time; it is printed.
         None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() << 20,
     };
-    let extent = torture::Extent::Time(Duration::from_secs(60 * minutes));
-    torture::run(&debug_binary()?, seed, extent)
-}
-
-/// The part of it that CI runs: always the same rounds.
-fn short_torture() -> anyhow::Result<()> {
-    let extent = torture::Extent::Rounds(TORTURE_ROUNDS);
-    torture::run(&debug_binary()?, TORTURE_SEED, extent)
+    let time = Duration::from_secs(60 * minutes);
+    torture::run(&debug_binary()?, seed, time)
 }
 
 /// Builds the binary as tests run it, with a test of it: so nothing is built twice.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use powerfail_finding::{Code, Finding, Report, Role};
+use powerfail_finding::{Code, Finding, Report, Role, SourcePlace};
 use tempfile::TempDir;
 
 /// Ends a process that hangs. Far longer than any of them takes.
@@ -20,7 +20,8 @@ pub(crate) struct Figure {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Found {
     pub(crate) code: Code,
-    pub(crate) writer: u32,
+    /// Stores of one record are one finding.
+    pub(crate) writers: Vec<u32>,
     pub(crate) reader: u32,
     pub(crate) failure: u32,
 }
@@ -100,29 +101,41 @@ impl Figure {
     }
 
     fn reduce(&self, finding: &Finding) -> Found {
-        let line = |role: Role| {
-            let place = finding.places.iter().find(|place| place.role == role);
-            let place = place.unwrap_or_else(|| panic!("no {role:?} in {finding:?}"));
+        let line_of = |place: &SourcePlace| {
             let file = place.file.as_ref().expect("a file");
             let name = self.source.file_name().expect("a name");
             assert!(Path::new(file).ends_with(name), "{finding:?}");
             place.line.expect("a line")
         };
+        let lines = |role: Role| -> Vec<u32> {
+            let places = finding.places.iter().filter(|place| place.role == role);
+            places.map(line_of).collect()
+        };
+        let line = |role: Role| {
+            let first = lines(role).first().copied();
+            first.unwrap_or_else(|| panic!("no {role:?} in {finding:?}"))
+        };
         let first = finding.places.first().map(|place| place.role);
         assert_eq!(first, Some(Role::Store), "{finding:?}");
         Found {
             code: finding.code,
-            writer: line(Role::Store),
+            writers: lines(Role::Store),
             reader: line(Role::Load),
             failure: line(Role::Failure),
         }
     }
 
     /// A finding whose lines have these names.
-    pub(crate) fn expect(&self, code: Code, writer: &str, reader: &str, failure: &str) -> Found {
+    pub(crate) fn expect(
+        &self,
+        code: Code,
+        writers: &[&str],
+        reader: &str,
+        failure: &str,
+    ) -> Found {
         Found {
             code,
-            writer: self.line(writer),
+            writers: writers.iter().map(|it| self.line(it)).collect(),
             reader: self.line(reader),
             failure: self.line(failure),
         }

@@ -11,7 +11,7 @@ fn figure() -> Figure {
 #[test]
 fn recovery_races_with_the_append_for_the_length() {
     let figure = figure();
-    let race = figure.expect(Code::CrossFailureRace, "APPEND", "POP", "COMMIT");
+    let race = figure.expect(Code::CrossFailureRace, &["APPEND"], "POP", "COMMIT");
     assert_eq!(figure.found("recover", &[]), [race]);
 }
 
@@ -33,7 +33,7 @@ fn a_recovery_that_counts_again_is_silent() {
 #[test]
 fn the_race_is_an_error_although_recovery_survives_later_appends() {
     let figure = Figure::record("linked_list", &["APPENDS=9"], "append");
-    let race = figure.expect(Code::CrossFailureRace, "APPEND", "POP", "COMMIT");
+    let race = figure.expect(Code::CrossFailureRace, &["APPEND"], "POP", "COMMIT");
     assert_eq!(figure.found("recover", &[]), [race]);
     let report = figure.races("recover", &[]);
     let finding = &report.findings[0];
