@@ -178,7 +178,7 @@ fn apply_page(
 fn take_name<'a>(places: &mut &'a [u8]) -> Option<&'a str> {
     let len = take(places)?;
     let name = std::str::from_utf8(take_bytes(places, len)?).ok()?;
-    // The files are made in a directory, whoever wrote the pack.
+    // The pack may come from another user, so a file must not be made outside the directory.
     powerfail_files::is_beneath(name.as_ref()).then_some(name)
 }
 

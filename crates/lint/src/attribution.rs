@@ -281,7 +281,7 @@ impl<'t> Attribution<'t> {
         std::iter::successors(self.caller(node), |node| self.caller(*node))
     }
 
-    /// The user's frame that a stack lies in, whoever's business it is.
+    /// The innermost frame of a stack that belongs to the user's code, or the stack itself if none does.
     pub(crate) fn nearest_user(&self, stack: StackId) -> StackId {
         let mut nodes = std::iter::once(stack).chain(self.callers(stack));
         nodes.find(|node| self.is_user(*node)).unwrap_or(stack)

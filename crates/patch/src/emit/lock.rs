@@ -145,7 +145,7 @@ impl Builder<'_> {
             .mr(Code::Cmpxchg_rm64_r64, at(Register::RDX, 0), self.record);
     }
 
-    /// Copies what is there to the record, if it has room for that. The address register holds the alias. Uses RAX.
+    /// Copies the old bytes into the record, if it has room for them. The address register holds the alias. Uses RAX.
     pub(super) fn record_found(&mut self, header: Header) {
         if header.flags & FLAG_FOUND == 0 {
             return;

@@ -107,7 +107,7 @@ impl Builder<'_> {
         self.asm.rr(Code::Add_r64_rm64, register, Register::RAX);
     }
 
-    /// What is there, from the alias to the record behind the value.
+    /// Copies the old bytes from the alias into the record, behind the value.
     fn record_found_piece(&mut self, element: u32) {
         if !self.is_shared {
             return;

@@ -107,8 +107,8 @@ unsafe fn commit(record: *mut u8) {
     }
 }
 
-/// Records a store that the runtime makes for the target, and makes it, through the alias. `make` gets what is there and
-/// gives what is to be there, of the same length: at most [`MAX_VALUE_LEN`] bytes.
+/// Records a store of the target and performs it through the alias. `make` turns the old bytes into the new ones, which have
+/// the same length: at most [`MAX_VALUE_LEN`] bytes.
 pub(crate) fn store_with(
     site: SiteId,
     kind: EventKind,
