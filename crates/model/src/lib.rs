@@ -1,14 +1,16 @@
 //! What may survive a crash.
 //!
-//! Pure: no input or output, no clock, no randomness, and no error on well-formed events. Two
-//! levels share one semantics, which `tests/litmus/README.md` states and the files beside it test:
+//! Pure: no input or output, no clock, no randomness, and no error on well-formed events. The
+//! semantics is stated in `tests/litmus/README.md`, and the files beside it test it:
 //!
 //! - [`Frontier`]: a recorded trace, one forward pass. Feed it [`Step`]s; at any position it knows
 //!   the durable floors, the open lines with their versions, the number of crash states, and
 //!   whether the next event is worth a failure.
+//! - [`files`]: the names, lengths and data of ordinary files, changed by system calls.
 //! - [`program`]: a small multi-threaded program, explored exhaustively with its store buffers.
 
 mod event;
+pub mod files;
 mod frontier;
 mod ids;
 mod image;
