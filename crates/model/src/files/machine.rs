@@ -1,0 +1,333 @@
+//! The frontier of one set of rules: what is not sure yet, and what syncs make sure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+use super::file::File;
+use super::ids::{NodeId, OperationIndex, Source};
+use super::names::{NameChange, Names};
+use super::operation::{NodeKind, Operation};
+use super::rules::{Rules, SyncScope};
+use super::state::InitialTree;
+
+/// An operation that waits in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logged {
+    /// It changes names.
+    Names,
+    /// It changes the length or the blocks of a file, or forces its delayed blocks into the log.
+    File(NodeId),
+}
+
+/// When a node was last changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastChange {
+    any: Option<OperationIndex>,
+    /// What `fdatasync` looks at: not names, and not writes to blocks that are there.
+    data: Option<OperationIndex>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Machine {
+    pub(super) rules: Rules,
+    pub(super) names: Names,
+    files: FxHashMap<NodeId, File>,
+    /// The files with something that is not sure.
+    open_files: BTreeSet<NodeId>,
+    /// What waits in the log. Where the file system has none, what changes names.
+    log: BTreeMap<OperationIndex, Logged>,
+    last_changes: FxHashMap<NodeId, LastChange>,
+}
+
+impl Machine {
+    pub(super) fn new(rules: Rules, tree: &InitialTree) -> Self {
+        let files = tree.nodes.iter().filter(|node| node.kind == NodeKind::File);
+        Self {
+            rules,
+            names: Names::new(tree),
+            files: files
+                .map(|file| (file.node, File::new(file.node, file.len_bytes)))
+                .collect(),
+            open_files: BTreeSet::new(),
+            log: BTreeMap::new(),
+            last_changes: FxHashMap::default(),
+        }
+    }
+
+    pub(super) fn file(&self, node: NodeId) -> Option<&File> {
+        self.files.get(&node)
+    }
+
+    pub(super) fn open_files(&self) -> impl Iterator<Item = (NodeId, &File)> {
+        self.open_files
+            .iter()
+            .map(|&node| (node, &self.files[&node]))
+    }
+
+    pub(super) fn log(&self) -> &BTreeMap<OperationIndex, Logged> {
+        &self.log
+    }
+
+    /// Whether something can be lost.
+    pub(super) fn is_open(&self) -> bool {
+        !self.log.is_empty() || !self.open_files.is_empty()
+    }
+
+    fn changed(&mut self, node: NodeId, index: OperationIndex, data: bool) {
+        let last = self.last_changes.entry(node).or_default();
+        last.any = Some(index);
+        if data {
+            last.data = Some(index);
+        }
+    }
+
+    /// Moves over an operation. Whether a state became possible.
+    pub(super) fn apply(&mut self, index: OperationIndex, operation: &Operation) -> bool {
+        match operation {
+            Operation::Create { node, kind, .. } => {
+                if *kind == NodeKind::File {
+                    self.files.insert(*node, File::new(*node, 0));
+                }
+                self.changed(*node, index, true);
+            }
+            Operation::Rename {
+                node,
+                replaced: Some(replaced),
+                ..
+            } => {
+                let of_files = self.files.contains_key(node) && self.files.contains_key(replaced);
+                if self.rules.flush_on_replace && of_files {
+                    self.force(*node, index);
+                }
+            }
+            _ => {}
+        }
+        if let Some(change) = NameChange::of(operation) {
+            for &node in &change.nodes {
+                self.changed(node, index, false);
+            }
+            for (entry, _) in &change.entries {
+                self.changed(entry.directory, index, true);
+            }
+            self.names.apply(index, change);
+            self.log.insert(index, Logged::Names);
+            return true;
+        }
+        match *operation {
+            Operation::Write { node, range } => {
+                if range.len_bytes == 0 {
+                    return false;
+                }
+                let Some(file) = self.files.get_mut(&node) else {
+                    return false;
+                };
+                let grows = range.end() > file.len();
+                let source = Source::Written {
+                    operation: index,
+                    offset: 0,
+                };
+                file.write(index, range, Some(source));
+                self.open_files.insert(node);
+                self.changed(node, index, grows);
+                true
+            }
+            Operation::Truncate { node, len_bytes } => {
+                self.change_file(node, index, |file| file.truncate(index, len_bytes))
+            }
+            Operation::Allocate {
+                node,
+                range,
+                keep_size,
+            } => self.change_file(node, index, |file| {
+                !keep_size && file.allocate(index, range)
+            }),
+            Operation::Zero {
+                node,
+                range,
+                keep_size,
+            } => self.change_file(node, index, |file| {
+                let zeroed = file.zero(index, range);
+                (!keep_size && file.allocate(index, range)) || zeroed
+            }),
+            Operation::PunchHole { node, range } => {
+                self.change_file(node, index, |file| file.zero(index, range))
+            }
+            Operation::CollapseRange { node, range } => {
+                self.change_file(node, index, |file| file.shift(index, range, false))
+            }
+            Operation::InsertRange { node, range } => {
+                self.change_file(node, index, |file| file.shift(index, range, true))
+            }
+            Operation::SyncFile { .. } | Operation::SyncRange { .. } => {
+                self.sync(operation);
+                false
+            }
+            Operation::SyncFileSystem => {
+                self.sync_all();
+                false
+            }
+            Operation::Close { node } => {
+                if let Some(file) = self.files.get_mut(&node)
+                    && std::mem::take(&mut file.truncated_to_nothing)
+                    && self.rules.flush_on_replace
+                {
+                    self.force(node, index);
+                }
+                false
+            }
+            Operation::Create { .. }
+            | Operation::Link { .. }
+            | Operation::Unlink { .. }
+            | Operation::Rename { .. }
+            | Operation::Exchange { .. } => false,
+        }
+    }
+
+    fn force(&mut self, node: NodeId, index: OperationIndex) {
+        if let Some(file) = self.files.get_mut(&node)
+            && file.has_delayed()
+        {
+            file.force(index);
+            self.log.insert(index, Logged::File(node));
+        }
+    }
+
+    /// A change of a file that says whether it is in the log.
+    fn change_file(
+        &mut self,
+        node: NodeId,
+        index: OperationIndex,
+        change: impl FnOnce(&mut File) -> bool,
+    ) -> bool {
+        let Some(file) = self.files.get_mut(&node) else {
+            return false;
+        };
+        let logged = change(file);
+        if logged && self.rules.ordered {
+            self.log.insert(index, Logged::File(node));
+        }
+        let open = file.is_open();
+        if open {
+            self.open_files.insert(node);
+        }
+        self.changed(node, index, logged);
+        open
+    }
+
+    /// Whether a sync makes something sure.
+    pub(super) fn raises_floor(&self, operation: &Operation) -> bool {
+        match *operation {
+            Operation::SyncFileSystem => self.is_open(),
+            Operation::SyncFile { node, .. } => {
+                self.open_files.contains(&node)
+                    || !self.logged_by(operation, self.has_delayed(node)).is_empty()
+            }
+            Operation::SyncRange { node, range } => {
+                let file = self.files.get(&node);
+                file.is_some_and(|file| file.is_open_in(range))
+                    || !self.logged_by(operation, false).is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    fn has_delayed(&self, node: NodeId) -> bool {
+        self.files.get(&node).is_some_and(File::has_delayed)
+    }
+
+    /// What of the log a sync of a node makes sure, if it has to put something into the log or not.
+    fn logged_by(&self, operation: &Operation, delayed: bool) -> BTreeSet<OperationIndex> {
+        let (node, data_only) = match *operation {
+            Operation::SyncFile { node, data_only } => (node, data_only),
+            Operation::SyncRange { node, .. } => (node, false),
+            _ => return BTreeSet::new(),
+        };
+        match self.rules.sync_scope {
+            SyncScope::Log => {
+                let last = self.last_changes.get(&node).copied().unwrap_or_default();
+                let limit = match (delayed, data_only) {
+                    (true, _) => Some(OperationIndex(u64::MAX)),
+                    (false, true) => last.data,
+                    (false, false) => last.any,
+                };
+                let Some(limit) = limit else {
+                    return BTreeSet::new();
+                };
+                self.log.range(..=limit).map(|(&index, _)| index).collect()
+            }
+            SyncScope::LogTree => {
+                let mut set = self.in_directory(node);
+                let mut nodes = vec![node];
+                let mut seen = BTreeSet::new();
+                while let Some(node) = nodes.pop() {
+                    if !seen.insert(node) {
+                        continue;
+                    }
+                    for (&index, change) in self.names.open() {
+                        if change.nodes.contains(&node) {
+                            set.insert(index);
+                            nodes.extend(change.entries.iter().map(|(entry, _)| entry.directory));
+                        }
+                    }
+                }
+                self.names.close_downwards(&mut set);
+                set
+            }
+            SyncScope::Node => {
+                let mut set = self.in_directory(node);
+                self.names.close_downwards(&mut set);
+                set
+            }
+        }
+    }
+
+    /// The open operations on entries of a directory.
+    fn in_directory(&self, node: NodeId) -> BTreeSet<OperationIndex> {
+        let open = self.names.open().iter();
+        open.filter(|(_, change)| {
+            let mut entries = change.entries.iter();
+            entries.any(|(entry, _)| entry.directory == node)
+        })
+        .map(|(&index, _)| index)
+        .collect()
+    }
+
+    fn sync(&mut self, operation: &Operation) {
+        let (node, delayed) = match *operation {
+            Operation::SyncFile { node, .. } => {
+                let delayed = self.has_delayed(node);
+                if let Some(file) = self.files.get_mut(&node) {
+                    file.close();
+                }
+                // What it had in the log is durable with it.
+                self.log.retain(|_, logged| *logged != Logged::File(node));
+                (node, delayed)
+            }
+            Operation::SyncRange { node, range } => {
+                let file = self.files.get_mut(&node);
+                (node, file.is_some_and(|file| file.close_range(range)))
+            }
+            _ => return,
+        };
+        for index in self.logged_by(operation, delayed) {
+            self.names.make_sure(index);
+            self.log.remove(&index);
+        }
+        if self.files.get(&node).is_some_and(|file| !file.is_open()) {
+            self.open_files.remove(&node);
+        }
+    }
+
+    fn sync_all(&mut self) {
+        for index in std::mem::take(&mut self.log).into_keys() {
+            self.names.make_sure(index);
+        }
+        for node in std::mem::take(&mut self.open_files) {
+            if let Some(file) = self.files.get_mut(&node) {
+                file.close();
+            }
+        }
+    }
+}
