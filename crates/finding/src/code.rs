@@ -54,6 +54,10 @@ pub enum Class {
     ProgramCrash,
     /// The program does not end, without any power failure.
     ProgramHang,
+    /// A sync with nothing to make durable.
+    RedundantSync,
+    /// A rename that is none: its file is on another file system.
+    CrossDevice,
 }
 
 /// How much a finding matters.
@@ -166,11 +170,50 @@ codes! {
     ProgramCrashes = "PF0801", ProgramCrash, Error, "program crashes without a power failure";
     /// The program does not end, without any power failure.
     ProgramHangs = "PF0802", ProgramHang, Error, "program hangs without a power failure";
+    /// A file gets its name by a rename or a link before its data is durable.
+    NamedBeforeSynced = "PF0901", Ordering, Error, "file gets its name before its data is durable";
+    /// A name is made or changed, and its directory is not synced before the program says that it is done.
+    DirectoryNotSynced = "PF0902", Durability, Error, "directory is not synced after a change of names";
+    /// Data is written, and not synced before the program says that it is done.
+    WriteNotSynced = "PF0903", Durability, Error, "acknowledged write is not synced";
+    /// A crash leaves a part of a write that belongs together.
+    WriteTorn = "PF0904", Atomicity, Error, "write is torn by a crash";
+    /// A file is truncated and written anew: a crash leaves neither the old nor the new content.
+    TruncatedInPlace = "PF0905", Atomicity, Error, "file is truncated and rewritten in place";
+    /// The old copy of data is removed or overwritten before the new one is durable.
+    RemovedBeforeSynced = "PF0906", Ordering, Error, "old copy is removed before the new one is durable";
+    /// A sync that failed is repeated: the kernel has dropped the data and the second one reports success.
+    SyncRetried = "PF0907", Durability, Error, "sync is retried after an error";
+    /// A later write is durable without an earlier one that it depends on.
+    WritesReordered = "PF0908", Ordering, Error, "write is durable before an earlier one";
+    /// A sync of a file or directory in which nothing is new.
+    RedundantSync = "PF0911", RedundantSync, Performance, "redundant sync";
+    /// A temporary file and its target are on different file systems, so it is copied and not renamed.
+    TemporaryElsewhere = "PF0921", CrossDevice, Warning, "temporary file is on another file system";
+}
+
+impl Code {
+    /// Whether it is about ordinary files and the system calls that change them.
+    pub const fn is_of_files(self) -> bool {
+        matches!(
+            self,
+            Self::NamedBeforeSynced
+                | Self::DirectoryNotSynced
+                | Self::WriteNotSynced
+                | Self::WriteTorn
+                | Self::TruncatedInPlace
+                | Self::RemovedBeforeSynced
+                | Self::SyncRetried
+                | Self::WritesReordered
+                | Self::RedundantSync
+                | Self::TemporaryElsewhere
+        )
+    }
 }
 
 impl Class {
     /// All classes, in their order.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Durability,
         Self::Atomicity,
         Self::Ordering,
@@ -192,6 +235,8 @@ impl Class {
         Self::UnneededAdd,
         Self::ProgramCrash,
         Self::ProgramHang,
+        Self::RedundantSync,
+        Self::CrossDevice,
     ];
 
     /// Whether it is about a read of recovery that is not safe.
@@ -231,6 +276,8 @@ impl Class {
             Self::UnneededAdd => "unneeded-add",
             Self::ProgramCrash => "program-crash",
             Self::ProgramHang => "program-hang",
+            Self::RedundantSync => "redundant-sync",
+            Self::CrossDevice => "cross-device",
         }
     }
 }

@@ -52,6 +52,16 @@ pub const fn page(code: Code) -> &'static str {
         Code::UninitialisedRead => page!("PF0703"),
         Code::ProgramCrashes => page!("PF0801"),
         Code::ProgramHangs => page!("PF0802"),
+        Code::NamedBeforeSynced => page!("PF0901"),
+        Code::DirectoryNotSynced => page!("PF0902"),
+        Code::WriteNotSynced => page!("PF0903"),
+        Code::WriteTorn => page!("PF0904"),
+        Code::TruncatedInPlace => page!("PF0905"),
+        Code::RemovedBeforeSynced => page!("PF0906"),
+        Code::SyncRetried => page!("PF0907"),
+        Code::WritesReordered => page!("PF0908"),
+        Code::RedundantSync => page!("PF0911"),
+        Code::TemporaryElsewhere => page!("PF0921"),
     }
 }
 
@@ -72,7 +82,7 @@ pub fn list(out: &mut dyn Write) -> io::Result<()> {
             let (title, class) = (code.title(), code.class());
             writeln!(
                 out,
-                "  {style}{code}{style:#}  {title:<43} {FAINT}{class}{FAINT:#}"
+                "  {style}{code}{style:#}  {title:<49} {FAINT}{class}{FAINT:#}"
             )?;
         }
         writeln!(out)?;
